@@ -43,7 +43,7 @@ struct context {
     struct pipeline pipeline;
     struct image_decoder *decoder;
     struct crop_tables tables;
-    uint8_t *dst;               /* [side][side][3] */
+    uint8_t *dst;               /* [height][width][3] */
     struct pack_result *packed; /* the files, packed */
     size_t num_packed;
     struct hint *hints; /* of the files */
@@ -623,7 +623,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
     c->seed = a->seed;
     for (size_t k = 0; k < ROWS; k++)
         room = max_u64(room, parse_recipe(&rows[k]));
-    c->dst = malloc(max_u64(room, (size_t)c->pipeline.width * c->pipeline.width * 4));
+    c->dst = malloc(max_u64(room, (size_t)c->pipeline.width * c->pipeline.height * 4));
     if (!c->dst || image_decoder_create(&c->decoder) < 0)
         return error_set(err, -ENOMEM, "out of memory");
 #ifdef HAVE_FFCV_WAY

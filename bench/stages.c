@@ -515,7 +515,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
         return error_set(err, -EINVAL, "--pipeline: square windows are taken apart");
     if (c->pipeline.exif || c->pipeline.version != PIPELINE_V1)
         return error_set(err, -EINVAL, "--pipeline: version 1 without exif is taken apart");
-    c->slot_bytes = (size_t)c->pipeline.width * c->pipeline.width * 3;
+    c->slot_bytes = (size_t)c->pipeline.width * c->pipeline.height * 3;
     c->slots = malloc(SLOTS * c->slot_bytes);
     c->planes = malloc(c->slot_bytes);
     if (!c->slots || !c->planes || image_decoder_create(&c->decoder) < 0 ||

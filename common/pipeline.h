@@ -8,13 +8,12 @@
 
 #include <plenum/error.h>
 
-/** The sides of an output image are at most this many pixels. */
 enum {
-    PIPELINE_SIDE_MAX = 8192,
-    PIPELINE_OPS_MAX = 16,   /* operations behind the crop */
-    PIPELINE_FACTOR_MAX = 3, /* the largest factor of a colour operation */
-    PIPELINE_ALPHA_MAX = 10, /* of mixup and cutmix */
-    PIPELINE_TEXT_MAX = 512, /* bytes of a canonical text with its NUL */
+    PIPELINE_SIDE_MAX = 8192, /* of an output image, and of what is written in a text, pixels */
+    PIPELINE_OPS_MAX = 16,    /* operations behind the crop */
+    PIPELINE_FACTOR_MAX = 3,  /* the largest factor of a colour operation */
+    PIPELINE_ALPHA_MAX = 10,  /* of mixup and cutmix */
+    PIPELINE_TEXT_MAX = 512,  /* bytes of a canonical text with its NUL */
 };
 
 /** A named definition of pixels. Bytes never change under a name; a new rule gets a new name. */
@@ -42,9 +41,22 @@ static inline bool rational_happens(struct rational p, uint32_t word)
     return (uint64_t)word * p.den < (uint64_t)p.num << 32;
 }
 
+/** What a sample shows: docs/pixels.md, 3. */
 enum pipeline_crop {
-    PIPELINE_RRC,    /* rrc(S, scale=a:b, ratio=a:b): torchvision's RandomResizedCrop */
-    PIPELINE_CENTER, /* resize(S) center_crop(C): shorter side to S, then the middle C x C */
+    PIPELINE_RRC,         /* rrc(HxW, scale=a:b, ratio=a:b): torchvision's RandomResizedCrop */
+    PIPELINE_CENTER,      /* resize(...) center_crop(HxW): the middle of the resized image */
+    PIPELINE_RANDOM_CROP, /* [resize(...)] [pad(...)] random_crop(HxW) */
+    PIPELINE_STRETCH,     /* resize(HxW): all of it, whatever its proportions */
+    PIPELINE_LETTERBOX,   /* letterbox(HxW, fill=g): all of it, and padding */
+};
+
+/** What lies beyond the edges of an image that is padded, by torchvision's names. */
+enum pipeline_pad {
+    PIPELINE_CONSTANT,  /* the level `fill` */
+    PIPELINE_EDGE,      /* the outermost pixel */
+    PIPELINE_REFLECT,   /* the image in a mirror, without its outermost pixel */
+    PIPELINE_SYMMETRIC, /* the same with it */
+    PIPELINE_PADS,
 };
 
 /** How an image is resized: docs/pixels.md, 5. */
@@ -145,9 +157,14 @@ struct pipeline {
     enum pipeline_version version;
     bool exif; /* turn the image as its EXIF orientation says before anything else */
     enum pipeline_crop crop;
-    uint32_t width, height;      /* of the output, pixels; equal until sizes are pairs */
-    uint32_t resize;             /* PIPELINE_CENTER: the shorter side before cropping */
+    uint32_t width, height;      /* of the output, pixels */
     struct pipeline_shape shape; /* PIPELINE_RRC: ratios are width / height */
+    /** PIPELINE_CENTER, PIPELINE_RANDOM_CROP: the size before cropping; a width of 0: its shorter
+     * side is resize_height; both 0: that of the image. */
+    uint32_t resize_width, resize_height;
+    uint32_t pad; /* PIPELINE_RANDOM_CROP: pixels at each side */
+    enum pipeline_pad pad_mode;
+    uint32_t fill; /* the level of padding that is constant */
     enum pipeline_filter filter;
     struct rational flip; /* probability of a left-right mirror, before all other operations */
     uint32_t ops_count;
@@ -160,8 +177,8 @@ struct pipeline {
 
 /**
  * Parse `text`: [v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
- * resize(256) center_crop(224)) or (rrc(S,...) | resize(S) center_crop(C)) and then operations
- * (docs/pipelines.md), flip(p) the commonest, and at the end mixup or cutmix.
+ * resize(256) center_crop(224)) or a crop and then operations (docs/pipelines.md), flip(p) the
+ * commonest, and at the end mixup or cutmix.
  *
  * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
  */

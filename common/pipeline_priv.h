@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* pipeline_priv.h - what the parts of the pipeline's parser share: reading words and numbers of a
- * text (pipeline_text.c), the operations behind the crop (pipeline_ops.c), and mixing
- * (pipeline_mix.c). */
+ * text (pipeline_text.c), the crop (pipeline_crop.c), operations behind it (pipeline_ops.c), and
+ * mixing (pipeline_mix.c). */
 #ifndef COMMON_PIPELINE_PRIV_H
 #define COMMON_PIPELINE_PRIV_H
 
@@ -57,6 +57,11 @@ void rational_write_range(FILE *f, struct rational low, struct rational high);
 
 /** The digits of a number between two bounds; `takes` is the sentence for all else. */
 int parser_number(struct parser *p, uint32_t min, uint32_t max, const char *takes, uint32_t *ret);
+
+/** Read what comes first, the crop: 0 or -EINVAL. */
+int pipeline_parse_crop(struct parser *p, struct pipeline *ret);
+/** Its canonical text, with a space before it. */
+void pipeline_write_crop(FILE *f, const struct pipeline *p);
 
 /** Read one operation where one begins: 0, -ENOENT it is no word of an operation, -EINVAL. */
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);

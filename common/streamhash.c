@@ -11,7 +11,7 @@
 uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
                            const struct streamhash_mix *mix, const struct streamhash_image *image)
 {
-    size_t area = (size_t)image->side * image->side;
+    size_t area = (size_t)image->width * image->height;
     const uint8_t *pixels = image->pixels;
     uint8_t flip = image->dtype == PLENUM_INT8 ? 0x80 : 0; /* u8 - 128 as int8 is one bit away */
     size_t next_channel = image->layout == PLENUM_NCHW ? area : 1;

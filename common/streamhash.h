@@ -15,7 +15,7 @@
 /** How the pixels of one sample lie in memory. */
 struct streamhash_image {
     const void *pixels;
-    uint32_t side;     /* height and width */
+    uint32_t width, height;
     uint32_t channels; /* 3, or 4 of which the last does not count */
     enum plenum_dtype dtype;
     enum plenum_layout layout;

@@ -66,8 +66,10 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
         return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
     if (open->subset.end && open->subset.end <= open->subset.first)
         return error_set(err, -EINVAL, "a subset without samples was asked for");
-    if (open->side == 0 || open->side > PIPELINE_SIDE_MAX)
-        return error_set(err, -EINVAL, "images of %u pixels a side are out of range", open->side);
+    if (open->width == 0 || open->width > PIPELINE_SIDE_MAX || open->height == 0 ||
+        open->height > PIPELINE_SIDE_MAX)
+        return error_set(err, -EINVAL, "images of %u x %u pixels are out of range", open->height,
+                         open->width);
     if (open->channels != 3 && open->channels != 4)
         return error_set(err, -EINVAL, "%u channels were asked for; 3 or 4 are possible",
                          open->channels);
@@ -174,7 +176,7 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     frame_put_u32(b, (uint32_t)m->dtype);
     frame_put_u32(b, (uint32_t)m->layout);
     frame_put_u32(b, m->channels);
-    frame_put_u32(b, m->side);
+    frame_put_u32(b, m->width);
     frame_put_u32(b, m->slots);
     frame_put_u64(b, m->slot_bytes);
     frame_put_u32(b, m->subset.first);
@@ -183,6 +185,7 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     frame_put_u64(b, m->span);
     frame_put_u32(b, m->deal);
     frame_put_u32(b, m->mix);
+    frame_put_u32(b, m->height);
     return frame_end(b, begin);
 }
 
@@ -202,7 +205,7 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->dtype = (enum plenum_dtype)frame_get_choice(r, PLENUM_UINT8 + 1);
     ret->layout = (enum plenum_layout)frame_get_choice(r, PLENUM_NCHW + 1);
     ret->channels = frame_get_u32(r);
-    ret->side = frame_get_u32(r);
+    ret->width = ret->height = frame_get_u32(r);
     ret->slots = frame_get_u32(r);
     ret->slot_bytes = frame_get_u64(r);
     ret->subset = (struct order_subset){0};
@@ -220,6 +223,8 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
         ret->deal = frame_get_u32(r);
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_MIX */
         ret->mix = frame_get_choice(r, 2);
+    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_SHAPE */
+        ret->height = frame_get_u32(r);
     return frame_got(r);
 }
 

@@ -77,6 +77,7 @@ enum {
     WIRE_MINOR_TCP = 4,    /* over TCP no ring goes along with OPEN, and a batch follows its DONE */
     WIRE_MINOR_LOOPS = 7,  /* loops of STATUS */
     WIRE_MINOR_MIX = 8,    /* mix of OPEN */
+    WIRE_MINOR_SHAPE = 8,  /* height of OPEN: images that are not square */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -116,12 +117,13 @@ struct wire_open {
     enum plenum_dtype dtype;
     enum plenum_layout layout;
     uint32_t channels; /* 3, or 4 with a channel of the zero point */
-    uint32_t side;     /* height and width, pixels: must be what the pipeline says */
+    uint32_t width;    /* pixels: must be what the pipeline says, as must height */
     uint32_t slots;
     uint64_t slot_bytes; /* must be what wire_slot_init() says */
     struct order_subset subset;
     uint32_t repeat; /* positions that show a sample; 0 is 1 */
     uint64_t span;   /* struct order_steps; 0 where the data set is everybody's */
+    uint32_t height; /* since 1.8, pixels; of an older client it is the width */
     uint32_t deal;   /* since 1.5: order_deal(): 0, or M, where positions are dealt in turn */
     bool mix;        /* since 1.8: the pipeline mixes samples, and slots have room for it */
 };
@@ -254,7 +256,7 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret);
 /** Bytes of one sample's pixels. */
 static inline uint64_t wire_sample_bytes(const struct wire_open *open)
 {
-    return (uint64_t)open->channels * open->side * open->side;
+    return (uint64_t)open->channels * open->width * open->height;
 }
 
 /** Samples in a batch: S * local R * M. */

@@ -426,6 +426,12 @@ static void handle_hello(struct session *se, const struct frame_header *h,
                 "it is too old for mixup and cutmix: install the version of this library there");
         return;
     }
+    if (m.minor < WIRE_MINOR_SHAPE && open.width != open.height) {
+        refused(se, -EPROTONOSUPPORT,
+                "it is too old for images that are not square: install the version of this "
+                "library there");
+        return;
+    }
     r = loaders_greeted(se->loader, &se->set, &err);
     if (r < 0) {
         fail_here(se, r, err.text);

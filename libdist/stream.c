@@ -263,7 +263,8 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     open->dtype = o->dtype;
     open->layout = o->layout;
     open->channels = o->channels;
-    open->side = s->pipeline.width;
+    open->width = s->pipeline.width;
+    open->height = s->pipeline.height;
     open->mix = pipeline_mixes(&s->pipeline);
     open->repeat = o->repeat;
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
@@ -551,8 +552,8 @@ static void describe(const struct plenum_stream *s, const struct made *made, str
                                .steps = s->open.steps,
                                .replicas = s->info.num_local_replicas,
                                .micro_batch = s->open.local / s->info.num_local_replicas,
-                               .height = s->open.side,
-                               .width = s->open.side,
+                               .height = s->open.height,
+                               .width = s->open.width,
                                .channels = s->open.channels,
                                .dtype = s->open.dtype,
                                .layout = s->open.layout,
@@ -763,8 +764,8 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
                                        .num_positions = s->steps.n,
                                        .steps_per_epoch = order_steps_left(&s->steps, begin),
                                        .num_classes = s->num_classes,
-                                       .height = s->open.side,
-                                       .width = s->open.side,
+                                       .height = s->open.height,
+                                       .width = s->open.width,
                                        .channels = s->open.channels,
                                        .steps = s->open.steps,
                                        .replicas = s->info.num_local_replicas,
@@ -953,7 +954,8 @@ uint64_t plenum_batch_hash(const struct plenum_batch *batch)
 
     for (uint32_t i = 0; i < batch->count; i++) {
         struct streamhash_image image = {.pixels = (const uint8_t *)batch->pixels + i * sample,
-                                         .side = batch->width,
+                                         .width = batch->width,
+                                         .height = batch->height,
                                          .channels = batch->channels,
                                          .dtype = batch->dtype,
                                          .layout = batch->layout};

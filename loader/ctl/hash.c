@@ -71,7 +71,8 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
                          struct plenum_error *err)
 {
     struct streamhash_image image = {.pixels = pixels,
-                                     .side = s->spec.pipeline.width,
+                                     .width = s->spec.pipeline.width,
+                                     .height = s->spec.pipeline.height,
                                      .channels = 3,
                                      .dtype = PLENUM_UINT8,
                                      .layout = PLENUM_NHWC};

@@ -79,7 +79,8 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
 {
     struct sheet *s = arg;
     const struct render_spec *spec = &s->stream->spec;
-    uint32_t side = spec->pipeline.width, column = (uint32_t)(index % s->columns);
+    uint32_t width = spec->pipeline.width, height = spec->pipeline.height;
+    uint32_t column = (uint32_t)(index % s->columns);
     uint32_t x = GAP + column * s->cell_width;
     uint32_t y = s->top + (uint32_t)(index / s->columns) * s->cell_height;
     struct render_result result;
@@ -100,14 +101,14 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
         (void)snprintf(text, sizeof(text), "%lld %s", (long long)result.label,
                        dataset_get_class_name(s->stream->dataset, (uint32_t)result.label));
     }
-    for (uint32_t row = 0; row < side; row++)
-        memcpy(s->pixels + ((size_t)(y + row) * s->width + x) * 3, cell + (size_t)row * side * 3,
-               (size_t)side * 3);
-    draw_text(s, x, y + side + SCALE, s->cell_width - GAP, 0x20, text);
+    for (uint32_t row = 0; row < height; row++)
+        memcpy(s->pixels + ((size_t)(y + row) * s->width + x) * 3, cell + (size_t)row * width * 3,
+               (size_t)width * 3);
+    draw_text(s, x, y + height + SCALE, s->cell_width - GAP, 0x20, text);
     if (r >= 0) {
         (void)snprintf(text, sizeof(text), "sample %u%s", result.sample,
                        result.substituted ? " (substitute)" : "");
-        draw_text(s, x, y + side + SCALE + LINE, s->cell_width - GAP, 0x80, text);
+        draw_text(s, x, y + height + SCALE + LINE, s->cell_width - GAP, 0x80, text);
     }
     free(cell);
     return 0;
@@ -115,7 +116,8 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
 
 static void lay_out(struct sheet *s)
 {
-    uint32_t side = s->stream->spec.pipeline.width, count = s->args->count, rows;
+    const struct pipeline *pipeline = &s->stream->spec.pipeline;
+    uint32_t count = s->args->count, rows;
 
     assert(count > 0);
     s->columns = s->args->columns;
@@ -124,8 +126,8 @@ static void lay_out(struct sheet *s)
             ;
     if (s->columns > count)
         s->columns = count;
-    s->cell_width = side + GAP;
-    s->cell_height = side + 2 * LINE + GAP;
+    s->cell_width = pipeline->width + GAP;
+    s->cell_height = pipeline->height + 2 * LINE + GAP;
     s->top = 2 * LINE + 2 * GAP;
     rows = (count + s->columns - 1) / s->columns;
     s->width = GAP + s->columns * s->cell_width;

@@ -16,6 +16,7 @@
 
 #include "loader/image/crop.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "common/philox.h"
@@ -157,23 +158,139 @@ static struct rect random_box(const struct pipeline *p, const struct image_draw 
     return central_box(p, width, height);
 }
 
-/* Resize(S), then CenterCrop(C): the shorter side becomes S, the longer one int(S * long / short).
- */
-static void locate_center(const struct pipeline *p, uint32_t width, uint32_t height,
-                          struct crop *ret)
+/* All of the image, as resize(...) makes it: the shorter side becomes S, the longer one
+ * int(S * long / short); or both as they are asked for; or as they are. */
+static void locate_resized(const struct pipeline *p, uint32_t width, uint32_t height,
+                           struct crop *ret)
 {
     uint32_t shorter = width < height ? width : height, longer = width < height ? height : width;
-    uint32_t stretched = (uint32_t)((uint64_t)p->resize * longer / shorter);
+    uint32_t stretched = (uint32_t)((uint64_t)p->resize_height * longer / shorter);
 
     ret->box = (struct rect){.width = width, .height = height};
-    ret->width = width <= height ? p->resize : stretched;
-    ret->height = width <= height ? stretched : p->resize;
+    if (p->resize_width) {
+        ret->width = p->resize_width;
+        ret->height = p->resize_height;
+    } else if (p->resize_height) {
+        ret->width = width <= height ? p->resize_height : stretched;
+        ret->height = width <= height ? stretched : p->resize_height;
+    } else {
+        ret->width = width;
+        ret->height = height;
+    }
+}
+
+static void locate_center(const struct pipeline *p, struct crop *ret)
+{
     ret->window = (struct rect){
         .left = (uint32_t)divide_half_even(ret->width - p->width, 2),
         .top = (uint32_t)divide_half_even(ret->height - p->height, 2),
         .width = p->width,
         .height = p->height,
     };
+}
+
+/* x within 0 ... n - 1 as `mode` has it, or -1. */
+static int64_t fold(enum pipeline_pad mode, int64_t x, int64_t n)
+{
+    int64_t period = mode == PIPELINE_REFLECT ? 2 * (n - 1) : 2 * n;
+
+    if (x >= 0 && x < n)
+        return x;
+    if (mode == PIPELINE_CONSTANT)
+        return -1;
+    if (mode == PIPELINE_EDGE || period == 0)
+        return x < 0 ? 0 : n - 1;
+    x = (x % period + period) % period;
+    return x < n ? x : period - x - (mode == PIPELINE_SYMMETRIC);
+}
+
+int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i)
+{
+    int64_t size = axis->size, pad = axis->pad;
+    int64_t x = fold(mode, (int64_t)axis->first + i - axis->more, size + 2 * pad);
+
+    return x < 0 ? -1 : fold(mode, x - pad, size);
+}
+
+/* The samples that some output shows; where none does, the nearest one. */
+static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t count,
+                      uint32_t *first, uint32_t *seen)
+{
+    int64_t low = INT64_MAX, high = -1;
+    int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
+
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t x = crop_source(mode, axis, i);
+
+        low = x >= 0 && x < low ? x : low;
+        high = x > high ? x : high;
+    }
+    if (high < 0)
+        low = high = begin < 0 ? 0 : axis->size - 1;
+    *first = (uint32_t)low;
+    *seen = (uint32_t)(high - low + 1);
+    assert(*seen <= count);
+}
+
+static bool is_inside(const struct crop_axis *axis, uint32_t count)
+{
+    int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
+
+    return begin >= 0 && begin + count <= axis->size;
+}
+
+/* ret->across and ret->down are there: what of the image they show. */
+static void locate_padded(const struct pipeline *p, struct crop *ret)
+{
+    struct rect *w = &ret->window;
+
+    ret->padded = !is_inside(&ret->across, p->width) || !is_inside(&ret->down, p->height);
+    find_seen(p->pad_mode, &ret->across, p->width, &w->left, &w->width);
+    find_seen(p->pad_mode, &ret->down, p->height, &w->top, &w->height);
+}
+
+/* A place for `count` samples, drawn by `word`. What is too small even so is padded by what is
+ * missing, as torchvision's RandomCrop does with pad_if_needed. */
+static struct crop_axis draw_axis(const struct pipeline *p, uint32_t size, uint32_t count,
+                                  uint32_t word)
+{
+    uint32_t padded = size + 2 * p->pad, more = padded < count ? count - padded : 0;
+
+    return (struct crop_axis){
+        .size = size,
+        .pad = p->pad,
+        .more = more,
+        .first = philox_below(word, padded + 2 * more - count + 1),
+    };
+}
+
+static void locate_random(const struct pipeline *p, const struct image_draw *draw, struct crop *ret)
+{
+    struct philox_block d = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_PLACE, 0);
+
+    ret->down = draw_axis(p, ret->height, p->height, d.word[0]);
+    ret->across = draw_axis(p, ret->width, p->width, d.word[1]);
+    locate_padded(p, ret);
+}
+
+/* The largest image of the same proportions that fits, in the middle: Pillow's ImageOps.pad(). */
+static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t height,
+                             struct crop *ret)
+{
+    uint64_t wide = (uint64_t)width * p->height, high = (uint64_t)height * p->width;
+
+    ret->box = (struct rect){.width = width, .height = height};
+    ret->width = wide >= high ? p->width : (uint32_t)divide_half_even(wide, height);
+    ret->height = wide >= high ? (uint32_t)divide_half_even(high, width) : p->height;
+    if (ret->width == 0)
+        ret->width = 1;
+    if (ret->height == 0)
+        ret->height = 1;
+    ret->across = (struct crop_axis){.size = ret->width,
+                                     .more = (uint32_t)divide_half_even(p->width - ret->width, 2)};
+    ret->down = (struct crop_axis){.size = ret->height,
+                                   .more = (uint32_t)divide_half_even(p->height - ret->height, 2)};
+    locate_padded(p, ret);
 }
 
 static bool draw_mirror(struct rational probability, const struct image_draw *draw)
@@ -196,13 +313,26 @@ static enum pipeline_filter draw_filter(enum pipeline_filter asked, const struct
 void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
                  uint32_t height, struct crop_tables *tables, struct crop *ret)
 {
-    if (pipeline->crop == PIPELINE_RRC) {
+    ret->padded = false;
+    switch (pipeline->crop) {
+    case PIPELINE_RRC:
         ret->box = random_box(pipeline, draw, width, height, tables);
         ret->width = pipeline->width;
         ret->height = pipeline->height;
         ret->window = (struct rect){.width = pipeline->width, .height = pipeline->height};
-    } else {
-        locate_center(pipeline, width, height, ret);
+        break;
+    case PIPELINE_LETTERBOX:
+        locate_letterbox(pipeline, width, height, ret);
+        break;
+    case PIPELINE_CENTER:
+    case PIPELINE_STRETCH:
+        locate_resized(pipeline, width, height, ret);
+        locate_center(pipeline, ret);
+        break;
+    case PIPELINE_RANDOM_CROP:
+        locate_resized(pipeline, width, height, ret);
+        locate_random(pipeline, draw, ret);
+        break;
     }
     ret->mirror = draw_mirror(pipeline->flip, draw);
     ret->filter = draw_filter(pipeline->filter, draw);

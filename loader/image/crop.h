@@ -14,11 +14,20 @@
 #include "loader/image/image.h"
 #include "loader/image/rect.h"
 
-/** What is done to an image: `box` is resized to width x height, of which `window` is kept. */
+/** One axis of a sample that shows more than the image: output i is place first + i of the image
+ * that is padded by `pad` samples at both ends, and then by `more`. */
+struct crop_axis {
+    uint32_t size; /* of the resized image */
+    uint32_t pad, more, first;
+};
+
+/** What is done to an image: `box` is resized to width x height, of which `window` is made. */
 struct crop {
-    struct rect box;             /* of the image, as it is seen after EXIF */
-    uint32_t width, height;      /* of the whole resized box; of which only the window is made */
-    struct rect window;          /* of the resized box: the sample's side x side pixels */
+    struct rect box;        /* of the image, as it is seen after EXIF */
+    uint32_t width, height; /* of the whole resized box; of which only the window is made */
+    struct rect window;     /* of the resized box: the sample, or what is seen of it there */
+    bool padded;            /* the sample is `across` and `down`: the window and padding */
+    struct crop_axis across, down;
     bool mirror;                 /* then swap left and right */
     enum pipeline_filter filter; /* how it is resized; not PIPELINE_RANDOM */
 };
@@ -35,6 +44,9 @@ struct crop_tables {
 void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
                      const struct philox_block *draw, struct crop_tables *tables, uint64_t *width,
                      uint64_t *height);
+
+/** Which sample of the resized image output `i` of an axis shows; -1: the level of the padding. */
+int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i);
 
 /**
  * Compute what a sample shows of an image of `width` x `height` pixels.

@@ -3,6 +3,7 @@
  *
  *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes
  *           -> reader: those rows -> resize -> dst, or a window -> operations -> dst
+ *                                           or, where it is padded, by way of the window, too
  *
  * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
  * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
@@ -24,6 +25,7 @@
 #include "loader/image/augment.h"
 #include "loader/image/crop.h"
 #include "loader/image/exif.h"
+#include "loader/image/pad.h"
 #include "loader/image/reader.h"
 #include "loader/image/resize.h"
 #include "loader/image/resize_kernels.h"
@@ -48,7 +50,8 @@ struct image_decoder {
     struct image_tiles *tiles; /* borrowed, or NULL */
     struct crop_tables tables;
     struct crop_tables ratios; /* of erasing */
-    struct scratch turned;     /* the region of an image that EXIF turns */
+    struct pad pad;
+    struct scratch turned; /* the region of an image that EXIF turns */
 };
 
 /* What a file is that is none of ours, where its first bytes tell. */
@@ -195,17 +198,19 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     bool swap = exif_swaps(orientation), augments;
     struct augment_plan plan;
     struct crop crop;
-    uint8_t *window = dst;
+    uint8_t *window = dst, *seen;
     int r;
 
     crop_locate(pipeline, draw, swap ? header->height : header->width,
                 swap ? header->width : header->height, &d->tables, &crop);
     augment_draw(pipeline, draw, &d->ratios, &plan);
     crop.mirror ^= plan.mirror;
-    augments = augment_is_needed(&plan);
+    augments = augment_is_needed(&plan) || crop.padded;
     if (augments)
         window = augment_window(d->augment, pipeline->width, pipeline->height);
-    if (!window || resize_begin(d->resize, &crop, augments ? &planes : store, window, &region) < 0)
+    seen = crop.padded ? pad_window(&d->pad, pipeline, &crop) : window;
+    if (!window || !seen ||
+        resize_begin(d->resize, &crop, augments ? &planes : store, seen, &region) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
     region = exif_to_stored(orientation, region, header->width, header->height);
     r = reader->ops->seek(reader, &region, err);
@@ -213,6 +218,8 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
         return r;
     r = orientation == 1 ? pass_rows(d, reader, &region, err)
                          : pass_turned(d, reader, &region, orientation, err);
+    if (r == 0 && crop.padded)
+        pad_finish(&d->pad, pipeline, &crop, window);
     if (r == 0 && augments)
         augment_finish(d->augment, &plan, pipeline->width, pipeline->height, store, dst);
     return r;
@@ -255,6 +262,7 @@ void image_decoder_destroy(struct image_decoder *d)
             d->readers[i]->ops->destroy(d->readers[i]);
     resize_destroy(d->resize);
     augment_destroy(d->augment);
+    pad_fini(&d->pad);
     scratch_free(&d->turned);
     free(d);
 }

@@ -6,7 +6,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \
 	%D%/builtin.c %D%/builtin.h \
-	%D%/crop.c %D%/crop.h \
+	%D%/crop.c %D%/crop.h %D%/pad.c %D%/pad.h \
 	%D%/encode.h \
 	%D%/exif.c %D%/exif.h \
 	%D%/filter.c %D%/filter.h \

@@ -151,7 +151,8 @@ static int render_alone(const struct render_spec *spec, struct render_scratch *s
 
     if (!dataset_is_generated(spec->dataset))
         return decode(spec, scratch, &draw, render_candidate(spec, try), bytes, dst, err);
-    r = slices_render(&draw, spec->pipeline.width, &spec->store, dst);
+    r = slices_render(&draw, (size_t)spec->pipeline.width * spec->pipeline.height, &spec->store,
+                      dst);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 

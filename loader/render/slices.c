@@ -57,11 +57,10 @@ static void copy(uint8_t *dst, const uint8_t *table, size_t size, size_t at, siz
     }
 }
 
-int slices_render(const struct image_draw *draw, uint32_t side, const struct image_store *store,
+int slices_render(const struct image_draw *draw, size_t count, const struct image_store *store,
                   void *dst)
 {
     uint8_t flip = store->dtype == PLENUM_INT8 ? 0x80 : 0, *out = dst;
-    size_t count = (size_t)side * side;
     uint32_t at;
 
     (void)pthread_once(&made, make_table);

@@ -6,10 +6,10 @@
 #include "loader/image/image.h"
 
 /**
- * Write side x side pixels into `dst`, as `store` says: a slice of a fixed table of random numbers,
+ * Write `count` pixels into `dst`, as `store` says: a slice of a fixed table of random numbers,
  * which begins where Philox says for this seed, epoch and position. 0 or -ENOMEM. Threads: any.
  */
-int slices_render(const struct image_draw *draw, uint32_t side, const struct image_store *store,
+int slices_render(const struct image_draw *draw, size_t count, const struct image_store *store,
                   void *dst);
 
 #endif

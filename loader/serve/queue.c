@@ -984,6 +984,7 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
                       struct queue_stream **ret)
 {
     const struct queue_stream_options *o = options;
+    uint64_t pixels = (uint64_t)o->open->width * o->open->height;
     struct queue_stream *s = malloc(sizeof(*s));
     int r;
 
@@ -997,7 +998,7 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
                                .ring = o->ring,
                                .node = o->node % queue->num_nodes,
                                .owner = o->owner,
-                               .cost_ns = (uint64_t)o->open->side * o->open->side * COST_PIXEL_NS,
+                               .cost_ns = pixels * COST_PIXEL_NS,
                                .expected = {.epoch = UINT64_MAX}};
     list_init(&s->requests);
     list_init(&s->retries);

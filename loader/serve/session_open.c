@@ -205,9 +205,10 @@ static int check_open(struct session *s, struct plenum_error *err)
     if (!server->renders[s->spec.pipeline.version])
         return error_set(err, -EPROTONOSUPPORT, "this loader does not render pixels of '%s'",
                          pipeline_version_name(s->spec.pipeline.version));
-    if (s->spec.pipeline.width != s->open.side)
-        return error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
-                         s->spec.pipeline.width, s->open.side);
+    if (s->spec.pipeline.width != s->open.width || s->spec.pipeline.height != s->open.height)
+        return error_set(err, -EINVAL, "the pipeline makes images of %u x %u pixels, not %u x %u",
+                         s->spec.pipeline.height, s->spec.pipeline.width, s->open.height,
+                         s->open.width);
     if (pipeline_mixes(&s->spec.pipeline) != s->open.mix)
         return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
                          s->open.mix ? "second labels were asked for, but the pipeline does not mix"

@@ -87,8 +87,8 @@ static void settle(struct thumbnail *t, int result)
 static int make(struct thumbnail *t, uint8_t *pixels)
 {
     const struct session_view *v = &t->view;
-    uint32_t side = v->spec.pipeline.width;
-    struct encode_options picture = {.pixels = pixels, .width = side, .height = side};
+    struct encode_options picture = {
+        .pixels = pixels, .width = v->spec.pipeline.width, .height = v->spec.pipeline.height};
     struct render_scratch scratch = {0};
     struct render_result result;
     int r = render_position(&v->spec, &scratch, v->epoch,

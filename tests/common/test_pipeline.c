@@ -22,6 +22,26 @@ ParameterizedTestParameters(pipeline, canonical)
     static struct text_case cases[] = {
         {"train", "v1 rrc(224,scale=2/25:1,ratio=3/4:4/3) flip(1/2)"},
         {"eval", "v1 resize(256) center_crop(224)"},
+        {"rrc(224 x 160)", "v1 rrc(224x160,scale=2/25:1,ratio=3/4:4/3)"},
+        {"rrc(224x224)", "v1 rrc(224,scale=2/25:1,ratio=3/4:4/3)"},
+        {"resize(256)center_crop(224x160)", "v1 resize(256) center_crop(224x160)"},
+        {"resize(256x200,interpolation=bicubic)center_crop(224x200)",
+         "v1 resize(256x200,interpolation=bicubic) center_crop(224x200)"},
+        {"resize(224x224)", "v1 resize(224x224)"},
+        {"resize(96x64, interpolation=nearest) flip(0.5)",
+         "v1 resize(96x64,interpolation=nearest) flip(1/2)"},
+        {"resize(256) random_crop(224)", "v1 resize(256) random_crop(224)"},
+        {"resize(32) pad(0, reflect) random_crop(32)", "v1 resize(32) random_crop(32)"},
+        {"resize(32x48) pad(4) random_crop(40x56)",
+         "v1 resize(32x48) pad(4,constant,fill=0) random_crop(40x56)"},
+        {"pad(4) random_crop(32) flip(0.5)", "v1 pad(4,constant,fill=0) random_crop(32) flip(1/2)"},
+        {"pad(4,fill=9,constant)random_crop(32)", "v1 pad(4,constant,fill=9) random_crop(32)"},
+        {"pad(4,reflect)random_crop(32x24)", "v1 pad(4,reflect) random_crop(32x24)"},
+        {"pad(0, edge) random_crop(32)", "v1 pad(0,edge) random_crop(32)"},
+        {"pad(8192, symmetric) random_crop(8192)", "v1 pad(8192,symmetric) random_crop(8192)"},
+        {"letterbox(640)", "v1 letterbox(640,fill=0)"},
+        {"exif letterbox(640x480, fill=114, interpolation=bicubic)",
+         "v1 exif letterbox(640x480,fill=114,interpolation=bicubic)"},
         {" rrc( 160 )", "v1 rrc(160,scale=2/25:1,ratio=3/4:4/3)"},
         {"v1 rrc(224, ratio=0.75:1.5, scale=0.25:0.5)", "v1 rrc(224,scale=1/4:1/2,ratio=3/4:3/2)"},
         {"rrc(8)flip(1)", "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) flip(1)"},
@@ -165,8 +185,9 @@ Test(pipeline, the_stage_that_is_wrong_is_quoted)
 {
     expect_sentence("resize(5) center_crop(6)",
                     "pipeline: center_crop must not be larger than resize, in 'center_crop(6)'");
-    expect_sentence("resize(5) flip(1)", "pipeline: resize(S) must be followed by center_crop(C), "
-                                         "so that all images get one shape, in 'resize(5)'");
+    expect_sentence("resize(5) flip(1)", "pipeline: resize(S) must be followed by center_crop(S) "
+                                         "or random_crop(S), so that all images get one shape; or "
+                                         "write resize(HxW), in 'resize(5)' (character 11)");
     expect_sentence("exif v1 train",
                     "pipeline: the version comes first, as in 'v1 exif train', in 'v1 train'");
     expect_sentence("train flip(0.1)", "pipeline: train stands for 'rrc(224) flip(0.5)' and takes "
@@ -220,10 +241,34 @@ Test(pipeline, messages_say_what_to_write)
     static const struct {
         const char *text, *said[3];
     } cases[] = {
-        {"rrc(224x160)", {"images are square", "rrc(224)", "(character 8)"}},
-        {"rrc(224, 160)", {"images are square", "(character 8)"}},
-        {"rrc((224, 224)) flip(0.5)", {"images are square", "(character 5)"}},
-        {"resize(224,224)", {"images are square", "in 'resize(224,224)'"}},
+        {"rrc(224, 160)",
+         {"a size is written 224, or 224x160 for height x width", "(character 8)"}},
+        {"rrc((224, 224)) flip(0.5)", {"224x160 for height x width", "(character 5)"}},
+        {"resize(224,224)", {"224x160 for height x width", "in 'resize(224,224)'"}},
+        {"rrc(224X160)", {"224x160 for height x width", "(character 8)"}},
+        {"rrc(224x)", {"the width is missing", "(character 9)"}},
+        {"rrc(224x160x3)", {"rrc takes a size"}},
+        {"rrc(0x160)", {"a size must be 1 to 8192 pixels"}},
+        {"rrc(224x0)", {"a size must be 1 to 8192 pixels"}},
+        {"rrc(224x8193)", {"a size must be 1 to 8192 pixels"}},
+        {"resize(224x160) center_crop(200)", {"center_crop must not be larger than resize"}},
+        {"resize(224) pad(4) center_crop(200)", {"pad(N) must be followed by random_crop(S)"}},
+        {"pad(4)", {"pad(N) must be followed by random_crop(S)", "in 'pad(4)'"}},
+        {"pad random_crop(32)", {"pad needs a number of pixels, as in pad(4)"}},
+        {"pad(8193) random_crop(32)", {"a size must be 1 to 8192 pixels"}},
+        {"pad(4, mirror) random_crop(32)", {"constant, edge, reflect or symmetric"}},
+        {"pad(4, reflect, fill=3) random_crop(32)", {"fill= goes with constant alone"}},
+        {"pad(4, fill=256) random_crop(32)", {"fill is a level, 0 to 255"}},
+        {"pad(4) random_crop", {"random_crop takes a size alone"}},
+        {"pad(4) random_crop(32, 4)", {"224x160 for height x width"}},
+        {"random_crop(32)", {"behind resize(S) or pad(N)", "pad(0) random_crop(S)"}},
+        {"resize(32) random_crop(33)", {"random_crop must not be larger than resize with its"}},
+        {"resize(32x40) pad(4) random_crop(41x40)", {"must not be larger", "random_crop(41x40)"}},
+        {"letterbox", {"letterbox needs a size, as in letterbox(640)"}},
+        {"letterbox(640, 114)", {"a size is written 224"}},
+        {"letterbox(640, scale=1:1)", {"letterbox takes a size, fill=LEVEL"}},
+        {"letterbox(640, fill=1/2)", {"fill is a level, 0 to 255"}},
+        {"crop(32)", {"it must begin with rrc(S), resize(S) center_crop(S), resize(HxW)"}},
         {"resize(232, bicubic) center_crop(224)", {"resize takes a size and interpolation=NAME"}},
         {"rrc(224, bicubic)", {"rrc takes a size, scale=low:high", "interpolation=NAME"}},
         {"rrc(224, interpolation=cubic)", {"one of bilinear, bicubic, lanczos", "(character 24)"}},

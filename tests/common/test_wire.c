@@ -26,9 +26,10 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .dtype = PLENUM_UINT8,
                                       .layout = PLENUM_NCHW,
                                       .channels = 4,
-                                      .side = 224,
+                                      .width = 224,
+                                      .height = 160,
                                       .slots = 5,
-                                      .slot_bytes = 12849152 + 4096,
+                                      .slot_bytes = 9175040 + 4096,
                                       .subset = {.first = 3, .end = 4000000000},
                                       .repeat = 7,
                                       .span = 0x123456789abc,
@@ -63,12 +64,13 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
         /* cut short anywhere it is refused */                                                 \
         for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                              \
             /* but where an older version ends */                                              \
-            size_t later = type_number == WIRE_OPEN              ? 28                          \
+            size_t later = type_number == WIRE_OPEN              ? 32                          \
                            : type_number == WIRE_OPENED          ? sizeof(struct datasum) + 12 \
                            : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1      \
                                                                  : SIZE_MAX / 2;               \
             bool older = n + FRAME_HEADER_BYTES + later == b.len ||                            \
-                         (type_number == WIRE_OPEN && n + FRAME_HEADER_BYTES + 4 == b.len);    \
+                         (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + 4 == b.len ||  \
+                                                       n + FRAME_HEADER_BYTES + 8 == b.len));  \
             r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                           \
                                        b.bytes + FRAME_HEADER_BYTES + n, false};               \
             cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO),       \
@@ -163,7 +165,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
     strcpy(hello.job, "17");
     ROUND_TRIP_SINCE(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello, 46);
     ROUND_TRIP_SINCE(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good,
-                     b.len - FRAME_HEADER_BYTES - 8);
+                     b.len - FRAME_HEADER_BYTES - 12);
     ROUND_TRIP_SINCE(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened,
                      32 + sizeof(struct datasum));
     ROUND_TRIP_SINCE(wire_put_render(&b, 2, &render), wire_get_render, WIRE_RENDER, render, 20);
@@ -231,6 +233,21 @@ Test(wire, a_newer_minor_may_add_fields)
     frame_buffer_fini(&b);
 }
 
+Test(wire, an_older_client_has_squares)
+{
+    struct frame_buffer b = {0};
+    struct wire_open got = {0};
+    struct frame_reader r;
+
+    cr_assert(eq(int, wire_put_open(&b, 1, &good), 0));
+    r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len - 4, false};
+    cr_expect(eq(int, wire_get_open(&r, &got), 0)); /* before WIRE_MINOR_SHAPE */
+    cr_expect(eq(u32, got.width, good.width));
+    cr_expect(eq(u32, got.height, good.width));
+    cr_expect(eq(u32, got.deal, good.deal));
+    frame_buffer_fini(&b);
+}
+
 Test(wire, choices_that_do_not_exist_are_refused)
 {
     /* Places of the numbered choices behind the two texts and the seed: shuffle, last, bad, dtype,
@@ -288,7 +305,7 @@ Test(wire, the_good_open_is_good)
     cr_assert(eq(int, wire_slot_init(&open, &slot), 0));
     open.slot_bytes = slot.bytes;
     cr_expect(eq(int, wire_open_check(&open, &err), 0), "%s", err.text);
-    cr_expect(ge(u64, slot.labels_at, 2u * 32 * 4 * 224 * 224));
+    cr_expect(ge(u64, slot.labels_at, 2u * 32 * 4 * 160 * 224));
     cr_expect(eq(u64, slot.labels_at % 64, 0));
     cr_expect(ge(u64, slot.samples_at, slot.labels_at + 64 * 8));
     cr_expect(ge(u64, slot.labels2_at, slot.samples_at + 64 * 4));
@@ -325,15 +342,18 @@ Test(wire, an_open_out_of_bounds_is_refused)
     REFUSED(open.offset = UINT32_MAX);
     REFUSED(open.steps = 0);
     REFUSED(open.steps = UINT32_MAX);
-    REFUSED((open.steps = 65536, open.per_step = open.local = 1 << 16, open.side = 1));
+    REFUSED(
+        (open.steps = 65536, open.per_step = open.local = 1 << 16, open.width = open.height = 1));
     REFUSED(open.slots = 0);
     REFUSED(open.slots = UINT32_MAX);
     REFUSED(open.block = 0);
-    REFUSED(open.side = 0);
-    REFUSED(open.side = UINT32_MAX);
+    REFUSED(open.width = 0);
+    REFUSED(open.height = 0);
+    REFUSED(open.width = UINT32_MAX);
+    REFUSED(open.height = 8193);
     REFUSED(open.channels = 0);
     REFUSED(open.channels = 5);
     REFUSED(open.slot_bytes--);
-    REFUSED((open.side = 8192, open.steps = 65536, open.per_step = open.local = 1 << 28,
-             open.offset = 0));
+    REFUSED((open.width = open.height = 8192, open.steps = 65536,
+             open.per_step = open.local = 1 << 28, open.offset = 0));
 }

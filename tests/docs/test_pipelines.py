@@ -11,7 +11,7 @@ import unittest
 from pages import BUILD, Page, blocks, read
 import tap
 
-SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_mix", "_ops", "_text"))
+SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_crop", "_mix", "_ops", "_text"))
 TEXT = read("docs/pipelines.md")
 CTL = os.path.join(BUILD, "plenumctl")
 
@@ -24,14 +24,15 @@ def hashed(pipeline):
 class PipelinesTest(unittest.TestCase):
     def test_stages(self):
         """each word that the parser knows is explained, and each word that is explained is known"""
-        known = set(re.findall(r'parser_word\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT)) - {"fast-v1", "p", "value"}
+        known = set(re.findall(r'(?:parser_word|begin_stage)\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT))
+        known -= {"fast-v1", "p", "value"}
         known |= set(re.findall(r'^    \{"(\w+)", PIPELINE_\w+, [A-Z]+, ', SOURCE_TEXT, re.M))
         known |= set(re.findall(r'\[PIPELINE_V\d\] = "(\w+)"', SOURCE_TEXT))
         heads = re.findall(r"^\| (`[a-z_0-9]+`(?:, `[a-z_]+`)*) \|", TEXT.split("## 2.")[0], re.M)
         explained = {name for head in heads for name in re.findall(r"`(\w+)`", head)} - {"train", "eval"}
         arguments = set(re.findall(r"^\| \| `([a-z]+)=", TEXT, re.M))
         self.assertEqual(explained | arguments, known)
-        self.assertEqual(arguments, {"scale", "ratio", "interpolation"})
+        self.assertEqual(arguments, {"scale", "ratio", "interpolation", "fill"})
 
     def test_presets(self):
         """the presets stand for what the page says"""

@@ -62,6 +62,15 @@ for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
     done
 done
 
+for pipeline in "rrc(40x56)flip(0.5)" "exif letterbox(48x64,fill=114)" "resize(40x24) flip(0.5)" \
+    "pad(4,reflect)random_crop(60x72)flip(0.5)" "resize(32)pad(4)random_crop(32)flip(0.5)erase(0.5)"; do
+    of_shape=$("$ctl" hash data --pipeline "$pipeline" --seed 11 --epochs 2)
+    for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do
+        job -n 2 --num-replicas 4 "$feed" data --pipeline "$pipeline" --seed 11 --epochs 2 --micro-batch 4 $form --json
+        ok "$pipeline, $form" delivered "$of_shape"
+    done
+done
+
 is "$padded" "a program alone starts its own loader" \
     sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4
 

@@ -41,6 +41,7 @@ static void try_pipeline(const char *text)
         return;
     }
     require(one.width >= 1 && one.width <= PIPELINE_SIDE_MAX);
+    require(one.height >= 1 && one.height <= PIPELINE_SIDE_MAX);
     require(one.flip.den > 0 && one.flip.num <= one.flip.den);
     require(pipeline_parse(one.text, &two, &err) == 0);
     require(memcmp(&one, &two, sizeof(one)) == 0);

@@ -45,7 +45,8 @@ static void put_all(struct frame_buffer *b)
                                     .offset = 8,
                                     .steps = 2,
                                     .channels = 3,
-                                    .side = 224,
+                                    .width = 224,
+                                    .height = 160,
                                     .slots = 5};
     struct wire_slot slot;
 

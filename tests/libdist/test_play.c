@@ -100,7 +100,8 @@ static struct wire_open some_open(void)
                           .local = COUNT,
                           .steps = 1,
                           .channels = 3,
-                          .side = SIDE,
+                          .width = SIDE,
+                          .height = SIDE,
                           .slots = SLOTS};
     struct wire_slot slot;
 

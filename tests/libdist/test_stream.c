@@ -126,7 +126,8 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
         .seed = o->seed, .n = dataset_get_samples(spec.dataset), .repeat = o->repeat};
     (void)order_parse_shuffle(o->shuffle, &spec.order.shuffle, &spec.order.block, NULL);
     for (uint64_t p = from; p < to && p < order_positions(&spec.order); p++) {
-        struct streamhash_image image = {pixels, spec.pipeline.width, 3, PLENUM_UINT8, PLENUM_NHWC};
+        struct streamhash_image image = {pixels, spec.pipeline.width, spec.pipeline.height,
+                                         3,      PLENUM_UINT8,        PLENUM_NHWC};
         struct render_result result;
         struct streamhash_mix mix;
 
@@ -505,7 +506,8 @@ Test(stream, a_cursor_of_another_stream_is_refused)
     end_loader(loader, SIGTERM);
 }
 
-static const char *old_loader_versions; /* NULL: v1, and a protocol from before `deal` */
+static const char *old_loader_versions = "v1";
+static uint16_t old_loader_minor = WIRE_MINOR;
 
 /* A loader of another build, as far as its HELLO. */
 static void *old_loader_main(void *arg)
@@ -529,10 +531,8 @@ static void *old_loader_main(void *arg)
             break;
     }
     wire_hello_init(&m, "an older loader");
-    if (!old_loader_versions)
-        m.minor = WIRE_MINOR_DEAL - 1;
-    (void)snprintf(m.versions, sizeof(m.versions), "%s",
-                   old_loader_versions ? old_loader_versions : "v1");
+    m.minor = old_loader_minor;
+    (void)snprintf(m.versions, sizeof(m.versions), "%s", old_loader_versions);
     (void)wire_put_hello(&c.tx, &m);
     (void)frame_conn_flush(&c);
     while (frame_conn_fill(&c) != -ECONNRESET) { /* until the client goes */
@@ -576,6 +576,7 @@ Test(stream, a_loader_that_cannot_deal_is_refused)
     struct plenum_stream_options o = options_of(socket_a);
 
     o.deal = PLENUM_DEAL_ROUND_ROBIN;
+    old_loader_minor = WIRE_MINOR_DEAL - 1;
     expect_old_loader_refused(&o, "it is too old for deal = round-robin");
 }
 
@@ -585,7 +586,18 @@ Test(stream, a_loader_that_cannot_mix_is_refused)
     struct plenum_stream_options o = options_of(socket_a);
 
     o.pipeline = "rrc(16) mixup(0.2)";
+    old_loader_minor = WIRE_MINOR_MIX - 1;
     expect_old_loader_refused(&o, "it is too old for mixup and cutmix");
+}
+
+/* It would take the width for the height. */
+Test(stream, a_loader_that_knows_squares_alone_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+
+    o.pipeline = "rrc(16x8)";
+    old_loader_minor = WIRE_MINOR_SHAPE - 1;
+    expect_old_loader_refused(&o, "it is too old for images that are not square");
 }
 
 /* Kills the loader and starts another, again and again, while the test goes on. */

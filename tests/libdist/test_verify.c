@@ -13,8 +13,12 @@
 enum { SAMPLES = 3, SIDE = 4, SLOTS = 3 };
 
 static struct lock lock = LOCK_INITIALIZER;
-static struct wire_open open_of = {
-    .per_step = SAMPLES, .local = SAMPLES, .steps = 1, .side = SIDE, .channels = 3};
+static struct wire_open open_of = {.per_step = SAMPLES,
+                                   .local = SAMPLES,
+                                   .steps = 1,
+                                   .width = SIDE,
+                                   .height = SIDE,
+                                   .channels = 3};
 static struct slot_set *set;
 static struct plenum_lease *one, *two, *arbiter;
 static struct verify v = {.wanted = true};

@@ -8,8 +8,8 @@
  *     dump <REQUESTS        one a line: path TAB pipeline TAB seed TAB position
  *
  * To each request a line is answered: "bad SENTENCE", or "ok" and the numbers of the geometry (box:
- * left top width height; resized: width height; window: left top side; mirror), followed by side *
- * side * 3 bytes of uint8 RGB. */
+ * left top width height; resized: width height; window: left top width height; mirror), followed by
+ * height * width * 3 bytes of uint8 RGB. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ static int write_kinds(const char *folder)
 static int write_seeds(const char *folder)
 {
     static const int png_types[][2] = {{0, 1}, {0, 8}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
-    enum { PIPELINES = 15 }; /* of fuzz_image.c */
+    enum { PIPELINES = 18 }; /* of fuzz_image.c */
     char name[32], head[4] = {0};
 
     for (size_t i = 0; i < made_kinds_count; i++) {
@@ -153,8 +153,9 @@ static void answer(struct image_decoder *decoder, char *line)
         swap = p.exif && info.orientation >= 5;
         crop_locate(&p, &draw, swap ? info.height : info.width, swap ? info.width : info.height,
                     &tables, &c);
-        printf("ok %u %u %u %u %u %u %u %u %u %d\n", c.box.left, c.box.top, c.box.width,
-               c.box.height, c.width, c.height, c.window.left, c.window.top, p.width, c.mirror);
+        printf("ok %u %u %u %u %u %u %u %u %u %u %d\n", c.box.left, c.box.top, c.box.width,
+               c.box.height, c.width, c.height, c.window.left, c.window.top, p.width, p.height,
+               c.mirror);
         (void)fwrite(pixels, 1, (size_t)p.width * p.height * 3, stdout);
     }
     free(pixels);

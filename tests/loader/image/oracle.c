@@ -12,6 +12,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
+#include "common/philox.h"
 #include "loader/image/exif.h"
 
 struct oracle_errors {
@@ -425,26 +426,95 @@ static void stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, u
     }
 }
 
-static void store_pixel(const struct image_store *store, uint32_t side, uint32_t x, uint32_t y,
-                        const uint8_t *rgb, uint8_t *dst)
+static void store_pixel(const struct image_store *store, const struct pipeline *p, uint32_t x,
+                        uint32_t y, const uint8_t *rgb, uint8_t *dst)
 {
     for (uint32_t c = 0; c < store->channels; c++) {
         int value = c == 3 ? 128 : rgb[c]; /* 128 is where int8 has its zero */
-        size_t at = store->layout == PLENUM_NHWC ? ((size_t)y * side + x) * store->channels + c
-                                                 : ((size_t)c * side + y) * side + x;
+        size_t at = store->layout == PLENUM_NHWC ? ((size_t)y * p->width + x) * store->channels + c
+                                                 : ((size_t)c * p->height + y) * p->width + x;
 
         dst[at] = (uint8_t)(store->dtype == PLENUM_INT8 ? value - 128 : value);
     }
 }
 
+/* Where x lies in a row of n samples that goes on as `mode` says, or -1. */
+static int64_t folded(enum pipeline_pad mode, int64_t x, int64_t n)
+{
+    while (x < 0 || x >= n) {
+        if (mode == PIPELINE_CONSTANT)
+            return -1;
+        if (mode == PIPELINE_EDGE || n == 1)
+            return x < 0 ? 0 : n - 1;
+        if (mode == PIPELINE_REFLECT)
+            x = x < 0 ? -x : 2 * (n - 1) - x;
+        else
+            x = x < 0 ? -1 - x : 2 * n - 1 - x;
+    }
+    return x;
+}
+
+/* Which samples of the resized image are shown, [count]; -1: the level of the padding. `n` is the
+ * resized image's. */
+static int64_t *places_of(const struct pipeline *p, int64_t n, uint32_t count, uint32_t window,
+                          uint32_t random)
+{
+    int64_t *at = malloc(count * sizeof(*at)), pad = p->pad, all = n + 2 * pad, more, first;
+
+    more = all < count ? count - all : 0;
+    first = (int64_t)(((uint64_t)random * (uint64_t)(all + 2 * more - count + 1)) >> 32);
+    for (int64_t i = 0; i < count; i++) {
+        if (p->crop == PIPELINE_LETTERBOX) {
+            int64_t space = count - n, left = space / 2 + (space % 4 == 3); /* a half to the even */
+
+            at[i] = i < left || i >= left + n ? -1 : i - left;
+        } else if (p->crop == PIPELINE_RANDOM_CROP) {
+            at[i] = folded(p->pad_mode, first + i - more, all);
+            if (at[i] >= 0)
+                at[i] = folded(p->pad_mode, at[i] - pad, n);
+            else
+                at[i] = -1;
+        } else {
+            at[i] = window + i;
+        }
+    }
+    return at;
+}
+
+/* From the first to the last of them; where there is none, the sample nearest to the first place.
+ */
+static void range_of(const struct pipeline *p, const int64_t *at, uint32_t count, uint32_t random,
+                     int64_t n, uint32_t *first, uint32_t *outputs)
+{
+    int64_t low = -1, high = -1;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (at[i] < 0)
+            continue;
+        low = low < 0 || at[i] < low ? at[i] : low;
+        high = at[i] > high ? at[i] : high;
+    }
+    if (low < 0) { /* all of it lies on one side: in the first half of the places, or the second */
+        int64_t places = n + 2 * (int64_t)p->pad - count + 1;
+
+        low = high = (int64_t)(((uint64_t)random * (uint64_t)places) >> 32) < p->pad ? 0 : n - 1;
+    }
+    *first = (uint32_t)low;
+    *outputs = (uint32_t)(high - low + 1);
+}
+
 int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
                   const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst)
 {
+    struct philox_block random =
+        philox_draw(draw->seed, draw->position, draw->epoch, DRAW_PLACE, 0);
     struct crop_tables tables = {0};
     struct oracle_image image;
     struct crop crop;
     struct axis across, down;
-    uint32_t w, h, left, top, columns, rows, side = pipeline->width, last = 0;
+    uint32_t w, h, left, top, columns, rows, last = 0, x0, y0, made_w, made_h;
+    uint32_t width = pipeline->width, height = pipeline->height;
+    int64_t *shown_x, *shown_y;
     uint8_t orientation;
     uint8_t *narrow, *shown, *window;
     int r;
@@ -459,8 +529,12 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
     top = crop.box.top;
     columns = crop.box.width;
     rows = crop.box.height;
-    across = make_axis(crop.filter, columns, crop.width, crop.window.left, side);
-    down = make_axis(crop.filter, rows, crop.height, crop.window.top, side);
+    shown_x = places_of(pipeline, crop.width, width, crop.window.left, random.word[1]);
+    shown_y = places_of(pipeline, crop.height, height, crop.window.top, random.word[0]);
+    range_of(pipeline, shown_x, width, random.word[1], crop.width, &x0, &made_w);
+    range_of(pipeline, shown_y, height, random.word[0], crop.height, &y0, &made_h);
+    across = make_axis(crop.filter, columns, crop.width, x0, made_w);
+    down = make_axis(crop.filter, rows, crop.height, y0, made_h);
     for (int corner = 0; corner < 4; corner++) {
         uint32_t x = left + (corner & 1 ? across.first : across.last), sx;
         uint32_t y = top + (corner & 2 ? down.first : down.last), sy;
@@ -481,33 +555,36 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
             memcpy(shown + ((size_t)y * columns + x) * 3,
                    image.rgb + ((size_t)sy * image.width + sx) * 3, 3);
         }
-    narrow = malloc((size_t)side * rows * 3);
-    window = malloc((size_t)side * side * 3);
+    narrow = malloc((size_t)made_w * rows * 3);
+    window = malloc((size_t)width * height * 3);
+    memset(window, (int)pipeline->fill, (size_t)width * height * 3);
     for (uint32_t y = down.first; y <= down.last; y++)
-        for (uint32_t i = 0; i < side; i++)
+        for (uint32_t i = 0; i < made_w; i++)
             for (uint32_t c = 0; c < 3; c++)
-                narrow[((size_t)y * side + i) * 3 + c] =
+                narrow[((size_t)y * made_w + i) * 3 + c] =
                     apply(shown + (size_t)y * columns * 3 + c, 3,
                           across.coef + (size_t)i * across.n, across.begin[i], across.end[i]);
-    for (uint32_t i = 0; i < side; i++)
-        for (uint32_t x = 0; x < side; x++) {
-            uint8_t rgb[3];
+    for (uint32_t i = 0; i < height; i++)
+        for (uint32_t x = 0; x < width; x++) {
+            uint8_t *to = window + ((size_t)i * width + (crop.mirror ? width - 1 - x : x)) * 3;
+            int64_t column = shown_x[x] - x0, row = shown_y[i] - y0;
 
-            for (uint32_t c = 0; c < 3; c++)
-                rgb[c] = apply(narrow + (size_t)x * 3 + c, (size_t)side * 3,
-                               down.coef + (size_t)i * down.n, down.begin[i], down.end[i]);
-            memcpy(window + ((size_t)i * side + (crop.mirror ? side - 1 - x : x)) * 3, rgb, 3);
+            for (uint32_t c = 0; c < 3 && shown_x[x] >= 0 && shown_y[i] >= 0; c++)
+                to[c] = apply(narrow + (size_t)column * 3 + c, (size_t)made_w * 3,
+                              down.coef + (size_t)row * down.n, down.begin[row], down.end[row]);
         }
     oracle_operate(pipeline, draw, window);
-    for (uint32_t i = 0; i < side; i++)
-        for (uint32_t x = 0; x < side; x++)
-            store_pixel(store, side, x, i, window + ((size_t)i * side + x) * 3, dst);
+    for (uint32_t i = 0; i < height; i++)
+        for (uint32_t x = 0; x < width; x++)
+            store_pixel(store, pipeline, x, i, window + ((size_t)i * width + x) * 3, dst);
     free(window);
     free(narrow);
     free(shown);
     free(image.rgb);
 
 out:
+    free(shown_x);
+    free(shown_y);
     free_axis(&across);
     free_axis(&down);
     return r;

@@ -14,7 +14,7 @@
 int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
                   const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst);
 
-/** The operations behind the crop, on a window [side][side][3]. */
+/** The operations behind the crop, on a window [height][width][3]. */
 void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw,
                     uint8_t *pixels);
 

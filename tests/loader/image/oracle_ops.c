@@ -37,9 +37,9 @@ static int64_t gray(const rgb_t v)
     return (v[0] * 19595 + v[1] * 38470 + v[2] * 7471 + 32768) / 65536;
 }
 
-static void colour(enum pipeline_op_kind kind, int64_t f, rgb_t *v, uint32_t side)
+static void colour(enum pipeline_op_kind kind, int64_t f, rgb_t *v, uint32_t w, uint32_t h)
 {
-    int64_t n = (int64_t)side * side, sum = 0;
+    int64_t n = (int64_t)w * h, sum = 0;
 
     for (int64_t i = 0; i < n; i++)
         sum += gray(v[i]);
@@ -95,21 +95,21 @@ static void hue(const struct pipeline_op *op, uint32_t w, rgb_t *v, size_t n)
     }
 }
 
-static void sharpen(int64_t f, rgb_t *v, uint32_t side)
+static void sharpen(int64_t f, rgb_t *v, uint32_t w, uint32_t h)
 {
-    size_t bytes = (size_t)side * side * 3;
+    size_t bytes = (size_t)w * h * 3;
     rgb_t *from = malloc(bytes);
 
     memcpy(from, v, bytes);
-    for (uint32_t y = 1; y + 1 < side; y++)
-        for (uint32_t x = 1; x + 1 < side; x++)
+    for (uint32_t y = 1; y + 1 < h; y++)
+        for (uint32_t x = 1; x + 1 < w; x++)
             for (int c = 0; c < 3; c++) {
-                int64_t sum = 4 * from[y * side + x][c];
+                int64_t sum = 4 * from[y * w + x][c];
 
                 for (uint32_t i = y - 1; i <= y + 1; i++)
                     for (uint32_t j = x - 1; j <= x + 1; j++)
-                        sum += from[i * side + j][c];
-                v[y * side + x][c] = blend((2 * sum + 13) / 26, from[y * side + x][c], f);
+                        sum += from[i * w + j][c];
+                v[y * w + x][c] = blend((2 * sum + 13) / 26, from[y * w + x][c], f);
             }
     free(from);
 }
@@ -142,12 +142,12 @@ static void remap(enum pipeline_op_kind kind, rgb_t *v, size_t n)
     }
 }
 
-static void turn(rgb_t *v, uint32_t side, bool vertical)
+static void turn(rgb_t *v, uint32_t w, uint32_t h, bool vertical)
 {
-    for (uint32_t y = 0; y < side; y++)
-        for (uint32_t x = 0; x < side; x++) {
-            uint32_t a = y * side + x;
-            uint32_t b = vertical ? (side - 1 - y) * side + x : y * side + side - 1 - x;
+    for (uint32_t y = 0; y < h; y++)
+        for (uint32_t x = 0; x < w; x++) {
+            uint32_t a = y * w + x;
+            uint32_t b = vertical ? (h - 1 - y) * w + x : y * w + w - 1 - x;
             rgb_t kept;
 
             if (b <= a)
@@ -159,7 +159,7 @@ static void turn(rgb_t *v, uint32_t side, bool vertical)
 }
 
 static void erase(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                  rgb_t *v, uint32_t side)
+                  rgb_t *v, uint32_t w, uint32_t h)
 {
     for (uint32_t try = 1; try <= 10; try++) {
         struct crop_tables tables = {0};
@@ -167,29 +167,29 @@ static void erase(const struct pipeline_op *op, uint32_t at, const struct image_
             philox_draw(draw->seed, draw->position, draw->epoch, DRAW_OPERATION, 16 * at + try);
         uint64_t height, width, top, left;
 
-        crop_draw_sides(&op->shape, (uint64_t)side * side, &d, &tables, &height, &width);
-        if (height == 0 || width == 0 || height >= side || width >= side)
+        crop_draw_sides(&op->shape, (uint64_t)w * h, &d, &tables, &height, &width);
+        if (height == 0 || width == 0 || height >= h || width >= w)
             continue;
-        top = (d.word[2] * (side - height + 1)) >> 32;
-        left = (d.word[3] * (side - width + 1)) >> 32;
+        top = (d.word[2] * (h - height + 1)) >> 32;
+        left = (d.word[3] * (w - width + 1)) >> 32;
         for (uint64_t y = top; y < top + height; y++)
             for (uint64_t x = left; x < left + width; x++)
-                memset(v[y * side + x], (int)op->number, 3);
+                memset(v[y * w + x], (int)op->number, 3);
         return;
     }
 }
 
 static void jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                   rgb_t *v, uint32_t side)
+                   rgb_t *v, uint32_t w, uint32_t h)
 {
     static const char three[6][4] = {"bcs", "bsc", "cbs", "csb", "sbc", "scb"};
     static const char four[24][5] = {"bcsh", "bchs", "bsch", "bshc", "bhcs", "bhsc",
                                      "cbsh", "cbhs", "csbh", "cshb", "chbs", "chsb",
                                      "sbch", "sbhc", "scbh", "schb", "shbc", "shcb",
                                      "hbcs", "hbsc", "hcbs", "hcsb", "hsbc", "hscb"};
-    uint64_t w = word(draw, at, 1, 0);
+    uint64_t drawn = word(draw, at, 1, 0);
     const char *order =
-        op->hue_low.num || op->hue_high.num ? four[w * 24 >> 32] : three[w * 6 >> 32];
+        op->hue_low.num || op->hue_high.num ? four[drawn * 24 >> 32] : three[drawn * 6 >> 32];
 
     for (; *order; order++) {
         int part = *order == 'b' ? 0 : *order == 'c' ? 1 : 2;
@@ -197,40 +197,40 @@ static void jitter(const struct pipeline_op *op, uint32_t at, const struct image
                                                       PIPELINE_SATURATION};
 
         if (*order == 'h') {
-            hue(op, word(draw, at, 1, 1), v, (size_t)side * side);
+            hue(op, word(draw, at, 1, 1), v, (size_t)w * h);
             continue;
         }
         colour(kinds[part], factor(op->low[part], op->high[part], word(draw, at, 0, 1 + part)), v,
-               side);
+               w, h);
     }
 }
 
 /* One operation that is done. */
 static void operate(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                    uint8_t *pixels, uint32_t side)
+                    uint8_t *pixels, uint32_t w, uint32_t h)
 {
     int64_t f = op->low[0].den ? factor(op->low[0], op->high[0], word(draw, at, 0, 1)) : 0;
-    size_t n = (size_t)side * side;
+    size_t n = (size_t)w * h;
     rgb_t *v = (rgb_t *)pixels;
 
     switch (op->kind) {
     case PIPELINE_FLIP:
     case PIPELINE_VERTICAL_FLIP:
-        turn(v, side, op->kind == PIPELINE_VERTICAL_FLIP);
+        turn(v, w, h, op->kind == PIPELINE_VERTICAL_FLIP);
         break;
     case PIPELINE_COLOR_JITTER:
-        jitter(op, at, draw, v, side);
+        jitter(op, at, draw, v, w, h);
         break;
     case PIPELINE_BRIGHTNESS:
     case PIPELINE_CONTRAST:
     case PIPELINE_SATURATION:
-        colour(op->kind, f, v, side);
+        colour(op->kind, f, v, w, h);
         break;
     case PIPELINE_HUE:
         hue(op, word(draw, at, 0, 1), v, n);
         break;
     case PIPELINE_SHARPNESS:
-        sharpen(f, v, side);
+        sharpen(f, v, w, h);
         break;
     case PIPELINE_GRAYSCALE:
         for (size_t i = 0; i < n; i++)
@@ -251,7 +251,7 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
         remap(op->kind, v, n);
         break;
     case PIPELINE_ERASE:
-        erase(op, at, draw, v, side);
+        erase(op, at, draw, v, w, h);
         break;
     default:
         abort();
@@ -265,7 +265,7 @@ static bool happens(const struct pipeline_op *op, uint32_t at, const struct imag
 
 void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw, uint8_t *pixels)
 {
-    uint32_t side = pipeline->width, end = 0, list = 0;
+    uint32_t end = 0, list = 0;
 
     for (uint32_t at = 0; at < pipeline->ops_count; at++) {
         const struct pipeline_op *op = &pipeline->ops[at];
@@ -278,7 +278,7 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
             end = at + 1 + op->policy.count;
             list = (uint32_t)((uint64_t)word(draw, at, 0, 1) * op->policy.lists >> 32);
         } else {
-            operate(op, at, draw, pixels, side);
+            operate(op, at, draw, pixels, pipeline->width, pipeline->height);
         }
     }
 }

@@ -45,9 +45,9 @@ class Dump:
         if not answer.startswith("ok "):
             raise ValueError(f"{path}: {answer}")
         numbers = [int(n) for n in answer.split()[1:]]
-        side = numbers[8]
-        pixels = self.process.stdout.read(side * side * 3)
-        return numbers, np.frombuffer(pixels, np.uint8).reshape(side, side, 3)
+        width, height = numbers[8:10]
+        pixels = self.process.stdout.read(height * width * 3)
+        return numbers, np.frombuffer(pixels, np.uint8).reshape(height, width, 3)
 
 
 def windows(folder):

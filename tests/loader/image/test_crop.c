@@ -124,8 +124,13 @@ Test(crop, rrc_equals_the_published_formula)
 
 Test(crop, boxes_lie_inside_the_image)
 {
-    static const char *const pipelines[] = {"train", "rrc(8,scale=0.000001:1,ratio=1/100:100)",
-                                            "eval", "resize(8192) center_crop(1)"};
+    static const char *const pipelines[] = {"train",
+                                            "rrc(8,scale=0.000001:1,ratio=1/100:100)",
+                                            "eval",
+                                            "resize(8192) center_crop(1)",
+                                            "rrc(3x70)",
+                                            "resize(70) center_crop(1x70)",
+                                            "resize(9x8192) center_crop(9x3)"};
     struct crop_tables tables = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(pipelines); i++) {
@@ -176,7 +181,7 @@ ParameterizedTestParameters(crop, eval)
 ParameterizedTest(struct eval_case *c, crop, eval)
 {
     struct pipeline p = {.crop = PIPELINE_CENTER,
-                         .resize = c->resize,
+                         .resize_height = c->resize,
                          .width = c->crop,
                          .height = c->crop,
                          .flip = {0, 1}};
@@ -193,6 +198,114 @@ ParameterizedTest(struct eval_case *c, crop, eval)
     cr_expect(eq(u32, got.height, c->new_height));
     cr_expect(eq(u32, got.window.left, c->left));
     cr_expect(eq(u32, got.window.top, c->top));
+}
+
+struct letterbox_case {
+    uint32_t width, height, to_width, to_height;
+    uint32_t new_width, new_height, left, top;
+};
+
+/* Worked out by hand from Pillow's ImageOps.pad(): round(), of a half to the even neighbour. */
+ParameterizedTestParameters(crop, letterbox)
+{
+    static struct letterbox_case cases[] = {
+        {500, 375, 640, 640, 640, 480, 0, 80}, {375, 500, 640, 640, 480, 640, 80, 0},
+        {500, 375, 640, 480, 640, 480, 0, 0},  {1280, 720, 640, 640, 640, 360, 0, 140},
+        {3, 1, 100, 100, 100, 33, 0, 34},    /* 33.5 goes to the even 34 */
+        {100, 31, 100, 100, 100, 31, 0, 34}, /* 34.5 goes to the even 34 */
+        {8, 3000, 32, 32, 1, 32, 16, 0},     /* 0.09 columns are one; 15.5 goes to 16 */
+        {1, 1, 33, 32, 32, 32, 0, 0},        /* 0.5 goes to 0 */
+        {4, 3, 10, 10, 10, 8, 0, 1},         /* 7.5 goes to 8 */
+    };
+    return cr_make_param_array(struct letterbox_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct letterbox_case *c, crop, letterbox)
+{
+    struct pipeline p = {
+        .crop = PIPELINE_LETTERBOX, .width = c->to_width, .height = c->to_height, .flip = {0, 1}};
+    struct crop_tables tables = {0};
+    struct image_draw draw = {0};
+    struct crop got;
+
+    crop_locate(&p, &draw, c->width, c->height, &tables, &got);
+    cr_expect(eq(u32, got.width, c->new_width));
+    cr_expect(eq(u32, got.height, c->new_height));
+    cr_expect(eq(u32, got.window.width, c->new_width));
+    cr_expect(eq(u32, got.window.height, c->new_height));
+    cr_expect(eq(int, got.padded, c->new_width < c->to_width || c->new_height < c->to_height));
+    for (uint32_t x = 0; x < c->to_width; x++) {
+        int64_t want = x < c->left || x >= c->left + c->new_width ? -1 : (int64_t)x - c->left;
+
+        cr_expect(eq(i64, crop_source(PIPELINE_CONSTANT, &got.across, x), want), "column %u", x);
+    }
+    for (uint32_t y = 0; y < c->to_height; y++) {
+        int64_t want = y < c->top || y >= c->top + c->new_height ? -1 : (int64_t)y - c->top;
+
+        cr_expect(eq(i64, crop_source(PIPELINE_CONSTANT, &got.down, y), want), "row %u", y);
+    }
+}
+
+/* numpy.pad() of 0 1 2 by 8, and of 0. */
+Test(crop, modes_of_padding_are_those_of_numpy)
+{
+    static const int8_t want[PIPELINE_PADS][19] = {
+        [PIPELINE_CONSTANT] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 1, 2, -1, -1, -1, -1, -1, -1, -1,
+                               -1},
+        [PIPELINE_EDGE] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2},
+        [PIPELINE_REFLECT] = {0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2},
+        [PIPELINE_SYMMETRIC] = {1, 0, 0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1},
+    };
+
+    for (int mode = 0; mode < PIPELINE_PADS; mode++) {
+        struct crop_axis three = {.size = 3, .pad = 8}, one = {.size = 1, .pad = 3};
+
+        for (uint32_t i = 0; i < 19; i++)
+            cr_expect(eq(i64, crop_source((enum pipeline_pad)mode, &three, i), want[mode][i]),
+                      "mode %d, place %u", mode, i);
+        for (uint32_t i = 0; i < 7; i++)
+            cr_expect(eq(i64, crop_source((enum pipeline_pad)mode, &one, i),
+                         mode == PIPELINE_CONSTANT && i != 3 ? -1 : 0));
+    }
+}
+
+Test(crop, random_crops_reach_each_place_equally_often)
+{
+    struct pipeline p = parse("pad(4) random_crop(32x30)");
+    struct crop_tables tables = {0};
+    uint32_t across[11] = {0}, down[9] = {0};
+
+    for (uint32_t k = 0; k < 99000; k++) {
+        struct image_draw draw = {.seed = 3, .epoch = 1, .position = k};
+        struct crop c;
+
+        crop_locate(&p, &draw, 32, 32, &tables, &c);
+        cr_assert(c.across.first < 11 && c.down.first < 9 && !c.across.more && !c.down.more);
+        across[c.across.first]++;
+        down[c.down.first]++;
+    }
+    for (int i = 0; i < 11; i++)
+        cr_expect(across[i] > 8600 && across[i] < 9400, "left %d: %u", i, across[i]);
+    for (int i = 0; i < 9; i++)
+        cr_expect(down[i] > 10600 && down[i] < 11400, "top %d: %u", i, down[i]);
+}
+
+/* torchvision's pad_if_needed. */
+Test(crop, images_that_are_too_small_are_padded_by_what_is_missing)
+{
+    struct pipeline p = parse("pad(2) random_crop(32)");
+    struct crop_tables tables = {0};
+
+    for (uint32_t k = 0; k < 1000; k++) {
+        struct image_draw draw = {.seed = 3, .position = k};
+        struct crop c;
+
+        crop_locate(&p, &draw, 20, 28, &tables, &c);
+        cr_assert(eq(u32, c.across.more, 8)); /* 20 + 2 * 2 is 8 short of 32 */
+        cr_assert(eq(u32, c.down.more, 0));
+        cr_assert(le(u32, c.across.first, 8));
+        cr_assert(eq(u32, c.down.first, 0));
+    }
 }
 
 Test(crop, mirrors_as_often_as_asked)

@@ -129,20 +129,20 @@ Test(mix, chances_are_those_of_the_text)
 Test(mix, boxes_lie_within_and_weigh_what_they_leave)
 {
     static const char *const texts[] = {"rrc(1) cutmix(1)", "rrc(2) cutmix(0.3)",
-                                        "rrc(31) cutmix(2)", "rrc(8192) cutmix(1)"};
+                                        "rrc(31) cutmix(2)", "rrc(8192) cutmix(1)",
+                                        "rrc(9x40) cutmix(1)"};
 
     for (size_t t = 0; t < ARRAY_LEN(texts); t++) {
         struct pipeline p = parsed(texts[t]);
-        uint32_t side = p.width;
 
         for (uint32_t i = 0; i < 5000; i++) {
             struct image_draw draw = {.seed = 7, .position = i};
-            double area = (double)side * side, weight;
+            double area = (double)p.width * p.height, weight;
             struct mix_plan plan;
 
             mix_draw(&p, &draw, &plan);
-            cr_assert(plan.rect.left + plan.rect.width <= side);
-            cr_assert(plan.rect.top + plan.rect.height <= side);
+            cr_assert(plan.rect.left + plan.rect.width <= p.width);
+            cr_assert(plan.rect.top + plan.rect.height <= p.height);
             weight = 1 - (double)plan.rect.width * plan.rect.height / area;
             cr_assert(fabs(plan.weight / 0x1p24 - weight) <= 0x1p-25);
             cr_assert(plan.mixed == (weight < 1));

@@ -40,16 +40,16 @@ def ties(n, m, first, count):
 def compare(dump, image, path, pipeline, seed, position):
     """Differences to Pillow's rendering of `image`, which is path's."""
     numbers, got = dump.render(path, pipeline, seed, position)
-    left, top, width, height, new_width, new_height, x, y, side, mirror = numbers
+    left, top, width, height, new_width, new_height, x, y, across, down, mirror = numbers
     want = image.crop((left, top, left + width, top + height))
     want = want.resize((new_width, new_height), filter_of(pipeline))
-    want = want.crop((x, y, x + side, y + side))
+    want = want.crop((x, y, x + across, y + down))
     if mirror:
         want = want.transpose(Image.FLIP_LEFT_RIGHT)
     difference = np.abs(got.astype(int) - np.asarray(want).astype(int))
     if "interpolation=nearest" in pipeline:  # where a centre lies between two samples, Pillow's sums of doubles decide
-        difference[ties(height, new_height, y, side), :] = 0
-        columns = ties(width, new_width, x, side)
+        difference[ties(height, new_height, y, down), :] = 0
+        columns = ties(width, new_width, x, across)
         difference[:, columns[::-1] if mirror else columns] = 0
         assert difference.max() == 0, f"{path}, {pipeline}: {difference.max()}"
     return difference

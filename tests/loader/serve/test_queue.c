@@ -138,7 +138,8 @@ static void client_init_side(struct client *c, const char *user, const char *job
                                   .local = local,
                                   .steps = steps,
                                   .channels = 3,
-                                  .side = side,
+                                  .width = side,
+                                  .height = side,
                                   .slots = slots,
                                   .dtype = PLENUM_UINT8}};
     (void)wire_slot_init(&c->open, &c->layout);

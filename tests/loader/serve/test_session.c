@@ -125,7 +125,8 @@ static struct wire_open good_open(void)
                           .local = 4,
                           .steps = 1,
                           .channels = 3,
-                          .side = 16,
+                          .width = 16,
+                          .height = 16,
                           .slots = 2};
     struct wire_slot slot;
 
@@ -259,9 +260,9 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
     REFUSED("absolute path", ring, strcpy(o.dataset, "folder:data"));
     REFUSED("none that is generated", ring, strcpy(o.dataset, "generated:generated:9"));
     REFUSED("pipeline", ring, strcpy(o.pipeline, "v1 blur(3)"));
-    REFUSED("16 pixels a side, not 17", ring, {
+    REFUSED("16 x 16 pixels, not 16 x 17", ring, {
         struct wire_slot slot;
-        o.side = 17;
+        o.width = 17;
         (void)wire_slot_init(&o, &slot);
         o.slots = 1;
         o.slot_bytes = slot.bytes;

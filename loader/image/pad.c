@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* pad.c - copies what is seen of an image to its place in the sample, and pads it.
+ *
+ * A row of the sample is a run of a row of the image, with padding before and behind it: the run is
+ * copied, the padding taken from a table. */
+#include "config.h"
+
+#include "loader/image/pad.h"
+
+#include <string.h>
+
+enum { SEEN_KEPT = 64 << 20 }; /* bytes that stay from image to image */
+
+void pad_fini(struct pad *pad)
+{
+    scratch_free(&pad->seen);
+    scratch_free(&pad->columns);
+}
+
+uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop)
+{
+    size_t plane = (size_t)crop->window.width * crop->window.height;
+
+    if (scratch_reserve(&pad->seen, 3 * plane) < 0 ||
+        scratch_reserve(&pad->columns, pipeline->width * sizeof(int32_t)) < 0)
+        return NULL;
+    return pad->seen.bytes;
+}
+
+/* The columns of a row, and where the run begins and ends: neighbours there are neighbours here. */
+static void find_columns(const struct pipeline *pipeline, const struct crop *crop, int32_t *columns,
+                         uint32_t *begin, uint32_t *end)
+{
+    uint32_t width = pipeline->width;
+
+    *begin = *end = 0;
+    for (uint32_t i = 0; i < width; i++) {
+        uint32_t from = crop->mirror ? width - 1 - i : i;
+        int64_t x = crop_source(pipeline->pad_mode, &crop->across, from);
+
+        if (x >= 0) {
+            x -= crop->window.left;
+            if (crop->mirror)
+                x = crop->window.width - 1 - x;
+        }
+        columns[i] = (int32_t)x;
+    }
+    for (uint32_t i = 0, start = 0; i < width; i++) { /* the longest one */
+        if (i == 0 || columns[i] < 0 || columns[i - 1] < 0 || columns[i] != columns[i - 1] + 1)
+            start = i;
+        if (columns[i] >= 0 && i + 1 - start > *end - *begin) {
+            *begin = start;
+            *end = i + 1;
+        }
+    }
+}
+
+void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop,
+                uint8_t *planes)
+{
+    uint32_t width = pipeline->width, height = pipeline->height, begin, end;
+    size_t plane = (size_t)crop->window.width * crop->window.height;
+    int32_t *columns = pad->columns.bytes;
+
+    find_columns(pipeline, crop, columns, &begin, &end);
+    for (uint32_t y = 0; y < height; y++) {
+        int64_t source = crop_source(pipeline->pad_mode, &crop->down, y);
+
+        for (uint32_t c = 0; c < 3; c++) {
+            const uint8_t *row = pad->seen.bytes;
+            uint8_t *to = planes + ((size_t)c * height + y) * width;
+
+            if (source < 0) {
+                memset(to, (int)pipeline->fill, width);
+                continue;
+            }
+            row += c * plane + ((size_t)source - crop->window.top) * crop->window.width;
+            for (uint32_t x = 0; x < begin; x++)
+                to[x] = columns[x] < 0 ? (uint8_t)pipeline->fill : row[columns[x]];
+            memcpy(to + begin, row + (begin < end ? columns[begin] : 0), end - begin);
+            for (uint32_t x = end; x < width; x++)
+                to[x] = columns[x] < 0 ? (uint8_t)pipeline->fill : row[columns[x]];
+        }
+    }
+    scratch_trim(&pad->seen, SEEN_KEPT);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* pad.h - a sample that shows more than the image: padding around it (docs/pixels.md, 3.5). */
+#ifndef LOADER_IMAGE_PAD_H
+#define LOADER_IMAGE_PAD_H
+
+#include "common/pipeline.h"
+#include "loader/image/crop.h"
+#include "loader/image/scratch.h"
+
+/** Tables and pixels, kept from image to image. Starts as zeros. */
+struct pad {
+    struct scratch seen;    /* [3][crop->window.height][crop->window.width] */
+    struct scratch columns; /* int32 [width]: of a row of it; -1: the level of the padding */
+};
+
+void pad_fini(struct pad *pad);
+
+/** Room for crop->window's pixels, mirrored where crop->mirror says so. NULL: memory is short. */
+uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop);
+
+/** Make the whole sample of them: planes[3][height][width]. */
+void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop,
+                uint8_t *planes);
+
+#endif
