@@ -180,10 +180,10 @@ AVX2_INLINE __m256i sum_taps(const uint8_t *row, const uint32_t *offset, const _
     return sum;
 }
 
-AVX2_INLINE __m256i whole_levels(__m256i sums)
+/* The words of a pair to what a byte holds. */
+AVX2_INLINE __m256i clamp_words(__m256i pair)
 {
-    sums = _mm256_srai_epi32(sums, RESIZE_BITS);
-    return _mm256_max_epi32(_mm256_min_epi32(sums, _mm256_set1_epi32(255)), _mm256_setzero_si256());
+    return _mm256_max_epi16(_mm256_min_epi16(pair, _mm256_set1_epi16(255)), _mm256_setzero_si256());
 }
 
 AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const uint8_t *next,
@@ -196,10 +196,11 @@ AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const ui
         __m256i a = sum_taps(row, offset, coef, tap_pairs);
         __m256i b = sum_taps(next, offset, coef, tap_pairs);
 
-        /* The sum has its whole part from bit 14 on. */
-        a = clamp ? whole_levels(a) : _mm256_srli_epi32(a, RESIZE_BITS);
-        b = clamp ? _mm256_slli_epi32(whole_levels(b), 16) : _mm256_slli_epi32(b, 16 - RESIZE_BITS);
-        _mm256_store_si256(out, _mm256_blend_epi16(a, b, 0xAA));
+        /* The sum has its whole part from bit 14 on, which is a word. */
+        a = _mm256_srli_epi32(a, RESIZE_BITS);
+        b = _mm256_slli_epi32(b, 16 - RESIZE_BITS);
+        a = _mm256_blend_epi16(a, b, 0xAA);
+        _mm256_store_si256(out, clamp ? clamp_words(a) : a);
     }
 }
 
