@@ -16,7 +16,7 @@ SIDES = {"torchvision": 176}
 
 
 def cannot(library, recipe):
-    sys.exit(f"{library} has no operations for the recipe {recipe}")
+    sys.exit(f"error: {library} has no operations for the recipe {recipe}")
 
 
 def torchvision(recipe):
@@ -24,12 +24,11 @@ def torchvision(recipe):
     from torchvision.transforms import v2
 
     if recipe == "timm":
-        from timm.data import create_transform
+        from timm.data.transforms_factory import transforms_imagenet_train
 
-        parts = [create_transform(224, is_training=True, use_prefetcher=True, color_jitter=0.4, force_color_jitter=True,
-                                  auto_augment="rand-m9-mstd0.5-inc1", interpolation="random"), v2.ToImage(),
-                 v2.RandomErasing(0.25, value="random")]
-        return v2.Compose(parts[:1] + [lambda pixels: pixels.transpose(1, 2, 0)] + parts[1:])
+        timm = transforms_imagenet_train(224, use_prefetcher=True, color_jitter=0.4, force_color_jitter=True,
+                                         auto_augment="rand-m9-mstd0.5-inc1", interpolation="random")
+        return v2.Compose([timm, v2.RandomErasing(0.25, value="random")])  # timm erases where batches are collected
     middle = {
         "torchvision": [v2.TrivialAugmentWide()],
         "simclr": [v2.RandomApply([v2.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8), v2.RandomGrayscale(0.2),
@@ -64,8 +63,8 @@ def dali(recipe):
     def twist(images, strength, hue):
         def factor():
             return fn.random.uniform(range=(1 - strength, 1 + strength))
-        return fn.color_twist(images, brightness=factor(), contrast=factor(), saturation=factor(),
-                              hue=fn.random.uniform(range=(-360 * hue, 360 * hue)))
+        turn = fn.random.uniform(range=(-360 * hue, 360 * hue)) if hue else 0.0
+        return fn.color_twist(images, brightness=factor(), contrast=factor(), saturation=factor(), hue=turn)
 
     def erased(images, p):
         if fn.random.coin_flip(probability=p, dtype=types.BOOL):
