@@ -37,6 +37,9 @@ static int parse_end(struct parser *p)
 
 int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipeline_op *op)
 {
+    if (op->kind == PIPELINE_BLUR &&
+        (op->number / 2 >= ret->width || op->number / 2 >= ret->height))
+        return parser_error(p, "a blur's kernel is at most twice as large as the image, less 1");
     if (ret->ops_count == PIPELINE_OPS_MAX)
         return parser_error(p, "there are more than 16 operations");
     ret->ops[ret->ops_count++] = *op;

@@ -11,6 +11,7 @@
 enum {
     PIPELINE_SIDE_MAX = 8192, /* of an output image, and of what is written in a text, pixels */
     PIPELINE_OPS_MAX = 16,    /* operations behind the crop */
+    PIPELINE_KERNEL_MAX = 99, /* samples of a blur's kernel */
     PIPELINE_FACTOR_MAX = 3,  /* the largest factor of a colour operation */
     PIPELINE_ALPHA_MAX = 10,  /* of mixup and cutmix */
     PIPELINE_TEXT_MAX = 512,  /* bytes of a canonical text with its NUL */
@@ -84,6 +85,7 @@ enum pipeline_op_kind {
     PIPELINE_SATURATION,
     PIPELINE_HUE,
     PIPELINE_SHARPNESS,
+    PIPELINE_BLUR,
     PIPELINE_GRAYSCALE,
     PIPELINE_INVERT,
     PIPELINE_EQUALIZE,
@@ -130,14 +132,16 @@ struct pipeline_policy {
 struct pipeline_op {
     enum pipeline_op_kind kind;
     struct rational p; /* probability; above 0, but within one_of */
-    /** [0] factors of one colour operation; [0] to [2] of a jitter's brightness, contrast and
-     * saturation. */
+    /** [0] factors of one colour operation, sigma of a blur; [0] to [2] of a jitter's brightness,
+     * contrast and saturation. */
     struct rational low[3], high[3];
     struct rational_signed hue_low, hue_high; /* of hue and a jitter, in turns: 0 is none */
     struct pipeline_shape shape;              /* of erasing: ratios are height / width */
     uint32_t list;                            /* within one_of: which of its lists, from 0 */
     struct pipeline_policy policy;
-    uint32_t number; /* solarize: the threshold; posterize: bits that stay; erase: the level */
+    /** Solarize: the threshold; posterize: bits that stay; blur: the kernel's size; erase: the
+     * level. */
+    uint32_t number;
 };
 
 /** Whether a jitter has a fourth part. */

@@ -15,6 +15,7 @@ enum arguments {
     JITTER,      /* (brightness, contrast, saturation, hue, p=): spreads or ranges */
     RANGE,       /* (low:high, p=) of factors */
     TURNS,       /* (low:high, p=) of turns of the hue */
+    KERNEL,      /* (size, low:high, p=) of a blur */
     NUMBER,      /* (number, p=) */
     RECTANGLE,   /* (p, scale=, ratio=, value=) */
     LISTS,       /* of operations: pipeline_policy.c */
@@ -44,6 +45,9 @@ static const struct op_form {
      "hue takes a range of turns, as in hue(-0.1:0.1), and p=PROBABILITY"},
     {"sharpness", PIPELINE_SHARPNESS, RANGE, 0, 0,
      "sharpness takes a range of factors, as in sharpness(0:2), and p=PROBABILITY"},
+    {"blur", PIPELINE_BLUR, KERNEL, 1, PIPELINE_KERNEL_MAX,
+     "blur takes the size of its kernel, odd, 1 to 99, a range of sigma and p=PROBABILITY, as in "
+     "blur(23, 0.1:2)"},
     {"grayscale", PIPELINE_GRAYSCALE, PROBABILITY, 0, 0,
      "grayscale takes a probability, as in grayscale(0.2)"},
     {"invert", PIPELINE_INVERT, PROBABILITY, 0, 0, "invert takes a probability, as in invert(0.5)"},
@@ -122,6 +126,27 @@ static int parse_turns(struct parser *p, bool spread, struct pipeline_op *op)
     return 0;
 }
 
+/* A kernel's size, and a range of sigma. */
+static int parse_kernel(struct parser *p, const struct op_form *form, struct pipeline_op *op)
+{
+    const struct rational least = {1, 100}, most = {100, 1};
+    int r = parser_number(p, form->min, form->max, form->takes, &op->number);
+
+    if (r < 0)
+        return r;
+    if (op->number % 2 == 0)
+        return parser_error(p, form->takes);
+    if (!parser_char(p, ','))
+        return parser_error(p, form->takes);
+    r = parser_range(p, &op->low[0], &op->high[0]);
+    if (r < 0)
+        return r;
+    if (rational_less(op->low[0], least) || rational_less(op->high[0], op->low[0]) ||
+        rational_less(most, op->high[0]))
+        return parser_error(p, "sigma must lie in 0.01 <= low <= high <= 100");
+    return 0;
+}
+
 static int parse_rectangle(struct parser *p, const struct op_form *form, struct pipeline_op *op)
 {
     int r;
@@ -189,6 +214,9 @@ static int parse_arguments(struct parser *p, const struct op_form *form, struct 
         break;
     case TURNS:
         r = parse_turns(p, false, op);
+        break;
+    case KERNEL:
+        r = parse_kernel(p, form, op);
         break;
     case NUMBER:
         r = parser_number(p, form->min, form->max, form->takes, &op->number);
@@ -288,6 +316,10 @@ uint32_t pipeline_write_op(FILE *f, const struct pipeline_op *op)
         break;
     case TURNS:
         rational_signed_write_range(f, op->hue_low, op->hue_high);
+        break;
+    case KERNEL:
+        (void)fprintf(f, "%u,", op->number);
+        rational_write_range(f, op->low[0], op->high[0]);
         break;
     case NUMBER:
         (void)fprintf(f, "%u", op->number);

@@ -19,6 +19,7 @@
 
 #include "common/util.h"
 #include "loader/image/augment_loops.h"
+#include "loader/image/blur.h"
 #include "loader/image/scratch.h"
 
 enum {
@@ -28,8 +29,10 @@ enum {
 
 struct augment {
     const struct augment_loops *loops;
+    const struct blur_loops *blur;
     struct scratch window; /* [3][height][width] */
     struct scratch plane;  /* [height][width] */
+    struct scratch row;    /* of a blur */
     uint32_t mean;         /* the level of the contrast that is done next */
 };
 
@@ -46,7 +49,7 @@ int augment_create(struct augment **ret)
 
     if (!a)
         return -ENOMEM;
-    *a = (struct augment){.loops = &augment_portable};
+    *a = (struct augment){.loops = &augment_portable, .blur = &blur_portable};
     *ret = a;
     return 0;
 }
@@ -57,6 +60,7 @@ void augment_destroy(struct augment *a)
         return;
     scratch_free(&a->window);
     scratch_free(&a->plane);
+    scratch_free(&a->row);
     free(a);
 }
 
@@ -71,13 +75,15 @@ const struct augment_loops *augment_loops_of(const char *kernels)
 void augment_use(struct augment *a, const char *kernels)
 {
     a->loops = augment_loops_of(kernels);
+    a->blur = blur_loops_find(kernels);
 }
 
 uint8_t *augment_window(struct augment *a, uint32_t width, uint32_t height)
 {
     size_t plane = (size_t)width * height;
 
-    if (scratch_reserve(&a->window, 3 * plane) < 0 || scratch_reserve(&a->plane, plane) < 0)
+    if (scratch_reserve(&a->window, 3 * plane) < 0 || scratch_reserve(&a->plane, plane) < 0 ||
+        scratch_reserve(&a->row, blur_row_samples(width) * sizeof(int16_t)) < 0)
         return NULL;
     return a->window.bytes;
 }
@@ -162,6 +168,21 @@ static void sharpen(struct augment *a, uint8_t *planes, uint32_t width, uint32_t
     }
 }
 
+static void blur(struct augment *a, const struct augment_step *step, uint8_t *planes,
+                 uint32_t width, uint32_t height)
+{
+    size_t n = (size_t)width * height;
+    struct blur_kernel kernel;
+
+    blur_kernel_make(step->size, step->number, &kernel);
+    if (kernel.radius == 0) /* which changes nothing */
+        return;
+    for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
+        memcpy(a->plane.bytes, v, n);
+        blur_plane(a->blur, &kernel, a->plane.bytes, width, height, a->row.bytes, v);
+    }
+}
+
 static void erase(uint8_t *planes, uint32_t width, uint32_t height, const struct rect *rect,
                   uint32_t level)
 {
@@ -242,6 +263,9 @@ static void do_window(struct augment *a, const struct augment_step *step, uint8_
     switch (step->kind) {
     case PIPELINE_SHARPNESS:
         sharpen(a, v, width, height, step->number);
+        break;
+    case PIPELINE_BLUR:
+        blur(a, step, v, width, height);
         break;
     case PIPELINE_EQUALIZE:
     case PIPELINE_AUTOCONTRAST:

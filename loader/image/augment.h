@@ -18,7 +18,9 @@
 /** One operation that is done to a sample. */
 struct augment_step {
     enum pipeline_op_kind kind; /* of a jitter, one of its parts */
-    uint32_t number;  /* factor at 2^14, sixths of a turn at 2^13, threshold, bits or level */
+    uint32_t
+        number;    /* factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or level */
+    uint32_t size; /* of a blur's kernel */
     struct rect rect; /* what is erased, of the window as it lies in memory */
 };
 

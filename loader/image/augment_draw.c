@@ -137,6 +137,10 @@ static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline,
     case PIPELINE_SHARPNESS:
         add_step(plan, op->kind, draw_factor(op->low[0], op->high[0], d.word[1]));
         return;
+    case PIPELINE_BLUR:
+        add_step(plan, op->kind, draw_factor(op->low[0], op->high[0], d.word[1]));
+        plan->steps[plan->count - 1].size = op->number;
+        return;
     case PIPELINE_HUE:
         add_step(plan, op->kind, draw_turn(op, d.word[1]));
         return;

@@ -95,6 +95,72 @@ static void hue(const struct pipeline_op *op, uint32_t w, rgb_t *v, size_t n)
     }
 }
 
+/* exp(-d^2 / (2 sigma^2)) at 2^30, sigma at 2^14. */
+static int64_t bell(int64_t d, int64_t sigma)
+{
+    static const int64_t a[] = {1073741824, -744261118, 257941248, -59597083, 10327387, -1431680,
+                                165394,     -16377,     1419,      -109,      8};
+    int64_t e = d * d * (831657068615270156 / (sigma * sigma)), y = 0;
+    int64_t whole = e / ((int64_t)1 << 32), z = e % ((int64_t)1 << 32) / 256;
+
+    for (int k = 10; k >= 0; k--)
+        y = a[k] + ((y * z) >> 24);
+    return whole > 30 ? 0 : y >> whole;
+}
+
+/* c(-r) ... c(r), c[0] the first. */
+static void gauss(int64_t r, int64_t sigma, int64_t *c)
+{
+    int64_t all = 0, rest = 16384;
+
+    for (int64_t d = -r; d <= r; d++)
+        all += bell(d, sigma);
+    for (int64_t d = r; d > 0; d--) {
+        int64_t here = 0, outside = 0;
+
+        for (int64_t k = d; k <= r; k++) {
+            here += bell(k, sigma);
+            outside += k > d ? bell(k, sigma) : 0;
+        }
+        c[r + d] = c[r - d] =
+            (here * 32768 + all) / (2 * all) - (outside * 32768 + all) / (2 * all);
+        rest -= 2 * c[r + d];
+    }
+    c[r] = rest;
+}
+
+static int64_t reflect(int64_t at, int64_t n)
+{
+    return at < 0 ? -at : at >= n ? 2 * n - 2 - at : at;
+}
+
+/* Down, then across. */
+static void blur(const struct pipeline_op *op, int64_t sigma, rgb_t *v, int64_t width,
+                 int64_t height)
+{
+    int64_t r = op->number / 2, c[99];
+    int64_t *down = malloc((size_t)(width * height * 3) * sizeof(*down));
+
+    gauss(r, sigma, c);
+    for (int64_t y = 0; y < height; y++)
+        for (int64_t x = 0; x < 3 * width; x++) {
+            int64_t sum = 128;
+
+            for (int64_t d = -r; d <= r; d++)
+                sum += c[r + d] * v[reflect(y + d, height) * width + x / 3][x % 3];
+            down[y * 3 * width + x] = sum / 256;
+        }
+    for (int64_t y = 0; y < height; y++)
+        for (int64_t x = 0; x < 3 * width; x++) {
+            int64_t sum = (int64_t)1 << 19;
+
+            for (int64_t d = -r; d <= r; d++)
+                sum += c[r + d] * down[(y * width + reflect(x / 3 + d, width)) * 3 + x % 3];
+            v[y * width + x / 3][x % 3] = (uint8_t)(sum >> 20);
+        }
+    free(down);
+}
+
 static void sharpen(int64_t f, rgb_t *v, uint32_t w, uint32_t h)
 {
     size_t bytes = (size_t)w * h * 3;
@@ -228,6 +294,9 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
         break;
     case PIPELINE_HUE:
         hue(op, word(draw, at, 0, 1), v, n);
+        break;
+    case PIPELINE_BLUR:
+        blur(op, f, v, w, h);
         break;
     case PIPELINE_SHARPNESS:
         sharpen(f, v, w, h);

@@ -51,12 +51,31 @@ def numpy_hue(image, turns):
     return (np.stack(made, axis=2) * np.float32(255.999)).astype(np.uint8)
 
 
+def numpy_blur(image, size, sigma):
+    """gaussian_blur_image(), across and down instead of both at once"""
+    x = np.linspace(-1, 1, size) * (size - 1) / 8 ** 0.5 if size > 1 else np.zeros(1)
+    kernel = np.exp(-np.square(x / sigma))
+    kernel /= kernel.sum()
+    v = image.astype(float)
+    for axis in range(2):
+        padded = np.pad(v, [(size // 2, size // 2) if a == axis else (0, 0) for a in range(3)], mode="reflect")
+        length = v.shape[axis]
+        v = sum(k * padded.take(range(i, i + length), axis) for i, k in enumerate(kernel))
+    return np.rint(v).astype(np.uint8)
+
+
 def operations(rng):
     """(text, what torchvision makes of an image)"""
     for k in [24576, -24576, 0, 8192, rng.randrange(-24576, 24577), rng.randrange(-24576, 24577)]:
         turns = k / 49152
         yield f"hue({k}/49152:{k}/49152)", (by_torchvision(lambda v, f=turns: functional.adjust_hue(v, f))
                                             if functional else lambda v, f=turns: numpy_hue(v, f))
+    for size, s in [(23, 2 << 14), (23, rng.randrange(1639, 2 << 14)), (23, rng.randrange(1639, 2 << 14)), (3, 9000),
+                    (9, rng.randrange(1639, 5 << 14)), (49, 8 << 14), (87, 60 << 14)]:
+        sigma = s / 16384
+        yield f"blur({size},{s}/16384:{s}/16384)", (
+            by_torchvision(lambda v, k=size, s=sigma: functional.gaussian_blur(v, [k, k], [s, s]))
+            if functional else lambda v, k=size, s=sigma: numpy_blur(v, k, s))
 
 
 class Tally:
