@@ -162,6 +162,79 @@ def filters(folder):
             yield rgb, path, f"resize(232,interpolation={name}) center_crop(224)", 5, 0
 
 
+def shapes(folder):
+    """Samples that are not square, and images that are squashed."""
+    pipelines = ["rrc(48x80) flip(0.5)", "rrc(90x31,scale=0.02:1,ratio=1/3:3,interpolation=bicubic)", "resize(61x90)",
+                 "resize(90x61,interpolation=lanczos) flip(0.5)", "resize(40x30,interpolation=nearest)",
+                 "resize(90x70,interpolation=bicubic) center_crop(80x33)", "resize(70) center_crop(64x33)",
+                 "resize(70) random_crop(33x64) flip(0.5)"]
+    for width, height in [(1, 1), (333, 251), (64, 90), (8, 700)]:
+        path = os.path.join(folder, f"{width}x{height}.png")
+        Image.fromarray(texture(width, height, 3), "RGB").save(path)
+        with Image.open(path) as image:
+            rgb = image.convert("RGB")
+        for pipeline in pipelines:
+            for position in range(3):
+                yield rgb, path, pipeline, 5, position
+
+
+def compare_letterbox(folder):
+    """ImageOps.pad(); nothing but the resize differs."""
+    dump = Dump()
+    worst, n, failed = 0, 0, []
+    for width, height in [(500, 375), (375, 500), (1280, 720), (100, 31), (3, 1), (640, 480), (31, 33)]:
+        path = os.path.join(folder, f"{width}x{height}.png")
+        Image.fromarray(texture(width, height, 3), "RGB").save(path)
+        with Image.open(path) as image:
+            for across, down in [(640, 640), (100, 100), (64, 33), (33, 64), (97, 41)]:
+                for text, filter_ in [("", Image.BILINEAR), (",interpolation=bicubic", Image.BICUBIC)]:
+                    _, got = dump.render(path, f"letterbox({down}x{across},fill=114{text})", 1, 0)
+                    want = ImageOps.pad(image.convert("RGB"), (across, down), filter_, color=(114, 114, 114))
+                    difference = np.abs(got.astype(int) - np.asarray(want).astype(int))
+                    worst, n = max(worst, difference.max()), n + 1
+                    if difference.max() > 2 or difference.mean() > WORST:
+                        failed.append(f"{path} to {down}x{across}{text}: {difference.max()}")
+    for line in failed[:10]:
+        print("# " + line)
+    result(not failed, "letterbox is ImageOps.pad", f" ({n} renderings, {worst} levels at most)")
+
+
+def padded(pixels, by, mode, fill):
+    """As torchvision's functional.pad has it for PIL images; `by`: rows, columns."""
+    around = ((by[0], by[0]), (by[1], by[1]), (0, 0))
+    return np.pad(pixels, around, mode, **({"constant_values": fill} if mode == "constant" else {}))
+
+
+def compare_random_crop(folder):
+    """Each crop is one of those that torchvision's RandomCrop may give, mirrored or not, and all of them come."""
+    dump = Dump()
+    rng = np.random.default_rng(5)
+    sizes = [(32, 32, 4, 32, 32), (20, 28, 2, 32, 24), (40, 9, 0, 8, 30), (5, 4, 3, 3, 2)]
+    for width, height, pad, down, across in sizes:
+        pixels = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
+        path = os.path.join(folder, f"{width}x{height}.png")
+        Image.fromarray(pixels, "RGB").save(path)
+        for mode in ["constant", "edge", "reflect", "symmetric"]:
+            all_of = padded(pixels, (pad, pad), mode, 9)
+            missing = [max(0, want - have) for want, have in zip((down, across), all_of.shape)]  # pad_if_needed
+            all_of = padded(all_of, missing, mode, 9)
+            rows, columns = all_of.shape[0] - down + 1, all_of.shape[1] - across + 1
+            crops = {}
+            for top in range(rows):
+                for left in range(columns):
+                    crop = all_of[top:top + down, left:left + across]
+                    crops.setdefault(crop.tobytes(), len(crops))
+                    crops.setdefault(crop[:, ::-1].tobytes(), len(crops))
+            text = f"pad({pad},{mode}{',fill=9' if mode == 'constant' else ''}) random_crop({down}x{across}) flip(0.5)"
+            seen, strange = set(), 0
+            for position in range(12 * len(crops)):
+                _, got = dump.render(path, text, 7, position)
+                strange += got.tobytes() not in crops
+                seen.add(got.tobytes())
+            result(strange == 0 and len(seen) > 0.99 * len(crops), f"{text} of {width} x {height}",
+                   f" ({len(seen)} of {len(crops)} crops came)")
+
+
 def turned(folder):
     for orientation in range(1, 9):
         for size in [(90, 61), (40, 200)]:
@@ -185,9 +258,13 @@ def main():
     else:
         result(True, "photographs", f" # SKIP no folder {IMAGES}; PLENUM_TEST_IMAGES names another")
     for name, make in [("grey, colour and CMYK of many sizes", made_by_pillow), ("PNG", png_by_pillow),
-                       ("every kind of JPEG", kinds_of_ours), ("EXIF orientation", turned), ("other filters", filters)]:
+                       ("every kind of JPEG", kinds_of_ours), ("EXIF orientation", turned), ("other filters", filters),
+                       ("other shapes", shapes)]:
         with tempfile.TemporaryDirectory() as folder:
             compare_all(name, make(folder), 1_000_000 if make == filters else RARE)
+    with tempfile.TemporaryDirectory() as folder:
+        compare_letterbox(folder)
+        compare_random_crop(folder)
     finish()
 
 
