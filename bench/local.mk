@@ -45,4 +45,4 @@ bench_programs += %D%/comm
 %C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
 %C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install
 endif
-EXTRA_DIST += %D%/README.md %D%/count.c %D%/hostile %D%/instructions %D%/peers/compare %D%/peers/peers.py %D%/peers/recipes.py %D%/python_iteration.py %D%/startup
+EXTRA_DIST += %D%/README.md %D%/accuracy.py %D%/count.c %D%/hostile %D%/instructions %D%/peers/compare %D%/peers/peers.py %D%/peers/recipes.py %D%/python_iteration.py %D%/startup
