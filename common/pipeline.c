@@ -122,7 +122,40 @@ static int write_canonical(struct pipeline *p, struct plenum_error *err)
 static const char *const presets[][2] = {
     {"train", "rrc(224) flip(0.5)"},
     {"eval", "resize(256) center_crop(224)"},
+    {"mae", "rrc(224, scale=0.2:1, interpolation=bicubic) flip(0.5)"},
+    {"cifar", "pad(4, reflect) random_crop(32) flip(0.5)"},
 };
+
+/* What may come first, and is nearly what stands there; NULL: nothing is. */
+static const char *near_start(const char *at)
+{
+    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad"};
+    size_t len = strcspn(at, " \t\n("), best = 3;
+    const char *near = NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(presets) + ARRAY_LEN(crops); i++) {
+        const char *name = i < ARRAY_LEN(presets) ? presets[i][0] : crops[i - ARRAY_LEN(presets)];
+        size_t d = str_distance(at, len, name);
+
+        if (d < best && d < len) {
+            best = d;
+            near = name;
+        }
+    }
+    return best > 0 ? near : NULL;
+}
+
+/* Words that begin no pipeline, but nearly one. */
+static int check_start(struct parser *p)
+{
+    const char *near = near_start(p->at);
+    char what[80];
+
+    if (!near)
+        return 0;
+    (void)snprintf(what, sizeof(what), "no pipeline begins so; did you mean %s?", near);
+    return parser_error(p, what);
+}
 
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
 {
@@ -158,6 +191,9 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
         break;
     }
     p.stage = p.at;
+    r = check_start(&p);
+    if (r < 0)
+        return r;
     r = pipeline_parse_crop(&p, &made);
     if (r < 0)
         return r;

@@ -22,6 +22,10 @@ ParameterizedTestParameters(pipeline, canonical)
     static struct text_case cases[] = {
         {"train", "v1 rrc(224,scale=2/25:1,ratio=3/4:4/3) flip(1/2)"},
         {"eval", "v1 resize(256) center_crop(224)"},
+        {"exif cifar", "v1 exif pad(4,reflect) random_crop(32) flip(1/2)"},
+        {"mae", "v1 rrc(224,scale=1/5:1,ratio=3/4:4/3,interpolation=bicubic) flip(1/2)"},
+        {"mae flip(0.1)", ""},
+        {"cifr", ""},
         {"rrc(224 x 160)", "v1 rrc(224x160,scale=2/25:1,ratio=3/4:4/3)"},
         {"rrc(224x224)", "v1 rrc(224,scale=2/25:1,ratio=3/4:4/3)"},
         {"resize(256)center_crop(224x160)", "v1 resize(256) center_crop(224x160)"},

@@ -14,6 +14,7 @@ import tap
 SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_crop", "_mix", "_ops", "_text"))
 TEXT = read("docs/pipelines.md")
 CTL = os.path.join(BUILD, "plenumctl")
+PRESETS = {"train", "eval", "mae", "cifar"}
 
 
 def hashed(pipeline):
@@ -29,14 +30,17 @@ class PipelinesTest(unittest.TestCase):
         known |= set(re.findall(r'^    \{"(\w+)", PIPELINE_\w+, [A-Z]+, ', SOURCE_TEXT, re.M))
         known |= set(re.findall(r'\[PIPELINE_V\d\] = "(\w+)"', SOURCE_TEXT))
         heads = re.findall(r"^\| (`[a-z_0-9]+`(?:, `[a-z_]+`)*) \|", TEXT.split("## 2.")[0], re.M)
-        explained = {name for head in heads for name in re.findall(r"`(\w+)`", head)} - {"train", "eval"}
+        explained = {name for head in heads for name in re.findall(r"`(\w+)`", head)} - PRESETS
         arguments = set(re.findall(r"^\| \| `([a-z]+)=", TEXT, re.M))
         self.assertEqual(explained | arguments, known)
         self.assertEqual(arguments, {"scale", "ratio", "interpolation", "fill"})
 
     def test_presets(self):
         """the presets stand for what the page says"""
-        table = re.findall(r'^    \{"(\w+)", "([^"]+)"\},$', SOURCE_TEXT, re.M)
+        body = re.search(r"presets\[\]\[2\] = \{\n(.*?)\n\};", SOURCE_TEXT, re.S).group(1)
+        body = re.sub(r'"\n +"', "", body)  # strings that stand on several lines
+        table = re.findall(r'^    \{"(\w+)",\s+"([^"]+)"\},$', body, re.M)
+        self.assertEqual({name for name, _ in table}, PRESETS)
         self.assertTrue(table)
         self.assertEqual(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|$", TEXT, re.M), table)
 

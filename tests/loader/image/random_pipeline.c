@@ -12,12 +12,18 @@
 /* A capital letter stands for an argument: see write_argument(). */
 static const char *const crops[] = {
     "rrc(W)",
-    "rrc(W, scale=0.3:1, interpolation=random)",
+    "rrc(WxW, scale=0.3:1, interpolation=random)",
     "rrc(W, interpolation=bicubic)",
     "exif rrc(W, ratio=1/3:3)",
     "resize(60) center_crop(W)",
     "resize(41, interpolation=lanczos) center_crop(W)",
-    "exif resize(50, interpolation=nearest) center_crop(W)",
+    "exif resize(50, interpolation=nearest) center_crop(WxW)",
+    "resize(WxW, interpolation=bicubic)",
+    "letterbox(WxW, fill=L)",
+    "pad(4, reflect) random_crop(W)",
+    "pad(12, edge) random_crop(WxW)",
+    "exif resize(44) pad(3, symmetric) random_crop(W)",
+    "pad(7, fill=L) random_crop(W)",
 };
 
 static const char *const operations[] = {
@@ -37,6 +43,7 @@ static const char *const operations[] = {
     "solarize(T, p=P)",
     "posterize(B, p=P)",
     "erase(P, value=L)",
+    "one_of(X | X X | X, p=P)",
 };
 
 struct random {
@@ -106,8 +113,8 @@ static void write_argument(struct random *r, char letter)
     case 'L': /* a level */
         write(r, "%u", below(r, 256));
         break;
-    case 'X': /* an operation */
-        write_template(r, operations[below(r, 16)]);
+    case 'X': /* an operation, but not the last one of them, which has others within */
+        write_template(r, operations[below(r, ARRAY_LEN(operations) - 1)]);
         break;
     default:
         write(r, "%c", letter);
