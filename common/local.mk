@@ -25,7 +25,8 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/order.c %D%/order.h \
 	%D%/parallel.c %D%/parallel.h \
 	%D%/philox.h \
-	%D%/pipeline.c %D%/pipeline.h %D%/pipeline_crop.c %D%/pipeline_mix.c %D%/pipeline_ops.c %D%/pipeline_policy.c \
+	%D%/pipeline.c %D%/pipeline.h %D%/pipeline_crop.c %D%/pipeline_map.c %D%/pipeline_mix.c \
+	%D%/pipeline_ops.c %D%/pipeline_policy.c \
 	%D%/pipeline_priv.h %D%/pipeline_text.c \
 	%D%/progress.c %D%/progress.h \
 	%D%/ring.c %D%/ring.h \

@@ -93,13 +93,17 @@ enum pipeline_op_kind {
     PIPELINE_SOLARIZE,
     PIPELINE_POSTERIZE,
     PIPELINE_ERASE,
+    PIPELINE_ROTATE,
+    PIPELINE_TRANSLATE,
+    PIPELINE_SHEAR,
+    PIPELINE_AFFINE,
+    PIPELINE_PERSPECTIVE,
     PIPELINE_ONE_OF, /* one of the lists of operations that follow it */
     PIPELINE_RAND_AUGMENT,
     PIPELINE_TRIVIAL_AUGMENT_WIDE,
     PIPELINE_AUTO_AUGMENT,
     PIPELINE_AUGMIX,
     /* No words of a text, but steps of policies: */
-    PIPELINE_AFFINE,
     PIPELINE_SOLARIZE_ADD,
     PIPELINE_MIX_BEGIN,
     PIPELINE_MIX_NEXT,
@@ -129,6 +133,17 @@ struct pipeline_policy {
     struct rational deviation; /* of the magnitude */
 };
 
+/** How pixels move: of rotate, translate, shear, affine and perspective. [2]: low and high. */
+struct pipeline_map {
+    struct rational_signed degrees[2];
+    struct rational translate[2]; /* at most these parts of the width and of the height */
+    struct rational scale[2];
+    struct rational_signed shear_x[2], shear_y[2]; /* degrees */
+    struct rational distortion;                    /* of a perspective */
+    bool bilinear;                                 /* or nearest */
+    uint8_t fill[3];
+};
+
 struct pipeline_op {
     enum pipeline_op_kind kind;
     struct rational p; /* probability; above 0, but within one_of */
@@ -139,6 +154,7 @@ struct pipeline_op {
     struct pipeline_shape shape;              /* of erasing: ratios are height / width */
     uint32_t list;                            /* within one_of: which of its lists, from 0 */
     struct pipeline_policy policy;
+    struct pipeline_map map;
     /** Solarize: the threshold; posterize: bits that stay; blur: the kernel's size; erase: the
      * level. */
     uint32_t number;

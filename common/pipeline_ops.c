@@ -20,6 +20,7 @@ enum arguments {
     RECTANGLE,   /* (p, scale=, ratio=, value=) */
     LISTS,       /* of operations: pipeline_policy.c */
     POLICY,      /* likewise */
+    MAP,         /* pipeline_map.c */
 };
 
 static const struct op_form {
@@ -65,6 +66,21 @@ static const struct op_form {
     {"one_of", PIPELINE_ONE_OF, LISTS, 0, 0,
      "one_of takes two or more lists of operations and p=PROBABILITY, as in "
      "one_of(grayscale(1) | solarize(128))"},
+    {"rotate", PIPELINE_ROTATE, MAP, 0, 0,
+     "rotate takes degrees, a spread (30) or a range (-10:20), interpolation=nearest or bilinear, "
+     "fill=LEVEL and p=PROBABILITY"},
+    {"translate", PIPELINE_TRANSLATE, MAP, 0, 0,
+     "translate takes parts of the width and of the height, as in translate(0.1, 0.1), "
+     "interpolation=nearest or bilinear, fill=LEVEL and p=PROBABILITY"},
+    {"shear", PIPELINE_SHEAR, MAP, 0, 0,
+     "shear takes degrees, a spread (10) or ranges along x and y (-10:10:-5:5), "
+     "interpolation=nearest or bilinear, fill=LEVEL and p=PROBABILITY"},
+    {"affine", PIPELINE_AFFINE, MAP, 0, 0,
+     "affine takes degrees, translate=X:Y, scale=low:high, shear=low:high, interpolation=nearest "
+     "or bilinear, fill=LEVEL and p=PROBABILITY, as in affine(15, scale=0.8:1.2)"},
+    {"perspective", PIPELINE_PERSPECTIVE, MAP, 0, 0,
+     "perspective takes a distortion of 0 to 1, interpolation=nearest or bilinear, fill=LEVEL and "
+     "p=PROBABILITY, as in perspective(0.5, p=0.5)"},
 };
 
 static const struct op_form *form_of(enum pipeline_op_kind kind)
@@ -204,6 +220,8 @@ static int parse_arguments(struct parser *p, const struct op_form *form, struct 
         return pipeline_parse_policy(p, form->takes, op);
     case LISTS:
         return -ENOENT;
+    case MAP:
+        return pipeline_parse_map(p, form->takes, op);
     case JITTER:
         for (int i = 0; i < 3; i++)
             op->low[i] = op->high[i] = (struct rational){1, 1};
@@ -334,6 +352,9 @@ uint32_t pipeline_write_op(FILE *f, const struct pipeline_op *op)
         break;
     case POLICY:
         pipeline_write_policy(f, op);
+        break;
+    case MAP:
+        pipeline_write_map(f, op);
         break;
     }
     if (has_p) {

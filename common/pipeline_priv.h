@@ -37,6 +37,8 @@ int parser_close(struct parser *p, const char *takes);
 int parser_rational(struct parser *p, struct rational *ret);
 /** The same with a minus sign before it, perhaps. */
 int parser_signed(struct parser *p, struct rational_signed *ret);
+/** One level, or "red:green:blue". */
+int parser_levels(struct parser *p, uint8_t ret[3]);
 /** "low:high". */
 int parser_range(struct parser *p, struct rational *low, struct rational *high);
 
@@ -82,6 +84,9 @@ int pipeline_parse_one_of(struct parser *p, struct pipeline *ret);
 int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipeline_op *op);
 /** No operation begins here: -EINVAL says what may, and what is nearly so. */
 int pipeline_refuse_op(struct parser *p);
+/** What stands between the parentheses of one that moves pixels. */
+int pipeline_parse_map(struct parser *p, const char *takes, struct pipeline_op *op);
+void pipeline_write_map(FILE *f, const struct pipeline_op *op);
 /** The operation that is called nearly so, or NULL. */
 const char *pipeline_near_op(const char *word, size_t len);
 /** Read mixup, cutmix or mix where one begins: 0, -ENOENT it is another word, -EINVAL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* affine.h - affine and perspective maps of a window, as inverse matrices in fixed point.
  *
- * A map says of each pixel of the result where it lies in the source: docs/pixels.md, 12. */
+ * A map says of each pixel of the result where it lies in the source: docs/pixels.md, 10. */
 #ifndef LOADER_IMAGE_AFFINE_H
 #define LOADER_IMAGE_AFFINE_H
 

@@ -16,7 +16,7 @@ struct lanes {
     __m256i x, y, dx, dy, width;
 };
 
-AVX2 static struct lanes lanes_of(const struct affine_span *s)
+AVX2_INLINE struct lanes lanes_of(const struct affine_span *s)
 {
     const __m256i count = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     __m256i dx = _mm256_set1_epi32(s->dx), dy = _mm256_set1_epi32(s->dy);
@@ -31,25 +31,25 @@ AVX2 static struct lanes lanes_of(const struct affine_span *s)
 }
 
 /* Where their (upper left) pixels are in a plane, of less than 2^31 bytes. */
-AVX2 static inline __m256i offsets(const struct lanes *l)
+AVX2_INLINE __m256i offsets(const struct lanes *l)
 {
     return _mm256_add_epi32(_mm256_mullo_epi32(_mm256_srai_epi32(l->y, AFFINE_BITS), l->width),
                             _mm256_srai_epi32(l->x, AFFINE_BITS));
 }
 
-AVX2 static inline void advance(struct lanes *l)
+AVX2_INLINE void advance(struct lanes *l)
 {
     l->x = _mm256_add_epi32(l->x, l->dx);
     l->y = _mm256_add_epi32(l->y, l->dy);
 }
 
-AVX2 static inline __m256i gather(const uint8_t *from, __m256i at)
+AVX2_INLINE __m256i gather(const uint8_t *from, __m256i at)
 {
     return _mm256_i32gather_epi32((const int *)(const void *)from, at, 1);
 }
 
 /* Eight pixels, blue above green above red in a lane, to their planes. */
-AVX2 static inline void store(const struct affine_span *s, uint32_t i, __m256i pixels)
+AVX2_INLINE void store(const struct affine_span *s, uint32_t i, __m256i pixels)
 {
     const __m256i planes = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
@@ -98,7 +98,7 @@ AVX2 static void span_nearest(const struct affine_span *s)
 }
 
 /* affine_part() in the high word, and what is left of 4096 in the low one. */
-AVX2 static inline __m256i parts(__m256i position)
+AVX2_INLINE __m256i parts(__m256i position)
 {
     const __m256i all = _mm256_set1_epi32(4096);
     __m256i part =
@@ -109,7 +109,7 @@ AVX2 static inline __m256i parts(__m256i position)
 }
 
 /* The first two bytes of each lane by the parts of x. */
-AVX2 static inline __m256i across(__m256i pair, __m256i right)
+AVX2_INLINE __m256i across(__m256i pair, __m256i right)
 {
     const __m256i words = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
@@ -117,8 +117,8 @@ AVX2 static inline __m256i across(__m256i pair, __m256i right)
     return _mm256_madd_epi16(_mm256_shuffle_epi8(pair, words), right);
 }
 
-AVX2 static inline __m256i blend(const uint8_t *from, __m256i at, __m256i width, __m256i right,
-                                 __m256i low)
+AVX2_INLINE __m256i blend(const uint8_t *from, __m256i at, __m256i width, __m256i right,
+                          __m256i low)
 {
     __m256i upper = across(gather(from, at), right);
     __m256i lower = across(gather(from, _mm256_add_epi32(at, width)), right);

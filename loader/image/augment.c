@@ -31,7 +31,7 @@ struct augment {
     const struct augment_loops *loops;
     const struct blur_loops *blur;
     struct scratch window; /* [3][height][width] */
-    struct scratch plane;  /* [height][width] */
+    struct scratch other;  /* the same, for what is not done in place */
     struct scratch row;    /* of a blur */
     uint32_t mean;         /* the level of the contrast that is done next */
 };
@@ -59,7 +59,7 @@ void augment_destroy(struct augment *a)
     if (!a)
         return;
     scratch_free(&a->window);
-    scratch_free(&a->plane);
+    scratch_free(&a->other);
     scratch_free(&a->row);
     free(a);
 }
@@ -80,9 +80,9 @@ void augment_use(struct augment *a, const char *kernels)
 
 uint8_t *augment_window(struct augment *a, uint32_t width, uint32_t height)
 {
-    size_t plane = (size_t)width * height;
+    size_t bytes = 3 * (size_t)width * height + AFFINE_SLACK;
 
-    if (scratch_reserve(&a->window, 3 * plane) < 0 || scratch_reserve(&a->plane, plane) < 0 ||
+    if (scratch_reserve(&a->window, bytes) < 0 || scratch_reserve(&a->other, bytes) < 0 ||
         scratch_reserve(&a->row, blur_row_samples(width) * sizeof(int16_t)) < 0)
         return NULL;
     return a->window.bytes;
@@ -163,8 +163,8 @@ static void sharpen(struct augment *a, uint8_t *planes, uint32_t width, uint32_t
     if (width < 3 || height < 3)
         return;
     for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
-        a->loops->sharpen(v, a->plane.bytes, width, height, factor);
-        memcpy(v, a->plane.bytes, n);
+        a->loops->sharpen(v, a->other.bytes, width, height, factor);
+        memcpy(v, a->other.bytes, n);
     }
 }
 
@@ -178,8 +178,8 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     if (kernel.radius == 0) /* which changes nothing */
         return;
     for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
-        memcpy(a->plane.bytes, v, n);
-        blur_plane(a->blur, &kernel, a->plane.bytes, width, height, a->row.bytes, v);
+        memcpy(a->other.bytes, v, n);
+        blur_plane(a->blur, &kernel, a->other.bytes, width, height, a->row.bytes, v);
     }
 }
 
@@ -190,6 +190,14 @@ static void erase(uint8_t *planes, uint32_t width, uint32_t height, const struct
         for (uint32_t y = 0; y < rect->height; y++)
             memset(planes + ((size_t)c * height + rect->top + y) * width + rect->left, (int)level,
                    rect->width);
+}
+
+static void swap_windows(struct augment *a)
+{
+    struct scratch window = a->window;
+
+    a->window = a->other;
+    a->other = window;
 }
 
 /* Whether a step does to each pixel what that pixel alone, and the step, say. */
@@ -274,6 +282,10 @@ static void do_window(struct augment *a, const struct augment_step *step, uint8_
     case PIPELINE_ERASE:
         erase(v, width, height, &step->rect, step->number);
         break;
+    case PIPELINE_AFFINE:
+        affine_apply(a->loops->affine, &step->map, width, height, v, a->other.bytes);
+        swap_windows(a);
+        break;
     default:
         assert(false);
     }
@@ -354,5 +366,5 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
         pass.steps = step;
     }
     scratch_trim(&a->window, WINDOW_KEPT);
-    scratch_trim(&a->plane, WINDOW_KEPT);
+    scratch_trim(&a->other, WINDOW_KEPT);
 }

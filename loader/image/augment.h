@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "common/pipeline.h"
+#include "loader/image/affine.h"
 #include "loader/image/crop.h"
 #include "loader/image/image.h"
 #include "loader/image/rect.h"
@@ -21,7 +22,8 @@ struct augment_step {
     uint32_t
         number;    /* factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or level */
     uint32_t size; /* of a blur's kernel */
-    struct rect rect; /* what is erased, of the window as it lies in memory */
+    struct affine map; /* PIPELINE_AFFINE, which stands for all that move pixels */
+    struct rect rect;  /* what is erased, of the window as it lies in memory */
 };
 
 enum { AUGMENT_STEPS_MAX = 4 * PIPELINE_OPS_MAX };

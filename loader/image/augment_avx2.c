@@ -311,6 +311,7 @@ AVX2 static void store_pixels_wide(const uint8_t *from, size_t plane, size_t n, 
 
 const struct augment_loops augment_avx2 = {
     .name = "avx2",
+    .affine = &affine_avx2,
     .scale = scale_wide,
     .blend_level = blend_level_wide,
     .blend_gray = blend_gray_wide,

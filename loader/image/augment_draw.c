@@ -2,14 +2,15 @@
 /* augment_draw.c - which operations are done to a sample, how strongly, and where.
  *
  * Mirroring costs no pass: left and right are the resize's, top and bottom are done by storing rows
- * from the last one on. All operations but erasing are blind to it, and an erased rectangle is put
- * where it will be seen. */
+ * from the last one on. Most operations are blind to it; an erased rectangle is put where it
+ * will be seen, and what moves pixels moves them as it would be seen. */
 #include "config.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "common/philox.h"
+#include "loader/image/affine_draw.h"
 #include "loader/image/augment.h"
 #include "loader/image/augment_loops.h"
 
@@ -112,11 +113,28 @@ static bool draw_erased(struct crop_tables *ratios, const struct pipeline_op *op
     return false;
 }
 
-static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
-                    const struct image_draw *draw, struct augment_plan *plan)
+static void mirror_step(struct augment_step *step, uint32_t width)
+{
+    if (step->kind == PIPELINE_ERASE)
+        step->rect.left = width - step->rect.left - step->rect.width;
+    else if (step->kind == PIPELINE_AFFINE)
+        affine_mirror(&step->map, width);
+}
+
+static void turn_step(struct augment_step *step, uint32_t height)
+{
+    if (step->kind == PIPELINE_ERASE)
+        step->rect.top = height - step->rect.top - step->rect.height;
+    else if (step->kind == PIPELINE_AFFINE)
+        affine_turn_upside_down(&step->map, height);
+}
+
+static void draw_steps(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
+                       const struct image_draw *draw, struct augment_plan *plan)
 {
     const struct pipeline_op *op = &pipeline->ops[at];
     struct philox_block d = draw_words(draw, at, 0);
+    struct affine map;
     struct rect rect;
 
     if (!rational_happens(op->p, d.word[0]))
@@ -147,17 +165,37 @@ static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline,
     case PIPELINE_ERASE:
         if (!draw_erased(ratios, op, at, draw, pipeline->width, pipeline->height, &rect))
             return;
-        /* As if all flips came before it; what comes behind is put right at the end. */
-        if (plan->mirror)
-            rect.left = pipeline->width - rect.left - rect.width;
-        if (plan->upside_down)
-            rect.top = pipeline->height - rect.top - rect.height;
         add_step(plan, op->kind, op->number);
         plan->steps[plan->count - 1].rect = rect;
+        return;
+    case PIPELINE_ROTATE:
+    case PIPELINE_TRANSLATE:
+    case PIPELINE_SHEAR:
+    case PIPELINE_AFFINE:
+    case PIPELINE_PERSPECTIVE:
+        if (!affine_draw(op, DRAWS * at, draw, pipeline->width, pipeline->height, &map))
+            return;
+        add_step(plan, PIPELINE_AFFINE, 0);
+        plan->steps[plan->count - 1].map = map;
         return;
     default:
         add_step(plan, op->kind, op->number);
         return;
+    }
+}
+
+/* An operation: as if all flips came before it; what comes behind is put right at the end. */
+static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
+                    const struct image_draw *draw, struct augment_plan *plan)
+{
+    uint32_t first = plan->count;
+
+    draw_steps(ratios, pipeline, at, draw, plan);
+    for (uint32_t i = first; i < plan->count; i++) {
+        if (plan->mirror)
+            mirror_step(&plan->steps[i], pipeline->width);
+        if (plan->upside_down)
+            turn_step(&plan->steps[i], pipeline->height);
     }
 }
 
@@ -189,10 +227,6 @@ void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw
             draw_op(ratios, pipeline, i, draw, ret);
         }
     /* In memory, left and right are already as they will be seen, top and bottom are not yet. */
-    for (uint32_t i = 0; ret->mirror && i < ret->count; i++) {
-        struct rect *rect = &ret->steps[i].rect;
-
-        if (ret->steps[i].kind == PIPELINE_ERASE)
-            rect->left = pipeline->width - rect->left - rect->width;
-    }
+    for (uint32_t i = 0; ret->mirror && i < ret->count; i++)
+        mirror_step(&ret->steps[i], pipeline->width);
 }

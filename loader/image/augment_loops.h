@@ -9,11 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "loader/image/affine.h"
+
 /** Bits behind the point of a factor. */
 enum { AUGMENT_BITS = 14 };
 
 struct augment_loops {
     const char *name;
+    const struct affine_loops *affine;
     /** v * factor. */
     void (*scale)(uint8_t *v, size_t n, uint32_t factor);
     /** level + factor * (v - level). */

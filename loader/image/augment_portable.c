@@ -19,6 +19,7 @@
 
 const struct augment_loops augment_portable = {
     .name = "portable",
+    .affine = &affine_portable,
     .scale = scale,
     .blend_level = blend_level,
     .blend_gray = blend_gray,

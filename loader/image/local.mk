@@ -2,6 +2,9 @@
 # loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png*.c.
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
+	%D%/affine.c %D%/affine.h \
+	%D%/affine_avx2.c \
+	%D%/affine_draw.c %D%/affine_draw.h \
 	%D%/augment.c %D%/augment_draw.c %D%/augment.h \
 	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \

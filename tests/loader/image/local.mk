@@ -19,7 +19,7 @@ check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
 noinst_LTLIBRARIES += %D%/libimagetest.la
-%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_ops.c \
+%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_affine.c %D%/oracle_ops.c \
 	%D%/random_pipeline.c %D%/random_pipeline.h
 %C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
 %C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
@@ -74,11 +74,11 @@ check_PROGRAMS += %D%/make_builtin
 check_PROGRAMS += %D%/dump
 %C%_dump_CFLAGS = $(image_test_cflags)
 %C%_dump_LDADD = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la
-dist_check_SCRIPTS += %D%/test_operations.py %D%/test_pillow.py %D%/test_processors.sh %D%/test_torchvision.py
+dist_check_SCRIPTS += %D%/test_maps.py %D%/test_operations.py %D%/test_pillow.py %D%/test_processors.sh %D%/test_torchvision.py
 EXTRA_DIST += %D%/rendered.py
 TESTS += %D%/test_processors.sh
 if PYTHON_FOUND
-TESTS += %D%/test_operations.py %D%/test_pillow.py %D%/test_torchvision.py
+TESTS += %D%/test_maps.py %D%/test_operations.py %D%/test_pillow.py %D%/test_torchvision.py
 endif
 
 # The images of selftest.c, for second implementations.

@@ -18,6 +18,10 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
 void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw,
                     uint8_t *pixels);
 
+/** One operation that moves pixels, number `at` of the text: oracle_affine.c. */
+void oracle_map(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                uint8_t *pixels, uint32_t width, uint32_t height);
+
 /** Rows 0 ... last of an image as RGB. */
 struct oracle_image {
     uint32_t width, height; /* as it was decoded */

@@ -322,6 +322,13 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
     case PIPELINE_ERASE:
         erase(op, at, draw, v, w, h);
         break;
+    case PIPELINE_ROTATE:
+    case PIPELINE_TRANSLATE:
+    case PIPELINE_SHEAR:
+    case PIPELINE_AFFINE:
+    case PIPELINE_PERSPECTIVE:
+        oracle_map(op, at, draw, pixels, w, h);
+        break;
     default:
         abort();
     }

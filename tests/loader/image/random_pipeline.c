@@ -43,6 +43,13 @@ static const char *const operations[] = {
     "solarize(T, p=P)",
     "posterize(B, p=P)",
     "erase(P, value=L)",
+    "rotate(D, p=P)",
+    "translate(U, U, fill=L:L:L, p=P)",
+    "shear(K:K, interpolation=bilinear, p=P)",
+    "affine(D, translate=U:U, scale=1/3:3, shear=K, p=P)",
+    "affine(D, scale=1/4:1, interpolation=bilinear, fill=L, p=P)",
+    "perspective(U, p=P)",
+    "perspective(U, interpolation=nearest, fill=L, p=P)",
     "one_of(X | X X | X, p=P)",
 };
 
@@ -112,6 +119,15 @@ static void write_argument(struct random *r, char letter)
         break;
     case 'L': /* a level */
         write(r, "%u", below(r, 256));
+        break;
+    case 'D': /* a range of degrees */
+        write(r, "-%u/2:%u/2", below(r, 721), below(r, 721));
+        break;
+    case 'K': /* a range of a shear */
+        write(r, "-%u:%u", below(r, 60), below(r, 60));
+        break;
+    case 'U': /* a part */
+        write(r, "%u/20", below(r, 21));
         break;
     case 'X': /* an operation, but not the last one of them, which has others within */
         write_template(r, operations[below(r, ARRAY_LEN(operations) - 1)]);

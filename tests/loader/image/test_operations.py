@@ -5,6 +5,7 @@
 Each is done to the same window by both. Factors are multiples of 2^-14, which Pillow's floats hold exactly. Speaks TAP.
 """
 
+import math
 import os
 import random
 import sys
@@ -28,6 +29,37 @@ def grey(image):
     return image.convert("L").convert("RGB")
 
 
+def inverse_affine(size, degrees, scale, shear_x, shear_y):
+    """The matrix of torchvision's affine(), about the centre"""
+    rot, sx, sy = (math.radians(v) for v in (degrees, shear_x, shear_y))
+    a, c = math.cos(rot - sy) / math.cos(sy), math.sin(rot - sy) / math.cos(sy)
+    b, d = -a * math.tan(sx) - math.sin(rot), -c * math.tan(sx) + math.cos(rot)
+    x, y = (v / 2 for v in size)
+    back = [v / scale for v in (d, -b, -c, a)]
+    return [back[0], back[1], x - back[0] * x - back[1] * y, back[2], back[3], y - back[2] * x - back[3] * y]
+
+
+def maps(rng):
+    """The same of operations that move pixels."""
+    def by(name, matrix, fill):
+        return name, lambda image: image.transform(image.size, Image.AFFINE, matrix(image.size), Image.NEAREST,
+                                                   fillcolor=fill)
+    for degrees in [0, 45, 90, 180, 270, -30, *(rng.randrange(-360 << 11, 360 << 11) / 2048 for _ in range(6))]:
+        k = int(degrees * 2048)
+        fill = tuple(rng.randrange(256) for _ in range(3))
+        text = f"rotate({k}/2048:{k}/2048,fill={fill[0]}:{fill[1]}:{fill[2]})"
+        yield text, lambda image, d=degrees, f=fill: image.rotate(d, fillcolor=f)
+    for _ in range(6):
+        k = rng.randrange(-40 * 4096, 40 * 4096)
+        m = rng.randrange(-40 * 4096, 40 * 4096)
+        yield by(f"shear({k}/4096:{k}/4096:{m}/4096:{m}/4096)",
+                 lambda size, k=k, m=m: inverse_affine(size, 0, 1, k / 4096, m / 4096), 0)
+        d, s = rng.randrange(-180 * 4096, 180 * 4096), rng.randrange(2048, 12000)
+        yield by(f"affine({d}/4096:{d}/4096,scale={s}/4096:{s}/4096,shear={k}/4096:{k}/4096:{m}/4096:{m}/4096,fill=3)",
+                 lambda size, k=k, m=m, d=d, s=s: inverse_affine(size, d / 4096, s / 4096, k / 4096, m / 4096),
+                 (3, 3, 3))
+
+
 def operations(rng):
     """(text, what Pillow makes of an image)"""
     def factor(high=3):
@@ -44,6 +76,7 @@ def operations(rng):
         yield f"solarize({threshold})", lambda image, t=threshold: ImageOps.solarize(image, t)
     for bits in range(1, 9):
         yield f"posterize({bits})", lambda image, b=bits: ImageOps.posterize(image, b)
+    yield from maps(rng)
     yield "vertical_flip(1)", ImageOps.flip
     yield "invert(1) flip(1)", lambda image: ImageOps.mirror(ImageOps.invert(image))
 

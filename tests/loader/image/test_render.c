@@ -68,6 +68,17 @@ static const char *const pipelines[] = {
     "resize(19) center_crop(17) blur(33, 3:9) blur(11, 0.1:2) blur(1, 1:1)",
     "rrc(33) vertical_flip(0.5) sharpness(0:2, p=0.5) posterize(4, p=0.5) erase(0.9) flip(0.5)",
     "resize(37) center_crop(31) equalize(0.5) autocontrast(0.5) invert(0.3) erase(0.5,value=77)",
+    "rrc(37) flip(0.5) rotate(40) vertical_flip(0.5) shear(-20:30:-15:10,fill=9:80:200) flip(0.5)",
+    "rrc(31) vertical_flip(0.5) affine(180,translate=0.3:0.2,scale=0.3:3,shear=20,"
+    "interpolation=bilinear) flip(0.5) translate(0.4,0.4,interpolation=bilinear,fill=70)",
+    "rrc(40) perspective(0.8,p=0.9) flip(0.5) perspective(1,interpolation=nearest,fill=50:60:70)",
+    "resize(3) center_crop(1) rotate(90) perspective(1) "
+    "affine(0,scale=0.01:100,shear=-89:89:-89:89)",
+    "rrc(24x41) flip(0.5) rotate(180) perspective(0.9) vertical_flip(0.5) translate(0.2,0.7) "
+    "flip(0.5)",
+    "rrc(41x24) affine(180,translate=0.2:0.2,scale=0.5:2,shear=9,interpolation=bilinear) flip(0.5)",
+    "resize(8) center_crop(2) flip(0.5) affine(360,scale=1/3:4,interpolation=bilinear) "
+    "perspective(1)",
     "rrc(2) sharpness(0:3) color_jitter(1, 1, 1) vertical_flip(1) erase(1)",
 };
 
