@@ -57,8 +57,12 @@ static void read_message(const struct frame_header *header, struct frame_reader 
             struct wire_slot slot;
 
             require(wire_slot_init(&open, &slot) == 0);
-            require(slot.samples_at + wire_batch_count(&open) * 4 <= slot.end &&
+            require(slot.samples_at + wire_batch_count(&open) * 4 <=
+                        (open.mix ? slot.labels2_at : slot.end) &&
                     slot.end <= slot.bytes);
+            require(!open.mix ||
+                    (slot.labels2_at + wire_batch_count(&open) * 8 <= slot.weights_at &&
+                     slot.weights_at + wire_batch_count(&open) * 4 <= slot.end));
         }
         AGAIN(struct wire_open, wire_get_open, (wire_put_open(&b, 1, &one)));
         break;

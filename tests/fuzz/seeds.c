@@ -55,6 +55,10 @@ static void put_all(struct frame_buffer *b)
     wire_hello_init(&hello, "job 1 instance 2");
     (void)wire_put_hello(b, &hello);
     (void)wire_put_open(b, 1, &open);
+    open.mix = true;
+    (void)wire_slot_init(&open, &slot);
+    open.slot_bytes = slot.bytes;
+    (void)wire_put_open(b, 1, &open);
     (void)wire_put_opened(b, 1, &(struct wire_opened){.samples = 1000, .classes = 10});
     (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3, 5});
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
@@ -94,6 +98,8 @@ static void text_seeds(void)
         "eval",
         "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
         "resize(256) center_crop(224) flip(1/3)",
+        "rrc(24) mixup(0.2)",
+        "rrc(24) invert(0.1) mix(mixup=0.8, cutmix=1, p=0.9, switch=0.3)",
         "block:1024",
         "tfrecord,label=image/label,label-offset=-1:/data/x-{000..146}.tar",
         "generated:folder:/data/{a,b{1..3}}",

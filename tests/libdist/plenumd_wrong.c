@@ -21,16 +21,16 @@
 
 enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };
 
-typedef int render_call(const struct render_spec *, struct render_scratch *,
-                        const struct render_try *, const struct dataset_buffer *, void *,
-                        struct render_result *, struct plenum_error *);
+typedef int render_call(const struct render_spec *, struct render_scratch *, struct render_try *,
+                        const struct render_files *, void *, struct render_result *,
+                        struct plenum_error *);
 render_call __real_render_bytes_of, __wrap_render_bytes_of;
 
 int __wrap_render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                           const struct render_try *try, const struct dataset_buffer *bytes,
-                           void *pixels, struct render_result *result, struct plenum_error *err)
+                           struct render_try *try, const struct render_files *files, void *pixels,
+                           struct render_result *result, struct plenum_error *err)
 {
-    int r = __real_render_bytes_of(spec, scratch, try, bytes, pixels, result, err);
+    int r = __real_render_bytes_of(spec, scratch, try, files, pixels, result, err);
 
     if (getenv("PLENUM_WRONG_DISK"))
         return error_set(err, -EIO, "the disk is broken");

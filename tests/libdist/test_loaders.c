@@ -172,6 +172,10 @@ Test(loaders, by_tcp_comes_what_comes_by_a_socket)
         /* of some MB: it does not fit into a socket */
         {PLENUM_INT8, PLENUM_NHWC, 4, 5, 7, "eval", "block:4"},
         {PLENUM_INT8, PLENUM_NHWC, 3, 64, 1, "rrc(8)", "global"},
+        {PLENUM_INT8, PLENUM_NHWC, 3, 4, 1, "rrc(48) mixup(0.2)", "global"},
+        {PLENUM_UINT8, PLENUM_NCHW, 4, 5, 7, "rrc(201) mix(mixup=0.8, cutmix=1)", "block:4"},
+        /* sample numbers end 4 bytes before second labels begin */
+        {PLENUM_UINT8, PLENUM_NHWC, 3, 3, 1, "rrc(7) cutmix(1, p=0.5)", "none"},
     };
     pid_t loader = start(0);
 
@@ -194,17 +198,23 @@ Test(loaders, samples_have_the_same_labels_numbers_and_names_by_tcp)
 {
     struct plenum_stream_options o = options_of(at[0].tcp);
     pid_t loader = start(0);
-    struct plenum_stream *one = opened(&o), *two;
+    struct plenum_stream *one, *two;
     struct plenum_batch a, b;
+    struct plenum_mix mix_a, mix_b;
 
+    o.pipeline = "rrc(48) flip(0.5) mixup(1)";
+    one = opened(&o);
     o.loader = at[0].unix_socket;
     two = opened(&o);
     while (next_is_there(one, &a) && next_is_there(two, &b)) {
         char **name_a, **name_b;
 
+        cr_assert(plenum_batch_get_mix(&a, &mix_a) == 1 && plenum_batch_get_mix(&b, &mix_b) == 1);
         for (uint32_t i = 0; i < a.count; i++) {
             cr_assert(eq(i64, a.labels[i], b.labels[i]));
             cr_assert(eq(u32, a.samples[i], b.samples[i]));
+            cr_assert(eq(i64, mix_a.labels2[i], mix_b.labels2[i]));
+            cr_assert(mix_a.weights[i] == mix_b.weights[i]);
         }
         cr_assert(eq(int, plenum_stream_sample_names(one, a.samples, a.count, &name_a, NULL), 0));
         cr_assert(eq(int, plenum_stream_sample_names(two, b.samples, b.count, &name_b, NULL), 0));
@@ -214,6 +224,7 @@ Test(loaders, samples_have_the_same_labels_numbers_and_names_by_tcp)
         free(name_b);
         plenum_batch_release(&a);
         plenum_batch_release(&b);
+        cr_assert(plenum_batch_get_mix(&a, &mix_a) == 0 && !mix_a.labels2 && !mix_a.weights);
     }
     plenum_stream_destroy(one);
     plenum_stream_destroy(two);
@@ -258,6 +269,7 @@ static void all_are_used(bool tcp)
     uint64_t want;
 
     o.epochs = 20;
+    o.pipeline = tcp ? "rrc(48) flip(0.5) mixup(0.4)" : o.pipeline;
     for (unsigned i = 0; i < LOADERS; i++)
         loaders[i] = start(i);
     want = hash_of(&o, at[0].unix_socket);

@@ -92,10 +92,12 @@ static void mutate(struct frame_buffer *b, size_t begin)
         b->len = begin + draw((uint32_t)len + 1);
 }
 
-static struct wire_open some_open(void)
+/* Slots of both kinds are of one page. */
+static struct wire_open some_open(bool mix)
 {
     struct wire_open o = {.dataset = "generated:1000",
                           .pipeline = "v1 resize(16) center_crop(16)",
+                          .mix = mix,
                           .per_step = COUNT,
                           .local = COUNT,
                           .steps = 1,
@@ -105,6 +107,8 @@ static struct wire_open some_open(void)
                           .slots = SLOTS};
     struct wire_slot slot;
 
+    if (mix)
+        strcat(o.pipeline, " mixup(1)");
     (void)wire_slot_init(&o, &slot);
     o.slot_bytes = slot.bytes;
     return o;
@@ -129,7 +133,7 @@ static void put_clients(struct frame_buffer *b)
         put_hello(b);
         break;
     case 1:
-        open = some_open();
+        open = some_open(draw(2));
         (void)wire_put_open(b, request, &open);
         break;
     case 2:
@@ -246,7 +250,7 @@ static uint64_t play_client(const struct address *address, const struct ring *ri
     struct frame_conn c;
     uint64_t whole = 0;
 
-    open = some_open();
+    open = some_open(draw(2));
     if (frame_conn_init(&c, address_connect(address, 0), WIRE_MAX_PAYLOAD) < 0)
         return 0;
     if (good > 0) { /* the greeting itself may be nonsense, */
@@ -322,7 +326,7 @@ static uint64_t hash_from(const char *loader, struct plenum_error *err)
 
     plenum_stream_options_init(&o);
     o.dataset = "generated:1000";
-    o.pipeline = "resize(16) center_crop(16)";
+    o.pipeline = "resize(16) center_crop(16) mixup(1)";
     o.loader = loader;
     o.micro_batch = COUNT;
     o.epochs = 1;
@@ -383,7 +387,7 @@ static void play_with_loader(const char *side, pid_t loader, const char *unix_so
     struct growth g = {.pid = loader, .frames = frames};
     struct plenum_error err = {""};
     struct ring *ring = NULL;
-    struct wire_open open = some_open();
+    struct wire_open open = some_open(true);
     uint64_t begin, read = 0, whole = 0, clients, want = hash_from(unix_socket, &err);
     unsigned descriptors = count_descriptors(loader);
     long after;
@@ -548,7 +552,7 @@ static void pose_serve(const struct pose *p, struct frame_conn *c)
     (void)frame_conn_flush(c);
     if (good < 2)
         return;
-    open = some_open();
+    open = some_open(true);
     (void)wire_slot_init(&open, &slot);
     if (!await(c, WIRE_OPEN, 100))
         return;
@@ -661,7 +665,7 @@ static void play_with_stream(uint64_t frames)
 
         plenum_stream_options_init(&o);
         o.dataset = "generated:1000";
-        o.pipeline = "resize(16) center_crop(16)";
+        o.pipeline = "resize(16) center_crop(16) mixup(1)";
         o.loader = named[(opened + failed) % 3];
         o.micro_batch = COUNT;
         o.prefetch_depth = 1 + draw(8);

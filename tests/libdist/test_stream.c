@@ -403,10 +403,13 @@ Test(stream, a_run_cut_anywhere_and_resumed_is_the_same_run)
 {
     pid_t loader = start_loader(socket_a, "2");
     struct plenum_stream_options o = options_of(socket_a);
-    uint64_t want = oracle_epochs(&o);
     struct plenum_stream_info facts;
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s;
+    uint64_t want;
 
+    o.pipeline = "rrc(24) flip(0.5) mix(mixup=0.8, cutmix=1)";
+    want = oracle_epochs(&o);
+    s = opened(NULL, &o);
     plenum_stream_get_info(s, &facts);
     plenum_stream_destroy(s);
     for (uint64_t cut = 0; cut <= facts.batches; cut++) {
@@ -476,6 +479,9 @@ Test(stream, seeking_to_and_fro_gives_the_same_batches)
 
 Test(stream, a_cursor_of_another_stream_is_refused)
 {
+    static const char *const others[] = {"v1 rrc(24)flip(1/2)", "rrc(24) flip(0.5) mixup(1, p=0)",
+                                         "rrc(24) flip(0.5) mixup(0.2)",
+                                         "rrc(24) flip(0.5) cutmix(0.2)"};
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
     struct plenum_stream *s = opened(NULL, &o), *other;
@@ -487,6 +493,16 @@ Test(stream, a_cursor_of_another_stream_is_refused)
     other = opened(NULL, &o);
     cr_expect(eq(int, plenum_stream_seek(other, &cursor, &err), -ESTALE));
     cr_expect(ne(ptr, (void *)strstr(err.text, "another data set, pipeline, seed or order"), NULL));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        struct plenum_stream_options mixed = options_of(socket_a);
+        struct plenum_stream *another;
+
+        mixed.pipeline = others[i];
+        another = opened(NULL, &mixed);
+        cr_expect(eq(int, plenum_stream_seek(another, &cursor, NULL), i < 2 ? 0 : -ESTALE), "%s",
+                  others[i]);
+        plenum_stream_destroy(another);
+    }
     cursor.position = SAMPLES;
     cr_expect(eq(int, plenum_stream_seek(s, &cursor, &err), -EINVAL));
     cursor.position = 0;
@@ -644,6 +660,7 @@ Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
     struct plenum_stream *s;
     struct plenum_error warning;
 
+    o.pipeline = "rrc(24) flip(0.5) mixup(0.4)";
     o.epochs = 200;
     s = chaos.stream = opened(NULL, &o);
     cr_assert(eq(int, pthread_create(&chaos.thread, NULL, chaos_main, &chaos), 0));

@@ -18,7 +18,8 @@ static struct wire_open open_of = {.per_step = SAMPLES,
                                    .steps = 1,
                                    .width = SIDE,
                                    .height = SIDE,
-                                   .channels = 3};
+                                   .channels = 3,
+                                   .mix = true};
 static struct slot_set *set;
 static struct plenum_lease *one, *two, *arbiter;
 static struct verify v = {.wanted = true};
@@ -68,6 +69,29 @@ Test(verify, believes_the_one_that_is_left)
     cr_expect(eq(int, look(), VERIFY_WAIT));
     make(one, 0, 7);
     cr_expect(eq(int, look(), VERIFY_ALONE));
+}
+
+/* Not pixels alone: where a batch is mixed, each of its arrays. */
+Test(verify, looks_at_second_labels_and_weights)
+{
+    struct wire_slot layout = {0};
+    uint8_t *bytes;
+
+    cr_assert(eq(int, wire_slot_init(&open_of, &layout), 0));
+    bytes = ring_slot(set->ring, two->index);
+    make(one, 0, 7);
+    make(two, 0, 7);
+    cr_expect(eq(int, look(), VERIFY_ALIKE));
+    bytes[layout.end] = 1; /* behind it */
+    cr_expect(eq(int, look(), VERIFY_ALIKE));
+    bytes[layout.labels2_at + SAMPLES * 8 - 1] = 1;
+    cr_expect(eq(int, look(), VERIFY_ARBITRATE));
+    cr_expect(eq(u64, v.differs, SAMPLES - 1));
+    v = (struct verify){.wanted = true};
+    bytes[layout.labels2_at + SAMPLES * 8 - 1] = 0;
+    bytes[layout.weights_at + 4] = 1;
+    cr_expect(eq(int, look(), VERIFY_ARBITRATE));
+    cr_expect(eq(u64, v.differs, 1));
 }
 
 Test(verify, asks_a_third_once)

@@ -181,6 +181,57 @@ Test(session, the_whole_way)
     expect_served();
 }
 
+/* A slot whose second labels and weights lie on a page of their own: all of them are written, and
+ * nothing else is, neither behind them nor in the other slots. */
+Test(session, what_is_mixed_lies_where_the_protocol_says)
+{
+    enum { COUNT = 21, PLAIN = 16380, LABELS2 = 16384, WEIGHTS = LABELS2 + 8 * COUNT };
+    struct wire_open o;
+    struct ring *ring;
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn c;
+    struct wire_done done;
+    const uint8_t *slot;
+
+    start(NULL, NULL);
+    o = good_open();
+    strcat(o.pipeline, " mixup(1/1)");
+    o.mix = true;
+    o.per_step = o.local = COUNT;
+    o.slot_bytes = 20480;
+    o.slots = 3;
+    cr_assert(eq(int, ring_create(o.slots, o.slot_bytes, &ring, NULL), 0));
+    memset(ring_slot(ring, 0), 0xEE, o.slots * o.slot_bytes);
+    dial(&c);
+    say_hello(&c);
+    send_open(&c, &o, dup(ring->fd));
+    cr_assert(await(&c, WIRE_OPENED, &h, &r));
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 1, 0});
+    cr_assert(await(&c, WIRE_DONE, &h, &r));
+    cr_assert(eq(int, wire_get_done(&r, &done), 0));
+    cr_assert(eq(int, done.status, 0), "%s", done.text);
+    slot = ring_slot(ring, 1);
+    for (unsigned i = 0; i < COUNT; i++) {
+        int64_t label2;
+        float weight;
+
+        memcpy(&label2, slot + LABELS2 + i * sizeof(label2), sizeof(label2));
+        memcpy(&weight, slot + WEIGHTS + i * sizeof(weight), sizeof(weight));
+        cr_expect(eq(i64, label2, 0));
+        cr_expect(weight >= 0 && weight <= 1, "%g", (double)weight);
+    }
+    for (size_t i = 0; i < o.slots * o.slot_bytes; i++) {
+        bool behind = i >= o.slot_bytes + WEIGHTS + 4 * COUNT || i < o.slot_bytes;
+        bool between = i >= o.slot_bytes + PLAIN && i < o.slot_bytes + LABELS2;
+
+        if (behind || between)
+            cr_assert(eq(u8, ring_slot(ring, 0)[i], 0xEE), "byte %zu", i);
+    }
+    frame_conn_fini(&c);
+    ring_unref(ring);
+}
+
 Test(session, an_unknown_client_is_refused)
 {
     struct frame_conn c;
@@ -273,6 +324,19 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
         o.mix = true;
         (void)wire_slot_init(&o, &slot);
         o.slot_bytes = slot.bytes;
+    });
+    /* 21 samples fill four pages but for 4 bytes, without second labels. */
+    REFUSED("disagree about the size", ring, {
+        strcat(o.pipeline, " mixup(1/5)");
+        o.mix = true;
+        o.per_step = o.local = 21;
+        o.slot_bytes = 16384;
+        o.slots = 1;
+    });
+    REFUSED("disagree about the size", ring, {
+        o.per_step = o.local = 21;
+        o.slot_bytes = 20480;
+        o.slots = 1;
     });
     REFUSED("disagree about the size", ring, o.slot_bytes += 4096);
     REFUSED("cannot take samples", ring, o.offset = 1);
