@@ -70,9 +70,15 @@ head -c 1500 "$(ls data/*/*.jpg | head -n 1)" >bad/cut/half.jpg
 job -n 2 "$feed" bad $stream --json
 ok "bad images are replaced by others" delivered "$("$ctl" hash bad $stream --replicas 2)"
 ok "and counted" test "$(field substituted)" = 2
+mixed="--pipeline rrc(48)mixup(1) --seed 3 --micro-batch 4"
+job -n 2 "$feed" bad $mixed --json
+ok "where images are mixed, too" delivered "$("$ctl" hash bad $mixed --replicas 2)"
+ok "and counted as often" test "$(field substituted)" = 2
 rm bad/cut/half.jpg
 wrong "a file of zero bytes, under --bad fail" "$T/bad/zero/nothing.jpg.*the file is empty" bad --bad fail
 rm bad/zero/nothing.jpg
 head -c 1500 "$(ls data/*/*.jpg | head -n 1)" >bad/cut/half.jpg
+stream=$mixed wrong "a truncated JPEG, alone or mixed into another, under --bad fail" "$T/bad/cut/half.jpg.*\(cut off\|ends\)" \
+    bad --bad fail
 wrong "a truncated JPEG, under --bad fail" "$T/bad/cut/half.jpg.*\(premature\|Premature\|ends\)" bad --bad fail
 finish

@@ -63,6 +63,20 @@ for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
         ok "$mix, instances and replicas $shape" delivered "$of_pairs"
     done
 done
+# The partner of a position is that of its epoch, and not of its batch, instance or loader: at the ends of parts and
+# repeats, of one sample, of what is padded or dropped, and of images without a file.
+mixed="--pipeline rrc(48)flip(0.5)mix(mixup=0.8,cutmix=1) --seed 11 --epochs 2"
+for what in "data --subset 3:4" "data --subset 2:9 --repeat 3" "data --last drop" "data --shuffle none" generated:37 \
+    generated:1; do
+    of_pairs=$("$ctl" hash $what $mixed --replicas 2 --micro-batch 2)
+    for threads in 1 4; do
+        loader_threads $threads
+        job -n 2 "$feed" $what $mixed --micro-batch 2 --json
+        ok "mixed, $what, $threads threads" delivered "$of_pairs"
+    done
+done
+job -n 2 "$feed" data $mixed --repeat 3 --deal round-robin --micro-batch 4 --json
+ok "mixed, repeats dealt in turn" delivered "$("$ctl" hash data $mixed --repeat 3)"
 
 for pipeline in "rrc(40x56)flip(0.5)" "exif letterbox(48x64,fill=114)" "resize(40x24) flip(0.5)" \
     "pad(4,reflect)random_crop(60x72)flip(0.5)" "resize(32)pad(4)random_crop(32)flip(0.5)erase(0.5)"; do
