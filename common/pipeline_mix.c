@@ -2,6 +2,7 @@
 /* pipeline_mix.c - the last word of a text: mixup(alpha), cutmix(alpha), or mix() of both. */
 #include "config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -40,7 +41,7 @@ static int parse_one(struct parser *p, struct rational *alpha, struct rational *
 {
     int r;
 
-    if (!parser_char(p, '('))
+    if (!parser_char(p, '(') || isalpha((unsigned char)*p->at))
         return parser_error(p, takes_alpha);
     r = parse_alpha(p, alpha);
     while (r == 0 && parser_char(p, ',')) {
