@@ -29,7 +29,9 @@ _ELSEWHERE = {
     "sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
     "batch_sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
     "collate_fn": "batches come as arrays; change them in the loop",
-    "transform": "crop, resize and flip are the 'pipeline'; all else is done with the batch",
+    "transform": "crop, flip, colours, mixup and cutmix are the 'pipeline'; all else is done with the batch",
+    "mixup_alpha": "it is the pipeline's last word, as in 'rrc(224) mixup(0.2)'",
+    "cutmix_alpha": "it is the pipeline's last word, as in 'rrc(224) cutmix(1)'",
     "timeout": "it is 'loader_timeout'",
     "num_replicas": "it is 'world_size', beside 'rank'",
     "root": "the first argument is the data set",
@@ -288,7 +290,7 @@ class Stream:
     dataset
         "folder:DIR", "tar:ARCHIVES" or a plain path, also a :class:`pathlib.Path`: see plenumctl(1).
     pipeline
-        "train", "eval", or stages such as "rrc(160, scale=0.25:1) flip(0.5)".
+        "train", "eval", or stages such as "rrc(160, scale=0.25:1) flip(0.5)" or "rrc(224) mixup(0.2)".
     job
         whose share to stream; this process's unless told. Or a number of replicas that this process owns alone.
     rank, world_size
