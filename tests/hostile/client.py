@@ -82,9 +82,10 @@ class Attacker:
         """OPEN of what may be had, of what may not, or of any numbers."""
         r = self.r
         name = r.choice([self.o.open, self.o.open, "generated:100", *self.tricks()])
-        whole = bytearray(open_frame(name, *r.choice([(32, 4, 2), (1, 1, 1), (64, 8, 4)])))
+        mix = r.choice([None, None, 0, 1, 1, 2])
+        whole = bytearray(open_frame(name, *r.choice([(32, 4, 2), (1, 1, 1), (64, 8, 4)]), mix=mix))
         if r.random() < 0.3:  # any of the fifteen numbers
-            at = len(whole) - 68 + r.choice([0, *range(8, 64, 4)])
+            at = len(whole) - (68 if mix is None else 96) + r.choice([0, *range(8, 64, 4)])
             whole[at:at + 4] = struct.pack("<I", odd(r))
         return bytes(whole)
 

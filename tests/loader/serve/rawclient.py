@@ -43,9 +43,13 @@ def make_ring(size, holes=False):
     return fd
 
 
-def open_frame(dataset, side=32, count=4, slots=2, pipeline=None):
-    return frame(OPEN, text(dataset) + text(pipeline or f"v1 rrc({side},scale=2/25:1,ratio=3/4:4/3)") + struct.pack(
-        "<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots, slot_bytes(side, count)), 1)
+def open_frame(dataset, side=32, count=4, slots=2, pipeline=None, mix=None):
+    """`mix`: a pipeline that mixes, and this as the last field, as of version 1.8."""
+    pipeline = pipeline or f"v1 rrc({side},scale=2/25:1,ratio=3/4:4/3)" + (" mixup(1/5)" if mix is not None else "")
+    numbers = struct.pack("<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots,
+                          slot_bytes(side, count))
+    later = struct.pack("<IIIQII", 0, 0, 0, 0, 0, mix) if mix is not None else b""
+    return frame(OPEN, text(dataset) + text(pipeline) + numbers + later, 1)
 
 
 def connect(s, place):
