@@ -166,6 +166,9 @@ static inline bool pipeline_has_hue(const struct pipeline_op *op)
     return op->hue_low.num != 0 || op->hue_high.num != 0;
 }
 
+/** "color_jitter": the word of a text. NULL: there is none. */
+const char *pipeline_op_name(enum pipeline_op_kind kind);
+
 /** Mixing with the sample of another position, behind all operations: docs/pixels.md, 11. */
 struct pipeline_mix {
     struct rational p;             /* probability; num 0: nothing is mixed */

@@ -91,6 +91,13 @@ static const struct op_form *form_of(enum pipeline_op_kind kind)
     return NULL;
 }
 
+const char *pipeline_op_name(enum pipeline_op_kind kind)
+{
+    const struct op_form *form = form_of(kind);
+
+    return form ? form->name : NULL;
+}
+
 /* A factor's range; `spread`: or one number x for max(0, 1 - x) : 1 + x. */
 static int parse_factors(struct parser *p, bool spread, struct rational *low, struct rational *high)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* preview.c - plenumctl preview: a contact sheet of samples as a training program gets them.
  *
- * People see at once what tests do not: wrong labels, bad crops, mirrored text. */
+ * People see at once what tests do not: wrong labels, bad crops, mirrored text. Below each picture
+ * stands what was drawn for it, as many lines as the sample with the most of it needs. */
 #include "config.h"
 
 #include <assert.h>
@@ -15,12 +16,15 @@
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/font.h"
+#include "loader/image/augment_text.h"
 #include "loader/image/encode.h"
 
 enum {
     SCALE = 2, /* of the letters */
     LINE = (FONT_HEIGHT + 1) * SCALE,
     LETTER = (FONT_WIDTH + 1) * SCALE,
+    SMALL_BELOW = 18 * LETTER, /* cells of fewer pixels have words of small letters */
+    WORD_LINES = 8,            /* at most */
     GAP = 8,
     SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
 };
@@ -59,20 +63,129 @@ struct sheet {
     const struct arguments *args;
     uint8_t *pixels; /* [height][width][3] */
     uint32_t width, height, columns, cell_width, cell_height, top;
+    uint32_t word_lines, word_scale;
     struct render_scratch *scratch; /* [threads] */
 };
 
-static void draw_text(struct sheet *s, uint32_t x, uint32_t y, uint32_t max_width, uint8_t ink,
-                      const char *text)
+/* Where a line stands, and how it looks. */
+struct line {
+    uint32_t x, y, max_width, scale;
+    uint8_t ink;
+};
+
+static void draw_text(struct sheet *s, const struct line *at, const char *text)
 {
-    for (uint32_t used = 0; *text && used + LETTER <= max_width; text++, used += LETTER) {
+    uint32_t step = (FONT_WIDTH + 1) * at->scale;
+
+    for (uint32_t used = 0; *text && used + step <= at->max_width; text++, used += step) {
         const uint8_t *rows = font_glyph(*text);
 
-        for (uint32_t py = 0; py < FONT_HEIGHT * SCALE; py++)
-            for (uint32_t px = 0; px < FONT_WIDTH * SCALE; px++)
-                if (rows[py / SCALE] >> (FONT_WIDTH - 1 - px / SCALE) & 1)
-                    memset(s->pixels + ((size_t)(y + py) * s->width + x + used + px) * 3, ink, 3);
+        for (uint32_t y = 0; y < FONT_HEIGHT * at->scale; y++)
+            for (uint32_t x = 0; x < FONT_WIDTH * at->scale; x++)
+                if (rows[y / at->scale] >> (FONT_WIDTH - 1 - x / at->scale) & 1)
+                    memset(s->pixels + ((size_t)(at->y + y) * s->width + at->x + used + x) * 3,
+                           at->ink, 3);
     }
+}
+
+/* The bytes of the first line of `text`, which ends between words or with one that is too long. */
+static size_t line_length(const char *text, size_t letters)
+{
+    size_t len = 0;
+
+    for (;;) {
+        const char *comma = strstr(text + len, ", ");
+        size_t next = comma ? (size_t)(comma - text) : strlen(text);
+
+        if (len > 0 && next > letters)
+            return len - 2;
+        if (!comma)
+            return next;
+        len = next + 2;
+    }
+}
+
+static uint32_t word_letters(const struct sheet *s)
+{
+    return s->stream->spec.pipeline.width / ((FONT_WIDTH + 1) * s->word_scale);
+}
+
+/* What was drawn for the sample of a cell; a data set that is generated has no operations. */
+static void describe(const struct sheet *s, uint64_t index, char text[AUGMENT_TEXT_MAX])
+{
+    const struct render_spec *spec = &s->stream->spec;
+    struct image_draw draw = render_draw(spec, s->args->epoch, s->args->position + index);
+
+    text[0] = '\0';
+    if (!dataset_is_generated(spec->dataset))
+        augment_describe(&spec->pipeline, &draw, text, AUGMENT_TEXT_MAX);
+}
+
+static uint32_t count_lines(const struct sheet *s, uint64_t index)
+{
+    char text[AUGMENT_TEXT_MAX], *at = text;
+    uint32_t lines = 0;
+
+    describe(s, index, text);
+    for (; *at && lines < WORD_LINES; lines++) {
+        at += line_length(at, word_letters(s));
+        at += strspn(at, ", ");
+    }
+    return lines;
+}
+
+static void draw_words(struct sheet *s, struct line at, uint64_t index)
+{
+    char text[AUGMENT_TEXT_MAX], *line = text;
+
+    describe(s, index, text);
+    for (uint32_t i = 1; *line; i++, at.y += (FONT_HEIGHT + 1) * at.scale) {
+        size_t len = line_length(line, word_letters(s));
+        char *next = line + len + strspn(line + len, ", ");
+
+        if (i == WORD_LINES && *next) {
+            draw_text(s, &at, "...");
+            return;
+        }
+        line[len] = '\0';
+        draw_text(s, &at, line);
+        line = next;
+    }
+}
+
+/* A class, and its share of the label where there are two. */
+static void draw_label(struct sheet *s, const struct line *at, int64_t label, float weight)
+{
+    const char *class = dataset_get_class_name(s->stream->dataset, (uint32_t)label);
+    char text[128];
+
+    if (weight < 1)
+        (void)snprintf(text, sizeof(text), "%.2f: %lld %s", (double)weight, (long long)label,
+                       class);
+    else
+        (void)snprintf(text, sizeof(text), "%lld %s", (long long)label, class);
+    draw_text(s, at, text);
+}
+
+static void draw_result(struct sheet *s, struct line at, uint64_t index,
+                        const struct render_result *result)
+{
+    char text[64];
+
+    draw_label(s, &at, result->label, result->weight);
+    at.y += LINE;
+    if (result->weight < 1) {
+        draw_label(s, &at, result->label2, 1 - result->weight);
+        at.y += LINE;
+    }
+    at.ink = 0x80;
+    at.scale = s->word_scale;
+    (void)snprintf(text, sizeof(text), "sample %u%s", result->sample,
+                   result->substituted ? " (substitute)" : "");
+    draw_text(s, &at, text);
+    at.y += LINE;
+    at.ink = 0x20;
+    draw_words(s, at, index);
 }
 
 static int draw_cell(void *arg, uint64_t index, unsigned thread)
@@ -80,13 +193,12 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
     struct sheet *s = arg;
     const struct render_spec *spec = &s->stream->spec;
     uint32_t width = spec->pipeline.width, height = spec->pipeline.height;
-    uint32_t column = (uint32_t)(index % s->columns);
-    uint32_t x = GAP + column * s->cell_width;
+    uint32_t x = GAP + (uint32_t)(index % s->columns) * s->cell_width;
     uint32_t y = s->top + (uint32_t)(index / s->columns) * s->cell_height;
+    struct line below = {x, y + height + SCALE, width, SCALE, 0x20};
     struct render_result result;
     struct plenum_error err;
     uint8_t *cell = malloc(render_bytes(spec));
-    char text[128];
     int r;
 
     if (!cell)
@@ -95,21 +207,14 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
                         &result, &err);
     if (r < 0) {
         memset(cell, 0x60, render_bytes(spec)); /* a grey cell shows where it failed */
-        (void)snprintf(text, sizeof(text), "failed");
+        draw_text(s, &below, "failed");
         fprintf(stderr, "plenumctl preview: %s\n", err.text);
     } else {
-        (void)snprintf(text, sizeof(text), "%lld %s", (long long)result.label,
-                       dataset_get_class_name(s->stream->dataset, (uint32_t)result.label));
+        draw_result(s, below, index, &result);
     }
     for (uint32_t row = 0; row < height; row++)
         memcpy(s->pixels + ((size_t)(y + row) * s->width + x) * 3, cell + (size_t)row * width * 3,
                (size_t)width * 3);
-    draw_text(s, x, y + height + SCALE, s->cell_width - GAP, 0x20, text);
-    if (r >= 0) {
-        (void)snprintf(text, sizeof(text), "sample %u%s", result.sample,
-                       result.substituted ? " (substitute)" : "");
-        draw_text(s, x, y + height + SCALE + LINE, s->cell_width - GAP, 0x80, text);
-    }
     free(cell);
     return 0;
 }
@@ -126,8 +231,12 @@ static void lay_out(struct sheet *s)
             ;
     if (s->columns > count)
         s->columns = count;
+    s->word_scale = pipeline->width < SMALL_BELOW ? 1 : SCALE;
+    for (uint32_t i = 0; i < count; i++)
+        s->word_lines = (uint32_t)max_u64(s->word_lines, count_lines(s, i));
     s->cell_width = pipeline->width + GAP;
-    s->cell_height = pipeline->height + 2 * LINE + GAP;
+    s->cell_height = pipeline->height + (pipeline_mixes(pipeline) ? 3U : 2U) * LINE +
+                     s->word_lines * (FONT_HEIGHT + 1) * s->word_scale + GAP;
     s->top = 2 * LINE + 2 * GAP;
     rows = (count + s->columns - 1) / s->columns;
     s->width = GAP + s->columns * s->cell_width;
@@ -139,10 +248,10 @@ static void draw_title(struct sheet *s)
     char text[PIPELINE_TEXT_MAX + 64];
 
     (void)snprintf(text, sizeof(text), "%s", dataset_get_name(s->stream->dataset));
-    draw_text(s, GAP, GAP, s->width - 2 * GAP, 0x20, text);
+    draw_text(s, &(struct line){GAP, GAP, s->width - 2 * GAP, SCALE, 0x20}, text);
     (void)snprintf(text, sizeof(text), "%s, seed %llu, epoch %llu", s->stream->spec.pipeline.text,
                    (unsigned long long)s->args->stream.seed, (unsigned long long)s->args->epoch);
-    draw_text(s, GAP, GAP + LINE, s->width - 2 * GAP, 0x80, text);
+    draw_text(s, &(struct line){GAP, GAP + LINE, s->width - 2 * GAP, SCALE, 0x80}, text);
 }
 
 static int draw(struct sheet *s, struct plenum_error *err)

@@ -26,7 +26,10 @@ struct augment_step {
     struct rect rect;  /* what is erased, of the window as it lies in memory */
 };
 
-enum { AUGMENT_STEPS_MAX = 4 * PIPELINE_OPS_MAX };
+enum {
+    AUGMENT_TURN = 6 << 13, /* a turn of the hue: sixths at 2^13 */
+    AUGMENT_STEPS_MAX = 4 * PIPELINE_OPS_MAX,
+};
 
 /** What is drawn for one sample. */
 struct augment_plan {

@@ -37,12 +37,10 @@ static uint32_t draw_factor(struct rational low, struct rational high, uint32_t 
     return from + philox_below(word, to_factor(high) - from + 1);
 }
 
-enum { HUE_TURN = 6 << 13 }; /* a turn of the hue: sixths at 2^13 */
-
 static int32_t to_turn(struct rational_signed r)
 {
     uint64_t size = (uint64_t)(r.num < 0 ? -(int64_t)r.num : r.num);
-    int32_t v = (int32_t)((2 * HUE_TURN * size + r.den) / (2 * (uint64_t)r.den));
+    int32_t v = (int32_t)((2 * AUGMENT_TURN * size + r.den) / (2 * (uint64_t)r.den));
 
     return r.num < 0 ? -v : v;
 }
@@ -53,7 +51,7 @@ static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
     int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
     int32_t v = from + (int32_t)philox_below(word, (uint32_t)count);
 
-    return (uint32_t)(v < 0 ? v + HUE_TURN : v);
+    return (uint32_t)(v < 0 ? v + AUGMENT_TURN : v);
 }
 
 static void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)

@@ -5,7 +5,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/affine.c %D%/affine.h \
 	%D%/affine_avx2.c \
 	%D%/affine_draw.c %D%/affine_draw.h \
-	%D%/augment.c %D%/augment_draw.c %D%/augment.h \
+	%D%/augment.c %D%/augment_draw.c %D%/augment_text.c %D%/augment_text.h %D%/augment.h \
 	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \
 	%D%/blur.c %D%/blur.h %D%/blur_avx2.c %D%/blur_portable.c \
@@ -46,4 +46,4 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/selftest.c \
 	%D%/splice.c %D%/splice.h
 %C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
-%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)
+%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS) -lm

@@ -76,14 +76,9 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
     return 0;
 }
 
-/* The numbers of a position's draws. */
 static struct image_draw draw_of(const struct render_spec *spec, const struct render_try *try)
 {
-    return (struct image_draw){
-        .seed = spec->order.seed,
-        .epoch = (uint32_t)try->epoch,
-        .position = (uint32_t)(try->position % order_positions(&spec->order)),
-    };
+    return render_draw(spec, try->epoch, try->position);
 }
 
 static struct render_try partner_of(const struct render_spec *spec, const struct render_try *try)

@@ -60,6 +60,17 @@ static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t
                         (uint32_t)(position % order_positions(&spec->order)));
 }
 
+/** The numbers of a position's draws. */
+static inline struct image_draw render_draw(const struct render_spec *spec, uint64_t epoch,
+                                            uint64_t position)
+{
+    return (struct image_draw){
+        .seed = spec->order.seed,
+        .epoch = (uint32_t)epoch,
+        .position = (uint32_t)(position % order_positions(&spec->order)),
+    };
+}
+
 /** Bytes of one sample's pixels. */
 static inline uint64_t render_bytes(const struct render_spec *spec)
 {

@@ -2,6 +2,7 @@
 # tests/loader/image/: the image room against an oracle, and against Pillow.
 image_tests = %D%/test_allocation \
 	%D%/test_augment_loops \
+	%D%/test_augment_text \
 	%D%/test_crop \
 	%D%/test_exif \
 	%D%/test_filter \
@@ -32,6 +33,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_allocation_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
 %C%_test_augment_loops_CFLAGS = $(image_test_cflags)
 %C%_test_augment_loops_LDADD = $(image_test_libs)
+%C%_test_augment_text_CFLAGS = $(image_test_cflags)
+%C%_test_augment_text_LDADD = $(image_test_libs)
 %C%_test_crop_CFLAGS = $(image_test_cflags)
 %C%_test_crop_LDADD = $(image_test_libs) -lm
 %C%_test_exif_CFLAGS = $(image_test_cflags)

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* augment_text.h - what is done to a sample, in words for people. */
+#ifndef LOADER_IMAGE_AUGMENT_TEXT_H
+#define LOADER_IMAGE_AUGMENT_TEXT_H
+
+#include <stddef.h>
+
+#include "common/pipeline.h"
+#include "loader/image/image.h"
+
+enum { AUGMENT_TEXT_MAX = 2048 }; /* bytes for any sample's words */
+
+/** Write what is drawn for a sample behind its crop, with its strengths, into `ret` [size > 0]:
+ * "flip, brightness 1.31, erase 31x40"; "" where it is nothing. Words that do not fit are left
+ * out. */
+void augment_describe(const struct pipeline *pipeline, const struct image_draw *draw, char *ret,
+                      size_t size);
+
+#endif
