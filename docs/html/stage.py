@@ -66,7 +66,7 @@ class Manual:
             path = INSTEAD[path]
         elif path.startswith("docs/man/"):
             path = path[len("docs/"):] + ".md"
-        elif not path.endswith((".md", ".svg")):
+        elif not path.endswith((".jpg", ".md", ".svg")):
             path += ".md"
         return os.path.relpath(path, here or ".") + ("#" + anchor if anchor else "")
 
@@ -133,7 +133,8 @@ class Manual:
         write(text, self.out, "man", name + ".md")
 
     def make(self):
-        docs = sorted(name for name in os.listdir(os.path.join(self.source, "docs")) if name.endswith((".md", ".svg")))
+        docs = sorted(name for name in os.listdir(os.path.join(self.source, "docs"))
+                      if name.endswith((".jpg", ".md", ".svg")))
         for name in docs:
             if name.endswith(".md"):
                 self.page(f"docs/{name}")
