@@ -138,7 +138,7 @@ static void add_step(struct words *w, const struct augment_plan *plan,
         add(w, "augmix");
         return;
     case PIPELINE_MIX_NEXT: /* behind a chain */
-        add(w, "%.2f of it", step->number / 65536.0);
+        add(w, "share %.2f", step->number / 65536.0);
         return;
     case PIPELINE_MIX_END:
         return;

@@ -22,7 +22,7 @@ AT = {"fprintf": r"\s*stderr\b", "dprintf": r"\s*STDERR_FILENO\b", "log_about": 
 
 # Who is given sentences that are no messages; those of one file by the file's name, too.
 OTHERS = {
-    "makes a part of a text": "snprintf sscanf strstr str_format progress ctl_show_progress tell",
+    "makes a part of a text": "snprintf sscanf strstr str_format progress ctl_show_progress tell augment_text.c:add",
     "prints a result, a help text or a page": "printf fprintf fputs put_line print_word http.c:say metrics.c:put_one "
         "metrics.c:head metrics.c:put_histogram MHD_add_response_header http.c:MHD_add_response_header",
     "says that all is well": "log_info log_debug log_about notify_send stop_now",
