@@ -81,6 +81,17 @@ static const struct op_form {
     {"perspective", PIPELINE_PERSPECTIVE, MAP, 0, 0,
      "perspective takes a distortion of 0 to 1, interpolation=nearest or bilinear, fill=LEVEL and "
      "p=PROBABILITY, as in perspective(0.5, p=0.5)"},
+    {"rand_augment", PIPELINE_RAND_AUGMENT, POLICY, 0, 0,
+     "rand_augment takes the number of operations (1 to 15) and the magnitude (0 to 30), and for "
+     "timm's form (0 to 10) mstd=DEVIATION and inc=0|1; then p=PROBABILITY"},
+    {"trivial_augment_wide", PIPELINE_TRIVIAL_AUGMENT_WIDE, POLICY, 0, 0,
+     "trivial_augment_wide takes p=PROBABILITY alone"},
+    {"auto_augment", PIPELINE_AUTO_AUGMENT, POLICY, 0, 0,
+     "auto_augment takes imagenet, cifar10 or svhn, and p=PROBABILITY, as in "
+     "auto_augment(imagenet)"},
+    {"augmix", PIPELINE_AUGMIX, POLICY, 0, 0,
+     "augmix takes severity=1 ... 10, width=1 ... 5, depth=1 ... 3 (or -1: drawn) and "
+     "p=PROBABILITY"},
 };
 
 static const struct op_form *form_of(enum pipeline_op_kind kind)
@@ -264,8 +275,6 @@ int pipeline_parse_op(struct parser *p, struct pipeline_op *ret)
     if (!form)
         return -ENOENT;
     op.kind = form->kind;
-    if (form->arguments == LISTS)
-        return parser_error(p, "one_of cannot stand within one_of");
     if (form->arguments == POLICY)
         pipeline_default_policy(&op);
     if (parser_char(p, '(')) {

@@ -187,6 +187,8 @@ static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op
             return 0;
         }
         p->stage = p->at;
+        if (parser_word(p, "one_of") || parser_word(p, "three_augment"))
+            return parser_error(p, "one_of cannot stand within one_of");
         r = pipeline_parse_op(p, &op);
         if (r == -ENOENT)
             return pipeline_refuse_op(p);

@@ -42,6 +42,10 @@ PICTURES = (
     "mixup(1)",
     "cutmix(1)",
     "mix(mixup=1, cutmix=1)",
+    "rand_augment(3, 20)",
+    "auto_augment(svhn)",
+    "augmix(severity=10, width=5, depth=3)",
+    "trivial_augment_wide",
 )
 
 

@@ -33,7 +33,10 @@ struct augment {
     struct scratch window; /* [3][height][width] */
     struct scratch other;  /* the same, for what is not done in place */
     struct scratch row;    /* of a blur */
-    uint32_t mean;         /* the level of the contrast that is done next */
+    struct scratch mixed;  /* windows: what is mixed, the original first */
+    uint32_t weights[AUGMENT_MIXED_MAX];
+    uint32_t mixed_count;
+    uint32_t mean; /* the level of the contrast that is done next */
 };
 
 static const struct augment_loops *const sets[] = {
@@ -61,6 +64,7 @@ void augment_destroy(struct augment *a)
     scratch_free(&a->window);
     scratch_free(&a->other);
     scratch_free(&a->row);
+    scratch_free(&a->mixed);
     free(a);
 }
 
@@ -78,12 +82,14 @@ void augment_use(struct augment *a, const char *kernels)
     a->blur = blur_loops_find(kernels);
 }
 
-uint8_t *augment_window(struct augment *a, uint32_t width, uint32_t height)
+uint8_t *augment_window(struct augment *a, const struct augment_plan *plan, uint32_t width,
+                        uint32_t height)
 {
     size_t bytes = 3 * (size_t)width * height + AFFINE_SLACK;
 
     if (scratch_reserve(&a->window, bytes) < 0 || scratch_reserve(&a->other, bytes) < 0 ||
-        scratch_reserve(&a->row, blur_row_samples(width) * sizeof(int16_t)) < 0)
+        scratch_reserve(&a->row, blur_row_samples(width) * sizeof(int16_t)) < 0 ||
+        (plan->mixed > 0 && scratch_reserve(&a->mixed, plan->mixed * bytes) < 0))
         return NULL;
     return a->window.bytes;
 }
@@ -265,6 +271,34 @@ static void do_pixels(const struct augment *a, const struct augment_step *step, 
 }
 
 /* A step that must see all of the window. */
+/* Dark levels become brighter. */
+static void solarize_add(struct augment *a, uint8_t *v, size_t n, uint32_t by)
+{
+    uint8_t table[256];
+
+    for (uint32_t level = 0; level < 256; level++)
+        table[level] = (uint8_t)(level < 128 ? min_u64(level + by, 255) : level);
+    a->loops->table(v, n, table);
+}
+
+/* A step of augmix: each of the windows that are mixed is kept in turn. */
+static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, size_t n)
+{
+    uint8_t *kept = a->mixed.bytes;
+
+    if (step->kind == PIPELINE_MIX_END) {
+        a->loops->sum_windows(kept, n, a->weights, a->mixed_count, v);
+        return;
+    }
+    if (step->kind == PIPELINE_MIX_BEGIN)
+        a->mixed_count = 0;
+    assert(a->mixed_count < AUGMENT_MIXED_MAX);
+    memcpy(kept + a->mixed_count * n, v, n);
+    a->weights[a->mixed_count++] = step->number;
+    if (step->kind == PIPELINE_MIX_NEXT)
+        memcpy(v, kept, n); /* the original, for the next chain */
+}
+
 static void do_window(struct augment *a, const struct augment_step *step, uint8_t *v,
                       uint32_t width, uint32_t height)
 {
@@ -285,6 +319,14 @@ static void do_window(struct augment *a, const struct augment_step *step, uint8_
     case PIPELINE_AFFINE:
         affine_apply(a->loops->affine, &step->map, width, height, v, a->other.bytes);
         swap_windows(a);
+        break;
+    case PIPELINE_SOLARIZE_ADD:
+        solarize_add(a, v, 3 * (size_t)width * height, step->number);
+        break;
+    case PIPELINE_MIX_BEGIN:
+    case PIPELINE_MIX_NEXT:
+    case PIPELINE_MIX_END:
+        mix(a, step, v, 3 * (size_t)width * height);
         break;
     default:
         assert(false);
@@ -367,4 +409,5 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
     }
     scratch_trim(&a->window, WINDOW_KEPT);
     scratch_trim(&a->other, WINDOW_KEPT);
+    scratch_trim(&a->mixed, WINDOW_KEPT);
 }

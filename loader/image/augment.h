@@ -27,14 +27,16 @@ struct augment_step {
 };
 
 enum {
-    AUGMENT_TURN = 6 << 13, /* a turn of the hue: sixths at 2^13 */
-    AUGMENT_STEPS_MAX = 4 * PIPELINE_OPS_MAX,
+    AUGMENT_TURN = 6 << 13,                    /* a turn of the hue: sixths at 2^13 */
+    AUGMENT_MIXED_MAX = 6,                     /* windows: the original and five chains */
+    AUGMENT_STEPS_MAX = 22 * PIPELINE_OPS_MAX, /* augmix: five chains of three, and their mixing */
 };
 
 /** What is drawn for one sample. */
 struct augment_plan {
     struct augment_step steps[AUGMENT_STEPS_MAX];
     uint32_t count;
+    uint32_t mixed;   /* windows that are kept to be mixed */
     bool mirror;      /* left and right: to be done by the resize */
     bool upside_down; /* top and bottom: when it is stored */
 };
@@ -66,9 +68,10 @@ static inline bool augment_is_needed(const struct augment_plan *plan)
     return plan->count > 0 || plan->upside_down;
 }
 
-/** Room for the window: [3][height][width], uint8. NULL: memory is short. Borrowed until the next
- * call. */
-uint8_t *augment_window(struct augment *augment, uint32_t width, uint32_t height);
+/** Room for the window: [3][height][width], uint8, and for what this plan keeps beside it. NULL:
+ * memory is short. Borrowed until the next call. */
+uint8_t *augment_window(struct augment *augment, const struct augment_plan *plan, uint32_t width,
+                        uint32_t height);
 
 /** Do the steps in the window, and store it as `store` says into `dst`, each byte once. */
 void augment_finish(struct augment *augment, const struct augment_plan *plan, uint32_t width,

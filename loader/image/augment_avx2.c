@@ -324,6 +324,7 @@ const struct augment_loops augment_avx2 = {
     .mask = mask,
     .sharpen = sharpen_wide,
     .table = table_wide,
+    .sum_windows = sum_windows,
     .store_pixels = store_pixels_wide,
     .store_bytes = store_bytes,
     .mix = mix,

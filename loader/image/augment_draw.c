@@ -12,17 +12,11 @@
 #include "common/philox.h"
 #include "loader/image/affine_draw.h"
 #include "loader/image/augment.h"
+#include "loader/image/augment_draw.h"
 #include "loader/image/augment_loops.h"
+#include "loader/image/policy.h"
 
-enum {
-    DRAWS = 16, /* draws of an operation: from this many times its number in the text on */
-    ERASE_TRIES = 10,
-};
-
-static struct philox_block draw_words(const struct image_draw *d, uint32_t op, uint32_t draw)
-{
-    return philox_draw(d->seed, d->position, d->epoch, DRAW_OPERATION, DRAWS * op + draw);
-}
+enum { ERASE_TRIES = 10 };
 
 static uint32_t to_factor(struct rational r)
 {
@@ -52,12 +46,6 @@ static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
     int32_t v = from + (int32_t)philox_below(word, (uint32_t)count);
 
     return (uint32_t)(v < 0 ? v + AUGMENT_TURN : v);
-}
-
-static void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)
-{
-    assert(plan->count < AUGMENT_STEPS_MAX);
-    plan->steps[plan->count++] = (struct augment_step){.kind = kind, .number = number};
 }
 
 /* Brightness, contrast, saturation and perhaps hue, in one of the orders of so many parts: they are
@@ -176,6 +164,12 @@ static void draw_steps(struct crop_tables *ratios, const struct pipeline *pipeli
         add_step(plan, PIPELINE_AFFINE, 0);
         plan->steps[plan->count - 1].map = map;
         return;
+    case PIPELINE_RAND_AUGMENT:
+    case PIPELINE_TRIVIAL_AUGMENT_WIDE:
+    case PIPELINE_AUTO_AUGMENT:
+    case PIPELINE_AUGMIX:
+        policy_draw(op, at, draw, pipeline->width, pipeline->height, plan);
+        return;
     default:
         add_step(plan, op->kind, op->number);
         return;
@@ -216,6 +210,7 @@ void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw
                   struct crop_tables *ratios, struct augment_plan *ret)
 {
     ret->count = 0;
+    ret->mixed = 0;
     ret->mirror = ret->upside_down = false;
     for (uint32_t i = 0; i < pipeline->ops_count; i++)
         if (pipeline->ops[i].kind == PIPELINE_ONE_OF) {

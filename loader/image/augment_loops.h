@@ -37,6 +37,9 @@ struct augment_loops {
     /** One plane against what Pillow calls SMOOTH. */
     void (*sharpen)(const uint8_t *from, uint8_t *to, size_t width, size_t height, uint32_t factor);
     void (*table)(uint8_t *v, size_t n, const uint8_t *table);
+    /** `count` windows of n bytes, one behind the other, by weights at 2^16 that sum to 1. */
+    void (*sum_windows)(const uint8_t *from, size_t n, const uint32_t *weights, uint32_t count,
+                        uint8_t *to);
     /** A row of planes, `plane` bytes apart, as pixels of `channels` bytes. */
     void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
                          uint8_t flip, uint8_t zero, uint8_t *to);

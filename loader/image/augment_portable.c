@@ -32,6 +32,7 @@ const struct augment_loops augment_portable = {
     .mask = mask,
     .sharpen = sharpen,
     .table = table,
+    .sum_windows = sum_windows,
     .store_pixels = store_pixels,
     .store_bytes = store_bytes,
     .mix = mix,

@@ -207,7 +207,7 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     crop.mirror ^= plan.mirror;
     augments = augment_is_needed(&plan) || crop.padded;
     if (augments)
-        window = augment_window(d->augment, pipeline->width, pipeline->height);
+        window = augment_window(d->augment, &plan, pipeline->width, pipeline->height);
     seen = crop.padded ? pad_window(&d->pad, pipeline, &crop) : window;
     if (!window || !seen ||
         resize_begin(d->resize, &crop, augments ? &planes : store, seen, &region) < 0)

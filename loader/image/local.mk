@@ -5,7 +5,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/affine.c %D%/affine.h \
 	%D%/affine_avx2.c \
 	%D%/affine_draw.c %D%/affine_draw.h \
-	%D%/augment.c %D%/augment_draw.c %D%/augment_text.c %D%/augment_text.h %D%/augment.h \
+	%D%/augment.c %D%/augment_draw.c %D%/augment_draw.h %D%/augment_text.c %D%/augment_text.h %D%/augment.h \
 	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \
 	%D%/blur.c %D%/blur.h %D%/blur_avx2.c %D%/blur_portable.c \
@@ -34,6 +34,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/mix.c %D%/mix.h \
 	%D%/pack.c %D%/pack.h \
 	%D%/png.c \
+	%D%/policy.c %D%/policy.h \
 	%D%/png_encode.c \
 	%D%/reader.h \
 	%D%/rect.h \

@@ -14,7 +14,7 @@
 
 struct text_case {
     char text[96];
-    char canonical[128]; /* "": refused */
+    char canonical[192]; /* "": refused */
 };
 
 ParameterizedTestParameters(pipeline, canonical)
@@ -107,6 +107,20 @@ ParameterizedTestParameters(pipeline, canonical)
          "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) one_of(flip(1/2)|invert(0),p=1/2)"},
         {"rrc(8) one_of(flip(1) | invert(1), p=0) flip(0.5)",
          "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) flip(1/2)"},
+        {"rrc(8) rand_augment(2, 9) trivial_augment_wide",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) rand_augment(2,9) trivial_augment_wide"},
+        {"rrc(8) rand_augment(2, 9, inc=1, p=0.5) trivial_augment_wide(p=0.5)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) rand_augment(2,9,mstd=0,inc=1,p=1/2) "
+         "trivial_augment_wide(p=1/2)"},
+        {"rrc(8) rand_augment(2, 9, mstd=0.5) auto_augment(svhn)trivial_augment_wide()",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) rand_augment(2,9,mstd=1/2,inc=0) "
+         "auto_augment(svhn) trivial_augment_wide"},
+        {"rrc(8) augmix augmix(depth = 2, p=0.5) one_of(augmix() | flip(1))",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) augmix(severity=3,width=3,depth=-1) "
+         "augmix(severity=3,width=3,depth=2,p=1/2) "
+         "one_of(augmix(severity=3,width=3,depth=-1)|flip(1))"},
+        {"rrc(32) three_augment", "v1 rrc(32,scale=2/25:1,ratio=3/4:4/3) "
+                                  "one_of(grayscale(1)|solarize(128)|blur(23,1/10:2))"},
         /* Decimals of fractions, as programs print them. */
         {"rrc(8, ratio=0.75:1.3333333333333333)", "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3)"},
         {"rrc(8, scale=0.08333333333333333:0.9999999999999999)",
@@ -287,7 +301,24 @@ Test(pipeline, messages_say_what_to_write)
         {"rrc(224) flip", {"flip takes a probability, as in flip(0.5)"}},
         {"rrc(224", {"a ')' is missing"}},
         {"rrc(224) hflip(0.5)", {"this is no operation; did you mean flip?", "(character 10)"}},
-        {"rrc(224) rand_augment(2, 9)", {"this is no operation (flip(p)", "docs/pipelines.md"}},
+        {"rrc(224) no_augment(2, 9)", {"this is no operation (flip(p)", "docs/pipelines.md"}},
+        {"rrc(224) rand_augment(2)", {"rand_augment takes the number of operations (1 to 15)"}},
+        {"rrc(224) rand_augment", {"rand_augment takes the number of operations (1 to 15)"}},
+        {"rrc(224) rand_augment(16, 9)", {"(1 to 15)", "(character 25)"}},
+        {"rrc(224) rand_augment(2, 31)", {"magnitude (0 to 30)"}},
+        {"rrc(224) rand_augment(2, 11, inc=1)", {"0 ... 10 with mstd= or inc="}},
+        {"rrc(224) rand_augment(2, 9, mstd=101)", {"mstd must lie in 0 ... 100"}},
+        {"rrc(224) rand_augment(2, 9, inc=2)", {"inc=0|1"}},
+        {"rrc(224) rand_augument(2, 9)", {"did you mean rand_augment?"}},
+        {"rrc(224) trivial_augment(1)", {"this is no operation"}},
+        {"rrc(224) trivial_augment_wide(1)", {"trivial_augment_wide takes p=PROBABILITY alone"}},
+        {"rrc(224) auto_augment", {"imagenet, cifar10 or svhn"}},
+        {"rrc(224) auto_augment(cifar100)", {"imagenet, cifar10 or svhn", "(character 23)"}},
+        {"rrc(224) augmix(severity=0)", {"severity=1 ... 10"}},
+        {"rrc(224) augmix(depth=-2)", {"(or -1: drawn)"}},
+        {"rrc(224) augmix(width=6)", {"width=1 ... 5"}},
+        {"rrc(224) tree_augment", {"did you mean three_augment?"}},
+        {"rrc(224) one_of(augmix | three_augment)", {"one_of cannot stand within one_of"}},
         {"rrc(224) color_jitter(0.4, 0.4, 0.4, 0.1, 0.1)", {"color_jitter takes brightness"}},
         {"rrc(224) color_jitter(0.4, 0.4, 0.4, 0.6)",
          {"hue must lie in -1/2 <= low <= high <= 1/2"}},

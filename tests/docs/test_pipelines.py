@@ -11,7 +11,7 @@ import unittest
 from pages import BUILD, Page, blocks, read
 import tap
 
-SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_crop", "_mix", "_ops", "_text"))
+SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_crop", "_mix", "_ops", "_policy", "_text"))
 TEXT = read("docs/pipelines.md")
 CTL = os.path.join(BUILD, "plenumctl")
 PRESETS = {"train", "eval", "mae", "cifar"}

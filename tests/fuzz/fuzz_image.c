@@ -39,6 +39,8 @@ static const char *const pipelines[] = {
     "rrc(16) flip(0.5) rotate(-90:20,interpolation=bilinear) translate(0.2,0.3) shear(20) "
     "flip(0.5)",
     "rrc(16) vertical_flip(0.5) sharpness(0:2, p=0.5) equalize(0.5) autocontrast(0.5) erase(0.5)",
+    "rrc(16) vertical_flip(0.5) rand_augment(2, 9) trivial_augment_wide flip(0.5)",
+    "rrc(16) rand_augment(3, 9, mstd=0.5, inc=1) auto_augment(cifar10) augmix(p=0.5)",
     "rrc(16) one_of(grayscale(1) | solarize(99) flip(1) | invert(0), p=0.9) posterize(3, p=0.5)",
 };
 

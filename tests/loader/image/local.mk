@@ -20,10 +20,10 @@ check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
 noinst_LTLIBRARIES += %D%/libimagetest.la
-%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_affine.c %D%/oracle_ops.c \
+%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_affine.c %D%/oracle_ops.c %D%/oracle_policy.c \
 	%D%/random_pipeline.c %D%/random_pipeline.h
 %C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
-%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
+%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS) -lm
 
 image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
 image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la $(CRITERION_LIBS)
@@ -74,14 +74,18 @@ check_PROGRAMS += %D%/make_builtin
 %C%_make_builtin_CFLAGS = $(image_test_cflags)
 %C%_make_builtin_LDADD = %D%/libimagetest.la
 
+check_PROGRAMS += %D%/draws
+%C%_draws_CFLAGS = $(image_test_cflags)
+%C%_draws_LDADD = loader/image/libimage.la common/libcommon.la
+
 check_PROGRAMS += %D%/dump
 %C%_dump_CFLAGS = $(image_test_cflags)
 %C%_dump_LDADD = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la
-dist_check_SCRIPTS += %D%/test_maps.py %D%/test_operations.py %D%/test_pillow.py %D%/test_processors.sh %D%/test_torchvision.py
+dist_check_SCRIPTS += %D%/test_maps.py %D%/test_operations.py %D%/test_pillow.py %D%/test_policies.py %D%/test_processors.sh %D%/test_torchvision.py
 EXTRA_DIST += %D%/rendered.py
 TESTS += %D%/test_processors.sh
 if PYTHON_FOUND
-TESTS += %D%/test_maps.py %D%/test_operations.py %D%/test_pillow.py %D%/test_torchvision.py
+TESTS += %D%/test_maps.py %D%/test_operations.py %D%/test_pillow.py %D%/test_policies.py %D%/test_torchvision.py
 endif
 
 # The images of selftest.c, for second implementations.

@@ -22,6 +22,27 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
 void oracle_map(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                 uint8_t *pixels, uint32_t width, uint32_t height);
 
+/** What a policy draws: torchvision's and timm's name, and a strength as docs/pixels.md, 10.2, has
+ * it. */
+struct oracle_action {
+    char name[24];
+    int64_t amount;
+    bool timm, bilinear; /* of what moves pixels */
+};
+
+/** Operation `step` of RandAugment and its like. False: there are no more. */
+bool oracle_policy_next(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                        uint32_t width, uint32_t height, uint32_t step, struct oracle_action *ret);
+/** Likewise of one of AugMix's chains, and the weights of the image (0) and the chains. */
+bool oracle_chain_next(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                       uint32_t width, uint32_t height, uint32_t chain, uint32_t step,
+                       struct oracle_action *ret);
+uint64_t oracle_mix_weight(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                           uint32_t which);
+/** What moves pixels, by a policy. */
+void oracle_move(const struct oracle_action *action, uint8_t *pixels, uint32_t width,
+                 uint32_t height);
+
 /** Rows 0 ... last of an image as RGB. */
 struct oracle_image {
     uint32_t width, height; /* as it was decoded */

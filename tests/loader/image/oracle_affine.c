@@ -233,23 +233,18 @@ static uint8_t sample(const uint8_t *from, bool bilinear, int64_t x, int64_t y, 
     return (uint8_t)((sum + (1 << 23)) >> 24);
 }
 
-void oracle_map(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                uint8_t *pixels, uint32_t width, uint32_t height)
+static void move(const struct place *place, bool bilinear, const uint8_t fill[3], uint8_t *pixels,
+                 uint32_t width, uint32_t height)
 {
     size_t bytes = (size_t)width * height * 3;
     uint8_t *from = malloc(bytes);
-    struct place place;
 
     memcpy(from, pixels, bytes);
-    if (op->kind != PIPELINE_PERSPECTIVE)
-        affine_place(op, at, draw, width, height, &place);
-    else if (!perspective_place(op, at, draw, width, height, &place))
-        goto out;
     for (int64_t j = 0; j < height; j++)
         for (int64_t i = 0; i < width; i++) {
-            wide x = place.x[0] * i + place.x[1] * j + place.x[2];
-            wide y = place.y[0] * i + place.y[1] * j + place.y[2];
-            wide d = place.d[0] * i + place.d[1] * j + place.d[2];
+            wide x = place->x[0] * i + place->x[1] * j + place->x[2];
+            wide y = place->y[0] * i + place->y[1] * j + place->y[2];
+            wide d = place->d[0] * i + place->d[1] * j + place->d[2];
             bool in = d != 0;
 
             if (d < 0) {
@@ -264,9 +259,50 @@ void oracle_map(const struct pipeline_op *op, uint32_t at, const struct image_dr
             }
             for (int c = 0; c < 3; c++)
                 pixels[3 * (j * width + i) + c] =
-                    in ? sample(from, op->map.bilinear, (int64_t)x, (int64_t)y, width, height, c)
-                       : op->map.fill[c];
+                    in ? sample(from, bilinear, (int64_t)x, (int64_t)y, width, height, c) : fill[c];
         }
-out:
     free(from);
+}
+
+void oracle_map(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                uint8_t *pixels, uint32_t width, uint32_t height)
+{
+    struct place place;
+
+    if (op->kind != PIPELINE_PERSPECTIVE)
+        affine_place(op, at, draw, width, height, &place);
+    else if (!perspective_place(op, at, draw, width, height, &place))
+        return;
+    move(&place, op->map.bilinear, op->map.fill, pixels, width, height);
+}
+
+void oracle_move(const struct oracle_action *action, uint8_t *pixels, uint32_t width,
+                 uint32_t height)
+{
+    const uint8_t fill[2][3] = {{0, 0, 0}, {124, 116, 104}};
+    struct place place = {.x = {65536, 0, 32768}, .y = {0, 65536, 32768}, .d = {0, 0, 1}};
+    int64_t by = action->amount;
+
+    if (strcmp(action->name, "Rotate") == 0) {
+        const struct rational_signed degrees = {(int32_t)by, 65536}, none = {0, 1};
+        const struct pipeline_op op = {.kind = PIPELINE_ROTATE,
+                                       .map = {.degrees = {degrees, degrees},
+                                               .translate = {{0, 1}, {0, 1}},
+                                               .scale = {{1, 1}, {1, 1}},
+                                               .shear_x = {none, none},
+                                               .shear_y = {none, none}}};
+
+        affine_place(&op, 0, &(struct image_draw){0}, width, height, &place);
+    } else if (strcmp(action->name, "ShearX") == 0) {
+        place.x[1] = by;
+        place.x[2] += down(by + 1, 2);
+    } else if (strcmp(action->name, "ShearY") == 0) {
+        place.y[0] = by;
+        place.y[2] += down(by + 1, 2);
+    } else if (strcmp(action->name, "TranslateX") == 0) {
+        place.x[2] -= by;
+    } else {
+        place.y[2] -= by;
+    }
+    move(&place, action->bilinear, fill[action->timm], pixels, width, height);
 }

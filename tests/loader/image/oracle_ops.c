@@ -334,6 +334,66 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
     }
 }
 
+/* What a policy drew. */
+static void act(const struct oracle_action *action, uint8_t *pixels, uint32_t w, uint32_t h)
+{
+    static const struct {
+        const char *name;
+        enum pipeline_op_kind kind;
+    } kinds[] = {
+        {"Brightness", PIPELINE_BRIGHTNESS},
+        {"Color", PIPELINE_SATURATION},
+        {"Contrast", PIPELINE_CONTRAST},
+        {"Sharpness", PIPELINE_SHARPNESS},
+        {"Posterize", PIPELINE_POSTERIZE},
+        {"Solarize", PIPELINE_SOLARIZE},
+        {"AutoContrast", PIPELINE_AUTOCONTRAST},
+        {"Equalize", PIPELINE_EQUALIZE},
+        {"Invert", PIPELINE_INVERT},
+    };
+    const struct image_draw none = {0};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(action->name, kinds[i].name) == 0) {
+            const struct rational f = {(uint32_t)action->amount, 16384};
+            const struct pipeline_op op = {
+                .kind = kinds[i].kind, .number = (uint32_t)action->amount, .low = {f}, .high = {f}};
+
+            operate(&op, 0, &none, pixels, w, h);
+            return;
+        }
+    if (strcmp(action->name, "SolarizeAdd") == 0) {
+        for (size_t i = 0; i < (size_t)w * h * 3; i++)
+            if (pixels[i] < 128)
+                pixels[i] = (uint8_t)(pixels[i] + action->amount);
+    } else if (strcmp(action->name, "Identity") != 0) {
+        oracle_move(action, pixels, w, h);
+    }
+}
+
+static void mix(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                uint8_t *pixels, uint32_t w, uint32_t h)
+{
+    size_t bytes = (size_t)w * h * 3;
+    uint64_t *sum = malloc(bytes * sizeof(*sum));
+    uint8_t *chain = malloc(bytes);
+    struct oracle_action action;
+
+    for (size_t i = 0; i < bytes; i++)
+        sum[i] = pixels[i] * oracle_mix_weight(op, at, draw, 0);
+    for (uint32_t c = 0; c < op->policy.count; c++) {
+        memcpy(chain, pixels, bytes);
+        for (uint32_t k = 0; oracle_chain_next(op, at, draw, w, h, c, k, &action); k++)
+            act(&action, chain, w, h);
+        for (size_t i = 0; i < bytes; i++)
+            sum[i] += chain[i] * oracle_mix_weight(op, at, draw, 1 + c);
+    }
+    for (size_t i = 0; i < bytes; i++)
+        pixels[i] = (uint8_t)(sum[i] / 65536);
+    free(chain);
+    free(sum);
+}
+
 static bool happens(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw)
 {
     return (uint64_t)word(draw, at, 0, 0) * op->p.den < (uint64_t)op->p.num << 32;
@@ -341,10 +401,11 @@ static bool happens(const struct pipeline_op *op, uint32_t at, const struct imag
 
 void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw, uint8_t *pixels)
 {
-    uint32_t end = 0, list = 0;
+    uint32_t w = pipeline->width, h = pipeline->height, end = 0, list = 0;
 
     for (uint32_t at = 0; at < pipeline->ops_count; at++) {
         const struct pipeline_op *op = &pipeline->ops[at];
+        struct oracle_action action;
 
         if (at < end && op->list != list) /* of another list */
             continue;
@@ -353,8 +414,13 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
         } else if (op->kind == PIPELINE_ONE_OF) {
             end = at + 1 + op->policy.count;
             list = (uint32_t)((uint64_t)word(draw, at, 0, 1) * op->policy.lists >> 32);
+        } else if (op->kind == PIPELINE_AUGMIX) {
+            mix(op, at, draw, pixels, w, h);
+        } else if (oracle_policy_next(op, at, draw, w, h, 0, &action)) {
+            for (uint32_t k = 0; oracle_policy_next(op, at, draw, w, h, k, &action); k++)
+                act(&action, pixels, w, h);
         } else {
-            operate(op, at, draw, pixels, pipeline->width, pipeline->height);
+            operate(op, at, draw, pixels, w, h);
         }
     }
 }

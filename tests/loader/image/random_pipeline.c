@@ -50,6 +50,14 @@ static const char *const operations[] = {
     "affine(D, scale=1/4:1, interpolation=bilinear, fill=L, p=P)",
     "perspective(U, p=P)",
     "perspective(U, interpolation=nearest, fill=L, p=P)",
+    "rand_augment(2, 9, p=P)",
+    "rand_augment(3, 9, mstd=1/2, inc=1, p=P)",
+    "rand_augment(2, 5, mstd=2, p=P)",
+    "trivial_augment_wide(p=P)",
+    "auto_augment(imagenet, p=P)",
+    "auto_augment(svhn)",
+    "augmix(p=P)",
+    "augmix(severity=10, width=5, depth=3)",
     "one_of(X | X X | X, p=P)",
 };
 

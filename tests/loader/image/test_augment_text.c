@@ -37,6 +37,12 @@ static const struct {
     {"translate(0, 0)", "rotate +0.0"},
     {"perspective(0.5)", "perspective"},
     {"erase(1, scale=0.25:0.25, ratio=1:1)", "erase 32x32"},
+    {"rand_augment(2, 9)", "brightness 0.73, saturation 0.73"},
+    {"rand_augment(2, 9, mstd=0.5, inc=1)", "contrast 0.12"},
+    {"trivial_augment_wide", "brightness 0.24"},
+    {"auto_augment(imagenet)", "equalize"},
+    {"augmix", "augmix, solarize 199, autocontrast, share 0.08, saturation 0.90, solarize 199, "
+               "share 0.19, shear_y +1.9, translate +0 -1, solarize 199, share 0.40"},
     {"erase(1, scale=0.125:0.125, ratio=2:2) flip(1)", "flip, erase 16x32"},
 };
 
