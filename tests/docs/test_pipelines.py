@@ -14,7 +14,7 @@ import tap
 SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_crop", "_mix", "_ops", "_policy", "_text"))
 TEXT = read("docs/pipelines.md")
 CTL = os.path.join(BUILD, "plenumctl")
-PRESETS = {"train", "eval", "mae", "cifar"}
+PRESETS = {"train", "eval", "torchvision_v2", "timm_a1", "dino_global", "mae", "cifar"}
 
 
 def hashed(pipeline):
