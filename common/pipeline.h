@@ -93,6 +93,7 @@ enum pipeline_op_kind {
     PIPELINE_SOLARIZE,
     PIPELINE_POSTERIZE,
     PIPELINE_ERASE,
+    PIPELINE_CUTOUT,
     PIPELINE_ROTATE,
     PIPELINE_TRANSLATE,
     PIPELINE_SHEAR,
@@ -133,6 +134,13 @@ struct pipeline_policy {
     struct rational deviation; /* of the magnitude */
 };
 
+/** What an erased rectangle becomes. */
+enum pipeline_fill {
+    PIPELINE_FILL_LEVELS,
+    PIPELINE_FILL_RANDOM, /* one colour, drawn */
+    PIPELINE_FILL_PIXEL,  /* a colour for each pixel */
+};
+
 /** How pixels move: of rotate, translate, shear, affine and perspective. [2]: low and high. */
 struct pipeline_map {
     struct rational_signed degrees[2];
@@ -152,11 +160,12 @@ struct pipeline_op {
     struct rational low[3], high[3];
     struct rational_signed hue_low, hue_high; /* of hue and a jitter, in turns: 0 is none */
     struct pipeline_shape shape;              /* of erasing: ratios are height / width */
+    enum pipeline_fill fill;                  /* of erasing */
     uint32_t list;                            /* within one_of: which of its lists, from 0 */
     struct pipeline_policy policy;
     struct pipeline_map map;
     /** Solarize: the threshold; posterize: bits that stay; blur: the kernel's size; erase: the
-     * level. */
+     * levels, red the low byte; cutout: the side. */
     uint32_t number;
 };
 

@@ -2,6 +2,7 @@
 /* pipeline_ops.c - the operations behind the crop: their words and parameters. */
 #include "config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,8 +62,10 @@ static const struct op_form {
     {"posterize", PIPELINE_POSTERIZE, NUMBER, 0, 8,
      "posterize takes bits, 0 to 8, and p=PROBABILITY, as in posterize(4, p=0.2)"},
     {"erase", PIPELINE_ERASE, RECTANGLE, 0, 255,
-     "erase takes a probability, scale=low:high, ratio=low:high and value=LEVEL (0 to 255), as in "
-     "erase(0.25)"},
+     "erase takes a probability, scale=low:high, ratio=low:high and value=LEVEL (0 to 255), "
+     "RED:GREEN:BLUE, random or pixel, as in erase(0.25, value=pixel)"},
+    {"cutout", PIPELINE_CUTOUT, NUMBER, 1, PIPELINE_SIDE_MAX,
+     "cutout takes the side of a square, 1 to 8192, and p=PROBABILITY, as in cutout(16)"},
     {"one_of", PIPELINE_ONE_OF, LISTS, 0, 0,
      "one_of takes two or more lists of operations and p=PROBABILITY, as in "
      "one_of(grayscale(1) | solarize(128))"},
@@ -181,6 +184,22 @@ static int parse_kernel(struct parser *p, const struct op_form *form, struct pip
     return 0;
 }
 
+/* LEVEL, RED:GREEN:BLUE, random or pixel. */
+static int parse_fill(struct parser *p, const struct op_form *form, struct pipeline_op *op)
+{
+    uint8_t level[3] = {0};
+    int r = 0;
+
+    op->fill = parser_word(p, "random")  ? PIPELINE_FILL_RANDOM
+               : parser_word(p, "pixel") ? PIPELINE_FILL_PIXEL
+                                         : PIPELINE_FILL_LEVELS;
+    parser_skip_space(p);
+    if (op->fill == PIPELINE_FILL_LEVELS)
+        r = isdigit((unsigned char)*p->at) ? parser_levels(p, level) : parser_error(p, form->takes);
+    op->number = level[0] | (uint32_t)level[1] << 8 | (uint32_t)level[2] << 16;
+    return r;
+}
+
 static int parse_rectangle(struct parser *p, const struct op_form *form, struct pipeline_op *op)
 {
     int r;
@@ -192,9 +211,8 @@ static int parse_rectangle(struct parser *p, const struct op_form *form, struct 
     while (parser_char(p, ',')) {
         r = parser_shape(p, &op->shape);
         if (r == -ENOENT)
-            r = parser_word(p, "value") && parser_char(p, '=')
-                    ? parser_number(p, form->min, form->max, form->takes, &op->number)
-                    : parser_error(p, form->takes);
+            r = parser_word(p, "value") && parser_char(p, '=') ? parse_fill(p, form, op)
+                                                               : parser_error(p, form->takes);
         if (r < 0)
             return r;
     }
@@ -320,6 +338,20 @@ static void write_lists(FILE *f, const struct pipeline_op *op)
     }
 }
 
+static void write_fill(FILE *f, const struct pipeline_op *op)
+{
+    uint32_t red = op->number & 255;
+
+    if (op->fill == PIPELINE_FILL_RANDOM)
+        (void)fputs(",value=random", f);
+    else if (op->fill == PIPELINE_FILL_PIXEL)
+        (void)fputs(",value=pixel", f);
+    else if (op->number == red * 0x010101)
+        (void)fprintf(f, ",value=%u", red);
+    else
+        (void)fprintf(f, ",value=%u:%u:%u", red, op->number >> 8 & 255, op->number >> 16);
+}
+
 uint32_t pipeline_write_op(FILE *f, const struct pipeline_op *op)
 {
     const struct op_form *form = form_of(op->kind);
@@ -361,7 +393,7 @@ uint32_t pipeline_write_op(FILE *f, const struct pipeline_op *op)
     case RECTANGLE:
         rational_write(f, op->p);
         pipeline_write_shape(f, &op->shape);
-        (void)fprintf(f, ",value=%u", op->number);
+        write_fill(f, op);
         break;
     case LISTS:
         write_lists(f, op);

@@ -33,6 +33,8 @@ PICTURES = (
     "solarize(128)",
     "posterize(2)",
     "erase(1)",
+    "erase(1, value=pixel)",
+    "cutout(40)",
     "rotate(20:20)",
     "translate(0.4, 0.4)",
     "shear(25:25)",
@@ -94,4 +96,4 @@ def draw(ctl):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    draw(sys.argv[1]).save(sys.argv[2], quality=80, subsampling=0, optimize=True)
+    draw(sys.argv[1]).save(sys.argv[2], quality=76, subsampling=0, optimize=True)

@@ -32,7 +32,7 @@ struct augment {
     const struct blur_loops *blur;
     struct scratch window; /* [3][height][width] */
     struct scratch other;  /* the same, for what is not done in place */
-    struct scratch row;    /* of a blur */
+    struct scratch row;    /* of a blur, or of noise */
     struct scratch mixed;  /* windows: what is mixed, the original first */
     uint32_t weights[AUGMENT_MIXED_MAX];
     uint32_t mixed_count;
@@ -189,13 +189,35 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     }
 }
 
-static void erase(uint8_t *planes, uint32_t width, uint32_t height, const struct rect *rect,
-                  uint32_t level)
+/* Row y of a channel of the noise. Mirrored, what is behind its last pixel comes first, and is left
+ * out. */
+static void write_noise(const struct augment *a, const struct augment_step *step, uint32_t c,
+                        uint32_t y, uint8_t *to)
 {
+    const struct rect *rect = &step->rect;
+    uint32_t words = (rect->width + 3) / 4;
+    uint32_t at = step->upside_down ? rect->height - 1 - y : y;
+    uint32_t first = (c * rect->height + at) * words;
+
+    a->loops->noise(a->row.bytes, words, step->key[0] + first * step->key[1], step->key[1],
+                    step->mirror);
+    memcpy(to, (uint8_t *)a->row.bytes + (step->mirror ? 4 * words - rect->width : 0), rect->width);
+}
+
+static void erase(const struct augment *a, const struct augment_step *step, uint8_t *planes,
+                  uint32_t width, uint32_t height)
+{
+    const struct rect *rect = &step->rect;
+
     for (uint32_t c = 0; c < 3; c++)
-        for (uint32_t y = 0; y < rect->height; y++)
-            memset(planes + ((size_t)c * height + rect->top + y) * width + rect->left, (int)level,
-                   rect->width);
+        for (uint32_t y = 0; y < rect->height; y++) {
+            uint8_t *to = planes + ((size_t)c * height + rect->top + y) * width + rect->left;
+
+            if (step->fill == PIPELINE_FILL_PIXEL)
+                write_noise(a, step, c, y, to);
+            else
+                memset(to, (int)(step->number >> 8 * c & 255), rect->width);
+        }
 }
 
 static void swap_windows(struct augment *a)
@@ -314,7 +336,8 @@ static void do_window(struct augment *a, const struct augment_step *step, uint8_
         remap(a, step->kind, v, (size_t)width * height);
         break;
     case PIPELINE_ERASE:
-        erase(v, width, height, &step->rect, step->number);
+    case PIPELINE_CUTOUT:
+        erase(a, step, v, width, height);
         break;
     case PIPELINE_AFFINE:
         affine_apply(a->loops->affine, &step->map, width, height, v, a->other.bytes);

@@ -20,10 +20,13 @@
 struct augment_step {
     enum pipeline_op_kind kind; /* of a jitter, one of its parts */
     uint32_t
-        number;    /* factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or level */
-    uint32_t size; /* of a blur's kernel */
-    struct affine map; /* PIPELINE_AFFINE, which stands for all that move pixels */
-    struct rect rect;  /* what is erased, of the window as it lies in memory */
+        number; /* factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or levels */
+    uint32_t size;            /* of a blur's kernel */
+    struct affine map;        /* PIPELINE_AFFINE, which stands for all that move pixels */
+    struct rect rect;         /* what is erased, of the window as it lies in memory */
+    enum pipeline_fill fill;  /* of it; `number` is its levels */
+    bool mirror, upside_down; /* as its noise is written */
+    uint32_t key[2];          /* of the noise */
 };
 
 enum {

@@ -319,6 +319,7 @@ const struct augment_loops augment_avx2 = {
     .gray = gray_wide,
     .sum_gray = sum_gray_wide,
     .find_range = find_range,
+    .noise = noise,
     .invert = invert,
     .solarize = solarize,
     .mask = mask,

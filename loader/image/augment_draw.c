@@ -99,9 +99,15 @@ static bool draw_erased(struct crop_tables *ratios, const struct pipeline_op *op
     return false;
 }
 
+static bool is_erased(const struct augment_step *step)
+{
+    return step->kind == PIPELINE_ERASE || step->kind == PIPELINE_CUTOUT;
+}
+
 static void mirror_step(struct augment_step *step, uint32_t width)
 {
-    if (step->kind == PIPELINE_ERASE)
+    step->mirror = !step->mirror;
+    if (is_erased(step))
         step->rect.left = width - step->rect.left - step->rect.width;
     else if (step->kind == PIPELINE_AFFINE)
         affine_mirror(&step->map, width);
@@ -109,10 +115,47 @@ static void mirror_step(struct augment_step *step, uint32_t width)
 
 static void turn_step(struct augment_step *step, uint32_t height)
 {
-    if (step->kind == PIPELINE_ERASE)
+    step->upside_down = !step->upside_down;
+    if (is_erased(step))
         step->rect.top = height - step->rect.top - step->rect.height;
     else if (step->kind == PIPELINE_AFFINE)
         affine_turn_upside_down(&step->map, height);
+}
+
+/* A square around a pixel, as much of it as is in the window. */
+static struct rect cut_out(uint32_t side, const struct philox_block *d,
+                           const struct pipeline *pipeline)
+{
+    int64_t top = (int64_t)philox_below(d->word[1], pipeline->height) - side / 2;
+    int64_t left = (int64_t)philox_below(d->word[2], pipeline->width) - side / 2;
+    int64_t bottom = top + side < pipeline->height ? top + side : pipeline->height;
+    int64_t right = left + side < pipeline->width ? left + side : pipeline->width;
+
+    top = top < 0 ? 0 : top;
+    left = left < 0 ? 0 : left;
+    return (struct rect){
+        .left = (uint32_t)left,
+        .top = (uint32_t)top,
+        .width = (uint32_t)(right - left),
+        .height = (uint32_t)(bottom - top),
+    };
+}
+
+static void add_erased(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                       struct rect rect, struct augment_plan *plan)
+{
+    struct philox_block d = draw_words(draw, at, 1 + ERASE_TRIES);
+    uint32_t levels = op->kind == PIPELINE_CUTOUT ? 0 : op->number;
+    struct augment_step *step;
+
+    if (op->fill == PIPELINE_FILL_RANDOM)
+        levels = d.word[0] >> 24 | d.word[1] >> 24 << 8 | d.word[2] >> 24 << 16;
+    add_step(plan, op->kind, levels);
+    step = &plan->steps[plan->count - 1];
+    step->rect = rect;
+    step->fill = op->fill;
+    step->key[0] = d.word[0];
+    step->key[1] = d.word[1] | 1;
 }
 
 static void draw_steps(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
@@ -149,10 +192,11 @@ static void draw_steps(struct crop_tables *ratios, const struct pipeline *pipeli
         add_step(plan, op->kind, draw_turn(op, d.word[1]));
         return;
     case PIPELINE_ERASE:
-        if (!draw_erased(ratios, op, at, draw, pipeline->width, pipeline->height, &rect))
-            return;
-        add_step(plan, op->kind, op->number);
-        plan->steps[plan->count - 1].rect = rect;
+        if (draw_erased(ratios, op, at, draw, pipeline->width, pipeline->height, &rect))
+            add_erased(op, at, draw, rect, plan);
+        return;
+    case PIPELINE_CUTOUT:
+        add_erased(op, at, draw, cut_out(op->number, &d, pipeline), plan);
         return;
     case PIPELINE_ROTATE:
     case PIPELINE_TRANSLATE:

@@ -6,6 +6,7 @@
 #ifndef LOADER_IMAGE_AUGMENT_LOOPS_H
 #define LOADER_IMAGE_AUGMENT_LOOPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,8 @@ struct augment_loops {
     uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
     /** The least and the greatest of n > 0 values. */
     void (*find_range)(const uint8_t *v, size_t n, uint8_t *low, uint8_t *high);
+    /** Words of noise: what `key` + `step` and so on are mixed to; `reversed`: in bytes. */
+    void (*noise)(uint32_t *to, size_t n, uint32_t key, uint32_t step, bool reversed);
     void (*invert)(uint8_t *v, size_t n);
     void (*solarize)(uint8_t *v, size_t n, uint32_t threshold);
     void (*mask)(uint8_t *v, size_t n, uint32_t mask);

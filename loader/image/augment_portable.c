@@ -27,6 +27,7 @@ const struct augment_loops augment_portable = {
     .gray = gray,
     .sum_gray = sum_gray,
     .find_range = find_range,
+    .noise = noise,
     .invert = invert,
     .solarize = solarize,
     .mask = mask,

@@ -120,6 +120,7 @@ static void add_step(struct words *w, const struct augment_plan *plan,
         add(w, "%s %u", name, step->number);
         return;
     case PIPELINE_ERASE:
+    case PIPELINE_CUTOUT:
         add(w, "%s %ux%u", name, step->rect.width, step->rect.height);
         return;
     case PIPELINE_GRAYSCALE:

@@ -76,6 +76,14 @@ ParameterizedTestParameters(pipeline, canonical)
          "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) hue(-1/2:1/3,p=3/10)"},
         {"rrc(12) blur(23, 0.1:2, p=0.5) blur(1,1:1)",
          "v1 rrc(12,scale=2/25:1,ratio=3/4:4/3) blur(23,1/10:2,p=1/2) blur(1,1:1)"},
+        {"rrc(8) erase(1, ratio=1:2, value=pixel) cutout(4)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) erase(1,scale=1/50:33/100,ratio=1:2,value=pixel) "
+         "cutout(4)"},
+        {"rrc(8) erase(1, ratio=1:2, value=random, value=7:7:7)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) erase(1,scale=1/50:33/100,ratio=1:2,value=7)"},
+        {"rrc(8) erase(1, ratio=1:2, value=124:116:103)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) "
+         "erase(1,scale=1/50:33/100,ratio=1:2,value=124:116:103)"},
         {"rrc(8) erase(0.25, ratio=1:2)",
          "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) erase(1/4,scale=1/50:33/100,ratio=1:2,value=0)"},
         {"rrc(8) mixup(0.2)", "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) mixup(1/5)"},
@@ -352,8 +360,11 @@ Test(pipeline, messages_say_what_to_write)
         {"rrc(224) posterize(1/2)", {"posterize takes bits, 0 to 8"}},
         {"rrc(224) grayscale", {"grayscale takes a probability, as in grayscale(0.2)"}},
         {"rrc(224) erase(0.5, scale=0:1)", {"scale must lie in 0 < low <= high <= 1"}},
-        {"rrc(224) erase(0.5, value=256)", {"value=LEVEL (0 to 255)"}},
-        {"rrc(224) erase(0.5, value=random)", {"a number is missing"}},
+        {"rrc(224) erase(0.5, value=256)", {"a level is a whole number, 0 to 255"}},
+        {"rrc(224) erase(0.5, value=noise)", {"RED:GREEN:BLUE, random or pixel"}},
+        {"rrc(224) erase(0.5, value=1:2)", {"as one (128) or as red:green:blue"}},
+        {"rrc(224) erase(0.5, value=1:2:256)", {"a level is a whole number, 0 to 255"}},
+        {"rrc(224) cutout(0)", {"cutout takes the side of a square, 1 to 8192"}},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

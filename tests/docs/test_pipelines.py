@@ -26,7 +26,8 @@ class PipelinesTest(unittest.TestCase):
     def test_stages(self):
         """each word that the parser knows is explained, and each word that is explained is known"""
         known = set(re.findall(r'(?:parser_word|begin_stage)\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT))
-        known -= {"fast-v1", "p", "value"}
+        fills = {"random", "pixel"}
+        known -= {"fast-v1", "p", "value"} | fills
         known |= set(re.findall(r'^    \{"(\w+)", PIPELINE_\w+, [A-Z]+, ', SOURCE_TEXT, re.M))
         known |= set(re.findall(r'\[PIPELINE_V\d\] = "(\w+)"', SOURCE_TEXT))
         heads = re.findall(r"^\| (`[a-z_0-9]+`(?:, `[a-z_]+`)*) \|", TEXT.split("## 2.")[0], re.M)
@@ -34,6 +35,8 @@ class PipelinesTest(unittest.TestCase):
         arguments = set(re.findall(r"^\| \| `([a-z]+)=", TEXT, re.M))
         self.assertEqual(explained | arguments, known)
         self.assertEqual(arguments, {"scale", "ratio", "interpolation", "fill"})
+        for word in fills:
+            self.assertIn(f"`value={word}`", TEXT)
 
     def test_presets(self):
         """the presets stand for what the page says"""

@@ -33,7 +33,7 @@ ok "another order, type and layout" delivered "$("$ctl" hash data $stream --shuf
 operations="rrc(48,interpolation=random)flip(0.5)vertical_flip(0.5)color_jitter(0.8,0.8,0.8,0.2,p=0.8)"
 operations+="sharpness(0:2,p=0.5)"
 operations+="equalize(0.2)autocontrast(0.2)grayscale(0.2)solarize(128,p=0.2)posterize(4,p=0.2)invert(0.1)"
-operations+="hue(-0.1:0.2,p=0.5)blur(23,0.1:2,p=0.5)erase(0.5)"
+operations+="hue(-0.1:0.2,p=0.5)blur(23,0.1:2,p=0.5)cutout(9,p=0.5)erase(0.5,value=pixel)"
 choices="rrc(48)flip(0.5)one_of(grayscale(1)|solarize(128)flip(1)|invert(0),p=0.8)"
 choices+="rand_augment(2,9)rand_augment(1,9,mstd=0.5,inc=1,p=0.5)trivial_augment_wide(p=0.5)"
 choices+="auto_augment(imagenet,p=0.5)augmix(p=0.5)"

@@ -224,6 +224,38 @@ static void turn(rgb_t *v, uint32_t w, uint32_t h, bool vertical)
         }
 }
 
+/* The value of a channel of an erased pixel of a rectangle. */
+static uint8_t fill(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw, int c,
+                    uint64_t y, uint64_t x, uint64_t height, uint64_t width)
+{
+    uint32_t j = (uint32_t)((c * height + y) * ((width + 3) / 4) + x / 4);
+    uint32_t h = word(draw, at, 11, 0) + j * (word(draw, at, 11, 1) | 1);
+
+    if (op->fill == PIPELINE_FILL_LEVELS)
+        return (uint8_t)(op->number >> 8 * c);
+    if (op->fill == PIPELINE_FILL_RANDOM)
+        return (uint8_t)(word(draw, at, 11, c) >> 24);
+    h ^= h >> 16;
+    h *= 0x85EBCA6B;
+    h ^= h >> 13;
+    h *= 0xC2B2AE35;
+    h ^= h >> 16;
+    return (uint8_t)(h >> 8 * (x % 4));
+}
+
+static void cutout(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                   rgb_t *v, uint32_t w, uint32_t h)
+{
+    int64_t side = op->number;
+    int64_t top = (int64_t)((uint64_t)word(draw, at, 0, 1) * h >> 32) - side / 2;
+    int64_t left = (int64_t)((uint64_t)word(draw, at, 0, 2) * w >> 32) - side / 2;
+
+    for (int64_t y = 0; y < h; y++)
+        for (int64_t x = 0; x < w; x++)
+            if (y >= top && y < top + side && x >= left && x < left + side)
+                memset(v[y * w + x], 0, 3);
+}
+
 static void erase(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                   rgb_t *v, uint32_t w, uint32_t h)
 {
@@ -240,7 +272,8 @@ static void erase(const struct pipeline_op *op, uint32_t at, const struct image_
         left = (d.word[3] * (w - width + 1)) >> 32;
         for (uint64_t y = top; y < top + height; y++)
             for (uint64_t x = left; x < left + width; x++)
-                memset(v[y * w + x], (int)op->number, 3);
+                for (int c = 0; c < 3; c++)
+                    v[y * w + x][c] = fill(op, at, draw, c, y - top, x - left, height, width);
         return;
     }
 }
@@ -318,6 +351,9 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
     case PIPELINE_EQUALIZE:
     case PIPELINE_AUTOCONTRAST:
         remap(op->kind, v, n);
+        break;
+    case PIPELINE_CUTOUT:
+        cutout(op, at, draw, v, w, h);
         break;
     case PIPELINE_ERASE:
         erase(op, at, draw, v, w, h);

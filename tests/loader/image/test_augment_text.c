@@ -43,6 +43,7 @@ static const struct {
     {"auto_augment(imagenet)", "equalize"},
     {"augmix", "augmix, solarize 199, autocontrast, share 0.08, saturation 0.90, solarize 199, "
                "share 0.19, shear_y +1.9, translate +0 -1, solarize 199, share 0.40"},
+    {"cutout(8192)", "cutout 64x64"},
     {"erase(1, scale=0.125:0.125, ratio=2:2) flip(1)", "flip, erase 16x32"},
 };
 

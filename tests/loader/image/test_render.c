@@ -63,6 +63,12 @@ static const char *const pipelines[] = {
     "resize(37,interpolation=nearest) center_crop(32)",
     "rrc(24) flip(0.5) color_jitter(0.4, 0.4, 0.4, p=0.8) grayscale(0.2) solarize(128, p=0.2)",
     "rrc(25) flip(0.5) hue(-0.5:0.5, p=0.8) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8)",
+    "rrc(31x27) flip(0.5) erase(0.9, value=pixel) flip(0.5) vertical_flip(0.5) erase(0.9, "
+    "value=pixel)"
+    " vertical_flip(0.5) flip(0.5)",
+    "rrc(30) flip(0.5) erase(0.9, value=random) cutout(9, p=0.8) flip(0.5) cutout(64, p=0.1) "
+    "vertical_flip(0.5)"
+    " erase(0.5, value=1:2:3)",
     "rrc(13x39) blur(23, 0.1:2, p=0.8) blur(25, 0.01:100, p=0.3) blur(5, 0.3:9, p=0.5)",
     "resize(9) center_crop(2) blur(3, 0.1:2)",
     "resize(19) center_crop(17) blur(33, 3:9) blur(11, 0.1:2) blur(1, 1:1)",
