@@ -101,7 +101,7 @@ static const char *const pad_names[PIPELINE_PADS] = {
 /* "interpolation=NAME", or a sentence that says what the stage takes. */
 static int parse_filter(struct parser *p, const char *takes, enum pipeline_filter *ret)
 {
-    if (!parser_word(p, "interpolation") || !parser_char(p, '='))
+    if (!parser_key(p, "interpolation"))
         return parser_error(p, takes);
     for (int i = 0; i < PIPELINE_FILTERS; i++) {
         if (!parser_word(p, filter_names[i]))
@@ -119,7 +119,7 @@ static int parse_fill(struct parser *p, uint32_t *ret)
     struct rational value;
     int r;
 
-    if (!parser_word(p, "fill") || !parser_char(p, '='))
+    if (!parser_key(p, "fill"))
         return -ENOENT;
     r = parser_rational(p, &value);
     if (r < 0)

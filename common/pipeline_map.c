@@ -124,17 +124,17 @@ static int parse_named(struct parser *p, const char *takes, struct pipeline_op *
     struct pipeline_map *map = &op->map;
     bool affine = op->kind == PIPELINE_AFFINE;
 
-    if (parser_word(p, "p") && parser_char(p, '='))
+    if (parser_key(p, "p"))
         return parser_probability(p, &op->p);
-    if (parser_word(p, "interpolation") && parser_char(p, '='))
+    if (parser_key(p, "interpolation"))
         return parse_interpolation(p, &map->bilinear);
-    if (parser_word(p, "fill") && parser_char(p, '='))
+    if (parser_key(p, "fill"))
         return parser_levels(p, map->fill);
-    if (affine && parser_word(p, "translate") && parser_char(p, '='))
+    if (affine && parser_key(p, "translate"))
         return parse_translate(p, ':', map);
-    if (affine && parser_word(p, "scale") && parser_char(p, '='))
+    if (affine && parser_key(p, "scale"))
         return parse_scale(p, map);
-    if (affine && parser_word(p, "shear") && parser_char(p, '='))
+    if (affine && parser_key(p, "shear"))
         return parse_shear(p, map);
     return parser_error(p, takes);
 }

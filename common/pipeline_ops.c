@@ -211,8 +211,7 @@ static int parse_rectangle(struct parser *p, const struct op_form *form, struct 
     while (parser_char(p, ',')) {
         r = parser_shape(p, &op->shape);
         if (r == -ENOENT)
-            r = parser_word(p, "value") && parser_char(p, '=') ? parse_fill(p, form, op)
-                                                               : parser_error(p, form->takes);
+            r = parser_key(p, "value") ? parse_fill(p, form, op) : parser_error(p, form->takes);
         if (r < 0)
             return r;
     }

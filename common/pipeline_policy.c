@@ -25,12 +25,6 @@ static const char *const table_names[PIPELINE_AUTO_AUGMENTS] = {
     [PIPELINE_SVHN] = "svhn",
 };
 
-/* "key=": true, and behind it. */
-static bool parse_key(struct parser *p, const char *key)
-{
-    return parser_word(p, key) && parser_char(p, '=');
-}
-
 static int parse_table(struct parser *p, const char *takes, struct pipeline_policy *policy)
 {
     for (int i = 0; i < PIPELINE_AUTO_AUGMENTS; i++)
@@ -59,9 +53,9 @@ static int parse_rand_key(struct parser *p, const char *takes, struct pipeline_p
     uint32_t increasing;
     int r;
 
-    if (parse_key(p, "mstd"))
+    if (parser_key(p, "mstd"))
         return parse_deviation(p, policy);
-    if (!parse_key(p, "inc"))
+    if (!parser_key(p, "inc"))
         return parser_error(p, takes);
     r = parser_number(p, 0, 1, takes, &increasing);
     policy->timm = true;
@@ -71,11 +65,11 @@ static int parse_rand_key(struct parser *p, const char *takes, struct pipeline_p
 
 static int parse_augmix_key(struct parser *p, const char *takes, struct pipeline_policy *policy)
 {
-    if (parse_key(p, "severity"))
+    if (parser_key(p, "severity"))
         return parser_number(p, 1, SEVERITY_MAX, takes, &policy->magnitude);
-    if (parse_key(p, "width"))
+    if (parser_key(p, "width"))
         return parser_number(p, 1, WIDTH_MAX, takes, &policy->count);
-    if (!parse_key(p, "depth"))
+    if (!parser_key(p, "depth"))
         return parser_error(p, takes);
     if (!parser_char(p, '-'))
         return parser_number(p, 1, DEPTH_MAX, takes, &policy->depth);
@@ -85,7 +79,7 @@ static int parse_augmix_key(struct parser *p, const char *takes, struct pipeline
 
 static int parse_key_of(struct parser *p, const char *takes, struct pipeline_op *op)
 {
-    if (parse_key(p, "p"))
+    if (parser_key(p, "p"))
         return parser_probability(p, &op->p);
     if (op->kind == PIPELINE_RAND_AUGMENT)
         return parse_rand_key(p, takes, &op->policy);
@@ -222,7 +216,7 @@ static int parse_lists(struct parser *p, struct pipeline *ret)
         return r;
     p->stage = stage;
     if (parser_char(p, ',')) {
-        r = parse_key(p, "p") ? parser_probability(p, &one_of.p) : parser_error(p, takes);
+        r = parser_key(p, "p") ? parser_probability(p, &one_of.p) : parser_error(p, takes);
         if (r < 0)
             return r;
     }

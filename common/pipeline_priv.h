@@ -25,6 +25,8 @@ void parser_skip_space(struct parser *p);
 bool parser_char(struct parser *p, char c);
 /** The same with a whole word. */
 bool parser_word(struct parser *p, const char *word);
+/** The same with "key=", all of it or nothing. */
+bool parser_key(struct parser *p, const char *key);
 
 /** -EINVAL with the stage in question, for a message, up to its closing parenthesis; and how far
  * it was understood. */

@@ -56,6 +56,18 @@ bool parser_word(struct parser *p, const char *word)
     return true;
 }
 
+bool parser_key(struct parser *p, const char *key)
+{
+    const char *start;
+
+    parser_skip_space(p);
+    start = p->at;
+    if (parser_word(p, key) && parser_char(p, '='))
+        return true;
+    p->at = start;
+    return false;
+}
+
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
     while (b) {
@@ -158,7 +170,9 @@ int parser_rational(struct parser *p, struct rational *ret)
             }
     }
     if (p->at == start || (p->at == start + 1 && *start == '.'))
-        return parser_error(p, "a number is missing: write 0.25 or 1/4");
+        return parser_error(p,
+                            "a number is missing: write 0.25 or 1/4 (the first arguments have no "
+                            "name)");
     if (*p->at == 'e' || *p->at == 'E' || *p->at == '%')
         return parser_error(p,
                             "a number is written as 0.25 or 1/4, without exponent or percent sign");
@@ -274,9 +288,9 @@ void pipeline_write_shape(FILE *f, const struct pipeline_shape *shape)
 
 int parser_shape(struct parser *p, struct pipeline_shape *ret)
 {
-    if (parser_word(p, "scale") && parser_char(p, '='))
+    if (parser_key(p, "scale"))
         return parser_range(p, &ret->scale_min, &ret->scale_max);
-    if (parser_word(p, "ratio") && parser_char(p, '='))
+    if (parser_key(p, "ratio"))
         return parser_range(p, &ret->ratio_min, &ret->ratio_max);
     return -ENOENT;
 }

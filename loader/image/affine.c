@@ -78,7 +78,7 @@ static int64_t tangent(int64_t degrees)
 static int64_t first_position(const int64_t row[2], int main, const int64_t centre[2],
                               const int64_t move[2])
 {
-    i128 sum = (i128)centre[main] << FINE; /* twice what is wanted */
+    i128 sum = (i128)centre[main] * one; /* twice what is wanted */
 
     for (int i = 0; i < 2; i++)
         sum += row[i] * ((i128)1 - centre[i] - 2 * move[i]);
@@ -381,8 +381,8 @@ static void affine_row(const struct job *job, int64_t row)
     fill(job, row, within.end, job->width);
 }
 
-/* floor(a / b) for b > 0 where that lies in -2^40 ... 2^40; else something beyond. |a| < 2^62.
- * The quotient of doubles is wrong by less than 1. */
+/* floor(a / b) for b > 0 where that lies in 0 ... 2^40; else something beyond, or negative.
+ * |a| < 2^62. The quotient of doubles is wrong by less than 1. */
 static int64_t quotient(int64_t a, int64_t b)
 {
     int64_t q = (int64_t)((double)a / (double)b), rest = a - q * b;

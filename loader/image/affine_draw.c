@@ -25,7 +25,7 @@ static uint32_t next_word(struct words *w)
 /* To the nearest integer at 2^AFFINE_BITS. */
 static int64_t fixed(int64_t num, uint32_t den)
 {
-    int64_t twice = (num << (AFFINE_BITS + 1)) + den, q = twice / (2 * (int64_t)den);
+    int64_t twice = num * (2 << AFFINE_BITS) + den, q = twice / (2 * (int64_t)den);
 
     return twice < 0 && q * 2 * den != twice ? q - 1 : q;
 }

@@ -27,6 +27,7 @@ class PipelinesTest(unittest.TestCase):
         """each word that the parser knows is explained, and each word that is explained is known"""
         known = set(re.findall(r'(?:parser_word|begin_stage)\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT))
         fills = {"random", "pixel"}
+        known |= {"scale", "ratio", "interpolation", "fill"} & set(re.findall(r'parser_key\(p, "(\w+)"\)', SOURCE_TEXT))
         known -= {"fast-v1", "p", "value"} | fills
         known |= set(re.findall(r'^    \{"(\w+)", PIPELINE_\w+, [A-Z]+, ', SOURCE_TEXT, re.M))
         known |= set(re.findall(r'\[PIPELINE_V\d\] = "(\w+)"', SOURCE_TEXT))
