@@ -15,19 +15,15 @@ enum { HELP_COLUMN = 28, HELP_WIDTH = 80 };
 
 const char *options_near(const struct options_program *program, const char *word, size_t len)
 {
-    const char *near = NULL;
-    size_t best = 3;
+    struct str_nearest near = {.word = word, .len = len};
 
     for (size_t i = 0; i < program->count; i++) {
         const struct option_def *def = &program->defs[i];
-        size_t d = def->help && def->name ? str_distance(word, len, def->name) : SIZE_MAX;
 
-        if (d < best) {
-            best = d;
-            near = def->name;
-        }
+        if (def->help && def->name)
+            str_nearest_try(&near, def->name);
     }
-    return near;
+    return near.name;
 }
 
 static int unknown_option(const struct options_program *p, const char *word, size_t len,

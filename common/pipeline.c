@@ -7,21 +7,36 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/error.h"
 #include "common/pipeline_priv.h"
 #include "common/util.h"
 
+/* What stands here. Elsewhere many a name begins with "Random", and no name does here that has a
+ * nearest one. */
+static struct str_nearest near_of(const char *at)
+{
+    struct str_nearest near = {.word = at, .len = strcspn(at, " \t\n(|)")};
+
+    if (near.len > 7 && strncasecmp(at, "random", 6) == 0) {
+        near.word += at[6] == '_' ? 7 : 6;
+        near.len -= (size_t)(near.word - at);
+    }
+    return near;
+}
+
 /* No operation begins here: what may, and what is nearly so. */
 int pipeline_refuse_op(struct parser *p)
 {
-    const char *near = pipeline_near_op(p->at, strcspn(p->at, " \t\n(|)"));
+    struct str_nearest near = near_of(p->at);
     char what[120];
 
-    if (!near)
+    pipeline_try_ops(&near);
+    if (!near.name)
         return parser_error(p, "this is no operation (flip(p), color_jitter(...) and others: "
                                "docs/pipelines.md)");
-    (void)snprintf(what, sizeof(what), "this is no operation; did you mean %s?", near);
+    (void)snprintf(what, sizeof(what), "this is no operation; did you mean %s?", near.name);
     return parser_error(p, what);
 }
 
@@ -132,34 +147,20 @@ static const char *const presets[][2] = {
     {"cifar", "pad(4, reflect) random_crop(32) flip(0.5)"},
 };
 
-/* What may come first, and is nearly what stands there; NULL: nothing is. */
-static const char *near_start(const char *at)
-{
-    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad"};
-    size_t len = strcspn(at, " \t\n("), best = 3;
-    const char *near = NULL;
-
-    for (size_t i = 0; i < ARRAY_LEN(presets) + ARRAY_LEN(crops); i++) {
-        const char *name = i < ARRAY_LEN(presets) ? presets[i][0] : crops[i - ARRAY_LEN(presets)];
-        size_t d = str_distance(at, len, name);
-
-        if (d < best && d < len) {
-            best = d;
-            near = name;
-        }
-    }
-    return best > 0 ? near : NULL;
-}
-
 /* Words that begin no pipeline, but nearly one. */
 static int check_start(struct parser *p)
 {
-    const char *near = near_start(p->at);
+    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad"};
+    struct str_nearest near = near_of(p->at);
     char what[80];
 
-    if (!near)
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++)
+        pipeline_try_name(&near, presets[i][0]);
+    for (size_t i = 0; i < ARRAY_LEN(crops); i++)
+        pipeline_try_name(&near, crops[i]);
+    if (!near.name || parser_word(&(struct parser){.at = p->at}, near.name))
         return 0;
-    (void)snprintf(what, sizeof(what), "no pipeline begins so; did you mean %s?", near);
+    (void)snprintf(what, sizeof(what), "no pipeline begins so; did you mean %s?", near.name);
     return parser_error(p, what);
 }
 

@@ -304,8 +304,8 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
                             "crops images as they are");
     else
         r = parser_error(p, *p->at ? "it must begin with rrc(S), resize(S) center_crop(S), "
-                                     "resize(HxW), letterbox(S), pad(N) random_crop(S), train or "
-                                     "eval"
+                                     "resize(HxW), letterbox(S), pad(N) random_crop(S), or be "
+                                     "train, eval or another name of docs/pipelines.md"
                                    : "it is empty; try train or eval");
     if (r == 0 && resized && ret->pad == 0) { /* then nothing is ever padded */
         ret->pad_mode = PIPELINE_CONSTANT;

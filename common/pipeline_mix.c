@@ -27,15 +27,6 @@ static int parse_alpha(struct parser *p, struct rational *ret)
     return 0;
 }
 
-/* "name=value": 0, -ENOENT another name, -EINVAL. */
-static int parse_named(struct parser *p, const char *name,
-                       int (*parse)(struct parser *p, struct rational *ret), struct rational *ret)
-{
-    if (!parser_word(p, name))
-        return -ENOENT;
-    return parser_char(p, '=') ? parse(p, ret) : parser_error(p, takes_both);
-}
-
 /* mixup(alpha, p=) and cutmix(alpha, p=). */
 static int parse_one(struct parser *p, struct rational *alpha, struct rational *chance)
 {
@@ -44,11 +35,8 @@ static int parse_one(struct parser *p, struct rational *alpha, struct rational *
     if (!parser_char(p, '(') || isalpha((unsigned char)*p->at))
         return parser_error(p, takes_alpha);
     r = parse_alpha(p, alpha);
-    while (r == 0 && parser_char(p, ',')) {
-        r = parse_named(p, "p", parser_probability, chance);
-        if (r == -ENOENT)
-            r = parser_error(p, takes_alpha);
-    }
+    while (r == 0 && parser_char(p, ','))
+        r = parser_key(p, "p") ? parser_probability(p, chance) : parser_error(p, takes_alpha);
     return r < 0 ? r : parser_close(p, takes_alpha);
 }
 
@@ -59,14 +47,15 @@ static int parse_both(struct parser *p, struct pipeline_mix *mix)
     if (!parser_char(p, '('))
         return parser_error(p, takes_both);
     do {
-        r = parse_named(p, "mixup", parse_alpha, &mix->mixup);
-        if (r == -ENOENT)
-            r = parse_named(p, "cutmix", parse_alpha, &mix->cutmix);
-        if (r == -ENOENT)
-            r = parse_named(p, "p", parser_probability, &mix->p);
-        if (r == -ENOENT)
-            r = parse_named(p, "switch", parser_probability, &mix->cut);
-        if (r == -ENOENT)
+        if (parser_key(p, "mixup"))
+            r = parse_alpha(p, &mix->mixup);
+        else if (parser_key(p, "cutmix"))
+            r = parse_alpha(p, &mix->cutmix);
+        else if (parser_key(p, "p"))
+            r = parser_probability(p, &mix->p);
+        else if (parser_key(p, "switch"))
+            r = parser_probability(p, &mix->cut);
+        else
             r = parser_error(p, takes_both);
         if (r < 0)
             return r;

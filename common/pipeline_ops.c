@@ -225,9 +225,7 @@ static int parse_more(struct parser *p, const struct op_form *form, struct pipel
     int r = 0;
 
     while (r == 0 && parser_char(p, ',')) {
-        if (parser_word(p, "p")) {
-            if (!parser_char(p, '='))
-                return parser_error(p, form->takes);
+        if (parser_key(p, "p")) {
             r = parser_probability(p, &op->p);
         } else if (form->arguments == JITTER && parts < 3) {
             r = parse_factors(p, true, &op->low[parts], &op->high[parts]);
@@ -307,24 +305,38 @@ int pipeline_parse_op(struct parser *p, struct pipeline_op *ret)
     return 0;
 }
 
-const char *pipeline_near_op(const char *word, size_t len)
+void pipeline_try_name(struct str_nearest *near, const char *name)
 {
-    static const char *const others[] = {"mixup", "cutmix", "mix"};
-    const char *near = NULL;
-    size_t best = 3;
+    static const char *const elsewhere[][2] = {
+        {"resized_crop", "rrc"},
+        {"horizontal_flip", "flip"},
+        {"vflip", "vertical_flip"},
+        {"jitter", "color_jitter"},
+        {"gaussian_blur", "blur"},
+        {"adjust_sharpness", "sharpness"},
+        {"erasing", "erase"},
+        {"rotation", "rotate"},
+        {"trivial_augment", "trivial_augment_wide"},
+    };
 
-    for (size_t i = 0; i < ARRAY_LEN(forms) + ARRAY_LEN(others); i++) {
-        const char *name = i < ARRAY_LEN(forms) ? forms[i].name : others[i - ARRAY_LEN(forms)];
-        size_t d = str_distance(word, len, name);
-
-        if (d < best) {
-            best = d;
-            near = name;
-        }
+    str_nearest_try(near, name);
+    for (size_t i = 0; i < ARRAY_LEN(elsewhere); i++) {
+        if (strcmp(elsewhere[i][1], name) != 0)
+            continue;
+        str_nearest_try(near, elsewhere[i][0]);
+        if (near->name == elsewhere[i][0])
+            near->name = name;
     }
-    if (str_distance(word, len, "three_augment") < best)
-        near = "three_augment";
-    return near;
+}
+
+void pipeline_try_ops(struct str_nearest *near)
+{
+    static const char *const others[] = {"three_augment", "mixup", "cutmix", "mix"};
+
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+        pipeline_try_name(near, forms[i].name);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        str_nearest_try(near, others[i]);
 }
 
 /* A list of operations for each of one_of's, and its probability. */

@@ -183,6 +183,8 @@ static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op
         p->stage = p->at;
         if (parser_word(p, "one_of") || parser_word(p, "three_augment"))
             return parser_error(p, "one_of cannot stand within one_of");
+        if (parser_word(p, "mixup") || parser_word(p, "cutmix") || parser_word(p, "mix"))
+            return parser_error(p, "mixup, cutmix or mix comes last, behind one_of");
         r = pipeline_parse_op(p, &op);
         if (r == -ENOENT)
             return pipeline_refuse_op(p);
@@ -239,5 +241,11 @@ int pipeline_parse_one_of(struct parser *p, struct pipeline *ret)
         return parse_lists(p, ret);
     if (!parser_word(p, "three_augment"))
         return -ENOENT;
-    return parse_lists(&within, ret);
+    if (parser_char(p, '('))
+        return parser_error(p, "three_augment takes nothing; with a probability write "
+                               "one_of(grayscale(1) | solarize(128) | blur(23, 0.1:2), p=0.5)");
+    if (parse_lists(&within, ret) < 0)
+        return parser_error(p, "three_augment is four of the 16 operations that may be there, and "
+                               "blurs images of at least 12 pixels");
+    return 0;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "common/pipeline.h"
+#include "common/util.h"
 
 /** Where in the text we are. Stages look like name or name(value, key=value, ...). */
 struct parser {
@@ -89,8 +90,10 @@ int pipeline_refuse_op(struct parser *p);
 /** What stands between the parentheses of one that moves pixels. */
 int pipeline_parse_map(struct parser *p, const char *takes, struct pipeline_op *op);
 void pipeline_write_map(FILE *f, const struct pipeline_op *op);
-/** The operation that is called nearly so, or NULL. */
-const char *pipeline_near_op(const char *word, size_t len);
+/** A word of a text, and what it is called elsewhere. */
+void pipeline_try_name(struct str_nearest *near, const char *name);
+/** All words that may stand behind the crop. */
+void pipeline_try_ops(struct str_nearest *near);
 /** Read mixup, cutmix or mix where one begins: 0, -ENOENT it is another word, -EINVAL. */
 int pipeline_parse_mix(struct parser *p, struct pipeline_mix *ret);
 /** Its canonical text, with a space before it. */

@@ -491,7 +491,8 @@ char *str_format(const char *format, ...)
     return n < 0 ? NULL : text;
 }
 
-size_t str_distance(const char *a, size_t a_len, const char *b)
+/* Edits, but of capitals; SIZE_MAX: one is long. */
+static size_t str_distance(const char *a, size_t a_len, const char *b)
 {
     size_t row[64], b_len = strlen(b);
 
@@ -504,7 +505,8 @@ size_t str_distance(const char *a, size_t a_len, const char *b)
 
         row[0] = i;
         for (size_t j = 1; j <= b_len; j++) {
-            size_t above = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
+            size_t above = row[j], best = diagonal + (tolower((unsigned char)a[i - 1]) !=
+                                                      tolower((unsigned char)b[j - 1]));
 
             best = above + 1 < best ? above + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
@@ -513,4 +515,34 @@ size_t str_distance(const char *a, size_t a_len, const char *b)
         }
     }
     return row[b_len];
+}
+
+void str_nearest_try(struct str_nearest *nearest, const char *name)
+{
+    size_t d = str_distance(nearest->word, nearest->len, name);
+
+    if (d < nearest->len && d < (nearest->name ? nearest->distance : 3)) {
+        nearest->name = name;
+        nearest->distance = d;
+    }
+}
+
+/* Not ISO C, but gcc and clang have it on every 64-bit machine. */
+__extension__ typedef unsigned __int128 u128;
+
+uint64_t sqrt_product(uint64_t a, uint64_t b)
+{
+    u128 rest = (u128)a * b, root = 0, bit = (u128)1 << 126;
+
+    while (bit > rest)
+        bit >>= 2;
+    for (; bit; bit >>= 2) { /* one bit of the root after the other */
+        if (rest >= root + bit) {
+            rest -= root + bit;
+            root = (root >> 1) + bit;
+        } else {
+            root >>= 1;
+        }
+    }
+    return (uint64_t)root;
 }

@@ -204,7 +204,19 @@ int array_grow(void *array, size_t *cap, size_t count, size_t size);
 /** asprintf() that answers NULL when memory is short. Owned by the caller. */
 char *str_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** Edit distance of two short names, for "did you mean"; SIZE_MAX: one is long. */
-size_t str_distance(const char *a, size_t a_len, const char *b);
+/** The name that is nearest to a word, for "did you mean": start with .word and .len, and give all
+ * names in turn. name: less than 3 edits away, and fewer than it has letters, in capitals or not;
+ * NULL: none. */
+struct str_nearest {
+    const char *word;
+    size_t len;
+    const char *name;
+    size_t distance; /* of `name` */
+};
+
+void str_nearest_try(struct str_nearest *nearest, const char *name);
+
+/** The largest r with r * r <= a * b. */
+uint64_t sqrt_product(uint64_t a, uint64_t b);
 
 #endif
