@@ -6,6 +6,7 @@
 #include "loader/image/affine_draw.h"
 
 #include "common/philox.h"
+#include "loader/image/fixed.h"
 
 /* Random words of an operation, in order. */
 struct words {
@@ -22,14 +23,6 @@ static uint32_t next_word(struct words *w)
     return block.word[w->number++ % 4];
 }
 
-/* To the nearest integer at 2^AFFINE_BITS. */
-static int64_t fixed(int64_t num, uint32_t den)
-{
-    int64_t twice = num * (2 << AFFINE_BITS) + den, q = twice / (2 * (int64_t)den);
-
-    return twice < 0 && q * 2 * den != twice ? q - 1 : q;
-}
-
 /* Both ends included. */
 static int64_t between(struct words *w, int64_t low, int64_t high)
 {
@@ -38,13 +31,14 @@ static int64_t between(struct words *w, int64_t low, int64_t high)
 
 static int64_t draw_range(struct words *w, const struct rational_signed range[2])
 {
-    return between(w, fixed(range[0].num, range[0].den), fixed(range[1].num, range[1].den));
+    return between(w, fixed_of(range[0].num, range[0].den, AFFINE_BITS),
+                   fixed_of(range[1].num, range[1].den, AFFINE_BITS));
 }
 
 /* Whole pixels, up to a part of a side either way. */
 static int64_t draw_move(struct words *w, struct rational part, uint32_t side)
 {
-    int64_t most = fixed((int64_t)part.num * side, part.den);
+    int64_t most = fixed_of((int64_t)part.num * side, part.den, AFFINE_BITS);
 
     return (between(w, -most, most) + (1 << (AFFINE_BITS - 1))) >> AFFINE_BITS;
 }
@@ -58,8 +52,8 @@ static void draw_parts(const struct pipeline_op *op, struct words *w, uint32_t w
     parts.degrees = draw_range(w, map->degrees);
     parts.dx = draw_move(w, map->translate[0], width);
     parts.dy = draw_move(w, map->translate[1], height);
-    parts.scale = between(w, fixed(map->scale[0].num, map->scale[0].den),
-                          fixed(map->scale[1].num, map->scale[1].den));
+    parts.scale = between(w, fixed_of(map->scale[0].num, map->scale[0].den, AFFINE_BITS),
+                          fixed_of(map->scale[1].num, map->scale[1].den, AFFINE_BITS));
     parts.shear_x = draw_range(w, map->shear_x);
     parts.shear_y = draw_range(w, map->shear_y);
     if (op->kind == PIPELINE_ROTATE)

@@ -82,6 +82,17 @@ void augment_use(struct augment *a, const char *kernels)
     a->blur = blur_loops_find(kernels);
 }
 
+uint64_t augment_most_bytes(const struct pipeline *pipeline)
+{
+    bool pads = pipeline->crop == PIPELINE_LETTERBOX || pipeline->pad > 0;
+    uint64_t windows = pads ? 3 : pipeline->ops_count > 0 ? 2 : 0, mixed = 0;
+
+    for (uint32_t i = 0; i < pipeline->ops_count; i++)
+        if (pipeline->ops[i].kind == PIPELINE_AUGMIX)
+            mixed = max_u64(mixed, 1 + pipeline->ops[i].policy.count);
+    return (windows + mixed) * 3 * pipeline->width * pipeline->height;
+}
+
 uint8_t *augment_window(struct augment *a, const struct augment_plan *plan, uint32_t width,
                         uint32_t height)
 {
@@ -161,6 +172,14 @@ static void remap(struct augment *a, enum pipeline_op_kind kind, uint8_t *planes
     }
 }
 
+static void swap_windows(struct augment *a)
+{
+    struct scratch window = a->window;
+
+    a->window = a->other;
+    a->other = window;
+}
+
 static void sharpen(struct augment *a, uint8_t *planes, uint32_t width, uint32_t height,
                     uint32_t factor)
 {
@@ -168,10 +187,9 @@ static void sharpen(struct augment *a, uint8_t *planes, uint32_t width, uint32_t
 
     if (width < 3 || height < 3)
         return;
-    for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
-        a->loops->sharpen(v, a->other.bytes, width, height, factor);
-        memcpy(v, a->other.bytes, n);
-    }
+    for (size_t at = 0; at < 3 * n; at += n)
+        a->loops->sharpen(planes + at, (uint8_t *)a->other.bytes + at, width, height, factor);
+    swap_windows(a);
 }
 
 static void blur(struct augment *a, const struct augment_step *step, uint8_t *planes,
@@ -183,10 +201,10 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     blur_kernel_make(step->size, step->number, &kernel);
     if (kernel.radius == 0) /* which changes nothing */
         return;
-    for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
-        memcpy(a->other.bytes, v, n);
-        blur_plane(a->blur, &kernel, a->other.bytes, width, height, a->row.bytes, v);
-    }
+    for (size_t at = 0; at < 3 * n; at += n)
+        blur_plane(a->blur, &kernel, planes + at, width, height, a->row.bytes,
+                   (uint8_t *)a->other.bytes + at);
+    swap_windows(a);
 }
 
 /* Row y of a channel of the noise. Mirrored, what is behind its last pixel comes first, and is left
@@ -218,14 +236,6 @@ static void erase(const struct augment *a, const struct augment_step *step, uint
             else
                 memset(to, (int)(step->number >> 8 * c & 255), rect->width);
         }
-}
-
-static void swap_windows(struct augment *a)
-{
-    struct scratch window = a->window;
-
-    a->window = a->other;
-    a->other = window;
 }
 
 /* Whether a step does to each pixel what that pixel alone, and the step, say. */
@@ -292,7 +302,6 @@ static void do_pixels(const struct augment *a, const struct augment_step *step, 
     }
 }
 
-/* A step that must see all of the window. */
 /* Dark levels become brighter. */
 static void solarize_add(struct augment *a, uint8_t *v, size_t n, uint32_t by)
 {
@@ -321,6 +330,7 @@ static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, 
         memcpy(v, kept, n); /* the original, for the next chain */
 }
 
+/* A step that must see all of the window. */
 static void do_window(struct augment *a, const struct augment_step *step, uint8_t *v,
                       uint32_t width, uint32_t height)
 {

@@ -71,6 +71,9 @@ static inline bool augment_is_needed(const struct augment_plan *plan)
     return plan->count > 0 || plan->upside_down;
 }
 
+/** The most that is kept for a sample of this pipeline, bytes. */
+uint64_t augment_most_bytes(const struct pipeline *pipeline);
+
 /** Room for the window: [3][height][width], uint8, and for what this plan keeps beside it. NULL:
  * memory is short. Borrowed until the next call. */
 uint8_t *augment_window(struct augment *augment, const struct augment_plan *plan, uint32_t width,

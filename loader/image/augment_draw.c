@@ -14,13 +14,14 @@
 #include "loader/image/augment.h"
 #include "loader/image/augment_draw.h"
 #include "loader/image/augment_loops.h"
+#include "loader/image/fixed.h"
 #include "loader/image/policy.h"
 
 enum { ERASE_TRIES = 10 };
 
 static uint32_t to_factor(struct rational r)
 {
-    return (uint32_t)((((uint64_t)r.num << (AUGMENT_BITS + 1)) + r.den) / (2 * (uint64_t)r.den));
+    return (uint32_t)fixed_of(r.num, r.den, AUGMENT_BITS);
 }
 
 /* A factor of a range, both ends included. */

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "common/philox.h"
+#include "common/util.h"
 
 enum {
     TRIES = 10,      /* torchvision's */
@@ -30,24 +31,6 @@ enum {
 
 /* Not ISO C, but gcc and clang have it on every 64-bit machine. */
 __extension__ typedef unsigned __int128 u128;
-
-/* The largest r with r * r <= n, one bit after the other. */
-static uint64_t sqrt_u128(u128 n)
-{
-    u128 root = 0, bit = (u128)1 << 126;
-
-    while (bit > n)
-        bit >>= 2;
-    for (; bit; bit >>= 2) {
-        if (n >= root + bit) {
-            n -= root + bit;
-            root = (root >> 1) + bit;
-        } else {
-            root >>= 1;
-        }
-    }
-    return (uint64_t)root;
-}
 
 /* a / b to the nearest integer, a half to the even one, as Python's round() does. */
 static uint64_t divide_half_even(uint64_t a, uint64_t b)
@@ -66,14 +49,14 @@ static bool same(struct rational a, struct rational b)
 
 static void prepare_roots(struct crop_tables *t, struct rational low, struct rational high)
 {
-    u128 root;
+    uint64_t root;
 
     if (same(t->ratio_min, low) && same(t->ratio_max, high))
         return;
-    root = (((u128)high.num * low.den) << RATIO_BITS) / ((u128)high.den * low.num);
+    root = (uint64_t)((((u128)high.num * low.den) << RATIO_BITS) / ((u128)high.den * low.num));
     for (int k = 0; k < 32; k++) {
-        root = sqrt_u128(root << RATIO_BITS);
-        t->root[k] = (uint64_t)root;
+        root = sqrt_product(root, UINT64_C(1) << RATIO_BITS);
+        t->root[k] = root;
     }
     t->ratio_min = low;
     t->ratio_max = high;
@@ -102,7 +85,7 @@ static uint64_t draw_ratio(const struct crop_tables *t, uint32_t word)
 /* The sides of a rectangle of this area and ratio, to the nearest pixel. */
 static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *height)
 {
-    uint64_t root = sqrt_u128((u128)area * ratio);        /* the width, Q40 */
+    uint64_t root = sqrt_product(area, ratio);            /* the width, Q40 */
     u128 other = ((u128)area << (SIDE_BITS + 16)) / root; /* area / width, Q48 */
 
     *width = (root + (UINT64_C(1) << (SIDE_BITS - 1))) >> SIDE_BITS;

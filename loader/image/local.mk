@@ -13,7 +13,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/crop.c %D%/crop.h %D%/pad.c %D%/pad.h \
 	%D%/encode.h \
 	%D%/exif.c %D%/exif.h \
-	%D%/filter.c %D%/filter.h \
+	%D%/filter.c %D%/filter.h %D%/fixed.h \
 	%D%/image.c %D%/image.h \
 	%D%/jpeg.c \
 	%D%/jpeg_blocks.h \

@@ -124,28 +124,12 @@ uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw)
     return 1 << (MIX_SHARE_BITS - 1);
 }
 
-static uint32_t sqrt_u64(uint64_t n)
-{
-    uint64_t root = 0, bit = UINT64_C(1) << 62;
-
-    while (bit > n)
-        bit >>= 2;
-    for (; bit; bit >>= 2) {
-        if (n >= root + bit) {
-            n -= root + bit;
-            root = (root >> 1) + bit;
-        } else {
-            root >>= 1;
-        }
-    }
-    return (uint32_t)root;
-}
-
 /* One axis of the box: `side` * sqrt(rest) long around `centre`, cut off at the borders. */
 static void cut_axis(uint32_t side, uint32_t rest, uint32_t centre, uint32_t *begin,
                      uint32_t *length)
 {
-    uint32_t half = sqrt_u64((uint64_t)side * side * rest >> (MIX_SHARE_BITS + 2));
+    uint64_t area = (uint64_t)side * side * rest >> (MIX_SHARE_BITS + 2);
+    uint32_t half = (uint32_t)sqrt_product(area, 1);
 
     *begin = centre > half ? centre - half : 0;
     *length = (uint32_t)min_u64(side, (uint64_t)centre + half) - *begin;

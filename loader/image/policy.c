@@ -11,6 +11,7 @@
 #include "loader/image/affine.h"
 #include "loader/image/augment_draw.h"
 #include "loader/image/augment_loops.h"
+#include "loader/image/fixed.h"
 
 enum op {
     SHEAR_X,
@@ -54,12 +55,6 @@ static const struct space rand_space = {30, 30, 90, 30, {150, 331}, true, 8, 4};
 static const struct space wide_space = {30, 99, 99, 135, {32, 1}, false, 8, 6};
 static const struct space auto_space = {9, 30, 90, 30, {150, 331}, true, 8, 4};
 static const struct space augmix_space = {9, 30, 90, 30, {1, 3}, true, 4, 4};
-
-/* num / den at 2^bits, to the nearest integer. */
-static int64_t fixed(uint64_t num, uint64_t den, unsigned bits)
-{
-    return (int64_t)(((num << (bits + 1)) + den) / (2 * den));
-}
 
 static int64_t with_sign(int64_t amount, bool negative)
 {
@@ -131,12 +126,13 @@ static void add_plain(const struct target *to, enum op op)
 static void add_bin(const struct target *to, const struct space *space, enum op op, uint32_t bin,
                     bool negative)
 {
-    const uint64_t hundred = 100 * (uint64_t)space->last;
+    const int64_t hundred = 100 * (int64_t)space->last;
 
     switch (op) {
     case SHEAR_X:
     case SHEAR_Y:
-        add_geometry(to, op, with_sign(fixed((uint64_t)space->shear * bin, hundred, 16), negative));
+        add_geometry(to, op,
+                     with_sign(fixed_of((int64_t)space->shear * bin, hundred, 16), negative));
         break;
     case TRANSLATE_X:
     case TRANSLATE_Y:
@@ -147,16 +143,16 @@ static void add_bin(const struct target *to, const struct space *space, enum op 
         break;
     case ROTATE:
         add_geometry(to, op,
-                     with_sign(fixed((uint64_t)space->rotate * bin, space->last, 16), negative));
+                     with_sign(fixed_of((int64_t)space->rotate * bin, space->last, 16), negative));
         break;
     case BRIGHTNESS:
     case COLOR:
     case CONTRAST:
     case SHARPNESS:
         add_colour(to, op,
-                   fixed(negative ? hundred - (uint64_t)space->enhance * bin
-                                  : hundred + (uint64_t)space->enhance * bin,
-                         hundred, AUGMENT_BITS));
+                   fixed_of(negative ? hundred - (int64_t)space->enhance * bin
+                                     : hundred + (int64_t)space->enhance * bin,
+                            hundred, AUGMENT_BITS));
         break;
     case POSTERIZE:
         add_step(to->plan, PIPELINE_POSTERIZE,
@@ -203,26 +199,26 @@ static uint32_t part_of(uint32_t level, uint32_t most)
 
 static int64_t enhancement(const struct pipeline_policy *policy, uint32_t level, bool negative)
 {
-    const uint64_t ten = 10 * (uint64_t)LEVEL_MAX, nine = 9 * (uint64_t)level;
+    const int64_t ten = 10 * (int64_t)LEVEL_MAX, nine = 9 * (int64_t)level;
 
     if (!policy->increasing)
-        return fixed(LEVEL_MAX + 2 * nine, ten, AUGMENT_BITS);
-    return fixed(negative ? ten - nine : ten + nine, ten, AUGMENT_BITS);
+        return fixed_of(LEVEL_MAX + 2 * nine, ten, AUGMENT_BITS);
+    return fixed_of(negative ? ten - nine : ten + nine, ten, AUGMENT_BITS);
 }
 
 static void add_level(const struct target *to, const struct pipeline_policy *policy, enum op op,
                       uint32_t level, bool negative)
 {
-    const uint64_t side = op == TRANSLATE_X ? to->width : to->height;
+    const int64_t side = op == TRANSLATE_X ? to->width : to->height;
 
     switch (op) {
     case SHEAR_X:
     case SHEAR_Y:
-        add_geometry(to, op, with_sign(fixed(3 * (uint64_t)level, 100, 0), negative));
+        add_geometry(to, op, with_sign(fixed_of(3 * (int64_t)level, 100, 0), negative));
         break;
     case TRANSLATE_X:
     case TRANSLATE_Y:
-        add_geometry(to, op, with_sign(fixed(45 * side * level, 1000, 0), negative));
+        add_geometry(to, op, with_sign(fixed_of(45 * side * level, 1000, 0), negative));
         break;
     case ROTATE:
         add_geometry(to, op, with_sign(3 * (int64_t)level, negative));
