@@ -22,6 +22,7 @@
 #include "common/error.h"
 #include "common/philox.h"
 #include "loader/dataset/hint_cache.h"
+#include "loader/image/augment.h"
 #include "loader/image/mix.h"
 #include "loader/render/slices.h"
 
@@ -162,6 +163,13 @@ static int reserve_pair(struct render_scratch *scratch, uint64_t bytes, struct p
     return scratch->pair ? 0
                          : error_set(err, -ENOMEM, "out of memory for %llu bytes of pixels",
                                      (unsigned long long)bytes);
+}
+
+uint64_t render_working_bytes(const struct render_spec *spec)
+{
+    uint64_t pair = pipeline_mixes(&spec->pipeline) ? 2 * render_bytes(spec) : 0;
+
+    return augment_most_bytes(&spec->pipeline) + pair;
 }
 
 static int render_pair(const struct render_spec *spec, struct render_scratch *scratch,

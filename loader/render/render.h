@@ -77,6 +77,9 @@ static inline uint64_t render_bytes(const struct render_spec *spec)
     return (uint64_t)spec->pipeline.width * spec->pipeline.height * spec->store.channels;
 }
 
+/** What a thread keeps beside these while it renders a sample, and whatever the file is like. */
+uint64_t render_working_bytes(const struct render_spec *spec);
+
 /** A position, and the number of samples that were tried there and are bad. A sample that is mixed
  * has a partner, of another position, with tries of its own. */
 struct render_try {

@@ -7,8 +7,9 @@
 #include "loader/serve/session.h"
 
 /** Memory in bytes that the loader holds itself, or will hold as soon as it works: without rings
- * and without what the kernel may drop. It is the maximum since the loader last had no client. */
-uint64_t monitor_own_bytes(struct server *server);
+ * and without what the kernel may drop. It is the maximum since the loader last had no client.
+ * `working`: what each thread would need for a sample of one more stream. */
+uint64_t monitor_own_bytes(struct server *server, uint64_t working);
 
 /** Call this about once a second, not more often. */
 void monitor_beat(struct server *server, uint64_t now_ns);

@@ -4,6 +4,7 @@
 #include "loader/serve/quota.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -66,39 +67,58 @@ int quota_check_client(const struct server *server, const char *user, struct ple
                      (unsigned)a.all);
 }
 
-int quota_check_ring(struct server *server, const char *user, uint64_t bytes,
-                     struct plenum_error *err)
+/* The ring alone, within what may be mapped. */
+static int check_mapped(const struct server *server, const struct usage *a, uint64_t bytes,
+                        struct plenum_error *err)
 {
-    const struct server_options *o = server->options;
-    uint64_t own = o->memory_budget ? monitor_own_bytes(server) : 0;
-    uint64_t budget = o->memory_budget - min_u64(own, o->memory_budget), limit = o->ring_limit;
-    struct usage a = count(server, user, session_ring_bytes);
-    char want[32], most[32], held[32];
-    bool share, by_budget = o->memory_budget > 0 && budget < limit;
+    uint64_t limit = server->options->ring_limit;
+    char want[32], most[32];
+    bool share;
 
-    if (by_budget)
-        limit = budget;
-    if (fits(server, &a, bytes, limit, &share))
+    if (fits(server, a, bytes, limit, &share))
         return 0;
     (void)format_bytes(bytes, want, sizeof(want));
+    (void)format_bytes(limit, most, sizeof(most));
     if (share)
-        return error_set(
-            err, -ENOSPC,
-            "with a ring of %s your user would have more of the %s for all rings than is "
-            "then left for others (%s)",
-            want, format_bytes(limit, most, sizeof(most)),
-            by_budget ? "--memory-budget" : "--ring-limit");
-    if (by_budget)
-        return error_set(
-            err, -ENOSPC,
-            "a ring of %s goes beyond the %s that this loader may use, of which %s are "
-            "taken (--memory-budget)",
-            want, format_bytes(o->memory_budget, most, sizeof(most)),
-            format_bytes(own + a.all, held, sizeof(held)));
+        return error_set(err, -ENOSPC,
+                         "with a ring of %s your user would have more of the %s for all rings than "
+                         "is then left for others (--ring-limit)",
+                         want, most);
     return error_set(err, -ENOSPC,
                      "a ring of %s goes beyond the %s that this loader maps for all its clients "
                      "(--ring-limit)",
-                     want, format_bytes(limit, most, sizeof(most)));
+                     want, most);
+}
+
+int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
+                     struct plenum_error *err)
+{
+    struct usage a = count(server, user, session_ring_bytes);
+    uint64_t budget = server->options->memory_budget, own, more;
+    char want[32], beside[32], text[96], most[32], held[32];
+    bool share;
+    int r = check_mapped(server, &a, bytes, err);
+
+    if (r < 0 || budget == 0)
+        return r;
+    own = monitor_own_bytes(server, 0);
+    more = monitor_own_bytes(server, working) - own;
+    if (fits(server, &a, bytes + more, budget - min_u64(own, budget), &share))
+        return 0;
+    (void)format_bytes(bytes, want, sizeof(want));
+    (void)format_bytes(more, beside, sizeof(beside));
+    (void)snprintf(text, sizeof(text), more > 0 ? "%s, and %s to make its samples," : "%s", want,
+                   beside);
+    (void)format_bytes(share ? budget - own : budget, most, sizeof(most));
+    if (share)
+        return error_set(err, -ENOSPC,
+                         "with a ring of %s your user would have more of the %s for all rings than "
+                         "is then left for others (--memory-budget)",
+                         text, most);
+    return error_set(err, -ENOSPC,
+                     "a ring of %s goes beyond the %s that this loader may use, of which %s are "
+                     "taken (--memory-budget)",
+                     text, most, format_bytes(own + a.all, held, sizeof(held)));
 }
 
 bool quota_frees_soon(struct server *server, const char *user)

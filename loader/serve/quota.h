@@ -14,8 +14,9 @@
 /** May the user have one more client? 0, or -EUSERS with a sentence. */
 int quota_check_client(const struct server *server, const char *user, struct plenum_error *err);
 
-/** May the user have `bytes` more of rings? 0, or -ENOSPC with a sentence. */
-int quota_check_ring(struct server *server, const char *user, uint64_t bytes,
+/** May the user have `bytes` more of rings, for samples that take `working` bytes in a thread while
+ * they are made? 0, or -ENOSPC with a sentence. */
+int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
                      struct plenum_error *err);
 
 /** Will a session of the user's (NULL: of anybody's) soon give back what it has: because it ends,

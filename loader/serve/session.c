@@ -328,6 +328,11 @@ uint64_t session_ring_bytes(const struct session *session)
     return session->ring_bytes;
 }
 
+uint64_t session_working_bytes(const struct session *session)
+{
+    return session->ring_bytes > 0 ? render_working_bytes(&session->spec) : 0;
+}
+
 void session_beat(struct session *session, uint64_t now_ns)
 {
     struct session *s = session;

@@ -222,8 +222,9 @@ static int check_open(struct session *s, struct plenum_error *err)
 static int create_ring(struct session *s, struct plenum_error *err)
 {
     uint64_t bytes = s->open.slots * s->open.slot_bytes;
-    int fd = s->ring_fd, r = quota_check_ring(s->server, s->user, bytes, err);
+    int fd = s->ring_fd, r;
 
+    r = quota_check_ring(s->server, s->user, bytes, render_working_bytes(&s->spec), err);
     if (r < 0)
         return r;
     s->ring_fd = -1;

@@ -54,6 +54,26 @@ class LimitsTest(ServiceCase):
             err, r"a ring of 2\.9 GiB goes beyond the 96 MiB that this loader may use, of which .*--memory-budget")
         self.fed(self.feed("--epochs", "1"))
 
+    def test_memory_of_operations(self):
+        """what a thread needs for the operations on a sample is counted before it is taken, and only once"""
+        self.make_data()
+        self.serve("--memory-budget", "96M", "--threads", "4", "--io-threads", "2")
+        shape = ("--epochs", "1", "--micro-batch", "1", "--replicas", "1", "--prefetch-depth", "1")
+        p = self.feed(*shape, "--pipeline", "rrc(1024) augmix(width=5, depth=3)")
+        err = p.communicate(timeout=LIMIT)[1]
+        self.assertNotEqual(p.returncode, 0)
+        # two windows, the original and five chains: 8 times 3 MiB in each of 4 threads; 6 times 2 MiB were counted
+        self.assertRegex(err, r"a ring of 9\.\d MiB, and 9[68] MiB to make its samples, goes beyond the 96 MiB")
+        for operations in "", "flip(0.5) blur(9, 0.1:2)", "mixup(0.2)", "blur(9, 0.1:2) mixup(0.2)":
+            self.fed(self.feed(*shape, "--pipeline", "rrc(1024) " + operations))
+        opened = self.said().count("samples, 'v1")
+        several = [self.feed("--epochs", "1000000", *shape[2:], "--pipeline", "rrc(1024) blur(9, 0.1:2)")
+                   for _ in range(3)]
+        wait_for("three streams", lambda: self.said().count("samples, 'v1") >= opened + 3)
+        for feed in several:
+            self.assertIsNone(feed.poll())
+            self.end(feed)
+
     def test_memory_of_many(self):
         """by sockets and by TCP, streams of several sizes until there is no room: the loader and all rings stay below
         its budget"""
