@@ -90,7 +90,8 @@ class Loader:
     fields
         what each batch is a tuple of, by the names of :func:`tensor`, and "soft_labels": float32 [N, num_classes], as
         ``Batch.soft_labels()`` has them, for ``cross_entropy()``. ("images", "labels") unless told; with a pipeline
-        that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix.
+        that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix; "labels"
+        alone raise ValueError there, for "weights" or "soft_labels" belong to them.
     smoothing
         label smoothing of "soft_labels": 0 unless told.
     last
@@ -227,6 +228,9 @@ class Loader:
     def _tensors(self, batch: Batch) -> Tuple[torch.Tensor, ...]:
         if not self._fields_were_chosen and batch.weights is not None:
             self.fields = ("images", "soft_labels")
+        if batch.weights is not None and "labels" in self.fields and not {"weights", "soft_labels"} & set(self.fields):
+            raise ValueError("the pipeline mixes samples, so labels alone are wrong: have \"soft_labels\" among the "
+                             "fields, or \"labels2\" and \"weights\"")
         views = tuple(self._tensor(batch, field) for field in self.fields)
         valid = tensor(batch, "valid")
         if self.last == "partial" and batch.num_valid < len(valid):

@@ -280,6 +280,9 @@ class MixTest(unittest.TestCase):
         with Loader(self.data, self.CROP, micro_batch=6, fields=("images", "weights")) as loader:
             with self.assertRaisesRegex(ValueError, "only where the pipeline"):
                 next(iter(loader))
+        with Loader(self.data, f"{self.CROP} mixup(1)", micro_batch=6, fields=("images", "labels")) as loader:
+            with self.assertRaisesRegex(ValueError, "labels alone are wrong"):
+                next(iter(loader))
 
 
 if __name__ == "__main__":
