@@ -16,9 +16,7 @@ struct words {
 
 static uint32_t next_word(struct words *w)
 {
-    const struct image_draw *d = w->draw;
-    struct philox_block block =
-        philox_draw(d->seed, d->position, d->epoch, DRAW_OPERATION, w->number / 4);
+    struct philox_block block = image_draw_words(w->draw, DRAW_OPERATION, w->number / 4);
 
     return block.word[w->number++ % 4];
 }

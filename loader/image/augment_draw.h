@@ -12,7 +12,7 @@ enum { DRAWS = 16 }; /* of an operation: from this many times its number in the 
 
 static inline struct philox_block draw_words(const struct image_draw *d, uint32_t op, uint32_t draw)
 {
-    return philox_draw(d->seed, d->position, d->epoch, DRAW_OPERATION, DRAWS * op + draw);
+    return image_draw_words(d, DRAW_OPERATION, DRAWS * op + draw);
 }
 
 static inline void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)

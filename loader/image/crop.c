@@ -124,8 +124,7 @@ static struct rect random_box(const struct pipeline *p, const struct image_draw 
                               uint32_t width, uint32_t height, struct crop_tables *tables)
 {
     for (uint32_t try = 0; try < TRIES; try++) {
-        struct philox_block d =
-            philox_draw(draw->seed, draw->position, draw->epoch, DRAW_CROP, try);
+        struct philox_block d = image_draw_words(draw, DRAW_CROP, try);
         uint64_t w, h;
 
         crop_draw_sides(&p->shape, (uint64_t)width * height, &d, tables, &w, &h);
@@ -249,7 +248,7 @@ static struct crop_axis draw_axis(const struct pipeline *p, uint32_t size, uint3
 
 static void locate_random(const struct pipeline *p, const struct image_draw *draw, struct crop *ret)
 {
-    struct philox_block d = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_PLACE, 0);
+    struct philox_block d = image_draw_words(draw, DRAW_PLACE, 0);
 
     ret->down = draw_axis(p, ret->height, p->height, d.word[0]);
     ret->across = draw_axis(p, ret->width, p->width, d.word[1]);
@@ -278,7 +277,7 @@ static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t 
 
 static bool draw_mirror(struct rational probability, const struct image_draw *draw)
 {
-    uint32_t word = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_FLIP, 0).word[0];
+    uint32_t word = image_draw_words(draw, DRAW_FLIP, 0).word[0];
 
     return rational_happens(probability, word);
 }
@@ -289,7 +288,7 @@ static enum pipeline_filter draw_filter(enum pipeline_filter asked, const struct
 
     if (asked != PIPELINE_RANDOM)
         return asked;
-    word = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_FILTER, 0).word[0];
+    word = image_draw_words(draw, DRAW_FILTER, 0).word[0];
     return philox_below(word, 2) == 0 ? PIPELINE_BILINEAR : PIPELINE_BICUBIC;
 }
 

@@ -7,11 +7,15 @@
  *
  * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
  * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
- * its rows are columns, or come from the bottom. */
+ * its rows are columns, or come from the bottom.
+ *
+ * Of several views the rows and columns are read that any of them takes, and each strip goes to
+ * all: each has a lane of its own from the resize on. */
 #include "config.h"
 
 #include "loader/image/image.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,17 +45,31 @@ static const struct {
     [PNG] = {"PNG", png_reader_create},
 };
 
-struct image_decoder {
-    struct image_reader *readers[ARRAY_LEN(formats)];
+/* From rows of the image to the pixels of one view. */
+struct lane {
+    /* Kept from image to image. */
     struct resize *resize;
     struct augment *augment;
-    enum image_jpeg jpeg;
-    const char *kernels;       /* NULL: the best */
-    struct image_tiles *tiles; /* borrowed, or NULL */
     struct crop_tables tables;
     struct crop_tables ratios; /* of erasing */
     struct pad pad;
-    struct scratch turned; /* the region of an image that EXIF turns */
+    /* Of this image. */
+    struct crop crop;
+    struct augment_plan plan;
+    bool augments;
+    uint8_t *window;    /* what is resized, when it augments; else the view's own pixels */
+    struct rect region; /* of the image as it is seen: what the resize takes */
+};
+
+struct image_decoder {
+    struct image_reader *readers[ARRAY_LEN(formats)];
+    struct lane **lanes; /* [lanes_count], as many as the largest sample had views */
+    uint32_t lanes_count;
+    size_t lanes_cap;
+    enum image_jpeg jpeg;
+    const struct resize_kernels *kernels; /* NULL: the best */
+    struct image_tiles *tiles;            /* borrowed, or NULL */
+    struct scratch turned;                /* the region of an image that EXIF turns */
 };
 
 /* What a file is that is none of ours, where its first bytes tell. */
@@ -145,8 +163,27 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
     return refuse_format(bytes, len, err);
 }
 
-/* Read all rows of a region and hand them to the resize. */
-static int pass_rows(struct image_decoder *d, struct image_reader *reader,
+/* Hand rows of a region, from its row `y` on, to each view that takes some of them. */
+static void push_rows(struct image_decoder *d, uint32_t count, const struct rect *region,
+                      uint32_t y, const struct image_rows *rows)
+{
+    uint32_t top = region->top + y, bottom = top + rows->count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct rect *own = &d->lanes[i]->region;
+        uint32_t from = own->top > top ? own->top : top;
+        uint32_t to = own->top + own->height < bottom ? own->top + own->height : bottom;
+
+        if (from < to)
+            resize_push(d->lanes[i]->resize,
+                        rows->pixels + (from - top) * rows->pitch +
+                            (size_t)(own->left - region->left) * 4,
+                        rows->pitch, to - from);
+    }
+}
+
+/* Read all rows of a region for so many views. */
+static int pass_rows(struct image_decoder *d, uint32_t count, struct image_reader *reader,
                      const struct rect *region, struct plenum_error *err)
 {
     struct image_rows rows;
@@ -156,23 +193,21 @@ static int pass_rows(struct image_decoder *d, struct image_reader *reader,
         r = reader->ops->read(reader, &rows, err);
         if (r < 0)
             return r;
-        resize_push(d->resize, rows.pixels, rows.pitch, rows.count);
+        push_rows(d, count, region, y, &rows);
     }
     return 0;
 }
 
-/* The same by way of d->turned; `region` is of the stored image. */
-static int pass_turned(struct image_decoder *d, struct image_reader *reader,
-                       const struct rect *region, uint8_t orientation, struct plenum_error *err)
+/* The same by way of d->turned; `region` is of the stored image, `seen` the same as it is seen. */
+static int pass_turned(struct image_decoder *d, uint32_t count, struct image_reader *reader,
+                       const struct rect *region, const struct rect *seen, uint8_t orientation,
+                       struct plenum_error *err)
 {
-    bool swap = exif_swaps(orientation);
-    uint32_t width = swap ? region->height : region->width;
-    uint32_t height = swap ? region->width : region->height;
     struct image_rows rows;
     int r;
 
-    if (scratch_reserve(&d->turned, (size_t)width * height * 4) < 0)
-        return error_set(err, -ENOMEM, "out of memory for %ux%u pixels", width, height);
+    if (scratch_reserve(&d->turned, (size_t)seen->width * seen->height * 4) < 0)
+        return error_set(err, -ENOMEM, "out of memory for %ux%u pixels", seen->width, seen->height);
     for (uint32_t y = 0; y < region->height; y += rows.count) {
         r = reader->ops->read(reader, &rows, err);
         if (r < 0)
@@ -181,48 +216,100 @@ static int pass_turned(struct image_decoder *d, struct image_reader *reader,
             exif_turn_row(orientation, rows.pixels + i * rows.pitch, y + i, region->width,
                           region->height, d->turned.bytes);
     }
-    resize_push(d->resize, d->turned.bytes, (size_t)width * 4, height);
+    rows = (struct image_rows){d->turned.bytes, (size_t)seen->width * 4, seen->height};
+    push_rows(d, count, seen, 0, &rows);
     scratch_trim(&d->turned, 64 << 20);
     return 0;
 }
 
+/* Find what a view takes of an image of this size. */
+static int begin_view(struct lane *l, const struct image_view *view, uint32_t width,
+                      uint32_t height, const struct image_store *store, struct plenum_error *err)
+{
+    static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
+    const struct pipeline *pipeline = view->pipeline;
+    uint8_t *seen;
+
+    crop_locate(pipeline, &view->draw, width, height, &l->tables, &l->crop);
+    augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
+    l->crop.mirror ^= l->plan.mirror;
+    l->augments = augment_is_needed(&l->plan) || l->crop.padded;
+    l->window = view->dst;
+    if (l->augments)
+        l->window = augment_window(l->augment, &l->plan, pipeline->width, pipeline->height);
+    seen = l->crop.padded ? pad_window(&l->pad, pipeline, &l->crop) : l->window;
+    if (!l->window || !seen ||
+        resize_begin(l->resize, &l->crop, l->augments ? &planes : store, seen, &l->region) < 0)
+        return error_set(err, -ENOMEM, "out of memory for the resize");
+    return 0;
+}
+
+/* All its rows are there. */
+static void finish_view(struct lane *l, const struct image_view *view,
+                        const struct image_store *store)
+{
+    const struct pipeline *pipeline = view->pipeline;
+
+    assert(resize_done(l->resize));
+    if (l->crop.padded)
+        pad_finish(&l->pad, pipeline, &l->crop, l->window);
+    if (l->augments)
+        augment_finish(l->augment, &l->plan, pipeline->width, pipeline->height, store, view->dst);
+}
+
 /* All that follows the header. */
 static int render_open(struct image_decoder *d, struct image_reader *reader,
-                       const struct image_header *header, const struct pipeline *pipeline,
-                       const struct image_draw *draw, const struct image_store *store, void *dst,
-                       struct plenum_error *err)
+                       const struct image_header *header, const struct image_view *views,
+                       uint32_t count, const struct image_store *store, struct plenum_error *err)
 {
-    uint8_t orientation = pipeline->exif ? header->orientation : 1;
-    static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
-    struct rect region;
-    bool swap = exif_swaps(orientation), augments;
-    struct augment_plan plan;
-    struct crop crop;
-    uint8_t *window = dst, *seen;
+    uint8_t orientation = views[0].pipeline->exif ? header->orientation : 1;
+    bool swap = exif_swaps(orientation);
+    struct rect seen = {0}, region;
     int r;
 
-    crop_locate(pipeline, draw, swap ? header->height : header->width,
-                swap ? header->width : header->height, &d->tables, &crop);
-    augment_draw(pipeline, draw, &d->ratios, &plan);
-    crop.mirror ^= plan.mirror;
-    augments = augment_is_needed(&plan) || crop.padded;
-    if (augments)
-        window = augment_window(d->augment, &plan, pipeline->width, pipeline->height);
-    seen = crop.padded ? pad_window(&d->pad, pipeline, &crop) : window;
-    if (!window || !seen ||
-        resize_begin(d->resize, &crop, augments ? &planes : store, seen, &region) < 0)
-        return error_set(err, -ENOMEM, "out of memory for the resize");
-    region = exif_to_stored(orientation, region, header->width, header->height);
+    for (uint32_t i = 0; i < count; i++) {
+        assert(views[i].pipeline->exif == views[0].pipeline->exif);
+        r = begin_view(d->lanes[i], &views[i], swap ? header->height : header->width,
+                       swap ? header->width : header->height, store, err);
+        if (r < 0)
+            return r;
+        seen = i == 0 ? d->lanes[i]->region : rect_union(seen, d->lanes[i]->region);
+    }
+    region = exif_to_stored(orientation, seen, header->width, header->height);
     r = reader->ops->seek(reader, &region, err);
     if (r < 0)
         return r;
-    r = orientation == 1 ? pass_rows(d, reader, &region, err)
-                         : pass_turned(d, reader, &region, orientation, err);
-    if (r == 0 && crop.padded)
-        pad_finish(&d->pad, pipeline, &crop, window);
-    if (r == 0 && augments)
-        augment_finish(d->augment, &plan, pipeline->width, pipeline->height, store, dst);
+    r = orientation == 1 ? pass_rows(d, count, reader, &region, err)
+                         : pass_turned(d, count, reader, &region, &seen, orientation, err);
+    for (uint32_t i = 0; r == 0 && i < count; i++)
+        finish_view(d->lanes[i], &views[i], store);
     return r;
+}
+
+static void lane_destroy(struct lane *l)
+{
+    resize_destroy(l->resize);
+    augment_destroy(l->augment);
+    pad_fini(&l->pad);
+    free(l);
+}
+
+static int add_lane(struct image_decoder *d)
+{
+    struct lane *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        return -ENOMEM;
+    if (resize_create(&l->resize) < 0 || augment_create(&l->augment) < 0 ||
+        array_grow(&d->lanes, &d->lanes_cap, d->lanes_count, sizeof(struct lane *)) < 0) {
+        lane_destroy(l);
+        return -ENOMEM;
+    }
+    augment_use(l->augment, d->kernels ? d->kernels->name : image_kernels(0));
+    if (d->kernels)
+        resize_use(l->resize, d->kernels);
+    d->lanes[d->lanes_count++] = l;
+    return 0;
 }
 
 int image_decoder_create(struct image_decoder **ret)
@@ -233,13 +320,9 @@ int image_decoder_create(struct image_decoder **ret)
     if (!d)
         return -ENOMEM;
     *d = (struct image_decoder){0};
-    r = resize_create(&d->resize);
+    r = add_lane(d);
     if (r < 0)
         goto fail;
-    r = augment_create(&d->augment);
-    if (r < 0)
-        goto fail;
-    augment_use(d->augment, image_kernels(0));
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
         r = formats[i].create(&d->readers[i]);
         if (r < 0)
@@ -260,9 +343,9 @@ void image_decoder_destroy(struct image_decoder *d)
     for (size_t i = 0; i < ARRAY_LEN(formats); i++)
         if (d->readers[i])
             d->readers[i]->ops->destroy(d->readers[i]);
-    resize_destroy(d->resize);
-    augment_destroy(d->augment);
-    pad_fini(&d->pad);
+    for (uint32_t i = 0; i < d->lanes_count; i++)
+        lane_destroy(d->lanes[i]);
+    free(d->lanes);
     scratch_free(&d->turned);
     free(d);
 }
@@ -288,10 +371,12 @@ int image_decoder_use_kernels(struct image_decoder *d, const char *name)
     for (size_t i = 0; resize_kernels[i]; i++) {
         if (strcmp(resize_kernels[i]->name, name) != 0 || !resize_kernels[i]->usable())
             continue;
-        resize_use(d->resize, resize_kernels[i]);
-        augment_use(d->augment, name);
-        d->kernels = resize_kernels[i]->name;
-        jpeg_reader_use(d->readers[JPEG], d->jpeg, d->kernels);
+        for (uint32_t k = 0; k < d->lanes_count; k++) {
+            resize_use(d->lanes[k]->resize, resize_kernels[i]);
+            augment_use(d->lanes[k]->augment, name);
+        }
+        d->kernels = resize_kernels[i];
+        jpeg_reader_use(d->readers[JPEG], d->jpeg, name);
         return 0;
     }
     return -ENOENT;
@@ -320,7 +405,7 @@ void image_decoder_use_jpeg(struct image_decoder *d, enum image_jpeg jpeg)
     if (d->jpeg == jpeg)
         return;
     d->jpeg = jpeg;
-    jpeg_reader_use(d->readers[JPEG], jpeg, d->kernels);
+    jpeg_reader_use(d->readers[JPEG], jpeg, d->kernels ? d->kernels->name : NULL);
 }
 
 void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
@@ -328,21 +413,34 @@ void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
     d->tiles = tiles;
 }
 
-int image_render(struct image_decoder *d, const struct pipeline *pipeline,
-                 const struct image_draw *draw, const struct image_store *store,
-                 const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err)
+int image_render_views(struct image_decoder *d, const struct image_view *views, uint32_t count,
+                       const struct image_store *store, const uint8_t *bytes, size_t len,
+                       struct plenum_error *err)
 {
     struct image_header header;
     struct image_reader *reader;
     const char *format;
     int r;
 
+    assert(count > 0);
+    while (d->lanes_count < count)
+        if (add_lane(d) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
     r = open_reader(d, bytes, len, false, &header, &format, &reader, err);
     if (r < 0)
         return r;
-    r = render_open(d, reader, &header, pipeline, draw, store, dst, err);
+    r = render_open(d, reader, &header, views, count, store, err);
     reader->ops->close(reader);
     return r;
+}
+
+int image_render(struct image_decoder *d, const struct pipeline *pipeline,
+                 const struct image_draw *draw, const struct image_store *store,
+                 const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err)
+{
+    struct image_view view = {pipeline, *draw, dst};
+
+    return image_render_views(d, &view, 1, store, bytes, len, err);
 }
 
 /* R, G and B of a row's pixels, without the byte behind them. */

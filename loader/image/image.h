@@ -12,6 +12,7 @@
 
 #include <plenum/stream.h>
 
+#include "common/philox.h"
 #include "common/pipeline.h"
 
 /** What one thread needs to render image after image without allocating. Opaque. Threads: one at a
@@ -48,6 +49,23 @@ struct image_draw {
     uint64_t seed;
     uint32_t epoch;
     uint32_t position;
+    uint32_t view; /* number of the image among those that are made of a file; below 2^16 */
+};
+
+/** Four random words. */
+static inline struct philox_block image_draw_words(const struct image_draw *draw,
+                                                   enum draw_purpose purpose, uint32_t number)
+{
+    return philox4x32_10((struct philox_block){{draw->position, draw->epoch,
+                                                (uint32_t)purpose | draw->view << 16, number}},
+                         (uint32_t)draw->seed, (uint32_t)(draw->seed >> 32));
+}
+
+/** One image to be made of a file. */
+struct image_view {
+    const struct pipeline *pipeline;
+    struct image_draw draw;
+    void *dst; /* pipeline->width * pipeline->height * store->channels bytes */
 };
 
 /** What a file holds. */
@@ -132,6 +150,17 @@ void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *
 int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
                  const struct image_draw *draw, const struct image_store *store,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err);
+
+/**
+ * Render several images of one file, which is decoded once: each is what image_render() makes.
+ *
+ * @param views  [count], count at least 1. All their pipelines have `exif`, or none.
+ *
+ * Errors: as image_render(), for the rows that any of them needs: either all are made or none.
+ */
+int image_render_views(struct image_decoder *decoder, const struct image_view *views,
+                       uint32_t count, const struct image_store *store, const uint8_t *bytes,
+                       size_t len, struct plenum_error *err);
 
 /**
  * Decode all of an image and keep nothing: whether any crop of it can be rendered. A packed JPEG

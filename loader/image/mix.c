@@ -115,8 +115,7 @@ uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw)
     uint32_t share;
 
     for (uint32_t try = 1; try <= TRIES; try++) {
-        struct philox_block d =
-            philox_draw(draw->seed, draw->position, draw->epoch, DRAW_MIXUP, try);
+        struct philox_block d = image_draw_words(draw, DRAW_MIXUP, try);
 
         if (alpha.num < alpha.den ? try_johnk(alpha, &d, &share) : try_uniform(alpha, &d, &share))
             return share;
@@ -159,7 +158,7 @@ void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, st
     *ret = (struct mix_plan){.weight = 1 << MIX_WEIGHT_BITS};
     if (!pipeline_mixes(pipeline))
         return;
-    d = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_MIXUP, 0);
+    d = image_draw_words(draw, DRAW_MIXUP, 0);
     if (!rational_happens(mix->p, d.word[0]))
         return;
     if (rational_happens(mix->cut, d.word[1])) {

@@ -15,7 +15,8 @@ image_tests = %D%/test_allocation \
 	%D%/test_properties \
 	%D%/test_render \
 	%D%/test_resize \
-	%D%/test_selftest
+	%D%/test_selftest \
+	%D%/test_views
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
@@ -61,6 +62,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_resize_LDADD = $(image_test_libs)
 %C%_test_selftest_CFLAGS = $(image_test_cflags)
 %C%_test_selftest_LDADD = $(image_test_libs)
+%C%_test_views_CFLAGS = $(image_test_cflags)
+%C%_test_views_LDADD = $(image_test_libs)
 
 # Our JPEG decoder against libjpeg-turbo on 100,000 made-up files, and as many that no encoder makes; PLENUM_PHOTOS=DIR adds photographs.
 # Then 10,000 larger ones, whose tiles are noted.
