@@ -35,6 +35,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/text.c %D%/text.h \
 	%D%/tls.c %D%/tls.h \
 	%D%/util.c %D%/util.h \
+	%D%/views.c %D%/views.h \
 	%D%/wire.c %D%/wire.h
 %C%_libcommon_la_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_BINDIR='"$(bindir)"' -DPLENUM_LIBDIR='"$(libdir)"'
 

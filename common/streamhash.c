@@ -8,18 +8,36 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
-                           const struct streamhash_mix *mix, const struct streamhash_image *image)
+static void add_image(XXH3_state_t *state, const struct streamhash_image *image,
+                      const uint8_t *pixels)
 {
     size_t area = (size_t)image->width * image->height;
-    const uint8_t *pixels = image->pixels;
     uint8_t flip = image->dtype == PLENUM_INT8 ? 0x80 : 0; /* u8 - 128 as int8 is one bit away */
     size_t next_channel = image->layout == PLENUM_NCHW ? area : 1;
     size_t next_pixel = image->layout == PLENUM_NCHW ? 1 : image->channels;
-    XXH3_state_t state;
     uint8_t chunk[3 * 1024];
-    uint64_t head[3];
     size_t n = 0;
+
+    for (size_t i = 0; i < area; i++) {
+        const uint8_t *p = pixels + i * next_pixel;
+
+        chunk[n++] = p[0] ^ flip;
+        chunk[n++] = p[next_channel] ^ flip;
+        chunk[n++] = p[2 * next_channel] ^ flip;
+        if (n == sizeof(chunk)) {
+            (void)XXH3_64bits_update(state, chunk, n);
+            n = 0;
+        }
+    }
+    (void)XXH3_64bits_update(state, chunk, n);
+}
+
+uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
+                           const struct streamhash_mix *mix, const struct streamhash_image *images,
+                           uint32_t views)
+{
+    XXH3_state_t state;
+    uint64_t head[3];
 
     (void)XXH3_64bits_reset(&state);
     head[0] = epoch;
@@ -30,17 +48,11 @@ uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
         (void)XXH3_64bits_update(&state, &mix->label2, sizeof(mix->label2));
         (void)XXH3_64bits_update(&state, &mix->weight, sizeof(mix->weight));
     }
-    for (size_t i = 0; i < area; i++) {
-        const uint8_t *p = pixels + i * next_pixel;
+    for (uint32_t i = 0; i < views; i++) {
+        size_t bytes = (size_t)images[i].width * images[i].height * images[i].channels;
 
-        chunk[n++] = p[0] ^ flip;
-        chunk[n++] = p[next_channel] ^ flip;
-        chunk[n++] = p[2 * next_channel] ^ flip;
-        if (n == sizeof(chunk)) {
-            (void)XXH3_64bits_update(&state, chunk, n);
-            n = 0;
-        }
+        for (uint32_t k = 0; k < images[i].count; k++)
+            add_image(&state, &images[i], (const uint8_t *)images[i].pixels + k * bytes);
     }
-    (void)XXH3_64bits_update(&state, chunk, n);
     return XXH3_64bits_digest(&state);
 }

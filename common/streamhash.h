@@ -2,7 +2,7 @@
 /* streamhash.h - the hash by which two streams are compared.
  *
  * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
- * mixes i64 second label and f32 weight, and the pixels as u8 RGB NHWC. The hash of a stream is the
+ * mixes i64 second label and f32 weight, and the pixels of all images as u8 RGB NHWC. The hash of a stream is the
  * sum of its valid samples' modulo 2^64: it does not depend on who received what, or when, and
  * parts of a stream add up. */
 #ifndef COMMON_STREAMHASH_H
@@ -12,10 +12,10 @@
 
 #include <plenum/stream.h>
 
-/** How the pixels of one sample lie in memory. */
+/** How images of one size lie in memory, one behind the other. */
 struct streamhash_image {
     const void *pixels;
-    uint32_t width, height;
+    uint32_t count, width, height;
     uint32_t channels; /* 3, or 4 of which the last does not count */
     enum plenum_dtype dtype;
     enum plenum_layout layout;
@@ -27,8 +27,9 @@ struct streamhash_mix {
     float weight;
 };
 
-/** `mix` is NULL where the pipeline does not mix. */
+/** `mix` is NULL where the pipeline does not mix. `images`: [views]. */
 uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
-                           const struct streamhash_mix *mix, const struct streamhash_image *image);
+                           const struct streamhash_mix *mix, const struct streamhash_image *images,
+                           uint32_t views);
 
 #endif

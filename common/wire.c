@@ -15,15 +15,54 @@ static const char wire_magic[8] = "plenum";
 
 enum { SLOT_ALIGN = 4096 };
 
+uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS_MAX])
+{
+    if (open->views == 0) {
+        ret[0] = (struct wire_view){1, open->height, open->width};
+        return 1;
+    }
+    memcpy(ret, open->view, open->views * sizeof(*ret));
+    return open->views;
+}
+
+void wire_open_set_views(struct wire_open *open, const struct views *views)
+{
+    (void)snprintf(open->pipeline, sizeof(open->pipeline), "%s", views->text);
+    open->views = views->named ? views->count : 0;
+    for (uint32_t i = 0; i < open->views; i++)
+        open->view[i] = (struct wire_view){views->view[i].count, views->view[i].pipeline.height,
+                                           views->view[i].pipeline.width};
+    open->height = views->view[0].pipeline.height;
+    open->width = views->view[0].pipeline.width;
+    open->mix = views_mix(views);
+}
+
+uint64_t wire_sample_bytes(const struct wire_open *open)
+{
+    struct wire_view view[VIEWS_MAX];
+    uint32_t views = wire_get_views(open, view);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < views; i++)
+        bytes += view[i].count * wire_image_bytes(open, &view[i]);
+    return bytes;
+}
+
 int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
 {
     const uint64_t limit = UINT64_C(1) << 40;
-    uint64_t count = wire_batch_count(open), sample = wire_sample_bytes(open);
-    struct wire_slot s;
+    uint64_t count = wire_batch_count(open), sample = wire_sample_bytes(open), at = 0;
+    struct wire_view view[VIEWS_MAX];
+    uint32_t views = wire_get_views(open, view);
+    struct wire_slot s = {0};
 
     if (count > limit / sample)
         return -EOVERFLOW;
-    s.labels_at = align_up(count * sample, 64);
+    for (uint32_t i = 0; i < views; i++) {
+        s.pixels_at[i] = at;
+        at = align_up(at + count * view[i].count * wire_image_bytes(open, &view[i]), 64);
+    }
+    s.labels_at = at;
     s.samples_at = s.labels_at + count * sizeof(int64_t);
     s.end = s.samples_at + count * sizeof(uint32_t);
     s.labels2_at = s.weights_at = 0;
@@ -37,9 +76,39 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
     return 0;
 }
 
+static int check_views(const struct wire_open *open, struct plenum_error *err)
+{
+    struct wire_view view[VIEWS_MAX];
+    uint32_t views, images = 0;
+
+    if (open->views > VIEWS_MAX)
+        return error_set(err, -EINVAL, "%u views were asked for; at most %d are possible",
+                         open->views, VIEWS_MAX);
+    views = wire_get_views(open, view);
+    for (uint32_t i = 0; i < views; i++) {
+        const struct wire_view *v = &view[i];
+
+        if (v->width == 0 || v->width > PIPELINE_SIDE_MAX || v->height == 0 ||
+            v->height > PIPELINE_SIDE_MAX)
+            return error_set(err, -EINVAL, "images of %u x %u pixels are out of range", v->height,
+                             v->width);
+        if (v->count == 0 || v->count > VIEWS_IMAGES_MAX - images)
+            return error_set(err, -EINVAL,
+                             "a view of %u images was asked for; 1 to %d are possible, "
+                             "of all views of a sample",
+                             v->count, VIEWS_IMAGES_MAX);
+        images += v->count;
+    }
+    if (view[0].width != open->width || view[0].height != open->height)
+        return error_set(err, -EINVAL, "the first view has %u x %u pixels, not %u x %u",
+                         view[0].height, view[0].width, open->height, open->width);
+    return 0;
+}
+
 int wire_open_check(const struct wire_open *open, struct plenum_error *err)
 {
     struct wire_slot slot;
+    int r;
 
     if (!open->dataset[0])
         return error_set(err, -EINVAL, "the data set's name is empty");
@@ -66,10 +135,9 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
         return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
     if (open->subset.end && open->subset.end <= open->subset.first)
         return error_set(err, -EINVAL, "a subset without samples was asked for");
-    if (open->width == 0 || open->width > PIPELINE_SIDE_MAX || open->height == 0 ||
-        open->height > PIPELINE_SIDE_MAX)
-        return error_set(err, -EINVAL, "images of %u x %u pixels are out of range", open->height,
-                         open->width);
+    r = check_views(open, err);
+    if (r < 0)
+        return r;
     if (open->channels != 3 && open->channels != 4)
         return error_set(err, -EINVAL, "%u channels were asked for; 3 or 4 are possible",
                          open->channels);
@@ -186,6 +254,12 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     frame_put_u32(b, m->deal);
     frame_put_u32(b, m->mix);
     frame_put_u32(b, m->height);
+    frame_put_u32(b, m->views);
+    for (uint32_t i = 0; i < m->views; i++) {
+        frame_put_u32(b, m->view[i].count);
+        frame_put_u32(b, m->view[i].height);
+        frame_put_u32(b, m->view[i].width);
+    }
     return frame_end(b, begin);
 }
 
@@ -213,6 +287,7 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->span = 0;
     ret->deal = 0;
     ret->mix = false;
+    ret->views = 0;
     if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
         return 0;
     ret->subset.first = frame_get_u32(r);
@@ -225,6 +300,13 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
         ret->mix = frame_get_choice(r, 2);
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_SHAPE */
         ret->height = frame_get_u32(r);
+    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_VIEWS */
+        ret->views = frame_get_choice(r, VIEWS_MAX + 1);
+    for (uint32_t i = 0; i < ret->views; i++) {
+        ret->view[i].count = frame_get_u32(r);
+        ret->view[i].height = frame_get_u32(r);
+        ret->view[i].width = frame_get_u32(r);
+    }
     return frame_got(r);
 }
 

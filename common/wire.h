@@ -37,13 +37,14 @@
 #include "common/datasum.h"
 #include "common/frame.h"
 #include "common/order.h"
+#include "common/views.h"
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 8,
+    WIRE_MINOR = 9,
     WIRE_MAX_PAYLOAD = 64 * 1024,
-    WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
-    WIRE_PIPELINE_MAX = 512,
+    WIRE_DATASET_MAX = 4096,            /* bytes of a text with its NUL */
+    WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* before 1.9: 512 */
     WIRE_NAME_MAX = 256,
     WIRE_TEXT_MAX = 512,
 };
@@ -78,6 +79,7 @@ enum {
     WIRE_MINOR_LOOPS = 7,  /* loops of STATUS */
     WIRE_MINOR_MIX = 8,    /* mix of OPEN */
     WIRE_MINOR_SHAPE = 8,  /* height of OPEN: images that are not square */
+    WIRE_MINOR_VIEWS = 9,  /* views of OPEN */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -92,6 +94,8 @@ struct wire_hello {
 
 /** How the bytes of a batch lie in a slot; filled by wire_slot_init(), the same on both sides. */
 struct wire_slot {
+    /* Of each view, int8 or uint8 [count][images of the view][...]; the first at 0. */
+    uint64_t pixels_at[VIEWS_MAX];
     uint64_t labels_at; /* int64 [count] */
     uint64_t
         samples_at; /* uint32 [count]: the sample shown, not the one asked for if that was bad */
@@ -99,6 +103,11 @@ struct wire_slot {
     uint64_t labels2_at, weights_at;
     uint64_t end;   /* of what means something: behind it the last page is filled up */
     uint64_t bytes; /* of the whole slot, a multiple of the page size */
+};
+
+/** One view of a sample: so many images of a size. */
+struct wire_view {
+    uint32_t count, height, width;
 };
 
 /** What a stream asks for; everything that render() needs apart from the position. */
@@ -126,6 +135,10 @@ struct wire_open {
     uint32_t height; /* since 1.8, pixels; of an older client it is the width */
     uint32_t deal;   /* since 1.5: order_deal(): 0, or M, where positions are dealt in turn */
     bool mix;        /* since 1.8: the pipeline mixes samples, and slots have room for it */
+    /* Since 1.9: views of the pipeline; 0: it has none, and a sample is one image of width x
+     * height. Of the first view these are the size, too. */
+    uint32_t views;
+    struct wire_view view[VIEWS_MAX];
 };
 
 struct wire_opened {
@@ -253,11 +266,20 @@ struct wire_progress {
 /** The layout of a slot for this stream: 0, or -EOVERFLOW when a batch exceeds 2^40 bytes. */
 int wire_slot_init(const struct wire_open *open, struct wire_slot *ret);
 
-/** Bytes of one sample's pixels. */
-static inline uint64_t wire_sample_bytes(const struct wire_open *open)
+/** Views of a sample, one where the pipeline has none, and what they are. */
+uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS_MAX]);
+
+/** What OPEN says of a pipeline: its text, sizes, views, and whether it mixes. */
+void wire_open_set_views(struct wire_open *open, const struct views *views);
+
+/** Bytes of one image of a view. */
+static inline uint64_t wire_image_bytes(const struct wire_open *open, const struct wire_view *view)
 {
-    return (uint64_t)open->channels * open->width * open->height;
+    return (uint64_t)open->channels * view->width * view->height;
 }
+
+/** Bytes of all of one sample's pixels. */
+uint64_t wire_sample_bytes(const struct wire_open *open);
 
 /** Samples in a batch: S * local R * M. */
 static inline uint64_t wire_batch_count(const struct wire_open *open)

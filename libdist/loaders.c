@@ -201,7 +201,7 @@ static void fill_synthetic(const struct loader *l)
         int64_t *labels = (int64_t *)(void *)(bytes + layout.labels_at);
         uint32_t *samples = (uint32_t *)(void *)(bytes + layout.samples_at);
 
-        memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, count * wire_sample_bytes(&s->open));
+        memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, layout.labels_at);
         for (size_t k = 0; k < count; k++) {
             labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
             samples[k] = s->order.first + (uint32_t)(k % s->order.n);
@@ -540,7 +540,7 @@ void loaders_begin(struct plenum_stream *s)
         (struct session_setup){.lock = &s->mu,
                                .requests = &s->next_request,
                                .open = &s->open,
-                               .version = pipeline_version_name(s->pipeline.version),
+                               .version = pipeline_version_name(s->views.view[0].pipeline.version),
                                .name = s->name,
                                .job = s->job,
                                .split = s->split,

@@ -378,6 +378,21 @@ static void connect_now(struct session *se, uint64_t now)
     (void)session_flush(se);
 }
 
+/* What a stream asks for that loaders of this minor version would skip; NULL: nothing. */
+static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
+{
+    if (minor < WIRE_MINOR_SUBSET &&
+        (open->subset.first || open->subset.end || open->repeat > 1 || split == PLENUM_SPLIT_FILE))
+        return "subset, repeat and split = file";
+    if (minor < WIRE_MINOR_DEAL && open->deal)
+        return "deal = round-robin";
+    if (minor < WIRE_MINOR_MIX && open->mix)
+        return "mixup and cutmix";
+    if (minor < WIRE_MINOR_SHAPE && open->width != open->height)
+        return "images that are not square";
+    return minor < WIRE_MINOR_VIEWS && open->views > 0 ? "views" : NULL;
+}
+
 /* Our own memory is short, or descriptors: no other loader can help. */
 static void fail_here(struct session *se, int code, const char *text)
 {
@@ -392,7 +407,7 @@ static void handle_hello(struct session *se, const struct frame_header *h,
 {
     struct wire_hello m;
     struct wire_open open = *se->setup->open;
-    const char *version = se->setup->version;
+    const char *version = se->setup->version, *what;
     struct plenum_error err;
     int r;
 
@@ -409,27 +424,11 @@ static void handle_hello(struct session *se, const struct frame_header *h,
     }
     memcpy(se->loader_name, m.name, sizeof(se->loader_name));
     se->loader_minor = m.minor;
-    if (m.minor < WIRE_MINOR_SUBSET && (open.subset.first || open.subset.end || open.repeat > 1 ||
-                                        se->setup->split == PLENUM_SPLIT_FILE)) {
-        refused(se, -EPROTONOSUPPORT,
-                "it is too old for subset, repeat and split = file: install the version of this "
-                "library there");
-        return;
-    }
-    if (m.minor < WIRE_MINOR_DEAL && open.deal) {
-        refused(se, -EPROTONOSUPPORT,
-                "it is too old for deal = round-robin: install the version of this library there");
-        return;
-    }
-    if (m.minor < WIRE_MINOR_MIX && open.mix) {
-        refused(se, -EPROTONOSUPPORT,
-                "it is too old for mixup and cutmix: install the version of this library there");
-        return;
-    }
-    if (m.minor < WIRE_MINOR_SHAPE && open.width != open.height) {
-        refused(se, -EPROTONOSUPPORT,
-                "it is too old for images that are not square: install the version of this "
-                "library there");
+    what = lacks(m.minor, &open, se->setup->split);
+    if (what) {
+        (void)error_set(&err, -EPROTONOSUPPORT,
+                        "it is too old for %s: install the version of this library there", what);
+        refused(se, -EPROTONOSUPPORT, err.text);
         return;
     }
     r = loaders_greeted(se->loader, &se->set, &err);

@@ -246,13 +246,13 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
     if (r < 0)
         return r;
-    r = pipeline_parse(o->pipeline ? o->pipeline : "", &s->pipeline, err);
+    r = views_parse(o->pipeline ? o->pipeline : "", &s->views, err);
     if (r < 0)
         return r;
     r = order_parse_shuffle(o->shuffle ? o->shuffle : "global", &open->shuffle, &open->block, err);
     if (r < 0)
         return r;
-    (void)snprintf(open->pipeline, sizeof(open->pipeline), "%s", s->pipeline.text);
+    wire_open_set_views(open, &s->views);
     open->seed = o->seed;
     open->last = o->last == PLENUM_DROP ? ORDER_DROP : ORDER_PAD;
     open->bad = o->bad;
@@ -263,9 +263,6 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     open->dtype = o->dtype;
     open->layout = o->layout;
     open->channels = o->channels;
-    open->width = s->pipeline.width;
-    open->height = s->pipeline.height;
-    open->mix = pipeline_mixes(&s->pipeline);
     open->repeat = o->repeat;
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
     identity_of(nothing, 0, open, s->choices);
@@ -945,29 +942,59 @@ int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *re
     return 1;
 }
 
+int plenum_batch_get_views(const struct plenum_batch *batch,
+                           struct plenum_view ret[PLENUM_VIEWS_MAX])
+{
+    const struct plenum_lease *slot = batch->lease;
+    const struct plenum_stream *s = slot ? slot->set->stream : NULL;
+    struct wire_slot layout = {0};
+
+    if (!s)
+        return 0;
+    (void)wire_slot_init(&s->open, &layout);
+    for (uint32_t i = 0; i < s->views.count; i++) {
+        const struct view *view = &s->views.view[i];
+
+        ret[i] = (struct plenum_view){.name = view->name,
+                                      .pixels = (uint8_t *)batch->pixels + layout.pixels_at[i],
+                                      .count = view->count,
+                                      .height = view->pipeline.height,
+                                      .width = view->pipeline.width};
+    }
+    return (int)s->views.count;
+}
+
 uint64_t plenum_batch_hash(const struct plenum_batch *batch)
 {
-    uint64_t sample = (uint64_t)batch->channels * batch->height * batch->width, sum = 0;
+    struct plenum_view view[PLENUM_VIEWS_MAX];
+    uint32_t views = (uint32_t)plenum_batch_get_views(batch, view);
+    uint64_t sum = 0;
     uint32_t per_step = batch->replicas * batch->micro_batch;
     struct plenum_mix arrays;
     bool mixes = plenum_batch_get_mix(batch, &arrays) > 0;
 
     for (uint32_t i = 0; i < batch->count; i++) {
-        struct streamhash_image image = {.pixels = (const uint8_t *)batch->pixels + i * sample,
-                                         .width = batch->width,
-                                         .height = batch->height,
-                                         .channels = batch->channels,
-                                         .dtype = batch->dtype,
-                                         .layout = batch->layout};
-
+        struct streamhash_image images[PLENUM_VIEWS_MAX];
         struct streamhash_mix mix = {0};
 
         if (!batch->valid[i])
             continue;
         if (mixes)
             mix = (struct streamhash_mix){.label2 = arrays.labels2[i], .weight = arrays.weights[i]};
+        for (uint32_t k = 0; k < views; k++) {
+            size_t sample = (size_t)view[k].count * view[k].height * view[k].width;
+
+            images[k] = (struct streamhash_image){.pixels = (const uint8_t *)view[k].pixels +
+                                                            i * sample * batch->channels,
+                                                  .count = view[k].count,
+                                                  .width = view[k].width,
+                                                  .height = view[k].height,
+                                                  .channels = batch->channels,
+                                                  .dtype = batch->dtype,
+                                                  .layout = batch->layout};
+        }
         sum += streamhash_sample(batch->epochs[i / per_step], batch->positions[i], batch->labels[i],
-                                 mixes ? &mix : NULL, &image);
+                                 mixes ? &mix : NULL, images, views);
     }
     return sum;
 }

@@ -15,7 +15,7 @@
 #include "common/error.h"
 #include "common/lock.h"
 #include "common/order.h"
-#include "common/pipeline.h"
+#include "common/views.h"
 #include "common/ring.h"
 #include "common/tls.h"
 #include "common/wire.h"
@@ -28,7 +28,7 @@ struct plenum_stream {
     pid_t pid;
     struct plenum_job_info info;
     struct wire_open open;
-    struct pipeline pipeline;
+    struct views views;
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;

@@ -33,12 +33,19 @@ static bool is_same(const struct wire_open *open, const struct plenum_lease *one
 {
     const uint8_t *a = ring_slot(one->set->ring, one->index),
                   *b = ring_slot(two->set->ring, two->index);
-    uint64_t each = wire_sample_bytes(open);
+    struct wire_view view[VIEWS_MAX];
+    uint32_t views = wire_get_views(open, view);
     struct wire_slot layout = {0};
 
     (void)wire_slot_init(open, &layout);
-    return memcmp(a + i * each, b + i * each, each) == 0 &&
-           memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
+    for (uint32_t k = 0; k < views; k++) {
+        uint64_t each = view[k].count * wire_image_bytes(open, &view[k]);
+        uint64_t at = layout.pixels_at[k] + i * each;
+
+        if (memcmp(a + at, b + at, each) != 0)
+            return false;
+    }
+    return memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
            memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0 &&
            (!open->mix ||
             (memcmp(a + layout.labels2_at + i * 8, b + layout.labels2_at + i * 8, 8) == 0 &&

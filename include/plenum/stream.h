@@ -109,7 +109,7 @@ struct plenum_stream_options {
     size_t size;
     /** "FORMAT:PATH", or a plain path: see plenumctl(1). Copied. No default. */
     const char *dataset;
-    /** "train", "eval", or stages: see plenum(7). Copied. Default "train". */
+    /** "train", "eval", stages, or views: see plenum(7). Copied. Default "train". */
     const char *pipeline;
     /** "global", "none" or "block:B". Copied. Default "global". */
     const char *shuffle;
@@ -166,10 +166,10 @@ struct plenum_stream_info {
     uint64_t steps_per_epoch; /**< The same in every instance. */
     uint64_t batches;         /**< Of the whole stream from epoch 0 on; 0 when it is endless. */
     uint32_t num_classes;     /**< Of the data set: labels are below it. */
-    uint32_t height, width, channels;      /**< Of one image. */
+    uint32_t height, width, channels;      /**< Of one image; of several views, of the first's. */
     uint32_t steps, replicas, micro_batch; /**< The shape of a batch: [S][local R][M]. */
     uint32_t slots;          /**< In the ring; one is taken by each batch that is not released. */
-    uint64_t batch_bytes;    /**< Pixels of one batch. */
+    uint64_t batch_bytes;    /**< Pixels of one batch, of all its views. */
     uint8_t fingerprint[16]; /**< Of the data set. */
     uint8_t identity[16];    /**< Of all that decides what a position shows: see plenum_cursor. */
 };
@@ -182,7 +182,8 @@ struct plenum_stream_info {
  * are the program's: what they hold may be changed in place.
  */
 struct plenum_batch {
-    /** int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. */
+    /** int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. Where the
+     *  pipeline has views, those of the first: see plenum_batch_get_views(). */
     void *pixels;
     int64_t *labels;          /**< Class indices. */
     uint32_t *samples;        /**< Index in the data set of the sample that is shown. */
@@ -398,6 +399,28 @@ struct plenum_mix {
  */
 PLENUM_API int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *ret);
 
+/** Views that a pipeline may have at most. */
+#define PLENUM_VIEWS_MAX 4
+
+/** One view of a batch: `count` images of each sample, made alike, with draws of their own. */
+struct plenum_view {
+    const char *name; /**< As the pipeline says, or "" where it has no views. */
+    /** int8 or uint8, [S][R][M][count][H][W][C] or [S][R][M][count][C][H][W]; 64-byte aligned. */
+    void *pixels;
+    uint32_t count;         /**< Images of a sample. */
+    uint32_t height, width; /**< Of one image. */
+};
+
+/**
+ * The views of a batch whose pipeline is view(NAME, COUNT, STAGES) ..., in the order of the text.
+ * Of a pipeline without views, one view of one image: the batch's pixels.
+ *
+ * Ownership: as the batch's other arrays: until plenum_batch_release().
+ * Returns how many views there are; 0 of a batch that was released. Threads: any.
+ */
+PLENUM_API int plenum_batch_get_views(const struct plenum_batch *batch,
+                                      struct plenum_view ret[PLENUM_VIEWS_MAX]);
+
 /** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 
@@ -452,7 +475,7 @@ PLENUM_API int plenum_stream_take_warning(struct plenum_stream *stream, struct p
  * parts of a run add up to the hash of the stream, which `plenumctl hash` computes on one thread.
  *
  * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
- * mixes i64 second label and f32 weight, and the pixels as u8 RGB NHWC. Threads: any.
+ * mixes i64 second label and f32 weight, and the pixels of all images as u8 RGB NHWC. Threads: any.
  */
 PLENUM_API uint64_t plenum_batch_hash(const struct plenum_batch *batch);
 

@@ -117,7 +117,7 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     struct order_subset subset = {0};
     int r;
 
-    r = pipeline_parse(args->pipeline, &s.spec.pipeline, err);
+    r = views_parse(args->pipeline, &s.spec.views, err);
     if (r < 0)
         return r;
     r = order_parse_shuffle(args->shuffle, &order->shuffle, &order->block, err);

@@ -70,21 +70,26 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
                          struct order_place place, uint8_t *pixels, struct sum *sum,
                          struct plenum_error *err)
 {
-    struct streamhash_image image = {.pixels = pixels,
-                                     .width = s->spec.pipeline.width,
-                                     .height = s->spec.pipeline.height,
-                                     .channels = 3,
-                                     .dtype = PLENUM_UINT8,
-                                     .layout = PLENUM_NHWC};
+    const struct views *views = &s->spec.views;
+    struct render_target target = render_target_in(&s->spec, pixels);
+    struct streamhash_image images[VIEWS_MAX];
     struct render_result result;
     struct streamhash_mix mix;
     int r = render_position(&s->spec, scratch, place.epoch, place.position, pixels, &result, err);
 
     if (r < 0)
         return r;
+    for (uint32_t i = 0; i < views->count; i++)
+        images[i] = (struct streamhash_image){.pixels = target.view[i],
+                                              .count = views->view[i].count,
+                                              .width = views->view[i].pipeline.width,
+                                              .height = views->view[i].pipeline.height,
+                                              .channels = 3,
+                                              .dtype = PLENUM_UINT8,
+                                              .layout = PLENUM_NHWC};
     mix = (struct streamhash_mix){.label2 = result.label2, .weight = result.weight};
     sum->hash += streamhash_sample(place.epoch, place.position, result.label,
-                                   pipeline_mixes(&s->spec.pipeline) ? &mix : NULL, &image);
+                                   views_mix(views) ? &mix : NULL, images, views->count);
     sum->samples++;
     sum->substituted += result.substituted;
     return 0;

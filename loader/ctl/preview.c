@@ -26,6 +26,7 @@ enum {
     SMALL_BELOW = 18 * LETTER, /* cells of fewer pixels have words of small letters */
     WORD_LINES = 8,            /* at most */
     GAP = 8,
+    SEAM = 2,               /* between the images of a sample */
     SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
 };
 
@@ -105,20 +106,43 @@ static size_t line_length(const char *text, size_t letters)
     }
 }
 
-static uint32_t word_letters(const struct sheet *s)
+/* Of a cell: the images of a view stand in a row, the views below each other. */
+static uint32_t images_width(const struct render_spec *spec)
 {
-    return s->stream->spec.pipeline.width / ((FONT_WIDTH + 1) * s->word_scale);
+    uint32_t width = 0;
+
+    for (uint32_t i = 0; i < spec->views.count; i++) {
+        const struct view *view = &spec->views.view[i];
+
+        width = (uint32_t)max_u64(width, view->count * (view->pipeline.width + SEAM) - SEAM);
+    }
+    return width;
 }
 
-/* What was drawn for the sample of a cell; a data set that is generated has no operations. */
+static uint32_t images_height(const struct render_spec *spec)
+{
+    uint32_t height = 0;
+
+    for (uint32_t i = 0; i < spec->views.count; i++)
+        height += spec->views.view[i].pipeline.height + SEAM;
+    return height - SEAM;
+}
+
+static uint32_t word_letters(const struct sheet *s)
+{
+    return images_width(&s->stream->spec) / ((FONT_WIDTH + 1) * s->word_scale);
+}
+
+/* What was drawn for the sample of a cell; a data set that is generated has no operations, and of
+ * several views nothing is told. */
 static void describe(const struct sheet *s, uint64_t index, char text[AUGMENT_TEXT_MAX])
 {
     const struct render_spec *spec = &s->stream->spec;
     struct image_draw draw = render_draw(spec, s->args->epoch, s->args->position + index);
 
     text[0] = '\0';
-    if (!dataset_is_generated(spec->dataset))
-        augment_describe(&spec->pipeline, &draw, text, AUGMENT_TEXT_MAX);
+    if (!dataset_is_generated(spec->dataset) && spec->views.images == 1)
+        augment_describe(render_pipeline(spec), &draw, text, AUGMENT_TEXT_MAX);
 }
 
 static uint32_t count_lines(const struct sheet *s, uint64_t index)
@@ -188,11 +212,27 @@ static void draw_result(struct sheet *s, struct line at, uint64_t index,
     draw_words(s, at, index);
 }
 
+/* All images of a sample, as render_position() has made them. */
+static void draw_images(struct sheet *s, uint32_t left, uint32_t top, const uint8_t *bytes)
+{
+    const struct views *views = &s->stream->spec.views;
+
+    for (uint32_t i = 0; i < views->count; i++) {
+        uint32_t width = views->view[i].pipeline.width, height = views->view[i].pipeline.height;
+
+        for (uint32_t k = 0; k < views->view[i].count; k++)
+            for (uint32_t y = 0; y < height; y++, bytes += (size_t)width * 3)
+                memcpy(s->pixels + ((size_t)(top + y) * s->width + left + k * (width + SEAM)) * 3,
+                       bytes, (size_t)width * 3);
+        top += height + SEAM;
+    }
+}
+
 static int draw_cell(void *arg, uint64_t index, unsigned thread)
 {
     struct sheet *s = arg;
     const struct render_spec *spec = &s->stream->spec;
-    uint32_t width = spec->pipeline.width, height = spec->pipeline.height;
+    uint32_t width = images_width(spec), height = images_height(spec);
     uint32_t x = GAP + (uint32_t)(index % s->columns) * s->cell_width;
     uint32_t y = s->top + (uint32_t)(index / s->columns) * s->cell_height;
     struct line below = {x, y + height + SCALE, width, SCALE, 0x20};
@@ -212,16 +252,14 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
     } else {
         draw_result(s, below, index, &result);
     }
-    for (uint32_t row = 0; row < height; row++)
-        memcpy(s->pixels + ((size_t)(y + row) * s->width + x) * 3, cell + (size_t)row * width * 3,
-               (size_t)width * 3);
+    draw_images(s, x, y, cell);
     free(cell);
     return 0;
 }
 
 static void lay_out(struct sheet *s)
 {
-    const struct pipeline *pipeline = &s->stream->spec.pipeline;
+    const struct render_spec *spec = &s->stream->spec;
     uint32_t count = s->args->count, rows;
 
     assert(count > 0);
@@ -231,11 +269,11 @@ static void lay_out(struct sheet *s)
             ;
     if (s->columns > count)
         s->columns = count;
-    s->word_scale = pipeline->width < SMALL_BELOW ? 1 : SCALE;
+    s->word_scale = images_width(spec) < SMALL_BELOW ? 1 : SCALE;
     for (uint32_t i = 0; i < count; i++)
         s->word_lines = (uint32_t)max_u64(s->word_lines, count_lines(s, i));
-    s->cell_width = pipeline->width + GAP;
-    s->cell_height = pipeline->height + (pipeline_mixes(pipeline) ? 3U : 2U) * LINE +
+    s->cell_width = images_width(spec) + GAP;
+    s->cell_height = images_height(spec) + (views_mix(&spec->views) ? 3U : 2U) * LINE +
                      s->word_lines * (FONT_HEIGHT + 1) * s->word_scale + GAP;
     s->top = 2 * LINE + 2 * GAP;
     rows = (count + s->columns - 1) / s->columns;
@@ -245,11 +283,11 @@ static void lay_out(struct sheet *s)
 
 static void draw_title(struct sheet *s)
 {
-    char text[PIPELINE_TEXT_MAX + 64];
+    char text[VIEWS_TEXT_MAX + 64];
 
     (void)snprintf(text, sizeof(text), "%s", dataset_get_name(s->stream->dataset));
     draw_text(s, &(struct line){GAP, GAP, s->width - 2 * GAP, SCALE, 0x20}, text);
-    (void)snprintf(text, sizeof(text), "%s, seed %llu, epoch %llu", s->stream->spec.pipeline.text,
+    (void)snprintf(text, sizeof(text), "%s, seed %llu, epoch %llu", s->stream->spec.views.text,
                    (unsigned long long)s->args->stream.seed, (unsigned long long)s->args->epoch);
     draw_text(s, &(struct line){GAP, GAP + LINE, s->width - 2 * GAP, SCALE, 0x80}, text);
 }

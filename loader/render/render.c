@@ -48,9 +48,37 @@ void render_scratch_fini(struct render_scratch *scratch)
     *scratch = (struct render_scratch){0};
 }
 
+struct render_target render_target_in(const struct render_spec *spec, void *bytes)
+{
+    struct render_target target = {{NULL}};
+    uint8_t *at = bytes;
+
+    for (uint32_t i = 0; i < spec->views.count; i++) {
+        target.view[i] = at;
+        at += spec->views.view[i].count * render_view_bytes(spec, i);
+    }
+    return target;
+}
+
+/* All images of a sample, in the order of the text: how many. */
+static uint32_t list_views(const struct render_spec *spec, const struct image_draw *draw,
+                           const struct render_target *dst, struct image_view ret[VIEWS_IMAGES_MAX])
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < spec->views.count; i++)
+        for (uint32_t k = 0; k < spec->views.view[i].count; k++, n++) {
+            ret[n] = (struct image_view){.pipeline = &spec->views.view[i].pipeline,
+                                         .draw = *draw,
+                                         .dst = dst->view[i] + k * render_view_bytes(spec, i)};
+            ret[n].draw.view = n;
+        }
+    return n;
+}
+
 static int decode(const struct render_spec *spec, struct render_scratch *scratch,
-                  const struct image_draw *draw, uint32_t sample,
-                  const struct dataset_buffer *bytes, void *dst, struct plenum_error *err)
+                  const struct image_view *views, uint32_t count, uint32_t sample,
+                  const struct dataset_buffer *bytes, struct plenum_error *err)
 {
     struct hint_cache *hints = dataset_get_hints(spec->dataset);
     struct image_tiles tiles = {0};
@@ -66,8 +94,8 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
     image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
     if (hints)
         (void)hint_cache_get(hints, sample, &scratch->hint, &tiles.hint, &tiles.len);
-    r = image_render(scratch->decoder, &spec->pipeline, draw, &spec->store, bytes->bytes,
-                     bytes->len, dst, err);
+    r = image_render_views(scratch->decoder, views, count, &spec->store, bytes->bytes, bytes->len,
+                           err);
     image_decoder_use_tiles(scratch->decoder, NULL);
     if (r < 0)
         return error_prefix(err, r, "%s",
@@ -129,7 +157,7 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
     r = dataset_read(spec->dataset, render_candidate(spec, try), &files->own, err);
     if (r < 0)
         return r;
-    mix_draw(&spec->pipeline, &draw, &plan);
+    mix_draw(render_pipeline(spec), &draw, &plan);
     if (!plan.mixed)
         return 0;
     try->at_partner = true;
@@ -139,16 +167,20 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
 
 /* The sample of a try, not mixed. */
 static int render_alone(const struct render_spec *spec, struct render_scratch *scratch,
-                        const struct render_try *try, const struct dataset_buffer *bytes, void *dst,
-                        struct plenum_error *err)
+                        const struct render_try *try, const struct dataset_buffer *bytes,
+                        const struct render_target *dst, struct plenum_error *err)
 {
     struct image_draw draw = draw_of(spec, try);
-    int r;
+    struct image_view views[VIEWS_IMAGES_MAX];
+    uint32_t count = list_views(spec, &draw, dst, views);
+    int r = 0;
 
     if (!dataset_is_generated(spec->dataset))
-        return decode(spec, scratch, &draw, render_candidate(spec, try), bytes, dst, err);
-    r = slices_render(&draw, (size_t)spec->pipeline.width * spec->pipeline.height, &spec->store,
-                      dst);
+        return decode(spec, scratch, views, count, render_candidate(spec, try), bytes, err);
+    for (uint32_t i = 0; r == 0 && i < count; i++)
+        r = slices_render(&views[i].draw,
+                          (size_t)views[i].pipeline->width * views[i].pipeline->height,
+                          &spec->store, views[i].dst);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
@@ -167,31 +199,37 @@ static int reserve_pair(struct render_scratch *scratch, uint64_t bytes, struct p
 
 uint64_t render_working_bytes(const struct render_spec *spec)
 {
-    uint64_t pair = pipeline_mixes(&spec->pipeline) ? 2 * render_bytes(spec) : 0;
+    uint64_t bytes = views_mix(&spec->views) ? 2 * render_bytes(spec) : 0;
 
-    return augment_most_bytes(&spec->pipeline) + pair;
+    for (uint32_t i = 0; i < spec->views.count; i++)
+        bytes += spec->views.view[i].count * augment_most_bytes(&spec->views.view[i].pipeline);
+    return bytes;
 }
 
 static int render_pair(const struct render_spec *spec, struct render_scratch *scratch,
                        struct render_try *try, const struct render_files *files,
-                       const struct mix_plan *plan, void *dst, struct render_result *ret,
-                       struct plenum_error *err)
+                       const struct mix_plan *plan, const struct render_target *dst,
+                       struct render_result *ret, struct plenum_error *err)
 {
     struct render_try partner = partner_of(spec, try);
+    const struct pipeline *pipeline = render_pipeline(spec);
     uint64_t bytes = render_bytes(spec);
+    struct render_target one, two;
     int r = reserve_pair(scratch, 2 * bytes, err);
 
     if (r < 0)
         return r;
-    r = render_alone(spec, scratch, try, &files->own, scratch->pair, err);
+    one = render_target_in(spec, scratch->pair);
+    two = render_target_in(spec, scratch->pair + bytes);
+    r = render_alone(spec, scratch, try, &files->own, &one, err);
     if (r < 0)
         return r;
     try->at_partner = true;
-    r = render_alone(spec, scratch, &partner, &files->partner, scratch->pair + bytes, err);
+    r = render_alone(spec, scratch, &partner, &files->partner, &two, err);
     if (r < 0)
         return r;
-    mix_store(plan, image_kernels(0), spec->pipeline.width, spec->pipeline.height, &spec->store,
-              scratch->pair, scratch->pair + bytes, dst);
+    mix_store(plan, image_kernels(0), pipeline->width, pipeline->height, &spec->store, one.view[0],
+              two.view[0], dst->view[0]);
     ret->label2 = dataset_get_label(spec->dataset, render_candidate(spec, &partner));
     ret->weight = (float)plan->weight / (1 << MIX_WEIGHT_BITS); /* both exact */
     if (scratch->pair_bytes > PAIR_KEPT) {
@@ -203,8 +241,9 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
 }
 
 int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    struct render_try *try, const struct render_files *files, void *dst,
-                    struct render_result *ret, struct plenum_error *err)
+                    struct render_try *try, const struct render_files *files,
+                    const struct render_target *dst, struct render_result *ret,
+                    struct plenum_error *err)
 {
     struct image_draw draw = draw_of(spec, try);
     uint32_t shown = render_candidate(spec, try);
@@ -218,7 +257,7 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
     int r;
 
     result.label2 = result.label;
-    mix_draw(&spec->pipeline, &draw, &plan);
+    mix_draw(render_pipeline(spec), &draw, &plan);
     try->at_partner = false;
     if (plan.mixed)
         r = render_pair(spec, scratch, try, files, &plan, dst, &result, err);
@@ -234,12 +273,13 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
                     struct plenum_error *err)
 {
     struct render_try try = {.epoch = epoch, .position = position};
+    struct render_target target = render_target_in(spec, dst);
     int r;
 
     do {
         r = render_read(spec, &try, &scratch->files, err);
         if (r >= 0)
-            r = render_bytes_of(spec, scratch, &try, &scratch->files, dst, ret, err);
+            r = render_bytes_of(spec, scratch, &try, &scratch->files, &target, ret, err);
     } while (render_goes_on(spec, &try, r, err));
     return r;
 }

@@ -8,14 +8,14 @@
 #include <stdint.h>
 
 #include "common/order.h"
-#include "common/pipeline.h"
+#include "common/views.h"
 #include "loader/dataset/dataset.h"
 #include "loader/image/image.h"
 
 /** What is the same for all samples of a stream. Constant while it is used. Threads: any. */
 struct render_spec {
     struct dataset *dataset; /* borrowed */
-    struct pipeline pipeline;
+    struct views views;
     struct order order;
     struct image_store store;
     enum plenum_bad bad;
@@ -71,11 +71,33 @@ static inline struct image_draw render_draw(const struct render_spec *spec, uint
     };
 }
 
-/** Bytes of one sample's pixels. */
+/** The pipeline of a data set without views, or that of the first one. */
+static inline const struct pipeline *render_pipeline(const struct render_spec *spec)
+{
+    return &spec->views.view[0].pipeline;
+}
+
+/** Bytes of one sample's pixels, of all its views. */
 static inline uint64_t render_bytes(const struct render_spec *spec)
 {
-    return (uint64_t)spec->pipeline.width * spec->pipeline.height * spec->store.channels;
+    return views_pixels(&spec->views) * spec->store.channels;
 }
+
+/** Bytes of one image of a view. */
+static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_t view)
+{
+    const struct pipeline *pipeline = &spec->views.view[view].pipeline;
+
+    return (uint64_t)pipeline->width * pipeline->height * spec->store.channels;
+}
+
+/** Where a sample's pixels go: of each view its images, one behind the other. */
+struct render_target {
+    uint8_t *view[VIEWS_MAX];
+};
+
+/** In one piece of render_bytes(): view after view. */
+struct render_target render_target_in(const struct render_spec *spec, void *bytes);
 
 /** What a thread keeps beside these while it renders a sample, and whatever the file is like. */
 uint64_t render_working_bytes(const struct render_spec *spec);
@@ -101,15 +123,16 @@ bool render_goes_on(const struct render_spec *spec, struct render_try *try, int 
                     struct plenum_error *err);
 
 /**
- * Render one try, whose files render_read() has read, into `dst` [render_bytes()]. Reads no file,
- * and writes each byte of `dst` once. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
+ * Render one try, whose files render_read() has read. Reads no file, and writes each byte of `dst`
+ * once. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
  */
 int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    struct render_try *try, const struct render_files *files, void *dst,
-                    struct render_result *ret, struct plenum_error *err);
+                    struct render_try *try, const struct render_files *files,
+                    const struct render_target *dst, struct render_result *ret,
+                    struct plenum_error *err);
 
 /**
- * Read and render one position into `dst` [render_bytes()].
+ * Read and render one position into `dst` [render_bytes()], view after view.
  *
  * Errors: -EBADMSG a bad sample where spec->bad says so, or no substitute found in 100 tries;
  * -ESTALE, -EIO and others: a file could not be read. `err` names the file. -ENOMEM.

@@ -66,8 +66,7 @@ int slices_render(const struct image_draw *draw, size_t count, const struct imag
     (void)pthread_once(&made, make_table);
     if (!planes)
         return -ENOMEM;
-    at = philox_below(philox_draw(draw->seed, draw->position, draw->epoch, DRAW_SLICE, 0).word[0],
-                      TABLE_PIXELS);
+    at = philox_below(image_draw_words(draw, DRAW_SLICE, 0).word[0], TABLE_PIXELS);
     if (store->layout == PLENUM_NCHW) {
         for (uint32_t c = 0; c < 3; c++)
             copy(out + c * count, planes + (size_t)c * TABLE_PIXELS, TABLE_PIXELS, at, count, flip);

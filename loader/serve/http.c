@@ -48,7 +48,7 @@
 enum {
     CONNECTIONS_MAX = 128,
     IDLE_LIMIT_S = 15,
-    VIEWS_MAX = 256,           /* streams with thumbnails */
+    SESSIONS_MAX = 256,        /* streams with thumbnails */
     HISTORY = 300,             /* seconds */
     FRESH_S = 15,              /* texts that are older show that the loop hangs */
     THUMBNAILS_MAX = 64,       /* of a batch */
@@ -81,7 +81,7 @@ struct http {
     /* Any thread, holding mu. */
     struct lock mu;
     struct text status, metrics, history;
-    struct session_view views[VIEWS_MAX];
+    struct session_view views[SESSIONS_MAX];
     unsigned num_views;
     uint64_t published_ns;
     bool stopping;
@@ -104,7 +104,7 @@ static const char page[] =
 static void drop_views(const struct http *h, const struct session_view *views, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        openings_release(h->blocking, views[i].user, views[i].spec.dataset);
+        openings_release(h->blocking, views[i].user, views[i].dataset);
 }
 
 static void write_history(FILE *file, const struct http *h)
@@ -218,7 +218,7 @@ static void give_up_making(struct http *h, uint64_t before_ns)
 void http_publish(struct http *http, const struct server *server)
 {
     struct text fresh[3] = {{0}}, old[3];
-    struct session_view views[VIEWS_MAX];
+    struct session_view views[SESSIONS_MAX];
     unsigned n = 0, old_n;
 
     if (!http)
@@ -230,7 +230,7 @@ void http_publish(struct http *http, const struct server *server)
         return;
     }
     for (const struct session *s = session_first(server);
-         http->thumbnails && s && n < VIEWS_MAX && shows_streams(server); s = session_next(s))
+         http->thumbnails && s && n < SESSIONS_MAX && shows_streams(server); s = session_next(s))
         n += session_get_view(s, &views[n]);
     lock_acquire(&http->mu);
     old[0] = http->status;
@@ -240,7 +240,7 @@ void http_publish(struct http *http, const struct server *server)
     http->metrics = fresh[1];
     http->history = fresh[2];
     old_n = http->num_views;
-    for (unsigned i = 0; i < VIEWS_MAX && (i < n || i < old_n); i++) {
+    for (unsigned i = 0; i < SESSIONS_MAX && (i < n || i < old_n); i++) {
         struct session_view swap = views[i];
 
         views[i] = http->views[i];
@@ -383,12 +383,11 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     for (unsigned i = 0; i < h->num_views; i++)
         if (h->views[i].id == id && index < h->views[i].count)
             view = h->views[i];
-    large = view.spec.pipeline.width > THUMBNAIL_SIDE_MAX ||
-            view.spec.pipeline.height > THUMBNAIL_SIDE_MAX;
-    if (view.spec.dataset && !large)
-        (void)dataset_ref(view.spec.dataset);
+    large = view.pipeline.width > THUMBNAIL_SIDE_MAX || view.pipeline.height > THUMBNAIL_SIDE_MAX;
+    if (view.dataset && !large)
+        (void)dataset_ref(view.dataset);
     lock_release(&h->mu);
-    if (!view.spec.dataset)
+    if (!view.dataset)
         return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
     if (large)
         return say(c, MHD_HTTP_NOT_FOUND,

@@ -550,6 +550,7 @@ static int render_item(struct render_scratch *scratch, struct item *item,
 {
     const struct queue_stream *s = item->request->stream;
     uint8_t *slot = ring_slot(s->ring, item->request->slot);
+    struct render_target target = {{NULL}};
     int r = ring_check(s->ring, err);
 
     if (r < 0)
@@ -558,8 +559,11 @@ static int render_item(struct render_scratch *scratch, struct item *item,
         *err = item->err;
         return item->code;
     }
-    r = render_bytes_of(s->spec, scratch, &item->try, &item->files,
-                        slot + item->index * render_bytes(s->spec), result, err);
+    for (uint32_t i = 0; i < s->spec->views.count; i++)
+        target.view[i] =
+            slot + s->layout->pixels_at[i] +
+            (uint64_t)item->index * s->spec->views.view[i].count * render_view_bytes(s->spec, i);
+    r = render_bytes_of(s->spec, scratch, &item->try, &item->files, &target, result, err);
     if (r < 0)
         return r;
     ((int64_t *)(void *)(slot + s->layout->labels_at))[item->index] = result->label;

@@ -391,14 +391,17 @@ bool session_get_view(const struct session *session, struct session_view *ret)
     if (s->state != STATE_OPEN || !s->has_asked)
         return false;
     *ret = (struct session_view){.id = s->id,
-                                 .spec = s->spec,
+                                 .dataset = dataset_ref(s->dataset),
+                                 .pipeline = *render_pipeline(&s->spec),
+                                 .order = s->spec.order,
+                                 .bad = s->spec.bad,
+                                 .jpeg = s->spec.jpeg,
                                  .epoch = s->asked.epoch,
                                  .position = s->asked.position,
                                  .per_step = s->open.per_step,
                                  .deal = s->open.deal,
                                  .offset = s->open.offset,
                                  .count = s->open.local};
-    ret->spec.dataset = dataset_ref(s->dataset);
     memcpy(ret->user, s->user, sizeof(ret->user));
     return true;
 }

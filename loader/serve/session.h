@@ -102,8 +102,12 @@ uint64_t session_private_bytes(const struct session *session);
  * requested none. The caller owns the reference to the data set. */
 struct session_view {
     uint64_t id;
-    char user[160]; /* session_user() */
-    struct render_spec spec;
+    char user[160];           /* session_user() */
+    struct dataset *dataset;  /* a reference */
+    struct pipeline pipeline; /* of the first of a sample's images */
+    struct order order;
+    enum plenum_bad bad;
+    enum image_jpeg jpeg;
     uint64_t epoch, position;               /* of the step */
     uint32_t per_step, deal, offset, count; /* struct wire_open; count is `local` */
 };

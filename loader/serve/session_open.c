@@ -180,7 +180,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     log_about(LOG_LEVEL_INFO, session_about(s, &(struct session_about){0}),
               "client %s: %s, %u samples, '%s', batches of %llu",
               session_describe(s, who, sizeof(who)), dataset_get_name(s->dataset), m.samples,
-              s->spec.pipeline.text, (unsigned long long)wire_batch_count(&s->open));
+              s->spec.views.text, (unsigned long long)wire_batch_count(&s->open));
     if (s->remote)
         (void)uv_timer_start(&s->timer, session_on_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
     if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
@@ -189,27 +189,53 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
         session_flush(s);
 }
 
+/* Do client and pipeline agree on what a sample is? */
+static int check_views(const struct session *s, struct plenum_error *err)
+{
+    const struct views *views = &s->spec.views;
+    struct wire_view asked[VIEWS_MAX];
+    uint32_t count = wire_get_views(&s->open, asked);
+
+    if (views->named != (s->open.views > 0) || views->count != count)
+        return error_set(err, -EPROTONOSUPPORT,
+                         "the pipeline has %u views, but the client speaks of %u: is it of before "
+                         "version 1.9 of the protocol?",
+                         views->named ? views->count : 0, s->open.views);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct view *view = &views->view[i];
+
+        if (view->pipeline.width != asked[i].width || view->pipeline.height != asked[i].height ||
+            view->count != asked[i].count)
+            return error_set(err, -EINVAL,
+                             "the pipeline makes %u images of %u x %u pixels, not %u of %u x %u",
+                             view->count, view->pipeline.height, view->pipeline.width,
+                             asked[i].count, asked[i].height, asked[i].width);
+    }
+    return 0;
+}
+
 /* Check pixels and order of an OPEN; the ring and the data set come later. */
 static int check_open(struct session *s, struct plenum_error *err)
 {
     struct server *server = s->server;
+    const struct pipeline *pipeline;
     int r = wire_open_check(&s->open, err);
 
     if (r < 0)
         return r;
     r = wire_slot_init(&s->open, &s->layout);
     assert(r == 0); /* wire_open_check() has checked it */
-    r = pipeline_parse(s->open.pipeline, &s->spec.pipeline, err);
+    r = views_parse(s->open.pipeline, &s->spec.views, err);
     if (r < 0)
         return r;
-    if (!server->renders[s->spec.pipeline.version])
+    pipeline = render_pipeline(&s->spec);
+    if (!server->renders[pipeline->version])
         return error_set(err, -EPROTONOSUPPORT, "this loader does not render pixels of '%s'",
-                         pipeline_version_name(s->spec.pipeline.version));
-    if (s->spec.pipeline.width != s->open.width || s->spec.pipeline.height != s->open.height)
-        return error_set(err, -EINVAL, "the pipeline makes images of %u x %u pixels, not %u x %u",
-                         s->spec.pipeline.height, s->spec.pipeline.width, s->open.height,
-                         s->open.width);
-    if (pipeline_mixes(&s->spec.pipeline) != s->open.mix)
+                         pipeline_version_name(pipeline->version));
+    r = check_views(s, err);
+    if (r < 0)
+        return r;
+    if (views_mix(&s->spec.views) != s->open.mix)
         return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
                          s->open.mix ? "second labels were asked for, but the pipeline does not mix"
                                      : "the client is too old for mixup and cutmix: install the "

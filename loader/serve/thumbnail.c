@@ -41,7 +41,7 @@ struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t ind
     struct thumbnail *t = malloc(sizeof(*t));
 
     if (!t) {
-        openings_release(blocking, view->user, view->spec.dataset);
+        openings_release(blocking, view->user, view->dataset);
         return NULL;
     }
     *t = (struct thumbnail){.view = *view,
@@ -51,8 +51,6 @@ struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t ind
                             .result = -EINPROGRESS,
                             .ready = ready,
                             .arg = arg};
-    t->view.spec.store =
-        (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3};
     (void)snprintf(t->group, sizeof(t->group), "thumbnail %s", view->user);
     (void)pthread_mutex_init(&t->mu, NULL);
     return t;
@@ -66,7 +64,7 @@ static void drop(struct thumbnail *t, unsigned refs)
     (void)pthread_mutex_unlock(&t->mu);
     if (refs > 0)
         return;
-    openings_release(t->blocking, t->view.user, t->view.spec.dataset);
+    openings_release(t->blocking, t->view.user, t->view.dataset);
     free(t->png);
     (void)pthread_mutex_destroy(&t->mu);
     free(t);
@@ -84,14 +82,14 @@ static void settle(struct thumbnail *t, int result)
     (void)pthread_mutex_unlock(&t->mu);
 }
 
-static int make(struct thumbnail *t, uint8_t *pixels)
+static int make(struct thumbnail *t, const struct render_spec *spec, uint8_t *pixels)
 {
     const struct session_view *v = &t->view;
     struct encode_options picture = {
-        .pixels = pixels, .width = v->spec.pipeline.width, .height = v->spec.pipeline.height};
+        .pixels = pixels, .width = v->pipeline.width, .height = v->pipeline.height};
     struct render_scratch scratch = {0};
     struct render_result result;
-    int r = render_position(&v->spec, &scratch, v->epoch,
+    int r = render_position(spec, &scratch, v->epoch,
                             v->position + order_deal(v->per_step, v->deal, v->offset + t->index),
                             pixels, &result, &t->err);
 
@@ -105,9 +103,17 @@ static int make(struct thumbnail *t, uint8_t *pixels)
 static void work(struct blocking_job *job)
 {
     struct thumbnail *t = container_of(job, struct thumbnail, job);
-    uint8_t *pixels = malloc(render_bytes(&t->view.spec));
+    const struct session_view *v = &t->view;
+    struct render_spec spec = {.dataset = v->dataset,
+                               .order = v->order,
+                               .store = {PLENUM_UINT8, PLENUM_NHWC, 3},
+                               .bad = v->bad,
+                               .jpeg = v->jpeg};
+    uint8_t *pixels;
 
-    settle(t, pixels ? make(t, pixels) : error_set(&t->err, -ENOMEM, "out of memory"));
+    views_of_pipeline(&v->pipeline, &spec.views);
+    pixels = malloc(render_bytes(&spec));
+    settle(t, pixels ? make(t, &spec, pixels) : error_set(&t->err, -ENOMEM, "out of memory"));
     free(pixels);
 }
 

@@ -29,12 +29,17 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .width = 224,
                                       .height = 160,
                                       .slots = 5,
-                                      .slot_bytes = 9175040 + 4096,
+                                      .slot_bytes = 21757952 + 4096,
                                       .subset = {.first = 3, .end = 4000000000},
                                       .repeat = 7,
                                       .span = 0x123456789abc,
                                       .deal = 8,
-                                      .mix = true};
+                                      .mix = true,
+                                      .views = 2,
+                                      .view = {{1, 160, 224}, {4, 96, 128}}};
+
+/* Bytes of OPEN that came with 1.9, in `good`. */
+enum { VIEWS_BYTES = 4 + 2 * 12 };
 
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
 {
@@ -51,32 +56,34 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
     ROUND_TRIP_SINCE(put_call, get, type_number, message, SIZE_MAX)
 
 /* `older_bytes`: bytes of the payload as an older version sends it, which is understood, too. */
-#define ROUND_TRIP_SINCE(put_call, get, type_number, message, older_bytes)                     \
-    do {                                                                                       \
-        __typeof__(message) got_;                                                              \
-        struct frame_reader r_;                                                                \
-        memset(&got_, 0, sizeof(got_));                                                        \
-        cr_assert(eq(int, put_call, 0));                                                       \
-        r_ = only_frame(&b, type_number);                                                      \
-        cr_assert(eq(int, get(&r_, &got_), 0));                                                \
-        cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over");             \
-        cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));                          \
-        /* cut short anywhere it is refused */                                                 \
-        for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                              \
-            /* but where an older version ends */                                              \
-            size_t later = type_number == WIRE_OPEN              ? 32                          \
-                           : type_number == WIRE_OPENED          ? sizeof(struct datasum) + 12 \
-                           : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1      \
-                                                                 : SIZE_MAX / 2;               \
-            bool older = n + FRAME_HEADER_BYTES + later == b.len ||                            \
-                         (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + 4 == b.len ||  \
-                                                       n + FRAME_HEADER_BYTES + 8 == b.len));  \
-            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                           \
-                                       b.bytes + FRAME_HEADER_BYTES + n, false};               \
-            cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO),       \
-                      "of %zu bytes", n);                                                      \
-        }                                                                                      \
-        frame_buffer_fini(&b);                                                                 \
+#define ROUND_TRIP_SINCE(put_call, get, type_number, message, older_bytes)                         \
+    do {                                                                                           \
+        __typeof__(message) got_;                                                                  \
+        struct frame_reader r_;                                                                    \
+        memset(&got_, 0, sizeof(got_));                                                            \
+        cr_assert(eq(int, put_call, 0));                                                           \
+        r_ = only_frame(&b, type_number);                                                          \
+        cr_assert(eq(int, get(&r_, &got_), 0));                                                    \
+        cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over");                 \
+        cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));                              \
+        /* cut short anywhere it is refused */                                                     \
+        for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                                  \
+            /* but where an older version ends */                                                  \
+            size_t later = type_number == WIRE_OPEN              ? 32 + VIEWS_BYTES                \
+                           : type_number == WIRE_OPENED          ? sizeof(struct datasum) + 12     \
+                           : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1          \
+                                                                 : SIZE_MAX / 2;                   \
+            bool older =                                                                           \
+                n + FRAME_HEADER_BYTES + later == b.len ||                                         \
+                (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + VIEWS_BYTES == b.len ||     \
+                                              n + FRAME_HEADER_BYTES + VIEWS_BYTES + 4 == b.len || \
+                                              n + FRAME_HEADER_BYTES + VIEWS_BYTES + 8 == b.len)); \
+            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                               \
+                                       b.bytes + FRAME_HEADER_BYTES + n, false};                   \
+            cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO),           \
+                      "of %zu bytes", n);                                                          \
+        }                                                                                          \
+        frame_buffer_fini(&b);                                                                     \
     } while (0)
 
 Test(wire, every_message_comes_out_as_it_went_in)
@@ -165,7 +172,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
     strcpy(hello.job, "17");
     ROUND_TRIP_SINCE(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello, 46);
     ROUND_TRIP_SINCE(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good,
-                     b.len - FRAME_HEADER_BYTES - 12);
+                     b.len - FRAME_HEADER_BYTES - VIEWS_BYTES - 12);
     ROUND_TRIP_SINCE(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened,
                      32 + sizeof(struct datasum));
     ROUND_TRIP_SINCE(wire_put_render(&b, 2, &render), wire_get_render, WIRE_RENDER, render, 20);
@@ -240,8 +247,10 @@ Test(wire, an_older_client_has_squares)
     struct frame_reader r;
 
     cr_assert(eq(int, wire_put_open(&b, 1, &good), 0));
-    r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len - 4, false};
+    r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len - VIEWS_BYTES - 4,
+                              false};
     cr_expect(eq(int, wire_get_open(&r, &got), 0)); /* before WIRE_MINOR_SHAPE */
+    cr_expect(eq(u32, got.views, 0));
     cr_expect(eq(u32, got.width, good.width));
     cr_expect(eq(u32, got.height, good.width));
     cr_expect(eq(u32, got.deal, good.deal));
@@ -305,7 +314,9 @@ Test(wire, the_good_open_is_good)
     cr_assert(eq(int, wire_slot_init(&open, &slot), 0));
     open.slot_bytes = slot.bytes;
     cr_expect(eq(int, wire_open_check(&open, &err), 0), "%s", err.text);
-    cr_expect(ge(u64, slot.labels_at, 2u * 32 * 4 * 160 * 224));
+    cr_expect(eq(u64, slot.pixels_at[0], 0));
+    cr_expect(eq(u64, slot.pixels_at[1], 2u * 32 * 4 * 160 * 224));
+    cr_expect(eq(u64, slot.labels_at, slot.pixels_at[1] + 2u * 32 * 4 * 4 * 96 * 128));
     cr_expect(eq(u64, slot.labels_at % 64, 0));
     cr_expect(ge(u64, slot.samples_at, slot.labels_at + 64 * 8));
     cr_expect(ge(u64, slot.labels2_at, slot.samples_at + 64 * 4));
@@ -342,18 +353,27 @@ Test(wire, an_open_out_of_bounds_is_refused)
     REFUSED(open.offset = UINT32_MAX);
     REFUSED(open.steps = 0);
     REFUSED(open.steps = UINT32_MAX);
-    REFUSED(
-        (open.steps = 65536, open.per_step = open.local = 1 << 16, open.width = open.height = 1));
+    REFUSED((open.views = 0, open.steps = 65536, open.per_step = open.local = 1 << 16,
+             open.width = open.height = 1));
     REFUSED(open.slots = 0);
     REFUSED(open.slots = UINT32_MAX);
     REFUSED(open.block = 0);
-    REFUSED(open.width = 0);
-    REFUSED(open.height = 0);
-    REFUSED(open.width = UINT32_MAX);
-    REFUSED(open.height = 8193);
+    REFUSED(open.view[0].width = open.width = 0);
+    REFUSED(open.view[0].height = open.height = 0);
+    REFUSED(open.view[1].width = UINT32_MAX);
+    REFUSED(open.view[1].height = 8193);
+    REFUSED(open.width = 96);
+    REFUSED(open.height = 128);
+    REFUSED((open.views = 0, open.width = 0));
+    REFUSED((open.views = 0, open.height = 8193));
+    REFUSED(open.views = VIEWS_MAX + 1);
+    REFUSED(open.view[1].count = 0);
+    REFUSED(open.view[1].count = VIEWS_IMAGES_MAX);
+    REFUSED(open.view[1].count = UINT32_MAX);
+    REFUSED(open.views = 1);
     REFUSED(open.channels = 0);
     REFUSED(open.channels = 5);
     REFUSED(open.slot_bytes--);
-    REFUSED((open.width = open.height = 8192, open.steps = 65536,
+    REFUSED((open.views = 0, open.width = open.height = 8192, open.steps = 65536,
              open.per_step = open.local = 1 << 28, open.offset = 0));
 }

@@ -10,7 +10,7 @@
 #include "common/address.h"
 #include "common/dataname.h"
 #include "common/order.h"
-#include "common/pipeline.h"
+#include "common/views.h"
 #include "common/util.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/scope.h"
@@ -31,11 +31,32 @@ static void require_sentence(const struct plenum_error *err)
     require(err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t"));
 }
 
+static void try_views(const char *text)
+{
+    static struct views one, two;
+    struct plenum_error err = {""};
+    uint32_t images = 0;
+
+    if (views_parse(text, &one, &err) < 0) {
+        require_sentence(&err);
+        return;
+    }
+    require(one.count >= 1 && one.count <= VIEWS_MAX && (one.named || one.images == 1));
+    for (uint32_t i = 0; i < one.count; i++) {
+        images += one.view[i].count;
+        require((one.view[i].name[0] != '\0') == one.named);
+    }
+    require(images == one.images && images <= VIEWS_IMAGES_MAX);
+    require(views_parse(one.text, &two, &err) == 0);
+    require(memcmp(&one, &two, sizeof(one)) == 0);
+}
+
 static void try_pipeline(const char *text)
 {
     struct plenum_error err = {""};
     struct pipeline one, two;
 
+    try_views(text);
     if (pipeline_parse(text, &one, &err) < 0) {
         require_sentence(&err);
         return;

@@ -57,6 +57,10 @@ static void read_message(const struct frame_header *header, struct frame_reader 
             struct wire_slot slot;
 
             require(wire_slot_init(&open, &slot) == 0);
+            for (uint32_t i = 0; i < open.views; i++)
+                require(slot.pixels_at[i] + wire_batch_count(&open) * open.view[i].count *
+                                                wire_image_bytes(&open, &open.view[i]) <=
+                        (i + 1 < open.views ? slot.pixels_at[i + 1] : slot.labels_at));
             require(slot.samples_at + wire_batch_count(&open) * 4 <=
                         (open.mix ? slot.labels2_at : slot.end) &&
                     slot.end <= slot.bytes);

@@ -59,6 +59,13 @@ static void put_all(struct frame_buffer *b)
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
     (void)wire_put_open(b, 1, &open);
+    open.mix = false;
+    open.views = 2;
+    open.view[0] = (struct wire_view){2, 160, 224};
+    open.view[1] = (struct wire_view){8, 96, 96};
+    (void)wire_slot_init(&open, &slot);
+    open.slot_bytes = slot.bytes;
+    (void)wire_put_open(b, 1, &open);
     (void)wire_put_opened(b, 1, &(struct wire_opened){.samples = 1000, .classes = 10});
     (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3, 5});
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});

@@ -22,20 +22,22 @@
 enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };
 
 typedef int render_call(const struct render_spec *, struct render_scratch *, struct render_try *,
-                        const struct render_files *, void *, struct render_result *,
-                        struct plenum_error *);
+                        const struct render_files *, const struct render_target *,
+                        struct render_result *, struct plenum_error *);
 render_call __real_render_bytes_of, __wrap_render_bytes_of;
 
 int __wrap_render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                           struct render_try *try, const struct render_files *files, void *pixels,
-                           struct render_result *result, struct plenum_error *err)
+                           struct render_try *try, const struct render_files *files,
+                           const struct render_target *pixels, struct render_result *result,
+                           struct plenum_error *err)
 {
     int r = __real_render_bytes_of(spec, scratch, try, files, pixels, result, err);
 
     if (getenv("PLENUM_WRONG_DISK"))
         return error_set(err, -EIO, "the disk is broken");
     if (r == 0 && result->sample == WRONG_SAMPLE && !getenv("PLENUM_WRONG_VERSION"))
-        ((uint8_t *)pixels)[render_bytes(spec) - 1] ^= 1;
+        pixels->view[spec->views.count - 1][render_view_bytes(spec, spec->views.count - 1) - 1] ^=
+            1;
     return r;
 }
 

@@ -176,6 +176,8 @@ Test(loaders, by_tcp_comes_what_comes_by_a_socket)
         {PLENUM_UINT8, PLENUM_NCHW, 4, 5, 7, "rrc(201) mix(mixup=0.8, cutmix=1)", "block:4"},
         /* sample numbers end 4 bytes before second labels begin */
         {PLENUM_UINT8, PLENUM_NHWC, 3, 3, 1, "rrc(7) cutmix(1, p=0.5)", "none"},
+        {PLENUM_UINT8, PLENUM_NHWC, 3, 4, 1, "view(a,2,rrc(48)) view(b,3,rrc(7))", "global"},
+        {PLENUM_INT8, PLENUM_NCHW, 4, 5, 3, "view(a,1,rrc(7x5)) view(b,4,eval)", "none"},
     };
     pid_t loader = start(0);
 

@@ -121,21 +121,29 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
     uint64_t hash = 0;
 
     cr_assert(eq(int, dataset_open(o->dataset, NULL, &spec.dataset, &err), 0), "%s", err.text);
-    cr_assert(eq(int, pipeline_parse(o->pipeline, &spec.pipeline, &err), 0), "%s", err.text);
+    cr_assert(eq(int, views_parse(o->pipeline, &spec.views, &err), 0), "%s", err.text);
     spec.order = (struct order){
         .seed = o->seed, .n = dataset_get_samples(spec.dataset), .repeat = o->repeat};
     (void)order_parse_shuffle(o->shuffle, &spec.order.shuffle, &spec.order.block, NULL);
     for (uint64_t p = from; p < to && p < order_positions(&spec.order); p++) {
-        struct streamhash_image image = {pixels, spec.pipeline.width, spec.pipeline.height,
-                                         3,      PLENUM_UINT8,        PLENUM_NHWC};
+        struct render_target target = render_target_in(&spec, pixels);
+        struct streamhash_image images[VIEWS_MAX];
         struct render_result result;
         struct streamhash_mix mix;
 
         cr_assert(eq(int, render_position(&spec, &scratch, epoch, p, pixels, &result, &err), 0),
                   "%s", err.text);
+        for (uint32_t i = 0; i < spec.views.count; i++)
+            images[i] = (struct streamhash_image){.pixels = target.view[i],
+                                                  .count = spec.views.view[i].count,
+                                                  .width = spec.views.view[i].pipeline.width,
+                                                  .height = spec.views.view[i].pipeline.height,
+                                                  .channels = 3,
+                                                  .dtype = PLENUM_UINT8,
+                                                  .layout = PLENUM_NHWC};
         mix = (struct streamhash_mix){.label2 = result.label2, .weight = result.weight};
-        hash += streamhash_sample(epoch, p, result.label,
-                                  pipeline_mixes(&spec.pipeline) ? &mix : NULL, &image);
+        hash += streamhash_sample(epoch, p, result.label, views_mix(&spec.views) ? &mix : NULL,
+                                  images, spec.views.count);
     }
     render_scratch_fini(&scratch);
     dataset_unref(spec.dataset);
@@ -401,30 +409,36 @@ Test(stream, positions_labels_and_flags_are_those_of_the_definition)
 
 Test(stream, a_run_cut_anywhere_and_resumed_is_the_same_run)
 {
+    static const char *const texts[] = {
+        "rrc(24) flip(0.5) mix(mixup=0.8, cutmix=1)",
+        "exif view(a, 2, rrc(24x20) flip(0.5)) view(b, 3, rrc(9, scale=0.05:0.3) hue(-0.2:0.2))",
+    };
     pid_t loader = start_loader(socket_a, "2");
     struct plenum_stream_options o = options_of(socket_a);
     struct plenum_stream_info facts;
     struct plenum_stream *s;
     uint64_t want;
 
-    o.pipeline = "rrc(24) flip(0.5) mix(mixup=0.8, cutmix=1)";
-    want = oracle_epochs(&o);
-    s = opened(NULL, &o);
-    plenum_stream_get_info(s, &facts);
-    plenum_stream_destroy(s);
-    for (uint64_t cut = 0; cut <= facts.batches; cut++) {
-        struct plenum_cursor cursor;
-        uint64_t hash;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        o.pipeline = texts[i];
+        want = oracle_epochs(&o);
+        s = opened(NULL, &o);
+        plenum_stream_get_info(s, &facts);
+        plenum_stream_destroy(s);
+        for (uint64_t cut = 0; cut <= facts.batches; cut++) {
+            struct plenum_cursor cursor;
+            uint64_t hash;
 
-        s = opened(NULL, &o);
-        hash = drain(s, cut);
-        plenum_stream_cursor(s, &cursor);
-        plenum_stream_destroy(s);
-        s = opened(NULL, &o);
-        cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
-        hash += drain(s, UINT64_MAX);
-        plenum_stream_destroy(s);
-        cr_assert(eq(u64, hash, want), "cut after batch %llu", (unsigned long long)cut);
+            s = opened(NULL, &o);
+            hash = drain(s, cut);
+            plenum_stream_cursor(s, &cursor);
+            plenum_stream_destroy(s);
+            s = opened(NULL, &o);
+            cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
+            hash += drain(s, UINT64_MAX);
+            plenum_stream_destroy(s);
+            cr_assert(eq(u64, hash, want), "cut after batch %llu", (unsigned long long)cut);
+        }
     }
     end_loader(loader, SIGTERM);
 }
@@ -604,6 +618,16 @@ Test(stream, a_loader_that_cannot_mix_is_refused)
     o.pipeline = "rrc(16) mixup(0.2)";
     old_loader_minor = WIRE_MINOR_MIX - 1;
     expect_old_loader_refused(&o, "it is too old for mixup and cutmix");
+}
+
+/* It would refuse the pipeline, if its text is not too long for it. */
+Test(stream, a_loader_that_knows_no_views_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+
+    o.pipeline = "view(a, 1, rrc(16))";
+    old_loader_minor = WIRE_MINOR_VIEWS - 1;
+    expect_old_loader_refused(&o, "it is too old for views");
 }
 
 /* It would take the width for the height. */

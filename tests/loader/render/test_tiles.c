@@ -62,7 +62,7 @@ static struct render_spec opened(bool hints)
 
     cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &spec.dataset, &err), 0),
               "%s", err.text);
-    cr_assert(eq(int, pipeline_parse("rrc(32) flip(0.5)", &spec.pipeline, &err), 0));
+    cr_assert(eq(int, views_parse("rrc(32) flip(0.5)", &spec.views, &err), 0));
     spec.order = (struct order){.seed = 7, .n = dataset_get_samples(spec.dataset), .repeat = 1};
     spec.bad = PLENUM_BAD_FAIL;
     return spec;

@@ -149,7 +149,7 @@ static void client_init_side(struct client *c, const char *user, const char *job
                                    .store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
     c->steps = (struct order_steps){.n = SAMPLES, .per_step = per_step, .last = c->open.last};
     (void)snprintf(pipeline, sizeof(pipeline), "rrc(%u) flip(0.5)", side);
-    if (pipeline_parse(pipeline, &c->spec.pipeline, &err) < 0 ||
+    if (views_parse(pipeline, &c->spec.views, &err) < 0 ||
         ring_create(slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
         queue_stream_open(q,
                           &(struct queue_stream_options){.user = user,

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "common/views.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/pipeline_priv.h"
+#include "common/util.h"
+
+static const char takes[] = "it is view(NAME, COUNT, STAGES), as in view(local, 8, rrc(96))";
+
+/* The stages of a view: up to the parenthesis that closes it. NULL: none does. */
+static const char *find_end(const char *at)
+{
+    for (unsigned open = 1; *at; at++) {
+        open += *at == '(';
+        open -= *at == ')';
+        if (open == 0)
+            return at;
+    }
+    return NULL;
+}
+
+static int parse_name(struct parser *p, const struct views *views, char ret[VIEW_NAME_MAX])
+{
+    size_t len = 0;
+
+    parser_skip_space(p);
+    while (isalnum((unsigned char)p->at[len]) || p->at[len] == '_')
+        len++;
+    if (len == 0 || isdigit((unsigned char)*p->at))
+        return parser_error(p, takes);
+    if (len >= VIEW_NAME_MAX)
+        return parser_error(p, "the name of a view has at most 31 letters");
+    memcpy(ret, p->at, len);
+    ret[len] = '\0';
+    for (uint32_t i = 0; i < views->count; i++)
+        if (strcmp(views->view[i].name, ret) == 0)
+            return parser_error(p, "another view has that name");
+    p->at += len;
+    return parser_char(p, ',') ? 0 : parser_error(p, takes);
+}
+
+/* The text of one view's pipeline: `prefix`, and what stands in the parentheses. */
+static int parse_stages(struct parser *p, const char *prefix, struct view *view)
+{
+    char text[VIEWS_TEXT_MAX];
+    const char *end = find_end(p->at);
+    struct plenum_error why = {""};
+
+    if (!end)
+        return parser_error(p, "a parenthesis is not closed");
+    if (strlen(prefix) + (size_t)(end - p->at) >= sizeof(text))
+        return parser_error(p, "it is too long");
+    (void)snprintf(text, sizeof(text), "%s%.*s", prefix, (int)(end - p->at), p->at);
+    if (pipeline_parse(text, &view->pipeline, &why) < 0)
+        return error_set(p->err, -EINVAL, "view %s: %s", view->name, why.text);
+    if (pipeline_mixes(&view->pipeline))
+        return error_set(p->err, -EINVAL,
+                         "view %s: pipeline: samples with views are not mixed: leave mixup, cutmix "
+                         "or mix out",
+                         view->name);
+    p->at = end + 1;
+    return 0;
+}
+
+static int parse_view(struct parser *p, const char *prefix, struct views *views)
+{
+    struct view *view = &views->view[views->count];
+    int r;
+
+    if (views->count == VIEWS_MAX)
+        return parser_error(p, "there are more than 4 views");
+    if (!parser_char(p, '('))
+        return parser_error(p, takes);
+    *view = (struct view){.count = 0};
+    r = parse_name(p, views, view->name);
+    if (r == 0)
+        r = parser_number(p, 1, VIEWS_IMAGES_MAX, takes, &view->count);
+    if (r == 0 && !parser_char(p, ','))
+        r = parser_error(p, takes);
+    if (r == 0)
+        r = parse_stages(p, prefix, view);
+    if (r < 0)
+        return r;
+    views->count++;
+    views->images += view->count;
+    return views->images <= VIEWS_IMAGES_MAX
+               ? 0
+               : parser_error(p, "the views of a sample are more than 32 images");
+}
+
+static int write_canonical(struct views *views, const char *prefix, struct plenum_error *err)
+{
+    size_t len = (size_t)snprintf(views->text, sizeof(views->text), "%.*s",
+                                  (int)(strlen(prefix) - 1), prefix);
+
+    for (uint32_t i = 0; i < views->count && len < sizeof(views->text); i++) {
+        const struct view *view = &views->view[i];
+
+        len += (size_t)snprintf(views->text + len, sizeof(views->text) - len, " view(%s,%u,%s)",
+                                view->name, view->count, view->pipeline.text + strlen(prefix));
+    }
+    return len < sizeof(views->text)
+               ? 0
+               : error_set(err, -EINVAL,
+                           "pipeline: it is too long: with every parameter written out it has more "
+                           "than %zu characters",
+                           sizeof(views->text) - 1);
+}
+
+void views_of_pipeline(const struct pipeline *pipeline, struct views *ret)
+{
+    *ret = (struct views){.count = 1, .images = 1, .view = {{.count = 1, .pipeline = *pipeline}}};
+    (void)snprintf(ret->text, sizeof(ret->text), "%s", pipeline->text);
+}
+
+int views_parse(const char *text, struct views *ret, struct plenum_error *err)
+{
+    struct parser p = {.text = text, .at = text, .stage = text, .err = err};
+    struct pipeline alone;
+    bool exif;
+    char prefix[16];
+    int r;
+
+    (void)parser_word(&p, pipeline_version_name(PIPELINE_V1));
+    exif = parser_word(&p, "exif");
+    parser_skip_space(&p);
+    p.stage = p.at;
+    *ret = (struct views){.count = 0};
+    if (!parser_word(&p, "view")) {
+        r = pipeline_parse(text, &alone, err);
+        if (r == 0)
+            views_of_pipeline(&alone, ret);
+        return r;
+    }
+    (void)snprintf(prefix, sizeof(prefix), "%s %s", pipeline_version_name(PIPELINE_V1),
+                   exif ? "exif " : "");
+    ret->named = true;
+    for (;;) {
+        r = parse_view(&p, prefix, ret);
+        if (r < 0)
+            return r;
+        parser_skip_space(&p);
+        p.stage = p.at;
+        if (!*p.at)
+            return write_canonical(ret, prefix, err);
+        if (!parser_word(&p, "view"))
+            return parser_error(&p, "behind a view only another view may stand");
+    }
+}
+
+uint64_t views_pixels(const struct views *views)
+{
+    uint64_t pixels = 0;
+
+    for (uint32_t i = 0; i < views->count; i++)
+        pixels += (uint64_t)views->view[i].count * views->view[i].pipeline.width *
+                  views->view[i].pipeline.height;
+    return pixels;
+}

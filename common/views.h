@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* views.h - the text that says what a sample shows: one image of its file, or several views of it,
+ * e.g. "view(global, 2, rrc(224, scale=0.32:1)) view(local, 8, rrc(96, scale=0.05:0.32))". */
+#ifndef COMMON_VIEWS_H
+#define COMMON_VIEWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+#include <plenum/stream.h>
+
+#include "common/pipeline.h"
+
+enum {
+    VIEWS_MAX = PLENUM_VIEWS_MAX,
+    VIEWS_IMAGES_MAX = 32, /* of one sample, of all views */
+    VIEW_NAME_MAX = 32,    /* bytes of a view's name with its NUL */
+    VIEWS_TEXT_MAX = 2048, /* bytes of a canonical text with its NUL */
+};
+
+/** One word "view(name, count, pipeline)": so many images, made alike, each with draws of its own.
+ */
+struct view {
+    char name[VIEW_NAME_MAX]; /* empty: the text has no views */
+    uint32_t count;           /* images of a sample, at least 1 */
+    struct pipeline pipeline;
+};
+
+struct views {
+    bool named;      /* by view(...); else the text is one pipeline, and a sample one image */
+    uint32_t count;  /* at least 1 */
+    uint32_t images; /* of a sample: the sum of all counts */
+    struct view view[VIEWS_MAX]; /* in the order of the text */
+    /** Canonical text: that of the pipeline, or "v1 [exif] view(name, count, ...) ...". */
+    char text[VIEWS_TEXT_MAX];
+};
+
+/**
+ * Parse a pipeline (pipeline.h), or [v1] [exif] and then view(NAME, COUNT, STAGES), up to VIEWS_MAX
+ * times. Samples with views are not mixed.
+ *
+ * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
+ */
+int views_parse(const char *text, struct views *ret, struct plenum_error *err);
+
+/** A text without views. */
+void views_of_pipeline(const struct pipeline *pipeline, struct views *ret);
+
+/** Pixels of all of a sample's images. */
+uint64_t views_pixels(const struct views *views);
+
+/** Does it give each sample a second label and a weight? */
+static inline bool views_mix(const struct views *views)
+{
+    return pipeline_mixes(&views->view[0].pipeline);
+}
+
+#endif
