@@ -6,13 +6,13 @@ import errno
 import os
 import threading
 import warnings
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, CMix, COptions, CPlace, CRing, CRingCall, CStats,
-                   PlenumError, byref, c_void_p, caller, check, lib, libc_free, nanoseconds, text_of, whole)
+from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, CMix, COptions, CPlace, CRing, CRingCall, CStats, CView,
+                   PlenumError, VIEWS_MAX, byref, c_void_p, caller, check, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
 
 __all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
@@ -116,7 +116,10 @@ class Batch:
     S is the number of steps in a batch, R that of this instance's replicas, M the micro-batch.
 
     ``pixels``
-        int8 or uint8, [S, R, M, H, W, C] or [S, R, M, C, H, W]
+        int8 or uint8, [S, R, M, H, W, C] or [S, R, M, C, H, W]; ValueError where the pipeline has views
+    ``views``
+        where the pipeline is view(NAME, COUNT, STAGES) ..., a dict of NAME and its array, in the order of the text:
+        int8 or uint8, [S, R, M, COUNT, H, W, C] or [S, R, M, COUNT, C, H, W]; else an empty one
     ``labels``
         int64 [S, R, M], class indices
     ``labels2``, ``weights``
@@ -171,13 +174,28 @@ class Batch:
         return np.asarray(_View(lease, address, (lease.batch.steps, lease.batch.replicas, lease.batch.micro_batch),
                                 typestr))
 
-    @property
-    def pixels(self) -> "npt.NDArray[Any]":
+    def _views(self) -> List[Tuple[str, "npt.NDArray[Any]"]]:
+        """Names and arrays [S, R, M, COUNT, ...]; the name "" where the pipeline has no views."""
         lease = self._held()
         b = lease.batch
-        image = (b.channels, b.height, b.width) if b.layout else (b.height, b.width, b.channels)
-        return np.asarray(_View(lease, b.pixels, (b.steps, b.replicas, b.micro_batch) + image,
-                                "|u1" if b.dtype else "|i1"))
+        views = (CView * VIEWS_MAX)()
+        found = []
+        for view in views[:lib.plenum_batch_get_views(byref(b), views)]:
+            image = (b.channels, view.height, view.width) if b.layout else (view.height, view.width, b.channels)
+            shape = (b.steps, b.replicas, b.micro_batch, view.count) + image
+            found.append((view.name.decode(), np.asarray(_View(lease, view.pixels, shape, "|u1" if b.dtype else "|i1"))))
+        return found
+
+    @property
+    def views(self) -> "Dict[str, npt.NDArray[Any]]":
+        return {name: array for name, array in self._views() if name}
+
+    @property
+    def pixels(self) -> "npt.NDArray[Any]":
+        (name, array), *_ = self._views()
+        if name:
+            raise ValueError(f"the pipeline has views, and a sample several images: batch.views[{name!r}] has some")
+        return array[:, :, :, 0]
 
     @property
     def images(self) -> "npt.NDArray[Any]":
@@ -250,8 +268,9 @@ class Batch:
     def __repr__(self) -> str:
         if self._lease is None:
             return f"<pyplenum.Batch {self.index}: released>"
-        return (f"<pyplenum.Batch {self.index}: {self.pixels.dtype} pixels {list(self.pixels.shape)}, epoch "
-                f"{self.epochs[0]}, {self.num_valid} valid>")
+        arrays = ", ".join(f"{name or array.dtype.name + ' pixels'} {list(array.shape if name else self.pixels.shape)}"
+                           for name, array in self._views())
+        return f"<pyplenum.Batch {self.index}: {arrays}, epoch {self.epochs[0]}, {self.num_valid} valid>"
 
     def release(self) -> None:
         """Let go of the slot now, unless views of it are still held."""

@@ -17,12 +17,13 @@ from ._lib import PlenumError, caller
 from .job import Job, job as this_job
 from .stream import Batch, Stats, Stream, shuffle_of
 
-__all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors"]
+__all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
+           "view_list"]
 
 # NumPy's unsigned numbers that torch has no type for: their bytes as signed ones, which hold every value that occurs.
 _SIGNED = {"samples": np.int32, "positions": np.int64, "epochs": np.int64}
 
-_FIELDS = ("images", "labels", "labels2", "weights", "soft_labels", "valid", "samples", "positions", "epochs")
+_FIELDS = ("images", "views", "labels", "labels2", "weights", "soft_labels", "valid", "samples", "positions", "epochs")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
@@ -39,6 +40,8 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
         return torch.from_numpy(batch.images)
     if field not in _FIELDS:
         raise ValueError(f"a batch has no '{field}': it has {', '.join(_FIELDS)}")
+    if field == "views":
+        raise ValueError("views are several tensors: pyplenum.torch.view_list(batch)")
     if field == "soft_labels":
         raise ValueError("soft labels need the number of classes: torch.from_numpy(batch.soft_labels(num_classes))")
     array = getattr(batch, field)
@@ -46,6 +49,18 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
         raise ValueError(f"a batch has '{field}' only where the pipeline ends with mixup, cutmix or mix")
     array = array.reshape(-1)
     return torch.from_numpy(array.view(_SIGNED[field]) if field in _SIGNED else array)
+
+
+def view_list(batch: Batch) -> List[torch.Tensor]:
+    """All images of the samples of a batch whose pipeline has views, as the reference loops of SimCLR, DINO and others
+    take them: for each image of a sample one tensor, int8 or uint8 [N, C, H, W] or [N, H, W, C], in the order of the
+    text. ``torch.from_numpy(batch.views[name])`` has all images of one view in one tensor. They are views of the ring,
+    as those of :func:`tensor`.
+    """
+    if not batch.views:
+        raise ValueError("the pipeline has no views: it is view(NAME, COUNT, STAGES) ... then")
+    return [torch.from_numpy(array.reshape((-1,) + array.shape[3:])[:, i])
+            for array in batch.views.values() for i in range(array.shape[3])]
 
 
 def tensors(batch: Batch) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -62,7 +77,7 @@ class _Loop:
     def __iter__(self) -> "_Loop":
         return self
 
-    def __next__(self) -> Tuple[torch.Tensor, ...]:
+    def __next__(self) -> Tuple[Any, ...]:
         return self.loader._next(self)
 
 
@@ -89,7 +104,8 @@ class Loader:
 
     fields
         what each batch is a tuple of, by the names of :func:`tensor`, and "soft_labels": float32 [N, num_classes], as
-        ``Batch.soft_labels()`` has them, for ``cross_entropy()``. ("images", "labels") unless told; with a pipeline
+        ``Batch.soft_labels()`` has them, for ``cross_entropy()``, and "views": a list of tensors, as of
+        :func:`view_list`. ("images", "labels") unless told; ("views", "labels") with a pipeline that has views; with one
         that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix; "labels"
         alone raise ValueError there, for "weights" or "soft_labels" belong to them.
     smoothing
@@ -197,7 +213,7 @@ class Loader:
         """How the stream has gone so far; after :meth:`close`, how it had gone until then."""
         return self.stream.stats
 
-    def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
+    def __iter__(self) -> Iterator[Tuple[Any, ...]]:
         place = self.stream.place
         if place.position != 0 and not self._loaded:
             self.stream.seek_to(place.epoch + 1)  # the last loop was left early
@@ -206,7 +222,7 @@ class Loader:
         self._loop += 1
         return _Loop(self, self._loop, place.steps_left // self._steps)
 
-    def _next(self, loop: _Loop) -> Tuple[torch.Tensor, ...]:
+    def _next(self, loop: _Loop) -> Tuple[Any, ...]:
         if loop.left == 0:
             raise StopIteration
         if loop.number != self._loop:
@@ -219,25 +235,37 @@ class Loader:
         loop.left -= 1
         return self._tensors(batch)
 
-    def _tensor(self, batch: Batch, field: str) -> torch.Tensor:
+    def _tensor(self, batch: Batch, field: str) -> Union[torch.Tensor, List[torch.Tensor]]:
+        if field == "views":
+            return view_list(batch)
         if field != "soft_labels":
             return tensor(batch, field)
         classes = self.stream.num_classes
         return torch.from_numpy(batch.soft_labels(classes, self.smoothing).reshape(-1, classes))
 
-    def _tensors(self, batch: Batch) -> Tuple[torch.Tensor, ...]:
+    def _tensors(self, batch: Batch) -> Tuple[Any, ...]:
         if not self._fields_were_chosen and batch.weights is not None:
             self.fields = ("images", "soft_labels")
+        if not self._fields_were_chosen and batch.views:
+            self.fields = ("views", "labels")
         if batch.weights is not None and "labels" in self.fields and not {"weights", "soft_labels"} & set(self.fields):
             raise ValueError("the pipeline mixes samples, so labels alone are wrong: have \"soft_labels\" among the "
                              "fields, or \"labels2\" and \"weights\"")
-        views = tuple(self._tensor(batch, field) for field in self.fields)
         valid = tensor(batch, "valid")
-        if self.last == "partial" and batch.num_valid < len(valid):
-            views = tuple(view if field == "epochs" else view[valid] for field, view in zip(self.fields, views))
-        if self.pin_memory:
-            return tuple(view.pin_memory() for view in views)
-        return tuple(view.clone() for view in views) if self.copy else views
+        short = self.last == "partial" and batch.num_valid < len(valid)
+
+        def finish(array: torch.Tensor, field: str) -> torch.Tensor:
+            if short and field != "epochs":
+                array = array[valid]
+            if self.pin_memory:
+                return array.pin_memory()
+            return array.clone() if self.copy else array
+
+        def make(field: str) -> Any:
+            found = self._tensor(batch, field)
+            return [finish(each, field) for each in found] if isinstance(found, list) else finish(found, field)
+
+        return tuple(make(field) for field in self.fields)
 
     def set_epoch(self, epoch: int) -> None:
         """Have the next loop go through this epoch, from its begin."""
