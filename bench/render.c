@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/options.h"
 #include "common/util.h"
+#include "common/views.h"
 #include "loader/image/crop.h"
 #include "loader/image/image.h"
 #include "loader/image/pack.h"
@@ -64,8 +65,9 @@ struct row {
                size_t index, uint32_t round);
     const char *missing; /* why it is left out; NULL: it is there */
     bool off;            /* not asked for */
-    const char *recipe;  /* of run_recipe() */
-    struct pipeline pipeline;
+    const char *recipe;  /* of run_recipe() and run_apart() */
+    struct views views;  /* the same */
+    bool indexed;        /* of these two: it is known where tiles begin */
     /* Of run_other(). */
     struct image_decoder *decoder;
 };
@@ -91,10 +93,65 @@ static int run_plain(struct context *c, const struct row *row, const struct benc
     return render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
 }
 
+/* All images that a recipe makes of a file, one behind the other. */
+static uint32_t list_images(const struct context *c, const struct row *row, size_t index,
+                            uint32_t round, struct image_view ret[VIEWS_IMAGES_MAX])
+{
+    uint8_t *at = c->dst;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < row->views.count; i++)
+        for (uint32_t k = 0; k < row->views.view[i].count; k++, n++) {
+            const struct pipeline *p = &row->views.view[i].pipeline;
+
+            ret[n] =
+                (struct image_view){.pipeline = p, .draw = draw_of(c, index, round), .dst = at};
+            ret[n].draw.view = n;
+            at += (size_t)p->width * p->height * 3;
+        }
+    return n;
+}
+
+static void use_tiles(struct context *c, const struct row *row, size_t index,
+                      struct image_tiles *tiles)
+{
+    if (!row->indexed)
+        return;
+    tiles->hint = c->hints[index].bytes;
+    tiles->len = c->hints[index].len;
+    image_decoder_use_tiles(c->decoder, tiles);
+}
+
 static int run_recipe(struct context *c, const struct row *row, const struct bench_file *file,
                       size_t index, uint32_t round)
 {
-    return render(c, c->decoder, &row->pipeline, file->bytes, file->len, index, round);
+    const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
+    struct image_tiles tiles = {0};
+    struct image_view views[VIEWS_IMAGES_MAX];
+    uint32_t count = list_images(c, row, index, round, views);
+    int r;
+
+    use_tiles(c, row, index, &tiles);
+    r = image_render_views(c->decoder, views, count, &store, file->bytes, file->len, NULL);
+    image_decoder_use_tiles(c->decoder, NULL);
+    return r;
+}
+
+/* The same images, each from a decode of its own. */
+static int run_apart(struct context *c, const struct row *row, const struct bench_file *file,
+                     size_t index, uint32_t round)
+{
+    const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
+    struct image_tiles tiles = {0};
+    struct image_view views[VIEWS_IMAGES_MAX];
+    uint32_t count = list_images(c, row, index, round, views);
+    int r = 0;
+
+    use_tiles(c, row, index, &tiles);
+    for (uint32_t i = 0; r == 0 && i < count; i++)
+        r = image_render_views(c->decoder, &views[i], 1, &store, file->bytes, file->len, NULL);
+    image_decoder_use_tiles(c->decoder, NULL);
+    return r;
 }
 
 /* Pack a file; it may take the place of one that another row refused. */
@@ -279,6 +336,14 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
 #define FFCV_ROW "ffcv-way" /* what the others are compared with */
 #define LIBJPEG_ROW "plain-libjpeg"
 
+#define SIMCLR                                                                   \
+    "rrc(224) flip(0.5) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) grayscale(0.2) " \
+    "blur(23, 0.1:2, p=0.5) solarize(128, p=0.2)"
+#define PAIR "view(view, 2, rrc(224) flip(0.5))"
+#define DINO                                                                    \
+    "view(global, 2, rrc(224, scale=0.32:1, interpolation=bicubic) flip(0.5)) " \
+    "view(local, 8, rrc(96, scale=0.05:0.32, interpolation=bicubic) flip(0.5))"
+
 /* The last ones are filled in by --kernels. */
 static struct row rows[] = {
     {.name = "full-decode",
@@ -315,12 +380,45 @@ static struct row rows[] = {
     {.name = "recipe-simclr",
      .what = "SimCLR's and DINO's global crop",
      .run = run_recipe,
-     .recipe = "rrc(224) flip(0.5) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) grayscale(0.2) blur(23, "
-               "0.1:2, p=0.5) solarize(128, p=0.2)"},
+     .recipe = SIMCLR},
     {.name = "recipe-jitter",
      .what = "a jitter of four parts",
      .run = run_recipe,
      .recipe = "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)"},
+    {.name = "views-pair",
+     .what = "two views like plain, from one decode; a second is of files",
+     .run = run_recipe,
+     .recipe = PAIR},
+    {.name = "views-pair-indexed",
+     .what = "the same in later epochs",
+     .add = add_indexed,
+     .run = run_recipe,
+     .recipe = PAIR,
+     .indexed = true},
+    {.name = "views-simclr",
+     .what = "two views of recipe-simclr, from one decode; files a second",
+     .run = run_recipe,
+     .recipe = "view(view, 2, " SIMCLR ")"},
+    {.name = "views-dino",
+     .what = "DINOv2's ten crops without its colours, from one decode; files a second",
+     .run = run_recipe,
+     .recipe = DINO},
+    {.name = "dino-apart",
+     .what = "the same ten images, each from a decode of its own",
+     .run = run_apart,
+     .recipe = DINO},
+    {.name = "views-dino-indexed",
+     .what = "views-dino in later epochs",
+     .add = add_indexed,
+     .run = run_recipe,
+     .recipe = DINO,
+     .indexed = true},
+    {.name = "dino-apart-indexed",
+     .what = "dino-apart in later epochs",
+     .add = add_indexed,
+     .run = run_apart,
+     .recipe = DINO,
+     .indexed = true},
     {.what = "the same with other loops", .run = run_other},
     {.what = "the same with other loops", .run = run_other},
 };
@@ -604,11 +702,11 @@ static size_t parse_recipe(struct row *row)
 {
     if (!row->recipe)
         return 0;
-    if (pipeline_parse(row->recipe, &row->pipeline, NULL) < 0) {
+    if (views_parse(row->recipe, &row->views, NULL) < 0) {
         row->missing = "this build's pipelines do not know all of its words";
         return 0;
     }
-    return (size_t)row->pipeline.width * row->pipeline.height * 3;
+    return views_pixels(&row->views) * 3;
 }
 
 static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)

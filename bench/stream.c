@@ -191,7 +191,7 @@ static int open_all(struct bench *b, struct plenum_error *err)
     struct plenum_stream_options o;
     struct plenum_stream_info info;
     char address[64];
-    int r = pipeline_parse(a->pipeline, &b->spec.pipeline, err);
+    int r = views_parse(a->pipeline, &b->spec.views, err);
 
     if (r == 0)
         r = dataset_open(a->images, NULL, &b->spec.dataset, err);
