@@ -60,19 +60,37 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
     return target;
 }
 
-/* All images of a sample, in the order of the text: how many. */
-static uint32_t list_views(const struct render_spec *spec, const struct image_draw *draw,
-                           const struct render_target *dst, struct image_view ret[VIEWS_IMAGES_MAX])
+uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t most)
+{
+    uint32_t repeat = spec->order.repeat ? spec->order.repeat : 1;
+    uint32_t left = repeat - (uint32_t)(position % order_positions(&spec->order) % repeat);
+
+    if (views_mix(&spec->views))
+        return 1;
+    left = left < most ? left : most;
+    return left < VIEWS_IMAGES_MAX / spec->views.images ? left
+                                                        : VIEWS_IMAGES_MAX / spec->views.images;
+}
+
+/* All images of a sample, in the order of the text, at `count` positions: how many. */
+static uint32_t list_views(const struct render_spec *spec, const struct image_draw *first,
+                           uint32_t count, const struct render_target *dst,
+                           struct image_view ret[VIEWS_IMAGES_MAX])
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < spec->views.count; i++)
-        for (uint32_t k = 0; k < spec->views.view[i].count; k++, n++) {
-            ret[n] = (struct image_view){.pipeline = &spec->views.view[i].pipeline,
-                                         .draw = *draw,
-                                         .dst = dst->view[i] + k * render_view_bytes(spec, i)};
-            ret[n].draw.view = n;
-        }
+    assert(count * spec->views.images <= VIEWS_IMAGES_MAX);
+    for (uint32_t at = 0; at < count; at++) {
+        struct image_draw draw = *first;
+
+        draw.position += at;
+        for (uint32_t i = 0; i < spec->views.count; i++)
+            for (uint32_t k = 0; k < spec->views.view[i].count; k++, draw.view++)
+                ret[n++] =
+                    (struct image_view){.pipeline = &spec->views.view[i].pipeline,
+                                        .draw = draw,
+                                        .dst = dst[at].view[i] + k * render_view_bytes(spec, i)};
+    }
     return n;
 }
 
@@ -165,19 +183,21 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
     return dataset_read(spec->dataset, render_candidate(spec, &partner), &files->partner, err);
 }
 
-/* The sample of a try, not mixed. */
+/* The sample of a try, or of a run of positions, not mixed. */
 static int render_alone(const struct render_spec *spec, struct render_scratch *scratch,
-                        const struct render_try *try, const struct dataset_buffer *bytes,
-                        const struct render_target *dst, struct plenum_error *err)
+                        const struct render_try *try, uint32_t count,
+                        const struct dataset_buffer *bytes, const struct render_target *dst,
+                        struct plenum_error *err)
 {
     struct image_draw draw = draw_of(spec, try);
     struct image_view views[VIEWS_IMAGES_MAX];
-    uint32_t count = list_views(spec, &draw, dst, views);
+    uint32_t images = list_views(spec, &draw, count, dst, views);
     int r = 0;
 
+    assert(count == 1 || (try->bad == 0 && render_run(spec, try->position, count) == count));
     if (!dataset_is_generated(spec->dataset))
-        return decode(spec, scratch, views, count, render_candidate(spec, try), bytes, err);
-    for (uint32_t i = 0; r == 0 && i < count; i++)
+        return decode(spec, scratch, views, images, render_candidate(spec, try), bytes, err);
+    for (uint32_t i = 0; r == 0 && i < images; i++)
         r = slices_render(&views[i].draw,
                           (size_t)views[i].pipeline->width * views[i].pipeline->height,
                           &spec->store, views[i].dst);
@@ -202,7 +222,8 @@ uint64_t render_working_bytes(const struct render_spec *spec)
     uint64_t bytes = views_mix(&spec->views) ? 2 * render_bytes(spec) : 0;
 
     for (uint32_t i = 0; i < spec->views.count; i++)
-        bytes += spec->views.view[i].count * augment_most_bytes(&spec->views.view[i].pipeline);
+        bytes += render_run(spec, 0, UINT32_MAX) * spec->views.view[i].count *
+                 augment_most_bytes(&spec->views.view[i].pipeline);
     return bytes;
 }
 
@@ -221,11 +242,11 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
         return r;
     one = render_target_in(spec, scratch->pair);
     two = render_target_in(spec, scratch->pair + bytes);
-    r = render_alone(spec, scratch, try, &files->own, &one, err);
+    r = render_alone(spec, scratch, try, 1, &files->own, &one, err);
     if (r < 0)
         return r;
     try->at_partner = true;
-    r = render_alone(spec, scratch, &partner, &files->partner, &two, err);
+    r = render_alone(spec, scratch, &partner, 1, &files->partner, &two, err);
     if (r < 0)
         return r;
     mix_store(plan, image_kernels(0), pipeline->width, pipeline->height, &spec->store, one.view[0],
@@ -241,7 +262,7 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
 }
 
 int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    struct render_try *try, const struct render_files *files,
+                    struct render_try *try, uint32_t count, const struct render_files *files,
                     const struct render_target *dst, struct render_result *ret,
                     struct plenum_error *err)
 {
@@ -262,7 +283,7 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
     if (plan.mixed)
         r = render_pair(spec, scratch, try, files, &plan, dst, &result, err);
     else
-        r = render_alone(spec, scratch, try, &files->own, dst, err);
+        r = render_alone(spec, scratch, try, count, &files->own, dst, err);
     if (r == 0)
         *ret = result;
     return r;
@@ -279,7 +300,7 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
     do {
         r = render_read(spec, &try, &scratch->files, err);
         if (r >= 0)
-            r = render_bytes_of(spec, scratch, &try, &scratch->files, &target, ret, err);
+            r = render_bytes_of(spec, scratch, &try, 1, &scratch->files, &target, ret, err);
     } while (render_goes_on(spec, &try, r, err));
     return r;
 }

@@ -99,6 +99,12 @@ struct render_target {
 /** In one piece of render_bytes(): view after view. */
 struct render_target render_target_in(const struct render_spec *spec, void *bytes);
 
+/**
+ * Positions from this one on, at most `most`, that one decode serves: those of a repeated sample,
+ * where nothing is mixed. At least 1.
+ */
+uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t most);
+
 /** What a thread keeps beside these while it renders a sample, and whatever the file is like. */
 uint64_t render_working_bytes(const struct render_spec *spec);
 
@@ -123,11 +129,12 @@ bool render_goes_on(const struct render_spec *spec, struct render_try *try, int 
                     struct plenum_error *err);
 
 /**
- * Render one try, whose files render_read() has read. Reads no file, and writes each byte of `dst`
- * once. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
+ * Render one try, whose files render_read() has read, or the first tries of a run of so many
+ * positions. Reads no file, and writes each byte of `dst` [count] once. What is returned is the same
+ * for all. A run is bad when one of its positions is: then each is to be rendered alone. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
  */
 int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    struct render_try *try, const struct render_files *files,
+                    struct render_try *try, uint32_t count, const struct render_files *files,
                     const struct render_target *dst, struct render_result *ret,
                     struct plenum_error *err);
 

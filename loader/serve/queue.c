@@ -133,7 +133,7 @@ struct retry {
 
 enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
 
-/* One sample in work. The queue's lock protects an item that is FREE, the lock of its node queue
+/* One sample in work, or a run of positions that show it (render_run()). The queue's lock protects an item that is FREE, the lock of its node queue
  * one that is READ; in other states it belongs to one thread. */
 struct item {
     enum item_state state; /* item_move() writes it */
@@ -141,6 +141,7 @@ struct item {
     struct queue_request *request;
     struct flow_turn turn;
     uint32_t index; /* of the sample in its batch */
+    uint32_t count; /* of the run: samples of the batch in a row */
     struct render_try try;
     struct render_files files;
     int code;
@@ -273,6 +274,7 @@ static void begin_retry(struct queue_stream *s, struct item *item)
     assert(lock_is_held(&s->queue->mu));
     item->request = retry->request;
     item->index = retry->index;
+    item->count = 1;
     item->try = retry->try;
     free(retry);
 }
@@ -297,18 +299,23 @@ static struct queue_request *first_waiting(struct queue_stream *s)
 static void begin_next(struct queue_stream *s, struct item *item)
 {
     struct queue_request *r = first_waiting(s);
+    uint32_t in_step = r->next % s->open->local;
 
     assert(lock_is_held(&s->queue->mu));
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
-    if (r->next > 0 && r->next % s->open->local == 0) /* the batch's next step begins */
+    if (r->next > 0 && in_step == 0) /* the batch's next step begins */
         r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
     item->request = r;
-    item->index = r->next++;
-    item->try = (struct render_try){
-        .epoch = r->place.epoch,
-        .position = r->place.position + wire_step_position(s->open, item->index % s->open->local)};
-    s->taken++;
+    item->index = r->next;
+    item->try =
+        (struct render_try){.epoch = r->place.epoch,
+                            .position = r->place.position + wire_step_position(s->open, in_step)};
+    /* Where positions are dealt, those of a sample are other replicas'. */
+    item->count =
+        s->open->deal ? 1 : render_run(s->spec, item->try.position, s->open->local - in_step);
+    r->next += item->count;
+    s->taken += item->count;
 }
 
 /* An item for the next sample to read; NULL: there is no sample, or no free item. Holding the
@@ -329,10 +336,10 @@ static struct item *begin_task(struct queue *q)
     else
         begin_next(s, item);
     item_move(item, ITEM_READING);
-    flow_charge(leaf, s->cost_ns, &item->turn);
+    flow_charge(leaf, s->cost_ns * item->count, &item->turn);
     flow_hold(leaf);
     s->starved = false;
-    add_waiting(q, s, -1);
+    add_waiting(q, s, -(int64_t)item->count);
     return item;
 }
 
@@ -395,25 +402,55 @@ static bool end_task(struct queue *q, struct item *item)
     struct queue_request *r = item->request;
     bool over;
 
-    assert(lock_is_held(&q->mu) && r->left > 0);
-    over = --r->left == 0;
+    assert(lock_is_held(&q->mu) && r->left >= item->count);
+    r->left -= item->count;
+    over = r->left == 0;
     release_item(q, item);
     if (over)
         finish(q, r);
     return over;
 }
 
-/* Have a substitute read. Holding the lock. */
-static void queue_retry(struct queue *q, struct item *item, struct retry *retry)
+/* Have substitutes read, or each sample of a run alone. Holding the lock. */
+static void queue_retries(struct queue *q, struct item *item, struct list *retries)
 {
     struct queue_stream *s = item->request->stream;
 
     assert(lock_is_held(&q->mu));
-    *retry = (struct retry){.request = item->request, .index = item->index, .try = item->try};
-    list_add_first(&s->retries, &retry->link);
+    for (uint32_t n = item->count; n-- > 0;) {
+        struct retry *retry = container_of(list_pop_first(retries), struct retry, link);
+
+        *retry =
+            (struct retry){.request = item->request, .index = item->index + n, .try = item->try};
+        retry->try.position += n;
+        list_add_first(&s->retries, &retry->link);
+    }
+    add_waiting(q, s, item->count);
     release_item(q, item);
-    add_waiting(q, s, 1);
     (void)pthread_cond_signal(&q->to_read);
+}
+
+static void free_retries(struct list *retries)
+{
+    struct list *link;
+
+    while ((link = list_pop_first(retries)))
+        free(container_of(link, struct retry, link));
+}
+
+/* Room for `count` of them: false, and none, when memory is short. */
+static bool make_retries(struct list *retries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct retry *retry = calloc(1, sizeof(*retry));
+
+        if (!retry) {
+            free_retries(retries);
+            return false;
+        }
+        list_add_first(retries, &retry->link);
+    }
+    return true;
 }
 
 /* The item of a node queue (or the head of its list) behind which this item belongs: behind the
@@ -544,13 +581,25 @@ static void *io_main(void *arg)
     return NULL;
 }
 
+/* Where the pixels of a sample of a batch go. */
+static struct render_target target_of(const struct queue_stream *s, uint8_t *slot, uint32_t index)
+{
+    const struct views *views = &s->spec->views;
+    struct render_target target = {{NULL}};
+
+    for (uint32_t i = 0; i < views->count; i++)
+        target.view[i] = slot + s->layout->pixels_at[i] +
+                         (uint64_t)index * views->view[i].count * render_view_bytes(s->spec, i);
+    return target;
+}
+
 /* Write pixels, labels and sample number of an item to its slot. Holding no lock. */
 static int render_item(struct render_scratch *scratch, struct item *item,
                        struct render_result *result, struct plenum_error *err)
 {
     const struct queue_stream *s = item->request->stream;
     uint8_t *slot = ring_slot(s->ring, item->request->slot);
-    struct render_target target = {{NULL}};
+    struct render_target targets[VIEWS_IMAGES_MAX];
     int r = ring_check(s->ring, err);
 
     if (r < 0)
@@ -559,18 +608,20 @@ static int render_item(struct render_scratch *scratch, struct item *item,
         *err = item->err;
         return item->code;
     }
-    for (uint32_t i = 0; i < s->spec->views.count; i++)
-        target.view[i] =
-            slot + s->layout->pixels_at[i] +
-            (uint64_t)item->index * s->spec->views.view[i].count * render_view_bytes(s->spec, i);
-    r = render_bytes_of(s->spec, scratch, &item->try, &item->files, &target, result, err);
+    assert(item->count <= VIEWS_IMAGES_MAX);
+    for (uint32_t i = 0; i < item->count; i++)
+        targets[i] = target_of(s, slot, item->index + i);
+    r = render_bytes_of(s->spec, scratch, &item->try, item->count, &item->files, targets, result,
+                        err);
     if (r < 0)
         return r;
-    ((int64_t *)(void *)(slot + s->layout->labels_at))[item->index] = result->label;
-    ((uint32_t *)(void *)(slot + s->layout->samples_at))[item->index] = result->sample;
-    if (s->open->mix) {
-        ((int64_t *)(void *)(slot + s->layout->labels2_at))[item->index] = result->label2;
-        ((float *)(void *)(slot + s->layout->weights_at))[item->index] = result->weight;
+    for (uint32_t i = item->index; i < item->index + item->count; i++) {
+        ((int64_t *)(void *)(slot + s->layout->labels_at))[i] = result->label;
+        ((uint32_t *)(void *)(slot + s->layout->samples_at))[i] = result->sample;
+        if (s->open->mix) {
+            ((int64_t *)(void *)(slot + s->layout->labels2_at))[i] = result->label2;
+            ((float *)(void *)(slot + s->layout->weights_at))[i] = result->weight;
+        }
     }
     return 0;
 }
@@ -639,15 +690,15 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns, 
 
     assert(lock_is_held(&q->mu));
     for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
-        totals[i]->samples += rendered;
+        totals[i]->samples += rendered ? item->count : 0;
         totals[i]->substituted += substituted;
         totals[i]->read_ns += item->read_ns;
         totals[i]->render_ns += render_ns;
         totals[i]->cpu_ns += item->cpu_ns;
     }
     histogram_add(&q->counters.read, item->read_ns);
-    if (rendered)
-        histogram_add(&q->counters.render, render_ns);
+    for (uint32_t i = 0; rendered && i < item->count; i++)
+        histogram_add(&q->counters.render, render_ns / item->count);
 }
 
 /* Holding the lock. */
@@ -657,27 +708,27 @@ static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
     s->cost_ns = (s->cost_ns * (COST_MEAN - 1) + cpu_ns) / COST_MEAN;
 }
 
-/* Account for an item that was rendered, or not. `retry` (taken) is set when a substitute must be
- * read. True when its request is finished: then call wake(). Holding the lock. */
+/* Account for an item that was rendered, or not. `retries` (taken) are some when a substitute must
+ * be read, or a run is bad, whose samples may have to be replaced each by another. True when its request is finished: then call wake(). Holding the lock. */
 static bool settle(struct queue *q, struct item *item, uint64_t render_ns, int code,
                    const struct plenum_error *err, const struct render_result *result,
-                   struct retry *retry)
+                   struct list *retries)
 {
     struct queue_request *r = item->request;
 
     assert(lock_is_held(&q->mu));
     r->done.render_ns += render_ns;
     count(q, item, render_ns, code == 0, result->substituted);
-    if (retry && !r->cancelled && r->done.status == 0) {
-        queue_retry(q, item, retry);
+    if (!list_is_empty(retries) && !r->cancelled && r->done.status == 0) {
+        queue_retries(q, item, retries);
         return false;
     }
-    free(retry);
+    free_retries(retries);
     if (code < 0 && !r->cancelled)
         fail_request(q, r, code, err);
     r->done.substituted += result->substituted;
     if (code == 0)
-        track_cost(r->stream, item->cpu_ns);
+        track_cost(r->stream, item->cpu_ns / item->count);
     return end_task(q, item);
 }
 
@@ -687,12 +738,13 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
 {
     struct queue_request *r = item->request;
     struct render_result result = {0};
-    struct retry *retry = NULL;
     struct plenum_error err;
+    struct list retries;
     uint64_t begin, cpu;
     int code = 0;
     bool over;
 
+    list_init(&retries);
     lock_acquire(&q->mu);
     flow_serve(&r->stream->flow, &item->turn);
     if (r->cancelled || r->done.status < 0)
@@ -703,15 +755,17 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     cpu = time_cpu_ns();
     if (code == 0)
         code = render_item(scratch, item, &result, &err);
-    if (code < 0 && render_goes_on(r->stream->spec, &item->try, code, &err) &&
-        !(retry = malloc(sizeof(*retry))))
+    if (code < 0 &&
+        (item->count > 1 ? code == -EBADMSG
+                         : render_goes_on(r->stream->spec, &item->try, code, &err)) &&
+        !make_retries(&retries, item->count))
         code = error_set(&err, -ENOMEM, "out of memory");
     begin = time_now_ns() - begin;
     item->cpu_ns += time_cpu_ns() - cpu;
     render_files_trim(&item->files, BUFFER_KEEP);
 
     lock_acquire(&q->mu);
-    over = settle(q, item, begin, code, &err, &result, retry);
+    over = settle(q, item, begin, code, &err, &result, &retries);
     lock_release(&q->mu);
     if (over)
         q->options.wake(q->options.arg);

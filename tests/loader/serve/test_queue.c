@@ -50,6 +50,8 @@ static struct {
     unsigned first; /* so many do not */
 } hung = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
+static atomic_uint reads; /* of all data sets */
+
 static void hang(const struct dataset *d)
 {
     (void)pthread_mutex_lock(&hung.mu);
@@ -86,6 +88,7 @@ static void set_hung(const struct dataset *d, unsigned first)
 int __wrap_dataset_read(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
                         struct plenum_error *err)
 {
+    (void)atomic_fetch_add(&reads, 1);
     hang(d);
     if (disk.on && disk.reads < SLOW_SAMPLES) {
         disk.astray |= sample != disk.sequence[disk.reads];
@@ -669,6 +672,52 @@ static void substitutes_are_those_of_one_thread(void)
     dataset_unref(damaged);
 }
 
+/* Positions in a row that show a sample are rendered from one reading of it, where they are in one
+ * step; where it is bad each has the substitute that it has alone. */
+static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned period)
+{
+    enum { STEP = 10, STEPS = 2, BATCHES = 5, ALL = STEP * STEPS * BATCHES };
+    struct queue *q = started(3, 2);
+    struct dataset *some = period > 1 ? open_damaged("repeated", period) : dataset_ref(dataset);
+    struct queue_counters counters;
+    struct client c;
+    bool right = true;
+    unsigned runs = 0;
+
+    client_init(&c, q, STEP, STEP, STEPS, BATCHES);
+    c.spec.dataset = some;
+    c.spec.order.repeat = repeat;
+    c.steps.n = order_positions(&c.spec.order);
+    if (views_parse(views, &c.spec.views, NULL) < 0)
+        abort();
+    for (uint32_t at = 0, run; at < ALL; at += run, runs++) {
+        run = repeat - at % repeat;
+        run = (uint32_t)min_u64(run, STEP - at % STEP);
+        run = (uint32_t)min_u64(run, VIEWS_IMAGES_MAX);
+    }
+    atomic_store(&reads, 0);
+    for (uint32_t i = 0; i < BATCHES; i++)
+        submit(&c, i, 0, i * STEP * STEPS, i);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        struct queue_request *r = take(q);
+
+        right &= r->done.status == 0;
+        free(r);
+    }
+    if (period == 1)
+        tap_ok(atomic_load(&reads) == runs, "%u readings of %d samples, repeated %u times",
+               atomic_load(&reads), ALL, repeat);
+    for (uint32_t i = 0; i < BATCHES; i++)
+        right &= slot_is_right(&c, i, (struct order_place){0, i * STEP * STEPS});
+    queue_get_counters(q, &counters);
+    tap_ok(right, "each is what it is alone");
+    tap_ok(counters.all.samples == ALL && counters.queued == 0, "and is counted once (%llu)",
+           (unsigned long long)counters.all.samples);
+    client_fini(&c);
+    queue_destroy(q);
+    dataset_unref(some);
+}
+
 static void without_a_substitute_a_batch_fails(void)
 {
     struct queue *q = started(2, 2);
@@ -760,6 +809,10 @@ int main(void)
     budget_is_kept(10, 2, 5000000);
     oldest_request_is_taken_up_first();
     cancelled_work_stops();
+    repeats_are_read_once(2, "rrc(16) flip(0.5)", 1);
+    repeats_are_read_once(7, "rrc(16) rotate(30) flip(0.5)", 1);
+    repeats_are_read_once(500, "rrc(16) flip(0.5)", 1);
+    repeats_are_read_once(3, "rrc(16) flip(0.5)", 2);
     slow_reading_is_announced();
     a_bad_sample_fails_its_batch_alone();
     substitutes_are_those_of_one_thread();
