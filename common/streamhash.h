@@ -2,9 +2,9 @@
 /* streamhash.h - the hash by which two streams are compared.
  *
  * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
- * mixes i64 second label and f32 weight, and the pixels of all images as u8 RGB NHWC. The hash of a stream is the
- * sum of its valid samples' modulo 2^64: it does not depend on who received what, or when, and
- * parts of a stream add up. */
+ * mixes i64 second label and f32 weight, and the pixels of all images as u8 RGB NHWC. The hash of a
+ * stream is the sum of its valid samples' modulo 2^64: it does not depend on who received what, or
+ * when, and parts of a stream add up. */
 #ifndef COMMON_STREAMHASH_H
 #define COMMON_STREAMHASH_H
 

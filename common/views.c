@@ -65,6 +65,8 @@ static int parse_stages(struct parser *p, const char *prefix, struct view *view)
                          "view %s: pipeline: samples with views are not mixed: leave mixup, cutmix "
                          "or mix out",
                          view->name);
+    if (view->pipeline.exif && !strstr(prefix, "exif"))
+        return parser_error(p, "exif stands before the first view, and holds for all");
     p->at = end + 1;
     return 0;
 }

@@ -130,8 +130,10 @@ bool render_goes_on(const struct render_spec *spec, struct render_try *try, int 
 
 /**
  * Render one try, whose files render_read() has read, or the first tries of a run of so many
- * positions. Reads no file, and writes each byte of `dst` [count] once. What is returned is the same
- * for all. A run is bad when one of its positions is: then each is to be rendered alone. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
+ * positions. Reads no file, and writes each byte of `dst` [count] once. What is returned is the
+ * same for all. A run is bad when one of its positions is: then each is to be rendered alone.
+ *
+ * Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
  */
 int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
                     struct render_try *try, uint32_t count, const struct render_files *files,

@@ -133,8 +133,9 @@ struct retry {
 
 enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
 
-/* One sample in work, or a run of positions that show it (render_run()). The queue's lock protects an item that is FREE, the lock of its node queue
- * one that is READ; in other states it belongs to one thread. */
+/* One sample in work, or a run of positions that show it (render_run()). The queue's lock protects
+ * an item that is FREE, the lock of its node queue one that is READ; in other states it belongs to
+ * one thread. */
 struct item {
     enum item_state state; /* item_move() writes it */
     struct list link;      /* of the free items, or of a node queue */
@@ -709,7 +710,8 @@ static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
 }
 
 /* Account for an item that was rendered, or not. `retries` (taken) are some when a substitute must
- * be read, or a run is bad, whose samples may have to be replaced each by another. True when its request is finished: then call wake(). Holding the lock. */
+ * be read, or a run is bad, whose samples may have to be replaced each by another. True when its
+ * request is finished: then call wake(). Holding the lock. */
 static bool settle(struct queue *q, struct item *item, uint64_t render_ns, int code,
                    const struct plenum_error *err, const struct render_result *result,
                    struct list *retries)

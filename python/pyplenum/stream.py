@@ -183,7 +183,8 @@ class Batch:
         for view in views[:lib.plenum_batch_get_views(byref(b), views)]:
             image = (b.channels, view.height, view.width) if b.layout else (view.height, view.width, b.channels)
             shape = (b.steps, b.replicas, b.micro_batch, view.count) + image
-            found.append((view.name.decode(), np.asarray(_View(lease, view.pixels, shape, "|u1" if b.dtype else "|i1"))))
+            array = np.asarray(_View(lease, view.pixels, shape, "|u1" if b.dtype else "|i1"))
+            found.append((view.name.decode(), array))
         return found
 
     @property

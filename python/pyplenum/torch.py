@@ -105,9 +105,9 @@ class Loader:
     fields
         what each batch is a tuple of, by the names of :func:`tensor`, and "soft_labels": float32 [N, num_classes], as
         ``Batch.soft_labels()`` has them, for ``cross_entropy()``, and "views": a list of tensors, as of
-        :func:`view_list`. ("images", "labels") unless told; ("views", "labels") with a pipeline that has views; with one
-        that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix; "labels"
-        alone raise ValueError there, for "weights" or "soft_labels" belong to them.
+        :func:`view_list`. ("images", "labels") unless told; ("views", "labels") with a pipeline that has views; with
+        one that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix;
+        "labels" alone raise ValueError there, for "weights" or "soft_labels" belong to them.
     smoothing
         label smoothing of "soft_labels": 0 unless told.
     last

@@ -9,7 +9,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/pipeline.h"
+#include "common/views.h"
 #include "common/util.h"
 
 struct text_case {
@@ -452,4 +452,93 @@ Test(pipeline, the_longest_text_fits)
               "%s", err.text);
     cr_expect(lt(sz, strlen(p.text), sizeof(p.text) - 1));
     cr_expect(eq(chr, p.text[strlen(p.text) - 1], ')'), "nothing was cut off: %s", p.text);
+}
+
+struct views_case {
+    char text[160];
+    char canonical[200];    /* or, where it is refused, a part of the sentence */
+    uint32_t views, images; /* 0: refused */
+};
+
+ParameterizedTestParameters(views, canonical)
+{
+    static struct views_case cases[] = {
+        {"rrc(8)", "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3)", 1, 1},
+        {"view(a, 2, rrc(8)) view(b2, 3, eval)",
+         "v1 view(a,2,rrc(8,scale=2/25:1,ratio=3/4:4/3)) view(b2,3,resize(256) center_crop(224))",
+         2, 5},
+        {"v1 exif view(_x,1,resize(8x9)flip(1))view(X,31,resize(8x9))",
+         "v1 exif view(_x,1,resize(8x9) flip(1)) view(X,31,resize(8x9))", 2, 32},
+        {"view(a, 1, rrc(8) one_of(flip(1) | hue(0:0.1)))",
+         "v1 view(a,1,rrc(8,scale=2/25:1,ratio=3/4:4/3) one_of(flip(1)|hue(0:1/10)))", 1, 1},
+        {"view(a,1,eval) view(b,1,eval) view(c,1,eval) view(d,1,eval) view(e,1,eval)",
+         "more than 4 views", 0, 0},
+        {"view(a,1,eval) view(b,32,eval)", "more than 32 images", 0, 0},
+        {"view(a,33,eval)", "it is view(NAME, COUNT, STAGES)", 0, 0},
+        {"view(a,0,eval)", "it is view(NAME, COUNT, STAGES)", 0, 0},
+        {"view(a,-1,eval)", "'view(a,-1,eval)'", 0, 0},
+        {"view(a,1.5,eval)", "it is view(NAME, COUNT, STAGES)", 0, 0},
+        {"view(a,eval)", "'view(a,eval)'", 0, 0},
+        {"view(1a,1,eval)", "it is view(NAME, COUNT, STAGES)", 0, 0},
+        {"view(,1,eval)", "it is view(NAME, COUNT, STAGES)", 0, 0},
+        {"view(a-b,1,eval)", "it is view(NAME, COUNT, STAGES)", 0, 0},
+        {"view(a23456789012345678901234567890,1,eval)", "", 1, 1},
+        {"view(a2345678901234567890123456789012,1,eval)", "at most 31", 0, 0},
+        {"view(a,1,eval) view(a,1,eval)", "another view has that name", 0, 0},
+        {"view(a,1,eval", "a parenthesis is not closed", 0, 0},
+        {"view(a,1,)", "view a: pipeline: it is empty", 0, 0},
+        {"view(a,1,evil)", "view a: pipeline:", 0, 0},
+        {"view(a,1,view(b,1,eval))", "view a: pipeline:", 0, 0},
+        {"view(a,1,v1 eval)", "view a: pipeline: the version comes first", 0, 0},
+        {"view(a,1,exif eval)", "exif stands before the first view", 0, 0},
+        {"exif view(a,1,exif eval)", "view a: pipeline:", 0, 0},
+        {"view(a,1,rrc(8) mixup(0.2))", "view a: pipeline: samples with views are not mixed", 0, 0},
+        {"view(a,1,eval) flip(0.5)", "only another view", 0, 0},
+        {"view(a,1,eval))", "only another view", 0, 0},
+        {"view", "it is view(NAME, COUNT, STAGES)", 0, 0},
+        {"rrc(8) view(a,1,eval)", "", 0, 0},
+    };
+
+    return cr_make_param_array(struct views_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct views_case *c, views, canonical)
+{
+    static struct views views, again;
+    struct plenum_error err = {""};
+    int r = views_parse(c->text, &views, &err);
+
+    cr_assert(eq(int, r, c->views > 0 ? 0 : -EINVAL), "%s: %s", c->text, err.text);
+    if (r < 0) {
+        cr_expect(ne(ptr, (void *)strstr(err.text, c->canonical), NULL), "%s", err.text);
+        return;
+    }
+    if (c->canonical[0])
+        cr_expect(eq(str, views.text, c->canonical));
+    cr_expect(eq(u32, views.count, c->views));
+    cr_expect(eq(u32, views.images, c->images));
+    cr_assert(eq(int, views_parse(views.text, &again, &err), 0), "%s", err.text);
+    cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "it parses to itself");
+}
+
+/* Each view's pipeline is that of its text, and a long text is refused whole. */
+Test(views, texts_of_all_lengths)
+{
+    static struct views views;
+    char text[4096] = "";
+    struct plenum_error err;
+
+    for (unsigned i = 0; i < 4; i++) {
+        size_t len = strlen(text);
+
+        (void)snprintf(text + len, sizeof(text) - len, " view(v%u, 2, rrc(8) ", i);
+        for (unsigned k = 0; k < 16; k++)
+            strcat(text, "erase(0.123457, value=255:255:1) ");
+        strcat(text, ")");
+        if (views_parse(text, &views, &err) < 0) {
+            cr_expect(ne(ptr, (void *)strstr(err.text, "too long"), NULL), "%s", err.text);
+            break;
+        }
+    }
+    cr_expect(lt(sz, strlen(views.text), sizeof(views.text)));
 }

@@ -11,7 +11,8 @@ import unittest
 from pages import BUILD, Page, blocks, read
 import tap
 
-SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_crop", "_mix", "_ops", "_policy", "_text"))
+SOURCE_TEXT = "".join(read(f"common/{part}.c") for part in ("pipeline", "pipeline_crop", "pipeline_mix", "pipeline_ops",
+                                                            "pipeline_policy", "pipeline_text", "views"))
 TEXT = read("docs/pipelines.md")
 CTL = os.path.join(BUILD, "plenumctl")
 PRESETS = {"train", "eval", "torchvision_v2", "timm_a1", "dino_global", "mae", "cifar"}

@@ -151,5 +151,21 @@ class NumpyTest(unittest.TestCase):
             self.assertAlmostEqual(one, other, delta=2e-3)
 
 
+class SimclrTest(unittest.TestCase):
+    """examples/simclr.py"""
+
+    def losses(self, instances):
+        out = jobs.run([*by_plenumrun(instances, instances), os.path.join(SOURCE, "examples", "simclr.py"),
+                        os.path.join(T, "data"), "--micro-batch", str(32 // instances), "--epochs", "6"])
+        return [float(loss) for loss in re.findall(r"^epoch \d+: loss (\d+\.\d+)$", out, re.M)]
+
+    def test_simclr(self):
+        """simclr.py learns to tell images apart, in one process and in two"""
+        for instances in (1, 2):
+            losses = self.losses(instances)
+            self.assertEqual(len(losses), 6)
+            self.assertLess(losses[-1], losses[0] - 0.1)
+
+
 if __name__ == "__main__":
     tap.main()

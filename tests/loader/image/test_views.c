@@ -139,8 +139,8 @@ Test(views, tiles_change_nothing)
     image_decoder_destroy(alone);
 }
 
-/* A file that ends early is bad for all, once one view needs what is missing; and good for all, when
- * none does. */
+/* A file that ends early is bad for all, once one view needs what is missing; and good for all,
+ * when none does. */
 Test(views, damage_is_bad_for_all_or_none)
 {
     static struct pipeline pipelines[IMAGES];
@@ -167,7 +167,7 @@ Test(views, damage_is_bad_for_all_or_none)
     image_decoder_destroy(alone);
 }
 
-/* The first image of a sample has the draws of a sample without views; the others have their own. */
+/* The first image of a sample has the draws of one without views; the others have their own. */
 Test(views, each_image_has_draws_of_its_own)
 {
     struct image_draw one = {.seed = 7, .epoch = 2, .position = 11}, other = one;
