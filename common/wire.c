@@ -25,6 +25,16 @@ uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS
     return open->views;
 }
 
+uint32_t wire_images(const struct wire_open *open)
+{
+    struct wire_view view[VIEWS_MAX];
+    uint32_t views = wire_get_views(open, view), images = 0;
+
+    for (uint32_t i = 0; i < views; i++)
+        images += view[i].count;
+    return images;
+}
+
 void wire_open_set_views(struct wire_open *open, const struct views *views)
 {
     (void)snprintf(open->pipeline, sizeof(open->pipeline), "%s", views->text);
@@ -70,6 +80,12 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
         s.labels2_at = align_up(s.end, sizeof(int64_t));
         s.weights_at = s.labels2_at + count * sizeof(int64_t);
         s.end = s.weights_at + count * sizeof(float);
+    }
+    if (open->geometry) {
+        s.boxes_at = align_up(s.end, sizeof(float));
+        s.sizes_at = s.boxes_at + count * wire_images(open) * 4 * sizeof(float);
+        s.flips_at = s.sizes_at + count * 2 * sizeof(uint32_t);
+        s.end = s.flips_at + count * wire_images(open);
     }
     s.bytes = align_up(s.end, SLOT_ALIGN);
     *ret = s;
@@ -260,6 +276,7 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
         frame_put_u32(b, m->view[i].height);
         frame_put_u32(b, m->view[i].width);
     }
+    frame_put_u32(b, m->geometry);
     return frame_end(b, begin);
 }
 
@@ -288,6 +305,7 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->deal = 0;
     ret->mix = false;
     ret->views = 0;
+    ret->geometry = false;
     if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
         return 0;
     ret->subset.first = frame_get_u32(r);
@@ -300,13 +318,15 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
         ret->mix = frame_get_choice(r, 2);
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_SHAPE */
         ret->height = frame_get_u32(r);
-    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_VIEWS */
-        ret->views = frame_get_choice(r, VIEWS_MAX + 1);
+    if (r->bad || r->at == r->end) /* before WIRE_MINOR_VIEWS */
+        return frame_got(r);
+    ret->views = frame_get_choice(r, VIEWS_MAX + 1);
     for (uint32_t i = 0; i < ret->views; i++) {
         ret->view[i].count = frame_get_u32(r);
         ret->view[i].height = frame_get_u32(r);
         ret->view[i].width = frame_get_u32(r);
     }
+    ret->geometry = frame_get_choice(r, 2);
     return frame_got(r);
 }
 

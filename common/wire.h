@@ -79,7 +79,7 @@ enum {
     WIRE_MINOR_LOOPS = 7,  /* loops of STATUS */
     WIRE_MINOR_MIX = 8,    /* mix of OPEN */
     WIRE_MINOR_SHAPE = 8,  /* height of OPEN: images that are not square */
-    WIRE_MINOR_VIEWS = 9,  /* views of OPEN */
+    WIRE_MINOR_VIEWS = 9,  /* views and geometry of OPEN */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -101,6 +101,9 @@ struct wire_slot {
         samples_at; /* uint32 [count]: the sample shown, not the one asked for if that was bad */
     /* Where the pipeline mixes samples, else 0: int64 [count] and float32 [count] */
     uint64_t labels2_at, weights_at;
+    /* Where asked for, else 0: float [count][images][4], uint32 [count][2],
+     * uint8 [count][images] */
+    uint64_t boxes_at, sizes_at, flips_at;
     uint64_t end;   /* of what means something: behind it the last page is filled up */
     uint64_t bytes; /* of the whole slot, a multiple of the page size */
 };
@@ -139,6 +142,7 @@ struct wire_open {
      * height. Of the first view these are the size, too. */
     uint32_t views;
     struct wire_view view[VIEWS_MAX];
+    bool geometry; /* since 1.9: slots have room for where pixels come from */
 };
 
 struct wire_opened {
@@ -268,6 +272,9 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret);
 
 /** Views of a sample, one where the pipeline has none, and what they are. */
 uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS_MAX]);
+
+/** Images of a sample, of all views. */
+uint32_t wire_images(const struct wire_open *open);
 
 /** What OPEN says of a pipeline: its text, sizes, views, and whether it mixes. */
 void wire_open_set_views(struct wire_open *open, const struct views *views);

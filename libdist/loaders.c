@@ -243,14 +243,15 @@ void loaders_opened(struct loader *l, const struct wire_opened *m)
 }
 
 /* The slots that the loader fills. */
-static int take_slots(struct loader *l, struct slot_set **ret, struct plenum_error *err)
+static int take_slots(struct loader *l, const struct wire_open *open, struct slot_set **ret,
+                      struct plenum_error *err)
 {
     struct plenum_stream *s = l->stream;
     uint32_t more = s->loaders->several ? HEDGE_SLOTS : 0;
     int r;
 
     if (!l->address->tcp)
-        return slot_set_create(&s->open, s->open.slots, s, &s->mu, ret, err);
+        return slot_set_create(open, open->slots, s, &s->mu, ret, err);
     if (more > 0 && s->verify_share > 0)
         more = s->depth + 1;
     if (!s->loaders->remote) {
@@ -263,11 +264,12 @@ static int take_slots(struct loader *l, struct slot_set **ret, struct plenum_err
     return 0;
 }
 
-int loaders_greeted(struct loader *l, struct slot_set **ret, struct plenum_error *err)
+int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,
+                    struct plenum_error *err)
 {
     assert(lock_is_held(&l->stream->mu));
     l->stream->loaders->own_taken = 0;
-    return take_slots(l, ret, err);
+    return take_slots(l, open, ret, err);
 }
 
 /* A loader that has served the stream, or we, may be short of something for a moment (-EAGAIN:

@@ -60,8 +60,10 @@ void loaders_free(struct plenum_stream *s);
 void loaders_unreached(struct loader *l, int code);
 /** An unauthenticated peer listens there: is there another address to try now? */
 bool loaders_unauthenticated(struct loader *l);
-/** It has greeted us: the ring that it is to fill, with a reference. Errors are our own. */
-int loaders_greeted(struct loader *l, struct slot_set **ret, struct plenum_error *err);
+/** It has greeted us, and can serve `open`: the ring that it is to fill, with a reference. Errors
+ * are our own. */
+int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,
+                    struct plenum_error *err);
 /** Our own memory is short, or descriptors, and no other loader can help: true when that may pass;
  * else the stream has failed. */
 bool loaders_short(struct loader *l, int code, const char *text);

@@ -378,6 +378,21 @@ static void connect_now(struct session *se, uint64_t now)
     (void)session_flush(se);
 }
 
+static bool tells_geometry(const struct session *se)
+{
+    return se->loader_minor >= WIRE_MINOR_VIEWS && se->setup->open->geometry;
+}
+
+/* A loader of before tells not where pixels come from: its slots end earlier. */
+static void set_geometry(const struct session *se, struct wire_open *open)
+{
+    struct wire_slot layout = {0};
+
+    open->geometry = tells_geometry(se);
+    (void)wire_slot_init(open, &layout);
+    open->slot_bytes = layout.bytes;
+}
+
 /* What a stream asks for that loaders of this minor version would skip; NULL: nothing. */
 static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
 {
@@ -431,7 +446,8 @@ static void handle_hello(struct session *se, const struct frame_header *h,
         refused(se, -EPROTONOSUPPORT, err.text);
         return;
     }
-    r = loaders_greeted(se->loader, &se->set, &err);
+    set_geometry(se, &open);
+    r = loaders_greeted(se->loader, &open, &se->set, &err);
     if (r < 0) {
         fail_here(se, r, err.text);
         return;
@@ -484,14 +500,17 @@ static void let_go(struct session *se, struct plenum_lease *slot, const struct w
         return;
     }
     se->filling--;
+    slot->has_geometry = tells_geometry(se);
     loaders_done(se->loader, slot, m);
 }
 
 static uint64_t batch_bytes(const struct session *se)
 {
+    struct wire_open open = *se->setup->open;
     struct wire_slot layout = {0};
 
-    (void)wire_slot_init(se->setup->open, &layout);
+    set_geometry(se, &open);
+    (void)wire_slot_init(&open, &layout);
     return layout.end;
 }
 

@@ -44,6 +44,7 @@ struct plenum_lease {
     uint64_t *epochs;    /* [S]: filled when the batch is handed out */
     int64_t *labels2;    /* [S * local] in the slot, likewise; NULL: the pipeline does not mix */
     float *weights;      /* likewise */
+    bool has_geometry;   /* its loader has told where pixels come from */
 };
 
 /** A ring with its slots: one for each session on this host, and one for all others together, which

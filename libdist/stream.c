@@ -253,6 +253,7 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     if (r < 0)
         return r;
     wire_open_set_views(open, &s->views);
+    open->geometry = true;
     open->seed = o->seed;
     open->last = o->last == PLENUM_DROP ? ORDER_DROP : ORDER_PAD;
     open->bad = o->bad;
@@ -940,6 +941,22 @@ int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *re
         return 0;
     *ret = (struct plenum_mix){.labels2 = slot->labels2, .weights = slot->weights};
     return 1;
+}
+
+int plenum_batch_get_geometry(const struct plenum_batch *batch, struct plenum_geometry *ret)
+{
+    const struct plenum_lease *slot = batch->lease;
+    struct wire_slot layout = {0};
+    uint8_t *bytes = batch->pixels;
+
+    *ret = (struct plenum_geometry){0};
+    if (!slot || !slot->has_geometry)
+        return 0;
+    (void)wire_slot_init(&slot->set->stream->open, &layout);
+    *ret = (struct plenum_geometry){.boxes = (float *)(void *)(bytes + layout.boxes_at),
+                                    .sizes = (uint32_t *)(void *)(bytes + layout.sizes_at),
+                                    .flips = bytes + layout.flips_at};
+    return (int)slot->set->stream->views.images;
 }
 
 int plenum_batch_get_views(const struct plenum_batch *batch,

@@ -45,6 +45,15 @@ static bool is_same(const struct wire_open *open, const struct plenum_lease *one
         if (memcmp(a + at, b + at, each) != 0)
             return false;
     }
+    if (one->has_geometry && two->has_geometry) {
+        uint32_t images = wire_images(open);
+
+        if (memcmp(a + layout.boxes_at + i * images * 16, b + layout.boxes_at + i * images * 16,
+                   (size_t)images * 16) != 0 ||
+            memcmp(a + layout.sizes_at + i * 8, b + layout.sizes_at + i * 8, 8) != 0 ||
+            memcmp(a + layout.flips_at + i * images, b + layout.flips_at + i * images, images) != 0)
+            return false;
+    }
     return memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
            memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0 &&
            (!open->mix ||

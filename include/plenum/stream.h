@@ -421,6 +421,29 @@ struct plenum_view {
 PLENUM_API int plenum_batch_get_views(const struct plenum_batch *batch,
                                       struct plenum_view ret[PLENUM_VIEWS_MAX]);
 
+/** Where the pixels of a batch come from, for masks, boxes and key points of the program's own. */
+struct plenum_geometry {
+    /** [S][R][M][images][4]: left, top, right and bottom of what an image shows, in pixels of the
+     *  whole picture, as it is seen after EXIF where the pipeline says exif. Beyond the picture
+     *  is padding. The image is this box, resized to its own size, then flipped. */
+    float *boxes;
+    uint32_t *sizes; /**< [S][R][M][2]: height and width of the whole picture. */
+    /** [S][R][M][images]: bit 0, left and right are swapped; bit 1, top and bottom are. */
+    uint8_t *flips;
+};
+
+/**
+ * The crops and flips of a batch's images. Images are those of all views, in the order of the text;
+ * without views there is one. Rotations and other operations that move pixels are not in it; of a
+ * mixed sample it is that of the sample itself, and of a bad one that of what stands in for it.
+ *
+ * Ownership: as the batch's other arrays: until plenum_batch_release().
+ * Returns the images of a sample; or 0 with `*ret` cleared: the batch was released, or comes from a
+ * loader before version 1.9 of the protocol. Threads: any.
+ */
+PLENUM_API int plenum_batch_get_geometry(const struct plenum_batch *batch,
+                                         struct plenum_geometry *ret);
+
 /** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 

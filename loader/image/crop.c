@@ -275,6 +275,28 @@ static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t 
     locate_padded(p, ret);
 }
 
+/* Place `at` of a resized axis, in samples of the image: its part from `start` on was `box` samples
+ * long and is `size`. */
+static float place_of(uint32_t start, uint32_t box, uint32_t size, int64_t at)
+{
+    return (float)((double)((int64_t)start * size + at * box) / size);
+}
+
+void crop_shown(const struct crop *crop, const struct pipeline *pipeline, float ret[4])
+{
+    const struct crop_axis *x = &crop->across, *y = &crop->down;
+    int64_t left = crop->window.left, top = crop->window.top;
+
+    if (crop->padded) {
+        left = (int64_t)x->first - x->pad - x->more;
+        top = (int64_t)y->first - y->pad - y->more;
+    }
+    ret[0] = place_of(crop->box.left, crop->box.width, crop->width, left);
+    ret[1] = place_of(crop->box.top, crop->box.height, crop->height, top);
+    ret[2] = place_of(crop->box.left, crop->box.width, crop->width, left + pipeline->width);
+    ret[3] = place_of(crop->box.top, crop->box.height, crop->height, top + pipeline->height);
+}
+
 static bool draw_mirror(struct rational probability, const struct image_draw *draw)
 {
     uint32_t word = image_draw_words(draw, DRAW_FLIP, 0).word[0];

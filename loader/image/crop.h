@@ -45,6 +45,10 @@ void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
                      const struct philox_block *draw, struct crop_tables *tables, uint64_t *width,
                      uint64_t *height);
 
+/** What the sample shows, as left, top, right and bottom in pixels of the image: the nearest floats
+ * to the exact places. */
+void crop_shown(const struct crop *crop, const struct pipeline *pipeline, float ret[4]);
+
 /** Which sample of the resized image output `i` of an axis shows; -1: the level of the padding. */
 int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i);
 

@@ -223,8 +223,8 @@ static int pass_turned(struct image_decoder *d, uint32_t count, struct image_rea
 }
 
 /* Find what a view takes of an image of this size. */
-static int begin_view(struct lane *l, const struct image_view *view, uint32_t width,
-                      uint32_t height, const struct image_store *store, struct plenum_error *err)
+static int begin_view(struct lane *l, struct image_view *view, uint32_t width, uint32_t height,
+                      const struct image_store *store, struct plenum_error *err)
 {
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     const struct pipeline *pipeline = view->pipeline;
@@ -237,6 +237,11 @@ static int begin_view(struct lane *l, const struct image_view *view, uint32_t wi
     l->window = view->dst;
     if (l->augments)
         l->window = augment_window(l->augment, &l->plan, pipeline->width, pipeline->height);
+    view->shown = (struct image_shown){.height = height,
+                                       .width = width,
+                                       .mirror = l->crop.mirror,
+                                       .upside_down = l->plan.upside_down};
+    crop_shown(&l->crop, pipeline, view->shown.box);
     seen = l->crop.padded ? pad_window(&l->pad, pipeline, &l->crop) : l->window;
     if (!l->window || !seen ||
         resize_begin(l->resize, &l->crop, l->augments ? &planes : store, seen, &l->region) < 0)
@@ -259,8 +264,8 @@ static void finish_view(struct lane *l, const struct image_view *view,
 
 /* All that follows the header. */
 static int render_open(struct image_decoder *d, struct image_reader *reader,
-                       const struct image_header *header, const struct image_view *views,
-                       uint32_t count, const struct image_store *store, struct plenum_error *err)
+                       const struct image_header *header, struct image_view *views, uint32_t count,
+                       const struct image_store *store, struct plenum_error *err)
 {
     uint8_t orientation = views[0].pipeline->exif ? header->orientation : 1;
     bool swap = exif_swaps(orientation);
@@ -413,7 +418,7 @@ void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
     d->tiles = tiles;
 }
 
-int image_render_views(struct image_decoder *d, const struct image_view *views, uint32_t count,
+int image_render_views(struct image_decoder *d, struct image_view *views, uint32_t count,
                        const struct image_store *store, const uint8_t *bytes, size_t len,
                        struct plenum_error *err)
 {
@@ -438,7 +443,7 @@ int image_render(struct image_decoder *d, const struct pipeline *pipeline,
                  const struct image_draw *draw, const struct image_store *store,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err)
 {
-    struct image_view view = {pipeline, *draw, dst};
+    struct image_view view = {.pipeline = pipeline, .draw = *draw, .dst = dst};
 
     return image_render_views(d, &view, 1, store, bytes, len, err);
 }

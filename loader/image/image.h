@@ -7,6 +7,7 @@
 #ifndef LOADER_IMAGE_IMAGE_H
 #define LOADER_IMAGE_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,11 +62,20 @@ static inline struct philox_block image_draw_words(const struct image_draw *draw
                          (uint32_t)draw->seed, (uint32_t)(draw->seed >> 32));
 }
 
+/** What an image shows, of its file as it is seen after EXIF: docs/pixels.md, 3.6. */
+struct image_shown {
+    uint32_t height, width; /* of the whole picture */
+    float box[4];           /* left, top, right, bottom, in its pixels; beyond it is padding */
+    bool mirror;            /* then left and right are swapped, */
+    bool upside_down;       /* and top and bottom */
+};
+
 /** One image to be made of a file. */
 struct image_view {
     const struct pipeline *pipeline;
     struct image_draw draw;
-    void *dst; /* pipeline->width * pipeline->height * store->channels bytes */
+    void *dst;                /* pipeline->width * pipeline->height * store->channels bytes */
+    struct image_shown shown; /* written, when it is made */
 };
 
 /** What a file holds. */
@@ -158,9 +168,9 @@ int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
  *
  * Errors: as image_render(), for the rows that any of them needs: either all are made or none.
  */
-int image_render_views(struct image_decoder *decoder, const struct image_view *views,
-                       uint32_t count, const struct image_store *store, const uint8_t *bytes,
-                       size_t len, struct plenum_error *err);
+int image_render_views(struct image_decoder *decoder, struct image_view *views, uint32_t count,
+                       const struct image_store *store, const uint8_t *bytes, size_t len,
+                       struct plenum_error *err);
 
 /**
  * Decode all of an image and keep nothing: whether any crop of it can be rendered. A packed JPEG

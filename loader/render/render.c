@@ -18,6 +18,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 #include "common/philox.h"
@@ -50,7 +51,7 @@ void render_scratch_fini(struct render_scratch *scratch)
 
 struct render_target render_target_in(const struct render_spec *spec, void *bytes)
 {
-    struct render_target target = {{NULL}};
+    struct render_target target = {.boxes = NULL};
     uint8_t *at = bytes;
 
     for (uint32_t i = 0; i < spec->views.count; i++) {
@@ -94,8 +95,22 @@ static uint32_t list_views(const struct render_spec *spec, const struct image_dr
     return n;
 }
 
+/* What the images of each position show. */
+static void tell_shown(const struct render_spec *spec, const struct image_view *views,
+                       uint32_t count, const struct render_target *dst)
+{
+    for (uint32_t at = 0; at < count && dst[at].boxes; at++) {
+        dst[at].size[0] = views->shown.height;
+        dst[at].size[1] = views->shown.width;
+        for (uint32_t k = 0; k < spec->views.images; k++, views++) {
+            memcpy(dst[at].boxes + 4 * (size_t)k, views->shown.box, sizeof(views->shown.box));
+            dst[at].flips[k] = (uint8_t)(views->shown.mirror | views->shown.upside_down << 1);
+        }
+    }
+}
+
 static int decode(const struct render_spec *spec, struct render_scratch *scratch,
-                  const struct image_view *views, uint32_t count, uint32_t sample,
+                  struct image_view *views, uint32_t count, uint32_t sample,
                   const struct dataset_buffer *bytes, struct plenum_error *err)
 {
     struct hint_cache *hints = dataset_get_hints(spec->dataset);
@@ -195,13 +210,24 @@ static int render_alone(const struct render_spec *spec, struct render_scratch *s
     int r = 0;
 
     assert(count == 1 || (try->bad == 0 && render_run(spec, try->position, count) == count));
-    if (!dataset_is_generated(spec->dataset))
-        return decode(spec, scratch, views, images, render_candidate(spec, try), bytes, err);
-    for (uint32_t i = 0; r == 0 && i < images; i++)
-        r = slices_render(&views[i].draw,
-                          (size_t)views[i].pipeline->width * views[i].pipeline->height,
-                          &spec->store, views[i].dst);
-    return r < 0 ? error_set(err, r, "out of memory") : 0;
+    if (!dataset_is_generated(spec->dataset)) {
+        r = decode(spec, scratch, views, images, render_candidate(spec, try), bytes, err);
+        if (r == 0)
+            tell_shown(spec, views, count, dst);
+        return r;
+    }
+    for (uint32_t i = 0; r == 0 && i < images; i++) {
+        const struct pipeline *p = views[i].pipeline;
+
+        r = slices_render(&views[i].draw, (size_t)p->width * p->height, &spec->store, views[i].dst);
+        views[i].shown = (struct image_shown){.height = p->height,
+                                              .width = p->width,
+                                              .box = {0, 0, (float)p->width, (float)p->height}};
+    }
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    tell_shown(spec, views, count, dst);
+    return 0;
 }
 
 /* Room for a sample and its partner. */
@@ -241,6 +267,9 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
     if (r < 0)
         return r;
     one = render_target_in(spec, scratch->pair);
+    one.boxes = dst->boxes; /* of the sample itself */
+    one.size = dst->size;
+    one.flips = dst->flips;
     two = render_target_in(spec, scratch->pair + bytes);
     r = render_alone(spec, scratch, try, 1, &files->own, &one, err);
     if (r < 0)

@@ -94,6 +94,10 @@ static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_
 /** Where a sample's pixels go: of each view its images, one behind the other. */
 struct render_target {
     uint8_t *view[VIEWS_MAX];
+    /* Where its pixels come from (plenum_batch_get_geometry()); all NULL: nobody asks. */
+    float *boxes;   /* [images][4] */
+    uint32_t *size; /* height, width */
+    uint8_t *flips; /* [images] */
 };
 
 /** In one piece of render_bytes(): view after view. */

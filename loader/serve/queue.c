@@ -586,11 +586,17 @@ static void *io_main(void *arg)
 static struct render_target target_of(const struct queue_stream *s, uint8_t *slot, uint32_t index)
 {
     const struct views *views = &s->spec->views;
-    struct render_target target = {{NULL}};
+    struct render_target target = {.boxes = NULL};
 
     for (uint32_t i = 0; i < views->count; i++)
         target.view[i] = slot + s->layout->pixels_at[i] +
                          (uint64_t)index * views->view[i].count * render_view_bytes(s->spec, i);
+    if (s->open->geometry) {
+        target.boxes =
+            (float *)(void *)(slot + s->layout->boxes_at) + (uint64_t)index * views->images * 4;
+        target.size = (uint32_t *)(void *)(slot + s->layout->sizes_at) + (uint64_t)index * 2;
+        target.flips = slot + s->layout->flips_at + (uint64_t)index * views->images;
+    }
     return target;
 }
 

@@ -123,6 +123,10 @@ class CMix(Structure):
     _fields_ = [("labels2", c_void_p), ("weights", c_void_p)]
 
 
+class CGeometry(Structure):
+    _fields_ = [("boxes", c_void_p), ("sizes", c_void_p), ("flips", c_void_p)]
+
+
 class CView(Structure):
     _fields_ = [("name", c_char_p), ("pixels", c_void_p), ("count", c_uint32), ("height", c_uint32),
                 ("width", c_uint32)]
@@ -247,6 +251,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),
     "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),
     "plenum_batch_get_mix": (c_int, [POINTER(CBatch), POINTER(CMix)]),
+    "plenum_batch_get_geometry": (c_int, [POINTER(CBatch), POINTER(CGeometry)]),
     "plenum_batch_get_views": (c_int, [POINTER(CBatch), POINTER(CView)]),
     "plenum_batch_hash": (c_uint64, [POINTER(CBatch)]),
 }

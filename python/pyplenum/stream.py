@@ -11,8 +11,9 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, No
 import numpy as np
 import numpy.typing as npt
 
-from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, CMix, COptions, CPlace, CRing, CRingCall, CStats, CView,
-                   PlenumError, VIEWS_MAX, byref, c_void_p, caller, check, lib, libc_free, nanoseconds, text_of, whole)
+from ._lib import (CBatch, CCursor, CError, CGeometry, CInfo, CJobInfo, CMix, COptions, CPlace, CRing, CRingCall,
+                   CStats, CView, PlenumError, VIEWS_MAX, byref, c_void_p, caller, check, lib, libc_free, nanoseconds,
+                   text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
 
 __all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
@@ -125,6 +126,14 @@ class Batch:
     ``labels2``, ``weights``
         where the pipeline ends with mixup, cutmix or mix, else None: int64 [S, R, M], the class of what is mixed in,
         and float32 [S, R, M], the weight of ``labels``; that of ``labels2`` is ``1 - weights``
+    ``boxes``, ``flips``, ``sizes``
+        where the pixels come from, for masks, boxes and key points of the program's own: float32 [S, R, M, 4], left,
+        top, right and bottom of what an image shows, in pixels of the whole picture (as it is seen after EXIF where the
+        pipeline says exif; beyond it is padding); uint8 [S, R, M], bit 0: left and right are swapped, bit 1: top and
+        bottom are; uint32 [S, R, M, 2], height and width of the whole picture. The image is its box, resized, then
+        flipped; rotations and other operations that move pixels are not in it. With views ``boxes`` and ``flips`` are
+        dicts, as ``views``, of float32 [S, R, M, COUNT, 4] and uint8 [S, R, M, COUNT]. None from a loader before
+        version 1.9 of the protocol
     ``samples``
         uint32 [S, R, M], index in the data set of what is shown
     ``positions``
@@ -190,6 +199,39 @@ class Batch:
     @property
     def views(self) -> "Dict[str, npt.NDArray[Any]]":
         return {name: array for name, array in self._views() if name}
+
+    def _geometry(self, field: str, typestr: str, more: Tuple[int, ...]) -> Any:
+        """An array of all images, cut by views."""
+        lease = self._held()
+        b = lease.batch
+        geometry = CGeometry()
+        images = lib.plenum_batch_get_geometry(byref(b), byref(geometry))
+        if not images:
+            return None
+        shape = (b.steps, b.replicas, b.micro_batch, images) + more
+        array = np.asarray(_View(lease, getattr(geometry, field), shape, typestr))
+        cut, at = {}, 0
+        for name, pixels in self._views():
+            cut[name] = array[:, :, :, at:at + pixels.shape[3]]
+            at += pixels.shape[3]
+        return cut if cut.keys() != {""} else array[:, :, :, 0]
+
+    @property
+    def boxes(self) -> Any:
+        return self._geometry("boxes", "<f4", (4,))
+
+    @property
+    def flips(self) -> Any:
+        return self._geometry("flips", "|u1", ())
+
+    @property
+    def sizes(self) -> "Optional[npt.NDArray[np.uint32]]":
+        geometry = CGeometry()
+        lease = self._held()
+        b = lease.batch
+        if not lib.plenum_batch_get_geometry(byref(b), byref(geometry)):
+            return None
+        return np.asarray(_View(lease, geometry.sizes, (b.steps, b.replicas, b.micro_batch, 2), "<u4"))
 
     @property
     def pixels(self) -> "npt.NDArray[Any]":

@@ -21,9 +21,12 @@ __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check
            "view_list"]
 
 # NumPy's unsigned numbers that torch has no type for: their bytes as signed ones, which hold every value that occurs.
-_SIGNED = {"samples": np.int32, "positions": np.int64, "epochs": np.int64}
+_SIGNED = {"samples": np.int32, "sizes": np.int32, "positions": np.int64, "epochs": np.int64}
 
-_FIELDS = ("images", "views", "labels", "labels2", "weights", "soft_labels", "valid", "samples", "positions", "epochs")
+_GEOMETRY = ("boxes", "flips", "sizes")
+
+_FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_labels", "valid", "samples", "positions",
+           "epochs")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
@@ -32,8 +35,8 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     """One array of a batch as a tensor, with steps, replicas and micro-batch as one dimension.
 
     ``field`` is "images" (int8 or uint8 [N, H, W, C] or [N, C, H, W]), "labels" (int64 [N]), "valid" (bool [N]),
-    "samples" (int32 [N]), "positions" (int64 [N]) or "epochs" (int64 [S]); where the pipeline ends with mixup, cutmix
-    or mix, also "labels2" (int64 [N]) and "weights" (float32 [N], of "labels"). The tensor is a view of the ring and
+    "samples" (int32 [N]), "positions" (int64 [N]), "boxes" (float32 [N, 4]), "flips" (uint8 [N]), "sizes" (int32
+    [N, 2]) or "epochs" (int64 [S]); where the pipeline ends with mixup, cutmix or mix, also "labels2" (int64 [N]) and "weights" (float32 [N], of "labels"). The tensor is a view of the ring and
     may be changed in place; the slot is free when the last view of it is gone.
     """
     if field == "images":
@@ -45,22 +48,29 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     if field == "soft_labels":
         raise ValueError("soft labels need the number of classes: torch.from_numpy(batch.soft_labels(num_classes))")
     array = getattr(batch, field)
+    if array is None and field in _GEOMETRY:
+        raise ValueError(f"a batch has '{field}' only from a loader of version 1.9 of the protocol or later")
     if array is None:
         raise ValueError(f"a batch has '{field}' only where the pipeline ends with mixup, cutmix or mix")
-    array = array.reshape(-1)
+    if isinstance(array, dict):
+        raise ValueError(f"{field} are several tensors where the pipeline has views: pyplenum.torch.view_list(batch, "
+                         f"{field!r})")
+    array = array.reshape((-1,) + array.shape[3:] if field in _GEOMETRY else -1)
     return torch.from_numpy(array.view(_SIGNED[field]) if field in _SIGNED else array)
 
 
-def view_list(batch: Batch) -> List[torch.Tensor]:
+def view_list(batch: Batch, field: str = "views") -> List[torch.Tensor]:
     """All images of the samples of a batch whose pipeline has views, as the reference loops of SimCLR, DINO and others
     take them: for each image of a sample one tensor, int8 or uint8 [N, C, H, W] or [N, H, W, C], in the order of the
     text. ``torch.from_numpy(batch.views[name])`` has all images of one view in one tensor. They are views of the ring,
-    as those of :func:`tensor`.
+    as those of :func:`tensor`. ``field`` may be "boxes" (float32 [N, 4]) or "flips" (uint8 [N]) of these images.
     """
+    if field not in ("views", "boxes", "flips"):
+        raise ValueError(f"views have views, boxes and flips, not {field!r}")
     if not batch.views:
         raise ValueError("the pipeline has no views: it is view(NAME, COUNT, STAGES) ... then")
     return [torch.from_numpy(array.reshape((-1,) + array.shape[3:])[:, i])
-            for array in batch.views.values() for i in range(array.shape[3])]
+            for array in getattr(batch, field).values() for i in range(array.shape[3])]
 
 
 def tensors(batch: Batch) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -236,8 +246,8 @@ class Loader:
         return self._tensors(batch)
 
     def _tensor(self, batch: Batch, field: str) -> Union[torch.Tensor, List[torch.Tensor]]:
-        if field == "views":
-            return view_list(batch)
+        if field == "views" or field in ("boxes", "flips") and batch.views:
+            return view_list(batch, field)
         if field != "soft_labels":
             return tensor(batch, field)
         classes = self.stream.num_classes

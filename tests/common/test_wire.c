@@ -29,17 +29,18 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .width = 224,
                                       .height = 160,
                                       .slots = 5,
-                                      .slot_bytes = 21757952 + 4096,
+                                      .slot_bytes = 21757952 + 8192,
                                       .subset = {.first = 3, .end = 4000000000},
                                       .repeat = 7,
                                       .span = 0x123456789abc,
                                       .deal = 8,
                                       .mix = true,
                                       .views = 2,
-                                      .view = {{1, 160, 224}, {4, 96, 128}}};
+                                      .view = {{1, 160, 224}, {4, 96, 128}},
+                                      .geometry = true};
 
 /* Bytes of OPEN that came with 1.9, in `good`. */
-enum { VIEWS_BYTES = 4 + 2 * 12 };
+enum { VIEWS_BYTES = 4 + 2 * 12 + 4 };
 
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
 {
@@ -322,7 +323,11 @@ Test(wire, the_good_open_is_good)
     cr_expect(ge(u64, slot.labels2_at, slot.samples_at + 64 * 4));
     cr_expect(eq(u64, slot.labels2_at % 8, 0));
     cr_expect(eq(u64, slot.weights_at, slot.labels2_at + 64 * 8));
-    cr_expect(eq(u64, slot.end, slot.weights_at + 64 * 4));
+    cr_expect(ge(u64, slot.boxes_at, slot.weights_at + 64 * 4));
+    cr_expect(eq(u64, slot.boxes_at % 4, 0));
+    cr_expect(eq(u64, slot.sizes_at, slot.boxes_at + 64 * 5 * 16));
+    cr_expect(eq(u64, slot.flips_at, slot.sizes_at + 64 * 8));
+    cr_expect(eq(u64, slot.end, slot.flips_at + 64 * 5));
     cr_expect(ge(u64, slot.bytes, slot.end));
     cr_expect(eq(u64, slot.bytes % 4096, 0));
 }

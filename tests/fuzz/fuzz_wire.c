@@ -64,6 +64,11 @@ static void read_message(const struct frame_header *header, struct frame_reader 
             require(slot.samples_at + wire_batch_count(&open) * 4 <=
                         (open.mix ? slot.labels2_at : slot.end) &&
                     slot.end <= slot.bytes);
+            require(!open.geometry ||
+                    (slot.boxes_at >= slot.samples_at + wire_batch_count(&open) * 4 &&
+                     slot.boxes_at + wire_batch_count(&open) * wire_images(&open) * 16 <=
+                         slot.sizes_at &&
+                     slot.flips_at + wire_batch_count(&open) * wire_images(&open) == slot.end));
             require(!open.mix ||
                     (slot.labels2_at + wire_batch_count(&open) * 8 <= slot.weights_at &&
                      slot.weights_at + wire_batch_count(&open) * 4 <= slot.end));

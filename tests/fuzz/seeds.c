@@ -63,6 +63,7 @@ static void put_all(struct frame_buffer *b)
     open.views = 2;
     open.view[0] = (struct wire_view){2, 160, 224};
     open.view[1] = (struct wire_view){8, 96, 96};
+    open.geometry = true;
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
     (void)wire_put_open(b, 1, &open);

@@ -2,10 +2,12 @@
 """Several views of a sample: arrays, lists of tensors, and hashes."""
 
 import os
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 CTL = os.path.join(BUILD, "plenumctl")
@@ -43,9 +45,20 @@ def ctl_hash(*options):
     return int(done.stdout.split()[0], 16)
 
 
-def stream(pipeline=VIEWS, **options):
+def write_png(path, pixels):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, _ = pixels.shape
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+                chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))) + chunk(b"IEND", b""))
+
+
+def stream(pipeline=VIEWS, dataset=None, **options):
     options = {"micro_batch": 4, "steps": 2, "epochs": 2, "seed": 5, "dtype": "uint8", **options}
-    return pyplenum.Stream(DATA, pipeline, **options)
+    return pyplenum.Stream(dataset or DATA, pipeline, **options)
 
 
 class ViewsTest(unittest.TestCase):
@@ -127,6 +140,84 @@ class ViewsTest(unittest.TestCase):
                 s.seek(cursor)
 
 
+class GeometryTest(unittest.TestCase):
+    """A sample is its box of the whole picture, flipped."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.data = os.path.join(T.name, "noise")
+        numbers = np.random.default_rng(1)
+        for i in range(IMAGES):
+            pixels = numbers.integers(0, 256, (64, 56, 3), np.uint8)
+            write_png(os.path.join(cls.data, "c", f"{i:02}.png"), pixels)
+
+    def stream(self, pipeline, **options):
+        return stream(pipeline, dataset=self.data, **options)
+
+    def whole(self):
+        """Each picture as it is, by its number."""
+        with self.stream("resize(64x56)", epochs=1) as s:
+            return {int(n): image for batch in s for n, image in zip(batch.samples.reshape(-1), batch.images.copy())}
+
+    def shown(self, whole, box, flips):
+        """A box of whole pixels, of which what lies beyond the picture is 7."""
+        left, top, right, bottom = (int(x) for x in box)
+        padded = np.pad(whole, ((99, 99), (99, 99), (0, 0)), constant_values=7)
+        image = padded[top + 99:bottom + 99, left + 99:right + 99]
+        image = image[:, ::-1] if flips & 1 else image
+        return image[::-1] if flips & 2 else image
+
+    def test_crops(self):
+        """boxes and flips say to the pixel what is shown, also of padding and of repeated positions"""
+        whole, flipped, beyond = self.whole(), set(), 0
+        for text in ("pad(9, fill=7) random_crop(40x32) flip(0.5) vertical_flip(0.5)",
+                     "pad(0, fill=7) random_crop(70x80) flip(0.5)", "resize(56) center_crop(20x30)",
+                     "pad(3, fill=7) random_crop(64) vertical_flip(0.5) flip(0.5) flip(0.5)"):
+            with self.stream(text, repeat=2) as s:
+                for batch in s:
+                    self.assertTrue((batch.sizes == (64, 56)).all())
+                    for image, n, box, flips in zip(batch.images, batch.samples.reshape(-1), batch.boxes.reshape(-1, 4),
+                                                    batch.flips.reshape(-1)):
+                        self.assertTrue(np.array_equal(image, self.shown(whole[int(n)], box, flips)), (text, box))
+                        flipped.add(int(flips))
+                        beyond += int(box.min() < 0)
+        self.assertEqual(flipped, {0, 1, 2, 3})
+        self.assertGreater(beyond, 10)
+
+    def test_views(self):
+        """each image of each view has its own"""
+        whole, count = self.whole(), 0
+        text = "view(a, 2, pad(9, fill=7) random_crop(40x32) flip(0.5)) view(b, 1, pad(2, fill=7) random_crop(9))"
+        with self.stream(text) as s:
+            for batch in s:
+                self.assertEqual(batch.boxes["a"].shape, (2, 1, 4, 2, 4))
+                self.assertEqual(batch.flips["b"].shape, (2, 1, 4, 1))
+                for place in np.ndindex(2, 1, 4):
+                    for name in "ab":
+                        for i, image in enumerate(batch.views[name][place]):
+                            box, flips = batch.boxes[name][place][i], batch.flips[name][place][i]
+                            want = self.shown(whole[int(batch.samples[place])], box, flips)
+                            self.assertTrue(np.array_equal(image, want), (name, box))
+                            count += 1
+        self.assertGreater(count, 2 * IMAGES)
+
+    def test_resized(self):
+        """a resized crop lies within the picture, and has the sides that its scale and ratio allow"""
+        with self.stream("rrc(16, scale=0.2:0.5, ratio=1/2:2)", epochs=3) as s:
+            for batch in s:
+                left, top, right, bottom = batch.boxes.reshape(-1, 4).T
+                self.assertTrue((left >= 0).all() and (top >= 0).all() and (right <= 56).all() and (bottom <= 64).all())
+                share = (right - left) * (bottom - top) / (64 * 56)
+                self.assertTrue((share > 0.17).all() and (share < 0.54).all())
+
+    def test_mixed(self):
+        """of a mixed sample it is the sample's own"""
+        with self.stream("rrc(16) mixup(1)") as mixed, self.stream("rrc(16)") as alone:
+            for one, two in zip(mixed, alone):
+                self.assertTrue(np.array_equal(one.boxes, two.boxes))
+                self.assertTrue(np.array_equal(one.sizes, two.sizes))
+
+
 class TorchTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -157,6 +248,22 @@ class TorchTest(unittest.TestCase):
             held = [images for images, in loader]
             self.assertEqual(len(held), IMAGES)
             self.assertTrue(all(image.is_contiguous() for images in held for image in images))
+
+    def test_geometry(self):
+        """boxes, flips and sizes go along, of each image where there are views"""
+        fields = ("boxes", "flips", "sizes")
+        with self.torch.Loader(DATA, A, micro_batch=8, seed=5, fields=fields) as loader, \
+                stream(A, micro_batch=8, steps=1) as s:
+            for (boxes, flips, sizes), batch in zip(loader, s):
+                self.assertTrue(np.array_equal(boxes.numpy(), batch.boxes[batch.valid]))
+                self.assertTrue(np.array_equal(flips.numpy(), batch.flips[batch.valid]))
+                self.assertTrue(np.array_equal(sizes.numpy(), batch.sizes[batch.valid]))
+        with self.torch.Loader(DATA, VIEWS, micro_batch=8, seed=5, fields=fields) as loader, \
+                stream(micro_batch=8, steps=1) as s:
+            for (boxes, flips, sizes), batch in zip(loader, s):
+                self.assertEqual((len(boxes), len(flips)), (5, 5))
+                self.assertTrue(np.array_equal(boxes[3].numpy(), batch.boxes["b"][:, :, :, 1][batch.valid]))
+                self.assertTrue(np.array_equal(flips[1].numpy(), batch.flips["a"][:, :, :, 1][batch.valid]))
 
     def test_mistakes(self):
         """what there is not is said"""
