@@ -36,8 +36,9 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
 
     ``field`` is "images" (int8 or uint8 [N, H, W, C] or [N, C, H, W]), "labels" (int64 [N]), "valid" (bool [N]),
     "samples" (int32 [N]), "positions" (int64 [N]), "boxes" (float32 [N, 4]), "flips" (uint8 [N]), "sizes" (int32
-    [N, 2]) or "epochs" (int64 [S]); where the pipeline ends with mixup, cutmix or mix, also "labels2" (int64 [N]) and "weights" (float32 [N], of "labels"). The tensor is a view of the ring and
-    may be changed in place; the slot is free when the last view of it is gone.
+    [N, 2]) or "epochs" (int64 [S]); where the pipeline ends with mixup, cutmix or mix, also "labels2" (int64 [N]) and
+    "weights" (float32 [N], of "labels"). The tensor is a view of the ring and may be changed in place; the slot is free
+    when the last view of it is gone.
     """
     if field == "images":
         return torch.from_numpy(batch.images)
