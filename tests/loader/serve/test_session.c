@@ -302,6 +302,13 @@ static int unsealed(size_t bytes)
     return fd;
 }
 
+/* One view of so many images. */
+static void set_view(struct wire_open *o, uint32_t count)
+{
+    o->views = 1;
+    o->view[0] = (struct wire_view){count, 16, 16};
+}
+
 Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
 {
     int fd;
@@ -311,7 +318,7 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
     REFUSED("absolute path", ring, strcpy(o.dataset, "folder:data"));
     REFUSED("none that is generated", ring, strcpy(o.dataset, "generated:generated:9"));
     REFUSED("pipeline", ring, strcpy(o.pipeline, "v1 blur(3)"));
-    REFUSED("16 x 16 pixels, not 16 x 17", ring, {
+    REFUSED("16 x 16 pixels, not 1 of 16 x 17", ring, {
         struct wire_slot slot;
         o.width = 17;
         (void)wire_slot_init(&o, &slot);
@@ -319,6 +326,19 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
         o.slot_bytes = slot.bytes;
     });
     REFUSED("client is too old for mixup", ring, strcat(o.pipeline, " mixup(1/5)"));
+    REFUSED("has 1 views, but the client speaks of 0", ring,
+            strcpy(o.pipeline, "v1 view(a,1,resize(16) center_crop(16))"));
+    REFUSED("has 0 views, but the client speaks of 1", ring, { set_view(&o, 1); });
+    REFUSED("2 images of 16 x 16 pixels, not 1 of", ring, {
+        strcpy(o.pipeline, "v1 view(a,2,resize(16) center_crop(16))");
+        set_view(&o, 1);
+    });
+    REFUSED("disagree about the size", ring, {
+        strcpy(o.pipeline, "v1 view(a,2,resize(16) center_crop(16))");
+        set_view(&o, 2);
+        o.per_step = o.local = 64;
+        o.slots = 1;
+    });
     REFUSED("the pipeline does not mix", ring, {
         struct wire_slot slot;
         o.mix = true;
