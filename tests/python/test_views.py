@@ -2,6 +2,7 @@
 """Several views of a sample: arrays, lists of tensors, and hashes."""
 
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -216,6 +217,37 @@ class GeometryTest(unittest.TestCase):
             for one, two in zip(mixed, alone):
                 self.assertTrue(np.array_equal(one.boxes, two.boxes))
                 self.assertTrue(np.array_equal(one.sizes, two.sizes))
+
+
+class OlderLoaderTest(unittest.TestCase):
+    """A loader before version 1.9 of the protocol."""
+
+    def setUp(self):
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it plays one
+        if not os.path.exists(wrong):
+            self.skipTest("plenumd-wrong is built with Criterion alone")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.addresses = [f"unix:{T.name}/older.sock", f"tcp:127.0.0.1:{port}"]
+        self.loader = subprocess.Popen([wrong, "--socket", self.addresses[0], "--listen", f"127.0.0.1:{port}", "--root",
+                                        T.name, "--quiet"], env={**os.environ, "PLENUM_WRONG_VERSION": "1.8"})
+        self.addCleanup(self.loader.wait)
+        self.addCleanup(self.loader.terminate)
+
+    def test_older_loader(self):
+        """it gives the same batches, without boxes, by a socket and by TCP; also together with a newer one"""
+        want = ctl_hash("--pipeline", A, "--seed", "5", "--epochs", "2")
+        for loader in (*self.addresses, ",".join(self.addresses)):
+            with stream(A, loader=loader) as s:
+                batches = [(batch.hash(), batch.boxes, batch.flips, batch.sizes) for batch in s]
+            self.assertEqual(sum(hashed for hashed, *_ in batches) % 2**64, want, loader)
+            self.assertTrue(all(geometry == [None] * 3 for _, *geometry in batches))
+
+    def test_views(self):
+        """it makes no views, and that is said"""
+        for loader in self.addresses:
+            with self.assertRaisesRegex(pyplenum.PlenumError, "too old for views"):
+                stream(loader=loader)
 
 
 class TorchTest(unittest.TestCase):
