@@ -3,6 +3,7 @@
 
 #include "common/views.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -46,18 +47,21 @@ static int parse_name(struct parser *p, const struct views *views, char ret[VIEW
     return parser_char(p, ',') ? 0 : parser_error(p, takes);
 }
 
-/* The text of one view's pipeline: `prefix`, and what stands in the parentheses. */
+/* The text of one view's pipeline: `prefix`, and what stands in the parentheses. It stands where it
+ * stands in the whole, so that a message names the right character. */
 static int parse_stages(struct parser *p, const char *prefix, struct view *view)
 {
-    char text[VIEWS_TEXT_MAX];
+    char text[2 * VIEWS_TEXT_MAX];
     const char *end = find_end(p->at);
+    size_t begin = (size_t)(p->at - p->text);
     struct plenum_error why = {""};
 
     if (!end)
         return parser_error(p, "a parenthesis is not closed");
-    if (strlen(prefix) + (size_t)(end - p->at) >= sizeof(text))
+    if ((size_t)(end - p->text) >= sizeof(text))
         return parser_error(p, "it is too long");
-    (void)snprintf(text, sizeof(text), "%s%.*s", prefix, (int)(end - p->at), p->at);
+    assert(begin >= strlen(prefix)); /* "view(a,1," is longer */
+    (void)snprintf(text, sizeof(text), "%-*s%.*s", (int)begin, prefix, (int)(end - p->at), p->at);
     if (pipeline_parse(text, &view->pipeline, &why) < 0)
         return error_set(p->err, -EINVAL, "view %s: %s", view->name, why.text);
     if (pipeline_mixes(&view->pipeline))
@@ -116,7 +120,8 @@ static int write_canonical(struct views *views, const char *prefix, struct plenu
                            sizeof(views->text) - 1);
 }
 
-void views_of_pipeline(const struct pipeline *pipeline, struct views *ret)
+/* A text without views. */
+static void set_alone(const struct pipeline *pipeline, struct views *ret)
 {
     *ret = (struct views){.count = 1, .images = 1, .view = {{.count = 1, .pipeline = *pipeline}}};
     (void)snprintf(ret->text, sizeof(ret->text), "%s", pipeline->text);
@@ -138,7 +143,7 @@ int views_parse(const char *text, struct views *ret, struct plenum_error *err)
     if (!parser_word(&p, "view")) {
         r = pipeline_parse(text, &alone, err);
         if (r == 0)
-            views_of_pipeline(&alone, ret);
+            set_alone(&alone, ret);
         return r;
     }
     (void)snprintf(prefix, sizeof(prefix), "%s %s", pipeline_version_name(PIPELINE_V1),

@@ -44,9 +44,6 @@ struct views {
  */
 int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 
-/** A text without views. */
-void views_of_pipeline(const struct pipeline *pipeline, struct views *ret);
-
 /** Pixels of all of a sample's images. */
 uint64_t views_pixels(const struct views *views);
 

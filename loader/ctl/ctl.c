@@ -151,10 +151,11 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
                              .per_step = args->replicas * args->micro_batch,
                              .last = strcmp(args->last, "drop") == 0 ? ORDER_DROP : ORDER_PAD};
     if (s.steps.last == ORDER_DROP && s.steps.per_step > s.steps.n) {
+        r = error_set(err, -EINVAL,
+                      "--last drop leaves nothing: a step takes %u samples, the data set has %u",
+                      s.steps.per_step, s.steps.n);
         ctl_stream_close(&s);
-        return error_set(err, -EINVAL,
-                         "--last drop leaves nothing: a step takes %u samples, the data set has %u",
-                         s.steps.per_step, s.steps.n);
+        return r;
     }
     *ret = s;
     return 0;

@@ -22,10 +22,7 @@
 #include "loader/image/blur.h"
 #include "loader/image/scratch.h"
 
-enum {
-    BAND = 4096,            /* pixels */
-    WINDOW_KEPT = 64 << 20, /* bytes that stay from image to image */
-};
+enum { BAND = 4096 }; /* pixels */
 
 struct augment {
     const struct augment_loops *loops;
@@ -440,7 +437,11 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
             do_window(a, step++, a->window.bytes, width, height);
         pass.steps = step;
     }
-    scratch_trim(&a->window, WINDOW_KEPT);
-    scratch_trim(&a->other, WINDOW_KEPT);
-    scratch_trim(&a->mixed, WINDOW_KEPT);
+}
+
+void augment_trim(struct augment *a, size_t keep)
+{
+    scratch_trim(&a->window, keep);
+    scratch_trim(&a->other, keep);
+    scratch_trim(&a->mixed, keep);
 }

@@ -71,6 +71,9 @@ static inline bool augment_is_needed(const struct augment_plan *plan)
     return plan->count > 0 || plan->upside_down;
 }
 
+/** Free each window of more than `keep` bytes. */
+void augment_trim(struct augment *augment, size_t keep);
+
 /** The most that is kept for a sample of this pipeline, bytes. */
 uint64_t augment_most_bytes(const struct pipeline *pipeline);
 

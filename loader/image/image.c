@@ -37,6 +37,9 @@
 
 enum { JPEG, PNG };
 
+/* Bytes of a buffer that stay from image to image, and in lanes that an image does not use. */
+enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
+
 static const struct {
     const char *format;
     int (*create)(struct image_reader **ret);
@@ -218,7 +221,7 @@ static int pass_turned(struct image_decoder *d, uint32_t count, struct image_rea
     }
     rows = (struct image_rows){d->turned.bytes, (size_t)seen->width * 4, seen->height};
     push_rows(d, count, seen, 0, &rows);
-    scratch_trim(&d->turned, 64 << 20);
+    scratch_trim(&d->turned, KEPT);
     return 0;
 }
 
@@ -289,6 +292,17 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     for (uint32_t i = 0; r == 0 && i < count; i++)
         finish_view(d->lanes[i], &views[i], store);
     return r;
+}
+
+/* Free what only unusually large views needed: all lanes keep about as much as one may. */
+static void trim_lanes(struct image_decoder *d, uint32_t used)
+{
+    for (uint32_t i = 0; i < d->lanes_count; i++) {
+        size_t keep = i < used ? KEPT / used : KEPT_IDLE;
+
+        augment_trim(d->lanes[i]->augment, keep);
+        pad_trim(&d->lanes[i]->pad, keep);
+    }
 }
 
 static void lane_destroy(struct lane *l)
@@ -436,6 +450,7 @@ int image_render_views(struct image_decoder *d, struct image_view *views, uint32
         return r;
     r = render_open(d, reader, &header, views, count, store, err);
     reader->ops->close(reader);
+    trim_lanes(d, count);
     return r;
 }
 

@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-enum { SEEN_KEPT = 64 << 20 }; /* bytes that stay from image to image */
-
 void pad_fini(struct pad *pad)
 {
     scratch_free(&pad->seen);
@@ -82,5 +80,9 @@ void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct c
                 to[x] = columns[x] < 0 ? (uint8_t)pipeline->fill : row[columns[x]];
         }
     }
-    scratch_trim(&pad->seen, SEEN_KEPT);
+}
+
+void pad_trim(struct pad *pad, size_t keep)
+{
+    scratch_trim(&pad->seen, keep);
 }

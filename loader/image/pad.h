@@ -22,4 +22,7 @@ uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const stru
 void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop,
                 uint8_t *planes);
 
+/** Free the window of more than `keep` bytes. */
+void pad_trim(struct pad *pad, size_t keep);
+
 #endif

@@ -61,16 +61,23 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
     return target;
 }
 
+/* Positions of a run, at most. */
+static uint32_t longest_run(const struct render_spec *spec)
+{
+    uint32_t most = VIEWS_IMAGES_MAX / spec->views.images;
+
+    if (spec->run == 0 || views_mix(&spec->views))
+        return 1;
+    return spec->run < most ? spec->run : most;
+}
+
 uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t most)
 {
-    uint32_t repeat = spec->order.repeat ? spec->order.repeat : 1;
+    uint32_t repeat = spec->order.repeat ? spec->order.repeat : 1, run = longest_run(spec);
     uint32_t left = repeat - (uint32_t)(position % order_positions(&spec->order) % repeat);
 
-    if (views_mix(&spec->views))
-        return 1;
-    left = left < most ? left : most;
-    return left < VIEWS_IMAGES_MAX / spec->views.images ? left
-                                                        : VIEWS_IMAGES_MAX / spec->views.images;
+    most = most < run ? most : run;
+    return left < most ? left : most;
 }
 
 /* All images of a sample, in the order of the text, at `count` positions: how many. */
@@ -248,9 +255,9 @@ uint64_t render_working_bytes(const struct render_spec *spec)
     uint64_t bytes = views_mix(&spec->views) ? 2 * render_bytes(spec) : 0;
 
     for (uint32_t i = 0; i < spec->views.count; i++)
-        bytes += render_run(spec, 0, UINT32_MAX) * spec->views.view[i].count *
+        bytes += longest_run(spec) * spec->views.view[i].count *
                  augment_most_bytes(&spec->views.view[i].pipeline);
-    return bytes;
+    return bytes + bytes / 4; /* as scratch_reserve() makes it */
 }
 
 static int render_pair(const struct render_spec *spec, struct render_scratch *scratch,

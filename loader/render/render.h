@@ -20,6 +20,7 @@ struct render_spec {
     struct image_store store;
     enum plenum_bad bad;
     enum image_jpeg jpeg; /* which decoder; the pixels are the same */
+    uint32_t run;         /* positions that one decode may serve (render_run()); 0 is 1 */
 };
 
 /** The files of a position: its own sample's, and, where it is mixed, its partner's. Starts as
@@ -104,12 +105,13 @@ struct render_target {
 struct render_target render_target_in(const struct render_spec *spec, void *bytes);
 
 /**
- * Positions from this one on, at most `most`, that one decode serves: those of a repeated sample,
- * where nothing is mixed. At least 1.
+ * Positions from this one on, at most `most` and spec->run, that one decode serves: those of a
+ * repeated sample, where nothing is mixed. At least 1.
  */
 uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t most);
 
-/** What a thread keeps beside these while it renders a sample, and whatever the file is like. */
+/** What a thread keeps beside these while it renders a sample, and whatever the file is like. The
+ * order need not be there yet. */
 uint64_t render_working_bytes(const struct render_spec *spec);
 
 /** A position, and the number of samples that were tried there and are bad. A sample that is mixed

@@ -383,7 +383,7 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     for (unsigned i = 0; i < h->num_views; i++)
         if (h->views[i].id == id && index < h->views[i].count)
             view = h->views[i];
-    large = view.pipeline.width > THUMBNAIL_SIDE_MAX || view.pipeline.height > THUMBNAIL_SIDE_MAX;
+    large = view.width > THUMBNAIL_SIDE_MAX || view.height > THUMBNAIL_SIDE_MAX;
     if (view.dataset && !large)
         (void)dataset_ref(view.dataset);
     lock_release(&h->mu);

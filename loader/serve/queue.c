@@ -300,7 +300,7 @@ static struct queue_request *first_waiting(struct queue_stream *s)
 static void begin_next(struct queue_stream *s, struct item *item)
 {
     struct queue_request *r = first_waiting(s);
-    uint32_t in_step = r->next % s->open->local;
+    uint32_t in_step = r->next % s->open->local, share;
 
     assert(lock_is_held(&s->queue->mu));
     if (r->next == 0)
@@ -312,9 +312,10 @@ static void begin_next(struct queue_stream *s, struct item *item)
     item->try =
         (struct render_try){.epoch = r->place.epoch,
                             .position = r->place.position + wire_step_position(s->open, in_step)};
-    /* Where positions are dealt, those of a sample are other replicas'. */
+    /* Threads that would have nothing to do are worth more than a decode that is saved. */
+    share = (uint32_t)min_u64(max_u64(s->waiting / s->queue->options.workers, 1), UINT32_MAX);
     item->count =
-        s->open->deal ? 1 : render_run(s->spec, item->try.position, s->open->local - in_step);
+        render_run(s->spec, item->try.position, (uint32_t)min_u64(share, s->open->local - in_step));
     r->next += item->count;
     s->taken += item->count;
 }
@@ -428,7 +429,7 @@ static void queue_retries(struct queue *q, struct item *item, struct list *retri
     }
     add_waiting(q, s, item->count);
     release_item(q, item);
-    (void)pthread_cond_signal(&q->to_read);
+    (void)pthread_cond_broadcast(&q->to_read);
 }
 
 static void free_retries(struct list *retries)
@@ -1050,7 +1051,7 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
                       struct queue_stream **ret)
 {
     const struct queue_stream_options *o = options;
-    uint64_t pixels = (uint64_t)o->open->width * o->open->height;
+    uint64_t pixels = views_pixels(&o->spec->views);
     struct queue_stream *s = malloc(sizeof(*s));
     int r;
 

@@ -392,7 +392,8 @@ bool session_get_view(const struct session *session, struct session_view *ret)
         return false;
     *ret = (struct session_view){.id = s->id,
                                  .dataset = dataset_ref(s->dataset),
-                                 .pipeline = *render_pipeline(&s->spec),
+                                 .height = s->open.height,
+                                 .width = s->open.width,
                                  .order = s->spec.order,
                                  .bad = s->spec.bad,
                                  .jpeg = s->spec.jpeg,
@@ -403,5 +404,6 @@ bool session_get_view(const struct session *session, struct session_view *ret)
                                  .offset = s->open.offset,
                                  .count = s->open.local};
     memcpy(ret->user, s->user, sizeof(ret->user));
+    memcpy(ret->pipeline, s->open.pipeline, sizeof(ret->pipeline));
     return true;
 }

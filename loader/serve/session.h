@@ -102,9 +102,10 @@ uint64_t session_private_bytes(const struct session *session);
  * requested none. The caller owns the reference to the data set. */
 struct session_view {
     uint64_t id;
-    char user[160];           /* session_user() */
-    struct dataset *dataset;  /* a reference */
-    struct pipeline pipeline; /* of the first of a sample's images */
+    char user[160];          /* session_user() */
+    struct dataset *dataset; /* a reference */
+    char pipeline[VIEWS_TEXT_MAX];
+    uint32_t height, width; /* of the first of a sample's images */
     struct order order;
     enum plenum_bad bad;
     enum image_jpeg jpeg;

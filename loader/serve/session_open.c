@@ -219,13 +219,8 @@ static int check_open(struct session *s, struct plenum_error *err)
 {
     struct server *server = s->server;
     const struct pipeline *pipeline;
-    int r = wire_open_check(&s->open, err);
+    int r = views_parse(s->open.pipeline, &s->spec.views, err);
 
-    if (r < 0)
-        return r;
-    r = wire_slot_init(&s->open, &s->layout);
-    assert(r == 0); /* wire_open_check() has checked it */
-    r = views_parse(s->open.pipeline, &s->spec.views, err);
     if (r < 0)
         return r;
     pipeline = render_pipeline(&s->spec);
@@ -233,8 +228,14 @@ static int check_open(struct session *s, struct plenum_error *err)
         return error_set(err, -EPROTONOSUPPORT, "this loader does not render pixels of '%s'",
                          pipeline_version_name(pipeline->version));
     r = check_views(s, err);
+    if (r == 0)
+        r = wire_open_check(&s->open, err);
     if (r < 0)
         return r;
+    r = wire_slot_init(&s->open, &s->layout);
+    assert(r == 0); /* wire_open_check() has checked it */
+    /* Where positions are dealt, those of a sample are other replicas'. */
+    s->spec.run = s->open.deal ? 1 : s->open.repeat;
     if (views_mix(&s->spec.views) != s->open.mix)
         return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
                          s->open.mix ? "second labels were asked for, but the pipeline does not mix"

@@ -85,8 +85,7 @@ static void settle(struct thumbnail *t, int result)
 static int make(struct thumbnail *t, const struct render_spec *spec, uint8_t *pixels)
 {
     const struct session_view *v = &t->view;
-    struct encode_options picture = {
-        .pixels = pixels, .width = v->pipeline.width, .height = v->pipeline.height};
+    struct encode_options picture = {.pixels = pixels, .width = v->width, .height = v->height};
     struct render_scratch scratch = {0};
     struct render_result result;
     int r = render_position(spec, &scratch, v->epoch,
@@ -110,9 +109,13 @@ static void work(struct blocking_job *job)
                                .bad = v->bad,
                                .jpeg = v->jpeg};
     uint8_t *pixels;
+    int r = views_parse(v->pipeline, &spec.views, &t->err);
 
-    views_of_pipeline(&v->pipeline, &spec.views);
-    pixels = malloc(render_bytes(&spec));
+    if (r < 0) {
+        settle(t, r);
+        return;
+    }
+    pixels = malloc(render_bytes(&spec)); /* of which the first image is shown */
     settle(t, pixels ? make(t, &spec, pixels) : error_set(&t->err, -ENOMEM, "out of memory"));
     free(pixels);
 }

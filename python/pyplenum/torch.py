@@ -269,7 +269,7 @@ class Loader:
             if short and field != "epochs":
                 array = array[valid]
             if self.pin_memory:
-                return array.pin_memory()
+                return array.contiguous().pin_memory()
             return array.clone() if self.copy else array
 
         def make(field: str) -> Any:

@@ -489,6 +489,7 @@ ParameterizedTestParameters(views, canonical)
         {"view(a,1,)", "view a: pipeline: it is empty", 0, 0},
         {"view(a,1,evil)", "view a: pipeline:", 0, 0},
         {"view(a,1,view(b,1,eval))", "view a: pipeline:", 0, 0},
+        {"v1 exif  view(a,1, rrc(8) view(b,1,eval))", "(character 27)", 0, 0},
         {"view(a,1,v1 eval)", "view a: pipeline: the version comes first", 0, 0},
         {"view(a,1,exif eval)", "exif stands before the first view", 0, 0},
         {"exif view(a,1,exif eval)", "view a: pipeline:", 0, 0},

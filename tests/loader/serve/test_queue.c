@@ -674,10 +674,11 @@ static void substitutes_are_those_of_one_thread(void)
 
 /* Positions in a row that show a sample are rendered from one reading of it, where they are in one
  * step; where it is bad each has the substitute that it has alone. */
-static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned period)
+static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned period,
+                                  unsigned workers)
 {
     enum { STEP = 10, STEPS = 2, BATCHES = 5, ALL = STEP * STEPS * BATCHES };
-    struct queue *q = started(3, 2);
+    struct queue *q = started(workers, 2);
     struct dataset *some = period > 1 ? open_damaged("repeated", period) : dataset_ref(dataset);
     struct queue_counters counters;
     struct client c;
@@ -686,7 +687,7 @@ static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned p
 
     client_init(&c, q, STEP, STEP, STEPS, BATCHES);
     c.spec.dataset = some;
-    c.spec.order.repeat = repeat;
+    c.spec.order.repeat = c.spec.run = repeat;
     c.steps.n = order_positions(&c.spec.order);
     if (views_parse(views, &c.spec.views, NULL) < 0)
         abort();
@@ -704,7 +705,10 @@ static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned p
         right &= r->done.status == 0;
         free(r);
     }
-    if (period == 1)
+    if (period == 1 && workers > 1)
+        tap_ok(atomic_load(&reads) >= runs && atomic_load(&reads) <= ALL,
+               "%u readings by %u threads, each of which gets some", atomic_load(&reads), workers);
+    else if (period == 1)
         tap_ok(atomic_load(&reads) == runs, "%u readings of %d samples, repeated %u times",
                atomic_load(&reads), ALL, repeat);
     for (uint32_t i = 0; i < BATCHES; i++)
@@ -809,10 +813,11 @@ int main(void)
     budget_is_kept(10, 2, 5000000);
     oldest_request_is_taken_up_first();
     cancelled_work_stops();
-    repeats_are_read_once(2, "rrc(16) flip(0.5)", 1);
-    repeats_are_read_once(7, "rrc(16) rotate(30) flip(0.5)", 1);
-    repeats_are_read_once(500, "rrc(16) flip(0.5)", 1);
-    repeats_are_read_once(3, "rrc(16) flip(0.5)", 2);
+    repeats_are_read_once(2, "rrc(16) flip(0.5)", 1, 1);
+    repeats_are_read_once(7, "rrc(16) rotate(30) flip(0.5)", 1, 1);
+    repeats_are_read_once(500, "rrc(16) flip(0.5)", 1, 1);
+    repeats_are_read_once(500, "rrc(16) flip(0.5)", 1, 7);
+    repeats_are_read_once(3, "rrc(16) flip(0.5)", 2, 3);
     slow_reading_is_announced();
     a_bad_sample_fails_its_batch_alone();
     substitutes_are_those_of_one_thread();

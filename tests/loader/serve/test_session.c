@@ -328,6 +328,8 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
     REFUSED("client is too old for mixup", ring, strcat(o.pipeline, " mixup(1/5)"));
     REFUSED("has 1 views, but the client speaks of 0", ring,
             strcpy(o.pipeline, "v1 view(a,1,resize(16) center_crop(16))"));
+    REFUSED("has 1 views, but the client speaks of 0", ring,
+            strcpy(o.pipeline, "v1 view(a,31,resize(160) center_crop(160))"));
     REFUSED("has 0 views, but the client speaks of 1", ring, { set_view(&o, 1); });
     REFUSED("2 images of 16 x 16 pixels, not 1 of", ring, {
         strcpy(o.pipeline, "v1 view(a,2,resize(16) center_crop(16))");
