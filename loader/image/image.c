@@ -35,7 +35,7 @@
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
-enum { JPEG, PNG };
+enum { JPEG, PNG, WEBP };
 
 /* Bytes of a buffer that stay from image to image, and in lanes that an image does not use. */
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
@@ -46,6 +46,7 @@ static const struct {
 } formats[] = {
     [JPEG] = {"JPEG", jpeg_reader_create},
     [PNG] = {"PNG", png_reader_create},
+    [WEBP] = {"WebP", webp_reader_create},
 };
 
 /* From rows of the image to the pixels of one view. */
@@ -84,7 +85,6 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         char mark[9];
     } known[] = {
         {"a GIF", 0, 4, "GIF8"},
-        {"a WebP", 8, 4, "WEBP"},
         {"a TIFF", 0, 4, "II*\0"},
         {"a TIFF", 0, 4, "MM\0*"},
         {"a BigTIFF", 0, 4, "II+\0"},
@@ -127,9 +127,11 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
     if (len == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (guess)
-        return error_set(err, -EBADMSG, "this is %s image; only JPEG and PNG are decoded", guess);
-    return error_set(err, -EBADMSG, "this is no JPEG or PNG image: it begins with byte 0x%02x%s",
-                     bytes[0], len == 1 ? " and has no other" : "");
+        return error_set(err, -EBADMSG, "this is %s image; only JPEG, PNG and WebP are decoded",
+                         guess);
+    return error_set(err, -EBADMSG,
+                     "this is no JPEG, PNG or WebP image: it begins with byte 0x%02x%s", bytes[0],
+                     len == 1 ? " and has no other" : "");
 }
 
 static void forget_found(struct image_tiles *tiles)

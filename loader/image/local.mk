@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png*.c.
+# loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png*.c, libwebp
+# only in webp.c.
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
 	%D%/affine.c %D%/affine.h \
@@ -45,6 +46,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/resize_portable.c \
 	%D%/scratch.h \
 	%D%/selftest.c \
-	%D%/splice.c %D%/splice.h
-%C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
-%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS) -lm
+	%D%/splice.c %D%/splice.h \
+	%D%/webp.c
+%C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(XXH_CFLAGS)
+%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS) $(WEBP_LIBS) -lm

@@ -40,7 +40,8 @@ struct image_reader;
 struct image_reader_ops {
     /** Whether a file that begins so is for this reader. */
     bool (*knows)(const uint8_t *bytes, size_t len);
-    /** `bytes` are borrowed until close(). -EBADMSG or -ENOMEM, like all of them. */
+    /** `bytes` are borrowed until close(). -EBADMSG or -ENOMEM, like all of them; or -ENOTSUP: this
+     * build lacks the library. */
     int (*open)(struct image_reader *reader, const uint8_t *bytes, size_t len,
                 struct image_header *ret, struct plenum_error *err);
     /** `region` lies inside the image, and is not empty. */
@@ -66,5 +67,6 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
  * where it has none of that name. */
 void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);
 int png_reader_create(struct image_reader **ret);
+int webp_reader_create(struct image_reader **ret);
 
 #endif

@@ -16,17 +16,18 @@ image_tests = %D%/test_allocation \
 	%D%/test_render \
 	%D%/test_resize \
 	%D%/test_selftest \
-	%D%/test_views
+	%D%/test_views \
+	%D%/test_webp
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
 noinst_LTLIBRARIES += %D%/libimagetest.la
 %C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_affine.c %D%/oracle_ops.c %D%/oracle_policy.c \
 	%D%/random_pipeline.c %D%/random_pipeline.h
-%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
-%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS) -lm
+%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(XXH_CFLAGS)
+%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS) $(WEBP_LIBS) -lm
 
-image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
+image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(XXH_CFLAGS)
 image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la $(CRITERION_LIBS)
 
 %C%_test_allocation_CFLAGS = $(image_test_cflags)
@@ -64,6 +65,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_selftest_LDADD = $(image_test_libs)
 %C%_test_views_CFLAGS = $(image_test_cflags)
 %C%_test_views_LDADD = $(image_test_libs)
+%C%_test_webp_CFLAGS = $(image_test_cflags)
+%C%_test_webp_LDADD = $(image_test_libs)
 
 # Our JPEG decoder against libjpeg-turbo on 100,000 made-up files, and as many that no encoder makes; PLENUM_PHOTOS=DIR adds photographs.
 # Then 10,000 larger ones, whose tiles are noted.

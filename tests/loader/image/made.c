@@ -9,6 +9,9 @@
 
 #include <jpeglib.h>
 #include <png.h>
+#ifdef HAVE_WEBP
+#include <webp/encode.h>
+#endif
 
 #include "common/philox.h"
 #include "common/util.h"
@@ -344,6 +347,171 @@ struct made make_png(const struct made_png *spec)
     free(rows);
     return m;
 }
+
+const struct made_webp made_webps[] = {
+    {"lossy", .filter = 2},
+    {"lossy, simple filter", .filter = 1, .quality = 20},
+    {"lossy, sharp simple filter", .filter = 1, .quality = 40, .sharpness = 5, .seed = 1},
+    {"lossy, coarse", .filter = 2, .quality = 1, .sharpness = 7},
+    {"lossy, no filter", .quality = 90},
+    {"lossy, partitions", .filter = 2, .partitions = 3},
+    {"lossy, alpha", .filter = 2, .alpha = true},
+    {"lossless", .lossless = true},
+    {"lossless, alpha", .lossless = true, .alpha = true},
+    {"lossy, EXIF", .filter = 2, .orientation = 6},
+    {"lossless, EXIF with its mark", .lossless = true, .orientation = 7, .exif_has_mark = true},
+    {"animated, lossy", .filter = 2, .animated = true},
+    {"animated, smaller frame", .filter = 2, .animated = true, .left = 4, .top = 18,
+     .more_right = 5, .more_below = 9},
+    {"animated, lossless, alpha", .lossless = true, .alpha = true, .animated = true, .left = 20,
+     .orientation = 5},
+    {"animated, lossy, alpha", .filter = 1, .quality = 30, .alpha = true, .animated = true,
+     .top = 2, .more_right = 1},
+};
+const size_t made_webps_count = sizeof(made_webps) / sizeof(made_webps[0]);
+
+void made_webp_pixel(const struct made_webp *spec, uint32_t x, uint32_t y, uint8_t rgba[4])
+{
+    for (uint32_t c = 0; c < 3; c++)
+        rgba[c] = paint(7 + spec->seed, x, y, c);
+    rgba[3] = spec->alpha ? (uint8_t)(paint(7 + spec->seed, x / 3, y / 3, 3) & 0xC0) : 255;
+}
+
+#ifdef HAVE_WEBP
+static void put(struct made *m, const void *bytes, size_t len)
+{
+    m->bytes = realloc(m->bytes, m->len + len);
+    if (!m->bytes)
+        give_up("out of memory");
+    memcpy(m->bytes + m->len, bytes, len);
+    m->len += len;
+}
+
+/* A little-endian number. */
+static void put_le(struct made *m, uint32_t value, size_t bytes)
+{
+    uint8_t le[4] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
+                     (uint8_t)(value >> 24)};
+
+    put(m, le, bytes);
+}
+
+static void put_chunk(struct made *m, const char *tag, const void *bytes, size_t len)
+{
+    put(m, tag, 4);
+    put_le(m, (uint32_t)len, 4);
+    put(m, bytes, len);
+    put(m, "", len % 2);
+}
+
+/* What libwebp writes: a RIFF file. */
+static struct made encode_webp(const struct made_webp *spec)
+{
+    uint8_t *rgba = malloc((size_t)spec->width * spec->height * 4);
+    WebPMemoryWriter writer;
+    WebPPicture picture;
+    WebPConfig config;
+    struct made m = {0};
+
+    if (!WebPConfigInit(&config) || !WebPPictureInit(&picture))
+        give_up("libwebp is of another version");
+    for (uint32_t y = 0; y < spec->height; y++)
+        for (uint32_t x = 0; x < spec->width; x++)
+            made_webp_pixel(spec, x, y, rgba + ((size_t)y * spec->width + x) * 4);
+    config.lossless = spec->lossless;
+    config.exact = 1;
+    config.quality = (float)(spec->quality ? spec->quality : 75);
+    config.filter_strength = spec->filter ? 60 : 0;
+    config.filter_type = spec->filter == 2;
+    config.filter_sharpness = spec->sharpness;
+    config.partitions = spec->partitions;
+    config.method = 2;
+    WebPMemoryWriterInit(&writer);
+    picture.use_argb = spec->lossless;
+    picture.width = (int)spec->width;
+    picture.height = (int)spec->height;
+    picture.writer = WebPMemoryWrite;
+    picture.custom_ptr = &writer;
+    if (!WebPPictureImportRGBA(&picture, rgba, (int)spec->width * 4) ||
+        !WebPEncode(&config, &picture))
+        give_up("libwebp cannot write this");
+    put(&m, writer.mem, writer.size);
+    WebPPictureFree(&picture);
+    WebPMemoryWriterClear(&writer);
+    free(rgba);
+    return m;
+}
+
+static void put_frame(struct made *m, uint32_t left, uint32_t top, uint32_t width, uint32_t height,
+                      const void *chunks, size_t len)
+{
+    struct made frame = {0};
+
+    put_le(&frame, left / 2, 3);
+    put_le(&frame, top / 2, 3);
+    put_le(&frame, width - 1, 3);
+    put_le(&frame, height - 1, 3);
+    put_le(&frame, 100, 3); /* ms */
+    put_le(&frame, 0, 1);
+    put(&frame, chunks, len);
+    put_chunk(m, "ANMF", frame.bytes, frame.len);
+    free(frame.bytes);
+}
+
+static void put_exif(struct made *m, const struct made_webp *spec)
+{
+    uint8_t block[] = {
+        'E', 'x', 'i', 'f', 0,    0, 'M', 'M', 0, 42, 0, 0, 0,
+        8,   0,   1,   1,   0x12, 0, 3,   0,   0, 0,  1, 0, (uint8_t)spec->orientation,
+        0,   0,   0,   0,   0,    0};
+    size_t mark = spec->exif_has_mark ? 0 : 6;
+
+    put_chunk(m, "EXIF", block + mark, sizeof(block) - mark);
+}
+
+struct made make_webp(const struct made_webp *spec)
+{
+    struct made plain = encode_webp(spec), body = {0}, m = {0};
+    size_t skip = memcmp(plain.bytes + 12, "VP8X", 4) == 0 ? 30 : 12;
+
+    if (!spec->animated && !spec->orientation)
+        return plain;
+    put_le(&body,
+           (spec->alpha ? 0x10 : 0) | (spec->orientation ? 0x08 : 0) | (spec->animated ? 0x02 : 0),
+           4);
+    put_le(&body, spec->left + spec->width + spec->more_right - 1, 3);
+    put_le(&body, spec->top + spec->height + spec->more_below - 1, 3);
+    put(&m, "WEBP", 4);
+    put_chunk(&m, "VP8X", body.bytes, body.len);
+    if (spec->animated) {
+        struct made_webp dot = {.width = 1, .height = 1, .lossless = true};
+        struct made second = encode_webp(&dot);
+
+        put_chunk(&m, "ANIM", "\x11\x22\x33\xFF\0\0", 6); /* a background colour */
+        put_frame(&m, spec->left, spec->top, spec->width, spec->height, plain.bytes + skip,
+                  plain.len - skip);
+        put_frame(&m, 0, 0, 1, 1, second.bytes + 12, second.len - 12);
+        free(second.bytes);
+    } else {
+        put(&m, plain.bytes + skip, plain.len - skip);
+    }
+    if (spec->orientation)
+        put_exif(&m, spec);
+    free(plain.bytes);
+    free(body.bytes);
+    body = m;
+    m = (struct made){0};
+    put_chunk(&m, "RIFF", body.bytes, body.len);
+    free(body.bytes);
+    return m;
+}
+#else
+struct made make_webp(const struct made_webp *spec)
+{
+    (void)spec;
+    give_up("there is no libwebp");
+}
+#endif
 
 struct made read_file(const char *path)
 {

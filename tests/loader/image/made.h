@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* made.h - images made up on the spot: every form of JPEG and PNG that the tests need.
+/* made.h - images made up on the spot: every form of JPEG, PNG and WebP that the tests need.
  *
- * The encoders are libjpeg's and libpng's; the pixels are stripes, blobs and noise, so that every
- * chroma sample differs from its neighbours and a shift by one shows. */
+ * The encoders are libjpeg's, libpng's and libwebp's; the pixels are stripes, blobs and noise, so
+ * that every chroma sample differs from its neighbours and a shift by one shows. */
 #ifndef TESTS_LOADER_IMAGE_MADE_H
 #define TESTS_LOADER_IMAGE_MADE_H
 
@@ -44,6 +44,25 @@ struct made_png {
     int orientation;  /* an eXIf chunk with it; 0: none */
 };
 
+struct made_webp {
+    char name[32];
+    uint32_t width, height; /* of the image, or of the first frame */
+    bool lossless;
+    bool alpha;
+    int quality; /* 0: 75 */
+    /* Of a lossy one, as libwebp has them. */
+    int filter;          /* 0 none, 1 simple, 2 complex */
+    int sharpness;       /* of the filter, 0 ... 7 */
+    int partitions;      /* 0 ... 3 */
+    int orientation;     /* an EXIF chunk with it; 0: none */
+    bool exif_has_mark;  /* which begins as a JPEG's segment does */
+    bool animated;       /* with a second frame of one pixel */
+    uint32_t left, top;  /* of its first frame, even */
+    uint32_t more_right; /* of the canvas beyond the frame */
+    uint32_t more_below;
+    uint32_t seed;
+};
+
 /** Every kind of JPEG once; width and height are left to the test. */
 extern const struct made_jpeg made_kinds[];
 extern const size_t made_kinds_count;
@@ -54,6 +73,14 @@ struct made make_jpeg(const struct made_jpeg *spec);
  * magnitudes, up to the largest. `width`, `height`, `sampling`, `colour` and `seed` count. */
 struct made make_wild_jpeg(const struct made_jpeg *spec);
 struct made make_png(const struct made_png *spec);
+
+/** Where there is libwebp. */
+struct made make_webp(const struct made_webp *spec);
+/** Every kind of WebP once; width and height are left to the test. */
+extern const struct made_webp made_webps[];
+extern const size_t made_webps_count;
+/** The pixel at (x, y) of the image, R G B A, as it is handed to libwebp. */
+void made_webp_pixel(const struct made_webp *spec, uint32_t x, uint32_t y, uint8_t rgba[4]);
 
 /** The bytes of row y as they are handed to libpng. */
 void made_png_row(const struct made_png *spec, uint32_t y, uint8_t *row);

@@ -11,6 +11,9 @@
 
 #include <jpeglib.h>
 #include <png.h>
+#ifdef HAVE_WEBP
+#include <webp/decode.h>
+#endif
 
 #include "common/philox.h"
 #include "loader/image/exif.h"
@@ -182,6 +185,150 @@ out:
     return r;
 }
 
+#ifdef HAVE_WEBP
+static uint32_t little(const uint8_t *bytes, size_t count)
+{
+    return count == 0 ? 0 : bytes[0] + 256 * little(bytes + 1, count - 1);
+}
+
+/* The first chunk with this tag, or with the other: its data, and how many; NULL: there is none. */
+static const uint8_t *find_chunk(const uint8_t *bytes, const uint8_t *end, const char *tag,
+                                 const char *other, uint32_t *len)
+{
+    while (end - bytes >= 8) {
+        *len = little(bytes + 4, 4);
+        if (*len > end - bytes - 8)
+            return NULL;
+        if (memcmp(bytes, tag, 4) == 0 || memcmp(bytes, other, 4) == 0)
+            return bytes + 8;
+        if (*len + *len % 2 >= end - bytes - 8)
+            return NULL;
+        bytes += 8 + *len + *len % 2;
+    }
+    return NULL;
+}
+
+/* A file of the chunk alone: 20 + len bytes. */
+static uint8_t *wrap_chunk(const uint8_t *data, uint32_t len)
+{
+    uint8_t *file = malloc(20 + (size_t)len);
+
+    memcpy(file, "RIFFsizeWEBP", 12);
+    for (int i = 0; i < 4; i++)
+        file[4 + i] = (uint8_t)((12 + len) >> 8 * i);
+    memcpy(file + 12, data - 8, 8 + (size_t)len);
+    return file;
+}
+
+/* Decode rows 0 ... last of a frame, and what libwebp takes to make them right. The pixels are
+ * those of the whole frame, where that can be decoded. */
+static int decode_frame(const uint8_t *file, size_t len, uint32_t width, uint32_t height,
+                        uint32_t last, uint8_t *rgb)
+{
+    uint32_t rows = last + 2 < height ? last + 2 : height;
+    size_t pitch = (size_t)width * 3;
+    WebPDecoderConfig config;
+    uint8_t *part = malloc(pitch * height);
+    int r;
+
+    (void)WebPInitDecoderConfig(&config);
+    config.options.use_cropping = 1;
+    config.options.crop_width = (int)width;
+    config.options.crop_height = (int)rows;
+    config.output.colorspace = MODE_RGB;
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA = (WebPRGBABuffer){part, (int)pitch, pitch * rows};
+    r = WebPDecode(file, len, &config) == VP8_STATUS_OK ? 0 : -EBADMSG;
+    memcpy(rgb, part, pitch * (last + 1));
+    if (WebPDecodeRGBInto(file, len, part, pitch * height, (int)pitch))
+        memcpy(rgb, part, pitch * (last + 1));
+    free(part);
+    return r;
+}
+
+static int decode_webp(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                       struct oracle_image *ret)
+{
+    const uint8_t *end, *image, *head, *exif;
+    uint32_t image_len, head_len, exif_len, left = 0, top = 0, rows;
+    int width, height, r = 0;
+
+    ret->rgb = NULL;
+    if (len < 20 || little(bytes + 4, 4) > len - 8)
+        return -EBADMSG;
+    end = bytes + 8 + little(bytes + 4, 4);
+    if (end - bytes < 20)
+        return -EBADMSG;
+    image = find_chunk(bytes + 12, end, "VP8 ", "VP8L", &image_len);
+    head = memcmp(bytes + 12, "VP8X", 4) == 0 ? bytes + 20 : NULL;
+    if (head && little(head - 4, 4) > (size_t)(end - head))
+        return -EBADMSG;
+    head_len = head ? little(head - 4, 4) : 0;
+    if (head ? head_len < 10 : image != bytes + 20)
+        return -EBADMSG;
+    if (head && head[0] & 8 &&
+        (exif = find_chunk(bytes + 12, end, "EXIF", "EXIF", &exif_len)) != NULL) {
+        uint32_t mark = exif_len >= 6 && memcmp(exif, "Exif\0\0", 6) == 0 ? 6 : 0;
+
+        ret->orientation = exif_of_tiff(exif + mark, exif_len - mark);
+    }
+    if (head && head[0] & 2) {
+        uint32_t frame_len;
+        const uint8_t *frame = find_chunk(bytes + 12, end, "ANMF", "ANMF", &frame_len);
+
+        if (!frame || frame_len < 16)
+            return -EBADMSG;
+        left = 2 * little(frame, 3);
+        top = 2 * little(frame + 3, 3);
+        image = find_chunk(frame + 16, frame + frame_len, "VP8 ", "VP8L", &image_len);
+        if (!image || !WebPGetInfo(image - 8, 8 + (size_t)image_len, &width, &height) ||
+            width != (int)little(frame + 6, 3) + 1 || height != (int)little(frame + 9, 3) + 1)
+            return -EBADMSG;
+    } else if (!image || !WebPGetInfo(image - 8, 8 + (size_t)image_len, &width, &height)) {
+        return -EBADMSG;
+    } else if (head &&
+               (width != (int)little(head + 4, 3) + 1 || height != (int)little(head + 7, 3) + 1)) {
+        return -EBADMSG;
+    }
+    ret->width = head ? little(head + 4, 3) + 1 : (uint32_t)width;
+    ret->height = head ? little(head + 7, 3) + 1 : (uint32_t)height;
+    if (left + (uint32_t)width > ret->width || top + (uint32_t)height > ret->height)
+        return -EBADMSG;
+    if (!pixels)
+        return 0;
+    rows = last < ret->height ? last + 1 : ret->height;
+    ret->rgb = calloc((size_t)ret->width * rows, 3);
+    if (rows > top) {
+        uint32_t of_it = rows - top < (uint32_t)height ? rows - top : (uint32_t)height;
+        uint8_t *rgb = malloc((size_t)width * of_it * 3), *file = wrap_chunk(image, image_len);
+
+        r = decode_frame(file, 20 + (size_t)image_len, (uint32_t)width, (uint32_t)height, of_it - 1,
+                         rgb);
+        for (uint32_t y = 0; y < of_it; y++)
+            memcpy(ret->rgb + ((size_t)(top + y) * ret->width + left) * 3,
+                   rgb + (size_t)y * (uint32_t)width * 3, (size_t)width * 3);
+        free(file);
+        free(rgb);
+    }
+    if (r < 0) {
+        free(ret->rgb);
+        ret->rgb = NULL;
+    }
+    return r;
+}
+#else
+static int decode_webp(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                       struct oracle_image *ret)
+{
+    (void)bytes;
+    (void)len;
+    (void)pixels;
+    (void)last;
+    ret->rgb = NULL;
+    return -ENOTSUP;
+}
+#endif
+
 static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
                   struct oracle_image *ret)
 {
@@ -190,6 +337,8 @@ static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
         return decode_jpeg(bytes, len, pixels, last, ret);
     if (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0)
         return decode_png(bytes, len, pixels, last, ret);
+    if (len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
+        return decode_webp(bytes, len, pixels, last, ret);
     return -EBADMSG;
 }
 

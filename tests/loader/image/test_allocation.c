@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* After some images our own code asks for no more memory: what is wrapped here are the calls of
- * the objects that are linked in, ours; libjpeg and libpng are shared libraries and keep theirs. */
+ * the objects that are linked in, ours; libjpeg, libpng and libwebp are shared libraries and keep
+ * theirs. */
 #include "config.h"
 
 #include <errno.h>
@@ -129,7 +130,13 @@ Test(allocation, each_one_may_fail)
     struct made_jpeg jpeg = {.width = 50, .height = 60, .colour = MADE_COLOUR, .orientation = 6};
     struct made_png png = {
         .width = 50, .height = 60, .colour_type = 2, .depth = 8, .interlaced = true};
+#ifdef HAVE_WEBP
+    struct made_webp webp = {
+        .width = 50, .height = 60, .orientation = 6, .animated = true, .left = 2};
+    struct made made[] = {make_jpeg(&jpeg), make_png(&png), make_webp(&webp)};
+#else
     struct made made[] = {make_jpeg(&jpeg), make_png(&png)};
+#endif
     struct image_draw draw = {0};
     uint8_t pixels[16 * 16 * 4];
 

@@ -366,7 +366,7 @@ Test(png, exif_turns_it_too)
     free(m.bytes);
 }
 
-/* docs/pixels.md, 4.3: of two eXIf chunks the first counts, and one with a wrong CRC is not
+/* docs/pixels.md, 4.4: of two eXIf chunks the first counts, and one with a wrong CRC is not
  * there. */
 Test(png, of_several_orientations_the_first_good_one_counts)
 {
