@@ -85,7 +85,7 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
         (void)atomic_fetch_add(&t->bad, 1);
         return 0;
     }
-    if (r < 0)
+    if (r < 0 && r != -ENOTSUP) /* a format that this build does not decode has no tiles */
         return r;
     if (tiles.found) {
         tiles.len = tiles.found_len;
@@ -209,8 +209,8 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     if (*dataset_get_warning(d))
         printf("warning      %s\n", dataset_get_warning(d));
     if (dataset_get_skipped(d) > 0)
-        printf("passed over  %llu files that are not named *.jpg, *.jpeg or *.png\n",
-               (unsigned long long)dataset_get_skipped(d));
+        printf("passed over  %llu files with other names than %s\n",
+               (unsigned long long)dataset_get_skipped(d), dataset_image_names());
     printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
     printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");
     if (dataset_get_known_bad(d) > 0)

@@ -391,10 +391,10 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
     else if (b->skipped > 0)
         (void)snprintf(why, sizeof(why), "; there are %llu files with other names",
                        (unsigned long long)b->skipped);
-    return error_set(err, -EBADMSG,
-                     "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
-                     "sub-folders, one for each class%s",
-                     dataset->scope.folder, why);
+    return error_set(
+        err, -EBADMSG,
+        "%s holds no images: %s are looked for in its sub-folders, one for each class%s",
+        dataset->scope.folder, dataset_image_names(), why);
 }
 
 /* The sentence of the first class that failed. */

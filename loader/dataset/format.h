@@ -109,8 +109,11 @@ extern const struct format format_folder, format_generated, format_list, format_
 /** Room for `len` bytes and the padding behind them, which is zeroed: 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 
-/** Has a name the extension of an image (.jpg, .jpeg, .png, in any case)? */
+/** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, and .webp where the build
+ * decodes it, in any case)? */
 bool dataset_is_image_name(const char *name);
+/** Is that such an extension, with its dot? */
+bool dataset_is_image_extension(const char *extension);
 
 /** Has a file with this name the name of one of the format's archives? */
 bool format_has_name(const struct format *format, const char *name);

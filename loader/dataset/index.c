@@ -32,6 +32,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
+#include "loader/dataset/format.h"
 
 static const uint8_t index_magic[8] = {'P', 'L', 'E', 'N', 'U', 'M', 'I', 'X'};
 
@@ -440,8 +441,8 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
-/* Extensions of images that are skipped: formats that we do not decode, and names of JPEGs that
- * torchvision's ImageFolder skips, too. */
+/* Extensions of images that are skipped: formats that we, or this build, do not decode, and names
+ * of JPEGs that torchvision's ImageFolder skips, too. */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
                                       "heif", "jxl", "jp2", "ppm", "pgm",  "jfif", "jpe"};
 
@@ -451,7 +452,9 @@ void index_builder_count_foreign(struct index_builder *b, const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    for (size_t i = 0; dot && i < ARRAY_LEN(foreign); i++)
+    if (!dot || dataset_is_image_extension(dot))
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
         b->foreign[i] += strcasecmp(dot + 1, foreign[i]) == 0;
 }
 

@@ -24,11 +24,12 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-/* The identity of an index: the owner of the cache, the roots, and the name of the data set, which
- * is last because a client chose it. A loader with other roots has another index. malloc. */
+/* The identity of an index: the names of images that are looked for, the roots, the owner of the
+ * cache, and the name of the data set, which is last because a client chose it. A loader with other
+ * roots has another index, and so has a build that takes other images. malloc. */
 static char *subject_of(const struct dataset *d, uid_t owner)
 {
-    char *text = str_format("%lu\n%s", (unsigned long)owner, d->name);
+    char *text = str_format("%lu\n%s", (unsigned long)owner, d->name), *all;
 
     for (unsigned i = d->scope.num_roots; text && i-- > 0;) {
         char *more = str_format("%s\n%s", d->scope.roots[i], text);
@@ -36,7 +37,9 @@ static char *subject_of(const struct dataset *d, uid_t owner)
         free(text);
         text = more;
     }
-    return text;
+    all = text ? str_format("%s\n%s", dataset_image_names(), text) : NULL;
+    free(text);
+    return all;
 }
 
 /* Set the path of the index and its identity; no path when it cannot be kept. */

@@ -40,12 +40,34 @@ void dataset_buffer_fini(struct dataset_buffer *buffer)
     *buffer = (struct dataset_buffer){0};
 }
 
+/* Images of other kinds are left out when a data set is indexed, and not bad when they are shown:
+ * so a build that cannot decode WebP serves the rest. It is another data set, and says so. */
+#ifdef HAVE_WEBP
+static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".webp"};
+static const char image_names[] = "*.jpg, *.jpeg, *.png and *.webp";
+#else
+static const char *const extensions[] = {".jpg", ".jpeg", ".png"};
+static const char image_names[] = "*.jpg, *.jpeg and *.png";
+#endif
+
+bool dataset_is_image_extension(const char *extension)
+{
+    for (size_t i = 0; i < ARRAY_LEN(extensions); i++)
+        if (strcasecmp(extension, extensions[i]) == 0)
+            return true;
+    return false;
+}
+
 bool dataset_is_image_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
-                   strcasecmp(dot, ".png") == 0);
+    return dot && dataset_is_image_extension(dot);
+}
+
+const char *dataset_image_names(void)
+{
+    return image_names;
 }
 
 uint64_t dataset_settled(const struct stat *st)

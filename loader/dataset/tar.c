@@ -3,7 +3,7 @@
  *
  * ARCHIVES is a tar archive, a folder of them (*.tar, in byte order), or a pattern with braces and
  * globs (pattern.h). The members of a sample lie one after the other and share a key: their path up
- * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png) with a label:
+ * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png, .webp) with a label:
  *
  *     tar:                 .cls, a whole number; else "label" of .json; else .txt, a whole number
  *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class
@@ -453,8 +453,7 @@ static int add_member(struct archive *a, struct tar_reader *reader, struct group
     }
     g->files++;
     index_builder_count_foreign(&a->builder, base);
-    if (dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
-                strcasecmp(dot, ".png") == 0))
+    if (dot && dataset_is_image_extension(dot))
         return add_image(a, g, m, name, dot + 1);
     for (enum label_from from = FROM_CLS; dot && from < FROM_TYPES; from++)
         if (strcasecmp(dot + 1, extensions[from]) == 0 &&
@@ -785,9 +784,9 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
     if (r >= 0 && b->num_samples == 0) {
         (void)index_builder_describe_foreign(b, others, sizeof(others));
         r = error_set(err, -EBADMSG,
-                      "%s holds no images: members named *.jpg, *.jpeg and *.png are looked for "
-                      "(%llu other files were found)%s%s",
-                      dataset->name, (unsigned long long)b->skipped,
+                      "%s holds no images: members named %s are looked for (%llu other files "
+                      "were found)%s%s",
+                      dataset->name, dataset_image_names(), (unsigned long long)b->skipped,
                       others[0] ? "; there are " : "", others);
     }
     for (size_t i = 0; i < count; i++) {

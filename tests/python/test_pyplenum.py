@@ -282,7 +282,7 @@ class StreamTest(unittest.TestCase):
         shutil.copytree(DATA, data)
         os.mkdir(os.path.join(data, "empty"))
         first = os.path.join(data, sorted(os.listdir(DATA))[0])
-        for name in ("a.webp", "b.WEBP", "c.gif", "notes.txt"):
+        for name in ("a.bmp", "b.BMP", "c.gif", "notes.txt"):
             with open(os.path.join(first, name), "w") as f:
                 f.write(name)
         with warnings.catch_warnings(record=True) as caught:
@@ -291,7 +291,7 @@ class StreamTest(unittest.TestCase):
                 for _ in s:
                     pass
         self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
-        sentence = ("3 images of other formats or names (2 .webp, 1 .gif) are left out; "
+        sentence = ("3 images of other formats or names (1 .gif, 2 .bmp) are left out; "
                     "1 folder without images counts as class: 'empty'")
         self.assertIn(sentence, str(caught[0].message))
         told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout

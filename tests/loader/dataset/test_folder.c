@@ -157,18 +157,42 @@ Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
     refused(text, -ENOTDIR, "Not a directory");
     cr_assert(eq(int, mkdir(tree_path(&tree, "void"), 0777), 0));
     refused(tree_path(&tree, "void"), -EBADMSG, "holds no images");
-    tree_write_text(&tree, "void/a/x.webp", "");
+    tree_write_text(&tree, "void/a/x.heic", "");
     tree_write_text(&tree, "void/a/x.txt", "");
     tree_write_text(&tree, "void/b/y.BMP", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
-            "there are 2 images of other formats or names (1 .webp, 1 .bmp)");
+            "there are 2 images of other formats or names (1 .bmp, 1 .heic)");
     tree_write_text(&tree, "void/b/y.jfif", "");
     tree_write_text(&tree, "void/b/z.jpe", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
-            "there are 4 images of other formats or names (1 .webp, 1 .bmp, 1 .jfif, 1 .jpe)");
+            "there are 4 images of other formats or names (1 .bmp, 1 .heic, 1 .jfif, 1 .jpe)");
     tree_write_text(&tree, "flat/1.jpg", "x");
     refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
     refused("", -ENOENT, "data set ''");
+}
+
+/* A build that cannot decode WebP serves the others, and says how many it has left out. */
+Test(folder, webp_is_an_image_where_it_is_decoded)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "data/a/1.jpg", "one");
+    tree_write_text(&tree, "data/a/2.WebP", "two");
+    tree_write_text(&tree, "data/b/3.webp", "three");
+    tree_write_text(&tree, "data/b/4.png", "four");
+    d = opened(tree_path(&tree, "data"));
+#ifdef HAVE_WEBP
+    cr_assert(eq(u32, dataset_get_samples(d), 4));
+    expect_sample(d, 1, "a/2.WebP", 0);
+    expect_sample(d, 2, "b/3.webp", 1);
+    cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
+    cr_expect(eq(str, (char *)dataset_image_names(), "*.jpg, *.jpeg, *.png and *.webp"));
+#else
+    cr_assert(eq(u32, dataset_get_samples(d), 2));
+    cr_expect(eq(str, (char *)dataset_get_warning(d),
+                 "2 images of other formats or names (2 .webp) are left out"));
+#endif
+    dataset_unref(d);
 }
 
 Test(folder, links_in_a_circle_are_refused)

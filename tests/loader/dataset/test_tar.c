@@ -127,6 +127,15 @@ Test(tar, samples_are_images_with_what_shares_their_key)
                    "0 y/0001.png=three", "1 y.z/0003.jpg=a dot in the folder", "2 0004.jpg=five");
 }
 
+#ifdef HAVE_WEBP
+Test(tar, webp_is_an_image_where_it_is_decoded)
+{
+    ARCHIVE("data/w.tar", "1.webp=one", "1.cls=7", "2.jpg=two", "2.small.webp=another field",
+            "2.cls=8");
+    EXPECT_SAMPLES(tree_path(&tree, "data/w.tar"), "7 1.webp=one", "8 2.jpg=two");
+}
+#endif
+
 /* They are in the archive's tree of names, in the one of all, in the names of the builder and in
  * the index. */
 Test(tar, names_of_classes_are_memory_that_is_counted)
@@ -310,11 +319,14 @@ ParameterizedTestParameters(tar, what_cannot_be_right_is_refused)
          "'a.jpg' is there twice",
          {"a.jpg=x", "a.cls=1", "b.jpg=y", "b.cls=2", "a.jpg=x", "a.cls=1"}},
         {"two images", "'1' has two images", {"1.jpg=x", "1.png=y", "1.cls=0"}},
+#ifdef HAVE_WEBP
+        {"JPEG and WebP", "'1' has two images: .jpg and .webp", {"1.jpg=x", "1.webp=y", "1.cls=0"}},
+#endif
         {"two labels", "'1.cls' is there twice", {"1.jpg=x", "1.cls=0", "1.cls=1"}},
         {"numbers and names",
          "some labels are numbers and some are names",
          {"1.jpg=x", "1.cls=0", "2.jpg=y", "2.json={\"label\": \"cat\"}"}},
-        {"no image", "holds no images", {"1.txt=x", "1.cls=0", "2.webp=y"}},
+        {"no image", "holds no images", {"1.txt=x", "1.cls=0", "2.gif=y"}},
     };
     return cr_make_param_array(struct refusal, cases, ARRAY_LEN(cases));
 }
