@@ -229,6 +229,10 @@ static const char *extension_of(const uint8_t *bytes, size_t len, const char *pa
         return "jpg";
     if (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0)
         return "png";
+#ifdef HAVE_WEBP /* else it would be left out of the archive's samples */
+    if (len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
+        return "webp";
+#endif
     return dot && strcasecmp(dot, ".png") == 0 ? "png" : "jpg";
 }
 

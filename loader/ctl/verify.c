@@ -96,7 +96,7 @@ struct verify {
     struct dataset_buffer *buffers;
     unsigned threads;
     struct content *content; /* [samples], or NULL */
-    atomic_uint_fast64_t packed, jpeg, progressive, png, bytes;
+    atomic_uint_fast64_t packed, jpeg, progressive, png, webp, bytes;
     atomic_bool unread; /* some samples could not be read */
     bool listed;        /* a list was written, or removed */
     struct dataset_kept kept;
@@ -156,6 +156,13 @@ static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, in
     return add_problem(v, sample, differ, false, &difference);
 }
 
+static atomic_uint_fast64_t *counter_of(struct verify *v, const char *format)
+{
+    if (strcmp(format, "PNG") == 0)
+        return &v->png;
+    return strcmp(format, "WebP") == 0 ? &v->webp : &v->jpeg;
+}
+
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
 {
     const struct dataset_buffer *buffer = &v->buffers[thread];
@@ -172,9 +179,11 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
         if (s < 0)
             return s;
     }
+    if (r == -ENOTSUP) /* by this build; others may decode it */
+        return add_problem(v, sample, "unreadable", true, &err);
     if (r < 0)
         return r == -EBADMSG ? add_problem(v, sample, "bad", false, &err) : r;
-    (void)atomic_fetch_add(strcmp(info.format, "PNG") == 0 ? &v->png : &v->jpeg, 1);
+    (void)atomic_fetch_add(counter_of(v, info.format), 1);
     (void)atomic_fetch_add(&v->progressive, info.progressive);
     r = pack_prove(buffer->bytes, buffer->len, &err);
     if (r > 0)
@@ -254,6 +263,7 @@ static void print_json(const struct verify *v)
     json_number(&j, "jpeg", v->jpeg);
     json_number(&j, "progressive", v->progressive);
     json_number(&j, "png", v->png);
+    json_number(&j, "webp", v->webp);
     json_number(&j, "packed", v->packed);
     json_text(&j, "content", content[0] ? content : NULL);
     json_text(&j, "fingerprint", v->listed ? datasum_hex(v->kept.fingerprint, hex) : NULL);
@@ -298,8 +308,8 @@ static void print_text(const struct verify *v, double seconds)
     printf("data set     %s\n", ctl_plain_name(v->dataset, name, sizeof(name)));
     printf("samples      %u, %s\n", dataset_get_samples(v->dataset),
            format_bytes(v->bytes, bytes, sizeof(bytes)));
-    printf("good         %llu JPEGs and %llu PNGs decode whole\n", (unsigned long long)v->jpeg,
-           (unsigned long long)v->png);
+    printf("good         %llu JPEGs, %llu PNGs and %llu WebPs decode whole\n",
+           (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp);
     if (v->progressive > 0)
         printf(
             "progressive  %llu of the JPEGs, which take several times as long to decode as others: "
