@@ -52,6 +52,19 @@ static int write_kinds(const char *folder)
             return 1;
         printf("%s\t%s\n", name, spec.name);
     }
+#ifdef HAVE_WEBP
+    for (size_t i = 0; i < made_webps_count; i++) {
+        struct made_webp spec = made_webps[i];
+        char name[32];
+
+        spec.width = 157;
+        spec.height = 211;
+        (void)snprintf(name, sizeof(name), "%zu.webp", i);
+        if (!write_file(folder, name, "", 0, make_webp(&spec)))
+            return 1;
+        printf("%s\t%s\n", name, spec.name);
+    }
+#endif
     return 0;
 }
 
@@ -87,6 +100,18 @@ static int write_seeds(const char *folder)
         if (!write_file(folder, name, head, sizeof(head), make_png(&spec)))
             return 1;
     }
+#ifdef HAVE_WEBP
+    for (size_t i = 0; i < made_webps_count; i++) {
+        struct made_webp spec = made_webps[i];
+
+        spec.width = 29;
+        spec.height = 22;
+        head[0] = (char)(i % PIPELINES);
+        (void)snprintf(name, sizeof(name), "%zu.webp", i);
+        if (!write_file(folder, name, head, sizeof(head), make_webp(&spec)))
+            return 1;
+    }
+#endif
     return 0;
 }
 

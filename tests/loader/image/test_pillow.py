@@ -18,8 +18,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from rendered import DUMP, IMAGES, Dump, finish, np, result  # noqa: E402
-from PIL import Image, ImageOps, __version__ as PILLOW  # noqa: E402
+from rendered import DUMP, IMAGES, TOP, Dump, finish, np, result  # noqa: E402
+from PIL import Image, ImageOps, __version__ as PILLOW, features  # noqa: E402
 
 # From 13 on Pillow resizes downwards first where the height shrinks more than the width (docs/pixels.md, 8).
 WORST = 0.1 if int(PILLOW.split(".")[0]) < 13 else 0.3
@@ -133,12 +133,42 @@ def png_by_pillow(folder):
                 yield rgb, path, pipeline, 3, position
 
 
+def without_webp():
+    """Why WebP cannot be compared, or None."""
+    if not features.check("webp"):
+        return "this Pillow reads no WebP"
+    with open(os.path.join(TOP, "config.h")) as f:
+        return None if "#define HAVE_WEBP 1" in f.read() else "built without libwebp"
+
+
+def webp_by_pillow(folder):
+    for width, height in [(1, 1), (40, 31), (201, 300), (640, 480)]:
+        for mode in ["RGB", "RGBA"]:
+            image = Image.fromarray(texture(width, height, 4)[:, :, :len(mode)].copy(), mode)
+            for options in [{"quality": 80}, {"quality": 5, "method": 6}, {"lossless": True, "exact": True},
+                            {"quality": 70, "save_all": True, "append_images": [image.transpose(Image.ROTATE_180)]}]:
+                orientation = len(os.listdir(folder)) % 9
+                exif = Image.Exif()
+                if orientation:
+                    exif[0x0112] = orientation
+                path = os.path.join(folder, f"{width}x{height}-{mode}-{len(os.listdir(folder))}.webp")
+                image.save(path, exif=exif.tobytes(), **options)
+                with Image.open(path) as opened:
+                    rgb = opened.convert("RGB")
+                    upright = ImageOps.exif_transpose(opened).convert("RGB")
+                for position, pipeline in enumerate(PIPELINES):
+                    yield rgb, path, pipeline, 3, position
+                    yield upright, path, "exif " + pipeline, 3, position
+
+
 def kinds_of_ours(folder):
     names = subprocess.run([DUMP, "--kinds", folder], stdout=subprocess.PIPE, check=True).stdout.decode()
     for line in names.splitlines():
         file, name = line.split("\t")
         if name == "unfinished":
             continue  # Pillow smooths blocks whose coefficients were never sent, version 1 does not
+        if file.endswith(".webp") and not features.check("webp"):
+            continue
         path = os.path.join(folder, file)
         with Image.open(path) as opened:
             rgb = opened.convert("RGB")
@@ -258,10 +288,16 @@ def main():
     else:
         result(True, "photographs", f" # SKIP no folder {IMAGES}; PLENUM_TEST_IMAGES names another")
     for name, make in [("grey, colour and CMYK of many sizes", made_by_pillow), ("PNG", png_by_pillow),
-                       ("every kind of JPEG", kinds_of_ours), ("EXIF orientation", turned), ("other filters", filters),
-                       ("other shapes", shapes)]:
+                       ("every kind of JPEG and WebP", kinds_of_ours), ("EXIF orientation", turned),
+                       ("other filters", filters), ("other shapes", shapes)]:
         with tempfile.TemporaryDirectory() as folder:
             compare_all(name, make(folder), 1_000_000 if make == filters else RARE)
+    why = without_webp()
+    if why:
+        result(True, "WebP", f" # SKIP {why}")
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            compare_all("WebP", webp_by_pillow(folder))
     with tempfile.TemporaryDirectory() as folder:
         compare_letterbox(folder)
         compare_random_crop(folder)
