@@ -332,10 +332,11 @@ PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
  *   -ECONNRESET   no loader answered for loader_timeout_ns;
  *   -EBADMSG      a bad sample under PLENUM_BAD_FAIL, or loaders that made different batches;
  *   -EIO          a file could not be read;
+ *   -ENOTSUP      a WebP image, and all loaders were built without libwebp;
  *   -ESTALE       the data set is another one than at open;
  *   -ECHILD       this process was forked from the one that opened the stream;
  *   -EBADF        another thread has shut the stream down.
- * After -EBADMSG, -EIO, -ESTALE and -ECONNRESET every further call gives the same.
+ * After -EBADMSG, -EIO, -ENOTSUP, -ESTALE and -ECONNRESET every further call gives the same.
  * Threads: one at a time per stream; streams are independent. Blocks: keep it off event loops.
  */
 PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns,
