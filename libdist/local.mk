@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/job.c %D%/job_priv.h \
 	%D%/loaders.c %D%/loaders.h %D%/loaders_priv.h %D%/lookup.c %D%/missing.c %D%/missing.h %D%/ownloader.c %D%/ownloader.h \
 	%D%/names.c %D%/names.h \
+	%D%/normalise.c %D%/normalise.h %D%/normalise_avx2.c \
 	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
 	%D%/rtt.h %D%/slot.c %D%/slot.h \
 	%D%/stream.c %D%/stream.h %D%/stream_priv.h %D%/together.c %D%/together.h \

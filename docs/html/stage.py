@@ -20,7 +20,7 @@ CONTENTS = (
     ("Programs", ("man/plenumrun.1", "man/plenumctl.1", "man/plenumd.8", "man/plenumd.conf.5", "man/plenum.7")),
     ("Python", ("python/pyplenum", "python/pyplenum.torch")),
     ("C", ("man/libplenum.3", "man/plenum_job.3", "man/plenum_collectives.3", "man/plenum_stream.3",
-           "man/plenum_batch.3", "man/plenum_cursor.3", "include/index")),
+           "man/plenum_batch.3", "man/plenum_cursor.3", "man/plenum_normalise.3", "include/index")),
     ("Exactly", ("docs/pixels", "docs/order", "docs/protocol", "docs/architecture", "bench/README")),
     ("The project", ("docs/versions", "NEWS", "HACKING", "SECURITY", "LICENSE")),
 )

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* plenum.h - all of libplenum: who am I (job.h), collectives (comm.h), batches (stream.h). */
+/* plenum.h - all of libplenum: who am I (job.h), collectives (comm.h), batches (stream.h), pixels
+ * into floats (normalise.h). */
 #ifndef PLENUM_PLENUM_H
 #define PLENUM_PLENUM_H
 
 #include <plenum/comm.h>
 #include <plenum/error.h>
 #include <plenum/job.h>
+#include <plenum/normalise.h>
 #include <plenum/stream.h>
 
 #endif

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-libdist_tests = %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_play %D%/test_slot %D%/test_stream \
-	%D%/test_threads %D%/test_verify
+libdist_tests = %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
+	%D%/test_stream %D%/test_threads %D%/test_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -11,6 +11,8 @@ endif
 
 %C%_test_job_CFLAGS = $(test_cflags)
 %C%_test_job_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
+%C%_test_normalise_CFLAGS = $(test_cflags)
+%C%_test_normalise_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
 %C%_test_slot_CFLAGS = $(test_cflags)
 %C%_test_slot_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_verify_CFLAGS = $(test_cflags)
