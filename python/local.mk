@@ -6,6 +6,7 @@ pyplenum_files = \
 	%D%/pyplenum/_lib.py \
 	%D%/pyplenum/_torch_carrier.py \
 	%D%/pyplenum/job.py \
+	%D%/pyplenum/normalise.py \
 	%D%/pyplenum/progress.py \
 	%D%/pyplenum/stream.py \
 	%D%/pyplenum/torch.py

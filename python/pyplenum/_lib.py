@@ -9,8 +9,8 @@ import ctypes
 import operator
 import os
 import sys
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint8, c_uint32,
-                    c_uint64, c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_size_t,
+                    c_uint8, c_uint32, c_uint64, c_void_p)
 from typing import Any, Dict, List, Tuple
 
 __all__ = ["FOREVER", "PlenumError", "byref", "c_void_p", "caller", "check", "lib", "libc_free", "nanoseconds",
@@ -135,6 +135,11 @@ class CView(Structure):
 VIEWS_MAX = 4
 
 
+class CImages(Structure):
+    _fields_ = [("size", c_size_t), ("pixels", c_void_p), ("count", c_uint64), ("height", c_uint32),
+                ("width", c_uint32), ("channels", c_uint32), ("dtype", c_int), ("layout", c_int)]
+
+
 class CCursor(Structure):
     _fields_ = [("identity", c_uint8 * 16), ("epoch", c_uint64), ("position", c_uint64)]
 
@@ -254,6 +259,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_batch_get_geometry": (c_int, [POINTER(CBatch), POINTER(CGeometry)]),
     "plenum_batch_get_views": (c_int, [POINTER(CBatch), POINTER(CView)]),
     "plenum_batch_hash": (c_uint64, [POINTER(CBatch)]),
+    "plenum_normalise": (c_int, [POINTER(CImages), POINTER(c_double), POINTER(c_double), c_void_p, c_int, c_int, _ERR]),
 }
 
 for _name, (_result, _arguments) in _PROTOTYPES.items():

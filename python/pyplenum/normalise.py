@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Pixels into floats, as a network takes them."""
+
+import ctypes
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from ._lib import CError, CImages, byref, c_void_p, check, lib
+
+__all__ = ["normalise"]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+# In the order of enum plenum_float and enum plenum_layout; NumPy has no bfloat16.
+_FLOATS: "Dict[str, np.dtype[Any]]" = {"float32": np.dtype("f4"), "float16": np.dtype("f2"), "bfloat16": np.dtype("u2")}
+_LAYOUTS = ("nhwc", "nchw")
+
+
+def _three(values: Any, what: str) -> "ctypes.Array[ctypes.c_double]":
+    """Of red, green and blue; one number is for all three."""
+    try:
+        return (ctypes.c_double * 3)(*np.broadcast_to(np.asarray(values, np.float64), (3,)).tolist())
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} is three numbers, of red, green and blue, or one for all, not {values!r}") from None
+
+
+def _layout_of(shape: Tuple[int, ...], told: Optional[str]) -> str:
+    """How images of this shape lie: where are their three or four channels?"""
+    if told is not None and told not in _LAYOUTS:
+        raise ValueError(f"source is one of nhwc, nchw, not {told!r}")
+    found = [layout for layout, at in (("nhwc", -1), ("nchw", -3)) if len(shape) >= 3 and shape[at] in (3, 4)]
+    if told in found:
+        return str(told)
+    if told is not None or not found:
+        raise ValueError(f"images are [..., H, W, C] or [..., C, H, W] with 3 or 4 channels C: {list(shape)} are not "
+                         f"{told or 'so'}")
+    if len(found) == 2:
+        raise ValueError(f"images of {list(shape)} may be NHWC or NCHW: say source=\"nhwc\" or source=\"nchw\"")
+    return found[0]
+
+
+def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = IMAGENET_MEAN,
+              std: Union[float, Sequence[float]] = IMAGENET_STD, dtype: str = "float32",
+              layout: Optional[str] = None, out: "Optional[npt.NDArray[Any]]" = None,
+              source: Optional[str] = None) -> "npt.NDArray[Any]":
+    """Floats of pixels: ``(pixel / 255 - mean) / std`` of each channel, as torchvision's ToTensor and Normalize make
+    them, at the speed of memory.
+
+    >>> floats = pyplenum.normalise(batch.images, layout="nchw")  # doctest: +SKIP
+
+    Parameters
+    ----------
+    images
+        int8 (value - 128, as a stream gives it) or uint8, [..., H, W, C] or [..., C, H, W] with C of 3, or of 4, of
+        which the last is left out; C-contiguous: ``batch.images``, ``batch.pixels``, ``batch.views["a"]``, or a slice
+        of their first dimension.
+    mean, std
+        of red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
+    dtype
+        "float32", "float16" or "bfloat16". NumPy has no bfloat16: these are uint16 with their bits, which torch takes
+        without a copy as ``torch.from_numpy(floats.view("i2")).view(torch.bfloat16)``.
+    layout
+        of the floats: "nhwc", "nchw", or None for that of the images.
+    out
+        an array to write them to, C-contiguous, of the shape and type of the result: memory that was written to before
+        is several times faster than new one. It is a tensor's memory as ``tensor.numpy()``, or, of bfloat16, as
+        ``tensor.view(torch.int16).numpy().view("u2")``.
+    source
+        layout of the images, where their shape could be either.
+
+    The result is ``out``, or a new array: [..., H, W, 3] or [..., 3, H, W]. The images are read only, and no part of
+    them is kept. It is computed by one thread, without the interpreter's lock, so other threads may do other parts.
+
+    Exactly, with ``level`` 0 ... 255 (of int8: the value + 128), it is ``level.astype("f4") * scale + bias``, where
+    ``scale = np.float32(1 / (255 * std))`` and ``bias = np.float32(-mean / std)``, rounded to the nearest float16 or
+    bfloat16: the same to the bit on every processor.
+    """
+    if not isinstance(images, np.ndarray) or images.dtype not in (np.int8, np.uint8):
+        raise TypeError("images are a NumPy array of int8 or uint8, not "
+                        f"{images.dtype if isinstance(images, np.ndarray) else type(images).__name__}")
+    if not images.flags.c_contiguous:
+        raise ValueError("the images are not contiguous: numpy.ascontiguousarray(images) is a copy that is")
+    if dtype not in _FLOATS:
+        raise ValueError(f"dtype is one of {', '.join(_FLOATS)}, not {dtype!r}")
+    if layout is not None and layout not in _LAYOUTS:
+        raise ValueError(f"layout is one of nhwc, nchw, not {layout!r}")
+    lies = _layout_of(images.shape, source)
+    layout = layout or lies
+    height, width, channels = images.shape[-3:] if lies == "nhwc" else images.shape[-2:] + images.shape[-3:-2]
+    shape = images.shape[:-3] + ((height, width, 3) if layout == "nhwc" else (3, height, width))
+    if out is None:
+        out = np.empty(shape, _FLOATS[dtype])
+    elif not isinstance(out, np.ndarray) or out.dtype != _FLOATS[dtype] or out.shape != shape:
+        what = f"{out.dtype} {list(out.shape)}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ValueError(f"out must be a NumPy array, {_FLOATS[dtype].name} {list(shape)}, not {what}")
+    elif not (out.flags.c_contiguous and out.flags.writeable):
+        raise ValueError("out must be contiguous, and writeable")
+    count = int(np.prod(images.shape[:-3], dtype=np.int64))
+    described = CImages(ctypes.sizeof(CImages), images.ctypes.data, count, height, width, channels,
+                        int(images.dtype == np.uint8), _LAYOUTS.index(lies))
+    error = CError()
+    check(lib.plenum_normalise(byref(described), _three(mean, "mean"), _three(std, "std"), c_void_p(out.ctypes.data),
+                               list(_FLOATS).index(dtype), _LAYOUTS.index(layout), byref(error)), error)
+    return out
