@@ -4,7 +4,7 @@ noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
 
-bench_programs = %D%/index %D%/loops %D%/net %D%/render %D%/stages %D%/stall %D%/stream
+bench_programs = %D%/index %D%/loops %D%/net %D%/normalise %D%/render %D%/stages %D%/stall %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
 phony += bench
@@ -34,6 +34,8 @@ endif
 
 %C%_net_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
+%C%_normalise_LDADD = %D%/libbench.la libdist/libdist.la loader/image/libimage.la common/libcommon.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
+
 %C%_stall_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 %C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
@@ -45,4 +47,4 @@ bench_programs += %D%/comm
 %C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
 %C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install
 endif
-EXTRA_DIST += %D%/README.md %D%/accuracy.py %D%/count.c %D%/hostile %D%/instructions %D%/peers/compare %D%/peers/peers.py %D%/peers/recipes.py %D%/python_iteration.py %D%/startup
+EXTRA_DIST += %D%/README.md %D%/accuracy.py %D%/count.c %D%/hostile %D%/instructions %D%/normalise_torch.py %D%/peers/compare %D%/peers/peers.py %D%/peers/recipes.py %D%/python_iteration.py %D%/startup

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* normalise.c - bench/normalise: plenum_normalise() beside memcpy(), which writes as many bytes.
+ *
+ * A row is a way in which pixels lie, one in which floats shall, and their type. A round visits all
+ * rows, each right behind a memcpy() of as many bytes as its floats are, to the same place; the
+ * ratio of the two is what counts: 1 is as many bytes a second written. One thread, CPU time, and
+ * memory that was written to before. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <plenum/plenum.h>
+
+#include "bench/bench.h"
+#include "common/options.h"
+#include "common/util.h"
+#include "libdist/normalise.h"
+
+enum { ROWS = 18, ROUNDS_MAX = 1000, ALIGN = 4096, WORK_BYTES = 32 << 20 };
+
+struct arguments {
+    uint32_t images, side, rounds;
+    const char *loops;
+    bool json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images in a batch (default 64)", NULL},
+    {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "of an image (default 224)", NULL},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds (default 11)", NULL},
+    {"loops", 0, "NAME", OPTION_TEXT, AT(loops), 0, 0,
+     "avx2 or portable (default: what this processor gets)", NULL},
+    {"json", 0, NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "bench/normalise",
+    .usage = "[options]",
+    .summary = "Compare making floats of pixels with copying as many bytes.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+static const double mean[3] = {0.485, 0.456, 0.406}, std[3] = {0.229, 0.224, 0.225};
+static const char *const type_names[] = {"float32", "float16", "bfloat16"};
+static const char *const layout_names[] = {"nhwc", "nchw"};
+static const struct {
+    const char *name;
+    enum plenum_layout layout;
+    uint32_t channels;
+} sources[] = {
+    {"nhwc", PLENUM_NHWC, 3}, {"nhwc, 4 channels", PLENUM_NHWC, 4}, {"nchw", PLENUM_NCHW, 3}};
+
+/* What a row is, and what it took. */
+struct row {
+    uint32_t source;
+    enum plenum_layout layout;
+    enum plenum_float type;
+    double ratios[ROUNDS_MAX], rates[ROUNDS_MAX]; /* to memcpy(); bytes of floats a nanosecond */
+};
+
+static struct row rows[ROWS];
+
+/* Written to, so that its pages are there. */
+static void *room(size_t bytes)
+{
+    void *p = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
+
+    if (!p)
+        bench_die(&program, "out of memory");
+    memset(p, 0x5a, bytes);
+    return p;
+}
+
+static void measure(const struct arguments *a, const struct normalise_loops *loops, struct row *row,
+                    uint32_t round, const uint8_t *pixels, const uint8_t *copied, uint8_t *floats)
+{
+    struct plenum_images images = {.size = sizeof(images),
+                                   .pixels = pixels,
+                                   .count = a->images,
+                                   .height = a->side,
+                                   .width = a->side,
+                                   .channels = sources[row->source].channels,
+                                   .dtype = PLENUM_INT8,
+                                   .layout = sources[row->source].layout};
+    size_t bytes = (size_t)a->images * a->side * a->side * 3 * normalise_float_bytes(row->type);
+    uint32_t times = (uint32_t)(1 + WORK_BYTES / bytes);
+    struct plenum_error err;
+    uint64_t begin, middle, end;
+
+    begin = time_cpu_ns();
+    for (uint32_t i = 0; i < times; i++) {
+        memcpy(floats, copied, bytes);
+        __asm__ volatile("" : : "r"(floats) : "memory"); /* it is not left out */
+    }
+    middle = time_cpu_ns();
+    for (uint32_t i = 0; i < times; i++)
+        if (normalise_with(loops, NORMALISE_PAST_CACHE, &images, mean, std, floats, row->type,
+                           row->layout, &err) < 0)
+            bench_die(&program, err.text);
+    end = time_cpu_ns();
+    row->ratios[round] = (double)(middle - begin) / (double)(end - middle);
+    row->rates[round] = (double)bytes * times / (double)(end - middle);
+}
+
+static void report(const struct arguments *a)
+{
+    struct json j = {.file = stdout};
+
+    if (a->json) {
+        bench_json_begin(&j, "normalise");
+        json_number(&j, "images", a->images);
+        json_number(&j, "side", a->side);
+        json_begin_array(&j, "rows", false);
+    } else {
+        printf("%u images of %ux%u pixels, %u rounds; bytes written a second, to memcpy()'s\n\n",
+               a->images, a->side, a->side, a->rounds);
+        printf("%-18s %-5s %-9s %7s %7s %7s %8s\n", "pixels", "to", "", "min", "median", "max",
+               "GB/s");
+    }
+    for (size_t i = 0; i < ROWS; i++) {
+        struct row *row = &rows[i];
+        struct bench_spread ratio = bench_spread_of(row->ratios, a->rounds);
+        struct bench_spread rate = bench_spread_of(row->rates, a->rounds);
+
+        if (!a->json) {
+            printf("%-18s %-5s %-9s %7.2f %7.2f %7.2f %8.2f\n", sources[row->source].name,
+                   layout_names[row->layout], type_names[row->type], ratio.min, ratio.median,
+                   ratio.max, rate.median);
+            continue;
+        }
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "pixels", sources[row->source].name);
+        json_text(&j, "to", layout_names[row->layout]);
+        json_text(&j, "type", type_names[row->type]);
+        bench_json_spread(&j, &ratio, 3);
+        json_real(&j, "gigabytes_per_s", rate.median, 2);
+        json_end_object(&j);
+    }
+    if (a->json) {
+        json_end_array(&j);
+        json_end_object(&j);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.images = 64, .side = 224, .rounds = 11};
+    const struct normalise_loops *loops = NULL;
+    uint8_t *pixels, *copied, *floats;
+    size_t all;
+    int operands, r = options_start(&program, &a, argc, argv, &operands);
+
+    if (r >= 0)
+        return r;
+    if (operands != 0)
+        bench_die(&program, "it takes no operands");
+    for (size_t i = 0; a.loops && normalise_loops[i]; i++)
+        if (strcmp(normalise_loops[i]->name, a.loops) == 0 && normalise_loops[i]->usable())
+            loops = normalise_loops[i];
+    if (a.loops && !loops)
+        bench_die(&program, "there are no such loops for this processor");
+    all = (size_t)a.images * a.side * a.side;
+    pixels = room(4 * all);
+    for (size_t i = 0; i < 4 * all; i++)
+        pixels[i] = (uint8_t)(i * 2654435761U >> 13);
+    copied = room(all * 3 * sizeof(float));
+    floats = room(all * 3 * sizeof(float));
+    for (uint32_t i = 0; i < ROWS; i++) {
+        rows[i].source = i / 6;
+        rows[i].layout = i / 3 % 2 ? PLENUM_NCHW : PLENUM_NHWC;
+        rows[i].type = (enum plenum_float)(i % 3);
+    }
+    for (uint32_t round = 0; round < a.rounds; round++)
+        for (uint32_t i = 0; i < ROWS; i++) /* each time from another one on */
+            measure(&a, loops, &rows[(i + round * 7) % ROWS], round, pixels, copied, floats);
+    report(&a);
+    free(floats);
+    free(copied);
+    free(pixels);
+    return 0;
+}
