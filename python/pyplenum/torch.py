@@ -15,6 +15,7 @@ import torch
 
 from ._lib import PlenumError, caller
 from .job import Job, job as this_job
+from .normalise import IMAGENET_MEAN, IMAGENET_STD, normalise
 from .stream import Batch, Stats, Stream, shuffle_of
 
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
@@ -25,8 +26,10 @@ _SIGNED = {"samples": np.int32, "sizes": np.int32, "positions": np.int64, "epoch
 
 _GEOMETRY = ("boxes", "flips", "sizes")
 
-_FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_labels", "valid", "samples", "positions",
-           "epochs")
+_FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+_FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_labels", "valid", "samples",
+           "positions", "epochs")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
@@ -119,6 +122,12 @@ class Loader:
         :func:`view_list`. ("images", "labels") unless told; ("views", "labels") with a pipeline that has views; with
         one that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix;
         "labels" alone raise ValueError there, for "weights" or "soft_labels" belong to them.
+    dtype
+        "uint8" or "int8", as of a Stream, or torch.float32, torch.float16 or torch.bfloat16: then images and views are
+        such floats, (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory of their own,
+        and have three channels. Where an accelerator can do that, bytes are moved to it faster.
+    mean, std
+        of these floats: red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
     smoothing
         label smoothing of "soft_labels": 0 unless told.
     last
@@ -150,7 +159,8 @@ class Loader:
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
                  fields: Optional[Iterable[str]] = None, smoothing: float = 0.0, pin_memory: bool = False,
-                 copy: bool = False, layout: str = "nchw", dtype: Optional[str] = None, last: Optional[str] = None,
+                 copy: bool = False, layout: str = "nchw", dtype: "Union[str, torch.dtype, None]" = None,
+                 mean: Any = None, std: Any = None, last: Optional[str] = None,
                  seed: int = 0, shuffle: Union[str, bool] = "global", deal: Optional[str] = None,
                  **options: Any) -> None:
         if "epochs" in options:
@@ -176,6 +186,17 @@ class Loader:
         order, dropped = shuffle_of(shuffle), last == "drop"
         if deal is None:
             deal = "round-robin" if order == "none" and last in (None, "partial") else "consecutive"
+        self._floats: Optional[torch.dtype] = None
+        if isinstance(dtype, torch.dtype):
+            if dtype not in _FLOATS:
+                raise ValueError(f"dtype is \"uint8\", \"int8\", or one of {', '.join(map(str, _FLOATS))}, not {dtype}")
+            self._floats, dtype = dtype, "uint8"
+        elif mean is not None or std is not None:
+            raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
+        self._mean, self._std = IMAGENET_MEAN if mean is None else mean, IMAGENET_STD if std is None else std
+        self._layout = layout
+        if self._floats:  # it says what is wrong with them
+            normalise(np.zeros((0, 1, 1, 3), np.uint8), self._mean, self._std)
         self.dtype = dtype or "uint8"
         self._dtype_was_chosen = dtype is not None
         self.stream = Stream(dataset, pipeline, layout=layout, dtype=self.dtype, last="drop" if dropped else "pad",
@@ -273,10 +294,29 @@ class Loader:
             return array.clone() if self.copy else array
 
         def make(field: str) -> Any:
+            if self._floats and field in ("images", "views"):
+                return self._normalised(batch, field, batch.valid.reshape(-1) if short else None)
             found = self._tensor(batch, field)
             return [finish(each, field) for each in found] if isinstance(found, list) else finish(found, field)
 
         return tuple(make(field) for field in self.fields)
+
+    def _normalised(self, batch: Batch, field: str, valid: Any) -> Union[torch.Tensor, List[torch.Tensor]]:
+        """Floats of a batch's images, or of each image of its views; of the samples that are valid, unless None."""
+        assert self._floats
+        made = []
+        if field == "views" and not batch.views:
+            view_list(batch)  # says so
+        for array in batch.views.values() if field == "views" else (batch.images,):
+            array = array.reshape((-1,) + array.shape[3:]) if field == "views" else array
+            array = array if valid is None else array[valid]
+            shape = list(array.shape)
+            shape[-3 if self._layout == "nchw" else -1] = 3
+            floats = torch.empty(shape, dtype=self._floats, pin_memory=self.pin_memory)
+            out = floats.view(torch.int16).numpy().view("u2") if self._floats == torch.bfloat16 else floats.numpy()
+            normalise(array, self._mean, self._std, _FLOATS[self._floats], out=out, source=self._layout)
+            made += [floats[:, i] for i in range(shape[1])] if field == "views" else [floats]
+        return made if field == "views" else made[0]
 
     def set_epoch(self, epoch: int) -> None:
         """Have the next loop go through this epoch, from its begin."""

@@ -297,6 +297,43 @@ class TorchTest(unittest.TestCase):
                 self.assertTrue(np.array_equal(boxes[3].numpy(), batch.boxes["b"][:, :, :, 1][batch.valid]))
                 self.assertTrue(np.array_equal(flips[1].numpy(), batch.flips["a"][:, :, :, 1][batch.valid]))
 
+    def test_floats(self):
+        """floats are normalised images, of views, too, and of a short batch"""
+        import torch
+
+        mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+        scale = np.float32(1 / (255 * np.array(std))).reshape(3, 1, 1)
+        bias = np.float32(-np.array(mean) / np.array(std)).reshape(3, 1, 1)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            for layout, channels in (("nchw", 3), ("nhwc", 4)):
+                options = {"micro_batch": 8, "seed": 5, "layout": layout, "channels": channels}
+                with self.torch.Loader(DATA, A, dtype=dtype, mean=mean, std=std, **options) as loader, \
+                        self.torch.Loader(DATA, A, **options) as plain:
+                    for (floats, labels), (images, same) in zip(loader, plain):
+                        planes = (images if layout == "nchw" else images.permute(0, 3, 1, 2))[:, :3].numpy()
+                        want = torch.from_numpy(planes.astype("f4") * scale + bias).to(dtype)
+                        got = floats if layout == "nchw" else floats.permute(0, 3, 1, 2)
+                        self.assertTrue(torch.equal(got, want))
+                        self.assertTrue(torch.equal(labels, same))
+                with self.torch.Loader(DATA, VIEWS, dtype=dtype, mean=mean, std=std, **options) as loader, \
+                        self.torch.Loader(DATA, VIEWS, **options) as plain:
+                    for (floats, _), (images, _) in zip(loader, plain):
+                        self.assertEqual(len(floats), 5)
+                        for one, two in zip(floats, images):
+                            planes = (two if layout == "nchw" else two.permute(0, 3, 1, 2))[:, :3].numpy()
+                            want = torch.from_numpy(planes.astype("f4") * scale + bias).to(dtype)
+                            self.assertTrue(torch.equal(one if layout == "nchw" else one.permute(0, 3, 1, 2), want))
+
+    def test_floats_that_are_wrong(self):
+        """what cannot be is said before anything is opened"""
+        import torch
+
+        for options, what in (({"mean": 0.5}, "mean and std are of floats"), ({"dtype": torch.int32}, "dtype is"),
+                              ({"dtype": torch.float32, "std": 0}, r"std\[0\]"),
+                              ({"dtype": torch.float32, "mean": (1, 2)}, "mean is three numbers")):
+            with self.assertRaisesRegex((ValueError, pyplenum.PlenumError), what):
+                self.torch.Loader(DATA, A, **options)
+
     def test_mistakes(self):
         """what there is not is said"""
         with self.torch.Loader(DATA, A, fields=("views",)) as loader:
