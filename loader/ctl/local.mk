@@ -19,6 +19,7 @@ plenumctl_SOURCES = \
 	%D%/pack.c \
 	%D%/pack_job.c %D%/pack_job.h \
 	%D%/pack_record.c %D%/pack_record.h \
+	%D%/pack_report.c %D%/pack_report.h \
 	%D%/plan.c \
 	%D%/preview.c \
 	%D%/sample.c \

@@ -377,7 +377,8 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
     if (r < 0)
         return r;
     ret->bytes_before = buffer->len;
-    r = image_pack(job->decoders[thread], buffer->bytes, buffer->len, &ret->result, &ret->why);
+    r = image_pack_resized(job->decoders[thread], &job->options->plan->resize, buffer->bytes,
+                           buffer->len, &ret->result, &ret->why);
     if (r < 0)
         *err = ret->why;
     return r;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* pack_record.c - a text file with one entry on each line, in words between tabs:
  *
- *     plenum-pack  1
+ *     plenum-pack  2
  *     source       FINGERPRINT  SAMPLES
  *     archives     SAMPLES-EACH PREFIX
+ *     images       pack_resize_text()
  *     kept         SAMPLE OUTCOME NAME REASON         any number, before their archive
  *     archive      NUMBER BYTES HASH SAMPLES BEFORE AFTER WHOLE-ROWS COUNT-OF-EACH-OUTCOME...
  *
@@ -172,16 +173,17 @@ static bool parse_kept(struct pack_record *r, char **words)
 /* Is the record of the same plan? */
 static int check_head(const struct pack_record *r, char **lines, struct plenum_error *err)
 {
-    char *words[3][WORDS_MAX];
+    char *words[4][WORDS_MAX], resize[PACK_RESIZE_TEXT];
     uint8_t fingerprint[16];
     uint64_t samples, each;
 
     if (split(lines[0], words[0]) != 2 || strcmp(words[0][0], "plenum-pack") != 0 ||
-        strcmp(words[0][1], "1") != 0 || split(lines[1], words[1]) != 3 ||
+        strcmp(words[0][1], "2") != 0 || split(lines[1], words[1]) != 3 ||
         strcmp(words[1][0], "source") != 0 ||
         parse_hex(words[1][1], fingerprint, sizeof(fingerprint)) < 0 ||
         !take_u64(words[1][2], UINT32_MAX, &samples) || split(lines[2], words[2]) != 3 ||
-        strcmp(words[2][0], "archives") != 0 || !take_u64(words[2][1], UINT32_MAX, &each))
+        strcmp(words[2][0], "archives") != 0 || !take_u64(words[2][1], UINT32_MAX, &each) ||
+        split(lines[3], words[3]) != 2 || strcmp(words[3][0], "images") != 0)
         return error_set(err, -EBADMSG, "%s is no record of plenumctl pack, or of another version",
                          r->path);
     if (samples != r->plan.samples || memcmp(fingerprint, r->plan.fingerprint, 16) != 0)
@@ -199,13 +201,17 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
             err, -EEXIST,
             "%s was begun with --prefix %s: go on with that, or pack into a new folder", r->path,
             words[2][2]);
+    if (strcmp(words[3][1], pack_resize_text(&r->plan.resize, resize)) != 0)
+        return error_set(err, -EEXIST,
+                         "%s was begun with %s, not %s: go on with that, or pack into a new folder",
+                         r->path, words[3][1], resize);
     return 0;
 }
 
 /* Read the record; `*valid` is the length of its complete entries. */
 static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum_error *err)
 {
-    char *lines[3] = {NULL}, *p = text, *end, *words[WORDS_MAX];
+    char *lines[4] = {NULL}, *p = text, *end, *words[WORDS_MAX];
     int head;
 
     for (size_t i = 0; i < ARRAY_LEN(lines); i++, p = end + 1) {
@@ -219,7 +225,7 @@ static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum
     }
     *valid = (size_t)(p - text);
     head = check_head(r, lines, err);
-    for (unsigned line = 4; head == 0 && (end = strchr(p, '\n')); line++, p = end + 1) {
+    for (unsigned line = 5; head == 0 && (end = strchr(p, '\n')); line++, p = end + 1) {
         bool ok;
         size_t count;
 
@@ -290,16 +296,16 @@ static int sync_folder(const char *folder)
 static int begin(struct pack_record *r, const char *folder, struct plenum_error *err)
 {
     int code;
-    char *text = NULL;
+    char *text = NULL, resize[PACK_RESIZE_TEXT];
     size_t len = 0;
     FILE *f = open_memstream(&text, &len);
 
     if (!f)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)fprintf(f, "plenum-pack\t1\nsource\t");
+    (void)fprintf(f, "plenum-pack\t2\nsource\t");
     print_hex(f, r->plan.fingerprint);
-    (void)fprintf(f, "\t%u\narchives\t%u\t%s\n", r->plan.samples, r->plan.per_archive,
-                  r->plan.prefix);
+    (void)fprintf(f, "\t%u\narchives\t%u\t%s\nimages\t%s\n", r->plan.samples, r->plan.per_archive,
+                  r->plan.prefix, pack_resize_text(&r->plan.resize, resize));
     (void)fclose(f);
     code = append(r, text, len, err);
     if (code == 0 && (code = sync_folder(folder)) < 0)

@@ -17,6 +17,7 @@ struct pack_plan {
     uint8_t fingerprint[16]; /* of the source */
     uint32_t samples, per_archive;
     char prefix[128]; /* of the archives' names */
+    struct pack_resize resize;
 };
 
 static inline uint32_t pack_plan_archives(const struct pack_plan *plan)

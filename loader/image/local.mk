@@ -34,6 +34,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/limits.h \
 	%D%/mix.c %D%/mix.h \
 	%D%/pack.c %D%/pack.h \
+	%D%/pack_resize.c %D%/pack_resize.h \
 	%D%/png.c \
 	%D%/policy.c %D%/policy.h \
 	%D%/png_encode.c \

@@ -458,15 +458,42 @@ static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
     return 0;
 }
 
-/* Check the kind of file, and pack it. */
-static int check_and_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
-                          struct pack_result *ret, struct plenum_error *err)
+/* Pack a JPEG of these sides, made of a file that decodes. */
+static int resize_and_pack(struct image_decoder *decoder, const struct pack_resize *resize,
+                           uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
+                           uint8_t orientation, struct pack_result *ret, struct plenum_error *err)
 {
     struct image_info info;
+    uint8_t *small;
+    size_t small_len;
+    int r = pack_resize_encode(decoder, resize, width, height, bytes, len, &small, &small_len, err);
+
+    if (r < 0)
+        return r;
+    r = image_verify(decoder, small, small_len, &info, err);
+    info.orientation = orientation;
+    if (r == 0)
+        r = pack(decoder, small, small_len, &info, ret, err);
+    if (r == 0)
+        ret->outcome = PACK_RESIZED;
+    free(small);
+    return r;
+}
+
+/* Check the kind of file, and pack it. */
+static int check_and_pack(struct image_decoder *decoder, const struct pack_resize *resize,
+                          const uint8_t *bytes, size_t len, struct pack_result *ret,
+                          struct plenum_error *err)
+{
+    struct image_info info;
+    uint32_t width, height;
     int r = image_verify(decoder, bytes, len, &info, err);
 
     if (r < 0)
         return r;
+    if (resize && pack_resize_sides(resize, info.width, info.height, &width, &height))
+        return resize_and_pack(decoder, resize, width, height, bytes, len, info.orientation, ret,
+                               err);
     if (strcmp(info.format, "JPEG") != 0) {
         ret->outcome = PACK_KEPT_PNG;
         return error_set(err, -EOPNOTSUPP, "it is a %s", info.format);
@@ -478,11 +505,12 @@ static int check_and_pack(struct image_decoder *decoder, const uint8_t *bytes, s
     return pack(decoder, bytes, len, &info, ret, err);
 }
 
-int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
-               struct pack_result *ret, struct plenum_error *err)
+int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
+                       const uint8_t *bytes, size_t len, struct pack_result *ret,
+                       struct plenum_error *err)
 {
     struct pack_result result = {.outcome = PACK_KEPT_BAD};
-    int r = check_and_pack(decoder, bytes, len, &result, err);
+    int r = check_and_pack(decoder, resize, bytes, len, &result, err);
 
     if (r < 0) {
         free(result.bytes);
@@ -491,17 +519,33 @@ int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
     }
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
+    /* This build has no decoder for the file: another would make it smaller. What is kept for a
+     * reason has another outcome by now. */
+    if (r == -ENOTSUP && result.outcome == PACK_KEPT_BAD && resize &&
+        (resize->longest || resize->shortest))
+        return r;
     *ret = result;
     return 0;
+}
+
+int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+               struct pack_result *ret, struct plenum_error *err)
+{
+    return image_pack_resized(decoder, NULL, bytes, len, ret, err);
 }
 
 const char *pack_outcome_name(enum pack_outcome outcome)
 {
     static const char *const names[PACK_OUTCOMES] = {
-        [PACK_BASELINE] = "baseline",       [PACK_CONVERTED] = "converted",
-        [PACK_KEPT_PACKED] = "kept-packed", [PACK_KEPT_PNG] = "kept-png",
-        [PACK_KEPT_CMYK] = "kept-cmyk",     [PACK_KEPT_ARITHMETIC] = "kept-arithmetic",
-        [PACK_KEPT_ODD] = "kept-odd",       [PACK_KEPT_BAD] = "kept-bad",
+        [PACK_BASELINE] = "baseline",
+        [PACK_CONVERTED] = "converted",
+        [PACK_RESIZED] = "resized",
+        [PACK_KEPT_PACKED] = "kept-packed",
+        [PACK_KEPT_PNG] = "kept-png",
+        [PACK_KEPT_CMYK] = "kept-cmyk",
+        [PACK_KEPT_ARITHMETIC] = "kept-arithmetic",
+        [PACK_KEPT_ODD] = "kept-odd",
+        [PACK_KEPT_BAD] = "kept-bad",
     };
 
     return names[outcome];

@@ -14,6 +14,7 @@
 #include <plenum/error.h>
 
 #include "loader/image/image.h"
+#include "loader/image/pack_resize.h"
 #include "loader/image/scratch.h"
 
 /** Where everything lies in a packed file. Offsets are from its first byte. */
@@ -47,6 +48,7 @@ int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct 
 enum pack_outcome {
     PACK_BASELINE,        /* packed; it was a JPEG with one scan */
     PACK_CONVERTED,       /* packed; it was progressive, or had several scans */
+    PACK_RESIZED,         /* packed; it was made smaller before */
     PACK_KEPT_PACKED,     /* kept as it is: it is packed already */
     PACK_KEPT_PNG,        /* ... it is no JPEG */
     PACK_KEPT_CMYK,       /* ... it has four components */
@@ -74,6 +76,15 @@ struct pack_result {
  */
 int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                struct pack_result *ret, struct plenum_error *err);
+
+/**
+ * The same with files that `resize` makes smaller first, where it does: of these nothing is kept
+ * but the orientation. Others are packed as image_pack() does, and so are all if it is NULL. And
+ * -ENOTSUP, with a sentence, where this build has no decoder for the file.
+ */
+int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
+                       const uint8_t *bytes, size_t len, struct pack_result *ret,
+                       struct plenum_error *err);
 
 /**
  * Prove that the intervals of a packed file can be decoded alone: that parts, spliced as for a

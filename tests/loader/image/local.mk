@@ -11,6 +11,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_jpeg_tiles \
 	%D%/test_mix \
 	%D%/test_pack \
+	%D%/test_pack_resize \
 	%D%/test_png \
 	%D%/test_properties \
 	%D%/test_render \
@@ -53,6 +54,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_mix_LDADD = $(image_test_libs) -lm
 %C%_test_pack_CFLAGS = $(image_test_cflags)
 %C%_test_pack_LDADD = $(image_test_libs)
+%C%_test_pack_resize_CFLAGS = $(image_test_cflags)
+%C%_test_pack_resize_LDADD = $(image_test_libs)
 %C%_test_png_CFLAGS = $(image_test_cflags)
 %C%_test_png_LDADD = $(image_test_libs)
 %C%_test_properties_CFLAGS = $(image_test_cflags)

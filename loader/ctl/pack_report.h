@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* pack_report.h - what plenumctl pack says of its work: the summary, --json and DATASET.json. */
+#ifndef LOADER_CTL_PACK_REPORT_H
+#define LOADER_CTL_PACK_REPORT_H
+
+#include "loader/ctl/pack_record.h"
+#include "loader/dataset/dataset.h"
+
+/** All archives are there. Everything is borrowed. */
+struct pack_report {
+    const struct dataset *source;
+    const char *folder;
+    const struct pack_plan *plan;
+    struct pack_record *record;
+    uint32_t made; /* archives, in this run */
+    double seconds;
+    /* Filled in by pack_report_add_up(): */
+    struct pack_sum sum;
+    uint32_t archives;
+    uint64_t archive_bytes;
+};
+
+void pack_report_add_up(struct pack_report *report);
+void pack_report_print_json(const struct pack_report *report);
+void pack_report_print_text(const struct pack_report *report);
+
+/** The text of DATASET.json, which is the same after any number of runs: malloc, or NULL. */
+char *pack_report_describe(const struct pack_report *report, size_t *len);
+
+#endif

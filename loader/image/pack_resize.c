@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* pack_resize.c - the resize of plenumctl pack is that of a pipeline: resize(HxW) with Lanczos.
+ *
+ * So it is defined by docs/pixels.md, in integers, and any machine makes the same pixels of a file.
+ * What is left to libjpeg is the encoder: its accurate forward DCT and its tables, which are in
+ * integers, too. Huffman tables are not made here: whoever packs the file makes them anew. */
+#include "config.h"
+
+#include "loader/image/pack_resize.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+
+/* part / whole of a side, to the nearest pixel, a half up; at least 1. */
+static uint32_t scale(uint32_t side, uint32_t part, uint32_t whole)
+{
+    uint32_t scaled = (uint32_t)((2 * (uint64_t)side * part + whole) / (2 * (uint64_t)whole));
+
+    return scaled > 0 ? scaled : 1;
+}
+
+bool pack_resize_sides(const struct pack_resize *resize, uint32_t width, uint32_t height,
+                       uint32_t *ret_width, uint32_t *ret_height)
+{
+    uint32_t longest = width > height ? width : height, shortest = width + height - longest;
+    uint32_t side = resize->longest ? longest : shortest;
+    uint32_t wanted = resize->longest ? resize->longest : resize->shortest;
+
+    assert(!resize->longest || !resize->shortest);
+    if (wanted == 0 || side <= wanted)
+        return false;
+    *ret_width = scale(width, wanted, side);
+    *ret_height = scale(height, wanted, side);
+    return true;
+}
+
+/* Keep one channel of each pixel, if all of them are grey. */
+static bool make_grey(uint8_t *pixels, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (pixels[3 * i] != pixels[3 * i + 1] || pixels[3 * i] != pixels[3 * i + 2])
+            return false;
+    for (size_t i = 0; i < count; i++)
+        pixels[i] = pixels[3 * i];
+    return true;
+}
+
+int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *resize,
+                       uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
+                       uint8_t **ret, size_t *ret_len, struct plenum_error *err)
+{
+    static const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    static const struct image_draw draw; /* nothing is drawn */
+    const struct pipeline pipeline = {
+        .version = PIPELINE_V1,
+        .crop = PIPELINE_STRETCH,
+        .width = width,
+        .height = height,
+        .resize_width = width,
+        .resize_height = height,
+        .filter = PIPELINE_LANCZOS,
+        .flip = {0, 1},
+    };
+    struct encode_options options = {
+        .width = width,
+        .height = height,
+        .quality = (int)resize->quality,
+        .subsampling = resize->subsampling,
+    };
+    size_t count = (size_t)width * height;
+    uint8_t *pixels = malloc(3 * count);
+    int r;
+
+    if (!pixels)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = image_render(decoder, &pipeline, &draw, &store, bytes, len, pixels, err);
+    if (r == 0) {
+        options.pixels = pixels;
+        options.grey = make_grey(pixels, count);
+        r = encode_jpeg(&options, ret, ret_len);
+        if (r < 0) /* sides and quality are in range: libjpeg can want nothing but memory */
+            r = error_set(err, -ENOMEM, "out of memory");
+    }
+    free(pixels);
+    return r;
+}
+
+const char *pack_resize_text(const struct pack_resize *resize, char ret[PACK_RESIZE_TEXT])
+{
+    uint32_t side = resize->longest ? resize->longest : resize->shortest;
+
+    if (side == 0)
+        (void)snprintf(ret, PACK_RESIZE_TEXT, "images as they are");
+    else
+        (void)snprintf(ret, PACK_RESIZE_TEXT, "--%s %u --quality %u --subsampling %s",
+                       resize->longest ? "longest" : "shortest", side, resize->quality,
+                       resize->subsampling == ENCODE_444 ? "444" : "420");
+    return ret;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* pack_resize.h - makes an image smaller before it is packed: one JPEG for a file of any kind. */
+#ifndef LOADER_IMAGE_PACK_RESIZE_H
+#define LOADER_IMAGE_PACK_RESIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "loader/image/encode.h"
+#include "loader/image/image.h"
+#include "loader/image/limits.h"
+
+enum {
+    PACK_SIDE_MIN = 16, /* pixels */
+    PACK_SIDE_MAX = IMAGE_SIDE_MAX,
+    PACK_QUALITY = 90, /* unless another is asked for */
+};
+
+/** Which images are made smaller, and how they are encoded. Starts as zeros: none are. */
+struct pack_resize {
+    uint32_t longest, shortest; /* pixels: what that side becomes where it is more; one of them, the
+                                   other is 0 */
+    uint32_t quality;           /* 1 ... 100 */
+    enum encode_subsampling subsampling;
+};
+
+/** Whether an image of this size is made smaller, and to which size. */
+bool pack_resize_sides(const struct pack_resize *resize, uint32_t width, uint32_t height,
+                       uint32_t *ret_width, uint32_t *ret_height);
+
+/**
+ * Decode all of an image, resize it as it is stored, whatever its EXIF says, and encode it without
+ * any metadata. An image whose pixels are all grey becomes a grey JPEG, any other one YCbCr.
+ *
+ * Ownership: the caller frees `*ret`. Errors: as image_render().
+ */
+int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *resize,
+                       uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
+                       uint8_t **ret, size_t *ret_len, struct plenum_error *err);
+
+enum { PACK_RESIZE_TEXT = 64 };
+
+/** The options of plenumctl pack that say this: "--longest 500 --quality 90 --subsampling 420". */
+const char *pack_resize_text(const struct pack_resize *resize, char ret[PACK_RESIZE_TEXT]);
+
+#endif
