@@ -4,12 +4,14 @@ noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
 
-bench_programs = %D%/index %D%/loops %D%/net %D%/normalise %D%/render %D%/stages %D%/stall %D%/stream
+bench_programs = %D%/index %D%/loops %D%/net %D%/normalise %D%/prepare %D%/render %D%/stages %D%/stall %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
 phony += bench
 
 bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)
+
+%C%_prepare_LDADD = $(bench_libs) -lm
 
 %C%_render_SOURCES = %D%/render.c %D%/ffcv.h
 %C%_render_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS)
