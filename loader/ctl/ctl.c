@@ -58,6 +58,14 @@ char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size)
     return text_make_plain(ret);
 }
 
+void ctl_print_progressive(uint64_t count, uint64_t jpegs)
+{
+    if (count > 0)
+        printf("progressive  %llu of the JPEGs (%.1f %%): plenumctl pack makes copies of them with "
+               "the same pixels, which take a seventh to a ninth of the time\n",
+               (unsigned long long)count, 100 * (double)count / (double)jpegs);
+}
+
 void ctl_strip_name(struct plenum_error *err, const char *name)
 {
     size_t len = strlen(name);

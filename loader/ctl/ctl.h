@@ -80,6 +80,10 @@ void ctl_end_progress(void);
 /** A data set's name for a terminal: `ret`. */
 char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size);
 
+/** Say in a summary how many of so many JPEGs are progressive, and what to do about it; nothing
+ * where none is. */
+void ctl_print_progressive(uint64_t count, uint64_t jpegs);
+
 /** Remove a name and a colon from the beginning of a sentence, where the name is shown beside
  * it. */
 void ctl_strip_name(struct plenum_error *err, const char *name);

@@ -14,6 +14,7 @@
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/dataset/hint_cache.h"
+#include "loader/image/jpeg_marker.h"
 
 struct arguments {
     const char *cache_dir;
@@ -31,6 +32,7 @@ struct tiles {
     atomic_uint_fast64_t bytes;       /* bytes of these hints, */
     atomic_uint_fast64_t without;     /* samples that can have none, */
     atomic_uint_fast64_t bad;         /* and that are no good */
+    atomic_uint_fast64_t jpegs, progressive;
 };
 
 #define AT(field) offsetof(struct arguments, field)
@@ -62,6 +64,20 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
+static void count_kind(struct tiles *t, const uint8_t *bytes, size_t len)
+{
+    struct jpeg_markers m = {.bytes = bytes, .len = len, .at = 2};
+
+    if (len < 2 || bytes[0] != 0xFF || bytes[1] != 0xD8)
+        return;
+    (void)atomic_fetch_add(&t->jpegs, 1);
+    while (jpeg_markers_next(&m))
+        if (m.code == 0xC2 || m.code == 0xCA) { /* SOF2, SOF10 */
+            (void)atomic_fetch_add(&t->progressive, 1);
+            return;
+        }
+}
+
 static int index_tiles(void *arg, uint64_t index, unsigned thread)
 {
     struct tiles *t = arg;
@@ -87,6 +103,7 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
     }
     if (r < 0 && r != -ENOTSUP) /* a format that this build does not decode has no tiles */
         return r;
+    count_kind(t, s->files.own.bytes, s->files.own.len);
     if (tiles.found) {
         tiles.len = tiles.found_len;
         r = hint_cache_put(t->hints, sample, tiles.found, tiles.found_len, tiles.found_max);
@@ -175,6 +192,7 @@ static void print_json(const struct dataset *d, const struct tiles *t)
         json_number(&j, "samples", atomic_load(&t->recorded));
         json_number(&j, "without", atomic_load(&t->without));
         json_number(&j, "bad", atomic_load(&t->bad));
+        json_number(&j, "progressive", atomic_load(&t->progressive));
         json_number(&j, "bytes", atomic_load(&t->bytes));
         json_end_object(&j);
     }
@@ -196,6 +214,7 @@ static void print_tiles(const struct dataset *d, const struct tiles *t)
     if (atomic_load(&t->bad) > 0)
         printf("; %llu are bad (see plenumctl verify)", (unsigned long long)atomic_load(&t->bad));
     putchar('\n');
+    ctl_print_progressive(atomic_load(&t->progressive), atomic_load(&t->jpegs));
 }
 
 static void print_text(const struct dataset *d, const struct tiles *t, double seconds)

@@ -310,11 +310,7 @@ static void print_text(const struct verify *v, double seconds)
            format_bytes(v->bytes, bytes, sizeof(bytes)));
     printf("good         %llu JPEGs, %llu PNGs and %llu WebPs decode whole\n",
            (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp);
-    if (v->progressive > 0)
-        printf(
-            "progressive  %llu of the JPEGs, which take several times as long to decode as others: "
-            "plenumctl pack makes copies with the same pixels that do not\n",
-            (unsigned long long)v->progressive);
+    ctl_print_progressive(v->progressive, v->jpeg);
     printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
            (unsigned long long)v->packed);
     if (v->content)

@@ -41,6 +41,9 @@ ok "index --tiles: notes of most samples" test \
 size=$(json bytes tiles.json 2)
 ok "... of at most 4 % of the bytes" test "$size" -gt 0 -a $((size * 25)) -le "$(json bytes tiles.json 1)"
 before=$(cksum "$(notes)")
+progressive=$("$ctl" verify data --no-list --json | json progressive - 1)
+ok "... and progressive ones are counted, of which there are some" test \
+    "$progressive" -gt 0 -a "$(json progressive tiles.json 1)" = "$progressive"
 "$ctl" index data --tiles --json >again.json
 ok "... and nothing more the next time" test \
     "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
