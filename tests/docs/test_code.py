@@ -35,6 +35,15 @@ class CodeTest(ServiceCase):
         self.assertRegex(done.stdout,
                          "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, 0 refused")
 
+    def test_preparing(self):
+        """the shell lines of preparing.md"""
+        (code,) = blocks("preparing.md", "sh")
+        path = f"{BUILD}:{os.environ['PATH']}"
+        done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
+                              timeout=2 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^resized  *[1-9]\d* by --longest 256 --quality 90 --subsampling 420; ")
+
     def test_protocol_client(self):
         """the client of protocol.md gets the labels that plenumctl knows"""
         (code,) = blocks("protocol.md", "python")
