@@ -138,15 +138,18 @@ static int check_resize(struct arguments *a, struct plenum_error *err)
     return 0;
 }
 
-/* All class names, a line each, or NULL where no class has one. */
-static char *list_classes(const struct dataset *source, size_t *len)
+/* All class names, a line each, or NULL where no class has one: 0 or -ENOMEM. */
+static int list_classes(const struct dataset *source, char **ret, size_t *len)
 {
     uint32_t count = dataset_get_classes(source);
     char *text = NULL;
     bool named = false;
     FILE *f = open_memstream(&text, len);
 
-    for (uint32_t i = 0; f && i < count; i++) {
+    *ret = NULL;
+    if (!f)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++) {
         const char *name = dataset_get_class_name(source, i);
 
         named = named || *name;
@@ -154,12 +157,15 @@ static char *list_classes(const struct dataset *source, size_t *len)
             (void)fputc(*name == '\n' ? '?' : *name, f);
         (void)fputc('\n', f);
     }
-    if (f)
-        (void)fclose(f);
+    if (fclose(f) != 0) {
+        free(text);
+        return -ENOMEM;
+    }
     if (named)
-        return text;
-    free(text);
-    return NULL;
+        *ret = text;
+    else
+        free(text);
+    return 0;
 }
 
 /* Write a file beside the archives: `anew`, or only if it is not there. */
@@ -185,9 +191,13 @@ static int write_beside(const char *folder, const char *name, bool anew, const c
 static int write_classes(const struct dataset *source, const char *folder, struct plenum_error *err)
 {
     size_t len = 0;
-    char *text = list_classes(source, &len);
-    int r = text ? write_beside(folder, "classes.txt", false, text, len, err) : 0;
+    char *text;
+    int r = list_classes(source, &text, &len);
 
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    if (text)
+        r = write_beside(folder, "classes.txt", false, text, len, err);
     free(text);
     return r;
 }
