@@ -38,6 +38,7 @@ SANITIZED = bool(os.environ.get("PLENUM_SANITIZED"))
 LIMIT = 120 if SANITIZED else 60  # seconds in which a run must have ended: only a hang takes so long
 STREAM = ["--pipeline", "rrc(16) flip(0.5)", "--seed", "3"]
 SAMPLES = "16"
+SMALLER = ["--longest", "40", "--samples-per-archive", "3"]
 
 # What fails, and how. The second list: after these all must go on as if nothing had been.
 KINDS = {
@@ -182,6 +183,15 @@ class Place:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def archives_of(folder):
+    """What is in a folder of archives: names and bytes, without the account of the runs."""
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as f:
+            found[name] = f.read() if name != "plenum-pack.txt" else b""
+    return found
+
+
 class Stage:
     """What all runs share: a data set, and what is right."""
 
@@ -195,6 +205,9 @@ class Stage:
                                        os.environ, PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"))).stdout.strip()
         self.packed, self.list = os.path.join(self.folder, "packed"), os.path.join(self.folder, "list.txt")
         subprocess.run([CTL, "pack", self.data, self.packed], check=True, stdout=subprocess.DEVNULL)
+        small = os.path.join(self.folder, "small")
+        subprocess.run([CTL, "pack", self.data, small, *SMALLER], check=True, stdout=subprocess.DEVNULL)
+        self.small = archives_of(small)
         with open(self.list, "w", encoding="utf-8") as f:
             for label, name in enumerate(sorted(os.listdir(self.data))):
                 for image in sorted(os.listdir(os.path.join(self.data, name))):
@@ -242,6 +255,16 @@ def ctl_pack(place):
         is_right(place, out)
         if out is None:
             raise Wrong(f"status 0, and the copy cannot be used:\n{place.said}")
+
+
+def ctl_pack_smaller(place):
+    """Failed or not: the same command, once more, has the same archives in the end."""
+    small = os.path.join(place.folder, "small")
+    command = CTL, "pack", place.stage.data, small, *SMALLER
+    if place.run(*command) is None and place.run(*command, failing=False) is None:
+        raise Wrong(f"it does not go on:\n{place.said}")
+    if archives_of(small) != place.stage.small:
+        raise Wrong(f"status 0, and other archives:\n{place.said}")
 
 
 def ctl_verify(place):
@@ -352,6 +375,7 @@ SCENARIOS = {
     "hash-of-list": (ctl_hash(lambda stage: f"list:{stage.list}"), "plenumctl"),
     "index": (ctl_index, "plenumctl"),
     "pack": (ctl_pack, "plenumctl"),
+    "pack-smaller": (ctl_pack_smaller, "plenumctl"),
     "verify": (ctl_verify, "plenumctl"),
     "status": (ctl_status, "plenumctl"),
     "client": (own_loader, "feed"),
