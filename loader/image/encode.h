@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* encode.h - pixels in, an image file out: for contact sheets, prepared data, sample data and tests.
- */
+/* encode.h - pixels in, an image file out: for contact sheets, prepared data, sample data and
+ * tests. */
 #ifndef LOADER_IMAGE_ENCODE_H
 #define LOADER_IMAGE_ENCODE_H
 

@@ -189,7 +189,7 @@ class Loader:
         self._floats: Optional[torch.dtype] = None
         if isinstance(dtype, torch.dtype):
             if dtype not in _FLOATS:
-                raise ValueError(f"dtype is \"uint8\", \"int8\", or one of {', '.join(map(str, _FLOATS))}, not {dtype}")
+                raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(map(str, _FLOATS))}, not {dtype}")
             self._floats, dtype = dtype, "uint8"
         elif mean is not None or std is not None:
             raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
