@@ -32,6 +32,9 @@ int pipeline_refuse_op(struct parser *p)
     struct str_nearest near = near_of(p->at);
     char what[120];
 
+    if (parser_word(&(struct parser){.at = p->at}, "view"))
+        return parser_error(p, "a view stands alone or beside others, and has its stages within "
+                               "its parentheses: view(a, 2, rrc(32)) view(b, 1, rrc(16))");
     pipeline_try_ops(&near);
     if (!near.name)
         return parser_error(p, "this is no operation (flip(p), color_jitter(...) and others: "
@@ -150,7 +153,7 @@ static const char *const presets[][2] = {
 /* Words that begin no pipeline, but nearly one. */
 static int check_start(struct parser *p)
 {
-    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad"};
+    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad", "view"};
     struct str_nearest near = near_of(p->at);
     char what[80];
 

@@ -14,6 +14,8 @@
 #include "common/util.h"
 
 static const char takes[] = "it is view(NAME, COUNT, STAGES), as in view(local, 8, rrc(96))";
+static const char takes_count[] = "the number of images, 1 to 32, follows the name, as in "
+                                  "view(local, 8, rrc(96))";
 
 /* The stages of a view: up to the parenthesis that closes it. NULL: none does. */
 static const char *find_end(const char *at)
@@ -35,7 +37,8 @@ static int parse_name(struct parser *p, const struct views *views, char ret[VIEW
     while (isalnum((unsigned char)p->at[len]) || p->at[len] == '_')
         len++;
     if (len == 0 || isdigit((unsigned char)*p->at))
-        return parser_error(p, takes);
+        return parser_error(p, "a view's name begins with a letter or _, and has letters, digits "
+                               "and _, as in view(local, 8, rrc(96))");
     if (len >= VIEW_NAME_MAX)
         return parser_error(p, "the name of a view has at most 31 letters");
     memcpy(ret, p->at, len);
@@ -86,8 +89,11 @@ static int parse_view(struct parser *p, const char *prefix, struct views *views)
         return parser_error(p, takes);
     *view = (struct view){.count = 0};
     r = parse_name(p, views, view->name);
+    parser_skip_space(p);
+    if (r == 0 && !isdigit((unsigned char)*p->at))
+        r = parser_error(p, takes_count);
     if (r == 0)
-        r = parser_number(p, 1, VIEWS_IMAGES_MAX, takes, &view->count);
+        r = parser_number(p, 1, VIEWS_IMAGES_MAX, takes_count, &view->count);
     if (r == 0 && !parser_char(p, ','))
         r = parser_error(p, takes);
     if (r == 0)

@@ -25,6 +25,7 @@ enum {
     LETTER = (FONT_WIDTH + 1) * SCALE,
     SMALL_BELOW = 18 * LETTER, /* cells of fewer pixels have words of small letters */
     WORD_LINES = 8,            /* at most */
+    WORDS_MAX = 2 * AUGMENT_TEXT_MAX,
     GAP = 8,
     SEAM = 2,               /* between the images of a sample */
     SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
@@ -133,21 +134,38 @@ static uint32_t word_letters(const struct sheet *s)
     return images_width(&s->stream->spec) / ((FONT_WIDTH + 1) * s->word_scale);
 }
 
-/* What was drawn for the sample of a cell; a data set that is generated has no operations, and of
- * several views nothing is told. */
-static void describe(const struct sheet *s, uint64_t index, char text[AUGMENT_TEXT_MAX])
+/* What was drawn for the sample of a cell, of each image of its views; a data set that is generated
+ * has no operations. */
+static void describe(const struct sheet *s, uint64_t index, char text[WORDS_MAX])
 {
     const struct render_spec *spec = &s->stream->spec;
     struct image_draw draw = render_draw(spec, s->args->epoch, s->args->position + index);
+    size_t len = 0;
 
     text[0] = '\0';
-    if (!dataset_is_generated(spec->dataset) && spec->views.images == 1)
-        augment_describe(render_pipeline(spec), &draw, text, AUGMENT_TEXT_MAX);
+    if (dataset_is_generated(spec->dataset))
+        return;
+    for (uint32_t i = 0; i < spec->views.count; i++) {
+        const struct view *view = &spec->views.view[i];
+
+        for (uint32_t k = 0; k < view->count; k++, draw.view++) {
+            char words[AUGMENT_TEXT_MAX];
+
+            augment_describe(&view->pipeline, &draw, words, sizeof(words));
+            if (!spec->views.named)
+                len += (size_t)snprintf(text + len, WORDS_MAX - len, "%s", words);
+            else if (words[0])
+                len += (size_t)snprintf(text + len, WORDS_MAX - len, "%s%s %u: %s", len ? ", " : "",
+                                        view->name, k + 1, words);
+            if (len >= WORDS_MAX)
+                return;
+        }
+    }
 }
 
 static uint32_t count_lines(const struct sheet *s, uint64_t index)
 {
-    char text[AUGMENT_TEXT_MAX], *at = text;
+    char text[WORDS_MAX], *at = text;
     uint32_t lines = 0;
 
     describe(s, index, text);
@@ -160,7 +178,7 @@ static uint32_t count_lines(const struct sheet *s, uint64_t index)
 
 static void draw_words(struct sheet *s, struct line at, uint64_t index)
 {
-    char text[AUGMENT_TEXT_MAX], *line = text;
+    char text[WORDS_MAX], *line = text;
 
     describe(s, index, text);
     for (uint32_t i = 1; *line; i++, at.y += (FONT_HEIGHT + 1) * at.scale) {

@@ -85,6 +85,8 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
         raise ValueError("the images are not contiguous: numpy.ascontiguousarray(images) is a copy that is")
     if dtype not in _FLOATS:
         raise ValueError(f"dtype is one of {', '.join(_FLOATS)}, not {dtype!r}")
+    if max(_three(mean, "mean")) > 1:
+        raise ValueError(f"mean is in units in which pixels are 0 ... 1, and so is std: divide {mean!r} by 255")
     if layout is not None and layout not in _LAYOUTS:
         raise ValueError(f"layout is one of nhwc, nchw, not {layout!r}")
     lies = _layout_of(images.shape, source)

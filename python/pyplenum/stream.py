@@ -237,7 +237,8 @@ class Batch:
     def pixels(self) -> "npt.NDArray[Any]":
         (name, array), *_ = self._views()
         if name:
-            raise ValueError(f"the pipeline has views, and a sample several images: batch.views[{name!r}] has some")
+            raise ValueError("the pipeline has views, and a sample several images: they are in "
+                             f"batch.views[{name!r}] and its like; of a Loader they are the field \"views\"")
         return array[:, :, :, 0]
 
     @property
@@ -561,8 +562,9 @@ class Stream:
             raise StopIteration
         if code == -errno.ENOBUFS:
             raise SlotsHeldError(errno.ENOBUFS, f"views of earlier batches hold all {self.slots} slots of the ring: "
-                                 "drop or copy some before asking for the next batch (batch.images.copy(); frameworks "
-                                 "such as TensorFlow hold what they are given)")
+                                 "drop or copy some before asking for the next batch (an array's .copy(), a tensor's "
+                                 ".clone(), Loader(..., copy=True); frameworks such as TensorFlow hold what they are "
+                                 "given)")
         check(code, error)
         raise AssertionError("a code that is neither 0 nor an error")
 

@@ -4,6 +4,7 @@
 Nothing is copied unless said so: tensors are views of the memory that the loader wrote to.
 """
 
+import difflib
 import errno
 import io
 import os
@@ -34,6 +35,12 @@ _FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
 
+def _no_field(field: str) -> ValueError:
+    near = difflib.get_close_matches(field, _FIELDS, 1)
+    return ValueError(f"a batch has no '{field}'{f' (did you mean {near[0]!r}?)' if near else ''}: it has "
+                      f"{', '.join(_FIELDS)}")
+
+
 def tensor(batch: Batch, field: str) -> torch.Tensor:
     """One array of a batch as a tensor, with steps, replicas and micro-batch as one dimension.
 
@@ -46,7 +53,7 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     if field == "images":
         return torch.from_numpy(batch.images)
     if field not in _FIELDS:
-        raise ValueError(f"a batch has no '{field}': it has {', '.join(_FIELDS)}")
+        raise _no_field(field)
     if field == "views":
         raise ValueError("views are several tensors: pyplenum.torch.view_list(batch)")
     if field == "soft_labels":
@@ -72,7 +79,7 @@ def view_list(batch: Batch, field: str = "views") -> List[torch.Tensor]:
     if field not in ("views", "boxes", "flips"):
         raise ValueError(f"views have views, boxes and flips, not {field!r}")
     if not batch.views:
-        raise ValueError("the pipeline has no views: it is view(NAME, COUNT, STAGES) ... then")
+        raise ValueError("the pipeline has no views: ask for \"images\", or write view(NAME, COUNT, STAGES) ...")
     return [torch.from_numpy(array.reshape((-1,) + array.shape[3:])[:, i])
             for array in getattr(batch, field).values() for i in range(array.shape[3])]
 
@@ -171,7 +178,7 @@ class Loader:
         self.fields = ("images", "labels") if fields is None else tuple(fields)
         for field in self.fields:
             if field not in _FIELDS:
-                raise ValueError(f"a batch has no '{field}': it has {', '.join(_FIELDS)}")
+                raise _no_field(field)
         if last not in (None, "pad", "drop", "partial"):
             raise ValueError(f"last is one of pad, drop, partial, not {last!r}")
         if not 0 <= smoothing <= 1:
@@ -191,6 +198,8 @@ class Loader:
             if dtype not in _FLOATS:
                 raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(map(str, _FLOATS))}, not {dtype}")
             self._floats, dtype = dtype, "uint8"
+        elif dtype in _FLOATS.values():
+            raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(map(str, _FLOATS))}, not {dtype!r}")
         elif mean is not None or std is not None:
             raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
         self._mean, self._std = IMAGENET_MEAN if mean is None else mean, IMAGENET_STD if std is None else std
@@ -371,8 +380,9 @@ class Loader:
                         "process that takes its batches, and carry over its state_dict()")
 
     def __repr__(self) -> str:
-        return (f"<pyplenum.torch.Loader {self.stream._named}: {len(self)} batches an epoch of "
-                f"({', '.join(self.fields)}), {self.dtype}, last={self.last!r}, {self.stream._where()}>")
+        fields = f" of ({', '.join(self.fields)})" if self._fields_were_chosen or self._loop else ""
+        return (f"<pyplenum.torch.Loader {self.stream._named}: {len(self)} batches an epoch{fields}, "
+                f"{self._floats or self.dtype}, last={self.last!r}, {self.stream._where()}>")
 
 
 def _named(parameters: Parameters) -> List[Tuple[str, torch.Tensor]]:

@@ -42,7 +42,7 @@ class CodeTest(ServiceCase):
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
                               timeout=2 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^resized  *[1-9]\d* by --longest 256 --quality 90 --subsampling 420; ")
+        self.assertRegex(done.stdout, r"(?m)^resized  *[1-9]\d* by --shortest 256 --quality 90 --subsampling 420; ")
 
     def test_protocol_client(self):
         """the client of protocol.md gets the labels that plenumctl knows"""

@@ -51,7 +51,8 @@ class LimitsTest(ServiceCase):
         err = p.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(p.returncode, 0)
         self.assertRegex(
-            err, r"a ring of 2\.9 GiB goes beyond the 96 MiB that this loader may use, of which .*--memory-budget")
+            err, r"a ring of 2\.9 GiB(, and \S+ KiB to make its samples,)? goes beyond the 96 MiB that this loader may "
+            r"use, of which .*--memory-budget")
         self.fed(self.feed("--epochs", "1"))
 
     def test_memory_of_operations(self):
@@ -63,12 +64,12 @@ class LimitsTest(ServiceCase):
         err = p.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(p.returncode, 0)
         # two windows, the original and five chains: 8 times 3 MiB in each of 4 threads, and a quarter more
-        self.assertRegex(err, r"a ring of 9\.\d MiB, and 12\d MiB to make its samples, goes beyond the 96 MiB")
+        self.assertRegex(err, r"a ring of 9\.\d MiB, and 1[12]\d MiB to make its samples, goes beyond the 96 MiB")
         for many in ("rrc(320) blur(9, 0.1:2)", "--repeat", "32"), ("view(a, 32, rrc(320) blur(9, 0.1:2))",):
             p = self.feed(*shape, "--pipeline", *many)  # 32 times two windows of 300 KiB, likewise
             err = p.communicate(timeout=LIMIT)[1]
             self.assertNotEqual(p.returncode, 0)
-            self.assertRegex(err, r"and 9\d MiB to make its samples, goes beyond the 96 MiB")
+            self.assertRegex(err, r"and [89]\d MiB to make its samples, goes beyond the 96 MiB")
         for operations in "", "flip(0.5) blur(9, 0.1:2)", "mixup(0.2)", "blur(9, 0.1:2) mixup(0.2)":
             self.fed(self.feed(*shape, "--pipeline", "rrc(1024) " + operations))
         opened = self.said().count("samples, 'v1")
