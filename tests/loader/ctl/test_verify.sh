@@ -107,7 +107,7 @@ is "$("$ctl" hash bad $stream)" "... so that both, verified, are the same stream
 job -n 2 "$feed" bad $stream --micro-batch 2 --json
 ok "a job goes by the list" delivered "$("$ctl" hash bad $stream)"
 is 4 "... and counts what is substituted" field substituted
-job -n 1 "$feed" bad $stream --bad fail --shuffle none
+job -n 1 "$feed" bad $stream --bad fail --shuffle none --micro-batch 1 # one file a batch: the first bad one is named
 ok "bad = fail: file and reason" says "$here/bad/bricks/empty.jpg is known to be bad: the file is empty"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified
 ok "a cursor from before is refused with the reason" says \
