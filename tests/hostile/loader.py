@@ -110,7 +110,8 @@ class Player:
             payload = bytearray(struct.pack("<4I", *(odd(r) for _ in range(4))) + r.randbytes(16 + 198 * 8)
                                 + struct.pack("<I", odd(r)) + text("x" * 400))
         elif kind == DONE:
-            status = r.choice([-5, -74, -2**31, 1, 2**31 - 1, -11] + ([] if self.o.never_done else [0]))
+            # -74, a bad sample, is so with every loader: it ends a stream, also of honest ones (protocol.md)
+            status = r.choice([-5, -2**31, 1, 2**31 - 1, -11] + ([] if self.o.never_done else [0, -74]))
             payload = bytearray(struct.pack("<iI4Q", status, odd(r), *(odd(r, 64) for _ in range(4)))
                                 + text("\x9b2Jx is broken"))
         elif kind == ERROR:
