@@ -194,11 +194,9 @@ class Loader:
         if deal is None:
             deal = "round-robin" if order == "none" and last in (None, "partial") else "consecutive"
         self._floats: Optional[torch.dtype] = None
-        if isinstance(dtype, torch.dtype):
-            if dtype not in _FLOATS:
-                raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(map(str, _FLOATS))}, not {dtype}")
+        if isinstance(dtype, torch.dtype) and dtype in _FLOATS:
             self._floats, dtype = dtype, "uint8"
-        elif dtype in _FLOATS.values():
+        elif isinstance(dtype, torch.dtype) or dtype in _FLOATS.values():
             raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(map(str, _FLOATS))}, not {dtype!r}")
         elif mean is not None or std is not None:
             raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
