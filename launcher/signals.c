@@ -4,10 +4,11 @@
 #include "launcher/signals.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/util.h"
+
+enum { SAME_MS = 1000 }; /* within which two SIGUSR1 count as one that came by two ways */
 
 uint64_t signals_get_ignored(void)
 {
@@ -56,4 +57,19 @@ void signals_ignore_strays(void)
     for (int s = 1; s < NSIG; s++)
         if (!is_fault(s) && s != SIGKILL && s != SIGSTOP && s != SIGCHLD)
             (void)signal(s, SIG_IGN);
+}
+
+bool signals_may_hand_on(struct signals_handed *handed, int signal, pid_t from)
+{
+    size_t i = signal == SIGUSR2;
+    uint64_t now = time_now_ns();
+
+    if (signal != SIGUSR1 && signal != SIGUSR2)
+        return true;
+    if (handed->last[i].ns && handed->last[i].from != from &&
+        now - handed->last[i].ns < SAME_MS * NS_PER_MS)
+        return false;
+    handed->last[i].ns = now;
+    handed->last[i].from = from;
+    return true;
 }

@@ -3,7 +3,9 @@
 #ifndef LAUNCHER_SIGNALS_H
 #define LAUNCHER_SIGNALS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /** Which of HUP, INT, QUIT and TERM are ignored, as nohup(1) and shells without job control set it:
  * a bit (1 << signal) each. The programs are started with the same signals ignored. */
@@ -22,5 +24,21 @@ void signals_reset(uint64_t ignored);
  * trees of processes, and mean the programs: a shim shall not fall.
  */
 void signals_ignore_strays(void);
+
+/** The last SIGUSR1 and the last SIGUSR2 that a process handed on; all zero: none yet. */
+struct signals_handed {
+    struct {
+        uint64_t ns;
+        pid_t from;
+    } last[2];
+};
+
+/**
+ * May `signal`, sent by the process `from` (0: by plenumrun, as a message), be handed on? A batch
+ * system signals all processes of a job, so one SIGUSR1 may come by several ways, which is one
+ * signal: another sender's within a second of the last is refused. Each process on the way asks:
+ * else its two would look like two of its own to the next. Other signals always may.
+ */
+bool signals_may_hand_on(struct signals_handed *handed, int signal, pid_t from);
 
 #endif

@@ -26,6 +26,7 @@
 
 #include "common/util.h"
 #include "launcher/proctree.h"
+#include "launcher/signals.h"
 
 enum {
     LOOK_MS = 20,         /* between two looks at a tree that is being killed */
@@ -42,6 +43,7 @@ struct guard {
     uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not yet known */
     uint64_t give_up_at;            /* on the child */
     struct proctree_end tree;       /* as it is killed */
+    struct signals_handed handed;
 };
 
 static void signals(sigset_t *set)
@@ -118,12 +120,12 @@ static uint64_t next_wakeup(const struct guard *g, uint64_t now)
     return g->give_up_at;
 }
 
-static void handle_signal(struct guard *g, int signal)
+static void handle_signal(struct guard *g, int signal, pid_t from)
 {
     if (signal == SIGCHLD)
         return;
     if (signal == SIGUSR1 || signal == SIGUSR2) {
-        if (g->options->hand_on && !g->ended)
+        if (g->options->hand_on && !g->ended && signals_may_hand_on(&g->handed, signal, from))
             (void)kill(g->options->child, signal);
         return;
     }
@@ -140,21 +142,22 @@ static void handle_signal(struct guard *g, int signal)
 static void wait_for_signal(struct guard *g, uint64_t until, uint64_t now)
 {
     struct timespec limit = {0};
+    siginfo_t info;
     sigset_t set;
     int signal;
 
     signals(&set);
     if (until == UINT64_MAX) {
-        signal = sigwaitinfo(&set, NULL);
+        signal = sigwaitinfo(&set, &info);
     } else {
         uint64_t left = until > now ? until - now : 0;
 
         limit.tv_sec = (time_t)(left / NS_PER_SEC);
         limit.tv_nsec = (long)(left % NS_PER_SEC);
-        signal = sigtimedwait(&set, NULL, &limit);
+        signal = sigtimedwait(&set, &info, &limit);
     }
     if (signal > 0)
-        handle_signal(g, signal);
+        handle_signal(g, signal, info.si_pid);
 }
 
 int guard_run(const struct guard_options *options)

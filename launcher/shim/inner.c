@@ -42,6 +42,7 @@
 #include "launcher/proctree.h"
 #include "launcher/shim/child.h"
 #include "launcher/shim/guard.h"
+#include "launcher/signals.h"
 #include "launcher/topology.h"
 
 enum {
@@ -49,19 +50,12 @@ enum {
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* until the plan has told another */
     TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
-    SAME_MS = 1000,           /* within which two SIGUSR1 count as one that came by two ways */
     LOOK_MS = 10,             /* between two looks at what is being killed */
     LOADER_GRACE_MS = 2000,
     TAIL_LINES = 20,
     FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
     PROGRESS_MS = 100,       /* between two PROGRESSes of a stream */
     READS = 16,              /* of one pipe, before others have their turn */
-};
-
-/* The last SIGUSR1 or SIGUSR2 for the program. */
-struct handed {
-    uint64_t ns;
-    pid_t from;
 };
 
 struct inner {
@@ -83,7 +77,7 @@ struct inner {
     bool failed;        /* to start */
     uint64_t started_ns;
 
-    struct handed handed[2];
+    struct signals_handed handed;
     bool stopped; /* by somebody, and told */
     bool exited;
     enum control_cause cause; /* of an end that comes */
@@ -436,22 +430,13 @@ static void handle_input(struct inner *a, struct frame_reader *payload)
     a->input_len += len;
 }
 
-/* A signal for the program, from the process `from`; 0: from plenumrun. The same one may come by
- * several ways when a batch system signals all processes of a job: that is one signal. */
+/* A signal for the program, from the process `from`; 0: from plenumrun. */
 static void hand_on(struct inner *a, int signal, pid_t from)
 {
-    uint64_t now = time_now_ns();
-
     if (signal <= 0 || signal >= NSIG || !is_running(a))
         return;
-    if (signal == SIGUSR1 || signal == SIGUSR2) {
-        struct handed *last = &a->handed[signal == SIGUSR2];
-
-        if (last->ns && last->from != from && now - last->ns < SAME_MS * NS_PER_MS)
-            return;
-        *last = (struct handed){.ns = now, .from = from};
-    }
-    child_signal(&a->child, signal);
+    if (signals_may_hand_on(&a->handed, signal, from))
+        child_signal(&a->child, signal);
 }
 
 static void handle_frame(struct inner *a, const struct frame_header *header,

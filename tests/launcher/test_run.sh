@@ -536,6 +536,15 @@ kill -USR1 $job $guard $mpirun $outer $inner
 wait_for 10 test -e got
 sleep 0.5
 ok "and once, when all of them get it" lines_in got 1
+sleep 1.2
+rm -f got
+for part in outer mpirun inner job; do
+    kill -USR1 ${!part}
+    sleep 0.1
+done
+wait_for 10 test -e got
+sleep 0.5
+ok "in whatever order" lines_in got 1
 for part in guard outer inner; do
     for signal in QUIT PIPE ALRM VTALRM PROF IO PWR STKFLT TSTP TTIN TTOU WINCH RTMAX; do kill -$signal ${!part}; done
 done
