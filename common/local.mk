@@ -9,6 +9,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/dataname.c %D%/dataname.h \
 	%D%/datasum.c %D%/datasum.h \
 	%D%/error.c %D%/error.h \
+	%D%/fields.c %D%/fields.h \
 	%D%/frame.c %D%/frame.h \
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/identity.c %D%/identity.h \

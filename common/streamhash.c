@@ -32,27 +32,33 @@ static void add_image(XXH3_state_t *state, const struct streamhash_image *image,
     (void)XXH3_64bits_update(state, chunk, n);
 }
 
-uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
-                           const struct streamhash_mix *mix, const struct streamhash_image *images,
-                           uint32_t views)
+uint64_t streamhash_of(const struct streamhash_sample *sample)
 {
+    const struct streamhash_mix *mix = sample->mix;
     XXH3_state_t state;
     uint64_t head[3];
 
     (void)XXH3_64bits_reset(&state);
-    head[0] = epoch;
-    head[1] = position;
-    memcpy(&head[2], &label, sizeof(label));
+    head[0] = sample->epoch;
+    head[1] = sample->position;
+    memcpy(&head[2], &sample->label, sizeof(sample->label));
     (void)XXH3_64bits_update(&state, head, sizeof(head));
     if (mix) {
         (void)XXH3_64bits_update(&state, &mix->label2, sizeof(mix->label2));
         (void)XXH3_64bits_update(&state, &mix->weight, sizeof(mix->weight));
     }
-    for (uint32_t i = 0; i < views; i++) {
-        size_t bytes = (size_t)images[i].width * images[i].height * images[i].channels;
+    for (uint32_t i = 0; i < sample->views; i++) {
+        const struct streamhash_image *view = &sample->images[i];
+        size_t bytes = (size_t)view->width * view->height * view->channels;
 
-        for (uint32_t k = 0; k < images[i].count; k++)
-            add_image(&state, &images[i], (const uint8_t *)images[i].pixels + k * bytes);
+        for (uint32_t k = 0; k < view->count; k++)
+            add_image(&state, view, (const uint8_t *)view->pixels + k * bytes);
+    }
+    for (uint32_t i = 0; i < sample->num_fields; i++) {
+        const struct streamhash_field *field = &sample->fields[i];
+
+        (void)XXH3_64bits_update(&state, &field->len, sizeof(field->len));
+        (void)XXH3_64bits_update(&state, field->bytes, field->len);
     }
     return XXH3_64bits_digest(&state);
 }

@@ -2,9 +2,9 @@
 /* streamhash.h - the hash by which two streams are compared.
  *
  * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
- * mixes i64 second label and f32 weight, and the pixels of all images as u8 RGB NHWC. The hash of a
- * stream is the sum of its valid samples' modulo 2^64: it does not depend on who received what, or
- * when, and parts of a stream add up. */
+ * mixes i64 second label and f32 weight, the pixels of all images as u8 RGB NHWC, and of each field
+ * u64 length and bytes. The hash of a stream is the sum of its valid samples' modulo 2^64: it does
+ * not depend on who received what, or when, and parts of a stream add up. */
 #ifndef COMMON_STREAMHASH_H
 #define COMMON_STREAMHASH_H
 
@@ -27,9 +27,23 @@ struct streamhash_mix {
     float weight;
 };
 
-/** `mix` is NULL where the pipeline does not mix. `images`: [views]. */
-uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
-                           const struct streamhash_mix *mix, const struct streamhash_image *images,
-                           uint32_t views);
+/** One field of a sample. */
+struct streamhash_field {
+    const void *bytes;
+    uint64_t len;
+};
+
+/** One sample of a stream. */
+struct streamhash_sample {
+    uint64_t epoch, position;
+    int64_t label;
+    const struct streamhash_mix *mix; /* NULL: the pipeline does not mix */
+    const struct streamhash_image *images;
+    uint32_t views;
+    const struct streamhash_field *fields;
+    uint32_t num_fields;
+};
+
+uint64_t streamhash_of(const struct streamhash_sample *sample);
 
 #endif

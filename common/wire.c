@@ -58,6 +58,11 @@ uint64_t wire_sample_bytes(const struct wire_open *open)
     return bytes;
 }
 
+uint64_t wire_field_bytes(const struct wire_open *open, const struct field_shape *field)
+{
+    return field->mask ? field->room * (wire_sample_bytes(open) / open->channels) : field->room;
+}
+
 int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
 {
     const uint64_t limit = UINT64_C(1) << 40;
@@ -86,6 +91,18 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
         s.sizes_at = s.boxes_at + count * wire_images(open) * 4 * sizeof(float);
         s.flips_at = s.sizes_at + count * 2 * sizeof(uint32_t);
         s.end = s.flips_at + count * wire_images(open);
+    }
+    for (uint32_t i = 0; i < open->num_fields; i++) {
+        const struct field_shape *field = &open->field[i];
+
+        if (count > limit / wire_field_bytes(open, field))
+            return -EOVERFLOW;
+        if (field_varies(field)) {
+            s.lengths_at[i] = align_up(s.end, 64);
+            s.end = s.lengths_at[i] + count * sizeof(uint32_t);
+        }
+        s.fields_at[i] = align_up(s.end, 64);
+        s.end = s.fields_at[i] + count * wire_field_bytes(open, field);
     }
     s.bytes = align_up(s.end, SLOT_ALIGN);
     *ret = s;
@@ -121,6 +138,24 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
     return 0;
 }
 
+/* Are there shapes for all fields that are asked for, or, while they are not known, for none? */
+static int check_fields(const struct wire_open *open, struct plenum_error *err)
+{
+    struct fields fields;
+    int r = fields_parse(open->fields, &fields, err);
+
+    if (r < 0)
+        return r;
+    if (open->num_fields > 0 && open->num_fields != fields.count)
+        return error_set(err, -EINVAL, "%u fields were asked for, with shapes of %u", fields.count,
+                         open->num_fields);
+    for (uint32_t i = 0; i < open->num_fields; i++)
+        if (!field_shape_is_valid(&open->field[i]))
+            return error_set(err, -EINVAL, "the field '%s' has a shape that cannot be",
+                             fields.spec[i].name);
+    return 0;
+}
+
 int wire_open_check(const struct wire_open *open, struct plenum_error *err)
 {
     struct wire_slot slot;
@@ -152,6 +187,9 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
     if (open->subset.end && open->subset.end <= open->subset.first)
         return error_set(err, -EINVAL, "a subset without samples was asked for");
     r = check_views(open, err);
+    if (r < 0)
+        return r;
+    r = check_fields(open, err);
     if (r < 0)
         return r;
     if (open->channels != 3 && open->channels != 4)
@@ -242,6 +280,25 @@ int wire_get_hello(struct frame_reader *r, struct wire_hello *ret)
     return frame_got(r);
 }
 
+static void put_shapes(struct frame_buffer *b, const struct field_shape *shape, uint32_t count)
+{
+    frame_put_u32(b, count);
+    for (uint32_t i = 0; i < count; i++)
+        frame_put_bytes(b, &shape[i], sizeof(shape[i])); /* all of it u32, as datasum's u64 */
+}
+
+static uint32_t get_shapes(struct frame_reader *r, struct field_shape *shape)
+{
+    uint32_t count = frame_get_choice(r, FIELDS_MAX + 1);
+
+    for (uint32_t i = 0; i < count; i++) {
+        frame_get_bytes(r, &shape[i], sizeof(shape[i]));
+        if (!r->bad && !field_shape_is_valid(&shape[i]))
+            r->bad = true;
+    }
+    return r->bad ? 0 : count;
+}
+
 int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_open *m)
 {
     size_t begin = frame_begin(b, WIRE_OPEN, request);
@@ -277,6 +334,8 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
         frame_put_u32(b, m->view[i].width);
     }
     frame_put_u32(b, m->geometry);
+    frame_put_text(b, m->fields);
+    put_shapes(b, m->field, m->num_fields);
     return frame_end(b, begin);
 }
 
@@ -306,6 +365,8 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->mix = false;
     ret->views = 0;
     ret->geometry = false;
+    ret->fields[0] = '\0';
+    ret->num_fields = 0;
     if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
         return 0;
     ret->subset.first = frame_get_u32(r);
@@ -327,6 +388,42 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
         ret->view[i].width = frame_get_u32(r);
     }
     ret->geometry = frame_get_choice(r, 2);
+    if (!r->bad && r->at < r->end) { /* not before WIRE_MINOR_FIELDS */
+        frame_get_text(r, ret->fields, sizeof(ret->fields));
+        ret->num_fields = get_shapes(r, ret->field);
+    }
+    return frame_got(r);
+}
+
+int wire_put_ask_fields(struct frame_buffer *b, uint64_t request, const struct wire_ask_fields *m)
+{
+    size_t begin = frame_begin(b, WIRE_FIELDS, request);
+
+    frame_put_text(b, m->dataset);
+    frame_put_text(b, m->fields);
+    return frame_end(b, begin);
+}
+
+int wire_get_ask_fields(struct frame_reader *r, struct wire_ask_fields *ret)
+{
+    frame_get_text(r, ret->dataset, sizeof(ret->dataset));
+    frame_get_text(r, ret->fields, sizeof(ret->fields));
+    return frame_got(r);
+}
+
+int wire_put_fields(struct frame_buffer *b, uint64_t request, const struct wire_fields *m)
+{
+    size_t begin = frame_begin(b, WIRE_FIELDS, request);
+
+    put_shapes(b, m->field, m->count);
+    frame_put_bytes(b, m->hash, sizeof(m->hash));
+    return frame_end(b, begin);
+}
+
+int wire_get_fields(struct frame_reader *r, struct wire_fields *ret)
+{
+    ret->count = get_shapes(r, ret->field);
+    frame_get_bytes(r, ret->hash, sizeof(ret->hash));
     return frame_got(r);
 }
 

@@ -7,6 +7,8 @@
  *     client                                       loader
  *     HELLO (version, name)              ->
  *                                        <-        HELLO (version, pixel versions, who it is)
+ *     FIELDS (data set, names)           ->       since 1.10, where fields are wanted
+ *                                        <-        FIELDS (their shapes)   PROGRESS before it
  *     OPEN (what to render; the ring)    ->
  *                                        <-        PROGRESS ...   while an index is being built
  *                                        <-        OPENED (samples, fingerprint)   or ERROR
@@ -35,13 +37,14 @@
 #include <plenum/stream.h>
 
 #include "common/datasum.h"
+#include "common/fields.h"
 #include "common/frame.h"
 #include "common/order.h"
 #include "common/views.h"
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 9,
+    WIRE_MINOR = 10,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* before 1.9: 512 */
@@ -66,6 +69,7 @@ enum wire_type {
     WIRE_NAME,   /* of a loader whose minor version is at least WIRE_MINOR_NAME */
     WIRE_STATUS, /* likewise, WIRE_MINOR_STATUS */
     WIRE_STATUS_STREAM,
+    WIRE_FIELDS, /* likewise, WIRE_MINOR_FIELDS */
 };
 
 /* Minor versions from which on something is known. */
@@ -80,6 +84,7 @@ enum {
     WIRE_MINOR_MIX = 8,    /* mix of OPEN */
     WIRE_MINOR_SHAPE = 8,  /* height of OPEN: images that are not square */
     WIRE_MINOR_VIEWS = 9,  /* views and geometry of OPEN */
+    WIRE_MINOR_FIELDS = 10, /* FIELDS; fields of OPEN */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -104,6 +109,8 @@ struct wire_slot {
     /* Where asked for, else 0: float [count][images][4], uint32 [count][2],
      * uint8 [count][images] */
     uint64_t boxes_at, sizes_at, flips_at;
+    /* Of each field, uint8 [count][room]; before it, of those that vary, uint32 [count] */
+    uint64_t fields_at[FIELDS_MAX], lengths_at[FIELDS_MAX];
     uint64_t end;   /* of what means something: behind it the last page is filled up */
     uint64_t bytes; /* of the whole slot, a multiple of the page size */
 };
@@ -143,6 +150,23 @@ struct wire_open {
     uint32_t views;
     struct wire_view view[VIEWS_MAX];
     bool geometry; /* since 1.9: slots have room for where pixels come from */
+    /* Since 1.10: fields, as fields_parse() reads them, and their shapes as the loader has told. */
+    char fields[FIELDS_TEXT_MAX];
+    uint32_t num_fields;
+    struct field_shape field[FIELDS_MAX];
+};
+
+/** What fields are to be described. */
+struct wire_ask_fields {
+    char dataset[WIRE_DATASET_MAX];
+    char fields[FIELDS_TEXT_MAX];
+};
+
+/** The shapes of a data set's fields. */
+struct wire_fields {
+    uint32_t count;
+    struct field_shape field[FIELDS_MAX];
+    uint8_t hash[16]; /* of all fields of all samples: the same from every loader */
 };
 
 struct wire_opened {
@@ -285,6 +309,9 @@ static inline uint64_t wire_image_bytes(const struct wire_open *open, const stru
     return (uint64_t)open->channels * view->width * view->height;
 }
 
+/** Bytes of a field in each sample's place of a slot. */
+uint64_t wire_field_bytes(const struct wire_open *open, const struct field_shape *field);
+
 /** Bytes of all of one sample's pixels. */
 uint64_t wire_sample_bytes(const struct wire_open *open);
 
@@ -321,6 +348,8 @@ int wire_put_status_stream(struct frame_buffer *b, uint64_t request,
                            const struct wire_status_stream *m);
 int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wire_ask_name *m);
 int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m);
+int wire_put_ask_fields(struct frame_buffer *b, uint64_t request, const struct wire_ask_fields *m);
+int wire_put_fields(struct frame_buffer *b, uint64_t request, const struct wire_fields *m);
 /** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS and STATUS. */
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
 
@@ -332,6 +361,8 @@ int wire_get_render(struct frame_reader *r, struct wire_render *ret);
 int wire_get_done(struct frame_reader *r, struct wire_done *ret);
 int wire_get_stats(struct frame_reader *r, struct wire_stats *ret);
 int wire_get_error(struct frame_reader *r, struct wire_error *ret);
+int wire_get_ask_fields(struct frame_reader *r, struct wire_ask_fields *ret);
+int wire_get_fields(struct frame_reader *r, struct wire_fields *ret);
 int wire_get_progress(struct frame_reader *r, struct wire_progress *ret);
 int wire_get_status(struct frame_reader *r, struct wire_status *ret);
 int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *ret);

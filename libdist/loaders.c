@@ -264,6 +264,33 @@ static int take_slots(struct loader *l, const struct wire_open *open, struct slo
     return 0;
 }
 
+int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_error *err)
+{
+    struct plenum_stream *s = l->stream;
+    struct wire_slot layout;
+
+    assert(lock_is_held(&s->mu));
+    if (s->open.num_fields > 0) {
+        if (m->count == s->open.num_fields &&
+            memcmp(m->hash, s->fields_hash, sizeof(m->hash)) == 0 &&
+            memcmp(m->field, s->open.field, m->count * sizeof(m->field[0])) == 0)
+            return 0;
+        return error_set(err, -ESTALE, "the fields of %s are others there", s->open.dataset);
+    }
+    if (m->count != s->fields.count)
+        return error_set(err, -EPROTO, "%u fields were asked for, and %u were told",
+                         s->fields.count, m->count);
+    s->open.num_fields = m->count;
+    memcpy(s->open.field, m->field, m->count * sizeof(m->field[0]));
+    memcpy(s->fields_hash, m->hash, sizeof(s->fields_hash));
+    if (wire_slot_init(&s->open, &layout) < 0) {
+        s->open.num_fields = 0;
+        return error_set(err, -EINVAL, "a batch with these fields would have more than 1 TiB");
+    }
+    s->open.slot_bytes = layout.bytes;
+    return 0;
+}
+
 int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,
                     struct plenum_error *err)
 {

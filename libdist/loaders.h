@@ -60,6 +60,9 @@ void loaders_free(struct plenum_stream *s);
 void loaders_unreached(struct loader *l, int code);
 /** An unauthenticated peer listens there: is there another address to try now? */
 bool loaders_unauthenticated(struct loader *l);
+/** A loader has told the shapes of the stream's fields: 0; -ESTALE they are not those that another
+ * has told; -EINVAL a batch would be too large. */
+int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_error *err);
 /** It has greeted us, and can serve `open`: the ring that it is to fill, with a reference. Errors
  * are our own. */
 int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,

@@ -60,6 +60,7 @@ static const uint64_t ping_others_ns = 100 * NS_PER_MS, pong_least_ns = 100 * NS
 enum session_state {
     SESSION_DOWN,    /* no connection; the next try at retry_ns */
     SESSION_HELLO,   /* HELLO sent */
+    SESSION_FIELDS,  /* FIELDS sent, where fields are wanted */
     SESSION_OPENING, /* OPEN sent */
     SESSION_OPEN,
 };
@@ -68,7 +69,8 @@ enum session_state {
 
 static const unsigned session_may[] = {
     [SESSION_DOWN] = TO(SESSION_HELLO),
-    [SESSION_HELLO] = TO(SESSION_OPENING) | TO(SESSION_DOWN),
+    [SESSION_HELLO] = TO(SESSION_FIELDS) | TO(SESSION_OPENING) | TO(SESSION_DOWN),
+    [SESSION_FIELDS] = TO(SESSION_OPENING) | TO(SESSION_DOWN),
     [SESSION_OPENING] = TO(SESSION_OPEN) | TO(SESSION_DOWN),
     [SESSION_OPEN] = TO(SESSION_DOWN),
 };
@@ -204,7 +206,8 @@ void session_leave(struct session *se)
 /* The connection is over. `text` says why, and `since_ns` since when it was useless. */
 static void lose_since(struct session *se, uint64_t since_ns, const char *text)
 {
-    bool ran = se->state == SESSION_OPEN, opening = se->state == SESSION_OPENING;
+    bool ran = se->state == SESSION_OPEN;
+    bool opening = se->state == SESSION_FIELDS || se->state == SESSION_OPENING;
     uint64_t now = time_now_ns();
 
     if (opening && ++se->failed_openings >= FAILED_OPENINGS_MAX)
@@ -405,7 +408,9 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "mixup and cutmix";
     if (minor < WIRE_MINOR_SHAPE && open->width != open->height)
         return "images that are not square";
-    return minor < WIRE_MINOR_VIEWS && open->views > 0 ? "views" : NULL;
+    if (minor < WIRE_MINOR_VIEWS && open->views > 0)
+        return "views";
+    return minor < WIRE_MINOR_FIELDS && open->fields[0] ? "fields" : NULL;
 }
 
 /* Our own memory is short, or descriptors: no other loader can help. */
@@ -417,11 +422,68 @@ static void fail_here(struct session *se, int code, const char *text)
         session_close(se, false);
 }
 
+static void send_open(struct session *se)
+{
+    struct wire_open open = *se->setup->open;
+    struct plenum_error err;
+    int r;
+
+    set_geometry(se, &open);
+    r = loaders_greeted(se->loader, &open, &se->set, &err);
+    if (r < 0) {
+        fail_here(se, r, err.text);
+        return;
+    }
+    /* Closed when it is sent: it would keep the memory in forked children. */
+    if (!se->address->tcp) {
+        (void)frame_conn_attach_fd(&se->conn, se->set->ring->fd);
+        se->set->ring->fd = -1;
+    }
+    open.slots = se->set->num_slots;
+    (void)wire_put_open(&se->conn.tx, ++*se->setup->requests, &open);
+    move(se, SESSION_OPENING);
+    se->asked_ns = se->pinged_ns = time_now_ns();
+    (void)session_flush(se);
+}
+
+/* How large slots must be is known when the shapes of all fields are. */
+static void send_fields(struct session *se)
+{
+    const struct wire_open *open = se->setup->open;
+    struct wire_ask_fields m;
+
+    memcpy(m.dataset, open->dataset, sizeof(m.dataset));
+    memcpy(m.fields, open->fields, sizeof(m.fields));
+    (void)wire_put_ask_fields(&se->conn.tx, ++*se->setup->requests, &m);
+    move(se, SESSION_FIELDS);
+    se->asked_ns = se->pinged_ns = time_now_ns();
+    (void)session_flush(se);
+}
+
+static void handle_fields(struct session *se, const struct frame_header *h,
+                          struct frame_reader *payload)
+{
+    struct wire_fields m;
+    struct plenum_error err;
+    int r;
+
+    (void)h;
+    if (wire_get_fields(payload, &m) < 0) {
+        lose_now(se, "sent what was not understood");
+        return;
+    }
+    r = loaders_fields(se->loader, &m, &err);
+    if (r < 0)
+        refused(se, r, err.text);
+    else
+        send_open(se);
+}
+
 static void handle_hello(struct session *se, const struct frame_header *h,
                          struct frame_reader *payload)
 {
     struct wire_hello m;
-    struct wire_open open = *se->setup->open;
+    const struct wire_open *open = se->setup->open;
     const char *version = se->setup->version, *what;
     struct plenum_error err;
     int r;
@@ -439,29 +501,17 @@ static void handle_hello(struct session *se, const struct frame_header *h,
     }
     memcpy(se->loader_name, m.name, sizeof(se->loader_name));
     se->loader_minor = m.minor;
-    what = lacks(m.minor, &open, se->setup->split);
+    what = lacks(m.minor, open, se->setup->split);
     if (what) {
         (void)error_set(&err, -EPROTONOSUPPORT,
                         "it is too old for %s: install the version of this library there", what);
         refused(se, -EPROTONOSUPPORT, err.text);
         return;
     }
-    set_geometry(se, &open);
-    r = loaders_greeted(se->loader, &open, &se->set, &err);
-    if (r < 0) {
-        fail_here(se, r, err.text);
-        return;
-    }
-    /* Closed when it is sent: it would keep the memory in forked children. */
-    if (!se->address->tcp) {
-        (void)frame_conn_attach_fd(&se->conn, se->set->ring->fd);
-        se->set->ring->fd = -1;
-    }
-    open.slots = se->set->num_slots;
-    (void)wire_put_open(&se->conn.tx, ++*se->setup->requests, &open);
-    move(se, SESSION_OPENING);
-    se->asked_ns = se->pinged_ns = time_now_ns();
-    (void)session_flush(se);
+    if (open->fields[0])
+        send_fields(se);
+    else
+        send_open(se);
 }
 
 static void handle_opened(struct session *se, const struct frame_header *h,
@@ -646,6 +696,7 @@ static const struct {
     void (*handle)(struct session *se, const struct frame_header *h, struct frame_reader *payload);
 } messages[] = {
     {WIRE_HELLO, TO(SESSION_HELLO), handle_hello},
+    {WIRE_FIELDS, TO(SESSION_FIELDS), handle_fields},
     {WIRE_OPENED, TO(SESSION_OPENING), handle_opened},
     {WIRE_DONE, TO(SESSION_OPEN), handle_done},
     {WIRE_CANCELLED, TO(SESSION_OPEN), handle_done},

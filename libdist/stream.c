@@ -254,6 +254,12 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
         return r;
     wire_open_set_views(open, &s->views);
     open->geometry = true;
+    r = fields_parse(o->fields ? o->fields : "", &s->fields, err);
+    if (r < 0)
+        return r;
+    memcpy(open->fields, s->fields.text, sizeof(open->fields));
+    if (fields_have_mask(&s->fields) && (r = views_check_masks(&s->views, err)) < 0)
+        return r;
     open->seed = o->seed;
     open->last = o->last == PLENUM_DROP ? ORDER_DROP : ORDER_PAD;
     open->bad = o->bad;
@@ -981,8 +987,72 @@ int plenum_batch_get_views(const struct plenum_batch *batch,
     return (int)s->views.count;
 }
 
+/* [H][W], [images][H][W], or, where sizes differ, all pixels in a row. */
+static void set_mask_shape(const struct views *views, struct plenum_field *ret)
+{
+    const struct pipeline *first = &views->view[0].pipeline;
+    bool alike = true;
+    uint32_t n = 0;
+
+    for (uint32_t i = 1; i < views->count; i++)
+        alike = alike && views->view[i].pipeline.height == first->height &&
+                views->view[i].pipeline.width == first->width;
+    if (!alike) {
+        ret->shape[n++] = (uint32_t)views_pixels(views);
+    } else {
+        if (views->images > 1)
+            ret->shape[n++] = views->images;
+        ret->shape[n++] = first->height;
+        ret->shape[n++] = first->width;
+    }
+    ret->dims = n;
+}
+
+int plenum_batch_get_fields(const struct plenum_batch *batch,
+                            struct plenum_field ret[PLENUM_FIELDS_MAX])
+{
+    const struct plenum_lease *slot = batch->lease;
+    const struct plenum_stream *s = slot ? slot->set->stream : NULL;
+    struct wire_slot layout = {0};
+    uint8_t *bytes = batch->pixels;
+
+    if (!s)
+        return 0;
+    (void)wire_slot_init(&s->open, &layout);
+    for (uint32_t i = 0; i < s->open.num_fields; i++) {
+        const struct field_shape *field = &s->open.field[i];
+
+        ret[i] = (struct plenum_field){.name = s->fields.spec[i].name,
+                                       .type = (enum plenum_field_type)field->type,
+                                       .dims = field->dims,
+                                       .mask = field->mask,
+                                       .room = wire_field_bytes(&s->open, field),
+                                       .values = bytes + layout.fields_at[i]};
+        memcpy(ret[i].shape, field->shape, sizeof(ret[i].shape));
+        if (field->mask)
+            set_mask_shape(&s->views, &ret[i]);
+        if (field_varies(field))
+            ret[i].lengths = (uint32_t *)(void *)(bytes + layout.lengths_at[i]);
+    }
+    return (int)s->open.num_fields;
+}
+
+/* The fields of the i-th sample, for its hash. */
+static void list_fields(const struct plenum_field *fields, uint32_t count, uint32_t i,
+                        struct streamhash_field *ret)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        uint64_t room = fields[k].room, len = fields[k].lengths ? fields[k].lengths[i] : room;
+
+        ret[k] = (struct streamhash_field){.bytes = (const uint8_t *)fields[k].values + i * room,
+                                           .len = min_u64(len, room)};
+    }
+}
+
 uint64_t plenum_batch_hash(const struct plenum_batch *batch)
 {
+    struct plenum_field fields[PLENUM_FIELDS_MAX];
+    uint32_t num_fields = (uint32_t)plenum_batch_get_fields(batch, fields);
     struct plenum_view view[PLENUM_VIEWS_MAX];
     uint32_t views = (uint32_t)plenum_batch_get_views(batch, view);
     uint64_t sum = 0;
@@ -992,6 +1062,7 @@ uint64_t plenum_batch_hash(const struct plenum_batch *batch)
 
     for (uint32_t i = 0; i < batch->count; i++) {
         struct streamhash_image images[PLENUM_VIEWS_MAX];
+        struct streamhash_field field[PLENUM_FIELDS_MAX];
         struct streamhash_mix mix = {0};
 
         if (!batch->valid[i])
@@ -1010,8 +1081,15 @@ uint64_t plenum_batch_hash(const struct plenum_batch *batch)
                                                   .dtype = batch->dtype,
                                                   .layout = batch->layout};
         }
-        sum += streamhash_sample(batch->epochs[i / per_step], batch->positions[i], batch->labels[i],
-                                 mixes ? &mix : NULL, images, views);
+        list_fields(fields, num_fields, i, field);
+        sum += streamhash_of(&(struct streamhash_sample){.epoch = batch->epochs[i / per_step],
+                                                         .position = batch->positions[i],
+                                                         .label = batch->labels[i],
+                                                         .mix = mixes ? &mix : NULL,
+                                                         .images = images,
+                                                         .views = views,
+                                                         .fields = field,
+                                                         .num_fields = num_fields});
     }
     return sum;
 }

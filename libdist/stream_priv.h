@@ -29,6 +29,7 @@ struct plenum_stream {
     struct plenum_job_info info;
     struct wire_open open;
     struct views views;
+    struct fields fields; /* names of open.field */
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
@@ -54,6 +55,7 @@ struct plenum_stream {
     uint32_t num_samples, num_classes; /* of the data set */
     uint32_t num_class_names;          /* of the classes: all or 0 */
     uint8_t fingerprint[16], identity[16];
+    uint8_t fields_hash[16]; /* once open.num_fields is known */
     struct datasum sum;
     struct order_place cursor; /* behind the last batch that was handed out, not settled */
     uint64_t next_index;

@@ -157,6 +157,9 @@ struct plenum_stream_options {
     plenum_ring_call on_ring;
     /** Handed to it. */
     void *on_ring_arg;
+    /** What else is wanted of each sample, "NAME[:SOURCE[:KIND]], ...": see
+     *  plenum_batch_get_fields(). Copied. Default NULL: nothing. */
+    const char *fields;
 };
 
 /** Constant facts of an open stream. */
@@ -445,6 +448,73 @@ struct plenum_geometry {
 PLENUM_API int plenum_batch_get_geometry(const struct plenum_batch *batch,
                                          struct plenum_geometry *ret);
 
+/** Fields that a stream may have at most, and dimensions of an array among them. */
+#define PLENUM_FIELDS_MAX 16
+#define PLENUM_FIELD_DIMS_MAX 4
+
+/** What a field is: a text, bytes, or an array of numbers (little-endian, C order). */
+enum plenum_field_type {
+    PLENUM_FIELD_TEXT, /**< UTF-8 without zero bytes. */
+    PLENUM_FIELD_BYTES,
+    PLENUM_FIELD_BOOL, /**< A byte each, 0 or 1. */
+    PLENUM_FIELD_INT8,
+    PLENUM_FIELD_UINT8,
+    PLENUM_FIELD_INT16,
+    PLENUM_FIELD_UINT16,
+    PLENUM_FIELD_INT32,
+    PLENUM_FIELD_UINT32,
+    PLENUM_FIELD_INT64,
+    PLENUM_FIELD_UINT64,
+    PLENUM_FIELD_FLOAT16,
+    PLENUM_FIELD_FLOAT32,
+    PLENUM_FIELD_FLOAT64,
+    PLENUM_FIELD_TYPES, /**< How many types there are; none of them. */
+};
+
+/** One field of a batch. */
+struct plenum_field {
+    const char *name; /**< As plenum_stream_options.fields says. */
+    enum plenum_field_type type;
+    /** Of arrays: dimensions of one sample's array; 0 is one number. */
+    uint32_t dims;
+    uint32_t shape[PLENUM_FIELD_DIMS_MAX]; /**< Their sizes. */
+    /** 1: a mask: [H][W] of uint8 or uint16, [images][H][W] where views have several images of one
+     *  size, or, with views of several sizes, one dimension with those of all images, in the order
+     *  of the text. */
+    uint32_t mask;
+    /** Bytes of each sample: of texts and bytes, of the longest in the data set. */
+    uint64_t room;
+    /** [S][R][M][room]: an array, or as many bytes as `lengths` says and zeros behind. */
+    void *values;
+    uint32_t *lengths; /**< [S][R][M]: bytes of a text; NULL of arrays. */
+};
+
+/**
+ * The fields that plenum_stream_options.fields asks for, in its order. Each is NAME:SOURCE:KIND.
+ * NAME (letters, digits, _) is what the program calls it. SOURCE is where the data set has it: of
+ * tar: and folder: the extension of a member or file beside the image ("txt", "seg.png"), of
+ * tfrecord: a feature, of list: a column, by its name or, in a list that names none, its number,
+ * where bytes, npy and mask are paths; the same as NAME where it is left out. KIND is
+ *
+ *     text      (unless told) UTF-8
+ *     bytes     as they are
+ *     npy       an array in NumPy's format, of the same type and shape in all samples
+ *     int64     whole numbers, the same count in all samples: features, or text with blanks,
+ *     float32   or other numbers    commas or brackets between; one is a number, more an array
+ *     mask      a PNG of indices or grey levels, of the image's size: cropped and flipped as each
+ *               of its images is, by the nearest pixel; 255 (of 16 bits 65535) where these show
+ *               padding. Not with pipelines that move pixels otherwise, or mix samples
+ *
+ * A sample that lacks a field, or whose field is damaged, longer than 1 MiB (a mask's file: 4 MiB)
+ * or of another shape than the first one's, is a bad sample: see plenum_bad. The first opening with
+ * such fields reads those of all samples once, and keeps what was found beside the index.
+ *
+ * Ownership: as the batch's other arrays: until plenum_batch_release().
+ * Returns how many fields there are. Threads: any.
+ */
+PLENUM_API int plenum_batch_get_fields(const struct plenum_batch *batch,
+                                       struct plenum_field ret[PLENUM_FIELDS_MAX]);
+
 /** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 
@@ -499,7 +569,8 @@ PLENUM_API int plenum_stream_take_warning(struct plenum_stream *stream, struct p
  * parts of a run add up to the hash of the stream, which `plenumctl hash` computes on one thread.
  *
  * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
- * mixes i64 second label and f32 weight, and the pixels of all images as u8 RGB NHWC. Threads: any.
+ * mixes i64 second label and f32 weight, the pixels of all images as u8 RGB NHWC, and of each field
+ * u64 length and bytes. Threads: any.
  */
 PLENUM_API uint64_t plenum_batch_hash(const struct plenum_batch *batch);
 

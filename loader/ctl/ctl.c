@@ -118,7 +118,7 @@ int ctl_dataset_open(const char *name, struct dataset_options *options, struct d
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err)
 {
-    struct dataset_options options = {.cache_dir = args->cache_dir};
+    struct dataset_options options = {.cache_dir = args->cache_dir, .fields = args->fields};
     struct ctl_stream s = {
         .spec.store = {.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3}};
     struct order *order = &s.spec.order;
@@ -148,6 +148,11 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     if (r < 0)
         return r;
     s.spec.dataset = s.dataset;
+    if (fields_have_mask(dataset_get_fields(s.dataset)) &&
+        (r = views_check_masks(&s.spec.views, err)) < 0) {
+        ctl_stream_close(&s);
+        return r;
+    }
     order->seed = args->seed;
     r = order_init(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
     if (r < 0) {

@@ -22,7 +22,7 @@ extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_key, ctl_mak
 
 /** The options that decide about pixels; shared by subcommands that render. */
 struct ctl_stream_args {
-    const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir;
+    const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir, *fields;
     uint64_t seed;
     uint32_t replicas, micro_batch, repeat;
 };

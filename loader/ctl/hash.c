@@ -47,6 +47,8 @@ static const struct option_def defs[] = {
      .help = "pad (default) or drop what does not fill a step"},
     {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
      .help = "as so many instances have it with split = file"},
+    {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
+     .help = "what else a batch has of each sample: NAME:SOURCE:KIND, ..."},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "who decodes JPEGs: auto (default), plenum or libjpeg; the hash is the same"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
@@ -66,6 +68,39 @@ struct sum {
     uint64_t hash, samples, substituted;
 };
 
+/* Bytes of a field of a sample as it is shown. */
+static uint64_t field_bytes(const struct ctl_stream *s, const struct field_shape *shape)
+{
+    return shape->mask ? shape->room * views_pixels(&s->spec.views) : shape->room;
+}
+
+static uint64_t all_field_bytes(const struct ctl_stream *s)
+{
+    const struct fields *fields = dataset_get_fields(s->dataset);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < fields->count; i++)
+        bytes += field_bytes(s, &fields->shape[i]);
+    return bytes;
+}
+
+/* Have fields put to `room`, one behind the other: how many. */
+static uint32_t list_fields(const struct ctl_stream *s, uint8_t *room, uint32_t *lengths,
+                            struct render_target *target, struct streamhash_field *ret)
+{
+    const struct fields *fields = dataset_get_fields(s->dataset);
+
+    for (uint32_t i = 0; i < fields->count; i++) {
+        uint64_t bytes = field_bytes(s, &fields->shape[i]);
+
+        target->field[i] = room;
+        target->length[i] = field_varies(&fields->shape[i]) ? &lengths[i] : NULL;
+        ret[i] = (struct streamhash_field){.bytes = room, .len = bytes};
+        room += bytes;
+    }
+    return fields->count;
+}
+
 static int hash_position(const struct ctl_stream *s, struct render_scratch *scratch,
                          struct order_place place, uint8_t *pixels, struct sum *sum,
                          struct plenum_error *err)
@@ -74,8 +109,13 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     struct render_target target = render_target_in(&s->spec, pixels);
     struct streamhash_image images[VIEWS_MAX];
     struct render_result result;
+    struct streamhash_field field[FIELDS_MAX];
+    uint32_t num_fields, lengths[FIELDS_MAX];
     struct streamhash_mix mix;
-    int r = render_position(&s->spec, scratch, place.epoch, place.position, pixels, &result, err);
+    int r;
+
+    num_fields = list_fields(s, pixels + render_bytes(&s->spec), lengths, &target, field);
+    r = render_whole(&s->spec, scratch, place.epoch, place.position, &target, &result, err);
 
     if (r < 0)
         return r;
@@ -88,8 +128,17 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
                                               .dtype = PLENUM_UINT8,
                                               .layout = PLENUM_NHWC};
     mix = (struct streamhash_mix){.label2 = result.label2, .weight = result.weight};
-    sum->hash += streamhash_sample(place.epoch, place.position, result.label,
-                                   views_mix(views) ? &mix : NULL, images, views->count);
+    for (uint32_t i = 0; i < num_fields; i++)
+        if (target.length[i])
+            field[i].len = lengths[i];
+    sum->hash += streamhash_of(&(struct streamhash_sample){.epoch = place.epoch,
+                                                           .position = place.position,
+                                                           .label = result.label,
+                                                           .mix = views_mix(views) ? &mix : NULL,
+                                                           .images = images,
+                                                           .views = views->count,
+                                                           .fields = field,
+                                                           .num_fields = num_fields});
     sum->samples++;
     sum->substituted += result.substituted;
     return 0;
@@ -101,7 +150,7 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t ste
 {
     uint64_t end = min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
-    uint8_t *pixels = malloc(render_bytes(&s->spec));
+    uint8_t *pixels = malloc(render_bytes(&s->spec) + all_field_bytes(s));
     int r = 0;
 
     if (!pixels)

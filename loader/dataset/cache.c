@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -157,6 +158,35 @@ fail:
     (void)unlink(temporary);
     free(temporary);
     return r;
+}
+
+int cache_load(int fd, size_t len, bool map, void **ret)
+{
+    struct stat st;
+    int r;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_size < 0 || (size_t)st.st_size != len)
+        return -EBADMSG;
+    if (map) {
+        /* All of it is about to be read for the checksum. */
+        *ret = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+        return *ret == MAP_FAILED ? -errno : 0;
+    }
+    *ret = malloc(len);
+    r = *ret ? io_pread_all(fd, *ret, len, 0) : -ENOMEM;
+    if (r < 0)
+        free(*ret);
+    return r == -ENODATA ? -EBADMSG : r;
+}
+
+void cache_unload(void *bytes, size_t len, bool mapped)
+{
+    if (bytes && mapped)
+        (void)munmap(bytes, len);
+    else
+        free(bytes);
 }
 
 int cache_remove(const char *path)

@@ -31,6 +31,10 @@ bool cache_may_map(int fd);
 
 /** Write a file as a whole, readable for its owner alone: 0 or -errno. */
 int cache_write(const char *path, const void *bytes, size_t len);
+/** All `len` bytes of a file, mapped or read: 0; -EBADMSG it has another length; or -errno. */
+int cache_load(int fd, size_t len, bool map, void **ret);
+/** What cache_load() gave; NULL is nothing. */
+void cache_unload(void *bytes, size_t len, bool mapped);
 int cache_remove(const char *path);
 /** Remove the temporary files that a killed cache_write() has left of this file, and of those whose
  * names begin like it. The caller holds a lock that keeps others from writing it. */

@@ -110,6 +110,11 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     r = known_bad_load(d, options, err);
     if (r < 0)
         goto fail;
+    if (options->fields && *options->fields) {
+        r = fields_open(d, options, err);
+        if (r < 0)
+            goto fail;
+    }
     d->scope.cancel = NULL; /* the flag lives only as long as the opening */
     if (d->format->whole_files)
         open_checksums(d);
@@ -158,6 +163,7 @@ void dataset_unref(struct dataset *dataset)
     }
     scope_fini(&dataset->scope);
     dataset_unref(dataset->inner);
+    fields_close(dataset->field_table);
     hint_cache_close(dataset->hints);
     checksums_close(dataset->checksums);
     badlist_fini(&dataset->bad);
@@ -301,14 +307,44 @@ static bool transient(int r)
            r == -ENFILE || r == -ENOBUFS;
 }
 
+int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct plenum_error *err),
+                void *arg, struct plenum_error *err)
+{
+    struct timespec pause = {.tv_nsec = 10000000};
+    int r;
+
+    for (int i = 1;; i++) {
+        r = attempt(arg, err);
+        if (!transient(r) || i == READ_TRIES)
+            break;
+        (void)nanosleep(&pause, NULL);
+        pause.tv_nsec *= 4;
+    }
+    /* The next open must index the data set again. The index is a file that we wrote. */
+    if (r == -ESTALE && dataset->index_path)
+        (void)cache_remove(dataset->index_path);
+    return r;
+}
+
+struct reading {
+    const struct dataset *dataset;
+    const struct index_sample *sample;
+    struct dataset_buffer *buffer;
+};
+
+static int read_once(void *arg, struct plenum_error *err)
+{
+    const struct reading *read = arg;
+
+    return read->dataset->format->read(read->dataset, read->sample, read->buffer, err);
+}
+
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err)
 {
     const struct index_sample *s;
-    struct timespec pause = {.tv_nsec = 10000000};
     const char *known;
     char name[512];
-    int r;
 
     if (dataset_is_generated(dataset))
         return 0;
@@ -321,17 +357,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
         return error_set(err, -EBADMSG, "%s: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),
                          s->len == 0 ? "the file is empty" : "the file is larger than 256 MiB");
-    for (int i = 1;; i++) {
-        r = dataset->format->read(dataset, s, buffer, err);
-        if (!transient(r) || i == READ_TRIES)
-            break;
-        (void)nanosleep(&pause, NULL);
-        pause.tv_nsec *= 4;
-    }
-    /* The next open must index the data set again. The index is a file that we wrote. */
-    if (r == -ESTALE && dataset->index_path)
-        (void)cache_remove(dataset->index_path);
-    return r;
+    return dataset_try(dataset, read_once, &(struct reading){dataset, s, buffer}, err);
 }
 
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,

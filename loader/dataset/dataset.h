@@ -11,6 +11,7 @@
 #include <plenum/error.h>
 
 #include "common/datasum.h"
+#include "common/fields.h"
 
 /** One data set with its index. Opaque, counted, constant once open. Threads: any. */
 struct dataset;
@@ -50,14 +51,16 @@ struct dataset_options {
     enum dataset_how how;
     /** When another thread sets it, the opening ends soon with -ECANCELED. May be NULL. */
     const atomic_bool *cancel;
-    uint64_t memory; /* bytes that making an index may take; 0: no limit */
+    uint64_t memory;    /* bytes that making an index may take; 0: no limit */
+    const char *fields; /* that are wanted, as fields_parse() reads them; NULL: none */
 };
 
 /**
  * Open FORMAT[,KEY=VALUE...]:WHERE, or a plain path whose format shows; index it first if there is
  * no fresh index of it. docs/datasets.md describes formats and settings.
  *
- * Errors: -EINVAL no such format or setting; -ENOENT, -EACCES, -ENOTDIR as the file system says;
+ * Errors: -EINVAL no such format or setting, or fields that it cannot have; -ENOENT, -EACCES,
+ * -ENOTDIR as the file system says;
  * -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it lies below none of the roots; -EBADMSG
  * there are no images in it, or too many, or an archive or list is damaged; -ESTALE it is being
  * written; -ELOOP links that go in a circle;
@@ -132,6 +135,21 @@ typedef void dataset_field(void *arg, const char *key, const void *value, size_t
  */
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err);
+/** The fields that it was opened with, and their shapes. Borrowed. */
+const struct fields *dataset_get_fields(const struct dataset *dataset);
+/** A hash of all fields of all samples: [16], zeros where there are none. */
+const uint8_t *dataset_get_fields_hash(const struct dataset *dataset);
+/** Bytes of a sample's fields, as dataset_read_fields() gives them. */
+size_t dataset_get_record_bytes(const struct dataset *dataset);
+
+/**
+ * The fields of one sample: uint32 [fields], the bytes of each, then each in as many bytes as
+ * fields->stored says, filled up with zeros; masks are PNGs. Errors as dataset_read(); -EBADMSG
+ * also where one is missing or damaged.
+ */
+int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
+                        struct dataset_buffer *buffer, struct plenum_error *err);
+
 /** A sample that is known to be bad. */
 struct dataset_bad {
     uint32_t sample;

@@ -471,6 +471,16 @@ static void folder_path(const struct dataset *dataset, const struct index_sample
                    index_name(index, sample->name));
 }
 
+/* The file beside it with another extension: "n01/x.jpg" and "txt" are "n01/x.txt". */
+static void folder_field_path(const struct dataset *dataset, const struct index_sample *sample,
+                              const char *source, char *ret, size_t size)
+{
+    char path[8192];
+
+    folder_path(dataset, sample, path, sizeof(path));
+    (void)snprintf(ret, size, "%.*s.%s", (int)(strrchr(path, '.') - path), path, source);
+}
+
 static void folder_describe(const struct dataset *dataset, const struct index_sample *sample,
                             char *ret, size_t size)
 {
@@ -526,4 +536,5 @@ const struct format format_folder = {
     .announce = folder_announce,
     .path = folder_path,
     .describe = folder_describe,
+    .field_path = folder_field_path,
 };

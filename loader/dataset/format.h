@@ -10,6 +10,7 @@
 #include "common/util.h"
 #include "loader/dataset/badlist.h"
 #include "loader/dataset/dataset.h"
+#include "loader/dataset/fields.h"
 #include "loader/dataset/index.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/scope.h"
@@ -27,23 +28,25 @@ struct dataset {
     char *where; /* what follows the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
-    struct scope scope;            /* opens all files, relative to its folder */
-    struct pattern_list files;     /* of archives: relative to the folder, in their order */
-    struct archive_fds *fds;       /* of archives: the descriptors that are kept open */
-    void *state;                   /* the format's own */
-    char *subject;                 /* what the index is of */
-    char warning[512];             /* a sentence about what is not in the data set, or "" */
-    char *index_path;              /* or NULL */
-    struct index index;            /* without samples where they are generated */
-    char *bad_path;                /* of the list of bad samples, or NULL */
-    struct badlist bad;            /* known before anything is read */
-    struct checksums *checksums;   /* of samples that are files, or NULL */
-    struct hint_cache *hints;      /* or NULL; */
-    int hints_code;                /* then why there is none */
-    struct datasum sum;            /* the index's, with these */
-    uint8_t fingerprint[16];       /* of sum */
-    struct index_header generated; /* generated: what index.header points to */
-    struct dataset *inner;         /* generated: whose labels these are, or NULL */
+    struct scope scope;              /* opens all files, relative to its folder */
+    struct pattern_list files;       /* of archives: relative to the folder, in their order */
+    struct archive_fds *fds;         /* of archives: the descriptors that are kept open */
+    void *state;                     /* the format's own */
+    char *subject;                   /* what the index is of */
+    char warning[512];               /* a sentence about what is not in the data set, or "" */
+    char *index_path;                /* or NULL */
+    struct index index;              /* without samples where they are generated */
+    char *bad_path;                  /* of the list of bad samples, or NULL */
+    struct badlist bad;              /* known before anything is read */
+    struct checksums *checksums;     /* of samples that are files, or NULL */
+    struct hint_cache *hints;        /* or NULL; */
+    int hints_code;                  /* then why there is none */
+    struct datasum sum;              /* the index's, with these */
+    uint8_t fingerprint[16];         /* of sum */
+    struct index_header generated;   /* generated: what index.header points to */
+    struct dataset *inner;           /* generated: whose labels these are, or NULL */
+    struct fields fields;            /* that it was opened with */
+    struct field_table *field_table; /* or NULL */
     atomic_uint refs;
 };
 
@@ -98,6 +101,18 @@ struct format {
     /** The sample's file for messages. */
     void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                      size_t size);
+    /** Where the fields lie that dataset->fields asks for: `places` is [samples][fields] of zeros.
+     * NULL: fields() finds them. 0 or -errno with a sentence. */
+    int (*find_fields)(const struct dataset *dataset, const struct dataset_options *options,
+                       struct field_place *places, struct plenum_error *err);
+    /** Bytes at such a place, as read. */
+    int (*read_field)(const struct dataset *dataset, const struct index_sample *sample,
+                      const struct field_place *place, struct dataset_buffer *buffer,
+                      struct plenum_error *err);
+    /** The path of the file that is a sample's field, by its source; NULL: fields are no files, or
+     * fields() tells paths (of lists, where a field is npy, bytes or a mask). */
+    void (*field_path)(const struct dataset *dataset, const struct index_sample *sample,
+                       const char *source, char *ret, size_t size);
     /** The sample's further fields; NULL where there are none. As dataset_fields(). */
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
                   dataset_field *field, void *arg, struct plenum_error *err);
@@ -108,6 +123,13 @@ extern const struct format format_folder, format_generated, format_list, format_
 
 /** Room for `len` bytes and the padding behind them, which is zeroed: 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
+
+/**
+ * Call `attempt` until it does not fail in a way that may pass after a moment, some times at most.
+ * -ESTALE: the next opening indexes the data set again.
+ */
+int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct plenum_error *err),
+                void *arg, struct plenum_error *err);
 
 /** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, and .webp where the build
  * decodes it, in any case)? */
@@ -149,6 +171,13 @@ uint64_t dataset_settled(const struct stat *st);
 int dataset_read_file(const struct dataset *dataset, const char *path,
                       const struct index_sample *sample, struct dataset_buffer *buffer,
                       struct plenum_error *err);
+/** Of a file that is a field: its size and time, into `ret`; 0, also where there is none. */
+int dataset_find_field(const struct dataset *dataset, const char *path, struct field_place *ret,
+                       struct plenum_error *err);
+/** Its bytes; -ESTALE it is not what was found, another -errno with a sentence. */
+int dataset_read_field(const struct dataset *dataset, const char *path,
+                       const struct field_place *place, struct dataset_buffer *buffer,
+                       struct plenum_error *err);
 /** As struct format's announce. */
 void dataset_announce_file(const struct dataset *dataset, const char *path);
 

@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -627,23 +626,6 @@ static bool valid(const void *bytes, size_t len)
     return true;
 }
 
-/* Map a file, or read it into memory: 0 or -errno. */
-static int load_bytes(int fd, size_t len, bool map, void **ret)
-{
-    int r;
-
-    if (map) {
-        /* All of it is about to be read for the checksum. */
-        *ret = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-        return *ret == MAP_FAILED ? -errno : 0;
-    }
-    *ret = malloc(len);
-    r = *ret ? io_pread_all(fd, *ret, len, 0) : -ENOMEM;
-    if (r < 0)
-        free(*ret);
-    return r == -ENODATA ? -EBADMSG : r;
-}
-
 /* Takes `fd`. */
 static int open_file(int fd, bool map, struct index *ret)
 {
@@ -658,7 +640,7 @@ static int open_file(int fd, bool map, struct index *ret)
     else if (st.st_size < (off_t)sizeof(struct index_header))
         r = -EBADMSG;
     else
-        r = load_bytes(fd, (size_t)st.st_size, map, &bytes);
+        r = cache_load(fd, (size_t)st.st_size, map, &bytes);
     (void)close(fd);
     if (r < 0)
         return r;
@@ -690,9 +672,6 @@ void index_close(struct index *index)
 {
     void *bytes = (void *)(uintptr_t)index->header;
 
-    if (bytes && index->mapped)
-        (void)munmap(bytes, index->bytes);
-    else
-        free(bytes);
+    cache_unload(bytes, index->bytes, index->mapped);
     *index = (struct index){0};
 }

@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/cache.c %D%/cache.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
+	%D%/fields.c %D%/fields.h \
 	%D%/fingerprint.c \
 	%D%/folder.c \
 	%D%/format.h \
@@ -20,11 +21,13 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/listfile.c %D%/listfile.h \
 	%D%/name.c \
 	%D%/hint_cache.c %D%/hint_cache.h \
+	%D%/npy.c %D%/npy.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/scope.c %D%/scope.h \
 	%D%/sample_file.c \
 	%D%/checksums.c %D%/checksums.h \
 	%D%/tar.c \
+	%D%/tar_fields.c %D%/tar_fields.h \
 	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tar_writer.c %D%/tar_writer.h \
 	%D%/tfrecord.c

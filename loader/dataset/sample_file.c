@@ -134,6 +134,47 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
     return 0;
 }
 
+int dataset_find_field(const struct dataset *d, const char *path, struct field_place *ret,
+                       struct plenum_error *err)
+{
+    struct stat st;
+    int r = scope_stat(&d->scope, path, &st);
+
+    *ret = (struct field_place){.state = FIELD_MISSING};
+    if (r == -ENOENT || r == -ENOTDIR || (r == 0 && !S_ISREG(st.st_mode)))
+        return 0;
+    if (r < 0)
+        return scope_error(&d->scope, err, r, path);
+    *ret = (struct field_place){.where = dataset_mtime(&st),
+                                .len = (uint32_t)min_u64((uint64_t)st.st_size, UINT32_MAX),
+                                .state = FIELD_THERE};
+    return 0;
+}
+
+int dataset_read_field(const struct dataset *d, const char *path, const struct field_place *place,
+                       struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    int fd = scope_open(&d->scope, path, 0), r;
+    struct stat st;
+
+    if (fd < 0)
+        return file_error(d, path, fd, err);
+    if (fstat(fd, &st) < 0) {
+        r = -errno;
+        (void)close(fd);
+        return file_error(d, path, r, err);
+    }
+    if ((uint64_t)st.st_size != place->len || dataset_mtime(&st) != place->where) {
+        (void)close(fd);
+        return dataset_has_changed(d, path, err);
+    }
+    r = dataset_buffer_reserve(buffer, place->len);
+    if (r >= 0)
+        r = io_pread_all(fd, buffer->bytes, place->len, 0);
+    (void)close(fd);
+    return r < 0 ? file_error(d, path, r == -EBADMSG ? -EIO : r, err) : 0;
+}
+
 void dataset_announce_file(const struct dataset *d, const char *path)
 {
     int fd = scope_open(&d->scope, path, 0);

@@ -43,6 +43,7 @@
 #include "common/util.h"
 #include "loader/dataset/json_find.h"
 #include "loader/dataset/pattern.h"
+#include "loader/dataset/tar_fields.h"
 #include "loader/dataset/tar_reader.h"
 
 enum {
@@ -431,34 +432,26 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct group
 static int add_member(struct archive *a, struct tar_reader *reader, struct group *g,
                       const struct tar_member *m)
 {
-    const char *name = m->name, *base, *dot;
-    bool by_folder = set_of(a)->from == FROM_FOLDER;
-    size_t key_len;
+    struct tar_name n;
     int r;
 
-    while (strncmp(name, "./", 2) == 0)
-        name += 2;
-    base = strrchr(name, '/');
-    base = base ? base + 1 : name;
-    if (m->type == TAR_OTHER || !*base || *base == '.')
+    if (!tar_split_name(m, set_of(a)->from == FROM_FOLDER, &n))
         return 0;
-    dot = by_folder ? strrchr(base, '.') : strchr(base, '.');
-    key_len = dot && !by_folder ? (size_t)(dot - name) : strlen(name);
-    if (!g->any || g->key_len != key_len || memcmp(g->key, name, key_len) != 0) {
+    if (!g->any || g->key_len != n.key_len || memcmp(g->key, n.name, n.key_len) != 0) {
         r = end_group(a, g);
         if (r < 0)
             return r;
-        if (begin_group(g, name, key_len) < 0)
+        if (begin_group(g, n.name, n.key_len) < 0)
             return out_of_memory(&a->err);
     }
     g->files++;
-    index_builder_count_foreign(&a->builder, base);
-    if (dot && dataset_is_image_extension(dot))
-        return add_image(a, g, m, name, dot + 1);
-    for (enum label_from from = FROM_CLS; dot && from < FROM_TYPES; from++)
-        if (strcasecmp(dot + 1, extensions[from]) == 0 &&
+    index_builder_count_foreign(&a->builder, n.base);
+    if (n.dot && dataset_is_image_extension(n.dot))
+        return add_image(a, g, m, n.name, n.dot + 1);
+    for (enum label_from from = FROM_CLS; n.dot && from < FROM_TYPES; from++)
+        if (strcasecmp(n.dot + 1, extensions[from]) == 0 &&
             (set_of(a)->from == from || set_of(a)->from == FROM_ANY))
-            return read_label(a, reader, g, m, name, from);
+            return read_label(a, reader, g, m, n.name, from);
     return 0;
 }
 
@@ -968,4 +961,6 @@ const struct format format_tar = {
     .announce = archive_announce,
     .path = tar_path,
     .describe = tar_describe,
+    .find_fields = tar_find_fields,
+    .read_field = tar_read_field,
 };

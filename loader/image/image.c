@@ -57,10 +57,12 @@ struct lane {
     struct crop_tables tables;
     struct crop_tables ratios; /* of erasing */
     struct pad pad;
+    struct pipeline mask; /* a view's, as a mask goes through it */
     /* Of this image. */
     struct crop crop;
     struct augment_plan plan;
     bool augments;
+    void *result;       /* of a mask: where it goes in the end */
     uint8_t *window;    /* what is resized, when it augments; else the view's own pixels */
     struct rect region; /* of the image as it is seen: what the resize takes */
 };
@@ -74,6 +76,8 @@ struct image_decoder {
     const struct resize_kernels *kernels; /* NULL: the best */
     struct image_tiles *tiles;            /* borrowed, or NULL */
     struct scratch turned;                /* the region of an image that EXIF turns */
+    uint32_t mask;         /* 0, or the bytes of a number of the mask that is rendered */
+    struct scratch planes; /* its three of them, of each view */
 };
 
 /* What a file is that is none of ours, where its first bytes tell. */
@@ -154,7 +158,10 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
 
         if (!reader->ops->knows(bytes, len))
             continue;
+        if (d->mask && i != PNG)
+            return error_set(err, -EBADMSG, "a mask must be a PNG");
         reader->whole = whole;
+        reader->mask = d->mask;
         reader->tiles = d->tiles;
         r = reader->ops->open(reader, bytes, len, header, err);
         if (r < 0) {
@@ -227,9 +234,9 @@ static int pass_turned(struct image_decoder *d, uint32_t count, struct image_rea
     return 0;
 }
 
-/* Find what a view takes of an image of this size. */
+/* Find what a view takes of an image of this size, or of its mask. */
 static int begin_view(struct lane *l, struct image_view *view, uint32_t width, uint32_t height,
-                      const struct image_store *store, struct plenum_error *err)
+                      const struct image_store *store, bool mask, struct plenum_error *err)
 {
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     const struct pipeline *pipeline = view->pipeline;
@@ -238,6 +245,11 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
     crop_locate(pipeline, &view->draw, width, height, &l->tables, &l->crop);
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
+    if (mask) {
+        l->plan.count = 0; /* flips are no steps */
+        l->plan.mixed = 0;
+        l->crop.filter = PIPELINE_NEAREST;
+    }
     l->augments = augment_is_needed(&l->plan) || l->crop.padded;
     l->window = view->dst;
     if (l->augments)
@@ -280,7 +292,7 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     for (uint32_t i = 0; i < count; i++) {
         assert(views[i].pipeline->exif == views[0].pipeline->exif);
         r = begin_view(d->lanes[i], &views[i], swap ? header->height : header->width,
-                       swap ? header->width : header->height, store, err);
+                       swap ? header->width : header->height, store, d->mask > 0, err);
         if (r < 0)
             return r;
         seen = i == 0 ? d->lanes[i]->region : rect_union(seen, d->lanes[i]->region);
@@ -368,6 +380,7 @@ void image_decoder_destroy(struct image_decoder *d)
         lane_destroy(d->lanes[i]);
     free(d->lanes);
     scratch_free(&d->turned);
+    scratch_free(&d->planes);
     free(d);
 }
 
@@ -452,6 +465,86 @@ int image_render_views(struct image_decoder *d, struct image_view *views, uint32
         return r;
     r = render_open(d, reader, &header, views, count, store, err);
     reader->ops->close(reader);
+    trim_lanes(d, count);
+    return r;
+}
+
+/* Numbers of their low and their high bytes. */
+static void join_planes(const uint8_t *planes, size_t count, uint32_t item, void *dst)
+{
+    if (item == 1) {
+        memcpy(dst, planes, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint16_t number = (uint16_t)(planes[i] | planes[count + i] << 8);
+
+        memcpy((uint8_t *)dst + 2 * i, &number, sizeof(number));
+    }
+}
+
+static size_t pixels_of(const struct image_view *view)
+{
+    return (size_t)view->pipeline->width * view->pipeline->height;
+}
+
+/* A mask goes through the pipeline of its image: as R and G, of the same crop, by the nearest
+ * pixel. */
+static int render_mask(struct image_decoder *d, struct image_view *views, uint32_t count,
+                       const uint8_t *bytes, size_t len, struct plenum_error *err)
+{
+    static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
+    uint32_t height = views[0].shown.height, width = views[0].shown.width;
+    struct image_header header;
+    struct image_reader *reader;
+    const char *format;
+    int r;
+
+    r = open_reader(d, bytes, len, false, &header, &format, &reader, err);
+    if (r < 0)
+        return r;
+    if (header.width != width || header.height != height)
+        r = error_set(err, -EBADMSG, "the mask has %u x %u pixels, and its image %u x %u",
+                      header.height, header.width, height, width);
+    else
+        r = render_open(d, reader, &header, views, count, &planes, err);
+    reader->ops->close(reader);
+    return r;
+}
+
+int image_render_masks(struct image_decoder *d, struct image_view *views, uint32_t count,
+                       uint32_t item_bytes, const uint8_t *bytes, size_t len,
+                       struct plenum_error *err)
+{
+    struct image_tiles *tiles = d->tiles;
+    size_t total = 0;
+    uint8_t *at;
+    int r;
+
+    assert(count > 0 && count <= d->lanes_count && (item_bytes == 1 || item_bytes == 2));
+    for (uint32_t i = 0; i < count; i++)
+        total += 3 * pixels_of(&views[i]);
+    if (scratch_reserve(&d->planes, total) < 0)
+        return error_set(err, -ENOMEM, "out of memory for a mask");
+    at = d->planes.bytes;
+    for (uint32_t i = 0; i < count; at += 3 * pixels_of(&views[i++])) {
+        struct pipeline *mask = &d->lanes[i]->mask;
+
+        *mask = *views[i].pipeline;
+        mask->exif = false; /* it lies as its image is seen */
+        mask->fill = 255;
+        views[i].pipeline = mask;
+        d->lanes[i]->result = views[i].dst;
+        views[i].dst = at;
+    }
+    d->mask = item_bytes;
+    d->tiles = NULL;
+    r = render_mask(d, views, count, bytes, len, err);
+    d->tiles = tiles;
+    d->mask = 0;
+    for (uint32_t i = 0; r == 0 && i < count; i++)
+        join_planes(views[i].dst, pixels_of(&views[i]), item_bytes, d->lanes[i]->result);
+    scratch_trim(&d->planes, KEPT);
     trim_lanes(d, count);
     return r;
 }

@@ -173,6 +173,22 @@ int image_render_views(struct image_decoder *decoder, struct image_view *views, 
                        struct plenum_error *err);
 
 /**
+ * Render the mask that belongs to a file, once for each of its views: the pixel that lies nearest,
+ * of the same crop, flipped alike; where an image shows padding, 255, or 65535.
+ *
+ * @param views       [count], as image_render_views() has left them, each with a dst of its own for
+ *                    pipeline->width * pipeline->height * item_bytes bytes.
+ * @param item_bytes  1: a PNG of 1 to 8 bits, uint8; 2: of 16 bits, uint16 of this machine.
+ * @param bytes       [len] a PNG of indices or grey levels, which is not interlaced.
+ *
+ * Errors: -EBADMSG it is another kind of file, damaged, or has another size than the image;
+ * -ENOMEM.
+ */
+int image_render_masks(struct image_decoder *decoder, struct image_view *views, uint32_t count,
+                       uint32_t item_bytes, const uint8_t *bytes, size_t len,
+                       struct plenum_error *err);
+
+/**
  * Decode all of an image and keep nothing: whether any crop of it can be rendered. A packed JPEG
  * (pack.h) is decoded as any other.
  *

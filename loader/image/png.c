@@ -120,6 +120,17 @@ static void ignore_chunks(png_structp png)
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "eXIf", 1);
 }
 
+/* Only numbers that mean themselves can be a mask. */
+static void check_mask(const struct png_reader *p, int depth, int colour)
+{
+    if (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE)
+        give_up(p->png, "it has colours; a mask has indices or grey levels");
+    if ((depth == 16) != (p->base.mask == 2))
+        give_up(p->png, "a mask of other bits than the first one's");
+    if (p->interlaced)
+        give_up(p->png, "a mask must not be interlaced");
+}
+
 static uint8_t read_header(struct png_reader *p)
 {
     png_bytep exif;
@@ -137,6 +148,8 @@ static uint8_t read_header(struct png_reader *p)
     if (p->len - p->left > IMAGE_HEADER_MAX)
         give_up(p->png, "the header has more bytes than the limit of 16777216");
     p->interlaced = interlace != PNG_INTERLACE_NONE;
+    if (p->base.mask)
+        check_mask(p, depth, colour);
     if (png_get_eXIf_1(p->png, p->info, &size, &exif) != 0)
         return exif_of_tiff(exif, size);
     return 1;
@@ -172,6 +185,13 @@ static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, si
 
 static void choose_format(struct png_reader *p)
 {
+    if (p->base.mask) {
+        png_set_packing(p->png); /* less than 8 bits: a byte each, as they are */
+        png_read_update_info(p->png, p->info);
+        if (png_get_rowbytes(p->png, p->info) != (size_t)p->width * p->base.mask)
+            give_up(p->png, "its rows have an unexpected form");
+        return;
+    }
     png_set_strip_16(p->png);
     png_set_palette_to_rgb(p->png);
     png_set_expand_gray_1_2_4_to_8(p->png);
@@ -223,13 +243,34 @@ static int png_reader_seek(struct image_reader *reader, const struct rect *regio
     return 0;
 }
 
+/* Numbers lie at the end of a row of pixels, of which they become R and G, from the first on: none
+ * is written over before it is read. */
+static void spread_numbers(uint8_t *row, uint32_t width, uint32_t item)
+{
+    const uint8_t *from = row + (size_t)(4 - item) * width;
+
+    for (uint32_t x = 0; x < width; x++, row += 4, from += item) {
+        uint8_t low = from[item - 1], high = item == 2 ? from[0] : 0; /* a PNG is big-endian */
+
+        row[0] = low;
+        row[1] = high;
+        row[2] = row[3] = 0;
+    }
+}
+
 static void read_strip(struct png_reader *p, uint32_t count)
 {
     size_t pitch = (size_t)p->width * 4;
     uint8_t *rows = p->pixels.bytes;
 
-    for (uint32_t i = 0; i < count; i++)
-        png_read_row(p->png, rows + i * pitch, NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *row = rows + i * pitch;
+
+        png_read_row(p->png, p->base.mask ? row + (4 - p->base.mask) * (size_t)p->width : row,
+                     NULL);
+        if (p->base.mask)
+            spread_numbers(row, p->width, p->base.mask);
+    }
 }
 
 static int png_reader_read(struct image_reader *reader, struct image_rows *ret,

@@ -58,6 +58,9 @@ struct image_reader {
     /* To be set before open(): */
     bool whole;                /* decode a packed JPEG (pack.h) as any other JPEG */
     struct image_tiles *tiles; /* use and find tiles, where the reader can; or NULL */
+    /* Of a PNG: 0, or the bytes of an index or a grey level, whose low and high byte are then
+     * delivered as R and G. */
+    uint32_t mask;
 };
 
 int jpeg_reader_create(struct image_reader **ret);

@@ -38,6 +38,8 @@ void render_files_trim(struct render_files *files, size_t keep)
         dataset_buffer_fini(&files->own);
     if (files->partner.cap > keep)
         dataset_buffer_fini(&files->partner);
+    if (files->fields.cap > keep)
+        dataset_buffer_fini(&files->fields);
 }
 
 void render_scratch_fini(struct render_scratch *scratch)
@@ -114,6 +116,43 @@ static void tell_shown(const struct render_spec *spec, const struct image_view *
             dst[at].flips[k] = (uint8_t)(views->shown.mirror | views->shown.upside_down << 1);
         }
     }
+}
+
+/* The masks among the fields of a sample: cut and flipped as its images are, into each position's
+ * target. */
+static int put_masks(const struct render_spec *spec, struct render_scratch *scratch,
+                     const struct image_view *views, uint32_t count, uint32_t sample,
+                     const struct dataset_buffer *record, const struct render_target *dst,
+                     struct plenum_error *err)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+    const uint32_t *lengths = (const void *)record->bytes;
+    const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+    struct image_view masks[VIEWS_IMAGES_MAX];
+    char name[400];
+
+    for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
+        uint32_t item = fields->shape[i].room, k = 0;
+        int r;
+
+        if (!fields->shape[i].mask)
+            continue;
+        for (uint32_t at = 0; k < count; at++) {
+            uint8_t *to = dst[at].field[i];
+
+            for (uint32_t n = 0; n < spec->views.images; n++, k++) {
+                masks[k] = views[k];
+                masks[k].dst = to;
+                to += (size_t)item * views[k].pipeline->width * views[k].pipeline->height;
+            }
+        }
+        r = image_render_masks(scratch->decoder, masks, count, item, bytes, lengths[i], err);
+        if (r < 0)
+            return error_prefix(err, r, "%s: field '%s' ('%s')",
+                                dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)),
+                                fields->spec[i].name, fields->spec[i].source);
+    }
+    return 0;
 }
 
 static int decode(const struct render_spec *spec, struct render_scratch *scratch,
@@ -197,6 +236,9 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
     r = dataset_read(spec->dataset, render_candidate(spec, try), &files->own, err);
     if (r < 0)
         return r;
+    r = dataset_read_fields(spec->dataset, render_candidate(spec, try), &files->fields, err);
+    if (r < 0)
+        return r;
     mix_draw(render_pipeline(spec), &draw, &plan);
     if (!plan.mixed)
         return 0;
@@ -208,8 +250,8 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
 /* The sample of a try, or of a run of positions, not mixed. */
 static int render_alone(const struct render_spec *spec, struct render_scratch *scratch,
                         const struct render_try *try, uint32_t count,
-                        const struct dataset_buffer *bytes, const struct render_target *dst,
-                        struct plenum_error *err)
+                        const struct dataset_buffer *bytes, const struct dataset_buffer *fields,
+                        const struct render_target *dst, struct plenum_error *err)
 {
     struct image_draw draw = draw_of(spec, try);
     struct image_view views[VIEWS_IMAGES_MAX];
@@ -219,6 +261,9 @@ static int render_alone(const struct render_spec *spec, struct render_scratch *s
     assert(count == 1 || (try->bad == 0 && render_run(spec, try->position, count) == count));
     if (!dataset_is_generated(spec->dataset)) {
         r = decode(spec, scratch, views, images, render_candidate(spec, try), bytes, err);
+        if (r == 0 && dst->field[0])
+            r = put_masks(spec, scratch, views, images, render_candidate(spec, try), fields, dst,
+                          err);
         if (r == 0)
             tell_shown(spec, views, count, dst);
         return r;
@@ -278,11 +323,11 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
     one.size = dst->size;
     one.flips = dst->flips;
     two = render_target_in(spec, scratch->pair + bytes);
-    r = render_alone(spec, scratch, try, 1, &files->own, &one, err);
+    r = render_alone(spec, scratch, try, 1, &files->own, &files->fields, &one, err);
     if (r < 0)
         return r;
     try->at_partner = true;
-    r = render_alone(spec, scratch, &partner, 1, &files->partner, &two, err);
+    r = render_alone(spec, scratch, &partner, 1, &files->partner, NULL, &two, err);
     if (r < 0)
         return r;
     mix_store(plan, image_kernels(0), pipeline->width, pipeline->height, &spec->store, one.view[0],
@@ -295,6 +340,26 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
         scratch->pair_bytes = 0;
     }
     return 0;
+}
+
+/* The fields of all positions of a run, which show one sample. */
+static void put_fields(const struct render_spec *spec, const struct dataset_buffer *record,
+                       uint32_t count, const struct render_target *dst)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+
+    for (uint32_t at = 0; at < count && dst[at].field[0]; at++) {
+        const uint32_t *lengths = (const void *)record->bytes;
+        const uint8_t *room = record->bytes + fields->count * sizeof(uint32_t);
+
+        for (uint32_t i = 0; i < fields->count; i++) {
+            if (!fields->shape[i].mask)
+                memcpy(dst[at].field[i], room, fields->shape[i].room);
+            if (dst[at].length[i])
+                *dst[at].length[i] = lengths[i];
+            room += fields->stored[i];
+        }
+    }
 }
 
 int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
@@ -319,9 +384,26 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
     if (plan.mixed)
         r = render_pair(spec, scratch, try, files, &plan, dst, &result, err);
     else
-        r = render_alone(spec, scratch, try, count, &files->own, dst, err);
-    if (r == 0)
-        *ret = result;
+        r = render_alone(spec, scratch, try, count, &files->own, &files->fields, dst, err);
+    if (r < 0)
+        return r;
+    put_fields(spec, &files->fields, count, dst);
+    *ret = result;
+    return 0;
+}
+
+int render_whole(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
+                 uint64_t position, const struct render_target *dst, struct render_result *ret,
+                 struct plenum_error *err)
+{
+    struct render_try try = {.epoch = epoch, .position = position};
+    int r;
+
+    do {
+        r = render_read(spec, &try, &scratch->files, err);
+        if (r >= 0)
+            r = render_bytes_of(spec, scratch, &try, 1, &scratch->files, dst, ret, err);
+    } while (render_goes_on(spec, &try, r, err));
     return r;
 }
 
@@ -329,14 +411,7 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
                     uint64_t position, void *dst, struct render_result *ret,
                     struct plenum_error *err)
 {
-    struct render_try try = {.epoch = epoch, .position = position};
     struct render_target target = render_target_in(spec, dst);
-    int r;
 
-    do {
-        r = render_read(spec, &try, &scratch->files, err);
-        if (r >= 0)
-            r = render_bytes_of(spec, scratch, &try, 1, &scratch->files, &target, ret, err);
-    } while (render_goes_on(spec, &try, r, err));
-    return r;
+    return render_whole(spec, scratch, epoch, position, &target, ret, err);
 }

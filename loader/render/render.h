@@ -23,10 +23,10 @@ struct render_spec {
     uint32_t run;         /* positions that one decode may serve (render_run()); 0 is 1 */
 };
 
-/** The files of a position: its own sample's, and, where it is mixed, its partner's. Starts as
- * zeros. */
+/** The files of a position: its own sample's, and, where it is mixed, its partner's; and its own
+ * fields. Starts as zeros. */
 struct render_files {
-    struct dataset_buffer own, partner;
+    struct dataset_buffer own, partner, fields;
 };
 
 /** Frees what holds more than `keep` bytes. */
@@ -99,6 +99,10 @@ struct render_target {
     float *boxes;   /* [images][4] */
     uint32_t *size; /* height, width */
     uint8_t *flips; /* [images] */
+    /* Its fields: of each its room, and the bytes in it where it varies, else NULL. All NULL:
+     * nobody asks. */
+    uint8_t *field[FIELDS_MAX];
+    uint32_t *length[FIELDS_MAX];
 };
 
 /** In one piece of render_bytes(): view after view. */
@@ -147,11 +151,16 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
                     struct plenum_error *err);
 
 /**
- * Read and render one position into `dst` [render_bytes()], view after view.
+ * Read and render one position, with its fields where `dst` has room for them.
  *
  * Errors: -EBADMSG a bad sample where spec->bad says so, or no substitute found in 100 tries;
  * -ESTALE, -EIO and others: a file could not be read. `err` names the file. -ENOMEM.
  */
+int render_whole(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
+                 uint64_t position, const struct render_target *dst, struct render_result *ret,
+                 struct plenum_error *err);
+
+/** The pixels alone, into `dst` [render_bytes()], view after view. */
 int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
                     uint64_t position, void *dst, struct render_result *ret,
                     struct plenum_error *err);

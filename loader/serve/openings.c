@@ -52,7 +52,7 @@ struct opening {
     enum stage stage;
     struct list waiters;
     bool cancelled; /* no client may join it */
-    char *name, *user, *groups[2];
+    char *name, *fields, *user, *groups[2];
     struct roots *roots;
     const char **allowed;
     unsigned num_allowed;
@@ -138,6 +138,7 @@ static void work(struct blocking_job *job)
                                       .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH
                                                                      : DATASET_NO_WAITING,
                                       .cancel = &o->cancel,
+                                      .fields = o->fields,
                                       .progress = on_progress,
                                       .progress_arg = o};
 
@@ -153,6 +154,7 @@ static void free_opening(struct opening *o)
     roots_unref(o->roots);
     free(o->allowed);
     free(o->name);
+    free(o->fields);
     free(o->user);
     free(o->groups[0]);
     free(o->groups[1]);
@@ -310,13 +312,13 @@ void openings_destroy(struct openings *openings)
     free(openings);
 }
 
-/* Is it the same data set, with the same roots, for the same user? Users do not share openings,
- * because each opening waits behind others of its user. */
+/* Is it the same data set with the same fields, with the same roots, for the same user? Users do
+ * not share openings, because each opening waits behind others of its user. */
 static bool is_same(const struct opening *o, const struct opening_request *request)
 {
     bool same = !o->cancelled && o->roots == request->roots &&
                 o->num_allowed == request->num_allowed && strcmp(o->user, request->user) == 0 &&
-                strcmp(o->name, request->dataset) == 0;
+                strcmp(o->name, request->dataset) == 0 && strcmp(o->fields, request->fields) == 0;
 
     for (unsigned i = 0; same && i < o->num_allowed; i++)
         same = strcmp(o->allowed[i], request->allowed[i]) == 0;
@@ -332,11 +334,12 @@ static struct opening *create_opening(struct openings *all, const struct opening
     list_init(&o->waiters);
     o->openings = all;
     o->name = strdup(request->dataset);
+    o->fields = strdup(request->fields);
     o->user = strdup(request->user);
     o->groups[STAGE_QUICK] = str_format("quick %s", request->user);
     o->groups[STAGE_INDEXING] = str_format("index %s", request->user);
     (void)pthread_mutex_init(&o->mu, NULL);
-    if (!o->name || !o->user || !o->groups[0] || !o->groups[1]) {
+    if (!o->name || !o->fields || !o->user || !o->groups[0] || !o->groups[1]) {
         free_opening(o);
         return NULL;
     }

@@ -598,6 +598,12 @@ static struct render_target target_of(const struct queue_stream *s, uint8_t *slo
         target.size = (uint32_t *)(void *)(slot + s->layout->sizes_at) + (uint64_t)index * 2;
         target.flips = slot + s->layout->flips_at + (uint64_t)index * views->images;
     }
+    for (uint32_t i = 0; i < s->open->num_fields; i++) {
+        target.field[i] =
+            slot + s->layout->fields_at[i] + index * wire_field_bytes(s->open, &s->open->field[i]);
+        if (field_varies(&s->open->field[i]))
+            target.length[i] = (uint32_t *)(void *)(slot + s->layout->lengths_at[i]) + index;
+    }
     return target;
 }
 

@@ -32,9 +32,10 @@ enum {
 #define TO(state) (1U << (state))
 static const unsigned may_become[STATES] = {
     [STATE_HELLO] = TO(STATE_IDLE) | TO(STATE_CLOSING),   /* HELLO */
-    [STATE_IDLE] = TO(STATE_OPENING) | TO(STATE_CLOSING), /* OPEN */
-    [STATE_OPENING] = TO(STATE_OPEN) | TO(STATE_CLOSING), /* the index is ready */
-    [STATE_OPEN] = TO(STATE_CLOSING),                     /* RENDER, DONE ... */
+    [STATE_IDLE] = TO(STATE_OPENING) | TO(STATE_CLOSING), /* FIELDS, OPEN */
+    /* the index is ready; or the fields that were asked about are known */
+    [STATE_OPENING] = TO(STATE_OPEN) | TO(STATE_IDLE) | TO(STATE_CLOSING),
+    [STATE_OPEN] = TO(STATE_CLOSING), /* RENDER, DONE ... */
     [STATE_CLOSING] = 0,
 };
 
@@ -117,6 +118,11 @@ void session_close(struct session *session)
     uv_close((uv_handle_t *)&session->poll, on_handle_closed);
     uv_close((uv_handle_t *)&session->timer, on_handle_closed);
     frame_conn_hang_up(&session->conn); /* the client sees the end of file at once */
+}
+
+void session_limit_idle(struct session *s)
+{
+    (void)uv_timer_start(&s->timer, session_on_timer, HELLO_LIMIT_MS, 0);
 }
 
 static const char ending_text[] = "is being stopped or restarted";
@@ -260,7 +266,7 @@ static int begin(struct session *s)
         return r;
     }
     s->handles++;
-    (void)uv_timer_start(&s->timer, session_on_timer, HELLO_LIMIT_MS, 0);
+    session_limit_idle(s);
     session_poll(s);
     return 0;
 }

@@ -175,6 +175,7 @@ static const struct {
     void (*handle)(struct session *s, uint64_t request, struct frame_reader *payload);
 } messages[] = {
     [WIRE_HELLO] = {IN(STATE_HELLO), handle_hello},
+    [WIRE_FIELDS] = {IN(STATE_IDLE), session_handle_fields},
     [WIRE_OPEN] = {IN(STATE_IDLE), session_handle_open},
     [WIRE_RENDER] = {IN(STATE_OPEN), handle_render},
     [WIRE_CANCEL] = {IN(STATE_OPEN), handle_cancel},

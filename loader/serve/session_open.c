@@ -26,9 +26,6 @@ enum {
     ROOM_TURN_MS = 20,     /* more for each OPEN that waits, because each looks at all sessions */
 };
 
-static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
-                            const struct plenum_error *why);
-
 static void wait_for_room(struct session *s)
 {
     s->room_ns = time_now_ns();
@@ -49,11 +46,15 @@ static const char *name_peer(const struct session *s, char *text, size_t size)
     return text;
 }
 
-/* Have the data set opened, within the roots that this client may read. */
-static int ask_for_dataset(struct session *s, struct plenum_error *err)
+typedef void dataset_is_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
+                             const struct plenum_error *why);
+
+/* Have a data set opened, within the roots that this client may read. */
+static int ask_for_dataset(struct session *s, const char *dataset, const char *fields,
+                           dataset_is_open *done, struct plenum_error *err)
 {
     struct opening_request request = {
-        .dataset = s->open.dataset, .user = s->user, .roots = s->server->roots};
+        .dataset = dataset, .fields = fields, .user = s->user, .roots = s->server->roots};
     unsigned count = roots_count(request.roots);
     char who[32];
 
@@ -69,15 +70,47 @@ static int ask_for_dataset(struct session *s, struct plenum_error *err)
                          "them: whoever runs it names readers in plenumd.conf",
                          name_peer(s, who, sizeof(who)));
     }
-    s->waiter.done = on_dataset_open;
+    s->waiter.done = done;
     return openings_ask(s->server->openings, &request, &s->waiter) < 0
                ? error_set(err, -ENOMEM, "the loader is out of memory")
                : 0;
 }
 
+/* The data set could not be opened. */
+static void refuse_opening(struct session *s, int code, const struct plenum_error *why)
+{
+    char who[WIRE_NAME_MAX + 150];
+    struct plenum_error err = *why;
+
+    if (code == -EACCES && s->kept_out)
+        (void)error_set(&err, code,
+                        "%s; there are roots for certain readers, and %s is none of them",
+                        why->text, name_peer(s, who, sizeof(who)));
+    session_refuse(s, s->open_request, code, err.text);
+}
+
+/* Are the fields those that the client has room for? */
+static int check_fields(const struct session *s, struct plenum_error *err)
+{
+    const struct fields *fields = dataset_get_fields(s->dataset);
+    int r = fields_have_mask(fields) ? views_check_masks(&s->spec.views, err) : 0;
+
+    if (r < 0)
+        return r;
+    if (s->open.num_fields == fields->count &&
+        memcmp(s->open.field, fields->shape, fields->count * sizeof(fields->shape[0])) == 0)
+        return 0;
+    return error_set(err, -ESTALE, "%s: its fields are not those that slots have room for",
+                     dataset_get_name(s->dataset));
+}
+
 static int start_stream(struct session *s, struct plenum_error *err)
 {
-    int r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &s->steps, err);
+    int r = check_fields(s, err);
+
+    if (r < 0)
+        return r;
+    r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &s->steps, err);
 
     if (r < 0)
         return error_prefix(err, r, "%s", dataset_get_name(s->dataset));
@@ -143,24 +176,18 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
 {
     struct session *s = container_of(waiter, struct session, waiter);
     struct wire_opened m = {0};
-    char who[WIRE_NAME_MAX + 150], text[sizeof(why->text)];
+    char who[WIRE_NAME_MAX + 150];
     struct plenum_error err = {.text = ""};
 
     s->dataset = dataset;
     (void)uv_timer_stop(&s->timer);
-    if (code == -EACCES && s->kept_out) {
-        memcpy(text, why->text, sizeof(text));
-        (void)error_set(&err, code,
-                        "%s; there are roots for certain readers, and %s is none of them", text,
-                        name_peer(s, who, sizeof(who)));
-        why = &err;
-    }
-    if (code == 0) {
-        code = start_stream(s, &err);
-        why = &err;
-    }
     if (code < 0) {
-        session_refuse(s, s->open_request, code, why->text);
+        refuse_opening(s, code, why);
+        return;
+    }
+    code = start_stream(s, &err);
+    if (code < 0) {
+        session_refuse(s, s->open_request, code, err.text);
         return;
     }
     m.samples = dataset_get_samples(s->dataset);
@@ -271,7 +298,7 @@ static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;
     struct plenum_error err;
-    int r = ask_for_dataset(s, &err);
+    int r = ask_for_dataset(s, s->open.dataset, s->open.fields, on_dataset_open, &err);
 
     if (r < 0) {
         session_refuse(s, request, r, err.text);
@@ -299,6 +326,51 @@ void session_await_room(struct session *s)
         session_refuse(s, s->open_request, r, err.text);
     else
         begin_opening(s);
+}
+
+static void on_fields_known(struct opening_waiter *waiter, struct dataset *dataset, int code,
+                            const struct plenum_error *why)
+{
+    struct session *s = container_of(waiter, struct session, waiter);
+    struct wire_fields m = {0};
+    const struct fields *fields;
+
+    (void)uv_timer_stop(&s->timer);
+    if (code < 0) {
+        refuse_opening(s, code, why);
+        return;
+    }
+    fields = dataset_get_fields(dataset);
+    m.count = fields->count;
+    memcpy(m.field, fields->shape, sizeof(m.field));
+    memcpy(m.hash, dataset_get_fields_hash(dataset), sizeof(m.hash));
+    openings_release(s->server->blocking, s->user, dataset);
+    session_move(s, STATE_IDLE);
+    session_limit_idle(s);
+    if (wire_put_fields(&s->conn.tx, s->open_request, &m) < 0)
+        session_close(s);
+    else
+        session_flush(s);
+}
+
+void session_handle_fields(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct wire_ask_fields m;
+    struct plenum_error err;
+    int r;
+
+    if (wire_get_ask_fields(payload, &m) < 0) {
+        session_refuse(s, request, -EPROTO, "a request for fields was not understood");
+        return;
+    }
+    s->open_request = request;
+    r = ask_for_dataset(s, m.dataset, m.fields, on_fields_known, &err);
+    if (r < 0) {
+        session_refuse(s, request, r, err.text);
+        return;
+    }
+    session_move(s, STATE_OPENING);
+    (void)uv_timer_start(&s->timer, session_on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
 void session_handle_open(struct session *s, uint64_t request, struct frame_reader *payload)

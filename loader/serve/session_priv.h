@@ -3,7 +3,7 @@
  *
  *     session.c         its life: from accept() to the last task
  *     session_frames.c  handles messages of the client
- *     session_open.c    from OPEN to OPENED
+ *     session_open.c    from OPEN to OPENED; and what FIELDS asks for
  *     session_send.c    sends answers
  *     session_peer.c    authenticates the client, and probes whether it is alive
  *     session_refuse.c  refuses a client, and logs that */
@@ -91,6 +91,8 @@ void session_move(struct session *s, enum state to);
 void session_drop_fd(struct session *s, int fd);
 /** The callback of `timer` in all states. */
 void session_on_timer(uv_timer_t *timer);
+/** In STATE_HELLO and STATE_IDLE: the client has ten seconds from now on. */
+void session_limit_idle(struct session *s);
 /** Poll for reading, and for writing while bytes wait. */
 void session_poll(struct session *s);
 
@@ -134,6 +136,8 @@ struct snapshot_viewer session_viewer(const struct session *s);
 void session_wait_no_longer(struct session *s);
 /** Create the ring, or wait for room; then open the data set. */
 void session_await_room(struct session *s);
+/** Handle FIELDS: describe those of a data set. */
+void session_handle_fields(struct session *s, uint64_t request, struct frame_reader *payload);
 /** Handle OPEN. */
 void session_handle_open(struct session *s, uint64_t request, struct frame_reader *payload);
 

@@ -72,6 +72,7 @@ class COptions(Structure):
         ("deal", c_int),
         ("on_ring", CRingCall),
         ("on_ring_arg", c_void_p),
+        ("fields", c_char_p),
     ]
 
 
@@ -133,6 +134,17 @@ class CView(Structure):
 
 
 VIEWS_MAX = 4
+
+
+class CField(Structure):
+    _fields_ = [("name", c_char_p), ("type", c_int), ("dims", c_uint32), ("shape", c_uint32 * 4), ("mask", c_uint32),
+                ("room", c_uint64), ("values", c_void_p), ("lengths", c_void_p)]
+
+
+FIELDS_MAX = 16
+
+# The types of fields: text and bytes, and those of arrays as NumPy names them.
+FIELD_TYPES = ("text", "bytes", "|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 
 
 class CImages(Structure):
@@ -257,6 +269,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),
     "plenum_batch_get_mix": (c_int, [POINTER(CBatch), POINTER(CMix)]),
     "plenum_batch_get_geometry": (c_int, [POINTER(CBatch), POINTER(CGeometry)]),
+    "plenum_batch_get_fields": (c_int, [POINTER(CBatch), POINTER(CField)]),
     "plenum_batch_get_views": (c_int, [POINTER(CBatch), POINTER(CView)]),
     "plenum_batch_hash": (c_uint64, [POINTER(CBatch)]),
     "plenum_normalise": (c_int, [POINTER(CImages), POINTER(c_double), POINTER(c_double), c_void_p, c_int, c_int, _ERR]),

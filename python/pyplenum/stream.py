@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, No
 import numpy as np
 import numpy.typing as npt
 
-from ._lib import (CBatch, CCursor, CError, CGeometry, CInfo, CJobInfo, CMix, COptions, CPlace, CRing, CRingCall,
-                   CStats, CView, PlenumError, VIEWS_MAX, byref, c_void_p, caller, check, lib, libc_free, nanoseconds,
-                   text_of, whole)
+from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, CMix, COptions, CPlace, CRing,
+                   CRingCall, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, VIEWS_MAX, byref, c_void_p, caller,
+                   check, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
 
 __all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
@@ -134,6 +134,11 @@ class Batch:
         flipped; rotations and other operations that move pixels are not in it. With views ``boxes`` and ``flips`` are
         dicts, as ``views``, of float32 [S, R, M, COUNT, 4] and uint8 [S, R, M, COUNT]. None from a loader before
         version 1.9 of the protocol
+    ``fields``
+        what the stream's ``fields`` ask for, a dict in their order: a text as a list of str, bytes as a list of bytes,
+        of all samples with S, R and M as one dimension; numbers and arrays as arrays [S, R, M, ...]; a mask as
+        uint8 or uint16 [S, R, M, H, W], or, with views, a dict of arrays [S, R, M, COUNT, H, W].
+        ``batch["caption"]`` is ``batch.fields["caption"]``
     ``samples``
         uint32 [S, R, M], index in the data set of what is shown
     ``positions``
@@ -285,6 +290,52 @@ class Batch:
             flat[rows, labels2.reshape(-1)] += share * (1 - weights.reshape(-1))
         return soft
 
+    def _field(self, field: CField) -> Any:
+        lease = self._held()
+        b = lease.batch
+        shape = (b.steps, b.replicas, b.micro_batch)
+        kind = FIELD_TYPES[field.type]
+        if not field.lengths:
+            array = np.asarray(_View(lease, field.values, shape + tuple(field.shape[:field.dims]), kind))
+            return self._mask(array) if field.mask else array
+        lengths = np.asarray(_View(lease, field.lengths, shape, "<u4")).reshape(-1).tolist()
+        found = [ctypes.string_at(field.values + i * field.room, min(length, field.room))
+                 for i, length in enumerate(lengths)]
+        return [each.decode("utf-8", "replace") for each in found] if kind == "text" else found
+
+    def _mask(self, array: "npt.NDArray[Any]") -> Any:
+        """A mask by views, as they are: [S, R, M, COUNT, H, W] of each."""
+        lease = self._held()
+        views = (CView * VIEWS_MAX)()
+        found = list(views[:lib.plenum_batch_get_views(byref(lease.batch), views)])
+        if not found[0].name:
+            return array
+        rows, at, cut = array.reshape(array.shape[:3] + (-1,)), 0, {}
+        for view in found:
+            end = at + view.count * view.height * view.width
+            cut[view.name.decode()] = np.lib.stride_tricks.as_strided(
+                rows[..., at:end], rows.shape[:3] + (view.count, view.height, view.width),
+                rows.strides[:3] + tuple(n * rows.itemsize for n in (view.height * view.width, view.width, 1)))
+            at = end
+        return cut
+
+    def _field_list(self) -> List[CField]:
+        fields = (CField * FIELDS_MAX)()
+        return list(fields[:lib.plenum_batch_get_fields(byref(self._held().batch), fields)])
+
+    @property
+    def fields(self) -> Dict[str, Any]:
+        return {field.name.decode(): self._field(field) for field in self._field_list()}
+
+    def __getitem__(self, name: str) -> Any:
+        """One of ``fields``. KeyError names those that there are."""
+        fields = self._field_list()
+        for field in fields:
+            if field.name.decode() == name:
+                return self._field(field)
+        raise KeyError(f"{name!r}: the stream's fields are "
+                       f"{', '.join(repr(field.name.decode()) for field in fields) or 'none: see Stream(fields=...)'}")
+
     @property
     def samples(self) -> "npt.NDArray[np.uint32]":
         return self._view("samples", "<u4")
@@ -392,6 +443,16 @@ class Stream:
     together
         a collective: all instances of the job open their streams at once, and all are refused when they would not show
         the same (another data set under the same name, another pipeline, seed or order), naming the difference.
+    fields
+        what else is wanted of each sample, beside image and label: a list of "NAME:SOURCE:KIND". NAME is what a batch
+        calls it. SOURCE is where the data set has it: of tar: and folder: the extension of a member or file beside the
+        image ("txt", "seg.png"), of tfrecord: a feature, of list: a column, by its name or, in a list that names none,
+        its number, where bytes, npy and mask are paths; as NAME where it is left out. KIND is "text" (UTF-8, unless
+        told), "bytes", "npy" (an array in NumPy's format, of one type and shape in all samples), "int64" or "float32"
+        (numbers, as many in all samples: features, or a text with blanks, commas or brackets between), or "mask": a PNG
+        of indices or grey levels and of the image's size, which is cropped and flipped as each of its images is, by the
+        nearest pixel, with 255 (of 16 bits 65535) where these show padding. A sample that lacks a field, or has a
+        damaged one, is a bad sample.
     on_ring
         called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
         (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another
@@ -421,6 +482,7 @@ class Stream:
                  channels: int = 3, prefetch_depth: int = 3, loader: Optional[str] = None,
                  loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None, repeat: int = 1,
                  split: str = "sample", deal: str = "consecutive", together: bool = False,
+                 fields: Union[str, Iterable[str], None] = None,
                  on_ring: Optional[Callable[[int, int, bool], Any]] = None, **unknown: Any) -> None:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
@@ -449,6 +511,7 @@ class Stream:
         o.repeat = whole(repeat, "repeat", 1, _MOST)
         o.split = _choice(split, ("sample", "file"), "split")
         o.deal = _choice(deal, ("consecutive", "round-robin"), "deal")
+        o.fields = text_of(fields if isinstance(fields, str) else ",".join(fields or ()), "fields")
         self._on_ring = CRingCall(0)
         if on_ring is not None:
             call = on_ring  # a name that is known not to be None

@@ -35,6 +35,13 @@ _FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
 
+def _of_numpy(array: Any) -> torch.Tensor:
+    """A tensor of any of the numbers that fields have."""
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int32) if array.dtype.itemsize == 2 else array.view(f"i{array.dtype.itemsize}")
+    return torch.from_numpy(array)
+
+
 def _no_field(field: str) -> ValueError:
     near = difflib.get_close_matches(field, _FIELDS, 1)
     return ValueError(f"a batch has no '{field}'{f' (did you mean {near[0]!r}?)' if near else ''}: it has "
@@ -129,6 +136,10 @@ class Loader:
         :func:`view_list`. ("images", "labels") unless told; ("views", "labels") with a pipeline that has views; with
         one that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix;
         "labels" alone raise ValueError there, for "weights" or "soft_labels" belong to them.
+        Those with a colon, such as "caption:txt" or "mask:png:mask", are what else the data set has of each sample, as
+        the ``fields`` of a :class:`Stream`: texts are lists of str, bytes lists of bytes, numbers and arrays tensors
+        [N, ...], masks [N, H, W], with views a list of them as of "views". Unsigned numbers are tensors of signed ones:
+        uint16 of int32, others of as many bits.
     dtype
         "uint8" or "int8", as of a Stream, or torch.float32, torch.float16 or torch.bfloat16: then images and views are
         such floats, (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory of their own,
@@ -175,10 +186,15 @@ class Loader:
         if isinstance(fields, str):
             raise TypeError(f"fields are several names, as in fields=({fields!r},)")
         self._fields_were_chosen = fields is not None
-        self.fields = ("images", "labels") if fields is None else tuple(fields)
-        for field in self.fields:
-            if field not in _FIELDS:
+        chosen = ("images", "labels") if fields is None else tuple(fields)
+        of_data = [field for field in chosen if ":" in field]
+        self.fields = tuple(field.split(":")[0].strip() for field in chosen)
+        self._of_data = {field.split(":")[0].strip() for field in of_data}
+        for field in chosen:
+            if field not in of_data and field not in _FIELDS:
                 raise _no_field(field)
+        for field in self._of_data & set(_FIELDS):
+            raise ValueError(f"a field of the data set cannot be called {field!r}, as one of every batch is")
         if last not in (None, "pad", "drop", "partial"):
             raise ValueError(f"last is one of pad, drop, partial, not {last!r}")
         if not 0 <= smoothing <= 1:
@@ -207,7 +223,8 @@ class Loader:
         self.dtype = dtype or "uint8"
         self._dtype_was_chosen = dtype is not None
         self.stream = Stream(dataset, pipeline, layout=layout, dtype=self.dtype, last="drop" if dropped else "pad",
-                             seed=seed, shuffle=order, deal=deal, **options)
+                             seed=seed, shuffle=order, deal=deal, fields=of_data,
+                             **options)
         pads_unasked = last is None and order != "none" and self.stream._share.num_instances > 1
         if last is None:
             last = "pad" if pads_unasked else "partial"
@@ -301,12 +318,25 @@ class Loader:
             return array.clone() if self.copy else array
 
         def make(field: str) -> Any:
+            if field in self._of_data:
+                return self._field_of_data(batch, field, valid.tolist() if short else None, finish)
             if self._floats and field in ("images", "views"):
                 return self._normalised(batch, field, batch.valid.reshape(-1) if short else None)
             found = self._tensor(batch, field)
             return [finish(each, field) for each in found] if isinstance(found, list) else finish(found, field)
 
         return tuple(make(field) for field in self.fields)
+
+    def _field_of_data(self, batch: Batch, field: str, valid: Optional[List[bool]], finish: Any) -> Any:
+        """What the data set has of a batch's samples; of those that are valid, unless None."""
+        value = batch[field]
+        if isinstance(value, list):
+            return value if valid is None else [each for each, counts in zip(value, valid) if counts]
+        if isinstance(value, dict):  # a mask, by views
+            rows = [array.reshape((-1,) + array.shape[3:])[:, i] for array in value.values()
+                    for i in range(array.shape[3])]
+            return [finish(_of_numpy(row), field) for row in rows]
+        return finish(_of_numpy(value.reshape((-1,) + value.shape[3:])), field)
 
     def _normalised(self, batch: Batch, field: str, valid: Any) -> Union[torch.Tensor, List[torch.Tensor]]:
         """Floats of a batch's images, or of each image of its views; of the samples that are valid, unless None."""

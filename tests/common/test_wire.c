@@ -37,10 +37,14 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .mix = true,
                                       .views = 2,
                                       .view = {{1, 160, 224}, {4, 96, 128}},
-                                      .geometry = true};
+                                      .geometry = true,
+                                      .fields = "a:b:text",
+                                      .num_fields = 1,
+                                      .field = {{.type = PLENUM_FIELD_TEXT, .room = 300}}};
 
-/* Bytes of OPEN that came with 1.9, in `good`. */
-enum { VIEWS_BYTES = 4 + 2 * 12 + 4 };
+/* Bytes of OPEN that came with 1.10, and with 1.9 and later, in `good`. */
+enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) };
+enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
 {
@@ -77,6 +81,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
                 (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + VIEWS_BYTES == b.len ||     \
+                                              n + FRAME_HEADER_BYTES + FIELDS_BYTES == b.len ||    \
                                               n + FRAME_HEADER_BYTES + VIEWS_BYTES + 4 == b.len || \
                                               n + FRAME_HEADER_BYTES + VIEWS_BYTES + 8 == b.len)); \
             r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                               \
@@ -112,6 +117,12 @@ Test(wire, every_message_comes_out_as_it_went_in)
     struct wire_error error = {.code = -ENOENT, .text = "no such data set"};
     struct wire_ask_name ask_name = {.number = 4000000000, .of = WIRE_NAMED_CLASS};
     struct wire_name name = {.text = "/data/train/n01440764/a b.JPEG"};
+    struct wire_ask_fields ask_fields = {.dataset = "tar:/data", .fields = "a:txt,m:png:mask"};
+    struct wire_fields fields = {
+        .count = 2,
+        .field = {{.type = PLENUM_FIELD_FLOAT32, .dims = 2, .shape = {3, 5}, .room = 60},
+                  {.type = PLENUM_FIELD_UINT16, .room = 2, .mask = 1}},
+        .hash = {1, 2, 255}};
     struct wire_progress progress = {.done = 10, .total = 20, .text = "reading folders"};
 
     static struct wire_status status = {.version = "0.1.0",
@@ -187,6 +198,9 @@ Test(wire, every_message_comes_out_as_it_went_in)
     ROUND_TRIP_SINCE(wire_put_ask_name(&b, 5, &ask_name), wire_get_ask_name, WIRE_NAME, ask_name,
                      4);
     ROUND_TRIP(wire_put_name(&b, 5, &name), wire_get_name, WIRE_NAME, name);
+    ROUND_TRIP(wire_put_ask_fields(&b, 6, &ask_fields), wire_get_ask_fields, WIRE_FIELDS,
+               ask_fields);
+    ROUND_TRIP(wire_put_fields(&b, 6, &fields), wire_get_fields, WIRE_FIELDS, fields);
 }
 
 /* What a message's reader makes of it. */
@@ -327,7 +341,10 @@ Test(wire, the_good_open_is_good)
     cr_expect(eq(u64, slot.boxes_at % 4, 0));
     cr_expect(eq(u64, slot.sizes_at, slot.boxes_at + 64 * 5 * 16));
     cr_expect(eq(u64, slot.flips_at, slot.sizes_at + 64 * 8));
-    cr_expect(eq(u64, slot.end, slot.flips_at + 64 * 5));
+    cr_expect(ge(u64, slot.lengths_at[0], slot.flips_at + 64 * 5));
+    cr_expect(eq(u64, slot.lengths_at[0] % 64, 0));
+    cr_expect(eq(u64, slot.fields_at[0], slot.lengths_at[0] + 64 * 4));
+    cr_expect(eq(u64, slot.end, slot.fields_at[0] + 64 * 300));
     cr_expect(ge(u64, slot.bytes, slot.end));
     cr_expect(eq(u64, slot.bytes % 4096, 0));
 }
@@ -379,6 +396,13 @@ Test(wire, an_open_out_of_bounds_is_refused)
     REFUSED(open.channels = 0);
     REFUSED(open.channels = 5);
     REFUSED(open.slot_bytes--);
+    REFUSED(open.fields[0] = '\0');
+    REFUSED(open.fields[0] = '7');
+    REFUSED(open.field[0].room = FIELD_BYTES_MAX + 1);
+    REFUSED(open.field[0].type = PLENUM_FIELD_TYPES);
+    REFUSED(open.field[0].type = PLENUM_FIELD_INT64);
+    REFUSED(open.field[0].dims = 1);
+    REFUSED(open.field[0].mask = 1);
     REFUSED((open.views = 0, open.width = open.height = 8192, open.steps = 65536,
              open.per_step = open.local = 1 << 28, open.offset = 0));
 }

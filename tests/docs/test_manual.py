@@ -188,7 +188,7 @@ class LibraryTest(unittest.TestCase):
             for declaration in body.split(";"):
                 function = re.search(r"\(\*(\w+)\)", declaration)
                 fields += ([function.group(1)] if function
-                           else re.findall(r"(\w+)(?:\[\d+\])?\s*(?=,|$)", declaration.strip()))
+                           else re.findall(r"(\w+)(?:\[\w+\])?\s*(?=,|$)", declaration.strip()))
             (listed,) = re.findall(rf"^\.Vt struct {name} :\n\.Bl .*\n((?:(?!\.El).*\n)*)", text, re.M)
             self.assertEqual(re.findall(r"^\.It Va (\w+)$", listed, re.M), fields, name)
 

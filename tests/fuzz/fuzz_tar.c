@@ -83,6 +83,29 @@ static void read_all(const struct dataset *d, int fd, size_t size)
     dataset_buffer_fini(&buffer);
 }
 
+/* Each record is as long as is said, and what it says of lengths fits. */
+static void read_fields(const struct dataset *d)
+{
+    const struct fields *fields = dataset_get_fields(d);
+    struct dataset_buffer record = {0};
+    struct plenum_error err;
+
+    for (uint32_t i = 0; i < dataset_get_samples(d); i++) {
+        int r = dataset_read_fields(d, i, &record, &err);
+
+        if (r < 0 ? !err.text[0] : record.len != dataset_get_record_bytes(d))
+            abort();
+        for (uint32_t k = 0; r == 0 && k < fields->count; k++) {
+            uint32_t len;
+
+            memcpy(&len, record.bytes + k * sizeof(len), sizeof(len));
+            if (len > fields->stored[k] || !field_shape_is_valid(&fields->shape[k]))
+                abort();
+        }
+    }
+    dataset_buffer_fini(&record);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const forms[] = {"tar",
@@ -91,6 +114,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         "tar,label=folder",
                                         "tar,label=none",
                                         "tar,label=cls"};
+    static const char *const fields[] = {"a:txt",         "a:json:bytes,b:cls:int64",
+                                         "a:npy:npy",     "a:m.png:mask",
+                                         "a:txt:float32", "a:cls:text"};
     struct dataset_options options = {.threads = 1, .cache_dir = "/dev/null/nowhere"};
     struct plenum_error err = {""};
     struct dataset *d;
@@ -113,6 +139,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    fd);
     if (dataset_open(name, &options, &d, &err) == 0) {
         read_all(d, fd, size);
+        dataset_unref(d);
+    } else if (!err.text[0] || strpbrk(err.text, "\n\r\t")) {
+        abort();
+    }
+    options.fields = fields[data[size] / ARRAY_LEN(forms) % ARRAY_LEN(fields)];
+    if (dataset_open(name, &options, &d, &err) == 0) {
+        read_fields(d);
         dataset_unref(d);
     } else if (!err.text[0] || strpbrk(err.text, "\n\r\t")) {
         abort();

@@ -9,6 +9,7 @@
 
 #include "common/address.h"
 #include "common/dataname.h"
+#include "common/fields.h"
 #include "common/order.h"
 #include "common/views.h"
 #include "common/util.h"
@@ -113,6 +114,20 @@ static void try_pattern(const char *text)
     pattern_list_fini(&list);
 }
 
+static void try_fields(const char *text)
+{
+    static struct fields one, two;
+    struct plenum_error err = {""};
+
+    if (fields_parse(text, &one, &err) < 0) {
+        require_sentence(&err);
+        return;
+    }
+    require(one.count <= FIELDS_MAX);
+    require(fields_parse(one.text, &two, &err) == 0);
+    require(memcmp(&one, &two, sizeof(one)) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct order_subset subset;
@@ -131,6 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     try_pipeline(text);
     try_dataname(text);
     try_pattern(text);
+    try_fields(text);
     if (order_parse_subset(text, &subset, &err) < 0)
         require_sentence(&err);
     else

@@ -68,7 +68,16 @@ static void read_message(const struct frame_header *header, struct frame_reader 
                     (slot.boxes_at >= slot.samples_at + wire_batch_count(&open) * 4 &&
                      slot.boxes_at + wire_batch_count(&open) * wire_images(&open) * 16 <=
                          slot.sizes_at &&
-                     slot.flips_at + wire_batch_count(&open) * wire_images(&open) == slot.end));
+                     slot.flips_at + wire_batch_count(&open) * wire_images(&open) <= slot.end));
+            for (uint32_t i = 0; i < open.num_fields; i++) {
+                uint64_t field = wire_batch_count(&open) * wire_field_bytes(&open, &open.field[i]);
+
+                require(slot.fields_at[i] > slot.samples_at &&
+                        (!field_varies(&open.field[i]) ||
+                         slot.lengths_at[i] + wire_batch_count(&open) * 4 <= slot.fields_at[i]) &&
+                        slot.fields_at[i] + field <=
+                            (i + 1 < open.num_fields ? slot.fields_at[i + 1] : slot.end));
+            }
             require(!open.mix ||
                     (slot.labels2_at + wire_batch_count(&open) * 8 <= slot.weights_at &&
                      slot.weights_at + wire_batch_count(&open) * 4 <= slot.end));
@@ -108,6 +117,15 @@ static void read_message(const struct frame_header *header, struct frame_reader 
         *payload = copy;
         b.len = 0;
         AGAIN(struct wire_ask_name, wire_get_ask_name, (wire_put_ask_name(&b, 1, &one)));
+        break;
+    }
+    case WIRE_FIELDS: {
+        struct frame_reader copy = *payload;
+
+        AGAIN(struct wire_fields, wire_get_fields, (wire_put_fields(&b, 1, &one)));
+        *payload = copy;
+        b.len = 0;
+        AGAIN(struct wire_ask_fields, wire_get_ask_fields, (wire_put_ask_fields(&b, 1, &one)));
         break;
     }
     default:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* seeds.c - writes a first corpus for a fuzz target into a folder:
- * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar|badlist|hint_cache FOLDER. */
+ * seeds wire|text|index|list|tfrecord|launcher|settings|json|npy|tar|badlist|hint_cache FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -48,6 +48,10 @@ static void put_all(struct frame_buffer *b)
                                     .width = 224,
                                     .height = 160,
                                     .slots = 5};
+    static struct wire_fields fields = {
+        .field = {{.type = PLENUM_FIELD_TEXT, .room = 99},
+                  {.type = PLENUM_FIELD_FLOAT16, .dims = 2, .shape = {3, 4}, .room = 24},
+                  {.type = PLENUM_FIELD_UINT8, .room = 1, .mask = 1}}};
     struct wire_slot slot;
 
     (void)wire_slot_init(&open, &slot);
@@ -67,6 +71,15 @@ static void put_all(struct frame_buffer *b)
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
     (void)wire_put_open(b, 1, &open);
+    (void)snprintf(open.fields, sizeof(open.fields), "a:txt:text,b:c.npy:npy,m:m.png:mask");
+    open.num_fields = fields.count = 3;
+    memcpy(open.field, fields.field, sizeof(open.field));
+    (void)wire_slot_init(&open, &slot);
+    open.slot_bytes = slot.bytes;
+    (void)wire_put_open(b, 1, &open);
+    (void)wire_put_fields(b, 1, &fields);
+    (void)wire_put_ask_fields(b, 1,
+                              &(struct wire_ask_fields){.dataset = "tar:/x", .fields = "a:txt"});
     (void)wire_put_opened(b, 1, &(struct wire_opened){.samples = 1000, .classes = 10});
     (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3, 5});
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
@@ -102,6 +115,7 @@ static void wire_seeds(void)
 static void text_seeds(void)
 {
     static const char *const texts[] = {
+        "caption:txt, vector:clip.npy:npy,ids : json:int64",
         "train",
         "eval",
         "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
@@ -222,6 +236,31 @@ static void launcher_seeds(void)
     frame_buffer_fini(&b);
 }
 
+static void npy_seed(const char *descr, const char *shape, size_t len)
+{
+    static const char zeros[64];
+    struct bytes seed = {0};
+    char header[120];
+    int n = snprintf(header, sizeof(header),
+                     "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+
+    bytes_put(&seed, "\x93NUMPY\1", 8);
+    bytes_put(&seed, (char[]){(char)n, 0}, 2);
+    bytes_put(&seed, header, (size_t)n);
+    bytes_put(&seed, zeros, len);
+    write_seed(seed.p, seed.len);
+    bytes_fini(&seed);
+}
+
+static void npy_seeds(void)
+{
+    npy_seed("<f4", "(3, 5)", 60);
+    npy_seed("<f2", "(7,)", 14);
+    npy_seed("|u1", "()", 1);
+    npy_seed("|b1", "(1, 2, 3, 4)", 24);
+    npy_seed("<i8", "(0,)", 0);
+}
+
 static void json_seeds(void)
 {
     static const char *const texts[] = {
@@ -338,6 +377,8 @@ int main(int argc, char **argv)
         launcher_seeds();
     else if (strcmp(argv[1], "json") == 0)
         json_seeds();
+    else if (strcmp(argv[1], "npy") == 0)
+        npy_seeds();
     else if (strcmp(argv[1], "tar") == 0)
         tar_seeds();
     else

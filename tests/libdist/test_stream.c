@@ -142,8 +142,13 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
                                                   .dtype = PLENUM_UINT8,
                                                   .layout = PLENUM_NHWC};
         mix = (struct streamhash_mix){.label2 = result.label2, .weight = result.weight};
-        hash += streamhash_sample(epoch, p, result.label, views_mix(&spec.views) ? &mix : NULL,
-                                  images, spec.views.count);
+        hash +=
+            streamhash_of(&(struct streamhash_sample){.epoch = epoch,
+                                                      .position = p,
+                                                      .label = result.label,
+                                                      .mix = views_mix(&spec.views) ? &mix : NULL,
+                                                      .images = images,
+                                                      .views = spec.views.count});
     }
     render_scratch_fini(&scratch);
     dataset_unref(spec.dataset);

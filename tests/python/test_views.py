@@ -3,12 +3,10 @@
 
 import os
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 CTL = os.path.join(BUILD, "plenumctl")
@@ -21,6 +19,7 @@ tap.require("numpy")
 
 import numpy as np  # noqa: E402
 
+import made  # noqa: E402
 import pyplenum  # noqa: E402
 
 A, B = "rrc(32x24, scale=0.4:1) flip(0.5)", "rrc(16, scale=0.05:0.4) hue(-0.3:0.3)"
@@ -47,14 +46,9 @@ def ctl_hash(*options):
 
 
 def write_png(path, pixels):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    height, width, _ = pixels.shape
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as f:
-        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
-                chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))) + chunk(b"IEND", b""))
+        f.write(made.png(pixels))
 
 
 def stream(pipeline=VIEWS, dataset=None, **options):

@@ -123,6 +123,7 @@ static void ask_below(struct asker *a, const char *user, const char *name, const
     *a = (struct asker){.waiter = {.done = on_done}};
     cr_assert(zero(int, openings_ask(openings,
                                      &(struct opening_request){.dataset = name,
+                                                               .fields = "",
                                                                .user = user,
                                                                .roots = roots,
                                                                .allowed = allowed,

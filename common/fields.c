@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "common/fields.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+static const char *const as_names[FIELD_AS_COUNT] = {"text",  "bytes",   "npy",
+                                                     "int64", "float32", "mask"};
+
+/* A word without the blanks around it, up to `stop` or the end. */
+static const char *take_word(const char **at, const char *end, char stop, size_t *len)
+{
+    const char *word = *at, *close = memchr(word, stop, (size_t)(end - word));
+
+    close = close ? close : end;
+    *at = close < end ? close + 1 : NULL;
+    while (word < close && *word == ' ')
+        word++;
+    while (close > word && close[-1] == ' ')
+        close--;
+    *len = (size_t)(close - word);
+    return word;
+}
+
+static bool is_name(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+
+    return *text && !(*text >= '0' && *text <= '9') && text[strspn(text, letters)] == '\0';
+}
+
+static int set_text(const char *text, size_t len, const char *what, char *ret, size_t size,
+                    struct plenum_error *err)
+{
+    if (len == 0 || len >= size)
+        return error_set(err, -EINVAL, "fields: the %s '%.*s' has %s", what, (int)min_u64(len, 200),
+                         text, len ? "too many bytes" : "no letter");
+    memcpy(ret, text, len);
+    ret[len] = '\0';
+    return 0;
+}
+
+static int parse_as(const char *word, size_t len, enum field_as *ret, struct plenum_error *err)
+{
+    for (int i = 0; i < FIELD_AS_COUNT; i++)
+        if (strlen(as_names[i]) == len && memcmp(as_names[i], word, len) == 0) {
+            *ret = (enum field_as)i;
+            return 0;
+        }
+    return error_set(
+        err, -EINVAL,
+        "fields: '%.*s' is no kind of field: there are text, bytes, npy, int64, float32 "
+        "and mask",
+        (int)min_u64(len, 200), word);
+}
+
+/* NAME[:SOURCE[:AS]] */
+static int parse_one(const char *text, size_t len, struct field_spec *ret, struct plenum_error *err)
+{
+    const char *at = text, *end = text + len, *word;
+    size_t n;
+    int r;
+
+    ret->as = FIELD_AS_TEXT;
+    word = take_word(&at, end, ':', &n);
+    r = set_text(word, n, "name", ret->name, sizeof(ret->name), err);
+    if (r < 0)
+        return r;
+    if (!is_name(ret->name))
+        return error_set(err, -EINVAL,
+                         "fields: '%s' is no name of a field: it has letters, digits and _, and "
+                         "does not begin with a digit; a field is NAME:SOURCE",
+                         ret->name);
+    if (at)
+        word = take_word(&at, end, ':', &n);
+    r = set_text(word, n, "source", ret->source, sizeof(ret->source), err);
+    if (r < 0 || !at)
+        return r;
+    word = take_word(&at, end, ':', &n);
+    if (at)
+        return error_set(err, -EINVAL, "fields: '%.*s' has more parts than NAME:SOURCE:KIND",
+                         (int)min_u64(len, 200), text);
+    return parse_as(word, n, &ret->as, err);
+}
+
+int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
+{
+    const char *at = text, *end = text + strlen(text);
+    size_t n = 0;
+
+    *ret = (struct fields){.count = 0};
+    if (text[strspn(text, " ")] == '\0')
+        return 0;
+    while (at) {
+        struct field_spec *spec = &ret->spec[ret->count];
+        const char *word;
+        size_t len;
+        int r;
+
+        if (ret->count == FIELDS_MAX)
+            return error_set(err, -EINVAL, "fields: a sample has at most %d", FIELDS_MAX);
+        word = take_word(&at, end, ',', &len);
+        r = parse_one(word, len, spec, err);
+        if (r < 0)
+            return r;
+        for (uint32_t i = 0; i < ret->count; i++)
+            if (strcmp(ret->spec[i].name, spec->name) == 0)
+                return error_set(err, -EINVAL, "fields: '%s' is there twice", spec->name);
+        if (n < sizeof(ret->text))
+            n += (size_t)snprintf(ret->text + n, sizeof(ret->text) - n, "%s%s:%s:%s", n ? "," : "",
+                                  spec->name, spec->source, as_names[spec->as]);
+        ret->count++;
+    }
+    if (n >= sizeof(ret->text))
+        return error_set(err, -EINVAL, "fields: their text is longer than %d bytes",
+                         FIELDS_TEXT_MAX - 1);
+    return 0;
+}
+
+bool fields_have_mask(const struct fields *fields)
+{
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->spec[i].as == FIELD_AS_MASK)
+            return true;
+    return false;
+}
+
+uint32_t field_item_bytes(uint32_t type)
+{
+    static const uint8_t bytes[PLENUM_FIELD_TYPES] = {
+        [PLENUM_FIELD_BOOL] = 1,    [PLENUM_FIELD_INT8] = 1,    [PLENUM_FIELD_UINT8] = 1,
+        [PLENUM_FIELD_INT16] = 2,   [PLENUM_FIELD_UINT16] = 2,  [PLENUM_FIELD_INT32] = 4,
+        [PLENUM_FIELD_UINT32] = 4,  [PLENUM_FIELD_INT64] = 8,   [PLENUM_FIELD_UINT64] = 8,
+        [PLENUM_FIELD_FLOAT16] = 2, [PLENUM_FIELD_FLOAT32] = 4, [PLENUM_FIELD_FLOAT64] = 8,
+    };
+
+    return type < PLENUM_FIELD_TYPES ? bytes[type] : 0;
+}
+
+bool field_shape_is_valid(const struct field_shape *shape)
+{
+    uint64_t bytes = field_item_bytes(shape->type);
+
+    if (shape->mask)
+        return shape->mask == 1 && shape->dims == 0 &&
+               (shape->type == PLENUM_FIELD_UINT8 || shape->type == PLENUM_FIELD_UINT16) &&
+               shape->room == bytes;
+    if (shape->type >= PLENUM_FIELD_TYPES || shape->dims > PLENUM_FIELD_DIMS_MAX ||
+        shape->room == 0 || shape->room > FIELD_BYTES_MAX)
+        return false;
+    for (uint32_t i = 0; i < PLENUM_FIELD_DIMS_MAX; i++) {
+        if (i >= shape->dims && shape->shape[i] != 0)
+            return false;
+        if (i < shape->dims && (shape->shape[i] == 0 || shape->shape[i] > FIELD_BYTES_MAX))
+            return false;
+        bytes = i < shape->dims ? bytes * shape->shape[i] : bytes;
+        if (bytes > FIELD_BYTES_MAX)
+            return false;
+    }
+    return field_varies(shape) ? shape->dims == 0 : bytes == shape->room;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* fields.h - what a sample has beside its image and its label: captions, numbers, arrays. */
+#ifndef COMMON_FIELDS_H
+#define COMMON_FIELDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/stream.h>
+
+enum {
+    FIELDS_MAX = PLENUM_FIELDS_MAX,
+    FIELDS_TEXT_MAX = 1024,    /* bytes of the text that asks for fields, with its NUL */
+    FIELD_NAME_MAX = 32,       /* of a name, with its NUL */
+    FIELD_SOURCE_MAX = 128,    /* of a source, likewise */
+    FIELD_BYTES_MAX = 1 << 20, /* of one field of one sample, but for masks */
+};
+
+/** How the bytes of the data set become a field. */
+enum field_as {
+    FIELD_AS_TEXT,  /* UTF-8 */
+    FIELD_AS_BYTES, /* as they are */
+    FIELD_AS_NPY,   /* an array in NumPy's format */
+    FIELD_AS_INT64, /* whole numbers, */
+    FIELD_AS_FLOAT, /* or others, with blanks, commas or brackets between */
+    FIELD_AS_MASK,  /* a PNG of the image's size, cropped and flipped as each image is */
+    FIELD_AS_COUNT,
+};
+
+/** One field, as it is asked for: NAME[:SOURCE[:AS]]. */
+struct field_spec {
+    char name[FIELD_NAME_MAX];
+    char source[FIELD_SOURCE_MAX];
+    enum field_as as;
+};
+
+/** What is the same in all samples. Plain numbers without holes: it is stored, sent and compared as
+ * it is. */
+struct field_shape {
+    uint32_t type; /* enum plenum_field_type */
+    uint32_t dims, shape[PLENUM_FIELD_DIMS_MAX];
+    uint32_t room; /* bytes for it in each sample; of an array, its bytes; of a mask, a pixel's */
+    uint32_t mask; /* 1: an array of each image's height and width */
+};
+
+/** All fields of a stream. */
+struct fields {
+    uint32_t count;
+    char text[FIELDS_TEXT_MAX]; /* as canonical text */
+    struct field_spec spec[FIELDS_MAX];
+    struct field_shape shape[FIELDS_MAX]; /* once the data set is known */
+    uint32_t stored[FIELDS_MAX]; /* likewise: most bytes that a loader keeps of a sample's */
+};
+
+/** Parse "NAME[:SOURCE[:AS]], ..."; "" is no field. -EINVAL with a sentence. */
+int fields_parse(const char *text, struct fields *ret, struct plenum_error *err);
+
+/** Is any of them a mask? Then pipelines may neither move pixels behind the crop, but for flips,
+ * nor mix samples. */
+bool fields_have_mask(const struct fields *fields);
+
+/** Has each sample a length of its own (texts and bytes)? */
+static inline bool field_varies(const struct field_shape *shape)
+{
+    return shape->type <= PLENUM_FIELD_BYTES;
+}
+
+/** Bytes of one number of an array of this type; 0: it is no array, or there is no such type. */
+uint32_t field_item_bytes(uint32_t type);
+
+/** Is it a shape that can be: do type, dimensions and room fit each other? */
+bool field_shape_is_valid(const struct field_shape *shape);
+
+#endif

@@ -1,0 +1,911 @@
+/* SPDX-License-Identifier: MIT */
+/* fields.c - what samples have beside image and label.
+ *
+ * All samples of a stream have the same room in a slot, so somebody must know the longest text and
+ * the shape of arrays before the first batch. The first opening with some fields reads those of all
+ * samples once and writes a table: shapes, a hash by which loaders of several hosts find out that
+ * their data differ, and, of archives, where each field lies, so that reading one is a pread().
+ *
+ * An array's shape is that of the first sample that has one. A field that is missing, damaged, too
+ * long or of another shape makes its sample a bad one, as an image that does not decode. */
+#include "config.h"
+
+#include "loader/dataset/fields.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/text.h"
+#include "common/util.h"
+#include "loader/dataset/cache.h"
+#include "loader/dataset/dataset_priv.h"
+#include "loader/dataset/npy.h"
+
+enum {
+    TABLE_VERSION = 1,
+    SAMPLES_A_TURN = 256,
+    STORED_MAX = 4 * FIELD_BYTES_MAX, /* bytes of a field as it is stored: numbers may be text */
+    NUMBER_MAX = 63,
+};
+
+static const uint8_t table_magic[8] = {'p', 'l', 'n', 'F', 'L', 'D', 'S', '1'};
+
+/** The file: this, then the places [samples][fields], if the format finds them. */
+struct table_header {
+    uint8_t magic[8];
+    uint32_t version, count;
+    uint64_t file_bytes;
+    uint64_t checksum; /* XXH3-64 of the file with this field zero */
+    uint64_t index_checksum;
+    uint32_t samples, places; /* places: as many as samples, or none */
+    uint8_t hash[16];
+    char text[FIELDS_TEXT_MAX];
+    char warning[400];
+    struct field_shape shape[FIELDS_MAX];
+    uint32_t stored[FIELDS_MAX];
+};
+
+struct field_table {
+    struct table_header *header;      /* in `bytes`, as are */
+    const struct field_place *places; /* [samples][fields], or NULL */
+    size_t bytes;
+    bool mapped;
+    char *path; /* of the file, or NULL */
+};
+
+/* ---- one field of one sample ---- */
+
+/* As it is stored. */
+struct stored {
+    enum field_state state;
+    bool too_long;
+    uint32_t count; /* values, of features that are lists */
+    struct dataset_buffer bytes;
+    struct dataset_buffer numbers; /* made of them */
+};
+
+/* As it is shown. */
+struct piece {
+    const void *bytes;
+    uint32_t len;
+    struct field_shape shape;
+};
+
+static void stored_fini(struct stored *all, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        dataset_buffer_fini(&all[i].bytes);
+        dataset_buffer_fini(&all[i].numbers);
+    }
+}
+
+/* Keep what is there. */
+static int append(struct dataset_buffer *buffer, const void *bytes, size_t len)
+{
+    size_t cap = buffer->len + len + DATASET_PADDING;
+
+    if (cap > buffer->cap) {
+        uint8_t *grown = realloc(buffer->bytes, cap + cap / 2);
+
+        if (!grown)
+            return -ENOMEM;
+        buffer->bytes = grown;
+        buffer->cap = cap + cap / 2;
+    }
+    memcpy(buffer->bytes + buffer->len, bytes, len);
+    buffer->len += len;
+    memset(buffer->bytes + buffer->len, 0, DATASET_PADDING);
+    return 0;
+}
+
+struct collecting {
+    const struct dataset *dataset;
+    uint32_t sample;
+    struct stored *all;
+    int code;
+};
+
+static bool source_is(const char *source, const char *key)
+{
+    static const char column[] = "column ";
+
+    if (strcmp(source, key) == 0)
+        return true;
+    return source[strspn(source, "0123456789")] == '\0' &&
+           strncmp(key, column, strlen(column)) == 0 && strcmp(source, key + strlen(column)) == 0;
+}
+
+static bool is_numbers(const struct field_spec *spec)
+{
+    return spec->as == FIELD_AS_INT64 || spec->as == FIELD_AS_FLOAT;
+}
+
+/* A list of numbers comes value by value. */
+static void collect(void *arg, const char *key, const void *value, size_t len)
+{
+    struct collecting *c = arg;
+    const struct fields *fields = &c->dataset->fields;
+
+    for (uint32_t i = 0; i < fields->count && c->code == 0; i++) {
+        struct stored *s = &c->all[i];
+
+        if (!source_is(fields->spec[i].source, key))
+            continue;
+        s->state = FIELD_THERE;
+        if (s->count++ > 0 && is_numbers(&fields->spec[i]))
+            c->code = append(&s->bytes, " ", 1);
+        s->too_long = s->too_long || len > STORED_MAX - s->bytes.len;
+        if (c->code == 0 && !s->too_long)
+            c->code = append(&s->bytes, value, len);
+    }
+}
+
+/* Is it a file of its own? A list cannot hold these kinds: it says where they are. */
+static bool is_file(const struct dataset *d, const struct field_spec *spec)
+{
+    return d->format->field_path ||
+           (d->format->whole_files &&
+            (spec->as == FIELD_AS_NPY || spec->as == FIELD_AS_BYTES || spec->as == FIELD_AS_MASK));
+}
+
+/* Is it known where some fields lie before they are read? */
+static bool has_places(const struct dataset *d)
+{
+    bool places = d->format->find_fields;
+
+    for (uint32_t i = 0; i < d->fields.count; i++)
+        places = places || is_file(d, &d->fields.spec[i]);
+    return places;
+}
+
+/* What the format tells of a sample's fields. */
+static int begin_sample(struct collecting *c, struct plenum_error *err)
+{
+    const struct dataset *d = c->dataset;
+    int r = 0;
+
+    for (uint32_t i = 0; i < d->fields.count; i++) {
+        c->all[i].bytes.len = 0;
+        c->all[i].count = 0;
+        c->all[i].state = FIELD_MISSING;
+        c->all[i].too_long = false;
+    }
+    c->code = 0;
+    if (d->format->fields)
+        r = d->format->fields(d, &d->index.samples[c->sample], collect, c, err);
+    return r == 0 && c->code < 0 ? error_set(err, c->code, "out of memory") : r;
+}
+
+/* The path of a field that is a file; false: the sample has none. */
+static bool find_path(const struct collecting *c, uint32_t i, char *ret, size_t size)
+{
+    const struct dataset *d = c->dataset;
+    const struct stored *s = &c->all[i];
+
+    if (d->format->field_path)
+        d->format->field_path(d, &d->index.samples[c->sample], d->fields.spec[i].source, ret, size);
+    else if (s->state == FIELD_THERE && s->bytes.len > 0)
+        (void)snprintf(ret, size, "%s", (const char *)s->bytes.bytes); /* zeros follow it */
+    else
+        return false;
+    return true;
+}
+
+/* A field that lies at a place. */
+static int read_place(struct collecting *c, uint32_t i, const struct field_place *place,
+                      struct plenum_error *err)
+{
+    const struct dataset *d = c->dataset;
+    struct stored *s = &c->all[i];
+    char path[8192];
+
+    if (is_file(d, &d->fields.spec[i]) && !find_path(c, i, path, sizeof(path)))
+        return 0;
+    s->bytes.len = 0;
+    s->state = (enum field_state)place->state;
+    s->too_long = place->len > STORED_MAX;
+    if (s->state != FIELD_THERE || s->too_long)
+        return 0;
+    if (is_file(d, &d->fields.spec[i]))
+        return dataset_read_field(d, path, place, &s->bytes, err);
+    return d->format->read_field(d, &d->index.samples[c->sample], place, &s->bytes, err);
+}
+
+static int read_all(void *arg, struct plenum_error *err)
+{
+    struct collecting *c = arg;
+    const struct dataset *d = c->dataset;
+    const struct field_place *places = d->field_table->places;
+    int r = begin_sample(c, err);
+
+    if (places)
+        places += (size_t)c->sample * d->fields.count;
+    for (uint32_t i = 0; i < d->fields.count && r == 0; i++)
+        if (d->format->find_fields || is_file(d, &d->fields.spec[i]))
+            r = read_place(c, i, &places[i], err);
+    return r;
+}
+
+/* Where the files of a sample's fields are. */
+static int find_all(void *arg, struct plenum_error *err)
+{
+    struct collecting *c = arg;
+    const struct dataset *d = c->dataset;
+    struct field_place *places = /* our own memory */
+        (struct field_place *)(uintptr_t)d->field_table->places +
+        (size_t)c->sample * d->fields.count;
+    char path[8192];
+    int r = begin_sample(c, err);
+
+    for (uint32_t i = 0; i < d->fields.count && r == 0; i++)
+        if (is_file(d, &d->fields.spec[i]) && find_path(c, i, path, sizeof(path)))
+            r = dataset_find_field(d, path, &places[i], err);
+    return r;
+}
+
+/* What is stored of all fields of a sample: `all` [fields], which starts as zeros. */
+static int read_stored(const struct dataset *d, uint32_t sample, struct stored *all,
+                       struct plenum_error *err)
+{
+    return dataset_try(d, read_all,
+                       &(struct collecting){.dataset = d, .sample = sample, .all = all}, err);
+}
+
+/* Note where the files of a sample's fields are. */
+static int find_files(const struct dataset *d, uint32_t sample, struct stored *all,
+                      struct plenum_error *err)
+{
+    return dataset_try(d, find_all,
+                       &(struct collecting){.dataset = d, .sample = sample, .all = all}, err);
+}
+
+static bool is_text(const uint8_t *bytes, size_t len)
+{
+    for (size_t at = 0, n; at < len; at += n) {
+        n = bytes[at] ? text_utf8_length(bytes + at) : 0; /* zeros follow the bytes */
+        if (n == 0 || n > len - at)
+            return false;
+    }
+    return true;
+}
+
+/* Numbers with blanks, commas or brackets between. */
+static int make_numbers(const struct field_spec *spec, struct stored *s, struct piece *ret,
+                        struct plenum_error *err)
+{
+    static const char between[] = " \t\r\n,;[]()";
+    const char *at = (const char *)s->bytes.bytes, *end = at + s->bytes.len;
+    bool whole = spec->as == FIELD_AS_INT64;
+    uint32_t count = 0;
+
+    s->numbers.len = 0;
+    for (;;) {
+        char word[NUMBER_MAX + 1], *stop;
+        int64_t integer;
+        float number;
+        size_t n = 0;
+
+        while (at < end && *at && strchr(between, *at))
+            at++;
+        if (at == end)
+            break;
+        while (at + n < end && n < NUMBER_MAX && !(at[n] && strchr(between, at[n])))
+            n++;
+        memcpy(word, at, n);
+        word[n] = '\0';
+        errno = 0;
+        integer = whole ? strtoll(word, &stop, 10) : 0;
+        number = whole ? 0 : strtof(word, &stop);
+        if (stop != word + n || (whole && errno == ERANGE) || strlen(word) != n)
+            return error_set(err, -EBADMSG, "'%.*s' is no %s", (int)n, word,
+                             whole ? "whole number" : "number");
+        if (s->numbers.len + sizeof(integer) > FIELD_BYTES_MAX)
+            return error_set(err, -EBADMSG, "it has more than 1 MiB of numbers");
+        if (append(&s->numbers, whole ? (void *)&integer : (void *)&number,
+                   whole ? sizeof(integer) : sizeof(number)) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+        at += n;
+        count++;
+    }
+    if (count == 0)
+        return error_set(err, -EBADMSG, "there is no number in it");
+    ret->bytes = s->numbers.bytes;
+    ret->len = (uint32_t)s->numbers.len;
+    ret->shape = (struct field_shape){.type = whole ? PLENUM_FIELD_INT64 : PLENUM_FIELD_FLOAT32,
+                                      .dims = count > 1,
+                                      .shape = {count > 1 ? count : 0},
+                                      .room = (uint32_t)s->numbers.len};
+    return 0;
+}
+
+/* What a PNG's header says of a mask: the rest is read when it is shown. */
+static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
+                      struct plenum_error *err)
+{
+    static const uint8_t begin[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n',
+                                    0,    0,   0,   13,  'I',  'H',  'D',  'R'};
+    enum { DEPTH_AT = 24, COLOUR_AT = 25, GREY = 0, PALETTE = 3 };
+    bool wide;
+
+    if (len < 33 || memcmp(bytes, begin, sizeof(begin)) != 0)
+        return error_set(err, -EBADMSG, "it is no PNG, as a mask must be");
+    if (bytes[COLOUR_AT] != GREY && bytes[COLOUR_AT] != PALETTE)
+        return error_set(err, -EBADMSG,
+                         "it is a PNG of colours; a mask is one of indices or grey levels");
+    wide = bytes[DEPTH_AT] == 16;
+    *ret = (struct field_shape){
+        .type = wide ? PLENUM_FIELD_UINT16 : PLENUM_FIELD_UINT8, .room = wide ? 2 : 1, .mask = 1};
+    return 0;
+}
+
+/* From what is stored to what is shown. -EBADMSG: it cannot be. */
+static int make_piece(const struct field_spec *spec, struct stored *s, struct piece *ret,
+                      struct plenum_error *err)
+{
+    static const char *const why[FIELD_STATES] = {
+        [FIELD_MISSING] = "there is none",
+        [FIELD_TWICE] = "it is there twice",
+        [FIELD_A_LINK] = "it is a link: 'tar --dereference --hard-dereference' stores what it "
+                         "leads to",
+        [FIELD_SPARSE] = "it is stored with holes: make the archive without --sparse",
+    };
+    size_t at = 0;
+    int r;
+
+    if (s->state != FIELD_THERE)
+        return error_set(err, -EBADMSG, "%s", why[s->state]);
+    if (s->too_long)
+        return error_set(err, -EBADMSG, "it has more than 4 MiB");
+    if (is_numbers(spec))
+        return make_numbers(spec, s, ret, err);
+    if (s->count > 1)
+        return error_set(err, -EBADMSG, "it has %u values, and one is wanted", s->count);
+    if (spec->as == FIELD_AS_NPY) {
+        r = npy_parse(s->bytes.bytes, s->bytes.len, &ret->shape, &at, err);
+        ret->bytes = r < 0 ? NULL : s->bytes.bytes + at;
+        ret->len = ret->shape.room;
+        return r;
+    }
+    ret->bytes = s->bytes.bytes;
+    ret->len = (uint32_t)s->bytes.len;
+    if (spec->as == FIELD_AS_MASK)
+        return parse_mask(s->bytes.bytes, s->bytes.len, &ret->shape, err);
+    if (s->bytes.len > FIELD_BYTES_MAX)
+        return error_set(err, -EBADMSG, "it has more than 1 MiB");
+    if (spec->as == FIELD_AS_TEXT && !is_text(s->bytes.bytes, s->bytes.len))
+        return error_set(err, -EBADMSG, "it is no text in UTF-8");
+    ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_TEXT ? PLENUM_FIELD_TEXT
+                                                                        : PLENUM_FIELD_BYTES,
+                                      .room = (uint32_t)s->bytes.len};
+    return 0;
+}
+
+/* "float32 [3][4]" */
+static char *name_shape(const struct field_shape *shape, char *ret, size_t size)
+{
+    static const char *const types[PLENUM_FIELD_TYPES] = {
+        "text",  "bytes",  "bool",  "int8",   "uint8",   "int16",   "uint16",
+        "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"};
+    size_t at = (size_t)snprintf(ret, size, "%s", types[shape->type]);
+
+    for (uint32_t i = 0; i < shape->dims && at < size; i++)
+        at += (size_t)snprintf(ret + at, size - at, "%s[%u]", i ? "" : " ", shape->shape[i]);
+    return ret;
+}
+
+static bool is_alike(const struct field_shape *a, const struct field_shape *b)
+{
+    return a->type == b->type && a->mask == b->mask && a->dims == b->dims &&
+           memcmp(a->shape, b->shape, sizeof(a->shape)) == 0;
+}
+
+/* The piece of a field whose shape is known. */
+static int make_alike(const struct dataset *d, uint32_t field, struct stored *s, struct piece *ret,
+                      struct plenum_error *err)
+{
+    const struct field_shape *shape = &d->fields.shape[field];
+    char ours[100], theirs[100];
+    int r = make_piece(&d->fields.spec[field], s, ret, err);
+
+    if (r < 0)
+        return r;
+    if (!is_alike(&ret->shape, shape))
+        return error_set(err, -EBADMSG, "it is %s, and the first sample's is %s",
+                         name_shape(&ret->shape, ours, sizeof(ours)),
+                         name_shape(shape, theirs, sizeof(theirs)));
+    return 0;
+}
+
+/* The sentence about a field of a sample; `r`. */
+static int about_field(const struct dataset *d, uint32_t sample, uint32_t field, int r,
+                       struct plenum_error *err)
+{
+    const struct field_spec *spec = &d->fields.spec[field];
+    char name[400];
+
+    return error_prefix(err, r, "%s: field '%s' ('%s')",
+                        dataset_get_sample_name(d, sample, name, sizeof(name)), spec->name,
+                        spec->source);
+}
+
+size_t dataset_get_record_bytes(const struct dataset *dataset)
+{
+    const struct fields *fields = &dataset->fields;
+    size_t bytes = fields->count * sizeof(uint32_t);
+
+    for (uint32_t i = 0; i < fields->count; i++)
+        bytes += fields->stored[i];
+    return bytes;
+}
+
+/* Into its room of the record. */
+static int put_field(const struct dataset *d, uint32_t sample, uint32_t field, struct stored *s,
+                     uint8_t *room, uint32_t *len, struct plenum_error *err)
+{
+    uint32_t most = d->fields.stored[field];
+    struct piece piece;
+    int r = make_alike(d, field, s, &piece, err);
+
+    if (r == 0 && piece.len > most)
+        r = error_set(err, -EBADMSG,
+                      "it has %u bytes; when the data set was indexed it had %u at "
+                      "most",
+                      piece.len, most);
+    if (r < 0)
+        return about_field(d, sample, field, r, err);
+    if (piece.len > 0)
+        memcpy(room, piece.bytes, piece.len);
+    memset(room + piece.len, 0, most - piece.len);
+    *len = piece.len;
+    return 0;
+}
+
+int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
+                        struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    uint32_t count = dataset->fields.count;
+    struct stored all[FIELDS_MAX] = {{0}};
+    uint8_t *room;
+    int r;
+
+    if (count == 0)
+        return 0;
+    r = read_stored(dataset, sample, all, err);
+    if (r == -ESTALE && dataset->field_table->path) /* the next opening must make it anew */
+        (void)cache_remove(dataset->field_table->path);
+    if (r < 0)
+        goto out;
+    if (dataset_buffer_reserve(buffer, dataset_get_record_bytes(dataset)) < 0) {
+        r = error_set(err, -ENOMEM, "out of memory");
+        goto out;
+    }
+    room = buffer->bytes + count * sizeof(uint32_t);
+    for (uint32_t i = 0; i < count && r == 0; i++) {
+        r = put_field(dataset, sample, i, &all[i], room, (uint32_t *)(void *)buffer->bytes + i,
+                      err);
+        room += dataset->fields.stored[i];
+    }
+
+out:
+    stored_fini(all, count);
+    return r;
+}
+
+/* ---- all samples ---- */
+
+struct turn {
+    uint32_t longest[FIELDS_MAX];
+    uint32_t good[FIELDS_MAX]; /* samples that have it */
+    uint32_t bad, first_bad;   /* samples that lack some */
+    uint64_t hash;
+};
+
+struct reading {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    struct turn *turns;
+    bool finds; /* where files are, too */
+    struct plenum_error err;
+    atomic_bool failed;
+};
+
+static uint32_t samples_of(const struct dataset *d)
+{
+    return d->index.header->samples;
+}
+
+/* Longest, hash and faults of one sample. */
+static void add_sample(const struct dataset *d, uint32_t sample, struct stored *all,
+                       struct turn *turn, XXH3_state_t *hash)
+{
+    struct plenum_error why;
+    struct piece piece;
+    bool bad = false;
+
+    for (uint32_t i = 0; i < d->fields.count; i++) {
+        uint32_t len = UINT32_MAX; /* none */
+
+        if (make_alike(d, i, &all[i], &piece, &why) == 0) {
+            len = piece.len;
+            turn->good[i]++;
+            turn->longest[i] = len > turn->longest[i] ? len : turn->longest[i];
+        }
+        (void)XXH3_64bits_update(hash, &len, sizeof(len));
+        if (len != UINT32_MAX)
+            (void)XXH3_64bits_update(hash, piece.bytes, len);
+        bad = bad || len == UINT32_MAX;
+    }
+    if (bad && turn->bad++ == 0)
+        turn->first_bad = sample;
+}
+
+static int read_turn(void *arg, uint64_t index, unsigned thread)
+{
+    struct reading *reading = arg;
+    const struct dataset *d = reading->dataset;
+    struct turn *turn = &reading->turns[index];
+    uint64_t begin = index * SAMPLES_A_TURN, end = min_u64(begin + SAMPLES_A_TURN, samples_of(d));
+    struct stored all[FIELDS_MAX] = {{0}};
+    struct plenum_error err;
+    XXH3_state_t hash;
+    int r = 0;
+
+    (void)thread;
+    (void)XXH3_64bits_reset(&hash);
+    for (uint64_t i = begin; i < end && r == 0; i++) {
+        r = dataset_check_cancel(reading->options);
+        if (r == 0 && reading->finds)
+            r = find_files(d, (uint32_t)i, all, &err);
+        if (r == 0)
+            r = read_stored(d, (uint32_t)i, all, &err);
+        if (r == -EBADMSG) { /* a damaged record */
+            for (uint32_t k = 0; k < d->fields.count; k++)
+                all[k].state = FIELD_MISSING;
+            r = 0;
+        }
+        if (r == 0)
+            add_sample(d, (uint32_t)i, all, turn, &hash);
+        else if (r != -ECANCELED && !atomic_exchange(&reading->failed, true))
+            reading->err = err;
+    }
+    turn->hash = XXH3_64bits_digest(&hash);
+    stored_fini(all, d->fields.count);
+    return r;
+}
+
+static void tell_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct reading *reading = arg;
+
+    (void)total;
+    reading->options->progress(reading->options->progress_arg, "fields",
+                               min_u64(done * SAMPLES_A_TURN, samples_of(reading->dataset)),
+                               samples_of(reading->dataset));
+}
+
+/* No sample has the field. */
+static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_error *err)
+{
+    const struct field_spec *spec = &d->fields.spec[field];
+    struct stored all[FIELDS_MAX] = {{0}};
+    struct piece piece;
+    char name[400];
+    int r = read_stored(d, 0, all, err);
+
+    if (r == 0)
+        r = make_piece(&d->fields.spec[field], &all[field], &piece, err);
+    stored_fini(all, d->fields.count);
+    if (r == 0)
+        return error_set(err, -EBADMSG, "%s: the field '%s' changes while it is read", d->name,
+                         spec->name);
+    return error_prefix(err, -EBADMSG, "%s: no sample has the field '%s' ('%s'); of the first, %s",
+                        d->name, spec->name, spec->source,
+                        dataset_get_sample_name(d, 0, name, sizeof(name)));
+}
+
+/* The shape of each array is that of the first sample that has it. */
+static int learn_shapes(struct dataset *d, const struct dataset_options *options,
+                        struct plenum_error *err)
+{
+    struct stored all[FIELDS_MAX] = {{0}};
+    uint32_t known = 0, n = samples_of(d), count = d->fields.count;
+    bool is_known[FIELDS_MAX] = {false}, finds = has_places(d) && !d->format->find_fields;
+    int r = 0;
+
+    for (uint32_t sample = 0; sample < n && known < count; sample++) {
+        r = dataset_check_cancel(options);
+        if (r == 0 && finds)
+            r = find_files(d, sample, all, err);
+        if (r == 0)
+            r = read_stored(d, sample, all, err);
+        if (r < 0 && r != -EBADMSG)
+            goto out;
+        for (uint32_t i = 0; i < count && r == 0; i++) {
+            struct piece piece;
+
+            if (is_known[i] || make_piece(&d->fields.spec[i], &all[i], &piece, err) < 0)
+                continue;
+            d->fields.shape[i] = piece.shape;
+            is_known[i] = true;
+            known++;
+        }
+    }
+    r = 0;
+    for (uint32_t i = 0; i < count && r == 0; i++)
+        if (!is_known[i])
+            r = nobody_has(d, i, err);
+
+out:
+    stored_fini(all, count);
+    return r;
+}
+
+/* What all turns together have found. */
+static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
+{
+    struct table_header *h = d->field_table->header;
+    uint32_t bad = 0, first = 0;
+    struct plenum_error why = {""};
+    struct dataset_buffer record = {0};
+    XXH3_state_t hash;
+    XXH128_hash_t sum;
+
+    (void)XXH3_128bits_reset(&hash);
+    for (uint32_t i = 0; i < d->fields.count; i++) {
+        uint32_t *stored = &d->fields.stored[i];
+
+        *stored = 1;
+        for (uint64_t t = 0; t < count; t++)
+            *stored = turns[t].longest[i] > *stored ? turns[t].longest[i] : *stored;
+        if (field_varies(&d->fields.shape[i]))
+            d->fields.shape[i].room = *stored;
+    }
+    for (uint64_t t = 0; t < count; t++) {
+        (void)XXH3_128bits_update(&hash, &turns[t].hash, sizeof(turns[t].hash));
+        if (turns[t].bad > 0 && bad == 0)
+            first = turns[t].first_bad;
+        bad += turns[t].bad;
+    }
+    sum = XXH3_128bits_digest(&hash);
+    memcpy(h->hash, &sum, sizeof(h->hash));
+    memcpy(h->shape, d->fields.shape, sizeof(h->shape));
+    memcpy(h->stored, d->fields.stored, sizeof(h->stored));
+    if (bad == 0)
+        return;
+    (void)dataset_read_fields(d, first, &record, &why);
+    dataset_buffer_fini(&record);
+    (void)snprintf(h->warning, sizeof(h->warning),
+                   "%u of %u samples lack a field, or have a damaged one, and are bad samples; the "
+                   "first: %.250s",
+                   bad, samples_of(d), why.text);
+}
+
+static int read_samples(struct dataset *d, const struct dataset_options *options,
+                        struct plenum_error *err)
+{
+    struct reading reading = {
+        .dataset = d, .options = options, .finds = has_places(d) && !d->format->find_fields};
+    struct parallel loop = {.count = (samples_of(d) + SAMPLES_A_TURN - 1) / SAMPLES_A_TURN,
+                            .threads = options->threads,
+                            .turn = read_turn,
+                            .progress = options->progress ? tell_progress : NULL,
+                            .cancel = options->cancel,
+                            .arg = &reading};
+    int r = learn_shapes(d, options, err);
+
+    if (r < 0)
+        return r;
+    reading.turns = calloc(loop.count, sizeof(*reading.turns));
+    if (!reading.turns)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = parallel_run(&loop);
+    if (r < 0)
+        (void)error_set(err, r, "%s",
+                        atomic_load(&reading.failed) ? reading.err.text : strerror(-r));
+    else
+        merge(d, reading.turns, loop.count);
+    free(reading.turns);
+    return r;
+}
+
+/* ---- the table ---- */
+
+static void set_table(struct field_table *table, void *bytes, size_t len, bool mapped)
+{
+    struct table_header *h = bytes;
+
+    table->header = h;
+    table->places = h->places ? (const void *)(h + 1) : NULL;
+    table->bytes = len;
+    table->mapped = mapped;
+}
+
+static uint64_t checksum_of(const struct table_header *header, size_t bytes)
+{
+    struct table_header h = *header;
+    XXH3_state_t state;
+
+    h.checksum = 0;
+    (void)XXH3_64bits_reset(&state);
+    (void)XXH3_64bits_update(&state, &h, sizeof(h));
+    (void)XXH3_64bits_update(&state, header + 1, bytes - sizeof(h));
+    return XXH3_64bits_digest(&state);
+}
+
+static size_t table_bytes(const struct dataset *d)
+{
+    size_t places = has_places(d) ? samples_of(d) : 0;
+
+    return sizeof(struct table_header) + places * d->fields.count * sizeof(struct field_place);
+}
+
+/* Is it the table of this index and these fields? The checksum is no signature: all is checked. */
+static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
+{
+    const struct table_header *h = bytes;
+    const struct field_place *places = (const void *)(h + 1);
+
+    if (len != table_bytes(d) || memcmp(h->magic, table_magic, sizeof(h->magic)) != 0 ||
+        h->version != TABLE_VERSION || h->file_bytes != len || h->count != d->fields.count ||
+        h->samples != samples_of(d) || h->places != (has_places(d) ? h->samples : 0) ||
+        h->index_checksum != d->index.header->checksum || checksum_of(h, len) != h->checksum ||
+        !memchr(h->text, '\0', sizeof(h->text)) || strcmp(h->text, d->fields.text) != 0 ||
+        !memchr(h->warning, '\0', sizeof(h->warning)))
+        return false;
+    for (uint32_t i = 0; i < h->count; i++)
+        if (!field_shape_is_valid(&h->shape[i]) || h->stored[i] > STORED_MAX ||
+            (!h->shape[i].mask && h->stored[i] != h->shape[i].room))
+            return false;
+    for (size_t i = 0; i < (size_t)h->places * h->count; i++)
+        if (places[i].state >= FIELD_STATES)
+            return false;
+    return true;
+}
+
+void fields_close(struct field_table *table)
+{
+    if (!table)
+        return;
+    cache_unload(table->header, table->bytes, table->mapped);
+    free(table->path);
+    free(table);
+}
+
+/* The table that was kept: true, or there is none that fits. */
+static bool open_kept(struct dataset *d, const char *path)
+{
+    int fd = path ? cache_open(path, false) : -1;
+    bool mapped = fd >= 0 && cache_may_map(fd);
+    void *bytes = NULL;
+    size_t len = table_bytes(d);
+
+    if (fd < 0)
+        return false;
+    if (cache_load(fd, len, mapped, &bytes) < 0)
+        bytes = NULL;
+    (void)close(fd);
+    if (!bytes)
+        return false;
+    if (!is_valid(d, bytes, len)) {
+        cache_unload(bytes, len, mapped);
+        return false;
+    }
+    set_table(d->field_table, bytes, len, mapped);
+    memcpy(d->fields.shape, d->field_table->header->shape, sizeof(d->fields.shape));
+    memcpy(d->fields.stored, d->field_table->header->stored, sizeof(d->fields.stored));
+    return true;
+}
+
+static int make_table(struct dataset *d, const struct dataset_options *options,
+                      struct plenum_error *err)
+{
+    size_t len = table_bytes(d);
+    struct table_header *h;
+    int r;
+
+    if (options->memory && len > options->memory)
+        return error_set(err, -ENOMEM,
+                         "%s: the places of its fields would take more memory than this loader has "
+                         "for that",
+                         d->name);
+    h = calloc(1, len);
+    if (!h)
+        return error_set(err, -ENOMEM, "out of memory");
+    memcpy(h->magic, table_magic, sizeof(h->magic));
+    h->version = TABLE_VERSION;
+    h->count = d->fields.count;
+    h->file_bytes = len;
+    h->index_checksum = d->index.header->checksum;
+    h->samples = samples_of(d);
+    h->places = has_places(d) ? h->samples : 0;
+    (void)snprintf(h->text, sizeof(h->text), "%s", d->fields.text);
+    set_table(d->field_table, h, len, false);
+    if (d->format->find_fields) {
+        r = d->format->find_fields(d, options, (void *)(h + 1), err);
+        if (r < 0)
+            return r;
+    }
+    r = read_samples(d, options, err);
+    if (r < 0)
+        return r;
+    r = dataset_check_cancel(options);
+    h->checksum = checksum_of(h, len);
+    return r;
+}
+
+/* The table, made or kept. */
+static int open_table(struct dataset *d, const struct dataset_options *options, const char *path,
+                      struct plenum_error *err)
+{
+    bool waits = options->how != DATASET_NO_WAITING;
+    int lock = -1, r;
+
+    if (!options->rebuild && open_kept(d, path))
+        return 0;
+    if (options->how == DATASET_IF_FRESH)
+        return error_set(err, -EINPROGRESS, "%s has no table of these fields, or an old one",
+                         d->name);
+    if (path) {
+        r = indexing_lock(d, options, waits ? UINT_MAX : 1, &lock);
+        if (r < 0)
+            return error_set(err, r, "another process indexes %s", d->name);
+        if (!options->rebuild && open_kept(d, path)) { /* another process has made it */
+            io_close(&lock);
+            return 0;
+        }
+    }
+    r = make_table(d, options, err);
+    if (r == 0 && lock >= 0) /* else it is made at each opening, as the index is */
+        (void)cache_write(path, d->field_table->header, d->field_table->bytes);
+    io_close(&lock);
+    return r;
+}
+
+int fields_open(struct dataset *dataset, const struct dataset_options *options,
+                struct plenum_error *err)
+{
+    struct dataset *d = dataset;
+    struct field_table *table;
+    int r = fields_parse(options->fields, &d->fields, err);
+
+    if (r < 0 || d->fields.count == 0)
+        return r;
+    if (dataset_is_generated(d))
+        return error_set(err, -EINVAL, "%s: generated samples have no fields", d->name);
+    d->field_table = table = calloc(1, sizeof(*table));
+    if (!table)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (d->index_path) {
+        table->path =
+            str_format("%s.fields-%016llx", d->index_path,
+                       (unsigned long long)XXH3_64bits(d->fields.text, strlen(d->fields.text)));
+        if (!table->path)
+            return error_set(err, -ENOMEM, "out of memory");
+    }
+    r = open_table(d, options, table->path, err);
+    if (r == 0 && table->header->warning[0])
+        dataset_add_warning(d, table->header->warning, "");
+    return r;
+}
+
+const struct fields *dataset_get_fields(const struct dataset *dataset)
+{
+    return &dataset->fields;
+}
+
+const uint8_t *dataset_get_fields_hash(const struct dataset *dataset)
+{
+    static const uint8_t none[16];
+
+    return dataset->field_table ? dataset->field_table->header->hash : none;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* fields.h - the fields of a data set's samples: where they lie, how long they are, what they are.
+ *
+ * The first opening reads all of them once; what it finds is kept in a file beside the index
+ * ("….index.fields-…"). */
+#ifndef LOADER_DATASET_FIELDS_H
+#define LOADER_DATASET_FIELDS_H
+
+#include "common/fields.h"
+#include "loader/dataset/dataset.h"
+
+struct field_table;
+
+/** Where a field of a sample lies, in a format that finds them beforehand. */
+struct field_place {
+    uint64_t where; /* offset in the sample's archive */
+    uint32_t len;
+    uint32_t state; /* enum field_state */
+};
+
+enum field_state {
+    FIELD_MISSING,
+    FIELD_THERE,
+    FIELD_TWICE,
+    FIELD_A_LINK,
+    FIELD_SPARSE,
+    FIELD_STATES,
+};
+
+/**
+ * Find out about the fields of a data set that is otherwise open, as options->fields asks: then
+ * dataset->fields and dataset->field_table are there.
+ *
+ * Errors: -EINVAL the text, or a data set that has no fields; -EBADMSG one that no sample has;
+ * -EINPROGRESS, -EALREADY, -ECANCELED as dataset_open(); -ENOMEM; -EIO and others.
+ */
+int fields_open(struct dataset *dataset, const struct dataset_options *options,
+                struct plenum_error *err);
+
+/** NULL is nothing. */
+void fields_close(struct field_table *table);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* tar_fields.h - members of archives that lie beside an image. */
+#ifndef LOADER_DATASET_TAR_FIELDS_H
+#define LOADER_DATASET_TAR_FIELDS_H
+
+#include "loader/dataset/format.h"
+#include "loader/dataset/tar_reader.h"
+
+/** A member's name in its parts: those of one sample have the same key. */
+struct tar_name {
+    const char *name; /* without "./" before it */
+    const char *base; /* its last part */
+    const char *dot;  /* of the extension, or NULL */
+    size_t key_len;   /* bytes of `name` that are the key */
+};
+
+/** Split a name; with `by_folder` its key is all of it. False: it is no member of a sample. */
+bool tar_split_name(const struct tar_member *m, bool by_folder, struct tar_name *ret);
+
+/** struct format's find_fields and read_field. */
+int tar_find_fields(const struct dataset *dataset, const struct dataset_options *options,
+                    struct field_place *places, struct plenum_error *err);
+int tar_read_field(const struct dataset *dataset, const struct index_sample *sample,
+                   const struct field_place *place, struct dataset_buffer *buffer,
+                   struct plenum_error *err);
+
+#endif

@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: MIT
+"""What samples have beside image and label: captions, numbers, arrays and masks, in every form of a data set."""
+
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+import warnings
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+CTL = os.path.join(BUILD, "plenumctl")
+os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+
+import tap  # noqa: E402
+
+tap.require("numpy")
+
+import numpy as np  # noqa: E402
+
+import pyplenum  # noqa: E402
+from made import npy, png, write_tar  # noqa: E402
+
+COUNT = 50
+FIELDS = ["caption:txt", "meta:json", "vector:npy:npy", "score:score:float32", "ids:ids:int64", "raw:bin:bytes"]
+MASKS = ["mask:seg.png:mask", "deep:deep.png:mask", "indices:pal.png:mask"]
+
+
+def picture(n):
+    """A grey picture, which is its own mask: below 255, which stands for padding."""
+    height, width = 40 + n % 7, 36 + n % 11
+    return ((np.arange(height)[:, None] * 7 + np.arange(width) * 3 + n) % 251).astype(np.uint8)
+
+
+def deep(grey):
+    """Other numbers of 16 bits, whose two bytes differ."""
+    return (grey.astype(np.uint16) * 257 - (grey > 0)).astype(np.uint16)
+
+
+def members(n):
+    """The members of a sample by their extensions, in the order in which a tar has them."""
+    grey = picture(n)
+    return {"cls": str(n % 3).encode(), "deep.png": png(deep(grey)),
+            "bin": bytes([n, 0, 255]), "ids": f"[{n}, -{n}, {2**62 + n}]".encode(),
+            "json": json.dumps({"id": n, "text": "é" * (n % 5)}).encode(),
+            "npy": npy(np.arange(6, dtype=np.float16).reshape(2, 3) + n),
+            "pal.png": png(grey % 16, palette=True), "png": png(grey), "score": f"{n / 3:.9g}".encode(),
+            "seg.png": png(grey), "txt": f"picture number {n} – {'x' * (n % 17)}".encode()}
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def part(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def example(features):
+    """A tf.train.Example of bytes, whole numbers and floats."""
+    entries = b""
+    for key, value in features.items():
+        if isinstance(value, bytes):
+            feature = part(1, part(1, value))
+        elif isinstance(value[0], int):
+            feature = part(3, part(1, b"".join(varint(v % 2**64) for v in value)))
+        else:
+            feature = part(2, part(1, struct.pack(f"<{len(value)}f", *value)))
+        entries += part(1, part(1, key.encode()) + part(2, feature))
+    return part(1, entries)
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff)
+
+
+def write_tfrecord(path, records):
+    with open(path, "wb") as f:
+        for record in records:
+            length = struct.pack("<Q", len(record))
+            f.write(length + masked(length) + record + masked(record))
+
+
+def path_of(name):
+    return os.path.join(T.name, name)
+
+
+def setUpModule():
+    global T
+    T = tempfile.TemporaryDirectory(prefix="plenum-test-")
+    os.environ["PLENUM_CACHE_DIR"] = path_of("cache")
+    os.mkdir(path_of("tars"))
+    for k in range(3):
+        write_tar(path_of(f"tars/{k}.tar"), [(f"a/{n:03d}", members(n)) for n in range(k, COUNT, 3)])
+    with open(path_of("list.csv"), "w") as f:
+        f.write("path,label,caption,ids,score,mask,vector\n")
+        for n in range(COUNT):
+            own = members(n)
+            folder = path_of(f"folder/class{n % 3}")
+            os.makedirs(folder, exist_ok=True)
+            for extension in ("png", "txt", "seg.png", "npy", "score"):
+                name = f"{n:03d}.{extension}" if extension != "seg.png" else f"{n:03d}.seg"
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(own[extension])
+            there = f"folder/class{n % 3}/{n:03d}"
+            f.write(f'{there}.png,{n % 3},"{own["txt"].decode()}",{n} -{n} {2**62 + n},{own["score"].decode()},'
+                    f"{there}.seg,{there}.npy\n")
+    write_tfrecord(path_of("a.tfrecord"), [example(
+        {"image/encoded": members(n)["png"], "image/class/label": [n % 3], "image/filename": f"{n:03d}.png".encode(),
+         "caption": members(n)["txt"], "ids": [n, -n, 2**62 + n], "score": [n / 3], "vector": members(n)["npy"],
+         "mask": members(n)["seg.png"]}) for n in range(COUNT)])
+
+
+def tearDownModule():
+    T.cleanup()
+
+
+def stream(dataset, fields, pipeline="rrc(16x12) flip(0.5)", **options):
+    options = {"micro_batch": 4, "steps": 2, "epochs": 2, "seed": 5, "dtype": "uint8", **options}
+    return pyplenum.Stream(dataset, pipeline, fields=fields, **options)
+
+
+def ctl_hash(dataset, fields, pipeline="rrc(16x12) flip(0.5)", *options):
+    done = subprocess.run([CTL, "hash", dataset, "--pipeline", pipeline, "--seed", "5", "--epochs", "2", "--fields",
+                           ",".join(fields), *options], capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    return int(done.stdout.split()[0], 16)
+
+
+class FieldsTest(unittest.TestCase):
+    def numbers(self, s, batch):
+        """Which of the samples a batch shows, by their names."""
+        return [int(re.findall(r"(\d{3})(?:\.png)?$", name)[0]) for name in s.names(batch.samples)]
+
+    def check(self, s, checks):
+        """Each sample of two epochs has what was written of it; every sample is shown."""
+        seen, total = set(), 0
+        for batch in s:
+            self.assertEqual(list(batch.fields), list(checks))
+            valid = batch.valid.reshape(-1)
+            for name, expected in checks.items():
+                values = batch[name]
+                values = values if isinstance(values, list) else values.reshape((-1,) + values.shape[3:])
+                for i, n in enumerate(self.numbers(s, batch)):
+                    want = expected(n)
+                    self.assertTrue(np.array_equal(values[i], want) and type(values[i]) is type(want)
+                                    if isinstance(want, (str, bytes)) else np.array_equal(values[i], want),
+                                    (name, n, values[i], want))
+            seen |= set(self.numbers(s, batch))
+            total += int(valid.sum())
+        self.assertEqual((seen, total), (set(range(COUNT)), 2 * COUNT))
+
+    CHECKS = {"caption": lambda n: members(n)["txt"].decode(), "meta": lambda n: members(n)["json"].decode(),
+              "vector": lambda n: (np.arange(6).reshape(2, 3) + n).astype(np.float16),
+              "score": lambda n: np.float32(n / 3), "ids": lambda n: np.array([n, -n, 2**62 + n]),
+              "raw": lambda n: bytes([n, 0, 255])}
+
+    def test_tar(self):
+        """members of WebDataset archives"""
+        with stream(f"tar:{path_of('tars')}", FIELDS) as s:
+            self.check(s, self.CHECKS)
+        with stream(f"tar:{path_of('tars')}", "raw:bin:bytes, ids : ids : int64") as s:
+            batch = next(s)
+            self.assertEqual((batch["ids"].shape, batch["ids"].dtype), ((2, 1, 4, 3), np.int64))
+            with self.assertRaisesRegex(KeyError, "'caption': the stream's fields are 'raw', 'ids'"):
+                batch["caption"]
+        with stream(f"tar:{path_of('tars')}", None) as s:
+            self.assertEqual(next(s).fields, {})
+
+    def some(self, *names):
+        return {name: self.CHECKS[name] for name in names}
+
+    def test_list(self):
+        """columns of a list, and the files that they name"""
+        with stream(f"list:{path_of('list.csv')}", ["caption", "ids:ids:int64", "score:score:float32",
+                                                     "vector:vector:npy"]) as s:
+            self.check(s, self.some("caption", "ids", "score", "vector"))
+        with open(path_of("list.csv")) as f:
+            rows = [line.rstrip("\n") for line in f][1:]
+        with open(path_of("plain.tsv"), "w") as f:  # without names of columns
+            for row in rows:
+                path, label, rest = row.split(",", 2)
+                f.write(f"{path}\t{label}\t{rest.split(chr(34))[1]}\n")
+        with stream(f"list:{path_of('plain.tsv')}", ["caption:3"]) as s:
+            self.check(s, {"caption": lambda n: members(n)["txt"].decode().rstrip()})
+
+    def test_folder(self):
+        """files beside the images"""
+        with stream(f"folder:{path_of('folder')}", ["caption:txt", "vector:npy:npy", "score:score:float32"]) as s:
+            self.check(s, self.some("caption", "vector", "score"))
+
+    def test_tfrecord(self):
+        """features of Examples"""
+        with stream(f"tfrecord:{path_of('a.tfrecord')}", ["caption", "ids:ids:int64", "score:score:float32",
+                                                          "vector:vector:npy"]) as s:
+            self.check(s, self.some("caption", "ids", "score", "vector"))
+
+    def test_hash(self):
+        """the hash covers fields, and is plenumctl's, however samples are asked for"""
+        data, pipeline = f"tar:{path_of('tars')}", "rrc(16x12) flip(0.5)"
+        hashes = set()
+        for fields in ([], FIELDS, FIELDS[:2], FIELDS + MASKS):
+            want = ctl_hash(data, fields)
+            hashes.add(want)
+            for options in ({}, {"micro_batch": 7, "steps": 1}, {"prefetch_depth": 1, "layout": "nchw"}):
+                with stream(data, fields, **options) as s:
+                    self.assertEqual(sum(batch.hash() for batch in s) % 2**64, want, options)
+        self.assertEqual(len(hashes), 4)
+        for pipeline, options, more in ((pipeline, {"repeat": 3}, ("--repeat", "3")),
+                                        ("rrc(8) mixup(0.4)", {}, ()),
+                                        ("view(a, 2, rrc(8)) view(b, 3, rrc(4x5) flip(0.5))", {}, ())):
+            fields = FIELDS if "mixup" in pipeline else FIELDS + MASKS
+            with stream(data, fields, pipeline, **options) as s:
+                self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, fields, pipeline, *more))
+
+    def test_tcp(self):
+        """the same by TCP, and from two loaders"""
+        data, fields = f"tar:{path_of('tars')}", FIELDS + MASKS
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        addresses = [f"unix:{T.name}/loader.sock", f"tcp:127.0.0.1:{port}"]
+        loader = subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"), "--socket",
+                                   addresses[0], "--listen", f"127.0.0.1:{port}", "--root", T.name, "--quiet"])
+        self.addCleanup(loader.wait)
+        self.addCleanup(loader.terminate)
+        want = ctl_hash(data, fields)
+        for loaders in (addresses[1], ",".join(addresses)):
+            with stream(data, fields, loader=loaders) as s:
+                self.assertEqual(sum(batch.hash() for batch in s) % 2**64, want, loaders)
+
+    def test_damaged(self):
+        """a sample that lacks a field, or has a damaged one, is a bad sample: told at once, and never shown"""
+        link = tarfile.TarInfo()
+        link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
+        damages = {"txt": {"it is no text in UTF-8": b"\xff\xfe", "it has more than 1 MiB": b"x" * (1 << 20) + b"y",
+                           "there is none": None, "it is a link": link, "it is no text in UTF-8 ": b"a\0b"},
+                   "npy": {"it is float16 \\[3\\]": npy(np.zeros(3, np.float16)), "it is no array": b"\x93NUMPY",
+                           "it is float32": npy(np.zeros((2, 3), np.float32)), "is empty": npy(np.zeros(0)),
+                           "has 11 bytes where its header says 12": npy(np.zeros((2, 3), np.float16))[:-1],
+                           "Fortran's order": npy(np.asfortranarray(np.zeros((2, 3)))), "'<U5'": npy(np.array("hello")),
+                           "more than 4 dimensions": npy(np.zeros((1,) * 5)),
+                           "little-endian": npy(np.zeros(2, ">f4"))},
+                   "ids": {"it is int64 \\[2\\]": b"1 2", "'2\\.5' is no whole number": b"1 2.5 3",
+                           "'9223372036854775808' is no": b"1 2 9223372036854775808", "there is no number": b" [] "},
+                   "score": {"'one' is no number": b"one", "it is float32 \\[2\\]": b"1 2"},
+                   "seg.png": {"it is no PNG": b"GIF89a", "a PNG of colours": png(np.zeros((4, 4, 3), np.uint8)),
+                               "it is uint16": png(np.zeros((4, 4), np.uint16))}}
+        for extension, kinds in damages.items():
+            for why, data in kinds.items():
+                with self.subTest(extension=extension, why=why):
+                    bad = {k: v for k, v in members(7).items() if k != extension or data is not None}
+                    if data is not None:
+                        bad[extension] = data
+                    path = path_of("bad.tar")
+                    write_tar(path, [(f"{n:03d}", bad if n == 7 else members(n)) for n in range(12)])
+                    fields = [f for f in FIELDS + MASKS if f.split(":")[1] == extension]
+                    with self.assertWarnsRegex(pyplenum.LoaderWarning,
+                                               f"1 of 12 samples lack.*007.*'{extension}'.*{why.strip()}"), \
+                            stream(f"tar,label=cls:{path}", fields, steps=1) as s:
+                        shown = [n for batch in s for n in self.numbers(s, batch)]
+                        self.assertEqual(s.stats.substituted, 2)
+                    self.assertEqual(set(shown), set(range(12)) - {7})
+                    with warnings.catch_warnings(), stream(f"tar,label=cls:{path}", fields, bad="fail", steps=1) as s, \
+                            self.assertRaisesRegex(pyplenum.PlenumError, f"007.*'{extension}'.*{why.strip()}"):
+                        warnings.simplefilter("ignore")
+                        list(s)
+
+    def test_mask_of_another_size(self):
+        """a mask that is not its image's, or is cut, is found when it is shown: a bad sample, too"""
+        for seg, why in ((png(np.zeros((5, 6), np.uint8)), "the mask has 5 x 6 pixels, and its image 40 x 43"),
+                         (members(7)["seg.png"][:-40], "the PNG file is cut off")):
+            write_tar(path_of("bad.tar"), [(f"{n:03d}", {**members(n), **({"seg.png": seg} if n == 7 else {})})
+                                           for n in range(12)])
+            with stream(f"tar:{path_of('bad.tar')}", MASKS[:1], steps=1) as s:
+                shown = [n for batch in s for n in self.numbers(s, batch)]
+                self.assertEqual((set(shown), s.stats.substituted), (set(range(12)) - {7}, 2))
+            with stream(f"tar:{path_of('bad.tar')}", MASKS[:1], bad="fail", steps=1) as s, \
+                    self.assertRaisesRegex(pyplenum.PlenumError, f"007.*'mask' .'seg.png'.*{why}"):
+                list(s)
+
+    def test_refused(self):
+        """what cannot be is refused by a sentence when the stream is opened"""
+        tar = f"tar:{path_of('tars')}"
+        many = [f"f{i}:txt" for i in range(17)]
+        for data, fields, pipeline, why in (
+                (tar, ["caption:txt:txet"], "eval", "'txet' is no kind of field: there are text, bytes, npy"),
+                (tar, ["2nd:txt"], "eval", "'2nd' is no name of a field"), (tar, [":txt"], "eval", "no letter"),
+                (tar, ["a:txt", "a:json"], "eval", "'a' is there twice"), (tar, many, "eval", "at most 16"),
+                (tar, ["a:txt:text:b"], "eval", "more parts"), (tar, ["a:" + "b" * 128], "eval", "too many bytes"),
+                (tar, ["a:"], "eval", "no letter"), (tar, ["a,,b"], "eval", "no letter"),
+                (tar, ["a:text"], "eval", "no sample has the field 'a' .'text'.; of the first, .*000.*there is none"),
+                (f"tar,label=folder:{path_of('tars/0.tar')}", ["a:txt"], "eval", "image is a sample by itself"),
+                ("generated:100", ["a:txt"], "eval", "generated samples have no fields"),
+                (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, and one is wanted"),
+                (tar, MASKS, "rrc(16) rotate(30)", "a mask cannot go along with rotate"),
+                (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "a mask cannot go along with affine"),
+                (tar, MASKS, "rrc(16) cutmix(1)", "where samples are mixed")):
+            with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
+                stream(data, fields, pipeline)
+        done = subprocess.run([CTL, "hash", tar, "--pipeline", "rrc(16) rotate(30)", "--fields", MASKS[0]],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, "cannot go along with rotate" in done.stderr), (1, True), done.stderr)
+
+    def test_changed(self):
+        """a file that changes is never shown as if it had not; a new opening reads it"""
+        data = path_of("changing")
+        for n in range(4):
+            os.makedirs(f"{data}/a", exist_ok=True)
+            for extension in ("png", "txt"):
+                with open(f"{data}/a/{n:03d}.{extension}", "wb") as f:
+                    f.write(members(n)[extension])
+        with stream(data, ["caption:txt"], epochs=None, prefetch_depth=1, steps=1) as s:
+            self.assertEqual(len(next(s)["caption"]), 4)
+            with open(f"{data}/a/002.txt", "w") as f:
+                f.write("another")
+            with self.assertRaisesRegex(pyplenum.PlenumError, "002.txt has changed since the data set was indexed"):
+                for batch in s:
+                    self.assertNotIn("another", batch["caption"])
+        with stream(data, ["caption:txt"], steps=1) as s:
+            self.assertIn("another", next(s)["caption"])
+
+    def test_kept(self):
+        """what was found is kept and used again; a damaged or old table is made anew"""
+        cache = path_of("cache-of-kept")
+        data = f"tar:{path_of('tars/0.tar')}"
+        before = os.environ["PLENUM_CACHE_DIR"]
+        os.environ["PLENUM_CACHE_DIR"] = cache
+        self.addCleanup(os.environ.__setitem__, "PLENUM_CACHE_DIR", before)
+        want = ctl_hash(data, FIELDS)
+        tables = [os.path.join(cache, name) for name in os.listdir(cache) if ".fields-" in name]
+        self.assertEqual(len(tables), 1)
+        whole, made = open(tables[0], "rb").read(), os.stat(tables[0]).st_mtime_ns
+        self.assertEqual(ctl_hash(data, FIELDS), want)
+        self.assertEqual(os.stat(tables[0]).st_mtime_ns, made)
+        flipped = whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]
+        for damaged in (whole[:-1], whole[:100], b"", flipped, whole + b"x"):
+            with open(tables[0], "wb") as f:
+                f.write(damaged)
+            os.chmod(tables[0], 0o600)
+            self.assertEqual(ctl_hash(data, FIELDS), want)
+            self.assertEqual(open(tables[0], "rb").read(), whole)
+
+    def test_resumed(self):
+        """a cursor of a stream without fields fits one with fields"""
+        data = f"tar:{path_of('tars')}"
+        with stream(data, None) as s:
+            next(s)
+            cursor, rest = s.cursor, [batch.samples.copy() for batch in s]
+        with stream(data, FIELDS) as s:
+            s.seek(cursor)
+            for batch, samples in zip(s, rest):
+                self.assertTrue(np.array_equal(batch.samples, samples))
+
+
+class MasksTest(unittest.TestCase):
+    """A grey picture that is its own mask, by the nearest pixel, must be equal to it wherever there is no padding."""
+
+    def check(self, pipeline, padded=False, **options):
+        paddings = 0
+        with stream(f"tar:{path_of('tars')}", MASKS, pipeline, **options) as s:
+            for batch in s:
+                mask, wide, indices = batch["mask"], batch["deep"], batch["indices"]
+                own = batch.pixels[..., 0] if options.get("layout") != "nchw" else batch.pixels[:, :, :, 0]
+                self.assertEqual((mask.dtype, wide.dtype, mask.shape), (np.uint8, np.uint16, own.shape))
+                pad = mask == 255
+                paddings += int(pad.sum())
+                self.assertTrue(np.array_equal(mask[~pad], own[~pad]))
+                self.assertTrue(np.array_equal(wide, np.where(pad, 65535, deep(mask))))
+                self.assertTrue(np.array_equal(indices, np.where(pad, 255, mask % 16)))
+        self.assertEqual(paddings > 0, padded)
+
+    def test_nearest(self):
+        """crops, flips, sizes and layouts"""
+        for pipeline in ("rrc(16x12, interpolation=nearest) flip(0.5) vertical_flip(0.5)",
+                         "resize(30, interpolation=nearest) center_crop(24x20)",
+                         "resize(64x20, interpolation=nearest) flip(1)",
+                         "resize(50, interpolation=nearest) pad(5, reflect) random_crop(32) vertical_flip(0.5)"):
+            self.check(pipeline)
+        self.check("rrc(16, interpolation=nearest)", layout="nchw", channels=4)
+
+    def test_padding(self):
+        """where an image shows padding, a mask is 255"""
+        self.check("letterbox(40x24, interpolation=nearest, fill=9)", padded=True)
+        self.check("resize(30, interpolation=nearest) pad(12) random_crop(40) flip(0.5)", padded=True)
+
+    def test_colours(self):
+        """operations on colours, and how an image is resized, do not touch a mask"""
+        hashes = set()
+        for more in ("", " color_jitter(0.4, 0.4, 0.4, 0.1) blur(5, 1:1) erase(0.9) solarize(128)"):
+            for way in ("", ", interpolation=bicubic", ", interpolation=random"):
+                with stream(f"tar:{path_of('tars')}", MASKS[:1], f"rrc(16{way}) flip(0.5){more}") as s:
+                    hashes.add(b"".join(batch["mask"].tobytes() for batch in s))
+        self.assertEqual(len(hashes), 1)
+
+    def test_views(self):
+        """a mask for each image of each view"""
+        views = "view(a, 2, rrc(16x12, interpolation=nearest) flip(0.5)) view(b, 3, rrc(8, interpolation=nearest))"
+        with stream(f"tar:{path_of('tars')}", MASKS, views) as s:
+            for batch in s:
+                for name, pixels in batch.views.items():
+                    self.assertTrue(np.array_equal(batch["mask"][name], pixels[..., 0]))
+                    self.assertTrue(np.array_equal(batch["indices"][name], pixels[..., 0] % 16))
+
+    def test_other_forms(self):
+        """masks that a list names, that lie beside images, and in features"""
+        for data, field in ((f"list:{path_of('list.csv')}", "mask:mask:mask"), (path_of("folder"), "mask:seg:mask"),
+                            (f"tfrecord:{path_of('a.tfrecord')}", "mask:mask:mask")):
+            with stream(data, [field], "rrc(16x12, interpolation=nearest) flip(0.5)") as s:
+                for batch in s:
+                    self.assertTrue(np.array_equal(batch["mask"], batch.pixels[..., 0]), data)
+
+
+class TorchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        try:
+            import pyplenum.torch as plenum_torch
+        except ImportError:
+            raise unittest.SkipTest("torch is not installed") from None
+        cls.torch = plenum_torch
+
+    def test_loader(self):
+        """a Loader gives texts as lists and the rest as tensors, also where the last batch is short"""
+        data, fields = f"tar:{path_of('tars')}", ("images", "samples", *FIELDS, *MASKS)
+        for copy in (False, True):
+            seen = []
+            with self.torch.Loader(data, "rrc(16, interpolation=nearest)", fields=fields, micro_batch=8,
+                                   copy=copy) as loader:
+                for images, samples, caption, _, vector, score, ids, raw, mask, wide, indices in loader:
+                    numbers = [int(name[-7:-4]) for name in loader.stream.names(samples.numpy())]
+                    self.assertEqual(caption, [members(n)["txt"].decode() for n in numbers])
+                    self.assertEqual(raw, [bytes([n, 0, 255]) for n in numbers])
+                    self.assertEqual(ids.tolist(), [[n, -n, 2**62 + n] for n in numbers])
+                    self.assertEqual((vector.shape[1:], vector[:, 0, 1].tolist()), ((2, 3), [n + 1 for n in numbers]))
+                    self.assertEqual(score.tolist(), [np.float32(n / 3) for n in numbers])
+                    self.assertTrue(np.array_equal(mask.numpy(), images[:, 0].numpy()))
+                    self.assertTrue(np.array_equal(wide.numpy(), deep(mask.numpy())))
+                    self.assertTrue(np.array_equal(indices.numpy(), mask.numpy() % 16))
+                    seen += numbers
+            self.assertEqual(sorted(seen), list(range(COUNT)))
+
+    def test_views(self):
+        """with views a mask is a list of tensors, one for each image"""
+        views = "view(a, 2, rrc(16, interpolation=nearest)) view(b, 1, rrc(8, interpolation=nearest))"
+        with self.torch.Loader(f"tar:{path_of('tars')}", views, fields=("views", MASKS[0]), micro_batch=8) as loader:
+            for images, masks in loader:
+                self.assertEqual(len(masks), 3)
+                for image, mask in zip(images, masks):
+                    self.assertTrue(np.array_equal(image[:, 0].numpy(), mask.numpy()))
+
+    def test_names(self):
+        """a name without a colon is one of every batch"""
+        for fields, why in ((("caption",), "a batch has no 'caption'"), (("labels:txt",), "cannot be called 'labels'")):
+            with self.assertRaisesRegex(ValueError, why):
+                self.torch.Loader(f"tar:{path_of('tars')}", fields=fields)
+
+
+class OlderLoaderTest(unittest.TestCase):
+    def test_older_loader(self):
+        """a loader before version 1.10 of the protocol has no fields, and that is said"""
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it plays one
+        if not os.path.exists(wrong):
+            self.skipTest("plenumd-wrong is built with Criterion alone")
+        loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/older.sock", "--root", T.name, "--quiet"],
+                                  env={**os.environ, "PLENUM_WRONG_VERSION": "1.9"})
+        self.addCleanup(loader.wait)
+        self.addCleanup(loader.terminate)
+        data = f"tar:{path_of('tars')}"
+        with self.assertRaisesRegex(pyplenum.PlenumError, "too old for fields"):
+            stream(data, FIELDS, loader=f"unix:{T.name}/older.sock")
+        with stream(data, None, loader=f"unix:{T.name}/older.sock") as s:
+            self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, []))
+
+
+if __name__ == "__main__":
+    tap.main()
