@@ -19,6 +19,10 @@ import torchrun  # noqa: E402
 
 tap.require("torch", programs=["mpirun"])
 
+import numpy as np  # noqa: E402
+
+import made  # noqa: E402
+
 STEPS = 50
 BATCH = 16  # R * M
 
@@ -165,6 +169,52 @@ class SimclrTest(unittest.TestCase):
             losses = self.losses(instances)
             self.assertEqual(len(losses), 6)
             self.assertLess(losses[-1], losses[0] - 0.1)
+
+
+class FieldsTest(unittest.TestCase):
+    """examples/clip.py and segment.py: pictures with a rectangle of one of six colours, which its caption names and its
+    mask shows."""
+
+    COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 230), "yellow": (230, 220, 40),
+               "white": (250, 250, 250), "black": (5, 5, 5)}
+
+    @classmethod
+    def setUpClass(cls):
+        rng = np.random.default_rng(1)
+        samples = []
+        for i in range(192):
+            number = i % len(cls.COLOURS)
+            name, colour = list(cls.COLOURS.items())[number]
+            picture = rng.integers(90, 160, (48, 40, 3)).astype(np.uint8)
+            mask = np.zeros((48, 40), np.uint8)
+            top, left = rng.integers(0, 20, 2)
+            picture[top:top + 24, left:left + 20] = colour
+            mask[top:top + 24, left:left + 20] = 1 + number
+            samples.append((f"{i:03d}", {"png": made.png(picture), "seg.png": made.png(mask), "cls": b"0",
+                                         "txt": f"a {name} rectangle".encode()}))
+        cls.data = os.path.join(T, "pairs.tar")
+        made.write_tar(cls.data, samples)
+
+    def run_it(self, program, instances, *options):
+        return jobs.run([*by_plenumrun(instances, instances), os.path.join(SOURCE, "examples", program), self.data,
+                         "--micro-batch", str(24 // instances), "--epochs", "8", *options])
+
+    def test_clip(self):
+        """clip.py learns which caption is an image's, in one process and in two"""
+        for instances in (1, 2):
+            out = self.run_it("clip.py", instances)
+            losses = [float(loss) for loss in re.findall(r"^epoch \d+: loss (\d+\.\d+)$", out, re.M)]
+            self.assertEqual(len(losses), 8)
+            self.assertLess(losses[-1], losses[0] - 0.5)
+
+    def test_segment(self):
+        """segment.py learns which pixels are the rectangle's, in one process and in two"""
+        for instances in (1, 2):
+            out = self.run_it("segment.py", instances, "--mask", "seg.png", "--classes", "7", "--pipeline",
+                              "rrc(32, scale=0.5:1) flip(0.5)")
+            shares = [float(share) for share in re.findall(r"^epoch \d+: (\d+\.\d+) % of pixels$", out, re.M)]
+            self.assertEqual(len(shares), 8)
+            self.assertGreater(shares[-1], 90)
 
 
 if __name__ == "__main__":
