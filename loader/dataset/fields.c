@@ -25,17 +25,14 @@
 
 #include "common/error.h"
 #include "common/parallel.h"
-#include "common/text.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/dataset_priv.h"
-#include "loader/dataset/npy.h"
+#include "loader/dataset/field_value.h"
 
 enum {
     TABLE_VERSION = 1,
     SAMPLES_A_TURN = 256,
-    STORED_MAX = 4 * FIELD_BYTES_MAX, /* bytes of a field as it is stored: numbers may be text */
-    NUMBER_MAX = 63,
 };
 
 static const uint8_t table_magic[8] = {'p', 'l', 'n', 'F', 'L', 'D', 'S', '1'};
@@ -63,55 +60,12 @@ struct field_table {
     char *path; /* of the file, or NULL */
 };
 
-/* ---- one field of one sample ---- */
-
-/* As it is stored. */
-struct stored {
-    enum field_state state;
-    bool too_long;
-    uint32_t count; /* values, of features that are lists */
-    struct dataset_buffer bytes;
-    struct dataset_buffer numbers; /* made of them */
-};
-
-/* As it is shown. */
-struct piece {
-    const void *bytes;
-    uint32_t len;
-    struct field_shape shape;
-};
-
-static void stored_fini(struct stored *all, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        dataset_buffer_fini(&all[i].bytes);
-        dataset_buffer_fini(&all[i].numbers);
-    }
-}
-
-/* Keep what is there. */
-static int append(struct dataset_buffer *buffer, const void *bytes, size_t len)
-{
-    size_t cap = buffer->len + len + DATASET_PADDING;
-
-    if (cap > buffer->cap) {
-        uint8_t *grown = realloc(buffer->bytes, cap + cap / 2);
-
-        if (!grown)
-            return -ENOMEM;
-        buffer->bytes = grown;
-        buffer->cap = cap + cap / 2;
-    }
-    memcpy(buffer->bytes + buffer->len, bytes, len);
-    buffer->len += len;
-    memset(buffer->bytes + buffer->len, 0, DATASET_PADDING);
-    return 0;
-}
+/* ---- one sample ---- */
 
 struct collecting {
     const struct dataset *dataset;
     uint32_t sample;
-    struct stored *all;
+    struct field_stored *all;
     int code;
 };
 
@@ -125,11 +79,6 @@ static bool source_is(const char *source, const char *key)
            strncmp(key, column, strlen(column)) == 0 && strcmp(source, key + strlen(column)) == 0;
 }
 
-static bool is_numbers(const struct field_spec *spec)
-{
-    return spec->as == FIELD_AS_INT64 || spec->as == FIELD_AS_FLOAT;
-}
-
 /* A list of numbers comes value by value. */
 static void collect(void *arg, const char *key, const void *value, size_t len)
 {
@@ -137,16 +86,16 @@ static void collect(void *arg, const char *key, const void *value, size_t len)
     const struct fields *fields = &c->dataset->fields;
 
     for (uint32_t i = 0; i < fields->count && c->code == 0; i++) {
-        struct stored *s = &c->all[i];
+        struct field_stored *s = &c->all[i];
 
         if (!source_is(fields->spec[i].source, key))
             continue;
         s->state = FIELD_THERE;
-        if (s->count++ > 0 && is_numbers(&fields->spec[i]))
-            c->code = append(&s->bytes, " ", 1);
-        s->too_long = s->too_long || len > STORED_MAX - s->bytes.len;
+        if (s->count++ > 0 && field_is_numbers(&fields->spec[i]))
+            c->code = field_append(&s->bytes, " ", 1);
+        s->too_long = s->too_long || len > FIELD_STORED_MAX - s->bytes.len;
         if (c->code == 0 && !s->too_long)
-            c->code = append(&s->bytes, value, len);
+            c->code = field_append(&s->bytes, value, len);
     }
 }
 
@@ -190,7 +139,7 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
 static bool find_path(const struct collecting *c, uint32_t i, char *ret, size_t size)
 {
     const struct dataset *d = c->dataset;
-    const struct stored *s = &c->all[i];
+    const struct field_stored *s = &c->all[i];
 
     if (d->format->field_path)
         d->format->field_path(d, &d->index.samples[c->sample], d->fields.spec[i].source, ret, size);
@@ -206,14 +155,14 @@ static int read_place(struct collecting *c, uint32_t i, const struct field_place
                       struct plenum_error *err)
 {
     const struct dataset *d = c->dataset;
-    struct stored *s = &c->all[i];
+    struct field_stored *s = &c->all[i];
     char path[8192];
 
     if (is_file(d, &d->fields.spec[i]) && !find_path(c, i, path, sizeof(path)))
         return 0;
     s->bytes.len = 0;
     s->state = (enum field_state)place->state;
-    s->too_long = place->len > STORED_MAX;
+    s->too_long = place->len > FIELD_STORED_MAX;
     if (s->state != FIELD_THERE || s->too_long)
         return 0;
     if (is_file(d, &d->fields.spec[i]))
@@ -254,7 +203,7 @@ static int find_all(void *arg, struct plenum_error *err)
 }
 
 /* What is stored of all fields of a sample: `all` [fields], which starts as zeros. */
-static int read_stored(const struct dataset *d, uint32_t sample, struct stored *all,
+static int read_stored(const struct dataset *d, uint32_t sample, struct field_stored *all,
                        struct plenum_error *err)
 {
     return dataset_try(d, read_all,
@@ -262,145 +211,11 @@ static int read_stored(const struct dataset *d, uint32_t sample, struct stored *
 }
 
 /* Note where the files of a sample's fields are. */
-static int find_files(const struct dataset *d, uint32_t sample, struct stored *all,
+static int find_files(const struct dataset *d, uint32_t sample, struct field_stored *all,
                       struct plenum_error *err)
 {
     return dataset_try(d, find_all,
                        &(struct collecting){.dataset = d, .sample = sample, .all = all}, err);
-}
-
-static bool is_text(const uint8_t *bytes, size_t len)
-{
-    for (size_t at = 0, n; at < len; at += n) {
-        n = bytes[at] ? text_utf8_length(bytes + at) : 0; /* zeros follow the bytes */
-        if (n == 0 || n > len - at)
-            return false;
-    }
-    return true;
-}
-
-/* Numbers with blanks, commas or brackets between. */
-static int make_numbers(const struct field_spec *spec, struct stored *s, struct piece *ret,
-                        struct plenum_error *err)
-{
-    static const char between[] = " \t\r\n,;[]()";
-    const char *at = (const char *)s->bytes.bytes, *end = at + s->bytes.len;
-    bool whole = spec->as == FIELD_AS_INT64;
-    uint32_t count = 0;
-
-    s->numbers.len = 0;
-    for (;;) {
-        char word[NUMBER_MAX + 1], *stop;
-        int64_t integer;
-        float number;
-        size_t n = 0;
-
-        while (at < end && *at && strchr(between, *at))
-            at++;
-        if (at == end)
-            break;
-        while (at + n < end && n < NUMBER_MAX && !(at[n] && strchr(between, at[n])))
-            n++;
-        memcpy(word, at, n);
-        word[n] = '\0';
-        errno = 0;
-        integer = whole ? strtoll(word, &stop, 10) : 0;
-        number = whole ? 0 : strtof(word, &stop);
-        if (stop != word + n || (whole && errno == ERANGE) || strlen(word) != n)
-            return error_set(err, -EBADMSG, "'%.*s' is no %s", (int)n, word,
-                             whole ? "whole number" : "number");
-        if (s->numbers.len + sizeof(integer) > FIELD_BYTES_MAX)
-            return error_set(err, -EBADMSG, "it has more than 1 MiB of numbers");
-        if (append(&s->numbers, whole ? (void *)&integer : (void *)&number,
-                   whole ? sizeof(integer) : sizeof(number)) < 0)
-            return error_set(err, -ENOMEM, "out of memory");
-        at += n;
-        count++;
-    }
-    if (count == 0)
-        return error_set(err, -EBADMSG, "there is no number in it");
-    ret->bytes = s->numbers.bytes;
-    ret->len = (uint32_t)s->numbers.len;
-    ret->shape = (struct field_shape){.type = whole ? PLENUM_FIELD_INT64 : PLENUM_FIELD_FLOAT32,
-                                      .dims = count > 1,
-                                      .shape = {count > 1 ? count : 0},
-                                      .room = (uint32_t)s->numbers.len};
-    return 0;
-}
-
-/* What a PNG's header says of a mask: the rest is read when it is shown. */
-static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
-                      struct plenum_error *err)
-{
-    static const uint8_t begin[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n',
-                                    0,    0,   0,   13,  'I',  'H',  'D',  'R'};
-    enum { DEPTH_AT = 24, COLOUR_AT = 25, GREY = 0, PALETTE = 3 };
-    bool wide;
-
-    if (len < 33 || memcmp(bytes, begin, sizeof(begin)) != 0)
-        return error_set(err, -EBADMSG, "it is no PNG, as a mask must be");
-    if (bytes[COLOUR_AT] != GREY && bytes[COLOUR_AT] != PALETTE)
-        return error_set(err, -EBADMSG,
-                         "it is a PNG of colours; a mask is one of indices or grey levels");
-    wide = bytes[DEPTH_AT] == 16;
-    *ret = (struct field_shape){
-        .type = wide ? PLENUM_FIELD_UINT16 : PLENUM_FIELD_UINT8, .room = wide ? 2 : 1, .mask = 1};
-    return 0;
-}
-
-/* From what is stored to what is shown. -EBADMSG: it cannot be. */
-static int make_piece(const struct field_spec *spec, struct stored *s, struct piece *ret,
-                      struct plenum_error *err)
-{
-    static const char *const why[FIELD_STATES] = {
-        [FIELD_MISSING] = "there is none",
-        [FIELD_TWICE] = "it is there twice",
-        [FIELD_A_LINK] = "it is a link: 'tar --dereference --hard-dereference' stores what it "
-                         "leads to",
-        [FIELD_SPARSE] = "it is stored with holes: make the archive without --sparse",
-    };
-    size_t at = 0;
-    int r;
-
-    if (s->state != FIELD_THERE)
-        return error_set(err, -EBADMSG, "%s", why[s->state]);
-    if (s->too_long)
-        return error_set(err, -EBADMSG, "it has more than 4 MiB");
-    if (is_numbers(spec))
-        return make_numbers(spec, s, ret, err);
-    if (s->count > 1)
-        return error_set(err, -EBADMSG, "it has %u values, and one is wanted", s->count);
-    if (spec->as == FIELD_AS_NPY) {
-        r = npy_parse(s->bytes.bytes, s->bytes.len, &ret->shape, &at, err);
-        ret->bytes = r < 0 ? NULL : s->bytes.bytes + at;
-        ret->len = ret->shape.room;
-        return r;
-    }
-    ret->bytes = s->bytes.bytes;
-    ret->len = (uint32_t)s->bytes.len;
-    if (spec->as == FIELD_AS_MASK)
-        return parse_mask(s->bytes.bytes, s->bytes.len, &ret->shape, err);
-    if (s->bytes.len > FIELD_BYTES_MAX)
-        return error_set(err, -EBADMSG, "it has more than 1 MiB");
-    if (spec->as == FIELD_AS_TEXT && !is_text(s->bytes.bytes, s->bytes.len))
-        return error_set(err, -EBADMSG, "it is no text in UTF-8");
-    ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_TEXT ? PLENUM_FIELD_TEXT
-                                                                        : PLENUM_FIELD_BYTES,
-                                      .room = (uint32_t)s->bytes.len};
-    return 0;
-}
-
-/* "float32 [3][4]" */
-static char *name_shape(const struct field_shape *shape, char *ret, size_t size)
-{
-    static const char *const types[PLENUM_FIELD_TYPES] = {
-        "text",  "bytes",  "bool",  "int8",   "uint8",   "int16",   "uint16",
-        "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"};
-    size_t at = (size_t)snprintf(ret, size, "%s", types[shape->type]);
-
-    for (uint32_t i = 0; i < shape->dims && at < size; i++)
-        at += (size_t)snprintf(ret + at, size - at, "%s[%u]", i ? "" : " ", shape->shape[i]);
-    return ret;
 }
 
 static bool is_alike(const struct field_shape *a, const struct field_shape *b)
@@ -410,19 +225,19 @@ static bool is_alike(const struct field_shape *a, const struct field_shape *b)
 }
 
 /* The piece of a field whose shape is known. */
-static int make_alike(const struct dataset *d, uint32_t field, struct stored *s, struct piece *ret,
-                      struct plenum_error *err)
+static int make_alike(const struct dataset *d, uint32_t field, struct field_stored *s,
+                      struct field_piece *ret, struct plenum_error *err)
 {
     const struct field_shape *shape = &d->fields.shape[field];
     char ours[100], theirs[100];
-    int r = make_piece(&d->fields.spec[field], s, ret, err);
+    int r = field_make_piece(&d->fields.spec[field], s, ret, err);
 
     if (r < 0)
         return r;
     if (!is_alike(&ret->shape, shape))
         return error_set(err, -EBADMSG, "it is %s, and the first sample's is %s",
-                         name_shape(&ret->shape, ours, sizeof(ours)),
-                         name_shape(shape, theirs, sizeof(theirs)));
+                         field_name_shape(&ret->shape, ours, sizeof(ours)),
+                         field_name_shape(shape, theirs, sizeof(theirs)));
     return 0;
 }
 
@@ -449,11 +264,11 @@ size_t dataset_get_record_bytes(const struct dataset *dataset)
 }
 
 /* Into its room of the record. */
-static int put_field(const struct dataset *d, uint32_t sample, uint32_t field, struct stored *s,
-                     uint8_t *room, uint32_t *len, struct plenum_error *err)
+static int put_field(const struct dataset *d, uint32_t sample, uint32_t field,
+                     struct field_stored *s, uint8_t *room, uint32_t *len, struct plenum_error *err)
 {
     uint32_t most = d->fields.stored[field];
-    struct piece piece;
+    struct field_piece piece;
     int r = make_alike(d, field, s, &piece, err);
 
     if (r == 0 && piece.len > most)
@@ -474,7 +289,7 @@ int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
                         struct dataset_buffer *buffer, struct plenum_error *err)
 {
     uint32_t count = dataset->fields.count;
-    struct stored all[FIELDS_MAX] = {{0}};
+    struct field_stored all[FIELDS_MAX] = {{0}};
     uint8_t *room;
     int r;
 
@@ -497,7 +312,7 @@ int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
     }
 
 out:
-    stored_fini(all, count);
+    field_stored_fini(all, count);
     return r;
 }
 
@@ -525,11 +340,11 @@ static uint32_t samples_of(const struct dataset *d)
 }
 
 /* Longest, hash and faults of one sample. */
-static void add_sample(const struct dataset *d, uint32_t sample, struct stored *all,
+static void add_sample(const struct dataset *d, uint32_t sample, struct field_stored *all,
                        struct turn *turn, XXH3_state_t *hash)
 {
     struct plenum_error why;
-    struct piece piece;
+    struct field_piece piece;
     bool bad = false;
 
     for (uint32_t i = 0; i < d->fields.count; i++) {
@@ -555,7 +370,7 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
     const struct dataset *d = reading->dataset;
     struct turn *turn = &reading->turns[index];
     uint64_t begin = index * SAMPLES_A_TURN, end = min_u64(begin + SAMPLES_A_TURN, samples_of(d));
-    struct stored all[FIELDS_MAX] = {{0}};
+    struct field_stored all[FIELDS_MAX] = {{0}};
     struct plenum_error err;
     XXH3_state_t hash;
     int r = 0;
@@ -579,7 +394,7 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
             reading->err = err;
     }
     turn->hash = XXH3_64bits_digest(&hash);
-    stored_fini(all, d->fields.count);
+    field_stored_fini(all, d->fields.count);
     return r;
 }
 
@@ -597,14 +412,14 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
 static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_error *err)
 {
     const struct field_spec *spec = &d->fields.spec[field];
-    struct stored all[FIELDS_MAX] = {{0}};
-    struct piece piece;
+    struct field_stored all[FIELDS_MAX] = {{0}};
+    struct field_piece piece;
     char name[400];
     int r = read_stored(d, 0, all, err);
 
     if (r == 0)
-        r = make_piece(&d->fields.spec[field], &all[field], &piece, err);
-    stored_fini(all, d->fields.count);
+        r = field_make_piece(&d->fields.spec[field], &all[field], &piece, err);
+    field_stored_fini(all, d->fields.count);
     if (r == 0)
         return error_set(err, -EBADMSG, "%s: the field '%s' changes while it is read", d->name,
                          spec->name);
@@ -617,7 +432,7 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
 static int learn_shapes(struct dataset *d, const struct dataset_options *options,
                         struct plenum_error *err)
 {
-    struct stored all[FIELDS_MAX] = {{0}};
+    struct field_stored all[FIELDS_MAX] = {{0}};
     uint32_t known = 0, n = samples_of(d), count = d->fields.count;
     bool is_known[FIELDS_MAX] = {false}, finds = has_places(d) && !d->format->find_fields;
     int r = 0;
@@ -631,9 +446,9 @@ static int learn_shapes(struct dataset *d, const struct dataset_options *options
         if (r < 0 && r != -EBADMSG)
             goto out;
         for (uint32_t i = 0; i < count && r == 0; i++) {
-            struct piece piece;
+            struct field_piece piece;
 
-            if (is_known[i] || make_piece(&d->fields.spec[i], &all[i], &piece, err) < 0)
+            if (is_known[i] || field_make_piece(&d->fields.spec[i], &all[i], &piece, err) < 0)
                 continue;
             d->fields.shape[i] = piece.shape;
             is_known[i] = true;
@@ -646,7 +461,7 @@ static int learn_shapes(struct dataset *d, const struct dataset_options *options
             r = nobody_has(d, i, err);
 
 out:
-    stored_fini(all, count);
+    field_stored_fini(all, count);
     return r;
 }
 
@@ -763,7 +578,7 @@ static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
         !memchr(h->warning, '\0', sizeof(h->warning)))
         return false;
     for (uint32_t i = 0; i < h->count; i++)
-        if (!field_shape_is_valid(&h->shape[i]) || h->stored[i] > STORED_MAX ||
+        if (!field_shape_is_valid(&h->shape[i]) || h->stored[i] > FIELD_STORED_MAX ||
             (!h->shape[i].mask && h->stored[i] != h->shape[i].room))
             return false;
     for (size_t i = 0; i < (size_t)h->places * h->count; i++)

@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/cache.c %D%/cache.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
+	%D%/field_value.c %D%/field_value.h \
 	%D%/fields.c %D%/fields.h \
 	%D%/fingerprint.c \
 	%D%/folder.c \

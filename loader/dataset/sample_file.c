@@ -101,21 +101,31 @@ static int file_error(const struct dataset *d, const char *path, int r, struct p
     return scope_error(&d->scope, err, r, path);
 }
 
+/* A descriptor, and what it is of; or -errno with a sentence. */
+static int open_file(const struct dataset *d, const char *path, struct stat *ret,
+                     struct plenum_error *err)
+{
+    int fd = scope_open(&d->scope, path, 0), r;
+
+    if (fd < 0)
+        return file_error(d, path, fd, err);
+    if (fstat(fd, ret) == 0)
+        return fd;
+    r = -errno;
+    (void)close(fd);
+    return file_error(d, path, r, err);
+}
+
 int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
     uint32_t number = (uint32_t)(sample - d->index.samples);
-    int fd = scope_open(&d->scope, path, 0), r;
     struct stat st;
+    int fd = open_file(d, path, &st, err), r;
     bool touched;
 
     if (fd < 0)
-        return file_error(d, path, fd, err);
-    if (fstat(fd, &st) < 0) {
-        r = -errno;
-        (void)close(fd);
-        return file_error(d, path, r, err);
-    }
+        return fd;
     touched = dataset_mtime(&st) != sample->where;
     if ((uint64_t)st.st_size != sample->len || (touched && !d->checksums)) {
         (void)close(fd);
@@ -154,16 +164,11 @@ int dataset_find_field(const struct dataset *d, const char *path, struct field_p
 int dataset_read_field(const struct dataset *d, const char *path, const struct field_place *place,
                        struct dataset_buffer *buffer, struct plenum_error *err)
 {
-    int fd = scope_open(&d->scope, path, 0), r;
     struct stat st;
+    int fd = open_file(d, path, &st, err), r;
 
     if (fd < 0)
-        return file_error(d, path, fd, err);
-    if (fstat(fd, &st) < 0) {
-        r = -errno;
-        (void)close(fd);
-        return file_error(d, path, r, err);
-    }
+        return fd;
     if ((uint64_t)st.st_size != place->len || dataset_mtime(&st) != place->where) {
         (void)close(fd);
         return dataset_has_changed(d, path, err);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* field_value.c - from the bytes of a field, as a data set has them, to what a batch shows. */
+#include "config.h"
+
+#include "loader/dataset/field_value.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/text.h"
+#include "common/util.h"
+#include "loader/dataset/npy.h"
+
+enum { NUMBER_MAX = 63 };
+
+void field_stored_fini(struct field_stored *all, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        dataset_buffer_fini(&all[i].bytes);
+        dataset_buffer_fini(&all[i].numbers);
+    }
+}
+
+int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len)
+{
+    size_t cap = buffer->len + len + DATASET_PADDING;
+
+    if (cap > buffer->cap) {
+        uint8_t *grown = realloc(buffer->bytes, cap + cap / 2);
+
+        if (!grown)
+            return -ENOMEM;
+        buffer->bytes = grown;
+        buffer->cap = cap + cap / 2;
+    }
+    memcpy(buffer->bytes + buffer->len, bytes, len);
+    buffer->len += len;
+    memset(buffer->bytes + buffer->len, 0, DATASET_PADDING);
+    return 0;
+}
+
+bool field_is_numbers(const struct field_spec *spec)
+{
+    return spec->as == FIELD_AS_INT64 || spec->as == FIELD_AS_FLOAT;
+}
+
+static bool is_text(const uint8_t *bytes, size_t len)
+{
+    for (size_t at = 0, n; at < len; at += n) {
+        n = bytes[at] ? text_utf8_length(bytes + at) : 0; /* zeros follow the bytes */
+        if (n == 0 || n > len - at)
+            return false;
+    }
+    return true;
+}
+
+/* Numbers with blanks, commas or brackets between. */
+static int make_numbers(const struct field_spec *spec, struct field_stored *s,
+                        struct field_piece *ret, struct plenum_error *err)
+{
+    static const char between[] = " \t\r\n,;[]()";
+    const char *at = (const char *)s->bytes.bytes, *end = at + s->bytes.len;
+    bool whole = spec->as == FIELD_AS_INT64;
+    uint32_t count = 0;
+
+    s->numbers.len = 0;
+    for (;;) {
+        char word[NUMBER_MAX + 1], *stop;
+        int64_t integer;
+        float number;
+        size_t n = 0;
+
+        while (at < end && *at && strchr(between, *at))
+            at++;
+        if (at == end)
+            break;
+        while (at + n < end && n < NUMBER_MAX && !(at[n] && strchr(between, at[n])))
+            n++;
+        memcpy(word, at, n);
+        word[n] = '\0';
+        errno = 0;
+        integer = whole ? strtoll(word, &stop, 10) : 0;
+        number = whole ? 0 : strtof(word, &stop);
+        if (stop != word + n || (whole && errno == ERANGE) || strlen(word) != n)
+            return error_set(err, -EBADMSG, "'%.*s' is no %s", (int)n, word,
+                             whole ? "whole number" : "number");
+        if (s->numbers.len + sizeof(integer) > FIELD_BYTES_MAX)
+            return error_set(err, -EBADMSG, "it has more than 1 MiB of numbers");
+        if (field_append(&s->numbers, whole ? (void *)&integer : (void *)&number,
+                         whole ? sizeof(integer) : sizeof(number)) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+        at += n;
+        count++;
+    }
+    if (count == 0)
+        return error_set(err, -EBADMSG, "there is no number in it");
+    ret->bytes = s->numbers.bytes;
+    ret->len = (uint32_t)s->numbers.len;
+    ret->shape = (struct field_shape){.type = whole ? PLENUM_FIELD_INT64 : PLENUM_FIELD_FLOAT32,
+                                      .dims = count > 1,
+                                      .shape = {count > 1 ? count : 0},
+                                      .room = (uint32_t)s->numbers.len};
+    return 0;
+}
+
+/* What a PNG's header says of a mask: the rest is read when it is shown. */
+static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
+                      struct plenum_error *err)
+{
+    static const uint8_t begin[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n',
+                                    0,    0,   0,   13,  'I',  'H',  'D',  'R'};
+    enum { DEPTH_AT = 24, COLOUR_AT = 25, GREY = 0, PALETTE = 3 };
+    bool wide;
+
+    if (len < 33 || memcmp(bytes, begin, sizeof(begin)) != 0)
+        return error_set(err, -EBADMSG, "it is no PNG, as a mask must be");
+    if (bytes[COLOUR_AT] != GREY && bytes[COLOUR_AT] != PALETTE)
+        return error_set(err, -EBADMSG,
+                         "it is a PNG of colours; a mask is one of indices or grey levels");
+    wide = bytes[DEPTH_AT] == 16;
+    *ret = (struct field_shape){
+        .type = wide ? PLENUM_FIELD_UINT16 : PLENUM_FIELD_UINT8, .room = wide ? 2 : 1, .mask = 1};
+    return 0;
+}
+
+int field_make_piece(const struct field_spec *spec, struct field_stored *s, struct field_piece *ret,
+                     struct plenum_error *err)
+{
+    static const char *const why[FIELD_STATES] = {
+        [FIELD_MISSING] = "there is none",
+        [FIELD_TWICE] = "it is there twice",
+        [FIELD_A_LINK] = "it is a link: 'tar --dereference --hard-dereference' stores what it "
+                         "leads to",
+        [FIELD_SPARSE] = "it is stored with holes: make the archive without --sparse",
+    };
+    size_t at = 0;
+    int r;
+
+    if (s->state != FIELD_THERE)
+        return error_set(err, -EBADMSG, "%s", why[s->state]);
+    if (s->too_long)
+        return error_set(err, -EBADMSG, "it has more than 4 MiB");
+    if (field_is_numbers(spec))
+        return make_numbers(spec, s, ret, err);
+    if (s->count > 1)
+        return error_set(err, -EBADMSG, "it has %u values, and one is wanted", s->count);
+    if (spec->as == FIELD_AS_NPY) {
+        r = npy_parse(s->bytes.bytes, s->bytes.len, &ret->shape, &at, err);
+        ret->bytes = r < 0 ? NULL : s->bytes.bytes + at;
+        ret->len = ret->shape.room;
+        return r;
+    }
+    ret->bytes = s->bytes.bytes;
+    ret->len = (uint32_t)s->bytes.len;
+    if (spec->as == FIELD_AS_MASK)
+        return parse_mask(s->bytes.bytes, s->bytes.len, &ret->shape, err);
+    if (s->bytes.len > FIELD_BYTES_MAX)
+        return error_set(err, -EBADMSG, "it has more than 1 MiB");
+    if (spec->as == FIELD_AS_TEXT && !is_text(s->bytes.bytes, s->bytes.len))
+        return error_set(err, -EBADMSG, "it is no text in UTF-8");
+    ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_TEXT ? PLENUM_FIELD_TEXT
+                                                                        : PLENUM_FIELD_BYTES,
+                                      .room = (uint32_t)s->bytes.len};
+    return 0;
+}
+
+char *field_name_shape(const struct field_shape *shape, char *ret, size_t size)
+{
+    static const char *const types[PLENUM_FIELD_TYPES] = {
+        "text",  "bytes",  "bool",  "int8",   "uint8",   "int16",   "uint16",
+        "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"};
+    size_t at = (size_t)snprintf(ret, size, "%s", types[shape->type]);
+
+    for (uint32_t i = 0; i < shape->dims && at < size; i++)
+        at += (size_t)snprintf(ret + at, size - at, "%s[%u]", i ? "" : " ", shape->shape[i]);
+    return ret;
+}
