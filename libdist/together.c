@@ -39,6 +39,7 @@ static void tell(struct together *t, const struct plenum_stream *s, int code,
     t->last = s->open.last;
     t->epochs = s->epochs;
     t->sum = s->sum;
+    memcpy(t->fields, s->fields_hash, sizeof(t->fields));
 }
 
 /* "instance 3 (host b)" */
@@ -91,6 +92,11 @@ static int compare(const struct together *all, uint32_t i, struct plenum_error *
     if (datasum_difference(&a->sum, &b->sum, difference, sizeof(difference))[0])
         return error_set(err, -ESTALE, "the data sets of %s and %s differ: %s (%s and %s)", one,
                          two, difference, hex_of(&a->sum, hex[0]), hex_of(&b->sum, hex[1]));
+    if (memcmp(a->fields, b->fields, sizeof(a->fields)) != 0)
+        return error_set(err, -ESTALE,
+                         "%s and %s have other fields: they ask for others, or their data sets "
+                         "have others",
+                         one, two);
     return 0;
 }
 

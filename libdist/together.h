@@ -21,6 +21,7 @@ struct together {
     uint32_t per_step, deal;
     uint64_t steps, epochs; /* steps of an epoch */
     struct datasum sum;
+    uint8_t fields[16]; /* hash of all fields of all samples */
 };
 
 /** What all go by, where data sets are parts. */

@@ -54,6 +54,14 @@ static bool is_same(const struct wire_open *open, const struct plenum_lease *one
             memcmp(a + layout.flips_at + i * images, b + layout.flips_at + i * images, images) != 0)
             return false;
     }
+    for (uint32_t k = 0; k < open->num_fields; k++) {
+        uint64_t each = wire_field_bytes(open, &open->field[k]);
+        uint64_t at = layout.fields_at[k] + i * each, length_at = layout.lengths_at[k] + i * 4;
+
+        if (memcmp(a + at, b + at, each) != 0 ||
+            (field_varies(&open->field[k]) && memcmp(a + length_at, b + length_at, 4) != 0))
+            return false;
+    }
     return memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
            memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0 &&
            (!open->mix ||

@@ -216,6 +216,27 @@ class FieldsTest(unittest.TestCase):
             self.assertEqual(len(shares), 8)
             self.assertGreater(shares[-1], 90)
 
+    def test_together(self):
+        """instances whose pictures are the same, and whose captions are not, are refused when they open together"""
+        picture = made.png(np.zeros((8, 8, 3), np.uint8))
+        for folder, text in (("one", b"here"), ("two", b"there")):
+            os.mkdir(os.path.join(T, folder))
+            made.write_tar(os.path.join(T, folder, "p.tar"), [("0", {"png": picture, "cls": b"0", "txt": text})])
+        program = os.path.join(T, "open.py")
+        with open(program, "w") as f:
+            f.write(f"""
+import sys, pyplenum
+folder = sys.argv[1 + pyplenum.job().instance_index]
+try:
+    pyplenum.Stream(f"tar:{T}/{{folder}}/p.tar", "eval", together=True, fields=["caption:txt"])
+    print("opened")
+except pyplenum.PlenumError as error:
+    print(error)
+""")
+        self.assertEqual(jobs.run([*by_plenumrun(2, 2), program, "one", "one"]).count("opened"), 2)
+        out = jobs.run([*by_plenumrun(2, 2), program, "one", "two"])
+        self.assertEqual(len(re.findall("instance 0 .* and instance 1 .* have other fields", out)), 2, out)
+
 
 if __name__ == "__main__":
     tap.main()

@@ -19,7 +19,10 @@ static struct wire_open open_of = {.per_step = SAMPLES,
                                    .width = SIDE,
                                    .height = SIDE,
                                    .channels = 3,
-                                   .mix = true};
+                                   .mix = true,
+                                   .num_fields = 2,
+                                   .field = {{.type = PLENUM_FIELD_TEXT, .room = 5},
+                                             {.type = PLENUM_FIELD_UINT8, .room = 1, .mask = 1}}};
 static struct slot_set *set;
 static struct plenum_lease *one, *two, *arbiter;
 static struct verify v = {.wanted = true};
@@ -92,6 +95,30 @@ Test(verify, looks_at_second_labels_and_weights)
     bytes[layout.weights_at + 4] = 1;
     cr_expect(eq(int, look(), VERIFY_ARBITRATE));
     cr_expect(eq(u64, v.differs, 1));
+}
+
+Test(verify, looks_at_fields)
+{
+    struct wire_slot layout = {0};
+    uint64_t places[4];
+    uint8_t *bytes;
+
+    cr_assert(eq(int, wire_slot_init(&open_of, &layout), 0));
+    places[0] = layout.fields_at[0] + 2 * 5 - 1; /* of sample 1: the last byte of its text, */
+    places[1] = layout.lengths_at[0] + 4;        /* its length, */
+    places[2] = layout.fields_at[1] + SIDE * SIDE;
+    places[3] = layout.fields_at[1] + 2 * SIDE * SIDE - 1; /* and its mask */
+    make(one, 0, 7);
+    make(two, 0, 7);
+    bytes = ring_slot(set->ring, two->index);
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        v = (struct verify){.wanted = true};
+        cr_expect(eq(int, look(), VERIFY_ALIKE));
+        bytes[places[i]] = 1;
+        cr_expect(eq(int, look(), VERIFY_ARBITRATE), "%zu", i);
+        cr_expect(eq(u64, v.differs, 1));
+        bytes[places[i]] = 0;
+    }
 }
 
 Test(verify, asks_a_third_once)

@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+import unittest.mock
 import warnings
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
@@ -248,6 +249,10 @@ class FieldsTest(unittest.TestCase):
         for loaders in (addresses[1], ",".join(addresses)):
             with stream(data, fields, loader=loaders) as s:
                 self.assertEqual(sum(batch.hash() for batch in s) % 2**64, want, loaders)
+        with unittest.mock.patch.dict(os.environ, PLENUM_VERIFY_BATCHES="100"), \
+                stream(data, fields, loader=",".join(addresses)) as s:
+            self.assertEqual(sum(batch.hash() for batch in s) % 2**64, want)
+            self.assertGreater(s.stats.verified, 0)
 
     def test_damaged(self):
         """a sample that lacks a field, or has a damaged one, is a bad sample: told at once, and never shown"""
