@@ -299,6 +299,8 @@ uint64_t render_working_bytes(const struct render_spec *spec)
 {
     uint64_t bytes = views_mix(&spec->views) ? 2 * render_bytes(spec) : 0;
 
+    if (spec->masks) /* three planes of each image, as image_render_masks() makes them */
+        bytes += 3 * longest_run(spec) * views_pixels(&spec->views);
     for (uint32_t i = 0; i < spec->views.count; i++)
         bytes += longest_run(spec) * spec->views.view[i].count *
                  augment_most_bytes(&spec->views.view[i].pipeline);

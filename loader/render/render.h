@@ -21,6 +21,7 @@ struct render_spec {
     enum plenum_bad bad;
     enum image_jpeg jpeg; /* which decoder; the pixels are the same */
     uint32_t run;         /* positions that one decode may serve (render_run()); 0 is 1 */
+    bool masks;           /* there are some among the fields: for render_working_bytes() */
 };
 
 /** The files of a position: its own sample's, and, where it is mixed, its partner's; and its own

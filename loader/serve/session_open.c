@@ -263,6 +263,8 @@ static int check_open(struct session *s, struct plenum_error *err)
     assert(r == 0); /* wire_open_check() has checked it */
     /* Where positions are dealt, those of a sample are other replicas'. */
     s->spec.run = s->open.deal ? 1 : s->open.repeat;
+    for (uint32_t i = 0; i < s->open.num_fields; i++)
+        s->spec.masks = s->spec.masks || s->open.field[i].mask;
     if (views_mix(&s->spec.views) != s->open.mix)
         return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
                          s->open.mix ? "second labels were asked for, but the pipeline does not mix"
