@@ -10,8 +10,8 @@
 #include "common/error.h"
 #include "common/util.h"
 
-static const char *const as_names[FIELD_AS_COUNT] = {"text",  "bytes",   "npy",
-                                                     "int64", "float32", "mask"};
+static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy", "int64",
+                                                     "float32", "mask",  "line"};
 
 /* A word without the blanks around it, up to `stop` or the end. */
 static const char *take_word(const char **at, const char *end, char stop, size_t *len)
@@ -53,11 +53,10 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
             *ret = (enum field_as)i;
             return 0;
         }
-    return error_set(
-        err, -EINVAL,
-        "fields: '%.*s' is no kind of field: there are text, bytes, npy, int64, float32 "
-        "and mask",
-        (int)min_u64(len, 200), word);
+    return error_set(err, -EINVAL,
+                     "fields: '%.*s' is no kind of field: there are text, bytes, npy, int64, "
+                     "float32, mask and line",
+                     (int)min_u64(len, 200), word);
 }
 
 /* NAME[:SOURCE[:AS]] */
@@ -129,6 +128,27 @@ bool fields_have_mask(const struct fields *fields)
         if (fields->spec[i].as == FIELD_AS_MASK)
             return true;
     return false;
+}
+
+const char *field_next_line(const char **at, const char *end, size_t *len)
+{
+    static const char blanks[] = " \t\r";
+
+    while (*at < end) {
+        const char *line = *at, *stop = memchr(line, '\n', (size_t)(end - line)), *p;
+
+        stop = stop ? stop : end;
+        *at = stop < end ? stop + 1 : end;
+        if (stop > line && stop[-1] == '\r')
+            stop--;
+        for (p = line; p < stop && *p && strchr(blanks, *p); p++)
+            continue;
+        if (p < stop) {
+            *len = (size_t)(stop - line);
+            return line;
+        }
+    }
+    return NULL;
 }
 
 uint32_t field_item_bytes(uint32_t type)

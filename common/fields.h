@@ -4,6 +4,7 @@
 #define COMMON_FIELDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/stream.h>
@@ -24,6 +25,7 @@ enum field_as {
     FIELD_AS_INT64, /* whole numbers, */
     FIELD_AS_FLOAT, /* or others, with blanks, commas or brackets between */
     FIELD_AS_MASK,  /* a PNG of the image's size, cropped and flipped as each image is */
+    FIELD_AS_LINE,  /* one line of a text in UTF-8, drawn for each position */
     FIELD_AS_COUNT,
 };
 
@@ -64,6 +66,10 @@ static inline bool field_varies(const struct field_shape *shape)
 {
     return shape->type <= PLENUM_FIELD_BYTES;
 }
+
+/** The next line of a text that is not blank, without its end: `*len` bytes, `*at` being moved
+ * behind it; NULL: there are no more. */
+const char *field_next_line(const char **at, const char *end, size_t *len);
 
 /** Bytes of one number of an array of this type; 0: it is no array, or there is no such type. */
 uint32_t field_item_bytes(uint32_t type);

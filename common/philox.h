@@ -30,6 +30,7 @@ enum draw_purpose {
     DRAW_SLICE = 11,      /* generated data: draw 0 the place, draw 1 the table */
     DRAW_FILTER = 12,     /* interpolation=random: word 0 */
     DRAW_PLACE = 13,      /* random_crop: words: top, left */
+    DRAW_LINE = 14,       /* which line of a field is shown: word 0 */
     DRAW_OPERATION = 16,  /* operations behind the crop: 16 times the number in the text, and on */
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,

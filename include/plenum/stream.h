@@ -497,6 +497,7 @@ struct plenum_field {
  * where bytes, npy and mask are paths; the same as NAME where it is left out. KIND is
  *
  *     text      (unless told) UTF-8
+ *     line      one line of such a text that is not blank, drawn for each position
  *     bytes     as they are
  *     npy       an array in NumPy's format, of the same type and shape in all samples
  *     int64     whole numbers, the same count in all samples: features, or text with blanks,

@@ -126,6 +126,19 @@ static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
     return 0;
 }
 
+/* The longest line is what there must be room for. */
+static int measure_lines(const struct field_stored *s, struct field_shape *ret,
+                         struct plenum_error *err)
+{
+    const char *at = (const char *)s->bytes.bytes, *end = at + s->bytes.len;
+    size_t longest = 0, len = 0;
+
+    while (field_next_line(&at, end, &len))
+        longest = len > longest ? len : longest;
+    *ret = (struct field_shape){.type = PLENUM_FIELD_TEXT, .room = (uint32_t)longest};
+    return longest ? 0 : error_set(err, -EBADMSG, "there is no line in it");
+}
+
 int field_make_piece(const struct field_spec *spec, struct field_stored *s, struct field_piece *ret,
                      struct plenum_error *err)
 {
@@ -145,7 +158,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
         return error_set(err, -EBADMSG, "it has more than 4 MiB");
     if (field_is_numbers(spec))
         return make_numbers(spec, s, ret, err);
-    if (s->count > 1)
+    if (s->count > 1 && spec->as != FIELD_AS_LINE)
         return error_set(err, -EBADMSG, "it has %u values, and one is wanted", s->count);
     if (spec->as == FIELD_AS_NPY) {
         r = npy_parse(s->bytes.bytes, s->bytes.len, &ret->shape, &at, err);
@@ -159,8 +172,10 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
         return parse_mask(s->bytes.bytes, s->bytes.len, &ret->shape, err);
     if (s->bytes.len > FIELD_BYTES_MAX)
         return error_set(err, -EBADMSG, "it has more than 1 MiB");
-    if (spec->as == FIELD_AS_TEXT && !is_text(s->bytes.bytes, s->bytes.len))
+    if (spec->as != FIELD_AS_BYTES && !is_text(s->bytes.bytes, s->bytes.len))
         return error_set(err, -EBADMSG, "it is no text in UTF-8");
+    if (spec->as == FIELD_AS_LINE)
+        return measure_lines(s, &ret->shape, err);
     ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_TEXT ? PLENUM_FIELD_TEXT
                                                                         : PLENUM_FIELD_BYTES,
                                       .room = (uint32_t)s->bytes.len};

@@ -93,6 +93,8 @@ static void collect(void *arg, const char *key, const void *value, size_t len)
         s->state = FIELD_THERE;
         if (s->count++ > 0 && field_is_numbers(&fields->spec[i]))
             c->code = field_append(&s->bytes, " ", 1);
+        else if (s->count > 1 && fields->spec[i].as == FIELD_AS_LINE)
+            c->code = field_append(&s->bytes, "\n", 1);
         s->too_long = s->too_long || len > FIELD_STORED_MAX - s->bytes.len;
         if (c->code == 0 && !s->too_long)
             c->code = field_append(&s->bytes, value, len);
@@ -271,7 +273,7 @@ static int put_field(const struct dataset *d, uint32_t sample, uint32_t field,
     struct field_piece piece;
     int r = make_alike(d, field, s, &piece, err);
 
-    if (r == 0 && piece.len > most)
+    if (r == 0 && (piece.len > most || piece.shape.room > d->fields.shape[field].room))
         r = error_set(err, -EBADMSG,
                       "it has %u bytes; when the data set was indexed it had %u at "
                       "most",
@@ -319,9 +321,10 @@ out:
 /* ---- all samples ---- */
 
 struct turn {
-    uint32_t longest[FIELDS_MAX];
-    uint32_t good[FIELDS_MAX]; /* samples that have it */
-    uint32_t bad, first_bad;   /* samples that lack some */
+    uint32_t longest[FIELDS_MAX]; /* of what is stored, */
+    uint32_t room[FIELDS_MAX];    /* and of what is shown of it */
+    uint32_t good[FIELDS_MAX];    /* samples that have it */
+    uint32_t bad, first_bad;      /* samples that lack some */
     uint64_t hash;
 };
 
@@ -354,6 +357,8 @@ static void add_sample(const struct dataset *d, uint32_t sample, struct field_st
             len = piece.len;
             turn->good[i]++;
             turn->longest[i] = len > turn->longest[i] ? len : turn->longest[i];
+            if (piece.shape.room > turn->room[i])
+                turn->room[i] = piece.shape.room;
         }
         (void)XXH3_64bits_update(hash, &len, sizeof(len));
         if (len != UINT32_MAX)
@@ -482,8 +487,12 @@ static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
         *stored = 1;
         for (uint64_t t = 0; t < count; t++)
             *stored = turns[t].longest[i] > *stored ? turns[t].longest[i] : *stored;
-        if (field_varies(&d->fields.shape[i]))
-            d->fields.shape[i].room = *stored;
+        if (!field_varies(&d->fields.shape[i]))
+            continue;
+        d->fields.shape[i].room = 1;
+        for (uint64_t t = 0; t < count; t++)
+            if (turns[t].room[i] > d->fields.shape[i].room)
+                d->fields.shape[i].room = turns[t].room[i];
     }
     for (uint64_t t = 0; t < count; t++) {
         (void)XXH3_128bits_update(&hash, &turns[t].hash, sizeof(turns[t].hash));
@@ -579,7 +588,7 @@ static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
         return false;
     for (uint32_t i = 0; i < h->count; i++)
         if (!field_shape_is_valid(&h->shape[i]) || h->stored[i] > FIELD_STORED_MAX ||
-            (!h->shape[i].mask && h->stored[i] != h->shape[i].room))
+            (!h->shape[i].mask && h->stored[i] < h->shape[i].room))
             return false;
     for (size_t i = 0; i < (size_t)h->places * h->count; i++)
         if (places[i].state >= FIELD_STATES)

@@ -344,22 +344,52 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
     return 0;
 }
 
+/* One line of a text: of fields of one position all draw alike, so that lines of two files that
+ * belong together stay so. */
+static void put_line(const struct image_draw *draw, const char *text, uint32_t text_len,
+                     uint32_t room, uint8_t *dst, uint32_t *ret_len)
+{
+    const char *at = text, *end = text + text_len, *line = NULL;
+    uint32_t word = image_draw_words(draw, DRAW_LINE, 0).word[0], count = 0;
+    size_t len = 0;
+
+    while (field_next_line(&at, end, &len))
+        count++;
+    assert(count > 0); /* as it was when the record was made of it */
+    at = text;
+    for (uint32_t k = philox_below(word, count) + 1; k > 0; k--)
+        line = field_next_line(&at, end, &len);
+    assert(line && len <= room);
+    memcpy(dst, line, len);
+    memset(dst + len, 0, room - len);
+    *ret_len = (uint32_t)len;
+}
+
 /* The fields of all positions of a run, which show one sample. */
-static void put_fields(const struct render_spec *spec, const struct dataset_buffer *record,
-                       uint32_t count, const struct render_target *dst)
+static void put_fields(const struct render_spec *spec, const struct image_draw *first,
+                       const struct dataset_buffer *record, uint32_t count,
+                       const struct render_target *dst)
 {
     const struct fields *fields = dataset_get_fields(spec->dataset);
 
     for (uint32_t at = 0; at < count && dst[at].field[0]; at++) {
         const uint32_t *lengths = (const void *)record->bytes;
-        const uint8_t *room = record->bytes + fields->count * sizeof(uint32_t);
+        const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+        struct image_draw draw = *first;
 
-        for (uint32_t i = 0; i < fields->count; i++) {
+        draw.position += at;
+        for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
+            uint32_t room = fields->shape[i].room;
+
+            if (fields->spec[i].as == FIELD_AS_LINE) {
+                put_line(&draw, (const char *)bytes, lengths[i], room, dst[at].field[i],
+                         dst[at].length[i]);
+                continue;
+            }
             if (!fields->shape[i].mask)
-                memcpy(dst[at].field[i], room, fields->shape[i].room);
+                memcpy(dst[at].field[i], bytes, room);
             if (dst[at].length[i])
                 *dst[at].length[i] = lengths[i];
-            room += fields->stored[i];
         }
     }
 }
@@ -389,7 +419,7 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
         r = render_alone(spec, scratch, try, count, &files->own, &files->fields, dst, err);
     if (r < 0)
         return r;
-    put_fields(spec, &files->fields, count, dst);
+    put_fields(spec, &draw, &files->fields, count, dst);
     *ret = result;
     return 0;
 }

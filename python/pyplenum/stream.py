@@ -448,11 +448,11 @@ class Stream:
         calls it. SOURCE is where the data set has it: of tar: and folder: the extension of a member or file beside the
         image ("txt", "seg.png"), of tfrecord: a feature, of list: a column, by its name or, in a list that names none,
         its number, where bytes, npy and mask are paths; as NAME where it is left out. KIND is "text" (UTF-8, unless
-        told), "bytes", "npy" (an array in NumPy's format, of one type and shape in all samples), "int64" or "float32"
-        (numbers, as many in all samples: features, or a text with blanks, commas or brackets between), or "mask": a PNG
-        of indices or grey levels and of the image's size, which is cropped and flipped as each of its images is, by the
-        nearest pixel, with 255 (of 16 bits 65535) where these show padding. A sample that lacks a field, or has a
-        damaged one, is a bad sample.
+        told), "line" (one of its lines, drawn for each position), "bytes", "npy" (an array in NumPy's format, of one
+        type and shape in all samples), "int64" or "float32" (numbers, as many in all samples: features, or a text with
+        blanks, commas or brackets between), or "mask": a PNG of indices or grey levels and of the image's size, which
+        is cropped and flipped as each of its images is, by the nearest pixel, with 255 (of 16 bits 65535) where these
+        show padding. A sample that lacks a field, or has a damaged one, is a bad sample.
     on_ring
         called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
         (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another

@@ -68,11 +68,12 @@ def part(number, data):
 
 
 def example(features):
-    """A tf.train.Example of bytes, whole numbers and floats."""
+    """A tf.train.Example of bytes, lists of bytes, whole numbers and floats."""
     entries = b""
     for key, value in features.items():
-        if isinstance(value, bytes):
-            feature = part(1, part(1, value))
+        value = [value] if isinstance(value, bytes) else value
+        if isinstance(value[0], bytes):
+            feature = part(1, b"".join(part(1, each) for each in value))
         elif isinstance(value[0], int):
             feature = part(3, part(1, b"".join(varint(v % 2**64) for v in value)))
         else:
@@ -376,6 +377,55 @@ class FieldsTest(unittest.TestCase):
             s.seek(cursor)
             for batch, samples in zip(s, rest):
                 self.assertTrue(np.array_equal(batch.samples, samples))
+
+
+class LinesTest(unittest.TestCase):
+    """One of several captions, which the position draws."""
+
+    @staticmethod
+    def lines(n):
+        return [f"picture {n}, line {k} {'–' * k}" for k in range(1 + n % 5)]
+
+    @classmethod
+    def setUpClass(cls):
+        write_tar(path_of("lines.tar"), [(f"{n:03d}", {
+            "png": png(picture(n)), "cls": b"0", "txt": "\r\n \n".join(cls.lines(n)).encode() + b"\n\n",
+            "de": "\n".join(line.replace("line", "Zeile") for line in cls.lines(n)).encode()}) for n in range(COUNT)])
+        write_tfrecord(path_of("lines.tfrecord"), [example(
+            {"image/encoded": members(n)["png"], "image/class/label": b"0",
+             "captions": [line.encode() for line in cls.lines(n)]}) for n in range(COUNT)])
+
+    def test_lines(self):
+        """each of them is drawn, alike for all fields of a sample, and anew for each position"""
+        data, fields = f"tar,label=cls:{path_of('lines.tar')}", ["en:txt:line", "de:de:line"]
+        for options in ({"epochs": 40}, {"epochs": 10, "repeat": 4}):
+            seen = {n: [] for n in range(COUNT)}
+            with stream(data, fields, "rrc(8)", **options) as s:
+                hashed = 0
+                for batch in s:
+                    hashed += batch.hash()
+                    for name, en, de in zip(s.names(batch.samples), batch["en"], batch["de"]):
+                        self.assertEqual(en.replace("line", "Zeile"), de)
+                        seen[int(name[-7:-4])].append(en)
+            for n, shown in seen.items():
+                self.assertEqual(set(shown), set(self.lines(n)))
+            shares = np.array([shown.count(self.lines(n)[0]) / len(shown) for n, shown in seen.items() if n % 5 == 4])
+            self.assertLess(abs(shares.mean() - 0.2), 0.1)
+            epochs, repeat = str(options["epochs"]), str(options.get("repeat", 1))
+            self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "rrc(8)", "--epochs", epochs, "--repeat", repeat))
+
+    def test_features(self):
+        """values of a feature are lines"""
+        with stream(f"tfrecord:{path_of('lines.tfrecord')}", ["caption:captions:line"], "rrc(8)", epochs=60) as s:
+            seen = {line for batch in s for line in batch["caption"]}
+        self.assertEqual(seen, {line for n in range(COUNT) for line in self.lines(n)})
+
+    def test_no_line(self):
+        """a text without a line is damaged"""
+        write_tar(path_of("bad.tar"), [(f"{n:03d}", {**members(n), "txt": b" \r\n\t\n" if n == 7 else b"a"})
+                                       for n in range(12)])
+        with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples lack.*007.*there is no line in it"):
+            stream(f"tar,label=cls:{path_of('bad.tar')}", ["a:txt:line"]).close()
 
 
 class MasksTest(unittest.TestCase):
