@@ -10,8 +10,8 @@
 #include "common/error.h"
 #include "common/util.h"
 
-static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy", "int64",
-                                                     "float32", "mask",  "line"};
+static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy",  "int64",
+                                                     "float32", "mask",  "line", "boxes"};
 
 /* A word without the blanks around it, up to `stop` or the end. */
 static const char *take_word(const char **at, const char *end, char stop, size_t *len)
@@ -55,11 +55,38 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
         }
     return error_set(err, -EINVAL,
                      "fields: '%.*s' is no kind of field: there are text, bytes, npy, int64, "
-                     "float32, mask and line",
+                     "float32, mask, line and boxes",
                      (int)min_u64(len, 200), word);
 }
 
-/* NAME[:SOURCE[:AS]] */
+/* "0.25": never through floating point. */
+static int parse_visible(const char *word, size_t len, uint32_t *ret, struct plenum_error *err)
+{
+    uint32_t value = 0, unit = FIELD_VISIBLE_ONE;
+    bool point = false, digits = false;
+    size_t i;
+
+    for (i = 0; i < len && unit > 0 && value <= FIELD_VISIBLE_ONE; i++) {
+        if (word[i] == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (word[i] < '0' || word[i] > '9')
+            break;
+        digits = true;
+        unit = point ? unit / 10 : unit;
+        value = (point ? value : 10 * value) + (uint32_t)(word[i] - '0') * unit;
+    }
+    *ret = value;
+    if (i == len && digits && unit > 0 && value <= FIELD_VISIBLE_ONE)
+        return 0;
+    return error_set(err, -EINVAL,
+                     "fields: '%.*s' is no share of a box: it is 0 to 1, with at most 4 digits "
+                     "behind the point",
+                     (int)min_u64(len, 200), word);
+}
+
+/* NAME[:SOURCE[:AS[:VISIBLE]]] */
 static int parse_one(const char *text, size_t len, struct field_spec *ret, struct plenum_error *err)
 {
     const char *at = text, *end = text + len, *word;
@@ -67,6 +94,7 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
     int r;
 
     ret->as = FIELD_AS_TEXT;
+    ret->visible = 0;
     word = take_word(&at, end, ':', &n);
     r = set_text(word, n, "name", ret->name, sizeof(ret->name), err);
     if (r < 0)
@@ -82,10 +110,30 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
     if (r < 0 || !at)
         return r;
     word = take_word(&at, end, ':', &n);
-    if (at)
-        return error_set(err, -EINVAL, "fields: '%.*s' has more parts than NAME:SOURCE:KIND",
-                         (int)min_u64(len, 200), text);
-    return parse_as(word, n, &ret->as, err);
+    r = parse_as(word, n, &ret->as, err);
+    if (r == 0 && at && ret->as == FIELD_AS_BOXES) {
+        word = take_word(&at, end, ':', &n);
+        r = parse_visible(word, n, &ret->visible, err);
+    }
+    if (r == 0 && at)
+        r = error_set(err, -EINVAL, "fields: '%.*s' has more parts than NAME:SOURCE:KIND",
+                      (int)min_u64(len, 200), text);
+    return r;
+}
+
+/* Behind `at` bytes of the text: how many it has then. */
+static size_t put_spec(struct fields *fields, size_t at, const struct field_spec *spec)
+{
+    size_t size = sizeof(fields->text);
+
+    if (at < size)
+        at += (size_t)snprintf(fields->text + at, size - at, "%s%s:%s:%s", at ? "," : "",
+                               spec->name, spec->source, as_names[spec->as]);
+    if (spec->visible > 0 && at < size)
+        at +=
+            (size_t)snprintf(fields->text + at, size - at, ":%u.%04u",
+                             spec->visible / FIELD_VISIBLE_ONE, spec->visible % FIELD_VISIBLE_ONE);
+    return at;
 }
 
 int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
@@ -111,9 +159,7 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
         for (uint32_t i = 0; i < ret->count; i++)
             if (strcmp(ret->spec[i].name, spec->name) == 0)
                 return error_set(err, -EINVAL, "fields: '%s' is there twice", spec->name);
-        if (n < sizeof(ret->text))
-            n += (size_t)snprintf(ret->text + n, sizeof(ret->text) - n, "%s%s:%s:%s", n ? "," : "",
-                                  spec->name, spec->source, as_names[spec->as]);
+        n = put_spec(ret, n, spec);
         ret->count++;
     }
     if (n >= sizeof(ret->text))
@@ -122,10 +168,34 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
     return 0;
 }
 
-bool fields_have_mask(const struct fields *fields)
+const char *field_member(const struct field_spec *spec)
+{
+    static const char begin[] = "json.";
+    bool whole =
+        spec->as == FIELD_AS_BYTES || spec->as == FIELD_AS_NPY || spec->as == FIELD_AS_MASK;
+
+    if (whole || strncmp(spec->source, begin, strlen(begin)) != 0)
+        return NULL;
+    return spec->source + strlen(begin);
+}
+
+const char *field_extension(const struct field_spec *spec)
+{
+    return field_member(spec) ? "json" : spec->source;
+}
+
+bool fields_follow_pixels(const struct fields *fields)
 {
     for (uint32_t i = 0; i < fields->count; i++)
-        if (fields->spec[i].as == FIELD_AS_MASK)
+        if (fields->spec[i].as == FIELD_AS_MASK || fields->spec[i].as == FIELD_AS_BOXES)
+            return true;
+    return false;
+}
+
+bool fields_are_new(const struct fields *fields)
+{
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->spec[i].as == FIELD_AS_BOXES || field_member(&fields->spec[i]))
             return true;
     return false;
 }
@@ -163,10 +233,22 @@ uint32_t field_item_bytes(uint32_t type)
     return type < PLENUM_FIELD_TYPES ? bytes[type] : 0;
 }
 
+uint64_t field_sample_bytes(const struct field_shape *shape, uint32_t images, uint64_t pixels)
+{
+    if (shape->mask)
+        return shape->room * pixels;
+    return shape->type == PLENUM_FIELD_BOXES ? (uint64_t)shape->room * images : shape->room;
+}
+
 bool field_shape_is_valid(const struct field_shape *shape)
 {
     uint64_t bytes = field_item_bytes(shape->type);
 
+    if (shape->type == PLENUM_FIELD_BOXES)
+        return shape->mask == 0 && shape->dims == 0 && shape->shape[0] == 0 &&
+               shape->room >= field_boxes_bytes(0) &&
+               shape->room <= FIELD_BYTES_MAX + field_boxes_bytes(0) &&
+               field_boxes_bytes(field_boxes_most(shape->room)) == shape->room;
     if (shape->mask)
         return shape->mask == 1 && shape->dims == 0 &&
                (shape->type == PLENUM_FIELD_UINT8 || shape->type == PLENUM_FIELD_UINT16) &&

@@ -186,19 +186,20 @@ static bool moves_pixels(enum pipeline_op_kind kind)
            kind == PIPELINE_AUTO_AUGMENT || kind == PIPELINE_AUGMIX;
 }
 
-int views_check_masks(const struct views *views, struct plenum_error *err)
+int views_check_followers(const struct views *views, struct plenum_error *err)
 {
     if (views_mix(views))
         return error_set(err, -EINVAL,
-                         "a mask cannot go along where samples are mixed (mixup, cutmix, mix)");
+                         "masks and boxes cannot go along where samples are mixed (mixup, cutmix, "
+                         "mix)");
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 
         for (uint32_t k = 0; k < p->ops_count; k++)
             if (moves_pixels(p->ops[k].kind))
                 return error_set(err, -EINVAL,
-                                 "a mask cannot go along with %s, which moves pixels: masks follow "
-                                 "crops and flips",
+                                 "masks and boxes cannot go along with %s, which moves pixels: "
+                                 "they follow crops and flips",
                                  pipeline_op_name(p->ops[k].kind));
     }
     return 0;

@@ -44,9 +44,9 @@ struct views {
  */
 int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 
-/** May masks go along: 0; -EINVAL with a sentence, where pixels move but for crop and flips, or
- * samples are mixed. */
-int views_check_masks(const struct views *views, struct plenum_error *err);
+/** May masks and boxes go along: 0; -EINVAL with a sentence, where pixels move otherwise than by
+ * crop and flips, or samples are mixed. */
+int views_check_followers(const struct views *views, struct plenum_error *err);
 
 /** Pixels of all of a sample's images. */
 uint64_t views_pixels(const struct views *views);

@@ -60,7 +60,7 @@ uint64_t wire_sample_bytes(const struct wire_open *open)
 
 uint64_t wire_field_bytes(const struct wire_open *open, const struct field_shape *field)
 {
-    return field->mask ? field->room * (wire_sample_bytes(open) / open->channels) : field->room;
+    return field_sample_bytes(field, wire_images(open), wire_sample_bytes(open) / open->channels);
 }
 
 int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)

@@ -396,6 +396,14 @@ static void set_geometry(const struct session *se, struct wire_open *open)
     open->slot_bytes = layout.bytes;
 }
 
+static bool asks_for_new_fields(const struct wire_open *open)
+{
+    struct fields fields;
+    struct plenum_error err;
+
+    return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
+}
+
 /* What a stream asks for that loaders of this minor version would skip; NULL: nothing. */
 static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
 {
@@ -410,7 +418,10 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "images that are not square";
     if (minor < WIRE_MINOR_VIEWS && open->views > 0)
         return "views";
-    return minor < WIRE_MINOR_FIELDS && open->fields[0] ? "fields" : NULL;
+    if (minor < WIRE_MINOR_FIELDS && open->fields[0])
+        return "fields";
+    return minor < WIRE_MINOR_BOXES && asks_for_new_fields(open) ? "boxes and members of JSON"
+                                                                 : NULL;
 }
 
 /* Our own memory is short, or descriptors: no other loader can help. */

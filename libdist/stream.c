@@ -258,7 +258,7 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     if (r < 0)
         return r;
     memcpy(open->fields, s->fields.text, sizeof(open->fields));
-    if (fields_have_mask(&s->fields) && (r = views_check_masks(&s->views, err)) < 0)
+    if (fields_follow_pixels(&s->fields) && (r = views_check_followers(&s->views, err)) < 0)
         return r;
     open->seed = o->seed;
     open->last = o->last == PLENUM_DROP ? ORDER_DROP : ORDER_PAD;
@@ -1031,6 +1031,10 @@ int plenum_batch_get_fields(const struct plenum_batch *batch,
         memcpy(ret[i].shape, field->shape, sizeof(ret[i].shape));
         if (field->mask)
             set_mask_shape(&s->views, &ret[i]);
+        if (field->type == PLENUM_FIELD_BOXES) {
+            ret[i].dims = 1;
+            ret[i].shape[0] = field_boxes_most(field->room);
+        }
         if (field_varies(field))
             ret[i].lengths = (uint32_t *)(void *)(bytes + layout.lengths_at[i]);
     }

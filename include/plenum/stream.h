@@ -468,33 +468,52 @@ enum plenum_field_type {
     PLENUM_FIELD_FLOAT16,
     PLENUM_FIELD_FLOAT32,
     PLENUM_FIELD_FLOAT64,
+    PLENUM_FIELD_BOXES, /**< struct plenum_boxes. */
     PLENUM_FIELD_TYPES, /**< How many types there are; none of them. */
+};
+
+/** One box in an image: its edges in pixels from the image's left and top edge, from 0 to its width
+ * or height, after crop, resize and flips; what lies outside of the image is cut off. */
+struct plenum_box {
+    float left, top, right, bottom;
+    int64_t class_id; /**< As the data set has it. */
+    int64_t id;       /**< The object's, or its number in the data set's list. */
+};
+
+/** The boxes of one image: this, and behind it as many struct plenum_box as there is room for, of
+ * which those behind the last are zeros. */
+struct plenum_boxes {
+    uint64_t count; /**< How many there are. */
 };
 
 /** One field of a batch. */
 struct plenum_field {
     const char *name; /**< As plenum_stream_options.fields says. */
     enum plenum_field_type type;
-    /** Of arrays: dimensions of one sample's array; 0 is one number. */
+    /** Of arrays: dimensions of one sample's array; 0 is one number. Of boxes 1: how many an image
+     *  has room for, in shape[0]. */
     uint32_t dims;
     uint32_t shape[PLENUM_FIELD_DIMS_MAX]; /**< Their sizes. */
     /** 1: a mask: [H][W] of uint8 or uint16, [images][H][W] where views have several images of one
      *  size, or, with views of several sizes, one dimension with those of all images, in the order
      *  of the text. */
     uint32_t mask;
-    /** Bytes of each sample: of texts and bytes, of the longest in the data set. */
+    /** Bytes of each sample: of texts and bytes, of the longest in the data set; of boxes, those of
+     *  all images of all views, in the order of the text, each struct plenum_boxes with as many as
+     *  the sample that has most: 8 + 32 · shape[0] bytes. */
     uint64_t room;
     /** [S][R][M][room]: an array, or as many bytes as `lengths` says and zeros behind. */
     void *values;
-    uint32_t *lengths; /**< [S][R][M]: bytes of a text; NULL of arrays. */
+    uint32_t *lengths; /**< [S][R][M]: bytes of a text; else NULL. */
 };
 
 /**
  * The fields that plenum_stream_options.fields asks for, in its order. Each is NAME:SOURCE:KIND.
  * NAME (letters, digits, _) is what the program calls it. SOURCE is where the data set has it: of
- * tar: and folder: the extension of a member or file beside the image ("txt", "seg.png"), of
- * tfrecord: a feature, of list: a column, by its name or, in a list that names none, its number,
- * where bytes, npy and mask are paths; the same as NAME where it is left out. KIND is
+ * tar: and folder: the extension of a member or file beside the image ("txt", "seg.png"), or a
+ * member of its JSON ("json.caption", "json.meta.size"), of tfrecord: a feature, of list: a column,
+ * by its name or, in a list that names none, its number, where bytes, npy and mask are paths; the
+ * same as NAME where it is left out. KIND is
  *
  *     text      (unless told) UTF-8
  *     line      one line of such a text that is not blank, drawn for each position
@@ -505,6 +524,12 @@ struct plenum_field {
  *     mask      a PNG of indices or grey levels, of the image's size: cropped and flipped as each
  *               of its images is, by the nearest pixel; 255 (of 16 bits 65535) where these show
  *               padding. Not with pipelines that move pixels otherwise, or mix samples
+ *     boxes     JSON: a list of objects with "bbox" ([x, y, width, height], as of COCO) or "bndbox"
+ *               (as of Pascal VOC), with "category_id" and perhaps "id"; or an object with such a
+ *               list as "annotations" or "objects"; or one with "boxes" ([left, top, right,
+ *               bottom]) and "labels". Cropped and flipped as each of its images is; those of which
+ *               it shows nothing are left out, with boxes:VISIBLE (0 to 1) those of which it shows
+ *               a smaller share. docs/datasets.md, section 4, has the rules
  *
  * A sample that lacks a field, or whose field is damaged, longer than 1 MiB (a mask's file: 4 MiB)
  * or of another shape than the first one's, is a bad sample: see plenum_bad. The first opening with

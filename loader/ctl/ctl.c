@@ -148,8 +148,8 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     if (r < 0)
         return r;
     s.spec.dataset = s.dataset;
-    if (fields_have_mask(dataset_get_fields(s.dataset)) &&
-        (r = views_check_masks(&s.spec.views, err)) < 0) {
+    if (fields_follow_pixels(dataset_get_fields(s.dataset)) &&
+        (r = views_check_followers(&s.spec.views, err)) < 0) {
         ctl_stream_close(&s);
         return r;
     }

@@ -71,7 +71,7 @@ struct sum {
 /* Bytes of a field of a sample as it is shown. */
 static uint64_t field_bytes(const struct ctl_stream *s, const struct field_shape *shape)
 {
-    return shape->mask ? shape->room * views_pixels(&s->spec.views) : shape->room;
+    return field_sample_bytes(shape, s->spec.views.images, views_pixels(&s->spec.views));
 }
 
 static uint64_t all_field_bytes(const struct ctl_stream *s)

@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "common/text.h"
 #include "common/util.h"
+#include "loader/dataset/field_json.h"
 #include "loader/dataset/npy.h"
 
 enum { NUMBER_MAX = 63 };
@@ -20,6 +21,7 @@ void field_stored_fini(struct field_stored *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         dataset_buffer_fini(&all[i].bytes);
+        dataset_buffer_fini(&all[i].picked);
         dataset_buffer_fini(&all[i].numbers);
     }
 }
@@ -58,11 +60,11 @@ static bool is_text(const uint8_t *bytes, size_t len)
 }
 
 /* Numbers with blanks, commas or brackets between. */
-static int make_numbers(const struct field_spec *spec, struct field_stored *s,
-                        struct field_piece *ret, struct plenum_error *err)
+static int make_numbers(const struct field_spec *spec, const struct dataset_buffer *text,
+                        struct field_stored *s, struct field_piece *ret, struct plenum_error *err)
 {
     static const char between[] = " \t\r\n,;[]()";
-    const char *at = (const char *)s->bytes.bytes, *end = at + s->bytes.len;
+    const char *at = (const char *)text->bytes, *end = at + text->len;
     bool whole = spec->as == FIELD_AS_INT64;
     uint32_t count = 0;
 
@@ -127,10 +129,10 @@ static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
 }
 
 /* The longest line is what there must be room for. */
-static int measure_lines(const struct field_stored *s, struct field_shape *ret,
+static int measure_lines(const struct dataset_buffer *text, struct field_shape *ret,
                          struct plenum_error *err)
 {
-    const char *at = (const char *)s->bytes.bytes, *end = at + s->bytes.len;
+    const char *at = (const char *)text->bytes, *end = at + text->len;
     size_t longest = 0, len = 0;
 
     while (field_next_line(&at, end, &len))
@@ -149,6 +151,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
                          "leads to",
         [FIELD_SPARSE] = "it is stored with holes: make the archive without --sparse",
     };
+    const struct dataset_buffer *bytes = s->member ? &s->picked : &s->bytes;
     size_t at = 0;
     int r;
 
@@ -156,37 +159,42 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
         return error_set(err, -EBADMSG, "%s", why[s->state]);
     if (s->too_long)
         return error_set(err, -EBADMSG, "it has more than 4 MiB");
-    if (field_is_numbers(spec))
-        return make_numbers(spec, s, ret, err);
-    if (s->count > 1 && spec->as != FIELD_AS_LINE)
+    if (s->count > 1 && !field_is_numbers(spec) && spec->as != FIELD_AS_LINE)
         return error_set(err, -EBADMSG, "it has %u values, and one is wanted", s->count);
+    if (spec->as == FIELD_AS_BOXES)
+        return field_make_boxes(s, ret, err);
+    r = s->member ? field_pick(spec, s, err) : 0;
+    if (r < 0)
+        return r;
+    if (field_is_numbers(spec))
+        return make_numbers(spec, bytes, s, ret, err);
     if (spec->as == FIELD_AS_NPY) {
         r = npy_parse(s->bytes.bytes, s->bytes.len, &ret->shape, &at, err);
         ret->bytes = r < 0 ? NULL : s->bytes.bytes + at;
         ret->len = ret->shape.room;
         return r;
     }
-    ret->bytes = s->bytes.bytes;
-    ret->len = (uint32_t)s->bytes.len;
+    ret->bytes = bytes->bytes;
+    ret->len = (uint32_t)bytes->len;
     if (spec->as == FIELD_AS_MASK)
         return parse_mask(s->bytes.bytes, s->bytes.len, &ret->shape, err);
-    if (s->bytes.len > FIELD_BYTES_MAX)
+    if (bytes->len > FIELD_BYTES_MAX)
         return error_set(err, -EBADMSG, "it has more than 1 MiB");
-    if (spec->as != FIELD_AS_BYTES && !is_text(s->bytes.bytes, s->bytes.len))
+    if (spec->as != FIELD_AS_BYTES && !is_text(bytes->bytes, bytes->len))
         return error_set(err, -EBADMSG, "it is no text in UTF-8");
     if (spec->as == FIELD_AS_LINE)
-        return measure_lines(s, &ret->shape, err);
+        return measure_lines(bytes, &ret->shape, err);
     ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_TEXT ? PLENUM_FIELD_TEXT
                                                                         : PLENUM_FIELD_BYTES,
-                                      .room = (uint32_t)s->bytes.len};
+                                      .room = (uint32_t)bytes->len};
     return 0;
 }
 
 char *field_name_shape(const struct field_shape *shape, char *ret, size_t size)
 {
     static const char *const types[PLENUM_FIELD_TYPES] = {
-        "text",  "bytes",  "bool",  "int8",   "uint8",   "int16",   "uint16",
-        "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"};
+        "text",   "bytes", "bool",   "int8",    "uint8",   "int16",   "uint16", "int32",
+        "uint32", "int64", "uint64", "float16", "float32", "float64", "boxes"};
     size_t at = (size_t)snprintf(ret, size, "%s", types[shape->type]);
 
     for (uint32_t i = 0; i < shape->dims && at < size; i++)

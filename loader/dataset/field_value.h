@@ -13,9 +13,11 @@ enum { FIELD_STORED_MAX = 4 * FIELD_BYTES_MAX };
 struct field_stored {
     enum field_state state;
     bool too_long;
-    uint32_t count; /* values, of features that are lists */
+    uint32_t count;     /* values, of features that are lists */
+    const char *member; /* of the JSON that it is, or NULL: all of it is wanted */
     struct dataset_buffer bytes;
-    struct dataset_buffer numbers; /* made of them */
+    struct dataset_buffer picked;  /* of `bytes`: the member, as a text */
+    struct dataset_buffer numbers; /* or boxes, made of them */
 };
 
 /** As it is shown. */
@@ -28,7 +30,7 @@ struct field_piece {
 /** Free `count` of them. */
 void field_stored_fini(struct field_stored *all, uint32_t count);
 
-/** Add bytes to a buffer: 0 or -ENOMEM. */
+/** Add bytes, and zeros behind, to a buffer: 0 or -ENOMEM. */
 int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len);
 
 /** Does it become numbers, of which a list of values is one array? */

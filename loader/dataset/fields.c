@@ -101,6 +101,12 @@ static void collect(void *arg, const char *key, const void *value, size_t len)
     }
 }
 
+/* Is each a member of an archive, or a file beside the image? Then one of JSON has members. */
+static bool fields_are_files(const struct dataset *d)
+{
+    return d->format->find_fields || d->format->field_path;
+}
+
 /* Is it a file of its own? A list cannot hold these kinds: it says where they are. */
 static bool is_file(const struct dataset *d, const struct field_spec *spec)
 {
@@ -126,6 +132,7 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
     int r = 0;
 
     for (uint32_t i = 0; i < d->fields.count; i++) {
+        c->all[i].member = fields_are_files(d) ? field_member(&d->fields.spec[i]) : NULL;
         c->all[i].bytes.len = 0;
         c->all[i].count = 0;
         c->all[i].state = FIELD_MISSING;
@@ -144,7 +151,8 @@ static bool find_path(const struct collecting *c, uint32_t i, char *ret, size_t 
     const struct field_stored *s = &c->all[i];
 
     if (d->format->field_path)
-        d->format->field_path(d, &d->index.samples[c->sample], d->fields.spec[i].source, ret, size);
+        d->format->field_path(d, &d->index.samples[c->sample], field_extension(&d->fields.spec[i]),
+                              ret, size);
     else if (s->state == FIELD_THERE && s->bytes.len > 0)
         (void)snprintf(ret, size, "%s", (const char *)s->bytes.bytes); /* zeros follow it */
     else
@@ -487,7 +495,7 @@ static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
         *stored = 1;
         for (uint64_t t = 0; t < count; t++)
             *stored = turns[t].longest[i] > *stored ? turns[t].longest[i] : *stored;
-        if (!field_varies(&d->fields.shape[i]))
+        if (!field_varies(&d->fields.shape[i]) && d->fields.shape[i].type != PLENUM_FIELD_BOXES)
             continue;
         d->fields.shape[i].room = 1;
         for (uint64_t t = 0; t < count; t++)
@@ -573,6 +581,14 @@ static size_t table_bytes(const struct dataset *d)
     return sizeof(struct table_header) + places * d->fields.count * sizeof(struct field_place);
 }
 
+/* Does what is stored of a field fit what is shown of it? */
+static bool holds(const struct field_shape *shape, uint32_t stored)
+{
+    if (shape->type == PLENUM_FIELD_BOXES)
+        return stored / sizeof(struct plenum_box) <= field_boxes_most(shape->room);
+    return shape->mask || stored >= shape->room;
+}
+
 /* Is it the table of this index and these fields? The checksum is no signature: all is checked. */
 static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
 {
@@ -588,7 +604,7 @@ static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
         return false;
     for (uint32_t i = 0; i < h->count; i++)
         if (!field_shape_is_valid(&h->shape[i]) || h->stored[i] > FIELD_STORED_MAX ||
-            (!h->shape[i].mask && h->stored[i] < h->shape[i].room))
+            !holds(&h->shape[i], h->stored[i]))
             return false;
     for (size_t i = 0; i < (size_t)h->places * h->count; i++)
         if (places[i].state >= FIELD_STATES)

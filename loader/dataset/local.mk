@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c.
+# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c,
+# jansson only in json_find.c and field_json.c.
 noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
 	%D%/archive.c %D%/archive.h \
@@ -7,6 +8,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/cache.c %D%/cache.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
+	%D%/field_json.c %D%/field_json.h \
 	%D%/field_value.c %D%/field_value.h \
 	%D%/fields.c %D%/fields.h \
 	%D%/fingerprint.c \
@@ -32,8 +34,8 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tar_writer.c %D%/tar_writer.h \
 	%D%/tfrecord.c
-%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS)
-%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS)
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS)
+%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(JANSSON_LIBS) $(PROTOBUF_C_LIBS) -lm
 
 # What protoc-c writes does not keep to our warnings.
 nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h

@@ -240,9 +240,9 @@ static int label_of_json(const char *text, size_t len, const char *field, int64_
 
     if (r < 0)
         return error_prefix(err, r, "'%s'", what);
-    if (value.type == JSON_TEXT)
+    if (value.type == JSON_FIND_TEXT)
         return set_class_name(value.text, strlen(value.text), what, ret, err);
-    if (value.type != JSON_NUMBER)
+    if (value.type != JSON_FIND_NUMBER)
         return error_set(err, -EBADMSG, "'%s' in '%s' is neither a whole number nor a text", field,
                          what);
     ret->number = value.number;

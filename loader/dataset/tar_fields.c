@@ -105,7 +105,7 @@ static int add_member(struct finding *f, struct group *g, const struct tar_membe
             return -ENOMEM;
     }
     for (uint32_t i = 0; name.dot && i < d->fields.count; i++)
-        if (strcasecmp(name.dot + 1, d->fields.spec[i].source) == 0)
+        if (strcasecmp(name.dot + 1, field_extension(&d->fields.spec[i])) == 0)
             add_field(&g->places[i], m);
     if (*next < end && strcmp(name.name, index_name(&d->index, d->index.samples[*next].name)) == 0)
         g->sample = (*next)++;

@@ -25,6 +25,7 @@
 #include "loader/dataset/hint_cache.h"
 #include "loader/image/augment.h"
 #include "loader/image/mix.h"
+#include "loader/render/boxes.h"
 #include "loader/render/slices.h"
 
 enum {
@@ -118,35 +119,56 @@ static void tell_shown(const struct render_spec *spec, const struct image_view *
     }
 }
 
-/* The masks among the fields of a sample: cut and flipped as its images are, into each position's
- * target. */
-static int put_masks(const struct render_spec *spec, struct render_scratch *scratch,
-                     const struct image_view *views, uint32_t count, uint32_t sample,
-                     const struct dataset_buffer *record, const struct render_target *dst,
-                     struct plenum_error *err)
+/* Where the i-th field of the k-th of all images goes, at one position after the other; `item` are
+ * bytes of a pixel, or of an image's boxes. */
+static void list_targets(const struct render_spec *spec, const struct image_view *views,
+                         uint32_t count, const struct render_target *dst, uint32_t i,
+                         uint8_t *ret[VIEWS_IMAGES_MAX])
+{
+    const struct field_shape *shape = &dataset_get_fields(spec->dataset)->shape[i];
+
+    for (uint32_t k = 0; k < count; k++) {
+        bool first = k % spec->views.images == 0;
+        const struct pipeline *before = first ? NULL : views[k - 1].pipeline;
+
+        ret[k] = first ? dst[k / spec->views.images].field[i]
+                       : ret[k - 1] +
+                             field_sample_bytes(shape, 1, (uint64_t)before->width * before->height);
+    }
+}
+
+/* The masks and boxes among the fields of a sample: cut and flipped as its images are, into each
+ * position's target. */
+static int put_followers(const struct render_spec *spec, struct render_scratch *scratch,
+                         const struct image_view *views, uint32_t count, uint32_t sample,
+                         const struct dataset_buffer *record, const struct render_target *dst,
+                         struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(spec->dataset);
     const uint32_t *lengths = (const void *)record->bytes;
     const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
     struct image_view masks[VIEWS_IMAGES_MAX];
+    uint8_t *to[VIEWS_IMAGES_MAX];
     char name[400];
 
     for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
-        uint32_t item = fields->shape[i].room, k = 0;
+        const struct field_shape *shape = &fields->shape[i];
         int r;
 
-        if (!fields->shape[i].mask)
+        if (!shape->mask && shape->type != PLENUM_FIELD_BOXES)
             continue;
-        for (uint32_t at = 0; k < count; at++) {
-            uint8_t *to = dst[at].field[i];
-
-            for (uint32_t n = 0; n < spec->views.images; n++, k++) {
-                masks[k] = views[k];
-                masks[k].dst = to;
-                to += (size_t)item * views[k].pipeline->width * views[k].pipeline->height;
-            }
+        list_targets(spec, views, count, dst, i, to);
+        for (uint32_t k = 0; k < count; k++) {
+            masks[k] = views[k];
+            masks[k].dst = to[k];
+            if (shape->type == PLENUM_FIELD_BOXES)
+                boxes_show(bytes, lengths[i] / sizeof(struct plenum_box), &views[k].shown,
+                           views[k].pipeline->width, views[k].pipeline->height,
+                           fields->spec[i].visible, field_boxes_most(shape->room), to[k]);
         }
-        r = image_render_masks(scratch->decoder, masks, count, item, bytes, lengths[i], err);
+        if (!shape->mask)
+            continue;
+        r = image_render_masks(scratch->decoder, masks, count, shape->room, bytes, lengths[i], err);
         if (r < 0)
             return error_prefix(err, r, "%s: field '%s' ('%s')",
                                 dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)),
@@ -262,8 +284,8 @@ static int render_alone(const struct render_spec *spec, struct render_scratch *s
     if (!dataset_is_generated(spec->dataset)) {
         r = decode(spec, scratch, views, images, render_candidate(spec, try), bytes, err);
         if (r == 0 && dst->field[0])
-            r = put_masks(spec, scratch, views, images, render_candidate(spec, try), fields, dst,
-                          err);
+            r = put_followers(spec, scratch, views, images, render_candidate(spec, try), fields,
+                              dst, err);
         if (r == 0)
             tell_shown(spec, views, count, dst);
         return r;
@@ -386,7 +408,7 @@ static void put_fields(const struct render_spec *spec, const struct image_draw *
                          dst[at].length[i]);
                 continue;
             }
-            if (!fields->shape[i].mask)
+            if (!fields->shape[i].mask && fields->shape[i].type != PLENUM_FIELD_BOXES)
                 memcpy(dst[at].field[i], bytes, room);
             if (dst[at].length[i])
                 *dst[at].length[i] = lengths[i];

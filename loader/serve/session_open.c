@@ -93,7 +93,7 @@ static void refuse_opening(struct session *s, int code, const struct plenum_erro
 static int check_fields(const struct session *s, struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(s->dataset);
-    int r = fields_have_mask(fields) ? views_check_masks(&s->spec.views, err) : 0;
+    int r = fields_follow_pixels(fields) ? views_check_followers(&s->spec.views, err) : 0;
 
     if (r < 0)
         return r;

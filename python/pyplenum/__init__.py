@@ -13,8 +13,8 @@ from ._lib import PlenumError
 from .job import Job, job
 from .normalise import normalise
 from .progress import progress
-from .stream import Batch, LoaderWarning, Place, SlotsHeldError, Stats, Stream
+from .stream import Batch, Boxes, LoaderWarning, Place, SlotsHeldError, Stats, Stream
 
-__all__ = ["Batch", "Job", "LoaderWarning", "Place", "PlenumError", "SlotsHeldError", "Stats", "Stream", "job",
+__all__ = ["Batch", "Boxes", "Job", "LoaderWarning", "Place", "PlenumError", "SlotsHeldError", "Stats", "Stream", "job",
            "normalise", "progress"]
 __version__ = "0.1.0"

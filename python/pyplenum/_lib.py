@@ -144,7 +144,8 @@ class CField(Structure):
 FIELDS_MAX = 16
 
 # The types of fields: text and bytes, and those of arrays as NumPy names them.
-FIELD_TYPES = ("text", "bytes", "|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
+FIELD_TYPES = ("text", "bytes", "|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8",
+               "boxes")
 
 
 class CImages(Structure):

@@ -3,6 +3,7 @@
 
 import ctypes
 import errno
+import itertools
 import os
 import threading
 import warnings
@@ -16,7 +17,7 @@ from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, 
                    check, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
 
-__all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
+__all__ = ["Batch", "Boxes", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
 
 _MOST = 2**32 - 1
 
@@ -56,6 +57,18 @@ class Place(NamedTuple):
     epoch: int
     position: int
     steps_left: int
+
+
+class Boxes(NamedTuple):
+    """The boxes of objects in each image, [S, R, M], with views [S, R, M, COUNT]; a Loader's are tensors, [N].
+
+    Each image has room for K, as many as the sample that has most; those behind its ``counts`` are zeros.
+    """
+
+    boxes: Any  # float32 [..., K, 4]: left, top, right, bottom in pixels of the image, after crop, resize and flips
+    classes: Any  # int64 [..., K]: as the data set has them
+    ids: Any  # int64 [..., K]: the objects', or their numbers in the data set's list
+    counts: Any  # int64 [...]
 
 
 class Stats(NamedTuple):
@@ -295,6 +308,8 @@ class Batch:
         b = lease.batch
         shape = (b.steps, b.replicas, b.micro_batch)
         kind = FIELD_TYPES[field.type]
+        if kind == "boxes":
+            return self._boxes(field)
         if not field.lengths:
             array = np.asarray(_View(lease, field.values, shape + tuple(field.shape[:field.dims]), kind))
             return self._mask(array) if field.mask else array
@@ -302,6 +317,26 @@ class Batch:
         found = [ctypes.string_at(field.values + i * field.room, min(length, field.room))
                  for i, length in enumerate(lengths)]
         return [each.decode("utf-8", "replace") for each in found] if kind == "text" else found
+
+    def _boxes(self, field: CField) -> "Union[Boxes, Dict[str, Boxes]]":
+        lease = self._held()
+        b = lease.batch
+        most = field.shape[0]
+        row = np.dtype([("count", "<i8"),
+                        ("box", [("edges", "<f4", (4,)), ("class_id", "<i8"), ("id", "<i8")], (most,))])
+        images = np.asarray(_View(lease, field.values, (b.steps, b.replicas, b.micro_batch, field.room), "|u1"))
+        images = images.view(row)
+
+        def cut(rows: "npt.NDArray[Any]") -> Boxes:
+            box = rows["box"]
+            return Boxes(box["edges"], box["class_id"], box["id"], rows["count"])
+
+        views = (CView * VIEWS_MAX)()
+        found = list(views[:lib.plenum_batch_get_views(byref(lease.batch), views)])
+        if not found[0].name:
+            return cut(images[..., 0])
+        ends = list(itertools.accumulate(view.count for view in found))
+        return {view.name.decode(): cut(images[..., end - view.count:end]) for view, end in zip(found, ends)}
 
     def _mask(self, array: "npt.NDArray[Any]") -> Any:
         """A mask by views, as they are: [S, R, M, COUNT, H, W] of each."""
@@ -446,13 +481,16 @@ class Stream:
     fields
         what else is wanted of each sample, beside image and label: a list of "NAME:SOURCE:KIND". NAME is what a batch
         calls it. SOURCE is where the data set has it: of tar: and folder: the extension of a member or file beside the
-        image ("txt", "seg.png"), of tfrecord: a feature, of list: a column, by its name or, in a list that names none,
-        its number, where bytes, npy and mask are paths; as NAME where it is left out. KIND is "text" (UTF-8, unless
-        told), "line" (one of its lines, drawn for each position), "bytes", "npy" (an array in NumPy's format, of one
-        type and shape in all samples), "int64" or "float32" (numbers, as many in all samples: features, or a text with
-        blanks, commas or brackets between), or "mask": a PNG of indices or grey levels and of the image's size, which
-        is cropped and flipped as each of its images is, by the nearest pixel, with 255 (of 16 bits 65535) where these
-        show padding. A sample that lacks a field, or has a damaged one, is a bad sample.
+        image ("txt", "seg.png"), or a member of its JSON ("json.caption"), of tfrecord: a feature, of list: a column,
+        by its name or, in a list that names none, its number, where bytes, npy and mask are paths; as NAME where it is
+        left out. KIND is "text" (UTF-8, unless told), "line" (one of its lines, drawn for each position), "bytes",
+        "npy" (an array in NumPy's format, of one type and shape in all samples), "int64" or "float32" (numbers, as many
+        in all samples: features, or a text with blanks, commas or brackets between), "mask": a PNG of indices or grey
+        levels and of the image's size, which is cropped and flipped as each of its images is, by the nearest pixel,
+        with 255 (of 16 bits 65535) where these show padding, or "boxes": JSON with the boxes of objects, as of COCO
+        ("bbox", "category_id"), Pascal VOC ("bndbox") or torchvision ("boxes", "labels"), which are cropped and flipped
+        as each of its images is (:class:`Boxes`); "boxes:0.3" leaves those out of which an image shows less than 0.3. A
+        sample that lacks a field, or has a damaged one, is a bad sample. docs/datasets.md, section 4, has the rules.
     on_ring
         called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
         (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another

@@ -17,7 +17,7 @@ import torch
 from ._lib import PlenumError, caller
 from .job import Job, job as this_job
 from .normalise import IMAGENET_MEAN, IMAGENET_STD, normalise
-from .stream import Batch, Stats, Stream, shuffle_of
+from .stream import Batch, Boxes, Stats, Stream, shuffle_of
 
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
            "view_list"]
@@ -138,7 +138,8 @@ class Loader:
         "labels" alone raise ValueError there, for "weights" or "soft_labels" belong to them.
         Those with a colon, such as "caption:txt" or "mask:png:mask", are what else the data set has of each sample, as
         the ``fields`` of a :class:`Stream`: texts are lists of str, bytes lists of bytes, numbers and arrays tensors
-        [N, ...], masks [N, H, W], with views a list of them as of "views". Unsigned numbers are tensors of signed ones:
+        [N, ...], masks [N, H, W] and boxes :class:`pyplenum.Boxes` of tensors, with views a list of them as of
+        "views". Unsigned numbers are tensors of signed ones:
         uint16 of int32, others of as many bits.
     dtype
         "uint8" or "int8", as of a Stream, or torch.float32, torch.float16 or torch.bfloat16: then images and views are
@@ -332,6 +333,11 @@ class Loader:
         value = batch[field]
         if isinstance(value, list):
             return value if valid is None else [each for each, counts in zip(value, valid) if counts]
+        if isinstance(value, Boxes):
+            return Boxes(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])), field) for array in value))
+        if isinstance(value, dict) and isinstance(next(iter(value.values())), Boxes):
+            return [Boxes(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])[:, i]), field) for array in boxes))
+                    for boxes in value.values() for i in range(boxes.counts.shape[3])]
         if isinstance(value, dict):  # a mask, by views
             rows = [array.reshape((-1,) + array.shape[3:])[:, i] for array in value.values()
                     for i in range(array.shape[3])]

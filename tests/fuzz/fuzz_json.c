@@ -1,14 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_json.c - any bytes as a JSON text: every answer is a value or a sentence. */
+/* fuzz_json.c - any bytes as a JSON text, as a field and as boxes: every answer is a value or a
+ * sentence. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/dataset/field_json.h"
 #include "loader/dataset/json_find.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void make(enum field_as as, const char *member, const uint8_t *data, size_t size)
+{
+    struct field_stored s = {.state = FIELD_THERE, .member = member};
+    struct field_spec spec = {.as = as};
+    struct field_piece piece = {.bytes = NULL};
+    struct plenum_error err = {""};
+    int r = field_append(&s.bytes, data, size);
+
+    if (r == 0)
+        r = field_make_piece(&spec, &s, &piece, &err);
+    if (r < 0 ? r != -EBADMSG || !err.text[0]
+              : piece.len > FIELD_BYTES_MAX ||
+                    (as == FIELD_AS_BOXES &&
+                     field_boxes_bytes(piece.len / sizeof(struct plenum_box)) != piece.shape.room))
+        abort();
+    field_stored_fini(&s, 1);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -20,8 +40,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int r = json_find((const char *)data, size, paths[i], &v, &err);
 
         if (r < 0 ? (r != -EBADMSG && r != -ENOENT) || !err.text[0]
-                  : v.type == JSON_TEXT && strnlen(v.text, sizeof(v.text)) == sizeof(v.text))
+                  : v.type == JSON_FIND_TEXT && strnlen(v.text, sizeof(v.text)) == sizeof(v.text))
             abort();
     }
+    make(FIELD_AS_BOXES, NULL, data, size);
+    make(FIELD_AS_BOXES, "a.b", data, size);
+    make(FIELD_AS_TEXT, "label", data, size);
+    make(FIELD_AS_LINE, "label", data, size);
+    make(FIELD_AS_FLOAT, "label", data, size);
+    make(FIELD_AS_INT64, "meta.label", data, size);
     return 0;
 }

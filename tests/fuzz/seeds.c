@@ -115,7 +115,8 @@ static void wire_seeds(void)
 static void text_seeds(void)
 {
     static const char *const texts[] = {
-        "caption:txt, vector:clip.npy:npy,ids : json:int64",
+        "caption:txt, vector:clip.npy:npy,ids : json.ids:int64",
+        "a:json:boxes:0.25,b:json.c:boxes",
         "train",
         "eval",
         "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
@@ -264,8 +265,14 @@ static void npy_seeds(void)
 static void json_seeds(void)
 {
     static const char *const texts[] = {
-        "{\"label\": 17}", "{\"meta\": {\"a\": [1, -2.5e3, true, null], \"label\": \"n01\"}}",
-        "{\"label\": \"\\u00fc\\ud83d\\ude00\\n\"}", " [ ] "};
+        "{\"label\": 17}",
+        "{\"meta\": {\"a\": [1, -2.5e3, true, null], \"label\": \"n01\"}}",
+        "{\"label\": \"\\u00fc\\ud83d\\ude00\\n\"}",
+        " [ ] ",
+        "{\"a\": {\"b\": [{\"bbox\": [1, 2.5, 3, 4], \"category_id\": 5, \"id\": 6}]}}",
+        "{\"objects\": [{\"bndbox\": {\"xmin\": 1, \"ymin\": 2, \"xmax\": 3, \"ymax\": 4}, "
+        "\"category_id\": 5}]}",
+        "{\"boxes\": [[1, 2, 3, 4]], \"labels\": [5]}"};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         write_seed(texts[i], strlen(texts[i]));

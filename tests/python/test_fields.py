@@ -319,8 +319,8 @@ class FieldsTest(unittest.TestCase):
                 (f"tar,label=folder:{path_of('tars/0.tar')}", ["a:txt"], "eval", "image is a sample by itself"),
                 ("generated:100", ["a:txt"], "eval", "generated samples have no fields"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, and one is wanted"),
-                (tar, MASKS, "rrc(16) rotate(30)", "a mask cannot go along with rotate"),
-                (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "a mask cannot go along with affine"),
+                (tar, MASKS, "rrc(16) rotate(30)", "masks and boxes cannot go along with rotate"),
+                (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "boxes cannot go along with affine"),
                 (tar, MASKS, "rrc(16) cutmix(1)", "where samples are mixed")):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, fields, pipeline)
@@ -486,6 +486,270 @@ class MasksTest(unittest.TestCase):
                     self.assertTrue(np.array_equal(batch["mask"], batch.pixels[..., 0]), data)
 
 
+class JsonTest(unittest.TestCase):
+    """Members of the JSON beside an image."""
+
+    @staticmethod
+    def meta(n):
+        return {"caption": f"picture {n} – \u4e2d", "a": {"b.c": {"n": -n}}, "share": n + 0.3, "big": 2**64 + n,
+                "vector": [[n, 1.5], [True, -2e3]], "texts": [f"{n} {k}" for k in range(3)], "none": "",
+                "a.d": n, "whole": 3.0, "list": [n]}
+
+    @classmethod
+    def setUpClass(cls):
+        write_tar(path_of("json.tar"), [(f"{n:03d}", {"cls": b"0", "png": png(picture(n)),
+                                                      "json": json.dumps(cls.meta(n)).encode()}) for n in range(COUNT)])
+        for n in range(COUNT):
+            os.makedirs(path_of("beside/a"), exist_ok=True)
+            for extension, data in (("png", png(picture(n))), ("json", json.dumps(cls.meta(n)).encode())):
+                with open(path_of(f"beside/a/{n:03d}.{extension}"), "wb") as f:
+                    f.write(data)
+
+    def test_members(self):
+        """each is what was written, of archives and of files"""
+        fields = ["caption:json.caption", "n:json.a.b.c.n:int64", "d:json.a.d:int64", "share:json.share:float32",
+                  "vector:json.vector:float32", "text:json.texts:line", "none:json.none", "list:json.list:int64"]
+        for data in (f"tar:{path_of('json.tar')}", path_of("beside")):
+            with stream(data, fields, "rrc(8)") as s:
+                seen, hashed = set(), 0
+                for batch in s:
+                    hashed += batch.hash()
+                    for i, name in enumerate(s.names(batch.samples)):
+                        n = int(re.findall(r"(\d{3})\.png$", name)[0])
+                        meta, one = self.meta(n), np.unravel_index(i, batch.samples.shape)
+                        self.assertEqual((batch["caption"][i], batch["n"][one], batch["d"][one], batch["none"][i]),
+                                         (meta["caption"], -n, n, ""))
+                        self.assertEqual((batch["share"][one], batch["vector"][one].tolist()),
+                                         (np.float32(n + 0.3), [n, 1.5, 1, -2000]))
+                        self.assertIn(batch["text"][i], meta["texts"])
+                        self.assertEqual(batch["list"][one], n)
+                        seen.add(n)
+                self.assertEqual(seen, set(range(COUNT)))
+                self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "rrc(8)"))
+
+    def test_refused(self):
+        """what a member is not"""
+        for field, why in (("a:json.nothing", "it has no member 'nothing'"), ("a:json.a", "an object, and a text is"),
+                           ("a:json.share", "a number, and a text is wanted"), ("a:json.texts", "a list, and a text"),
+                           ("a:json.caption:int64", "a text, and a number, or a list of numbers, is wanted"),
+                           ("a:json.share:int64", "is no whole number"), ("a:json.big:int64", "is no whole number"),
+                           ("a:json.vector:line", "a list, and a text is wanted"),
+                           ("a:json.:int64", "it has no member ''"),
+                           ("a:json.caption.x", "it has no member 'caption.x'"),
+                           ("a:json.caption:npy", "there is none"), ("a:json.none:line", "there is no line in it")):
+            with self.subTest(field=field), self.assertRaisesRegex(pyplenum.PlenumError, "no sample.*" + why):
+                stream(f"tar:{path_of('json.tar')}", [field])
+
+    def test_damaged(self):
+        """a text that is no JSON makes its sample a bad one"""
+        for text, why in ((b'{"caption": "x"', "it is no JSON: .* at byte 15"), (b"", "it is no JSON"),
+                          (b'{"caption": "a\\u0000b"}', "no text in UTF-8"), (b'{"caption": "\xff"}', "it is no JSON"),
+                          (b"[" * 100000, "it is no JSON"), (b'["caption"]', "it has no member"),
+                          (b'{"caption": 1e999}', "it is no JSON")):
+            write_tar(path_of("bad.tar"), [(f"{n:03d}", {
+                "cls": b"0", "png": png(picture(n)),
+                "json": text if n == 7 else json.dumps(self.meta(n)).encode()}) for n in range(12)])
+            with self.subTest(why=why), self.assertWarnsRegex(pyplenum.LoaderWarning, f"1 of 12 samples.*007.*{why}"), \
+                    stream(f"tar:{path_of('bad.tar')}", ["caption:json.caption"], steps=1) as s:
+                self.assertNotIn(7, [int(name[-7:-4]) for batch in s for name in s.names(batch.samples)])
+                self.assertEqual(s.stats.substituted, 2)
+
+
+class BoxesTest(unittest.TestCase):
+    """Boxes of the picture, as the slow way has them: by what each image shows, and by masks of the same boxes."""
+
+    @staticmethod
+    def objects(n):
+        """Left, top, right, bottom, class and id; some lie at an edge or beyond, or have no area."""
+        rng = np.random.default_rng(n)
+        height, width = picture(n).shape
+        corners = rng.uniform(-8, 60, (n % 6, 2, 2)).round(2)
+        found = [(*c.min(0), *c.max(0), int(rng.integers(90)), 10**12 + 100 * n + k) for k, c in enumerate(corners)]
+        return found + [(3.0, 4.0, 3.0, 9.0, 1, 7), (0.0, 0.0, float(width), float(height), 2, 8)][:n % 3]
+
+    @classmethod
+    def coco(cls, n):
+        # A difference that does not round: the loader adds the same sides in the same way.
+        return [{"bbox": [x0, y0, x1 - x0, y1 - y0], "category_id": c, "id": i, "area": 1.5, "iscrowd": 0}
+                for x0, y0, x1, y1, c, i in cls.objects(n)]
+
+    @classmethod
+    def setUpClass(cls):
+        crowd = {"bbox": [0, 0, 9, 9], "category_id": 5, "id": 1, "iscrowd": 1}
+        write_tar(path_of("boxes.tar"), [(f"{n:03d}", {
+            "png": png(picture(n)), "cls": b"0", "json": json.dumps({"annotations": cls.coco(n)}).encode(),
+            "coco.json": json.dumps(cls.coco(n) + [crowd]).encode(),
+            "voc.json": json.dumps({"objects": [
+                {"bndbox": {"xmin": x0 + 1, "ymin": y0 + 1, "xmax": x1, "ymax": y1}, "category_id": float(c), "id": i}
+                for x0, y0, x1, y1, c, i in cls.objects(n)]}).encode(),
+            "tv.json": json.dumps({"boxes": [o[:4] for o in cls.objects(n)],
+                                   "labels": [o[4] for o in cls.objects(n)]}).encode()}) for n in range(COUNT)])
+
+    def expected(self, n, box, flip, size, height, width, visible):
+        """The boxes of one image, from what the batch says of it."""
+        rows = []
+        for x0, y0, x1, y1, c, i in self.objects(n):
+            edges = np.array([[x0, y0], [x1, y1]]).clip(0, [size[1], size[0]])
+            seen = edges.clip(box[:2], box[2:])
+            whole, area = np.prod(edges[1] - edges[0]), np.prod(seen[1] - seen[0])
+            if area <= 0 or area < visible * whole:
+                continue
+            at = (seen - box[:2]) * (width, height) / (box[2:] - box[:2])
+            if flip & 1:
+                at[:, 0] = width - at[::-1, 0]
+            if flip & 2:
+                at[:, 1] = height - at[::-1, 1]
+            rows.append((at.reshape(-1), c, i))
+        return rows
+
+    def check_image(self, n, found, geometry, height, width, visible, ids=True):
+        boxes, classes, numbers, count = found
+        want = self.expected(n, *geometry, height, width, visible)
+        self.assertEqual(count, len(want))
+        self.assertEqual(classes.tolist(), [c for _, c, _ in want] + [0] * (len(classes) - count))
+        if ids:
+            self.assertEqual(numbers.tolist(), [i for _, _, i in want] + [0] * (len(classes) - count))
+        for box, (edges, _, _) in zip(boxes, want):
+            self.assertTrue(np.allclose(box, edges, rtol=0, atol=1e-4), (n, box, edges))
+        self.assertFalse(boxes[count:].any())
+        self.assertTrue((boxes >= 0).all() and (boxes <= (width, height) * 2).all())
+
+    def test_crops(self):
+        """crops, padding, flips and least shares, of all forms"""
+        data, shown = f"tar:{path_of('boxes.tar')}", 0
+        for pipeline, (height, width) in (("rrc(16x12) flip(0.5) vertical_flip(0.5)", (16, 12)), ("eval", (224, 224)),
+                                          ("letterbox(40x24, fill=9) flip(0.5)", (40, 24)),
+                                          ("resize(30) pad(12) random_crop(40)", (40, 40))):
+            for source, visible in (("json:boxes", 0), ("coco.json:boxes:0.25", 0.25), ("voc.json:boxes:1", 1),
+                                    ("tv.json:boxes:.05", 0.05), ("json.annotations:boxes:0.9999", 0.9999)):
+                with stream(data, [f"objects:{source}"], pipeline) as s:
+                    hashed = 0
+                    for batch in s:
+                        hashed += batch.hash()
+                        found = batch["objects"]
+                        self.assertEqual([(a.dtype, a.shape[3:]) for a in found],
+                                         [(np.float32, (7, 4)), (np.int64, (7,)), (np.int64, (7,)), (np.int64, ())])
+                        for i, name in enumerate(s.names(batch.samples)):
+                            one = np.unravel_index(i, batch.samples.shape)
+                            geometry = (batch.boxes[one].astype(float), int(batch.flips[one]), batch.sizes[one])
+                            self.check_image(int(name[-7:-4]), [a[one] for a in found], geometry, height, width,
+                                             visible, "tv" not in source)
+                            shown += int(found.counts[one])
+                self.assertEqual(hashed % 2**64, ctl_hash(data, [f"objects:{source}"], pipeline))
+        self.assertGreater(shown, 500)
+
+    def test_views(self):
+        """the boxes of each image of each view, and of repeated samples"""
+        views = "view(a, 2, rrc(16x12) flip(0.5)) view(b, 3, rrc(8) vertical_flip(0.5))"
+        data, fields, sizes = f"tar:{path_of('boxes.tar')}", ["objects:json:boxes"], {"a": (16, 12), "b": (8, 8)}
+        for options in ({}, {"repeat": 2}):
+            with stream(data, fields, views, **options) as s:
+                for batch in s:
+                    self.assertEqual(list(batch["objects"]), ["a", "b"])
+                    for name, found in batch["objects"].items():
+                        for at in np.ndindex(found.counts.shape):
+                            n = int(s.names(batch.samples[at[:3]].reshape(1))[0][-7:-4])
+                            geometry = (batch.boxes[name][at].astype(float), int(batch.flips[name][at]),
+                                        batch.sizes[at[:3]])
+                            self.check_image(n, [a[at] for a in found], geometry, *sizes[name], 0)
+        with stream(data, fields, views) as s:
+            self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, fields, views))
+
+    def test_mask(self):
+        """a box is where a mask of it is"""
+        boxes = {n: (2 + n % 9, 3 + n % 5, 20 + n % 13, 21 + n % 17) for n in range(COUNT)}
+        samples = []
+        for n, (x0, y0, x1, y1) in boxes.items():
+            filled = np.zeros(picture(n).shape, np.uint8)
+            filled[y0:y1, x0:x1] = 1
+            objects = [{"bbox": [x0, y0, x1 - x0, y1 - y0], "category_id": n}]
+            samples.append((f"{n:03d}", {"png": png(picture(n)), "cls": b"0", "seg.png": png(filled),
+                                         "json": json.dumps(objects).encode()}))
+        write_tar(path_of("filled.tar"), samples)
+        checked = 0
+        with stream(f"tar:{path_of('filled.tar')}", ["objects:json:boxes", "mask:seg.png:mask"],
+                    "rrc(40x52, scale=0.3:1) flip(0.5) vertical_flip(0.5)") as s:
+            for batch in s:
+                masks = batch["mask"].reshape(-1, 40, 52)
+                for i, (edges, count) in enumerate(zip(batch["objects"].boxes.reshape(-1, 4),
+                                                       batch["objects"].counts.reshape(-1))):
+                    rows, columns = np.nonzero(masks[i])
+                    if not count or not len(rows):
+                        continue
+                    checked += 1
+                    at = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
+                    self.assertLess(np.abs(edges - at).max(), 1)
+        self.assertGreater(checked, COUNT)
+
+    def test_forms(self):
+        """a list's column, a feature, a file beside the image"""
+        with open(path_of("boxes.csv"), "w") as f:
+            f.write("path,label,objects\n")
+            for n in range(COUNT):
+                text = json.dumps(self.coco(n)).replace('"', '""')
+                f.write(f'folder/class{n % 3}/{n:03d}.png,0,"{text}"\n')
+                with open(path_of(f"folder/class{n % 3}/{n:03d}.json"), "w") as file:
+                    json.dump(self.coco(n), file)
+        write_tfrecord(path_of("boxes.tfrecord"), [example(
+            {"image/encoded": png(picture(n)), "image/class/label": [0], "image/filename": f"{n:03d}.png".encode(),
+             "objects": json.dumps(self.coco(n)).encode()}) for n in range(COUNT)])
+        for data, field in ((f"list:{path_of('boxes.csv')}", "objects:objects:boxes"),
+                            (path_of("folder"), "objects:json:boxes"),
+                            (f"tfrecord:{path_of('boxes.tfrecord')}", "objects:objects:boxes")):
+            with stream(data, [field]) as s:
+                for batch in s:
+                    for i, name in enumerate(s.names(batch.samples)):
+                        one = np.unravel_index(i, batch.samples.shape)
+                        geometry = (batch.boxes[one].astype(float), int(batch.flips[one]), batch.sizes[one])
+                        n = int(re.findall(r"(\d{3})(?:\.png)?$", name)[0])
+                        self.check_image(n, [a[one] for a in batch["objects"]], geometry, 16, 12, 0)
+
+    def test_none(self):
+        """pictures without any objects"""
+        write_tar(path_of("none.tar"), [(f"{n:03d}", {"png": png(picture(n)), "cls": b"0", "json": b"[]"})
+                                        for n in range(9)])
+        with stream(f"tar:{path_of('none.tar')}", ["objects:json:boxes"]) as s:
+            batch = next(s)
+            self.assertEqual(([a.shape for a in batch["objects"]], int(batch["objects"].counts.max())),
+                             ([(2, 1, 4, 0, 4), (2, 1, 4, 0), (2, 1, 4, 0), (2, 1, 4)], 0))
+
+    def test_damaged(self):
+        """boxes that are none make their sample a bad one"""
+        good = {"bbox": [1, 2, 3, 4], "category_id": 5}
+        for data, why in (({}, "it is no list of boxes"), (3, "no list of boxes"), ({"annotations": {}}, "no list"),
+                          ([{**good, "bbox": [1, 2, 3]}], 'box 0 has neither "bbox"'), ([good, 7], "box 1 has neither"),
+                          ([{**good, "bbox": [1, 2, "3", 4]}], "box 0 has neither"),
+                          ([{**good, "bbox": None, "bndbox": {"xmin": 1}}], "box 0 has neither"),
+                          ([good, {"bbox": [1, 2, 3, 4]}], 'box 1 has no whole number as "category_id"'),
+                          ([{**good, "category_id": "dog"}], "no whole number"),
+                          ([{**good, "category_id": 1.5}], "no whole number"),
+                          ([{**good, "id": "x"}], 'the "id" of box 0 is no whole number'),
+                          ([good, {**good, "bbox": [1, 2, -3, 4]}], "box 1 ends before it begins"),
+                          ([good] * 32769, "more than 1 MiB"), ({"boxes": [[1, 2, 3, 4]]}, "no lists of one length"),
+                          ({"boxes": [[1, 2, 3]], "labels": [1]}, "box 0 is not .left, top"),
+                          ({"boxes": [[1, 2, 3, 4]], "labels": ["a"]}, "the label of box 0 is no"),
+                          ({"boxes": 3, "labels": 3}, "no lists of one length")):
+            write_tar(path_of("bad.tar"), [(f"{n:03d}", {"cls": b"0", "png": png(picture(n)), "json": json.dumps(
+                data if n == 7 else [good]).encode()}) for n in range(12)])
+            with self.subTest(why=why), self.assertWarnsRegex(pyplenum.LoaderWarning, f"1 of 12 samples.*007.*{why}"), \
+                    stream(f"tar,label=cls:{path_of('bad.tar')}", ["objects:json:boxes"], steps=1) as s:
+                self.assertNotIn(7, [int(name[-7:-4]) for batch in s for name in s.names(batch.samples)])
+
+    def test_refused(self):
+        """shares that are none, and pipelines that move pixels otherwise"""
+        data = f"tar:{path_of('boxes.tar')}"
+        for share in ("1.0001", "-0.1", "", "x", "0.12345", "1e-3", ".", "0.1.2", "11", "0,3"):
+            with self.subTest(share=share), self.assertRaisesRegex(pyplenum.PlenumError, "fields: "):
+                stream(data, [f"objects:json:boxes:{share}"])
+        for text, why in (("o:json:boxes:0.5:1", "more parts"), ("o:json:text:0.5", "more parts")):
+            with self.assertRaisesRegex(pyplenum.PlenumError, why):
+                stream(data, [text])
+        for pipeline, why in (("rrc(16) rotate(30)", "boxes cannot go along with rotate"),
+                              ("rrc(16) mixup(1)", "where samples are mixed")):
+            with self.assertRaisesRegex(pyplenum.PlenumError, why):
+                stream(data, ["o:json:boxes"], pipeline)
+
+
 class TorchTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -524,6 +788,25 @@ class TorchTest(unittest.TestCase):
                 for image, mask in zip(images, masks):
                     self.assertTrue(np.array_equal(image[:, 0].numpy(), mask.numpy()))
 
+    def test_boxes(self):
+        """boxes are tensors of the valid samples, with views a list of them"""
+        BoxesTest.setUpClass()
+        data, seen = f"tar:{path_of('boxes.tar')}", 0
+        with self.torch.Loader(data, "letterbox(40)", fields=("samples", "objects:json:boxes"),
+                               micro_batch=8) as loader:
+            for samples, objects in loader:
+                self.assertEqual([tuple(t.shape) for t in objects], [(len(samples), 7, 4), (len(samples), 7),
+                                                                     (len(samples), 7), (len(samples),)])
+                for name, count in zip(loader.stream.names(samples.numpy()), objects.counts.tolist()):
+                    self.assertEqual(count, len(BoxesTest().expected(int(name[-7:-4]), np.array([0, 0, 99, 99]), 0,
+                                                                     picture(int(name[-7:-4])).shape, 1, 1, 0)))
+                    seen += 1
+        self.assertEqual(seen, COUNT)
+        with self.torch.Loader(data, "view(a, 2, rrc(16)) view(b, 1, rrc(8))", fields=("views", "objects:json:boxes"),
+                               micro_batch=8, copy=True) as loader:
+            views, objects = next(iter(loader))
+            self.assertEqual([o.boxes.shape for o in objects], 3 * [(8, 7, 4)])
+
     def test_names(self):
         """a name without a colon is one of every batch"""
         for fields, why in ((("caption",), "a batch has no 'caption'"), (("labels:txt",), "cannot be called 'labels'")):
@@ -546,6 +829,22 @@ class OlderLoaderTest(unittest.TestCase):
             stream(data, FIELDS, loader=f"unix:{T.name}/older.sock")
         with stream(data, None, loader=f"unix:{T.name}/older.sock") as s:
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, []))
+
+    def test_loader_without_boxes(self):
+        """one before 1.11 has fields, but neither boxes nor members of JSON"""
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
+        if not os.path.exists(wrong):
+            self.skipTest("plenumd-wrong is built with Criterion alone")
+        loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/1.10.sock", "--root", T.name, "--quiet"],
+                                  env={**os.environ, "PLENUM_WRONG_VERSION": "1.10"})
+        self.addCleanup(loader.wait)
+        self.addCleanup(loader.terminate)
+        data = f"tar:{path_of('tars')}"
+        for field in ("o:json:boxes", "o:json.text"):
+            with self.assertRaisesRegex(pyplenum.PlenumError, "too old for boxes and members of JSON"):
+                stream(data, [field], loader=f"unix:{T.name}/1.10.sock")
+        with stream(data, FIELDS, loader=f"unix:{T.name}/1.10.sock") as s:
+            self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, FIELDS))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/render/boxes.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/fields.h"
+
+struct span {
+    double from, to;
+};
+
+static struct span cut(struct span s, double from, double to)
+{
+    s.from = s.from > from ? s.from : from;
+    s.to = s.to < to ? s.to : to;
+    s.to = s.to > s.from ? s.to : s.from;
+    return s;
+}
+
+static double length(struct span s)
+{
+    return s.to - s.from;
+}
+
+static double within(double x, double most)
+{
+    return x < 0 ? 0 : x > most ? most : x;
+}
+
+/* From pixels of the picture, of which `from` to `to` are shown, to those of the image. */
+static struct span move(struct span s, double from, double to, uint32_t pixels, bool mirror)
+{
+    double a = within((s.from - from) * pixels / (to - from), pixels);
+    double b = within((s.to - from) * pixels / (to - from), pixels);
+
+    return mirror ? (struct span){pixels - b, pixels - a} : (struct span){a, b};
+}
+
+static bool show(const struct plenum_box *box, const struct image_shown *shown, uint32_t width,
+                 uint32_t height, uint32_t visible, struct plenum_box *ret)
+{
+    const float *part = shown->box;
+    struct span x = cut((struct span){box->left, box->right}, 0, shown->width);
+    struct span y = cut((struct span){box->top, box->bottom}, 0, shown->height);
+    double whole = length(x) * length(y), seen;
+
+    x = cut(x, part[0], part[2]);
+    y = cut(y, part[1], part[3]);
+    seen = length(x) * length(y);
+    if (!(seen > 0) || seen * FIELD_VISIBLE_ONE < whole * visible)
+        return false;
+    x = move(x, part[0], part[2], width, shown->mirror);
+    y = move(y, part[1], part[3], height, shown->upside_down);
+    *ret = (struct plenum_box){.left = (float)x.from,
+                               .top = (float)y.from,
+                               .right = (float)x.to,
+                               .bottom = (float)y.to,
+                               .class_id = box->class_id,
+                               .id = box->id};
+    return true;
+}
+
+void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_shown *shown,
+                uint32_t width, uint32_t height, uint32_t visible, uint32_t most, uint8_t *dst)
+{
+    uint8_t *to = dst + sizeof(struct plenum_boxes);
+    struct plenum_boxes head = {0};
+
+    assert(count <= most);
+    for (uint32_t i = 0; i < count; i++) {
+        struct plenum_box box, seen;
+
+        memcpy(&box, boxes + i * sizeof(box), sizeof(box));
+        if (show(&box, shown, width, height, visible, &seen))
+            memcpy(to + head.count++ * sizeof(seen), &seen, sizeof(seen));
+    }
+    memcpy(dst, &head, sizeof(head));
+    memset(to + head.count * sizeof(struct plenum_box), 0,
+           (most - head.count) * sizeof(struct plenum_box));
+}
