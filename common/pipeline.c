@@ -153,7 +153,7 @@ static const char *const presets[][2] = {
 /* Words that begin no pipeline, but nearly one. */
 static int check_start(struct parser *p)
 {
-    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad", "view"};
+    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad", "view", "none"};
     struct str_nearest near = near_of(p->at);
     char what[80];
 
@@ -204,9 +204,16 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
     r = check_start(&p);
     if (r < 0)
         return r;
-    r = pipeline_parse_crop(&p, &made);
-    if (r < 0)
-        return r;
+    if (parser_word(&p, "none")) {
+        parser_skip_space(&p);
+        if (*p.at || made.exif)
+            return parser_error(&p, "none makes no images, and stands alone");
+        made.crop = PIPELINE_NO_IMAGE;
+    } else {
+        r = pipeline_parse_crop(&p, &made);
+        if (r < 0)
+            return r;
+    }
     r = parse_ops(&p, &made);
     if (r < 0)
         return r;

@@ -49,6 +49,7 @@ enum pipeline_crop {
     PIPELINE_RANDOM_CROP, /* [resize(...)] [pad(...)] random_crop(HxW) */
     PIPELINE_STRETCH,     /* resize(HxW): all of it, whatever its proportions */
     PIPELINE_LETTERBOX,   /* letterbox(HxW, fill=g): all of it, and padding */
+    PIPELINE_NO_IMAGE,    /* none: no pixel, of no file; the size is 0 x 0 */
 };
 
 /** What lies beyond the edges of an image that is padded, by torchvision's names. */
@@ -210,7 +211,7 @@ struct pipeline {
 /**
  * Parse `text`: [v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
  * resize(256) center_crop(224)) or a crop and then operations (docs/pipelines.md), flip(p) the
- * commonest, and at the end mixup or cutmix.
+ * commonest, and at the end mixup or cutmix; or "none", where fields alone are wanted.
  *
  * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
  */

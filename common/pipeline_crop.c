@@ -305,7 +305,7 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
     else
         r = parser_error(p, *p->at ? "it must begin with rrc(S), resize(S) center_crop(S), "
                                      "resize(HxW), letterbox(S), pad(N) random_crop(S), or be "
-                                     "train, eval or another name of docs/pipelines.md"
+                                     "train, eval, none or another name of docs/pipelines.md"
                                    : "it is empty; try train or eval");
     if (r == 0 && resized && ret->pad == 0) { /* then nothing is ever padded */
         ret->pad_mode = PIPELINE_CONSTANT;
@@ -346,6 +346,10 @@ static void write_pad(FILE *f, const struct pipeline *p)
 
 void pipeline_write_crop(FILE *f, const struct pipeline *p)
 {
+    if (p->crop == PIPELINE_NO_IMAGE) {
+        (void)fputs(" none", f);
+        return;
+    }
     if (p->crop == PIPELINE_RRC || p->crop == PIPELINE_LETTERBOX) {
         (void)fputs(p->crop == PIPELINE_RRC ? " rrc(" : " letterbox(", f);
         write_size(f, p->height, p->width);

@@ -72,6 +72,8 @@ static int parse_stages(struct parser *p, const char *prefix, struct view *view)
                          "view %s: pipeline: samples with views are not mixed: leave mixup, cutmix "
                          "or mix out",
                          view->name);
+    if (view->pipeline.crop == PIPELINE_NO_IMAGE)
+        return parser_error(p, "a view has images: none stands alone, without views");
     if (view->pipeline.exif && !strstr(prefix, "exif"))
         return parser_error(p, "exif stands before the first view, and holds for all");
     p->at = end + 1;
@@ -188,6 +190,9 @@ static bool moves_pixels(enum pipeline_op_kind kind)
 
 int views_check_followers(const struct views *views, struct plenum_error *err)
 {
+    if (!views_have_images(views))
+        return error_set(err, -EINVAL,
+                         "masks and boxes follow the crops of images: the pipeline cannot be none");
     if (views_mix(views))
         return error_set(err, -EINVAL,
                          "masks and boxes cannot go along where samples are mixed (mixup, cutmix, "

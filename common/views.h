@@ -30,7 +30,7 @@ struct view {
 struct views {
     bool named;      /* by view(...); else the text is one pipeline, and a sample one image */
     uint32_t count;  /* at least 1 */
-    uint32_t images; /* of a sample: the sum of all counts */
+    uint32_t images; /* of a sample: the sum of all counts; of "none" 1, of 0 x 0 pixels */
     struct view view[VIEWS_MAX]; /* in the order of the text */
     /** Canonical text: that of the pipeline, or "v1 [exif] view(name, count, ...) ...". */
     char text[VIEWS_TEXT_MAX];
@@ -50,6 +50,12 @@ int views_check_followers(const struct views *views, struct plenum_error *err);
 
 /** Pixels of all of a sample's images. */
 uint64_t views_pixels(const struct views *views);
+
+/** Is it another pipeline than "none"? */
+static inline bool views_have_images(const struct views *views)
+{
+    return views->view[0].pipeline.crop != PIPELINE_NO_IMAGE;
+}
 
 /** Does it give each sample a second label and a weight? */
 static inline bool views_mix(const struct views *views)

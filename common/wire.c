@@ -71,7 +71,7 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
     uint32_t views = wire_get_views(open, view);
     struct wire_slot s = {0};
 
-    if (count > limit / sample)
+    if (sample > 0 && count > limit / sample)
         return -EOVERFLOW;
     for (uint32_t i = 0; i < views; i++) {
         s.pixels_at[i] = at;
@@ -94,15 +94,16 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
     }
     for (uint32_t i = 0; i < open->num_fields; i++) {
         const struct field_shape *field = &open->field[i];
+        uint64_t bytes = wire_field_bytes(open, field);
 
-        if (count > limit / wire_field_bytes(open, field))
+        if (bytes > 0 && count > limit / bytes)
             return -EOVERFLOW;
         if (field_varies(field)) {
             s.lengths_at[i] = align_up(s.end, 64);
             s.end = s.lengths_at[i] + count * sizeof(uint32_t);
         }
         s.fields_at[i] = align_up(s.end, 64);
-        s.end = s.fields_at[i] + count * wire_field_bytes(open, field);
+        s.end = s.fields_at[i] + count * bytes;
     }
     s.bytes = align_up(s.end, SLOT_ALIGN);
     *ret = s;
@@ -118,6 +119,8 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
         return error_set(err, -EINVAL, "%u views were asked for; at most %d are possible",
                          open->views, VIEWS_MAX);
     views = wire_get_views(open, view);
+    if (open->views == 0 && open->width == 0 && open->height == 0)
+        return 0; /* the pipeline is none */
     for (uint32_t i = 0; i < views; i++) {
         const struct wire_view *v = &view[i];
 

@@ -85,7 +85,7 @@ enum {
     WIRE_MINOR_SHAPE = 8,  /* height of OPEN: images that are not square */
     WIRE_MINOR_VIEWS = 9,  /* views and geometry of OPEN */
     WIRE_MINOR_FIELDS = 10, /* FIELDS; fields of OPEN */
-    WIRE_MINOR_BOXES = 11,  /* boxes and members of JSON among fields */
+    WIRE_MINOR_BOXES = 11,  /* boxes and members of JSON among fields; streams without images */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 

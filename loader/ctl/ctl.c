@@ -148,6 +148,11 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     if (r < 0)
         return r;
     s.spec.dataset = s.dataset;
+    r = render_check_images(s.dataset, &s.spec.views, err);
+    if (r < 0) {
+        ctl_stream_close(&s);
+        return r;
+    }
     if (fields_follow_pixels(dataset_get_fields(s.dataset)) &&
         (r = views_check_followers(&s.spec.views, err)) < 0) {
         ctl_stream_close(&s);

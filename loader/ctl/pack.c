@@ -289,7 +289,8 @@ static int run(int argc, char **argv)
     r = ctl_dataset_open(argv[1], &options, &source, &err);
     if (r < 0)
         return ctl_fail("pack", &err);
-    r = pack(&a, source, argv[2], &err);
+    r = dataset_has_images(source) ? pack(&a, source, argv[2], &err)
+                                   : dataset_refuse_images(source, &err);
     dataset_unref(source);
     return r < 0 ? ctl_fail("pack", &err) : 0;
 }

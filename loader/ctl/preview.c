@@ -366,6 +366,10 @@ static int run(int argc, char **argv)
         return r;
     if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
         return ctl_fail("preview", &err);
+    if (!views_have_images(&stream.spec.views)) {
+        r = error_set(&err, -EINVAL, "the pipeline 'none' has no images to be shown");
+        goto out;
+    }
     r = draw(&sheet, &err);
     if (r < 0)
         goto out;

@@ -402,6 +402,8 @@ static int run(int argc, char **argv)
     if (r >= 0 && dataset_is_generated(v.dataset))
         r = error_set(&err, -EINVAL, "%s has no files: there is nothing to verify",
                       dataset_get_name(v.dataset));
+    if (r >= 0 && !dataset_has_images(v.dataset))
+        r = dataset_refuse_images(v.dataset, &err);
     if (r < 0) {
         dataset_unref(v.dataset);
         return ctl_fail("verify", &err);

@@ -116,9 +116,9 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
             goto fail;
     }
     d->scope.cancel = NULL; /* the flag lives only as long as the opening */
-    if (d->format->whole_files)
+    if (d->format->whole_files && dataset_has_images(d))
         open_checksums(d);
-    if (options->hints && !dataset_is_generated(d))
+    if (options->hints && !dataset_is_generated(d) && dataset_has_images(d))
         open_hints(d, options);
     *ret = d;
     return 0;
@@ -339,6 +339,19 @@ static int read_once(void *arg, struct plenum_error *err)
     return read->dataset->format->read(read->dataset, read->sample, read->buffer, err);
 }
 
+bool dataset_has_images(const struct dataset *dataset)
+{
+    return strcmp(dataset_setting(dataset, "image", ""), "none") != 0;
+}
+
+int dataset_refuse_images(const struct dataset *dataset, struct plenum_error *err)
+{
+    return error_set(err, -EINVAL,
+                     "%s: its samples have fields alone (image=none), and no images: only the "
+                     "pipeline 'none' can show them",
+                     dataset->name);
+}
+
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err)
 {
@@ -348,6 +361,8 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 
     if (dataset_is_generated(dataset))
         return 0;
+    if (!dataset_has_images(dataset))
+        return dataset_refuse_images(dataset, err);
     s = sample_at(dataset, sample);
     known = dataset_get_why_bad(dataset, sample);
     if (known)

@@ -107,6 +107,10 @@ uint32_t dataset_get_containers(const struct dataset *dataset);
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample);
 /** Is it a data set without files, whose pixels are generated (generated:)? */
 bool dataset_is_generated(const struct dataset *dataset);
+/** Have its samples images, and not fields alone (image=none)? */
+bool dataset_has_images(const struct dataset *dataset);
+/** The sentence for who wants images of one that has none: -EINVAL. */
+int dataset_refuse_images(const struct dataset *dataset, struct plenum_error *err);
 /** The name of the sample's file for messages, into `ret`; returns `ret`. */
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
@@ -120,8 +124,8 @@ char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, ch
  * Read one sample's bytes. A transient error is tried again a few times.
  *
  * Errors: -EBADMSG the sample itself is bad (its file is empty, or over DATASET_SAMPLE_MAX);
- * -ESTALE the file is not what was indexed; another -errno of the file system. The sentence names
- * the file.
+ * -ESTALE the file is not what was indexed; -EINVAL the data set has no images; another -errno of
+ * the file system. The sentence names the file.
  */
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err);

@@ -146,6 +146,9 @@ const char *dataset_setting(const struct dataset *dataset, const char *key, cons
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err);
 
+/** -EINVAL with a sentence, where the setting "image" is another than "none"; 0. */
+int dataset_check_image_setting(const struct dataset *dataset, struct plenum_error *err);
+
 /** Make `path` the scope's folder: 0 or -errno with a sentence. */
 int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);
 

@@ -48,9 +48,15 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 {
     const char *base = dataset_setting(d, "base", NULL);
     char *file, *folder, *slash;
-    int r = scope_resolve(&d->scope, d->where, &file);
+    int r = dataset_check_image_setting(d, err);
 
     (void)options;
+    if (r < 0)
+        return r;
+    if (!dataset_has_images(d) && dataset_setting(d, "path", NULL))
+        return error_set(err, -EINVAL, "list:%s: path=%s: with image=none no column is the path",
+                         d->where, dataset_setting(d, "path", NULL));
+    r = scope_resolve(&d->scope, d->where, &file);
     if (r == -EXDEV)
         return scope_error(&d->scope, err, r, d->where);
     if (r < 0)
@@ -118,7 +124,8 @@ static struct listfile listfile_of(const struct dataset *d, char *text, size_t l
                              .len = len,
                              .kind = listfile_kind_of(d->where),
                              .path_column = dataset_setting(d, "path", NULL),
-                             .label_column = dataset_setting(d, "label", NULL)};
+                             .label_column = dataset_setting(d, "label", NULL),
+                             .no_images = !dataset_has_images(d)};
 }
 
 static int add_line(struct scan *s, const struct listfile_line *line)
@@ -128,7 +135,7 @@ static int add_line(struct scan *s, const struct listfile_line *line)
     if (r < 0)
         return r;
     s->files[s->num_files++] = (struct found){.path = line->path,
-                                              .label = line->label,
+                                              .label = line->label ? line->label : "0",
                                               .line = line->number,
                                               .offset = (uint32_t)line->offset};
     return 0;
@@ -205,6 +212,15 @@ static int look_at_all(struct scan *s, struct plenum_error *err)
     return r;
 }
 
+/* Without images the bytes of a sample are those of its line. */
+static int measure_lines(struct scan *s, size_t len)
+{
+    for (size_t i = 0; i < s->num_files; i++)
+        s->files[i].size =
+            (i + 1 < s->num_files ? s->files[i + 1].offset : len) - s->files[i].offset;
+    return 0;
+}
+
 static int add_all(const struct scan *s, const struct stat *st, struct index_builder *b,
                    struct plenum_error *err)
 {
@@ -218,7 +234,9 @@ static int add_all(const struct scan *s, const struct stat *st, struct index_bui
     for (size_t i = 0; i < s->num_files && r >= 0; i++) {
         const struct found *f = &s->files[i];
         int64_t label = index_builder_add_label(b, f->label, strlen(f->label));
+        char line[32];
 
+        (void)snprintf(line, sizeof(line), "line %zu", f->line);
         r = label < 0 ? label
                       : index_builder_add_sample(
                             b,
@@ -226,7 +244,7 @@ static int add_all(const struct scan *s, const struct stat *st, struct index_bui
                                                    .len = (uint32_t)min_u64(f->size, UINT32_MAX),
                                                    .label = (int32_t)label,
                                                    .extra = f->offset},
-                            f->path);
+                            dataset_has_images(s->dataset) ? f->path : line);
     }
     if (r < 0)
         return error_set(err, (int)r, "%s: %s", s->dataset->where,
@@ -250,7 +268,7 @@ static int list_scan(const struct dataset *dataset, const struct dataset_options
     r = read_lines(&s, &list, err);
     if (r < 0)
         goto out;
-    r = look_at_all(&s, err);
+    r = dataset_has_images(dataset) ? look_at_all(&s, err) : measure_lines(&s, len);
     if (r < 0)
         goto out;
     r = add_all(&s, &st, b, err);
@@ -280,12 +298,34 @@ static bool list_fresh(const struct dataset *d)
 static void list_describe(const struct dataset *d, const struct index_sample *sample, char *ret,
                           size_t size)
 {
-    (void)scope_name(&d->scope, index_name(&d->index, sample->name), ret, size);
+    if (dataset_has_images(d))
+        (void)scope_name(&d->scope, index_name(&d->index, sample->name), ret, size);
+    else
+        (void)snprintf(ret, size, "%s, %s", d->where, index_name(&d->index, sample->name));
+}
+
+/* Without images: the line itself, for the fingerprint. */
+static int read_line(const struct dataset *d, const struct index_sample *sample,
+                     struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    int fd = scope_open(&d->scope, d->where, 0), r;
+
+    if (fd < 0)
+        return scope_error(&d->scope, err, fd, d->where);
+    r = dataset_buffer_reserve(buffer, sample->len);
+    if (r == 0)
+        r = io_pread_all(fd, buffer->bytes, sample->len, sample->extra);
+    io_close(&fd);
+    return r < 0 ? error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", d->where,
+                             r == -ENODATA ? "the file has become shorter" : strerror(-r))
+                 : 0;
 }
 
 static int list_read(const struct dataset *d, const struct index_sample *sample,
                      struct dataset_buffer *buffer, struct plenum_error *err)
 {
+    if (!dataset_has_images(d))
+        return read_line(d, sample, buffer, err);
     return dataset_read_file(d, index_name(&d->index, sample->name), sample, buffer, err);
 }
 
@@ -370,6 +410,7 @@ static bool list_recognise(const struct path_probe *probe)
 
 static const struct format_setting settings[] = {
     {"base", "the folder that relative paths begin in (the list's own)"},
+    {"image", "none: each line is a sample, of fields alone; the first one names columns"},
     {"label", "the label's column, by name or number (2)"},
     {"label-offset", "a whole number that is added to every label"},
     {"path", "the path's column, by name or number (1)"},

@@ -234,12 +234,13 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     l->at = l->len >= 3 && memcmp(l->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     l->line = 0;
     l->num_header = 0;
-    l->path_field = 0;
-    l->label_field = 1;
+    l->path_field = l->no_images ? LISTFILE_FIELDS_MAX : 0;
+    l->label_field = l->no_images ? LISTFILE_FIELDS_MAX : 1;
     path_numbered = column_number(l->path_column, &l->path_field);
     label_numbered = column_number(l->label_column, &l->label_field);
-    named = (l->path_column && !path_numbered) || (l->label_column && !label_numbered);
     guess = l->kind != LISTFILE_TEXT;
+    named = (l->path_column && !path_numbered) || (l->label_column && !label_numbered) ||
+            (l->no_images && guess);
     if (!named && !guess)
         return 0;
     begin = *l;
@@ -269,19 +270,24 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
         r = named_column(&first, l->path_column, &l->path_field, err);
         if (r < 0)
             return r;
-    } else if (!path_numbered && path >= 0) {
+    } else if (!path_numbered && path >= 0 && !l->no_images) {
         l->path_field = (unsigned)path;
     }
     if (l->label_column && !label_numbered) {
         r = named_column(&first, l->label_column, &l->label_field, err);
         if (r < 0)
             return r;
-    } else if (!label_numbered && label >= 0) {
+    } else if (!label_numbered && label >= 0 && !l->no_images) {
         l->label_field = (unsigned)label;
     }
     memcpy(l->header, first.fields, first.num_fields * sizeof(first.fields[0]));
     l->num_header = first.num_fields;
     return 0;
+}
+
+static const char *field_at(const struct listfile_line *line, unsigned i)
+{
+    return i < line->num_fields && line->fields[i][0] ? line->fields[i] : NULL;
 }
 
 int listfile_next(struct listfile *l, struct listfile_line *ret, struct plenum_error *err)
@@ -290,12 +296,12 @@ int listfile_next(struct listfile *l, struct listfile_line *ret, struct plenum_e
 
     if (r <= 0)
         return r;
-    if (ret->num_fields <= l->path_field || !ret->fields[l->path_field][0])
+    ret->path = field_at(ret, l->path_field);
+    ret->label = field_at(ret, l->label_field);
+    if (!ret->path && !l->no_images)
         return error_set(err, -EBADMSG, "line %zu names no file", ret->number);
-    if (ret->num_fields <= l->label_field || !ret->fields[l->label_field][0])
+    if (!ret->label && l->label_field < LISTFILE_FIELDS_MAX)
         return error_set(err, -EBADMSG, "line %zu ('%.100s') has no label", ret->number,
-                         ret->fields[l->path_field]);
-    ret->path = ret->fields[l->path_field];
-    ret->label = ret->fields[l->label_field];
+                         ret->path ? ret->path : ret->fields[0]);
     return 1;
 }

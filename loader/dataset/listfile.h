@@ -22,9 +22,10 @@ struct listfile {
     size_t len;
     enum listfile_kind kind;
     const char *path_column, *label_column; /* a name or a number from 1; NULL: found out */
+    bool no_images; /* lines need neither path nor label; the first of a CSV or TSV names columns */
     /* Of reading: */
     size_t at, line;
-    unsigned path_field, label_field;
+    unsigned path_field, label_field;  /* LISTFILE_FIELDS_MAX: there is none */
     char *header[LISTFILE_FIELDS_MAX]; /* names of the columns, if there are any */
     unsigned num_header;
 };
@@ -34,7 +35,7 @@ struct listfile_line {
     size_t offset, number; /* where it begins; from 1 */
     char *fields[LISTFILE_FIELDS_MAX];
     unsigned num_fields;
-    const char *path, *label;
+    const char *path, *label; /* NULL where they are not needed */
 };
 
 /** What a file's name says of its kind: .csv, .tsv, or text. */

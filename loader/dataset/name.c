@@ -67,6 +67,16 @@ const char *dataset_setting(const struct dataset *dataset, const char *key, cons
     return absent;
 }
 
+int dataset_check_image_setting(const struct dataset *dataset, struct plenum_error *err)
+{
+    const char *image = dataset_setting(dataset, "image", "none");
+
+    return strcmp(image, "none") == 0
+               ? 0
+               : error_set(err, -EINVAL, "%s,image=%s: there is image=none alone",
+                           dataset->format->name, image);
+}
+
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err)
 {

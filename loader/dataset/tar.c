@@ -73,6 +73,7 @@ struct tar_set {
     enum label_from from;
     const char *field; /* FROM_JSON, FROM_ANY */
     int64_t offset;    /* of labels that are numbers */
+    bool no_images;    /* each key is a sample */
 };
 
 /* A class that is named in an archive. */
@@ -408,6 +409,21 @@ static int add_image(struct archive *a, struct group *g, const struct tar_member
     return 0;
 }
 
+/* A sample without an image has the name of its key, and the bytes of all its members. */
+static int add_to_sample(struct archive *a, struct group *g, const struct tar_member *m)
+{
+    if (g->files == 1) {
+        free(g->name);
+        g->name = strdup(g->key);
+        if (!g->name)
+            return out_of_memory(&a->err);
+        g->sample = (struct index_sample){.where = m->data_at};
+        (void)snprintf(g->image, sizeof(g->image), "-");
+    }
+    g->sample.len = (uint32_t)min_u64(g->sample.len + m->size, UINT32_MAX);
+    return 0;
+}
+
 static int read_label(struct archive *a, struct tar_reader *reader, struct group *g,
                       const struct tar_member *m, const char *name, enum label_from from)
 {
@@ -445,8 +461,14 @@ static int add_member(struct archive *a, struct tar_reader *reader, struct group
             return out_of_memory(&a->err);
     }
     g->files++;
-    index_builder_count_foreign(&a->builder, n.base);
-    if (n.dot && dataset_is_image_extension(n.dot))
+    if (set_of(a)->no_images) {
+        r = add_to_sample(a, g, m);
+        if (r < 0)
+            return r;
+    } else {
+        index_builder_count_foreign(&a->builder, n.base);
+    }
+    if (!set_of(a)->no_images && n.dot && dataset_is_image_extension(n.dot))
         return add_image(a, g, m, n.name, n.dot + 1);
     for (enum label_from from = FROM_CLS; n.dot && from < FROM_TYPES; from++)
         if (strcasecmp(n.dot + 1, extensions[from]) == 0 &&
@@ -830,6 +852,11 @@ static int tar_locate(struct dataset *d, const struct dataset_options *options,
         return out_of_memory(err);
     *set = (struct tar_set){.from = FROM_ANY, .field = "label"};
     d->state = set;
+    r = dataset_check_image_setting(d, err);
+    if (r < 0)
+        return r;
+    if (!dataset_has_images(d))
+        *set = (struct tar_set){.from = FROM_NONE, .field = "label", .no_images = true};
     r = dataset_setting_number(d, "label-offset", 0, &set->offset, err);
     if (r < 0)
         return r;
@@ -943,6 +970,7 @@ static const char *const patterns[] = {"*.tar"};
 
 static const struct format_setting settings[] = {
     ARCHIVE_SETTINGS,
+    {"image", "none: each key is a sample, of fields alone"},
     {"label", "where labels are: cls, json, json.FIELD, txt, folder or none"},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tar_fields.c - finds the fields of samples in archives: all headers are read once more, and each
- * group's members are told from those of the index by the name of its image. */
+ * group's members are told from those of the index by the name of its image, or, where samples have
+ * none, by its key. */
 #include "config.h"
 
 #include "loader/dataset/tar_fields.h"
@@ -89,6 +90,13 @@ static void add_field(struct field_place *place, const struct tar_member *m)
         .where = m->data_at, .len = (uint32_t)min_u64(m->size, UINT32_MAX), .state = state};
 }
 
+static bool is_named(const struct dataset *d, uint32_t sample, const char *name, size_t len)
+{
+    const char *own = index_name(&d->index, d->index.samples[sample].name);
+
+    return strlen(own) == len && memcmp(own, name, len) == 0;
+}
+
 /* A member: of the group, or the first of the next one. `next` is the sample whose image comes
  * next. */
 static int add_member(struct finding *f, struct group *g, const struct tar_member *m,
@@ -103,11 +111,13 @@ static int add_member(struct finding *f, struct group *g, const struct tar_membe
         end_group(f, g);
         if (begin_group(g, &name) < 0)
             return -ENOMEM;
+        if (!dataset_has_images(d) && *next < end && is_named(d, *next, name.name, name.key_len))
+            g->sample = (*next)++;
     }
     for (uint32_t i = 0; name.dot && i < d->fields.count; i++)
         if (strcasecmp(name.dot + 1, field_extension(&d->fields.spec[i])) == 0)
             add_field(&g->places[i], m);
-    if (*next < end && strcmp(name.name, index_name(&d->index, d->index.samples[*next].name)) == 0)
+    if (dataset_has_images(d) && *next < end && is_named(d, *next, name.name, strlen(name.name)))
         g->sample = (*next)++;
     return 0;
 }

@@ -217,14 +217,16 @@ static const uint8_t *find_bytes(const uint8_t *data, size_t len, const Protobuf
 }
 
 struct keys {
-    const char *image, *label, *name;
+    const char *image, *label, *name; /* no label: all are 0 */
 };
 
 /* The names of features that the data set's name gives, or TensorFlow's own. */
 static struct keys keys_of(const struct dataset *d)
 {
     return (struct keys){.image = dataset_setting(d, "image", "image/encoded"),
-                         .label = dataset_setting(d, "label", "image/class/label"),
+                         .label = dataset_has_images(d)
+                                      ? dataset_setting(d, "label", "image/class/label")
+                                      : dataset_setting(d, "label", NULL),
                          .name = dataset_setting(d, "name", "image/filename")};
 }
 
@@ -252,16 +254,18 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
     const ProtobufCBinaryData *name = one_bytes(find(example, keys->name));
     struct index_sample sample = {.where = offset};
     const uint8_t *found = image ? find_bytes(data, len, image) : NULL;
+    bool has_image = dataset_has_images(a->dataset);
     char list[256], text[256] = "";
     int64_t r;
 
-    if (!found)
+    if (!found && has_image)
         return error_set(&a->err, -EBADMSG,
                          "%s: the record at byte %llu has no feature '%s' of one piece of bytes; "
                          "its features: %s (image=FEATURE names another)",
                          a->path, (unsigned long long)offset, keys->image,
                          list_features(example, list, sizeof(list)));
-    r = add_label(a, find(example, keys->label));
+    r = keys->label ? add_label(a, find(example, keys->label))
+                    : index_builder_add_label(&a->builder, "0", 1);
     if (r == -EINVAL)
         return error_set(&a->err, -EBADMSG,
                          "%s: the record at byte %llu has no label: no feature '%s' of one number "
@@ -270,8 +274,8 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
                          list_features(example, list, sizeof(list)));
     if (r >= 0) {
         sample.label = (int32_t)r;
-        sample.len = (uint32_t)image->len;
-        sample.extra = (uint32_t)(found - data);
+        sample.len = (uint32_t)(has_image ? image->len : len);
+        sample.extra = has_image ? (uint32_t)(found - data) : 0;
         if (name)
             (void)snprintf(text, sizeof(text), "%.*s", (int)min_u64(name->len, sizeof(text) - 1),
                            (const char *)name->data);
@@ -647,7 +651,7 @@ static const char *const patterns[] = {"*.tfrecord", "*.tfrecords", "*-of-*"};
 
 static const struct format_setting settings[] = {
     ARCHIVE_SETTINGS,
-    {"image", "the feature with the encoded image (image/encoded)"},
+    {"image", "the feature with the encoded image (image/encoded); none: fields alone"},
     {"label", "the feature with the class (image/class/label)"},
     {"name", "the feature with the file's name (image/filename)"},
 };

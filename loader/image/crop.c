@@ -337,6 +337,8 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
         locate_resized(pipeline, width, height, ret);
         locate_random(pipeline, draw, ret);
         break;
+    case PIPELINE_NO_IMAGE:
+        assert(false); /* nothing is decoded */
     }
     ret->mirror = draw_mirror(pipeline->flip, draw);
     ret->filter = draw_filter(pipeline->filter, draw);

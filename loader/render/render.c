@@ -52,6 +52,14 @@ void render_scratch_fini(struct render_scratch *scratch)
     *scratch = (struct render_scratch){0};
 }
 
+int render_check_images(const struct dataset *dataset, const struct views *views,
+                        struct plenum_error *err)
+{
+    return views_have_images(views) && !dataset_has_images(dataset)
+               ? dataset_refuse_images(dataset, err)
+               : 0;
+}
+
 struct render_target render_target_in(const struct render_spec *spec, void *bytes)
 {
     struct render_target target = {.boxes = NULL};
@@ -255,7 +263,9 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
     int r;
 
     try->at_partner = false;
-    r = dataset_read(spec->dataset, render_candidate(spec, try), &files->own, err);
+    r = views_have_images(&spec->views)
+            ? dataset_read(spec->dataset, render_candidate(spec, try), &files->own, err)
+            : 0;
     if (r < 0)
         return r;
     r = dataset_read_fields(spec->dataset, render_candidate(spec, try), &files->fields, err);
@@ -281,6 +291,10 @@ static int render_alone(const struct render_spec *spec, struct render_scratch *s
     int r = 0;
 
     assert(count == 1 || (try->bad == 0 && render_run(spec, try->position, count) == count));
+    if (!views_have_images(&spec->views)) {
+        tell_shown(spec, views, count, dst);
+        return 0;
+    }
     if (!dataset_is_generated(spec->dataset)) {
         r = decode(spec, scratch, views, images, render_candidate(spec, try), bytes, err);
         if (r == 0 && dst->field[0])

@@ -93,6 +93,10 @@ static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_
     return (uint64_t)pipeline->width * pipeline->height * spec->store.channels;
 }
 
+/** Has the data set the images that the views want? 0 or -EINVAL with a sentence. */
+int render_check_images(const struct dataset *dataset, const struct views *views,
+                        struct plenum_error *err);
+
 /** Where a sample's pixels go: of each view its images, one behind the other. */
 struct render_target {
     uint8_t *view[VIEWS_MAX];

@@ -536,7 +536,8 @@ static uint64_t announce(struct queue *q)
     s->announcing++;
     lock_release(&q->mu);
     begin = time_now_ns();
-    dataset_announce(dataset, sample);
+    if (views_have_images(&s->spec->views))
+        dataset_announce(dataset, sample);
     begin = time_now_ns() - begin;
     dataset_unref(dataset);
     lock_acquire(&q->mu);

@@ -108,6 +108,8 @@ static int start_stream(struct session *s, struct plenum_error *err)
 {
     int r = check_fields(s, err);
 
+    if (r == 0)
+        r = render_check_images(s->dataset, &s->spec.views, err);
     if (r < 0)
         return r;
     r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &s->steps, err);

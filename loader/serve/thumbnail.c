@@ -111,6 +111,8 @@ static void work(struct blocking_job *job)
     uint8_t *pixels;
     int r = views_parse(v->pipeline, &spec.views, &t->err);
 
+    if (r == 0 && !views_have_images(&spec.views))
+        r = error_set(&t->err, -ENOENT, "the stream has no images\n");
     if (r < 0) {
         settle(t, r);
         return;

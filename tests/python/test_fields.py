@@ -750,6 +750,151 @@ class BoxesTest(unittest.TestCase):
                 stream(data, ["o:json:boxes"], pipeline)
 
 
+class FieldsAloneTest(unittest.TestCase):
+    """Data sets without images, and streams of fields alone."""
+
+    @staticmethod
+    def tokens(n):
+        return np.arange(7, dtype=np.uint16) * 3 + n
+
+    @classmethod
+    def setUpClass(cls):
+        for k in range(3):
+            write_tar(path_of(f"alone-{k}.tar"), [(f"a/{n:03d}", {
+                "json": json.dumps({"n": n, "label": n % 3}).encode(), "tokens.npy": npy(cls.tokens(n)),
+                "txt": f"text {n}".encode()}) for n in range(k, COUNT, 3)])
+        write_tfrecord(path_of("alone.tfrecord"), [example(
+            {"text": f"text {n}".encode(), "tokens": [int(t) for t in cls.tokens(n)], "class": [n % 3]})
+            for n in range(COUNT)])
+        os.makedirs(path_of("tokens"), exist_ok=True)
+        for n in range(COUNT):
+            with open(path_of(f"tokens/{n}.npy"), "wb") as f:
+                f.write(npy(cls.tokens(n)))
+        for name, between, head in (("csv", ",", True), ("tsv", "\t", True), ("txt", "\t", False)):
+            with open(path_of(f"alone.{name}"), "w") as f:
+                if head:
+                    f.write(between.join(("text", "tokens", "class")) + "\n")
+                for n in range(COUNT):
+                    f.write(between.join((f"text {n}", f"tokens/{n}.npy", str(n % 3))) + "\n")
+
+    def test_forms(self):
+        """every sample exactly once, with what was written, of archives, Examples and lists"""
+        tar = f"{T.name}/alone-{{0..2}}.tar"
+        for data, fields in ((f"tar,image=none:{tar}", ["text:txt", "tokens:tokens.npy:npy"]),
+                             (f"tar,image=none,label=json:{tar}", ["text:txt", "tokens:tokens.npy:npy"]),
+                             (f"tfrecord,image=none:{path_of('alone.tfrecord')}", ["text", "tokens:tokens:int64"]),
+                             (f"tfrecord,image=none,label=class:{path_of('alone.tfrecord')}",
+                              ["text", "tokens:tokens:int64"]),
+                             (f"list,image=none:{path_of('alone.csv')}", ["text", "tokens:tokens:npy"]),
+                             (f"list,image=none,label=class:{path_of('alone.tsv')}", ["text", "tokens:tokens:npy"]),
+                             (f"list,image=none,label=3:{path_of('alone.txt')}", ["text:1", "tokens:2:npy"])):
+            for options in ({}, {"micro_batch": 7, "repeat": 2}):
+                with self.subTest(data=data, options=options), stream(data, fields, "none", **options) as s:
+                    seen, hashed = [], 0
+                    for batch in s:
+                        hashed += batch.hash()
+                        self.assertEqual(batch.pixels.shape, (batch.samples.shape) + (0, 0, 3))
+                        for i, text in enumerate(batch["text"]):
+                            n, at = int(text.split()[1]), np.unravel_index(i, batch.samples.shape)
+                            self.assertTrue(np.array_equal(batch["tokens"][at], self.tokens(n)))
+                            self.assertEqual(batch.labels[at], n % 3 if "label" in data else 0)
+                            if batch.valid[at]:
+                                seen.append(n)
+                    times = 2 * options.get("repeat", 1)
+                    self.assertEqual(sorted(seen), sorted(times * list(range(COUNT))))
+                    more = ("--repeat", str(options.get("repeat", 1)))
+                    self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "none", *more))
+
+    def test_of_images(self):
+        """a data set of images gives its fields without decoding them, of damaged ones, too"""
+        samples = [(f"{n:03d}", {**members(n), "png": b"no picture"}) for n in range(12)]
+        write_tar(path_of("bad.tar"), samples)
+        with stream(f"tar:{path_of('bad.tar')}", FIELDS, "none", bad="fail") as s:
+            captions = [c for batch in s for c in batch["caption"]]
+            self.assertEqual(set(captions), {members(n)["txt"].decode() for n in range(12)})
+            self.assertEqual(s.stats.substituted, 0)
+        data, hashes = f"tar:{path_of('tars')}", set()
+        with stream(data, FIELDS, "none") as s:
+            for batch in s:
+                hashes.add(batch.hash())
+                self.assertEqual(batch.boxes.shape, batch.samples.shape + (4,))
+        self.assertGreater(len(hashes), 1)
+
+    def test_same_order(self):
+        """what is shown, and when, is as with images"""
+        data = f"tar:{path_of('tars')}"
+        with stream(data, None) as images, stream(data, ["caption:txt"], "none") as none:
+            for one, two in zip(images, none):
+                self.assertTrue(np.array_equal(one.samples, two.samples) and np.array_equal(one.labels, two.labels))
+
+    def test_fingerprint(self):
+        """contents of samples without images belong to the fingerprint"""
+        found = set()
+        for tokens in (self.tokens(1), self.tokens(2), self.tokens(2)):
+            write_tar(path_of("print.tar"), [("a", {"tokens.npy": npy(tokens)})])
+            done = subprocess.run([CTL, "index", "--json", f"tar,image=none:{path_of('print.tar')}"],
+                                  capture_output=True, text=True, check=True)
+            found.add(json.loads(done.stdout)["fingerprint"])
+        self.assertEqual(len(found), 2)
+
+    def test_bad(self):
+        """a sample that lacks a field is a bad one, and never shown"""
+        write_tar(path_of("bad.tar"), [(f"{n:03d}", {"txt": f"text {n}".encode(), **(
+            {} if n == 5 else {"tokens.npy": npy(self.tokens(n))})}) for n in range(12)])
+        data, fields = f"tar,image=none:{path_of('bad.tar')}", ["text:txt", "tokens:tokens.npy:npy"]
+        with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples.*005.*there is none"), \
+                stream(data, fields, "none", steps=1) as s:
+            shown = {text for batch in s for text in batch["text"]}
+        self.assertEqual(shown, {f"text {n}" for n in range(12)} - {"text 5"})
+
+    def test_refused(self):
+        """whoever wants images of what has none is told"""
+        alone, images = f"tar,image=none:{path_of('alone-0.tar')}", f"tar:{path_of('tars')}"
+        for data, fields, pipeline, why in (
+                (alone, ["text:txt"], "eval", "its samples have fields alone .image=none., and no images"),
+                (images, MASKS, "none", "masks and boxes follow the crops of images"),
+                (images, None, "none flip(0.5)", "none makes no images, and stands alone"),
+                (images, None, "view(a, 1, none)", "a view has images"), (images, None, "none(3)", "stands alone"),
+                (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: there is image=none alone"),
+                (f"list,image=none,path=1:{path_of('alone.csv')}", None, "none", "no column is the path"),
+                (f"list,image=none,label=x:{path_of('alone.csv')}", None, "none", "names no column 'x'"),
+                (f"folder,image=none:{path_of('folder')}", None, "none", "has no setting 'image'"),
+                (f"tar,image=none,label=cls:{path_of('alone-0.tar')}", None, "none", "no .cls next to it"),
+                (f"tfrecord,image=none,label=x:{path_of('alone.tfrecord')}", None, "none", "no feature 'x'")):
+            with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
+                stream(data, fields, pipeline)
+        for command in (["verify", alone], ["pack", alone, path_of("packed")], ["plan", alone, "--micro-batch", "4",
+                        "--micro-batch-time", "1ms"], ["preview", alone, path_of("x.png")],
+                        ["preview", images, path_of("x.png"), "--pipeline", "none"], ["hash", alone]):
+            done = subprocess.run([CTL, *command], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), command)
+            self.assertRegex(done.stderr, "no images")
+
+    def test_killed(self):
+        """the hash is the same when the loader is lost on the way"""
+        data, fields = f"tar,image=none:{T.name}/alone-{{0..2}}.tar", ["text:txt", "tokens:tokens.npy:npy"]
+        address, loaders = f"unix:{T.name}/killed.sock", []
+
+        def start():
+            loaders.append(subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"),
+                                             "--socket", address, "--root", T.name, "--quiet"]))
+        start()
+        try:
+            with warnings.catch_warnings(), stream(data, fields, "none", loader=address, epochs=20, steps=1) as s:
+                warnings.simplefilter("ignore", pyplenum.LoaderWarning)
+                hashed = 0
+                for i, batch in enumerate(s):
+                    hashed += batch.hash()
+                    if i in (20, 90, 150):
+                        loaders[-1].kill()
+                        loaders[-1].wait()
+                        start()
+            self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "none", "--epochs", "20"))
+        finally:
+            loaders[-1].terminate()
+            loaders[-1].wait()
+
+
 class TorchTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -787,6 +932,15 @@ class TorchTest(unittest.TestCase):
                 self.assertEqual(len(masks), 3)
                 for image, mask in zip(images, masks):
                     self.assertTrue(np.array_equal(image[:, 0].numpy(), mask.numpy()))
+
+    def test_alone(self):
+        """fields alone, and who asks for images is told"""
+        data = f"tar:{path_of('tars')}"
+        with self.torch.Loader(data, "none", fields=("labels", "ids:ids:int64"), micro_batch=8) as loader:
+            ids = sorted(int(i) for _, batch in loader for i in batch[:, 0])
+            self.assertEqual(ids, list(range(COUNT)))
+        with self.torch.Loader(data, "none", micro_batch=8) as loader, self.assertRaisesRegex(ValueError, "no images"):
+            next(iter(loader))
 
     def test_boxes(self):
         """boxes are tensors of the valid samples, with views a list of them"""
@@ -831,7 +985,7 @@ class OlderLoaderTest(unittest.TestCase):
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, []))
 
     def test_loader_without_boxes(self):
-        """one before 1.11 has fields, but neither boxes nor members of JSON"""
+        """one before 1.11 has fields, but neither boxes nor members of JSON, and no streams without images"""
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built with Criterion alone")
@@ -843,6 +997,8 @@ class OlderLoaderTest(unittest.TestCase):
         for field in ("o:json:boxes", "o:json.text"):
             with self.assertRaisesRegex(pyplenum.PlenumError, "too old for boxes and members of JSON"):
                 stream(data, [field], loader=f"unix:{T.name}/1.10.sock")
+        with self.assertRaisesRegex(pyplenum.PlenumError, "too old for streams without images"):
+            stream(data, FIELDS, "none", loader=f"unix:{T.name}/1.10.sock")
         with stream(data, FIELDS, loader=f"unix:{T.name}/1.10.sock") as s:
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, FIELDS))
 
