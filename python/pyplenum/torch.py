@@ -306,7 +306,7 @@ class Loader:
         if not self._fields_were_chosen and batch.views:
             self.fields = ("views", "labels")
         if not batch.views and "images" in self.fields and batch.pixels.size == 0:
-            raise ValueError("the pipeline \"none\" makes no images: say which fields a batch has")
+            raise ValueError("the pipeline 'none' makes no images: say which fields a batch has")
         if batch.weights is not None and "labels" in self.fields and not {"weights", "soft_labels"} & set(self.fields):
             raise ValueError("the pipeline mixes samples, so labels alone are wrong: have \"soft_labels\" among the "
                              "fields, or \"labels2\" and \"weights\"")

@@ -228,7 +228,7 @@ Test(list, what_cannot_be_meant_is_refused_with_file_and_line)
     refused_in(&tree, "list:", "a", -EISDIR, "Is a directory");
     refused_in(&tree, "list,base=nowhere:", "x", -ENOENT, "No such file");
     refused_in(&tree, "list,root=x:", "x", -EINVAL,
-               "its settings: base, label, label-offset, path");
+               "its settings: base, image, label, label-offset, path");
 }
 
 static void make_old(const char *name)
