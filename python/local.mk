@@ -5,6 +5,7 @@ pyplenum_files = \
 	%D%/pyplenum/__init__.py \
 	%D%/pyplenum/_lib.py \
 	%D%/pyplenum/_torch_carrier.py \
+	%D%/pyplenum/_torch_device.py \
 	%D%/pyplenum/job.py \
 	%D%/pyplenum/normalise.py \
 	%D%/pyplenum/progress.py \

@@ -15,11 +15,15 @@ T = TypeVar("T")
 _SHOW_EVERY_S = 1.0
 
 
+def _waited(stats: Any) -> float:
+    return float(stats.waited + stats.copy_waited)
+
+
 def _postfix(before: Any, now: Any) -> Dict[str, str]:
     """Images a second and share of waiting between two looks at a stream's statistics."""
     elapsed = max(now.elapsed - before.elapsed, 1e-9)
     return {"img/s": f"{(now.samples - before.samples) / elapsed:.0f}",
-            "waiting": f"{100 * (now.waited - before.waited) / elapsed:.0f}%"}
+            "waiting": f"{100 * (_waited(now) - _waited(before)) / elapsed:.0f}%"}
 
 
 def progress(batches: Iterable[T], *, job: Optional[Job] = None, **options: Any) -> Iterator[T]:

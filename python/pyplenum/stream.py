@@ -96,6 +96,8 @@ class Stats(NamedTuple):
     hedged: int  # batches asked of a second loader, as they were late
     hedges_won: int
     verified: int  # batches that two loaders made alike
+    copied: float = 0.0  # copying batches to a device: of pyplenum.torch.Loader(device=...) alone, as the next,
+    copy_waited: float = 0.0  # and time in which the program, or the device for it, waited for such a copy
 
 
 class _Lease:

@@ -6,6 +6,7 @@ Nothing is copied unless said so: tensors are views of the memory that the loade
 
 import difflib
 import errno
+import functools
 import io
 import os
 import warnings
@@ -14,10 +15,11 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Optio
 import numpy as np
 import torch
 
-from ._lib import PlenumError, caller
+from ._lib import PlenumError, caller, whole
+from ._torch_device import Copier, Copies, FloatsOnDevice, To, open_copies, pinned_for_cuda
 from .job import Job, job as this_job
 from .normalise import IMAGENET_MEAN, IMAGENET_STD, normalise
-from .stream import Batch, Boxes, Stats, Stream, shuffle_of
+from .stream import Batch, Boxes, Place, SlotsHeldError, Stats, Stream, shuffle_of
 
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
            "view_list"]
@@ -144,7 +146,7 @@ class Loader:
     dtype
         "uint8" or "int8", as of a Stream, or torch.float32, torch.float16 or torch.bfloat16: then images and views are
         such floats, (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory of their own,
-        and have three channels. Where an accelerator can do that, bytes are moved to it faster.
+        and have three channels. With ``device`` bytes are moved, and made floats there.
     mean, std
         of these floats: red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
     smoothing
@@ -161,6 +163,13 @@ class Loader:
     deal
         as of a Stream; "round-robin" where shuffle is "none" and "last" leaves short batches, so that instances share
         the last step evenly.
+    device
+        where the tensors of a batch are, such as "cuda": the loop is given them there, ready for what it does next, and
+        copies them ahead of it on a stream of their own, from memory that is pinned. Texts, bytes and names stay here.
+    prefetch
+        how many batches are copied to the device ahead of the loop (2), none beyond an epoch's end.
+    memory_format
+        torch.channels_last: images and views are [N, C, H, W] as ever, and lie so in memory; ``layout`` is "nhwc" then.
     pin_memory
         copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot
         is free at once. Without an accelerator it is a warning and no copy, as in a DataLoader.
@@ -178,7 +187,9 @@ class Loader:
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
                  fields: Optional[Iterable[str]] = None, smoothing: float = 0.0, pin_memory: bool = False,
-                 copy: bool = False, layout: str = "nchw", dtype: "Union[str, torch.dtype, None]" = None,
+                 copy: bool = False, layout: Optional[str] = None, dtype: "Union[str, torch.dtype, None]" = None,
+                 device: "Union[str, int, torch.device, None]" = None, prefetch: int = 2,
+                 memory_format: torch.memory_format = torch.contiguous_format,
                  mean: Any = None, std: Any = None, last: Optional[str] = None,
                  seed: int = 0, shuffle: Union[str, bool] = "global", deal: Optional[str] = None,
                  **options: Any) -> None:
@@ -218,7 +229,21 @@ class Loader:
         elif mean is not None or std is not None:
             raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
         self._mean, self._std = IMAGENET_MEAN if mean is None else mean, IMAGENET_STD if std is None else std
-        self._layout = layout
+        if memory_format not in (torch.contiguous_format, torch.channels_last):
+            raise ValueError(f"memory_format is torch.contiguous_format or torch.channels_last, not {memory_format}")
+        self._channels_last = memory_format == torch.channels_last
+        if self._channels_last and layout not in (None, "nhwc"):
+            raise ValueError(f"memory_format=torch.channels_last goes with layout=\"nhwc\", not {layout!r}")
+        layout = self._layout = layout or ("nhwc" if self._channels_last else "nchw")
+        self._copier: Optional[Copier] = None
+        self._on_device: Optional[FloatsOnDevice] = None
+        self._prefetch = whole(prefetch, "prefetch, batches copied ahead,", 0, 64)
+        self._failed: Optional[Exception] = None  # while batches are ahead of the loop
+        self._stands: Optional[Tuple[bytes, Place]] = None  # behind the last batch of the loop, where others are ahead
+        if device is not None and torch.device(device).type != "cpu":
+            if pin_memory:
+                raise ValueError("with a device, batches are pinned where they lie: leave pin_memory out")
+            self._use_device(open_copies(device), options)
         if self._floats:  # it says what is wrong with them
             normalise(np.zeros((0, 1, 1, 3), np.uint8), self._mean, self._std)
         self.dtype = dtype or "uint8"
@@ -248,6 +273,13 @@ class Loader:
         self._loaded = True  # where the stream stands is where the next loop begins, even in mid-epoch
         self._loop = 0
 
+    def _use_device(self, copies: Copies, options: Dict[str, Any]) -> None:
+        self._copier = Copier(copies)
+        if self._floats:
+            self._on_device = FloatsOnDevice(self._mean, self._std, self._floats, self._layout)
+        if copies.device.type == "cuda" and "on_ring" not in options:
+            options["on_ring"] = pinned_for_cuda(copies.device)
+
     def _is_filled_up(self, options: Mapping[str, Any]) -> bool:
         """Do the steps of an epoch take more than its positions?"""
         share = self.stream._share
@@ -263,14 +295,19 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch of the next batch: that of the loop, or, behind its last batch, the next."""
-        return self.stream.place.epoch
+        return self._stands[1].epoch if self._stands else self.stream.place.epoch
 
     @property
     def stats(self) -> Stats:
-        """How the stream has gone so far; after :meth:`close`, how it had gone until then."""
-        return self.stream.stats
+        """How the stream has gone so far, and copying to the device; after :meth:`close`, until then."""
+        found = self.stream.stats
+        if not self._copier:
+            return found
+        copied, copy_waited = self._copier.copies.times()
+        return found._replace(copied=copied, copy_waited=copy_waited)
 
     def __iter__(self) -> Iterator[Tuple[Any, ...]]:
+        self._go_back()
         place = self.stream.place
         if place.position != 0 and not self._loaded:
             self.stream.seek_to(place.epoch + 1)  # the last loop was left early
@@ -285,12 +322,47 @@ class Loader:
         if loop.number != self._loop:
             raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
         try:
-            batch = next(self.stream)
+            if self._copier:
+                found = self._next_on_device(self._copier, loop.left)
+            else:
+                found = self._tensors(next(self.stream))
         except Exception:
             self._loaded = True  # nothing was taken: the next loop goes on here
             raise
         loop.left -= 1
-        return self._tensors(batch)
+        return found
+
+    def _next_on_device(self, copier: Copier, left: int) -> Tuple[Any, ...]:
+        """The next batch, and begin to copy those behind it that are ready, of the ``left`` of this epoch."""
+        copier.give_back()
+        while not self._failed and len(copier.ahead) < min(1 + self._prefetch, left):
+            try:
+                batch = self.stream.next(timeout=0 if copier.ahead else None)
+            except TimeoutError:
+                break
+            except SlotsHeldError:
+                if not copier.give_back(wait=True):
+                    raise
+                continue
+            except Exception as error:
+                if not copier.ahead:
+                    raise
+                self._failed = error  # the loop is told behind the batches that it has not seen
+                break
+            copier.begin(batch, functools.partial(self._tensors, batch), self.stream.cursor, self.stream.place)
+        if not copier.ahead and self._failed:
+            failed, self._failed = self._failed, None
+            raise failed
+        found = copier.ahead.popleft()
+        self._stands = found.cursor, found.place
+        return cast(Tuple[Any, ...], copier.copies.take(found.ticket))
+
+    def _go_back(self) -> None:
+        """Drop what was copied ahead of the loop: the stream stands where the loop does."""
+        if self._copier and self._copier.ahead and self._stands:
+            self._copier.drop()
+            self.stream.seek(self._stands[0])
+        self._stands = None
 
     def _tensor(self, batch: Batch, field: str) -> Union[torch.Tensor, List[torch.Tensor]]:
         if field == "views" or field in ("boxes", "flips") and batch.views:
@@ -300,7 +372,7 @@ class Loader:
         classes = self.stream.num_classes
         return torch.from_numpy(batch.soft_labels(classes, self.smoothing).reshape(-1, classes))
 
-    def _tensors(self, batch: Batch) -> Tuple[Any, ...]:
+    def _tensors(self, batch: Batch, to: Optional[To] = None) -> Tuple[Any, ...]:
         if not self._fields_were_chosen and batch.weights is not None:
             self.fields = ("images", "soft_labels")
         if not self._fields_were_chosen and batch.views:
@@ -316,6 +388,8 @@ class Loader:
         def finish(array: torch.Tensor, field: str) -> torch.Tensor:
             if short and field != "epochs":
                 array = array[valid]
+            if to:
+                return to(array)
             if self.pin_memory:
                 return array.contiguous().pin_memory()
             return array.clone() if self.copy else array
@@ -323,8 +397,8 @@ class Loader:
         def make(field: str) -> Any:
             if field in self._of_data:
                 return self._field_of_data(batch, field, valid.tolist() if short else None, finish)
-            if self._floats and field in ("images", "views"):
-                return self._normalised(batch, field, batch.valid.reshape(-1) if short else None)
+            if field in ("images", "views"):
+                return self._pixels(batch, field, finish, batch.valid.reshape(-1) if short else None)
             found = self._tensor(batch, field)
             return [finish(each, field) for each in found] if isinstance(found, list) else finish(found, field)
 
@@ -346,32 +420,43 @@ class Loader:
             return [finish(_of_numpy(row), field) for row in rows]
         return finish(_of_numpy(value.reshape((-1,) + value.shape[3:])), field)
 
-    def _normalised(self, batch: Batch, field: str, valid: Any) -> Union[torch.Tensor, List[torch.Tensor]]:
-        """Floats of a batch's images, or of each image of its views; of the samples that are valid, unless None."""
-        assert self._floats
-        made = []
+    def _pixels(self, batch: Batch, field: str, finish: Any, valid: Any) -> Any:
+        """The images of a batch, or a list of those of its views; of the samples that are valid, unless None."""
         if field == "views" and not batch.views:
             view_list(batch)  # says so
+        made: List[torch.Tensor] = []
         for array in batch.views.values() if field == "views" else (batch.images,):
             array = array.reshape((-1,) + array.shape[3:]) if field == "views" else array
-            array = array if valid is None else array[valid]
-            shape = list(array.shape)
-            shape[-3 if self._layout == "nchw" else -1] = 3
-            floats = torch.empty(shape, dtype=self._floats, pin_memory=self.pin_memory)
-            out = floats.view(torch.int16).numpy().view("u2") if self._floats == torch.bfloat16 else floats.numpy()
-            normalise(array, self._mean, self._std, _FLOATS[self._floats], out=out, source=self._layout)
-            made += [floats[:, i] for i in range(shape[1])] if field == "views" else [floats]
+            if self._floats and not self._on_device:
+                pixels = self._floats_of(array if valid is None else array[valid])
+            else:
+                pixels = finish(torch.from_numpy(array), field)
+            if self._on_device:
+                pixels = self._on_device(pixels)
+            if self._channels_last:
+                pixels = pixels.movedim(-1, -3)
+            made += [pixels[:, i] for i in range(pixels.shape[1])] if field == "views" else [pixels]
         return made if field == "views" else made[0]
+
+    def _floats_of(self, array: Any) -> torch.Tensor:
+        shape = list(array.shape)
+        shape[-3 if self._layout == "nchw" else -1] = 3
+        floats = torch.empty(shape, dtype=self._floats, pin_memory=self.pin_memory)
+        out = floats.view(torch.int16).numpy().view("u2") if self._floats == torch.bfloat16 else floats.numpy()
+        normalise(array, self._mean, self._std, _FLOATS[self._floats], out=out, source=self._layout)
+        return floats
 
     def set_epoch(self, epoch: int) -> None:
         """Have the next loop go through this epoch, from its begin."""
+        self._go_back()
         self.stream.seek_to(epoch)
         self._loop += 1
         self._loaded = True
 
     def state_dict(self) -> Dict[str, Any]:
         """The place behind the last batch that a loop was given. The same in all instances: one copy is enough."""
-        return {"version": 1, "cursor": self.stream.cursor.hex(), "dtype": self.dtype, "made with": dict(self._choices)}
+        cursor = self._stands[0] if self._stands else self.stream.cursor
+        return {"version": 1, "cursor": cursor.hex(), "dtype": self.dtype, "made with": dict(self._choices)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Have the next loop go on from there, to the end of that epoch."""
@@ -380,6 +465,7 @@ class Loader:
         if "dtype" not in state and not self._dtype_was_chosen:
             raise ValueError("this state was made when a Loader gave int8 unless told, and now it gives uint8: say "
                              "dtype=\"int8\" to go on as before")
+        self._go_back()
         before = self.stream.cursor
         try:
             self.stream.seek(bytes.fromhex(state["cursor"]))
@@ -403,6 +489,8 @@ class Loader:
 
     def close(self) -> None:
         """End the stream. Tensors of its batches stay valid."""
+        if self._copier:
+            self._copier.drop()
         self.stream.close()
 
     def __enter__(self) -> "Loader":
@@ -502,10 +590,5 @@ def pin_ring(address: int, size: int, present: bool) -> None:
     Then a batch's tensors can be copied to the device without another copy, with ``non_blocking=True``; hold the batch
     until that copy is over.
     """
-    if not torch.cuda.is_available():
-        return
-    cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
-    code = int(cudart.cudaHostRegister(address, size, 0) if present else cudart.cudaHostUnregister(address))
-    if code != 0:
-        warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches: error {code}",
-                      stacklevel=caller())
+    if torch.cuda.is_available():
+        pinned_for_cuda()(address, size, present)

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: MIT
+"""The way of a batch's tensors to a device: copies on a stream of their own, and the memory that they come from."""
+
+import collections
+import contextlib
+import functools
+import threading
+import time
+import warnings
+from typing import Any, Callable, Deque, Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
+
+import torch
+
+from ._lib import caller
+from .stream import Batch, Place
+
+__all__ = ["Copier", "Copies", "FloatsOnDevice", "Pinned", "StreamCopies", "To", "open_copies", "pinned_for_cuda"]
+
+# Begin to copy a tensor of the host, and give that of the device.
+To = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _tensors_in(made: Any) -> Iterator[torch.Tensor]:
+    if isinstance(made, torch.Tensor):
+        yield made
+    elif isinstance(made, (list, tuple)):
+        for each in made:
+            yield from _tensors_in(each)
+
+
+class Copies:
+    """Copies to a device, one at a time: a device without streams, where each is over when it has begun.
+
+    ``begin(make)`` calls ``make(to)``, now or later, and gives a ticket for what it returns: tensors, lists and tuples
+    of them. ``is_over(ticket)`` and ``wait(ticket)`` are about the host's memory: when the copy is over it may be
+    written again. ``take(ticket)`` gives what was made, for what the program asks of the device from then on.
+    ``times()`` are the seconds that copies took, and those in which the program waited for them.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._copied = self._waited = 0.0
+
+    def begin(self, make: Callable[[To], Any]) -> Any:
+        begin = time.perf_counter()
+        made = make(lambda tensor: tensor.to(self.device, copy=True))
+        seconds = time.perf_counter() - begin
+        self._copied += seconds
+        self._waited += seconds
+        return made
+
+    def is_over(self, ticket: Any) -> bool:
+        return True
+
+    def wait(self, ticket: Any) -> None:
+        pass
+
+    def take(self, ticket: Any) -> Any:
+        return ticket
+
+    def times(self) -> Tuple[float, float]:
+        return self._copied, self._waited
+
+
+class _OnStream(NamedTuple):
+    """A ticket of StreamCopies."""
+
+    made: Any
+    begin: Any  # events: before its copies,
+    end: Any  # and behind them
+
+
+class StreamCopies(Copies):
+    """Copies on a stream of their own. What follows them (normalising) is on that stream, too."""
+
+    def __init__(self, device: torch.device, module: Any) -> None:
+        super().__init__(device)
+        self._module = module  # torch.cuda or one like it
+        self._stream = module.Stream(device=device)
+        # Events of batches that the program has: those of the copy, and where the program's stream asked for it.
+        self._taken: Deque[Tuple[_OnStream, Any]] = collections.deque()
+
+    def begin(self, make: Callable[[To], Any]) -> Any:
+        with self._module.stream(self._stream):
+            begin = self._event(self._stream)
+            made = make(lambda tensor: tensor.to(self.device, non_blocking=True, copy=True))
+            end = self._event(self._stream)
+        return _OnStream(made, begin, end)
+
+    def is_over(self, ticket: Any) -> bool:
+        return bool(ticket.end.query())
+
+    def wait(self, ticket: Any) -> None:
+        begin = time.perf_counter()
+        ticket.end.synchronize()
+        self._waited += time.perf_counter() - begin
+
+    def take(self, ticket: Any) -> Any:
+        current = self._module.current_stream(self.device)
+        asked = self._event(current)
+        current.wait_event(ticket.end)
+        for tensor in _tensors_in(ticket.made):
+            tensor.record_stream(current)  # its memory is not used again before the program is done with it
+        self._taken.append((ticket._replace(made=None), asked))
+        self._count()
+        return ticket.made
+
+    def times(self) -> Tuple[float, float]:
+        self._count()
+        return super().times()
+
+    def _event(self, stream: Any) -> Any:
+        event = self._module.Event(enable_timing=True)
+        event.record(stream)
+        return event
+
+    def _count(self) -> None:
+        """Add up the times of copies that the device is done with."""
+        while self._taken:
+            ticket, asked = self._taken[0]
+            if not (ticket.end.query() and asked.query()):
+                break
+            self._taken.popleft()
+            self._copied += ticket.begin.elapsed_time(ticket.end) * 1e-3
+            self._waited += max(0.0, asked.elapsed_time(ticket.end) * 1e-3)
+
+
+class _Ahead(NamedTuple):
+    """A batch whose copy to the device has begun, and which the loop was not given yet."""
+
+    ticket: Any
+    cursor: bytes  # behind it
+    place: Place
+
+
+class Copier:
+    """Batches on their way to a device. Each holds its slot until its copy is over."""
+
+    def __init__(self, copies: Copies) -> None:
+        self.copies = copies
+        self.ahead: Deque[_Ahead] = collections.deque()
+        self._held: Deque[Tuple[Batch, Any]] = collections.deque()  # with their tickets
+
+    def begin(self, batch: Batch, make: Callable[[To], Any], cursor: bytes, place: Place) -> None:
+        ticket = self.copies.begin(make)
+        self._held.append((batch, ticket))
+        self.ahead.append(_Ahead(ticket, cursor, place))
+
+    def give_back(self, wait: bool = False) -> bool:
+        """The slots of copies that are over; with ``wait`` of at least one. False: there is none."""
+        if not self._held:
+            return False
+        if wait:
+            self.copies.wait(self._held[0][1])
+        while self._held and self.copies.is_over(self._held[0][1]):
+            self._held.popleft()
+        return True
+
+    def drop(self) -> None:
+        """Forget what the loop was not given, once nothing is copied any more."""
+        while self.give_back(wait=True):
+            pass
+        self.ahead.clear()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # the device may be gone, at the end of the program
+            self.drop()
+
+
+def open_copies(device: "Union[str, int, torch.device]") -> Copies:
+    """Of a device of torch: cuda (also ROCm's), xpu and others that have streams, or any other but the CPU."""
+    found = torch.device(device)
+    module: Any = getattr(torch, found.type, None)
+    if module is not None and hasattr(module, "is_available") and not module.is_available():
+        raise RuntimeError(f"device={str(found)!r}: torch finds none here ({found.type}.is_available() is False)")
+    if not all(hasattr(module, name) for name in ("Stream", "Event", "stream", "current_stream", "current_device")):
+        return Copies(found)
+    if found.index is None:
+        found = torch.device(found.type, module.current_device())
+    return StreamCopies(found, module)
+
+
+class Pinned:
+    """Pins the memory that batches lie in, as a Stream's ``on_ring``, so that copies from it need not wait.
+
+    Where that cannot be done, copies go the slower way, and one warning says so. ``runtime`` has cudaHostRegister() and
+    cudaHostUnregister(); ``clear_error`` clears what a failed call leaves behind in CUDA. Threads: any.
+    """
+
+    def __init__(self, runtime: Any, clear_error: Callable[[], Any]) -> None:
+        self._runtime, self._clear_error = runtime, clear_error
+        self._pinned: Set[int] = set()
+        self._warned = False
+        self._lock = threading.Lock()
+
+    def __call__(self, address: int, size: int, present: bool) -> None:
+        with self._lock:
+            if present:
+                code = int(self._runtime.cudaHostRegister(address, size, 0))
+            elif address in self._pinned:
+                code = int(self._runtime.cudaHostUnregister(address))
+                self._pinned.discard(address)
+            else:
+                return
+            if code == 0:
+                if present:
+                    self._pinned.add(address)
+                return
+            self._clear_error()
+            if self._warned:
+                return
+            self._warned = True
+        warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches (error {code}): copies to "
+                      "the device are slower, and nothing else is lost", stacklevel=caller())
+
+
+class _Cudart:
+    """The two calls of CUDA's runtime, on one device: a thread that CUDA does not know would wake the first one."""
+
+    def __init__(self, device: Optional[torch.device]) -> None:
+        self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
+        self._device = device
+
+    def cudaHostRegister(self, address: int, size: int, flags: int) -> Any:
+        with torch.cuda.device(self._device):
+            return self._cudart.cudaHostRegister(address, size, flags)
+
+    def cudaHostUnregister(self, address: int) -> Any:
+        with torch.cuda.device(self._device):
+            return self._cudart.cudaHostUnregister(address)
+
+    def clear_error(self) -> None:
+        with contextlib.suppress(RuntimeError), torch.cuda.device(self._device):
+            torch.empty(1, device="cuda").fill_(0)  # the next launch is told of the error, and clears it
+
+
+@functools.lru_cache(maxsize=None)
+def pinned_for_cuda(device: Optional[torch.device] = None) -> Pinned:
+    """For torch.cuda, which must be available; the current device unless told."""
+    cudart = _Cudart(device)
+    return Pinned(cudart, cudart.clear_error)
+
+
+class FloatsOnDevice:
+    """(pixel / 255 - mean) / std of uint8 tensors [..., C, H, W] or [..., H, W, C] on their device, of the first three
+    channels: computed in float32 and rounded to ``dtype``, in one pass over memory where the device's torch can.
+    """
+
+    def __init__(self, mean: Any, std: Any, dtype: torch.dtype, layout: str) -> None:
+        shape = (3, 1, 1) if layout == "nchw" else (3,)
+        mean64 = torch.as_tensor(mean, dtype=torch.float64).expand(3).reshape(shape)
+        std64 = torch.as_tensor(std, dtype=torch.float64).expand(3).reshape(shape)
+        self._dtype, self._channels_at = dtype, -len(shape)
+        self._host = (1 / (255 * std64)).float(), (-mean64 / std64).float()
+        self._there: Dict[torch.device, Tuple[torch.Tensor, torch.Tensor, bool]] = {}
+
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        if pixels.device not in self._there:
+            scale, shift = (each.to(pixels.device) for each in self._host)
+            self._there[pixels.device] = scale, shift, self._rounds_while_writing(scale, shift)
+        scale, shift, in_one_pass = self._there[pixels.device]
+        pixels = pixels.narrow(self._channels_at, 0, 3)
+        if not in_one_pass:
+            return torch.addcmul(shift, pixels, scale).to(self._dtype)
+        made = torch.empty(pixels.shape, dtype=self._dtype, device=pixels.device)
+        return torch.addcmul(shift, pixels, scale, out=made)
+
+    def _rounds_while_writing(self, scale: torch.Tensor, shift: torch.Tensor) -> bool:
+        """Does addcmul() compute in float32 and write the other type? Some versions cannot, or compute in that type."""
+        levels = torch.arange(256, dtype=torch.uint8, device=scale.device).reshape(256, 1).repeat(1, 3)
+        pixels = levels if self._channels_at == -1 else levels.reshape(256, 3, 1, 1)
+        made = torch.empty(pixels.shape, dtype=self._dtype, device=scale.device)
+        try:
+            torch.addcmul(shift, pixels, scale, out=made)
+        except RuntimeError:
+            return False
+        return bool(torch.equal(made, torch.addcmul(shift, pixels, scale).to(self._dtype)))

@@ -1,0 +1,526 @@
+# SPDX-License-Identifier: MIT
+"""Loader(device=...): batches that are copied to a device ahead of the loop. The device is imitated: it copies as late
+as a device may, so that a slot that is given back too early, or a tensor that is used too early, shows as wrong bytes.
+"""
+
+import ctypes
+import gc
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+import warnings
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+CTL = os.path.join(BUILD, "plenumctl")
+os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+
+import tap  # noqa: E402
+
+tap.require("numpy")
+tap.require("torch")
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+import pyplenum  # noqa: E402
+import pyplenum.torch as plenum_torch  # noqa: E402
+from made import npy, png, write_tar  # noqa: E402
+from pyplenum import _torch_device  # noqa: E402
+
+COUNT = 61
+PIPELINE = "rrc(12x10) flip(0.5)"
+VIEWS = "view(a, 2, rrc(12)) view(b, 1, rrc(8x6))"
+
+
+def without_lease(tensor):
+    """The same memory, without what keeps it."""
+    size = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
+    memory = (ctypes.c_char * (size * tensor.element_size())).from_address(tensor.data_ptr())
+    flat = torch.frombuffer(memory, dtype=tensor.dtype) if size else torch.empty(0, dtype=tensor.dtype)
+    return flat.as_strided(tensor.shape, tensor.stride())
+
+
+class Late(_torch_device.Copies):
+    """A device that copies when it must: when the host waits, or the program is given what was made, or, now and then,
+    while nobody looks. What does not lie in the ring is copied at once, as of memory that is not pinned."""
+
+    rings = {}  # as a device would have them registered
+
+    def __init__(self):
+        super().__init__(torch.device("cpu"))
+        self.random, self.waiting, self.late = random.Random(5), [], 0
+
+    @classmethod
+    def on_ring(cls, base, size, present):
+        if present:
+            cls.rings[base] = size
+        else:
+            del cls.rings[base]
+
+    def begin(self, make):
+        ticket = {"copies": [], "over": False}
+
+        def to(tensor):
+            at = tensor.data_ptr()
+            if not any(base <= at < base + size for base, size in self.rings.items()):
+                return tensor.clone()
+            self.late += 1
+            there = torch.full(tensor.shape, 77).to(tensor.dtype)
+            ticket["copies"].append((there, without_lease(tensor)))
+            return there
+        ticket["made"] = make(to)
+        self.waiting.append(ticket)
+        return ticket
+
+    def run_to(self, ticket):
+        while not ticket["over"]:
+            first = self.waiting.pop(0)
+            for there, here in first.pop("copies"):
+                there.copy_(here)
+            first["over"] = True
+
+    def is_over(self, ticket):
+        if self.random.random() < 0.3:
+            self.run_to(ticket)
+        return ticket["over"]
+
+    def wait(self, ticket):
+        self.run_to(ticket)
+
+    def take(self, ticket):
+        self.run_to(ticket)
+        return ticket["made"]
+
+
+class AtOnce(_torch_device.Copies):
+    """A device that does all at once."""
+
+    def __init__(self):
+        super().__init__(torch.device("cpu"))
+
+
+def path_of(name):
+    return os.path.join(T.name, name)
+
+
+def picture(n):
+    return np.random.default_rng(n).integers(0, 256, (20 + n % 5, 24, 3), np.uint8)
+
+
+def setUpModule():
+    global T, DATA
+    T = tempfile.TemporaryDirectory(prefix="plenum-test-")
+    os.environ["PLENUM_CACHE_DIR"] = path_of("cache")
+    os.mkdir(path_of("tars"))
+    DATA = f"tar,label=cls:{path_of('tars')}"
+    for k in range(3):
+        write_tar(path_of(f"tars/{k}.tar"), [(f"{n:03d}", {
+            "cls": str(n % 4).encode(), "png": png(picture(n)), "txt": f"picture {n}".encode(),
+            "npy": npy(np.arange(3, dtype=np.uint16) + n),
+            "json": f'[{{"bbox": [1, 2, {n % 7 + 3}, 4], "category_id": {n}}}]'.encode()})
+            for n in range(k, COUNT, 3)])
+
+
+def tearDownModule():
+    T.cleanup()
+
+
+def late_loader(pipeline=PIPELINE, copies=Late, **options):
+    """A Loader of the device that is imitated, in the place of one that torch has without one being there."""
+    with unittest.mock.patch.object(plenum_torch, "open_copies", lambda _: copies()):
+        return plenum_torch.Loader(DATA, pipeline, device="meta", **{"micro_batch": 4, "seed": 3,
+                                                                     "on_ring": Late.on_ring, **options})
+
+
+def here(pipeline=PIPELINE, **options):
+    return plenum_torch.Loader(DATA, pipeline, **{"micro_batch": 4, "seed": 3, "copy": True, **options})
+
+
+def alike(one, two):
+    """Are two batches the same to the bit?"""
+    if isinstance(one, torch.Tensor):
+        return one.dtype == two.dtype and one.shape == two.shape and torch.equal(one, two)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(two) and all(alike(a, b) for a, b in zip(one, two))
+    return one == two
+
+
+class DeviceTest(unittest.TestCase):
+    def check(self, epochs=2, pipeline=PIPELINE, **options):
+        """All batches of some epochs are those of a Loader without a device, held to the end."""
+        with late_loader(pipeline, **options) as there, here(pipeline, **{k: v for k, v in options.items()
+                                                                          if k != "prefetch"}) as loader:
+            for _ in range(epochs):
+                got, want = list(there), list(loader)
+                self.assertEqual(len(got), len(want))
+                for one, two in zip(got, want):
+                    self.assertTrue(alike(one, two))
+            return got
+
+    def test_bytes(self):
+        """every batch arrives as it was rendered, in order, with the smallest ring and a large one"""
+        for options in ({}, {"prefetch": 0}, {"prefetch": 1, "prefetch_depth": 1}, {"prefetch": 9}, {"last": "pad"},
+                        {"last": "drop"}, {"prefetch": 64, "prefetch_depth": 1}, {"steps": 2, "last": "drop"},
+                        {"dtype": "int8", "layout": "nhwc"}):
+            with self.subTest(**options):
+                if options.get("steps"):
+                    options["micro_batch"] = 5  # 6 steps of twice 5
+                self.check(**options)
+        with late_loader() as loader:
+            list(loader)
+            self.assertGreater(loader._copier.copies.late, len(loader))  # images and labels of each batch
+
+    def test_hash(self):
+        """each sample once, with the pixels that `plenumctl hash` has"""
+        done = subprocess.run([CTL, "hash", DATA, "--pipeline", PIPELINE, "--seed", "3", "--epochs", "3"], check=True,
+                              capture_output=True, text=True)
+        with pyplenum.Stream(DATA, PIPELINE, micro_batch=4, seed=3, epochs=3, layout="nchw", dtype="uint8") as s, \
+                late_loader(prefetch=5, fields=("images", "samples")) as loader:
+            hashed, batches = 0, []
+            for batch in s:
+                hashed += batch.hash()
+                images = batch.images[batch.valid.reshape(-1)]
+                batches += list(zip(images.copy(), batch.samples.reshape(-1)[batch.valid.reshape(-1)]))
+            got = [each for _ in range(3) for images, samples in loader for each in zip(images, samples)]
+            self.assertEqual(hashed % 2**64, int(done.stdout.split()[0], 16))
+        self.assertEqual(len(got), len(batches))
+        for (image, sample), (want, number) in zip(got, batches):
+            self.assertTrue(int(sample) == number and np.array_equal(image.numpy(), want))
+
+    def test_fields(self):
+        """all fields go along: labels, geometry, texts, arrays, boxes, views, soft labels"""
+        fields = ("images", "labels", "boxes", "flips", "sizes", "samples", "positions", "epochs", "valid", "text:txt",
+                  "vector:npy:npy", "objects:json:boxes")
+        last = self.check(fields=fields)[0]
+        self.assertEqual((type(last[9][0]), last[10].dtype, type(last[11])), (str, torch.int32, pyplenum.Boxes))
+        self.check(pipeline=VIEWS, fields=("views", "labels", "objects:json:boxes"))
+        self.check(pipeline="rrc(12) mixup(0.4)", fields=("images", "soft_labels"), smoothing=0.1)
+
+    def test_floats(self):
+        """floats are made there of the bytes, and are those of normalise(), to a rounding"""
+        for dtype, least in ((torch.float32, 1e-6), (torch.float16, 4e-3), (torch.bfloat16, 4e-2)):
+            for options in ({}, {"layout": "nhwc"}, {"channels": 4}, {"memory_format": torch.channels_last},
+                            {"mean": 0.5, "std": (0.1, 0.2, 0.3)}):
+                options["dtype"] = dtype
+                with late_loader(copies=AtOnce, **options) as there, here(**options) as loader:
+                    for (one, _), (two, _) in zip(there, loader):
+                        self.assertEqual((one.dtype, one.shape, one.stride()), (two.dtype, two.shape, two.stride()))
+                        self.assertLessEqual(float((one.double() - two.double()).abs().max()), least * 4)
+        floats = {"pipeline": VIEWS, "dtype": torch.float32}
+        with late_loader(copies=AtOnce, **floats) as there, here(**floats) as loader:
+            for (one, _), (two, _) in zip(there, loader):
+                for a, b in zip(one, two):
+                    self.assertTrue(a.shape == b.shape and torch.allclose(a, b, atol=1e-5))
+
+    def test_channels_last(self):
+        """the memory format changes how pixels lie, and no value"""
+        for make in (here, late_loader):
+            with make(memory_format=torch.channels_last) as lies, here() as loader:
+                for (one, _), (two, _) in zip(lies, loader):
+                    self.assertTrue(torch.equal(one, two))
+                    self.assertTrue(one.is_contiguous(memory_format=torch.channels_last))
+
+    def test_state(self):
+        """a state is the place behind the last batch that the loop was given, whatever was copied ahead"""
+        with here() as loader:
+            want = [batch for _ in range(3) for batch in loader]
+        for prefetch in (0, 1, 3, 30):
+            with late_loader(prefetch=prefetch) as loader:
+                got = []
+                for i, batch in enumerate(loader):
+                    got.append(batch)
+                    if i == 5:
+                        state = loader.state_dict()
+                        self.assertEqual(loader.epoch, 0)
+                        break
+            with late_loader(prefetch=prefetch) as loader:
+                for _ in zip(range(3), loader):  # which must leave no trace
+                    pass
+                before = loader.state_dict()
+                with self.assertRaises(pyplenum.PlenumError):
+                    loader.load_state_dict({**state, "cursor": "00" * 32})
+                self.assertEqual(loader.state_dict(), before)
+                loader.load_state_dict(state)
+                self.assertEqual(loader.state_dict()["cursor"], state["cursor"])
+                got += [batch for _ in range(3) for batch in loader]
+            self.assertEqual(len(got), len(want))
+            self.assertTrue(all(alike(a, b) for a, b in zip(got, want)))
+
+    def test_left_early(self):
+        """a loop that is left early leaves the rest of its epoch out; the next is a whole one"""
+        with here() as loader:
+            epochs = [list(loader) for _ in range(4)]
+        for leave in (1, 7, len(epochs[0]) - 1, len(epochs[0])):
+            with late_loader(prefetch=4) as loader:
+                for _ in zip(range(leave), loader):
+                    pass
+                self.assertTrue(alike(list(loader), epochs[1]))
+                loader.set_epoch(3)
+                self.assertTrue(alike(list(loader), epochs[3]))
+                for _ in zip(range(2), loader):
+                    pass
+                loader.set_epoch(1)
+                self.assertTrue(alike(list(loader), epochs[1]))
+
+    def test_outlive(self):
+        """tensors stay what they were behind the end of loop, Loader and stream"""
+        with here() as loader:
+            want = list(loader)
+        loader = late_loader(prefetch=8)
+        got = [batch for _, batch in zip(range(5), loader)]
+        loader.close()
+        del loader
+        gc.collect()
+        self.assertTrue(alike(got, want[:5]))
+
+    def test_killed(self):
+        """a loader that is lost in the middle of copies changes nothing"""
+        address, loaders, rings = f"unix:{T.name}/killed.sock", [], []
+
+        def start():
+            loaders.append(subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"),
+                                             "--socket", address, "--root", T.name, "--quiet"]))
+        with here() as loader:
+            want = [batch for _ in range(4) for batch in loader]
+        start()
+        try:
+            def on_ring(base, size, present):
+                Late.on_ring(base, size, present)
+                rings.append(present)
+
+            with warnings.catch_warnings(), late_loader(loader=address, prefetch=3, on_ring=on_ring) as loader:
+                warnings.simplefilter("ignore", pyplenum.LoaderWarning)
+                got = []
+                for _ in range(4):
+                    for batch in loader:
+                        got.append(batch)
+                        if len(got) in (6, 21, 40):
+                            loaders[-1].kill()
+                            loaders[-1].wait()
+                            start()
+            self.assertEqual(len(got), len(want))
+            self.assertTrue(all(alike(a, b) for a, b in zip(got, want)))
+            del loader
+            gc.collect()
+            self.assertGreater(sum(rings), 1)
+        finally:
+            loaders[-1].terminate()
+            loaders[-1].wait()
+
+    def test_error(self):
+        """an error is told behind the batches that were copied before it, and the next loop goes on there"""
+        with here() as loader:
+            want = list(loader)
+        with late_loader(prefetch=3) as loader:
+            real, calls = loader.stream.next, []
+
+            def failing(timeout=None):
+                calls.append(timeout)
+                if len(calls) == 8:
+                    raise pyplenum.PlenumError(5, "the disk is on fire")
+                return real(timeout)
+            loader.stream.next = failing
+            got = []
+            with self.assertRaisesRegex(pyplenum.PlenumError, "on fire"):
+                for batch in loader:
+                    got.append(batch)
+            self.assertTrue(alike(got, want[:len(got)]))
+            got += list(loader)
+            self.assertTrue(alike(got, want))
+
+    def test_refused(self):
+        """what cannot be is refused by a sentence"""
+        for options, why in (({"prefetch": -1}, "batches copied ahead, must lie in 0 ... 64"),
+                             ({"memory_format": torch.preserve_format}, "memory_format is"),
+                             ({"memory_format": torch.channels_last, "layout": "nchw"}, "goes with layout=\"nhwc\""),
+                             ({"device": "cuda"}, "torch finds none here"), ({"device": "nothing"}, ".")):
+            if options.get("device") == "cuda" and torch.cuda.is_available():
+                continue
+            with self.subTest(**options), self.assertRaisesRegex((ValueError, RuntimeError), why):
+                here(**options)
+        with warnings.catch_warnings(), self.assertRaisesRegex(ValueError, "leave pin_memory out"):
+            warnings.simplefilter("ignore")
+            late_loader(pin_memory=True)
+
+    def test_cpu(self):
+        """device="cpu" is a Loader without a device"""
+        with here(device="cpu", dtype=torch.float32) as one, here(dtype=torch.float32) as two:
+            self.assertTrue(alike(list(one), list(two)))
+
+
+class StreamsTest(unittest.TestCase):
+    """The calls that a device with streams is given, in their order."""
+
+    def test_order(self):
+        """copies on their own stream, an event behind them, for which the program's stream waits"""
+        log = []
+
+        class Stream:
+            def __init__(self, device=None):
+                self.name = "copies" if device else "the program's"
+
+            def __enter__(self):
+                log.append("enter")
+
+            def __exit__(self, *exc):
+                log.append("leave")
+
+            def wait_event(self, event):
+                log.append(f"program waits for {event.number}")
+
+        class Event:
+            count = 0
+
+            def __init__(self, enable_timing=False):
+                Event.count += 1
+                self.number, self.over = Event.count, False
+                self.at = 1.5 * self.number  # milliseconds
+
+            def record(self, stream):
+                log.append(f"event {self.number} behind {stream.name}")
+
+            def query(self):
+                return self.over
+
+            def synchronize(self):
+                self.over = True
+                log.append(f"host waits for {self.number}")
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        class Module:
+            stream = staticmethod(lambda stream: stream)
+            current_stream = staticmethod(lambda device: Stream())
+        Module.Stream, Module.Event = Stream, Event
+        copies = _torch_device.StreamCopies(torch.device("cpu"), Module)
+
+        class Tensor(torch.Tensor):
+            def to(self, *args, **options):
+                log.append(f"copy {sorted(options.items())}")
+                return self
+
+            def record_stream(self, stream):
+                log.append("recorded")
+
+        source = torch.zeros(3).as_subclass(Tensor)
+        ticket = copies.begin(lambda to: (to(source), ["a text"], [to(source)]))
+        copy = "copy [('copy', True), ('non_blocking', True)]"
+        self.assertEqual(log, ["enter", "event 1 behind copies", copy, copy, "event 2 behind copies", "leave"])
+        self.assertFalse(copies.is_over(ticket))
+        del log[:]
+        made = copies.take(ticket)
+        self.assertEqual(made[1], ["a text"])
+        self.assertEqual(log, ["event 3 behind the program's", "program waits for 2", "recorded", "recorded"])
+        copies.wait(ticket)
+        self.assertTrue(copies.is_over(ticket))
+
+    def test_times(self):
+        """what copies took, and for how long the program's stream stood at one: by events of the device"""
+        log, events = [], []
+
+        class Event:
+            def __init__(self, enable_timing):
+                self.over, self.at = False, len(events)  # seconds; all that is asked of this device takes one
+                events.append(self)
+
+            def record(self, stream):
+                pass
+
+            def query(self):
+                return self.over
+
+            def elapsed_time(self, end):
+                assert self.over and end.over
+                return (end.at - self.at) * 1000
+
+        module = unittest.mock.MagicMock(Event=Event)
+        copies = _torch_device.StreamCopies(torch.device("cpu"), module)
+        for _ in range(2):
+            copies.take(copies.begin(log.append))
+        self.assertEqual((copies.times(), len(events)), ((0, 0), 6))
+        for event in events[:3]:
+            event.over = True
+        self.assertEqual(copies.times(), (1, 0))  # the program asked when the copy was over
+        events[4].at = 8  # the second copy was over late
+        for event in events:
+            event.over = True
+        self.assertEqual(copies.times(), (1 + 5, 3))
+
+    def test_stats(self):
+        """a Loader's statistics have these times"""
+        with late_loader(copies=AtOnce) as there, here() as loader:
+            list(there)
+            list(loader)
+            self.assertEqual((loader.stats.copied, loader.stats.copy_waited), (0, 0))
+            self.assertGreater(there.stats.copied, 0)
+            self.assertEqual(there.stats.copied, there.stats.copy_waited)
+
+    def test_without_streams(self):
+        """a device without streams has plain copies"""
+        copies = _torch_device.open_copies("meta")
+        self.assertIs(type(copies), _torch_device.Copies)
+        ticket = copies.begin(lambda to: to(torch.zeros(3)))
+        self.assertEqual((copies.take(ticket).device.type, copies.is_over(ticket)), ("meta", True))
+
+
+class PinnedTest(unittest.TestCase):
+    class Runtime:
+        """What torch.cuda.cudart() has, and what is registered."""
+
+        def __init__(self, code=0):
+            self.code, self.registered = code, {}
+
+        def cudaHostRegister(self, address, size, flags):
+            if self.code == 0 and address in self.registered:
+                return 712  # cudaErrorHostMemoryAlreadyRegistered
+            if self.code == 0:
+                self.registered[address] = size
+            return self.code
+
+        def cudaHostUnregister(self, address):
+            return 0 if self.registered.pop(address, None) else 713
+
+    def test_losses(self):
+        """of a thousand rings that come and go nothing stays registered"""
+        runtime, cleared = self.Runtime(), []
+        pinned = _torch_device.Pinned(runtime, lambda: cleared.append(1))
+        for i in range(1000):
+            pinned(4096 * (i + 1), 4096, True)
+            if i > 0:
+                pinned(4096 * i, 4096, False)
+            self.assertLessEqual(len(runtime.registered), 2)
+        pinned(4096 * 1000, 4096, False)
+        self.assertEqual((runtime.registered, cleared), ({}, []))
+
+    def test_refused(self):
+        """where it cannot be done, one warning says so, and the error is cleared each time"""
+        cleared = []
+        pinned = _torch_device.Pinned(self.Runtime(2), lambda: cleared.append(1))
+        with self.assertWarnsRegex(UserWarning, "CUDA did not pin 4096 bytes of batches .error 2.") as told:
+            for i in range(5):
+                pinned(4096 * (i + 1), 4096, True)
+                pinned(4096 * (i + 1), 4096, False)
+        self.assertEqual((len(told.warnings), len(cleared)), (1, 5))
+
+    def test_stream(self):
+        """the rings of a real stream are registered as long as batches lie in them"""
+        runtime = self.Runtime()
+        pinned = _torch_device.Pinned(runtime, lambda: None)
+        with pyplenum.Stream(DATA, PIPELINE, micro_batch=4, on_ring=pinned) as s:
+            batch = next(s)
+            address = batch.images.__array_interface__["data"][0]
+            self.assertTrue(any(base <= address < base + size for base, size in runtime.registered.items()))
+        self.assertEqual(len(runtime.registered), 1)  # the batch is still there
+        del batch
+        gc.collect()
+        self.assertEqual(runtime.registered, {})
+
+
+if __name__ == "__main__":
+    tap.main()
