@@ -7,6 +7,9 @@
  *
  *     throughput = R * M * GA / (GA * T_MB + T_AR)         images/s
  *
+ * A micro-batch is copied to the device while the one before it is computed. So where T_COPY is
+ * longer than T_MB it takes the place of T_MB.
+ *
  * T_AR is assumed to be the same for all R > 1; one replica has nothing to reduce. An image needs
  * one core for the time T_image that rendering it takes. So the loaders of all hosts together need
  * throughput * T_image cores. */
@@ -26,7 +29,7 @@ enum { REPLICAS_MAX = 64, SAMPLES_MEASURED = 200 };
 
 struct arguments {
     struct ctl_stream_args stream;
-    uint64_t micro_batch_ns, allreduce_ns, image_ns;
+    uint64_t micro_batch_ns, copy_ns, allreduce_ns, image_ns;
     uint32_t accumulation;
     uint64_t replicas[REPLICAS_MAX];
     unsigned num_replicas;
@@ -69,6 +72,8 @@ static const struct option_def defs[] = {
      .help = "micro-batches before gradients are reduced (default 1)"},
     {"micro-batch-time", 0, "TIME", OPTION_DURATION, AT(micro_batch_ns),
      .help = "what a device takes for one micro-batch, as in 80ms (needed)"},
+    {"copy-time", 0, "TIME", OPTION_DURATION, AT(copy_ns),
+     .help = "what copying a micro-batch to the device takes, beside computing (default 0)"},
     {"allreduce-time", 0, "TIME", OPTION_DURATION, AT(allreduce_ns),
      .help = "what reducing the gradients takes (default 0)"},
     {"image-time", 0, "TIME", OPTION_DURATION, AT(image_ns),
@@ -130,7 +135,8 @@ struct row {
 static struct row estimate(const struct arguments *a, uint64_t replicas)
 {
     double ga = a->accumulation;
-    double alone = ga * (double)a->micro_batch_ns / (double)NS_PER_SEC;
+    uint64_t micro_batch_ns = a->copy_ns > a->micro_batch_ns ? a->copy_ns : a->micro_batch_ns;
+    double alone = ga * (double)micro_batch_ns / (double)NS_PER_SEC;
     double step = alone + (replicas > 1 ? (double)a->allreduce_ns / (double)NS_PER_SEC : 0);
     double rate = (double)replicas * a->stream.micro_batch * ga / step;
 
@@ -145,6 +151,8 @@ static void print_text(const struct arguments *a)
 {
     if (a->image_ns)
         printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
+    if (a->copy_ns > a->micro_batch_ns)
+        printf("copying to the device takes longer than computing, and bounds the steps\n\n");
     printf("replicas  step (ms)   images/s  efficiency  loader cores\n");
     for (unsigned i = 0; i < a->num_replicas; i++) {
         struct row row = estimate(a, a->replicas[i]);

@@ -19,12 +19,21 @@ if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
         "abs(d['rows'][1]['images_per_second'] - 2*32*3/0.16) < 0.1 and abs(d['rows'][2]['images_per_second'] - 16*32*3/0.16) < 0.1"
     ok "plan: cores = images/s x time of an image" json plan.json \
         "all(abs(r['loader_cores'] - r['images_per_second'] * 0.002) < 0.01 for r in d['rows'])"
+    "$ctl" plan --micro-batch 32 --micro-batch-time 50ms --copy-time 70ms --gradient-accumulation 3 \
+        --allreduce-time 10ms --replicas 1,2 --json >plan.json
+    ok "plan: a copy that takes longer than computing bounds the step" json plan.json \
+        "[round(r['step_ms'], 3) for r in d['rows']] == [210, 220]"
 else
     skip "plan" "no Python to read JSON with"
 fi
 ok "plan measures an image where a data set is named" \
     sh -c '"$@" | grep -q "^an image takes one core [1-9][0-9]* us$"' sh \
     "$ctl" plan data --pipeline 'rrc(32)' --micro-batch 4 --micro-batch-time 1s
+for copy in 50ms 51ms; do
+    "$ctl" plan --micro-batch 32 --micro-batch-time 50ms --copy-time $copy >"$copy"
+done
+ok "plan says when copies bound the steps" grep -q '^copying to the device takes longer than computing' 51ms
+ok "and only then" sh -c '! grep copying 50ms'
 "$ctl" plan data >out 2>err
 ok "plan: what is missing is named" says "--micro-batch and --micro-batch-time are needed"
 
