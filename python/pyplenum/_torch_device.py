@@ -272,6 +272,6 @@ class FloatsOnDevice:
         made = torch.empty(pixels.shape, dtype=self._dtype, device=scale.device)
         try:
             torch.addcmul(shift, pixels, scale, out=made)
+            return bool(torch.equal(made, torch.addcmul(shift, pixels, scale).to(self._dtype)))
         except RuntimeError:
             return False
-        return bool(torch.equal(made, torch.addcmul(shift, pixels, scale).to(self._dtype)))

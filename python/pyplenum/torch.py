@@ -198,6 +198,7 @@ class Loader:
         if isinstance(fields, str):
             raise TypeError(f"fields are several names, as in fields=({fields!r},)")
         self._fields_were_chosen = fields is not None
+        self._fields_fit = False  # is known with the first batch
         chosen = ("images", "labels") if fields is None else tuple(fields)
         of_data = [field for field in chosen if ":" in field]
         self.fields = tuple(field.split(":")[0].strip() for field in chosen)
@@ -233,7 +234,7 @@ class Loader:
             raise ValueError(f"memory_format is torch.contiguous_format or torch.channels_last, not {memory_format}")
         self._channels_last = memory_format == torch.channels_last
         if self._channels_last and layout not in (None, "nhwc"):
-            raise ValueError(f"memory_format=torch.channels_last goes with layout=\"nhwc\", not {layout!r}")
+            raise ValueError(f"memory_format=torch.channels_last goes with layout='nhwc', not {layout!r}")
         layout = self._layout = layout or ("nhwc" if self._channels_last else "nchw")
         self._copier: Optional[Copier] = None
         self._on_device: Optional[FloatsOnDevice] = None
@@ -372,21 +373,30 @@ class Loader:
         classes = self.stream.num_classes
         return torch.from_numpy(batch.soft_labels(classes, self.smoothing).reshape(-1, classes))
 
-    def _tensors(self, batch: Batch, to: Optional[To] = None) -> Tuple[Any, ...]:
-        if not self._fields_were_chosen and batch.weights is not None:
+    def _check_fields(self, batch: Batch) -> None:
+        """Do the fields fit this pipeline? Where none were chosen, choose."""
+        mixes, views = batch.weights is not None, batch.views
+        if not self._fields_were_chosen and mixes:
             self.fields = ("images", "soft_labels")
-        if not self._fields_were_chosen and batch.views:
+        if not self._fields_were_chosen and views:
             self.fields = ("views", "labels")
-        if not batch.views and "images" in self.fields and batch.pixels.size == 0:
+        if not views and "images" in self.fields and batch.pixels.size == 0:
             raise ValueError("the pipeline 'none' makes no images: say which fields a batch has")
-        if batch.weights is not None and "labels" in self.fields and not {"weights", "soft_labels"} & set(self.fields):
+        if mixes and "labels" in self.fields and not {"weights", "soft_labels"} & set(self.fields):
             raise ValueError("the pipeline mixes samples, so labels alone are wrong: have \"soft_labels\" among the "
                              "fields, or \"labels2\" and \"weights\"")
-        valid = tensor(batch, "valid")
-        short = self.last == "partial" and batch.num_valid < len(valid)
+        self._fields_fit = True
+
+    def _tensors(self, batch: Batch, to: Optional[To] = None) -> Tuple[Any, ...]:
+        if not self._fields_fit:
+            self._check_fields(batch)
+        counts = batch.valid.reshape(-1) if self.last == "partial" else None
+        if counts is not None and batch.num_valid == len(counts):
+            counts = None  # all do
+        valid = None if counts is None else torch.from_numpy(counts)
 
         def finish(array: torch.Tensor, field: str) -> torch.Tensor:
-            if short and field != "epochs":
+            if valid is not None and field != "epochs":
                 array = array[valid]
             if to:
                 return to(array)
@@ -396,9 +406,9 @@ class Loader:
 
         def make(field: str) -> Any:
             if field in self._of_data:
-                return self._field_of_data(batch, field, valid.tolist() if short else None, finish)
+                return self._field_of_data(batch, field, None if counts is None else counts.tolist(), finish)
             if field in ("images", "views"):
-                return self._pixels(batch, field, finish, batch.valid.reshape(-1) if short else None)
+                return self._pixels(batch, field, finish, counts)
             found = self._tensor(batch, field)
             return [finish(each, field) for each in found] if isinstance(found, list) else finish(found, field)
 

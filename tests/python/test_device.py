@@ -337,7 +337,7 @@ class DeviceTest(unittest.TestCase):
         """what cannot be is refused by a sentence"""
         for options, why in (({"prefetch": -1}, "batches copied ahead, must lie in 0 ... 64"),
                              ({"memory_format": torch.preserve_format}, "memory_format is"),
-                             ({"memory_format": torch.channels_last, "layout": "nchw"}, "goes with layout=\"nhwc\""),
+                             ({"memory_format": torch.channels_last, "layout": "nchw"}, "goes with layout='nhwc'"),
                              ({"device": "cuda"}, "torch finds none here"), ({"device": "nothing"}, ".")):
             if options.get("device") == "cuda" and torch.cuda.is_available():
                 continue
