@@ -7,9 +7,10 @@
     plenumrun --num-instances 2 --num-replicas 4 python3 numpy_feed.py /tmp/sample
     python3 numpy_feed.py /tmp/sample --jax
 
-Batches are NumPy arrays that lie where the loader wrote them. Gradients are added up by the job's own allreduce, in
-place. With --jax the step is compiled by JAX, which takes the same memory through DLPack. Samples that only fill up the
-last step of an epoch weigh nothing, so every sample counts once an epoch, however they are shared out.
+Batches are NumPy arrays that lie where the loader wrote them. They become normalised floats in an array that is kept
+from batch to batch. Gradients are added up by the job's own allreduce, in place. With --jax the step is compiled by
+JAX, which takes the floats through DLPack, without a copy. Samples that only fill up the last step of an epoch weigh
+nothing, so every sample counts once an epoch, however they are shared out.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import numpy as np
 
 import pyplenum
 
-# Weights, images as they come (int8 NHWC), labels, weight of each sample -> loss, right answers, gradient; all are
+# Weights, images (float32 NHWC), labels, weight of each sample -> loss, right answers, gradient; all are
 # sums.
 Step = Callable[[Any, Any, Any, Any], Tuple[Any, Any, Any]]
 
@@ -28,8 +29,8 @@ Step = Callable[[Any, Any, Any, Any], Tuple[Any, Any, Any]]
 def features(xp: Any, images: Any) -> Any:
     """4 x 4 means of each channel, and a one: [N, 49] for any size of image."""
     n, side = images.shape[0], images.shape[1] // 4 * 4
-    cells = images[:, :side, :side, :].astype(xp.float32).reshape(n, 4, side // 4, 4, side // 4, 3).mean(axis=(2, 4))
-    return xp.concatenate([cells.reshape(n, -1) / 64, xp.ones((n, 1), xp.float32)], axis=1)
+    cells = images[:, :side, :side, :].reshape(n, 4, side // 4, 4, side // 4, 3).mean(axis=(2, 4))
+    return xp.concatenate([cells.reshape(n, -1), xp.ones((n, 1), xp.float32)], axis=1)
 
 
 def make_step(xp: Any) -> Step:
@@ -55,7 +56,7 @@ def jax_step() -> Step:
 
     def step(weights: Any, images: Any, labels: Any, counts: Any) -> Tuple[Any, Any, Any]:
         results = compiled(weights, jax.dlpack.from_dlpack(images), labels, counts)
-        # JAX computes while Python goes on: the batch's memory must not be given back before it is done.
+        # JAX computes while Python goes on: the floats must not be written again before it is done.
         return tuple(np.asarray(r) for r in results)  # type: ignore[return-value]
 
     return step
@@ -78,9 +79,11 @@ def main() -> int:
                          micro_batch=args.micro_batch) as stream:
         weights = np.zeros((49, stream.num_classes), np.float32)
         of_epoch = np.zeros(3)  # samples, loss, right answers
+        floats = None
         for number, batch in enumerate(pyplenum.progress(stream), 1):
             counts = batch.valid.reshape(-1).astype(np.float32)
-            loss, right, gradient = step(weights, batch.images, batch.labels.reshape(-1), counts)
+            floats = pyplenum.normalise(batch.images, out=floats)
+            loss, right, gradient = step(weights, floats, batch.labels.reshape(-1), counts)
             sums = np.concatenate([np.ravel(gradient), [counts.sum()]]).astype(np.float32)
             job.allreduce(sums)
             weights -= args.lr * (sums[:-1] / sums[-1]).reshape(weights.shape)

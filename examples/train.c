@@ -65,6 +65,7 @@ struct trainer {
     struct plenum_stream *stream;
     struct state *state;
     size_t state_bytes;
+    float *images;      /* [count][height][width][3] of a batch, normalised */
     float *sums;        /* [weights + 3]: gradient, loss, right answers, samples */
     uint64_t delivered; /* hash of what this instance had since the last checkpoint */
     FILE *log;
@@ -129,14 +130,14 @@ static void begin_weights(struct state *s, uint64_t seed)
     }
 }
 
-/* 8 x 8 means of an int8 NHWC image, each channel for itself. */
-static void look_at(const int8_t *pixels, uint32_t side, float *inputs)
+/* 8 x 8 means of an NHWC image, each channel for itself. */
+static void look_at(const float *pixels, uint32_t side, float *inputs)
 {
     for (uint32_t row = 0; row < GRID; row++)
         for (uint32_t column = 0; column < GRID; column++) {
             uint32_t top = row * side / GRID, bottom = (row + 1) * side / GRID;
             uint32_t left = column * side / GRID, right = (column + 1) * side / GRID;
-            int sum[3] = {0};
+            float sum[3] = {0};
 
             for (uint32_t y = top; y < bottom; y++)
                 for (uint32_t x = left; x < right; x++)
@@ -144,13 +145,13 @@ static void look_at(const int8_t *pixels, uint32_t side, float *inputs)
                         sum[c] += pixels[(y * side + x) * 3 + c];
             for (uint32_t c = 0; c < 3; c++)
                 inputs[(row * GRID + column) * 3 + c] =
-                    (float)sum[c] / (64.0f * (float)((bottom - top) * (right - left)));
+                    sum[c] / (float)((bottom - top) * (right - left));
         }
     inputs[INPUTS - 1] = 1;
 }
 
 /* Add one sample's gradient, loss and answer to `t->sums`. */
-static void learn_from(struct trainer *t, const int8_t *pixels, uint32_t side, int64_t label)
+static void learn_from(struct trainer *t, const float *pixels, uint32_t side, int64_t label)
 {
     uint32_t classes = t->state->classes, best = 0;
     const float *layer1 = weights_of(t->state), *layer2 = layer1 + (HIDDEN - 1) * INPUTS;
@@ -224,6 +225,29 @@ static void write_log(struct trainer *t, const struct plenum_batch *batch)
     free(all);
 }
 
+/* (pixel / 255 - mean) / std of a batch's images, in memory that is kept from batch to batch. */
+static void normalise(struct trainer *t, const struct plenum_batch *batch)
+{
+    static const double mean[3] = {0.485, 0.456, 0.406}, std[3] = {0.229, 0.224, 0.225};
+    struct plenum_images images = {.size = sizeof(images),
+                                   .pixels = batch->pixels,
+                                   .count = batch->count,
+                                   .height = batch->height,
+                                   .width = batch->width,
+                                   .channels = batch->channels,
+                                   .dtype = batch->dtype,
+                                   .layout = batch->layout};
+    struct plenum_error err;
+
+    if (!t->images)
+        t->images =
+            malloc((size_t)batch->count * batch->height * batch->width * 3 * sizeof(*t->images));
+    if (!t->images)
+        die("images", "out of memory");
+    check(plenum_normalise(&images, mean, std, t->images, PLENUM_TO_FLOAT32, PLENUM_NHWC, &err),
+          "normalise", &err);
+}
+
 static void step(struct trainer *t, const struct arguments *a)
 {
     struct plenum_batch batch;
@@ -233,10 +257,11 @@ static void step(struct trainer *t, const struct arguments *a)
 
     check(plenum_stream_next(t->stream, PLENUM_FOREVER, &batch, &err), "next batch", &err);
     memset(t->sums, 0, (weights + 3) * sizeof(*t->sums));
-    image = (size_t)batch.height * batch.width * batch.channels;
+    normalise(t, &batch);
+    image = (size_t)batch.height * batch.width * 3;
     for (uint32_t i = 0; i < batch.count; i++)
         if (batch.valid[i])
-            learn_from(t, (const int8_t *)batch.pixels + i * image, batch.width, batch.labels[i]);
+            learn_from(t, t->images + i * image, batch.width, batch.labels[i]);
     check(plenum_allreduce(t->job, t->sums, weights + 3, PLENUM_FLOAT32, PLENUM_SUM, &err),
           "allreduce", &err);
     update(t, a->rate);
@@ -488,6 +513,7 @@ int main(int argc, char **argv)
     plenum_stream_destroy(t.stream);
     plenum_job_close(t.job);
     free(t.state);
+    free(t.images);
     free(t.sums);
     return 0;
 }
