@@ -711,6 +711,24 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
     return r;
 }
 
+/* In a folder a mask beside an image may be named like one: then it would be a sample, too, and its
+ * own mask. */
+static int check_masks(const struct dataset *d, struct plenum_error *err)
+{
+    for (uint32_t i = 0; i < d->fields.count; i++) {
+        const struct field_spec *spec = &d->fields.spec[i];
+        char name[FIELD_SOURCE_MAX + 1];
+
+        (void)snprintf(name, sizeof(name), ".%s", spec->source);
+        if (d->format->field_path && spec->as == FIELD_AS_MASK && dataset_takes_name(d, name))
+            return error_set(err, -EINVAL,
+                             "%s: files named *%s are images of it, not masks: folder,image=jpg:%s "
+                             "has those named *.jpg as images alone",
+                             d->name, name, d->where);
+    }
+    return 0;
+}
+
 int fields_open(struct dataset *dataset, const struct dataset_options *options,
                 struct plenum_error *err)
 {
@@ -719,6 +737,9 @@ int fields_open(struct dataset *dataset, const struct dataset_options *options,
     int r = fields_parse(options->fields, &d->fields, err);
 
     if (r < 0 || d->fields.count == 0)
+        return r;
+    r = check_masks(d, err);
+    if (r < 0)
         return r;
     if (dataset_is_generated(d))
         return error_set(err, -EINVAL, "%s: generated samples have no fields", d->name);

@@ -133,7 +133,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
     char *path;
     int r;
 
-    if (entry->d_type == DT_REG && !dataset_is_image_name(entry->d_name)) {
+    if (entry->d_type == DT_REG && !dataset_takes_name(s->dataset, entry->d_name)) {
         skip(c, entry->d_name);
         return 0;
     }
@@ -150,7 +150,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
         free(path);
         return r;
     }
-    if (!S_ISREG(st.st_mode) || !dataset_is_image_name(entry->d_name)) {
+    if (!S_ISREG(st.st_mode) || !dataset_takes_name(s->dataset, entry->d_name)) {
         skip(c, entry->d_name);
         return 0;
     }
@@ -288,7 +288,7 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
     if (r < 0)    /* without this class, others would get its label */
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {
-        *stray += dataset_is_image_name(entry->d_name);
+        *stray += dataset_takes_name(s->dataset, entry->d_name);
         return 0;
     }
     return add_class(s, entry->d_name) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
@@ -379,7 +379,7 @@ static void scan_fini(struct scan *s)
 static int no_images(const struct dataset *dataset, const struct index_builder *b, uint64_t stray,
                      struct plenum_error *err)
 {
-    char others[256], why[400] = "";
+    char others[256], why[400] = "", names[80];
 
     (void)index_builder_describe_foreign(b, others, sizeof(others));
     if (others[0])
@@ -394,7 +394,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
     return error_set(
         err, -EBADMSG,
         "%s holds no images: %s are looked for in its sub-folders, one for each class%s",
-        dataset->scope.folder, dataset_image_names(), why);
+        dataset->scope.folder, dataset_describe_images(dataset, names, sizeof(names)), why);
 }
 
 /* The sentence of the first class that failed. */
@@ -515,9 +515,11 @@ static bool folder_recognise(const struct path_probe *probe)
 static int folder_locate(struct dataset *d, const struct dataset_options *options,
                          struct plenum_error *err)
 {
-    int r = dataset_enter(d, d->where, err);
+    int r = dataset_check_image_extension(d, err);
 
     (void)options;
+    if (r == 0)
+        r = dataset_enter(d, d->where, err);
     if (r < 0)
         return r;
     free(d->where);
@@ -525,8 +527,14 @@ static int folder_locate(struct dataset *d, const struct dataset_options *option
     return d->where ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
+static const struct format_setting settings[] = {
+    {"image", "the extension of images, where other files are named like images, too"},
+};
+
 const struct format format_folder = {
     .name = "folder",
+    .settings = settings,
+    .num_settings = ARRAY_LEN(settings),
     .whole_files = true,
     .recognise = folder_recognise,
     .locate = folder_locate,

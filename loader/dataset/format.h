@@ -148,6 +148,16 @@ int dataset_setting_number(const struct dataset *dataset, const char *key, int64
 
 /** -EINVAL with a sentence, where the setting "image" is another than "none"; 0. */
 int dataset_check_image_setting(const struct dataset *dataset, struct plenum_error *err);
+/** The same where it is another than the extension of an image. */
+int dataset_check_image_extension(const struct dataset *dataset, struct plenum_error *err);
+
+/** Is a file with this extension (with its dot) an image of the data set? Where there is the
+ * setting "image", only files with that extension are. */
+bool dataset_takes_extension(const struct dataset *dataset, const char *extension);
+/** The same of a file's name, which may have further dots. */
+bool dataset_takes_name(const struct dataset *dataset, const char *name);
+/** Which files these are, for messages: `ret`. */
+char *dataset_describe_images(const struct dataset *dataset, char *ret, size_t size);
 
 /** Make `path` the scope's folder: 0 or -errno with a sentence. */
 int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);

@@ -77,6 +77,21 @@ int dataset_check_image_setting(const struct dataset *dataset, struct plenum_err
                            dataset->format->name, image);
 }
 
+int dataset_check_image_extension(const struct dataset *dataset, struct plenum_error *err)
+{
+    const char *image = dataset_setting(dataset, "image", NULL);
+    char name[64];
+
+    if (!image)
+        return 0;
+    (void)snprintf(name, sizeof(name), ".%s", image);
+    return strlen(image) < sizeof(name) - 1 && dataset_is_image_name(name)
+               ? 0
+               : error_set(err, -EINVAL,
+                           "%s,image=%s: '%s' is no extension of images, which are %s",
+                           dataset->format->name, image, image, dataset_image_names());
+}
+
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err)
 {

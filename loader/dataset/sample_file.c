@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -63,6 +64,39 @@ bool dataset_is_image_name(const char *name)
     const char *dot = strrchr(name, '.');
 
     return dot && dataset_is_image_extension(dot);
+}
+
+/* .jpg and .jpeg are the same. */
+static const char *plain(const char *extension)
+{
+    return strcasecmp(extension, ".jpeg") == 0 ? ".jpg" : extension;
+}
+
+bool dataset_takes_extension(const struct dataset *dataset, const char *extension)
+{
+    const char *image = dataset_setting(dataset, "image", NULL);
+    char wanted[64];
+
+    if (!image)
+        return dataset_is_image_extension(extension);
+    (void)snprintf(wanted, sizeof(wanted), ".%s", image);
+    return strcasecmp(plain(extension), plain(wanted)) == 0;
+}
+
+bool dataset_takes_name(const struct dataset *dataset, const char *name)
+{
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+        if (dataset_takes_extension(dataset, dot))
+            return true;
+    return false;
+}
+
+char *dataset_describe_images(const struct dataset *dataset, char *ret, size_t size)
+{
+    const char *image = dataset_setting(dataset, "image", NULL);
+
+    (void)snprintf(ret, size, "%s%s", image ? "*." : image_names, image ? image : "");
+    return ret;
 }
 
 const char *dataset_image_names(void)

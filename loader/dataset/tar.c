@@ -3,7 +3,8 @@
  *
  * ARCHIVES is a tar archive, a folder of them (*.tar, in byte order), or a pattern with braces and
  * globs (pattern.h). The members of a sample lie one after the other and share a key: their path up
- * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png, .webp) with a label:
+ * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png, .webp; with
+ * "tar,image=EXTENSION:" of that extension alone) with a label:
  *
  *     tar:                 .cls, a whole number; else "label" of .json; else .txt, a whole number
  *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class
@@ -229,8 +230,10 @@ static int label_of_text(const char *text, size_t len, bool may_be_named, int64_
         return check_number(ret, offset, what, err);
     if (may_be_named)
         return set_class_name(text, len, what, ret, err);
-    return error_set(err, -EBADMSG, "the label in '%s' is '%.*s', which is no whole number", what,
-                     (int)min_u64(len, 40), text);
+    return error_set(err, -EBADMSG,
+                     "the label in '%s' is '%.*s', which is no whole number; tar,label=...: says "
+                     "where labels are, tar,label=none: that there are none",
+                     what, (int)min_u64(len, 40), text);
 }
 
 static int label_of_json(const char *text, size_t len, const char *field, int64_t offset,
@@ -383,8 +386,10 @@ static int add_image(struct archive *a, struct group *g, const struct tar_member
                      const char *name, const char *extension)
 {
     if (g->image[0])
-        return error_set(&a->err, -EBADMSG, "'%s' has two images: .%s and .%s", g->key, g->image,
-                         extension);
+        return error_set(&a->err, -EBADMSG,
+                         "'%s' has two images: .%s and .%s; tar,image=%s: says which one is the "
+                         "sample's, and a field may have the other",
+                         g->key, g->image, extension, g->image);
     if (m->type == TAR_SYMBOLIC_LINK)
         return error_set(&a->err, -EBADMSG,
                          "'%s' is a symbolic link: 'tar --dereference' stores what it leads to",
@@ -468,7 +473,7 @@ static int add_member(struct archive *a, struct tar_reader *reader, struct group
     } else {
         index_builder_count_foreign(&a->builder, n.base);
     }
-    if (!set_of(a)->no_images && n.dot && dataset_is_image_extension(n.dot))
+    if (!set_of(a)->no_images && n.dot && dataset_takes_extension(a->dataset, n.dot))
         return add_image(a, g, m, n.name, n.dot + 1);
     for (enum label_from from = FROM_CLS; n.dot && from < FROM_TYPES; from++)
         if (strcasecmp(n.dot + 1, extensions[from]) == 0 &&
@@ -790,7 +795,7 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
     size_t count = dataset->files.count;
     struct archive_classes *classes = calloc(count, sizeof(*classes));
     struct archive_work work = {.scan = scan_archive, .merge = merge, .arg = classes};
-    char others[256];
+    char others[256], names[80];
     int r;
 
     if (!classes)
@@ -800,9 +805,9 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
         (void)index_builder_describe_foreign(b, others, sizeof(others));
         r = error_set(err, -EBADMSG,
                       "%s holds no images: members named %s are looked for (%llu other files "
-                      "were found)%s%s",
-                      dataset->name, dataset_image_names(), (unsigned long long)b->skipped,
-                      others[0] ? "; there are " : "", others);
+                      "were found)%s%s; tar,image=none: is for samples without images",
+                      dataset->name, dataset_describe_images(dataset, names, sizeof(names)),
+                      (unsigned long long)b->skipped, others[0] ? "; there are " : "", others);
     }
     for (size_t i = 0; i < count; i++) {
         tdestroy(classes[i].names, free);
@@ -852,7 +857,7 @@ static int tar_locate(struct dataset *d, const struct dataset_options *options,
         return out_of_memory(err);
     *set = (struct tar_set){.from = FROM_ANY, .field = "label"};
     d->state = set;
-    r = dataset_check_image_setting(d, err);
+    r = dataset_has_images(d) ? dataset_check_image_extension(d, err) : 0;
     if (r < 0)
         return r;
     if (!dataset_has_images(d))
@@ -970,7 +975,7 @@ static const char *const patterns[] = {"*.tar"};
 
 static const struct format_setting settings[] = {
     ARCHIVE_SETTINGS,
-    {"image", "none: each key is a sample, of fields alone"},
+    {"image", "the extension of images; none: each key is a sample, of fields alone"},
     {"label", "where labels are: cls, json, json.FIELD, txt, folder or none"},
 };
 

@@ -486,6 +486,43 @@ class MasksTest(unittest.TestCase):
                     self.assertTrue(np.array_equal(batch["mask"], batch.pixels[..., 0]), data)
 
 
+    def test_named_like_images(self):
+        """image= says which files are images, where masks are named like some: unless it does, that is an error"""
+        want = "rrc(16x12, interpolation=nearest) flip(0.5)"
+        os.makedirs(path_of("pairs/a"))
+        write_tar(path_of("pairs.tar"), [(f"{n:03d}", {"cls": b"0", "jpg": png(picture(n)),
+                                                       "png": png(picture(n) % 50)}) for n in range(COUNT)])
+        for n in range(COUNT):
+            extension = ("jpg", "JPG", "jpeg")[n % 3]
+            for name, data in ((extension, png(picture(n))), ("png", png(picture(n) % 50))):
+                with open(path_of(f"pairs/a/{n:03d}.{name}"), "wb") as f:
+                    f.write(data)
+        for data in (f"folder,image=jpg:{path_of('pairs')}", f"folder,image=jpeg:{path_of('pairs')}",
+                     f"auto,image=jpg:{path_of('pairs')}", f"tar,image=jpg:{path_of('pairs.tar')}"):
+            hashed = 0
+            with self.subTest(data=data), stream(data, ["mask:png:mask"], want) as s:
+                self.assertEqual(s.num_samples, COUNT)
+                for batch in s:
+                    hashed += batch.hash()
+                    self.assertTrue(np.array_equal(batch["mask"], batch.pixels[..., 0] % 50))
+                self.assertEqual(s.stats.substituted, 0)
+            self.assertEqual(hashed % 2**64, ctl_hash(data, ["mask:png:mask"], want))
+        with stream(f"tar,image=png:{path_of('pairs.tar')}", ["other:jpg:bytes"], want) as s:
+            for batch in s:
+                self.assertTrue((batch.pixels < 50).all())
+                self.assertEqual(batch["other"], [png(picture(n)) for n in batch.samples.reshape(-1)])
+        for data, field, why in (
+                (path_of("pairs"), "mask:png:mask", "files named .*[.]png are images of it, not masks: folder,image"),
+                (path_of("pairs"), "mask:seg.png:mask", "files named .*seg.png are images of it"),
+                (f"folder,image=png:{path_of('pairs')}", "mask:png:mask", "are images of it"),
+                (f"tar:{path_of('pairs.tar')}", "mask:png:mask", "two images: .jpg and .png; tar,image=jpg: says"),
+                (f"folder,image=webp:{path_of('pairs')}", "text:txt",
+                 r"no images: [*][.]webp are looked|'webp' is no ext"),
+                (f"tar,image=a.png:{path_of('pairs.tar')}", "text:txt", "no images: members named [*].a.png are")):
+            with self.subTest(data=data, field=field), self.assertRaisesRegex(pyplenum.PlenumError, why):
+                stream(data, [field], want)
+
+
 class JsonTest(unittest.TestCase):
     """Members of the JSON beside an image."""
 
@@ -855,10 +892,10 @@ class FieldsAloneTest(unittest.TestCase):
                 (images, MASKS, "none", "masks and boxes follow the crops of images"),
                 (images, None, "none flip(0.5)", "none makes no images, and stands alone"),
                 (images, None, "view(a, 1, none)", "a view has images"), (images, None, "none(3)", "stands alone"),
-                (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: there is image=none alone"),
+                (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: 'x' is no extension of images, which"),
                 (f"list,image=none,path=1:{path_of('alone.csv')}", None, "none", "no column is the path"),
                 (f"list,image=none,label=x:{path_of('alone.csv')}", None, "none", "names no column 'x'"),
-                (f"folder,image=none:{path_of('folder')}", None, "none", "has no setting 'image'"),
+                (f"folder,image=none:{path_of('folder')}", None, "none", "folder,image=none: 'none' is no extension"),
                 (f"tar,image=none,label=cls:{path_of('alone-0.tar')}", None, "none", "no .cls next to it"),
                 (f"tfrecord,image=none,label=x:{path_of('alone.tfrecord')}", None, "none", "no feature 'x'")):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
