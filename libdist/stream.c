@@ -611,8 +611,8 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     if (ret->num_substituted > 0 && s->stats.substituted == 0)
         stream_warn(s,
                     "there are bad samples, in whose place others are shown, some of them twice: "
-                    "'plenumctl verify %s' lists them%s, and bad = fail ends a stream at the first",
-                    s->open.dataset, s->fields.count ? " but for those whose fields are bad" : "");
+                    "'plenumctl verify %s%s' lists them, and bad = fail ends a stream at the first",
+                    s->open.dataset, s->fields.count ? " --fields FIELDS" : "");
     slot_lease(made.slot);
     made.slot->times.index = ret->index;
     made.slot->times.leased_ns = time_now_ns();

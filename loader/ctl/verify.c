@@ -7,7 +7,11 @@
  *
  * Bad samples go to the data set's list of bad samples, which loaders read, and which is part of
  * the fingerprint. An incomplete list would differ the next time: so where some samples could not
- * be read, the old list stays. */
+ * be read, the old list stays.
+ *
+ * With --fields, those of each sample are read, too: its masks are decoded whole and rendered as of
+ * a stream, and its boxes are compared with its picture. What is bad there is reported, and is not
+ * on the list: a stream that asks for other fields, or for none, shows the sample. */
 #include "config.h"
 
 #include <errno.h>
@@ -29,7 +33,7 @@
 #include "loader/image/pack.h"
 
 struct arguments {
-    const char *cache_dir;
+    const char *cache_dir, *fields;
     uint32_t threads;
     enum image_jpeg decoder;
     bool both, content, no_list, json;
@@ -53,6 +57,8 @@ static const struct option_def defs[] = {
      .help = "also print a hash over every byte and label"},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "who decodes JPEGs: auto (default), plenum or libjpeg; or both, which are compared"},
+    {"fields", 0, "FIELDS", OPTION_TEXT, AT(fields),
+     .help = "also read these fields of each sample, NAME:SOURCE:KIND with commas between"},
     {"no-list", 0, NULL, OPTION_FLAG, AT(no_list),
      .help = "only report: leave the list of bad samples, which loaders heed, as it is"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
@@ -93,7 +99,9 @@ struct verify {
     const struct arguments *arguments;
     struct dataset *dataset;
     struct image_decoder **decoders; /* [threads] */
-    struct dataset_buffer *buffers;
+    struct dataset_buffer *buffers, *records;
+    struct pipeline upright, turned; /* one pixel of all of an image */
+    size_t num_bad;                  /* on the list */
     unsigned threads;
     struct content *content; /* [samples], or NULL */
     atomic_uint_fast64_t packed, jpeg, progressive, png, webp, bytes;
@@ -128,8 +136,8 @@ static void track_content(struct verify *v, uint32_t sample, const struct datase
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
 }
 
-/* The kind of a problem that is our fault, and not the sample's. */
-static const char differ[] = "decoders-differ";
+/* The kinds of problems that do not make a bad image: one is our fault, not the sample's. */
+static const char differ[] = "decoders-differ", in_field[] = "field";
 
 /* Check that our own decoder gives the same pixels, or the same error, as libjpeg. */
 static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, int code,
@@ -163,6 +171,99 @@ static atomic_uint_fast64_t *counter_of(struct verify *v, const char *format)
     return strcmp(format, "WebP") == 0 ? &v->webp : &v->jpeg;
 }
 
+/* Render a pixel of a sample and its mask. */
+static int render_mask(struct verify *v, unsigned thread, const struct pipeline *pipeline,
+                       uint32_t item_bytes, const uint8_t *bytes, size_t len,
+                       struct plenum_error *err)
+{
+    static const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    const struct dataset_buffer *buffer = &v->buffers[thread];
+    uint8_t pixel[3];
+    uint16_t number;
+    struct image_view view = {.pipeline = pipeline, .dst = pixel};
+    int r =
+        image_render_views(v->decoders[thread], &view, 1, &store, buffer->bytes, buffer->len, err);
+
+    view.dst = &number;
+    return r < 0 ? r
+                 : image_render_masks(v->decoders[thread], &view, 1, item_bytes, bytes, len, err);
+}
+
+/* A mask must decode, and fit its image, as it is stored or as EXIF turns it. */
+static int check_mask(struct verify *v, unsigned thread, const struct image_info *info,
+                      uint32_t item_bytes, const uint8_t *bytes, size_t len,
+                      struct plenum_error *err)
+{
+    int r = image_verify(v->decoders[thread], bytes, len, NULL, err);
+
+    if (r < 0)
+        return r;
+    r = render_mask(v, thread, &v->upright, item_bytes, bytes, len, err);
+    return r == -EBADMSG && info->orientation > 1
+               ? render_mask(v, thread, &v->turned, item_bytes, bytes, len, err)
+               : r;
+}
+
+/* Boxes lie in their picture, but for rounding. */
+static int check_boxes(const struct image_info *info, const uint8_t *bytes, size_t len,
+                       struct plenum_error *err)
+{
+    bool turns = info->orientation > 4; /* where the pipeline says exif */
+    float width = (float)info->width, height = (float)info->height;
+
+    if (turns)
+        width = height = width > height ? width : height;
+    for (struct plenum_box b; len >= sizeof(b); bytes += sizeof(b), len -= sizeof(b)) {
+        memcpy(&b, bytes, sizeof(b)); /* which may lie anywhere */
+        if (b.left < -1 || b.top < -1 || b.right > width + 1 || b.bottom > height + 1)
+            return error_set(err, -EBADMSG,
+                             "the box with the id %lld, from %g, %g to %g, %g, reaches beyond its "
+                             "picture of %u x %u: \"bbox\" has left, top, width and height, "
+                             "\"boxes\" have left, top, right and bottom",
+                             (long long)b.id, (double)b.left, (double)b.top, (double)b.right,
+                             (double)b.bottom, info->width, info->height);
+        if (b.right <= 1 && b.bottom <= 1)
+            return error_set(err, -EBADMSG,
+                             "the box with the id %lld lies in its picture's first pixel: boxes "
+                             "are in pixels, and not in shares of the sides",
+                             (long long)b.id);
+    }
+    return 0;
+}
+
+/* Fields of a sample whose image is good; `info` is NULL where it has none. */
+static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
+                        const struct image_info *info)
+{
+    const struct fields *fields = dataset_get_fields(v->dataset);
+    struct dataset_buffer *record = &v->records[thread];
+    const uint32_t *lengths;
+    const uint8_t *bytes;
+    struct plenum_error err;
+    char name[4096];
+    int r;
+
+    if (fields->count == 0)
+        return 0;
+    r = dataset_read_fields(v->dataset, sample, record, &err);
+    if (r < 0)
+        ctl_strip_name(&err, dataset_get_sample_name(v->dataset, sample, name, sizeof(name)));
+    lengths = (const void *)record->bytes;
+    bytes = record->bytes + fields->count * sizeof(*lengths);
+    for (uint32_t i = 0; i < fields->count && r == 0 && info; bytes += fields->stored[i++]) {
+        const struct field_shape *shape = &fields->shape[i];
+
+        if (shape->mask)
+            r = check_mask(v, thread, info, shape->room, bytes, lengths[i], &err);
+        else if (shape->type == PLENUM_FIELD_BOXES)
+            r = check_boxes(info, bytes, lengths[i], &err);
+        if (r < 0)
+            (void)error_prefix(&err, r, "field '%s' ('%s')", fields->spec[i].name,
+                               fields->spec[i].source);
+    }
+    return r == -ENOMEM || r == 0 ? r : add_problem(v, sample, in_field, false, &err);
+}
+
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
 {
     const struct dataset_buffer *buffer = &v->buffers[thread];
@@ -188,7 +289,9 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
     r = pack_prove(buffer->bytes, buffer->len, &err);
     if (r > 0)
         (void)atomic_fetch_add(&v->packed, 1);
-    return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", false, &err) : r < 0 ? r : 0;
+    if (r < 0)
+        return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", false, &err) : r;
+    return check_fields(v, sample, thread, &info);
 }
 
 static int turn(void *arg, uint64_t index, unsigned thread)
@@ -202,6 +305,8 @@ static int turn(void *arg, uint64_t index, unsigned thread)
 
     if (!v->decoders[thread] && image_decoder_create(&v->decoders[thread]) < 0)
         return -ENOMEM;
+    if (!dataset_has_images(v->dataset))
+        return check_fields(v, sample, thread, NULL);
     r = dataset_read(v->dataset, sample, buffer, &err);
     if (r == -ENOMEM)
         return r;
@@ -247,7 +352,7 @@ static void hash_content(const struct verify *v, char text[33])
 
 static const char *list_path(const struct verify *v)
 {
-    return v->listed && v->num_problems > 0 ? dataset_get_bad_path(v->dataset) : NULL;
+    return v->listed && v->num_bad > 0 ? dataset_get_bad_path(v->dataset) : NULL;
 }
 
 static void print_json(const struct verify *v)
@@ -343,10 +448,11 @@ static int keep_list(struct verify *v, struct plenum_error *err)
     if (!bad)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < v->num_problems; i++)
-        if (v->problems[i].kind != differ)
+        if (v->problems[i].kind != differ && v->problems[i].kind != in_field)
             bad[count++] = (struct dataset_bad){v->problems[i].sample, v->problems[i].reason.text};
     r = dataset_keep_bad(v->dataset, bad, count, &v->kept, err);
     v->listed = r == 0;
+    v->num_bad = count;
     free(bad);
     return r;
 }
@@ -360,9 +466,16 @@ static int verify_all(struct verify *v, const struct arguments *a, struct plenum
     loop.threads = v->threads = a->threads ? a->threads : parallel_cpus();
     v->decoders = calloc(v->threads, sizeof(*v->decoders));
     v->buffers = calloc(v->threads, sizeof(*v->buffers));
+    v->records = calloc(v->threads, sizeof(*v->records));
     if (a->content)
         v->content = calloc(loop.count, sizeof(*v->content));
-    r = v->decoders && v->buffers && (v->content || !a->content) ? parallel_run(&loop) : -ENOMEM;
+    r = pipeline_parse("resize(1x1)", &v->upright, err);
+    if (r == 0)
+        r = pipeline_parse("exif resize(1x1)", &v->turned, err);
+    if (r < 0)
+        return r;
+    r = v->decoders && v->buffers && v->records && (v->content || !a->content) ? parallel_run(&loop)
+                                                                               : -ENOMEM;
     ctl_end_progress();
     if (r < 0)
         return error_set(err, r, "%s", r == -ENOMEM ? "out of memory" : strerror(-r));
@@ -373,12 +486,14 @@ static int verify_all(struct verify *v, const struct arguments *a, struct plenum
 
 static void verify_fini(struct verify *v)
 {
-    for (unsigned i = 0; v->decoders && v->buffers && i < v->threads; i++) {
+    for (unsigned i = 0; v->decoders && v->buffers && v->records && i < v->threads; i++) {
         image_decoder_destroy(v->decoders[i]);
         dataset_buffer_fini(&v->buffers[i]);
+        dataset_buffer_fini(&v->records[i]);
     }
     free(v->decoders);
     free(v->buffers);
+    free(v->records);
     free(v->content);
     free(v->problems);
     dataset_unref(v->dataset);
@@ -398,11 +513,12 @@ static int run(int argc, char **argv)
         return r;
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
+    options.fields = a.fields;
     r = ctl_dataset_open(argv[1], &options, &v.dataset, &err);
     if (r >= 0 && dataset_is_generated(v.dataset))
         r = error_set(&err, -EINVAL, "%s has no files: there is nothing to verify",
                       dataset_get_name(v.dataset));
-    if (r >= 0 && !dataset_has_images(v.dataset))
+    if (r >= 0 && !dataset_has_images(v.dataset) && dataset_get_fields(v.dataset)->count == 0)
         r = dataset_refuse_images(v.dataset, &err);
     if (r < 0) {
         dataset_unref(v.dataset);

@@ -884,6 +884,42 @@ class FieldsAloneTest(unittest.TestCase):
             shown = {text for batch in s for text in batch["text"]}
         self.assertEqual(shown, {f"text {n}" for n in range(12)} - {"text 5"})
 
+    def test_verified(self):
+        """plenumctl verify --fields names every field that is bad, and none of them makes a bad image"""
+        grey, box = picture(0), [1, 2, 30, 30]
+        cut = png(grey)[:-30]
+        odd = {2: {"seg.png": png(grey[1:])}, 3: {"seg.png": cut}, 5: {"txt": b"\xff"},
+               6: {"boxes": [{"bbox": [20, 2, 30, 3], "category_id": 1, "id": 66}]},
+               7: {"boxes": [{"bbox": [.1, .2, .5, .7], "category_id": 1}]}, 8: {"png": cut, "seg.png": cut}, 9: {}}
+        rows = []
+        for n in range(12):
+            own = {"cls": b"0", "png": png(grey), "seg.png": png(grey), "txt": b"good",
+                   "boxes": [{"bbox": box, "category_id": 1}], **odd.get(n, {})}
+            rows.append((f"{n:03d}", {k: json.dumps(v).encode() if k == "boxes" else v for k, v in own.items()
+                                      if n != 9 or k != "txt"}))
+        write_tar(path_of("verified.tar"), rows)
+        done = subprocess.run([CTL, "verify", path_of("verified.tar"), "--json", "--fields",
+                               "mask:seg.png:mask,text:txt,o:boxes:boxes"], capture_output=True, text=True)
+        told = json.loads(done.stdout)
+        why = {p["sample"]: (p["kind"], p["reason"]) for p in told["problems"]}
+        self.assertEqual((done.returncode, sorted(why)), (1, [2, 3, 5, 6, 7, 8, 9]), done.stderr)
+        self.assertEqual({n: kind for n, (kind, _) in why.items() if kind != "field"}, {8: "bad"})
+        for n, part in ((2, "field 'mask' ('seg.png'): the mask has 39 x 36 pixels, and its image 40 x 36"),
+                        (3, "field 'mask' ('seg.png'): the PNG file is cut off"), (5, "'txt'): it is no text in UTF-8"),
+                        (6, "the box with the id 66, from 20, 2 to 50, 5, reaches beyond its picture of 36 x 40"),
+                        (7, "the box with the id 0 lies in its picture's first pixel"), (9, "'txt'): there is none")):
+            self.assertIn(part, why[n][1])
+        with open(told["bad_list"], encoding="utf-8") as f:
+            self.assertNotIn("field", f.read())
+        for fields, code, count in (("text:txt", 1, 3), (None, 1, 1)):
+            done = subprocess.run([CTL, "verify", path_of("verified.tar"), "--json",
+                                   *(["--fields", fields] if fields else [])], capture_output=True, text=True)
+            self.assertEqual((done.returncode, len(json.loads(done.stdout)["problems"])), (code, count), done.stderr)
+        alone = f"tar,image=none:{path_of('verified.tar')}"
+        done = subprocess.run([CTL, "verify", alone, "--fields", "text:txt"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout.count("field 'text'")), (1, 2), done.stderr)
+        self.assertIn("problems     2\n", done.stdout)
+
     def test_refused(self):
         """whoever wants images of what has none is told"""
         alone, images = f"tar,image=none:{path_of('alone-0.tar')}", f"tar:{path_of('tars')}"
