@@ -102,7 +102,7 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
     if (!is_name(ret->name))
         return error_set(err, -EINVAL,
                          "fields: '%s' is no name of a field: it has letters, digits and _, and "
-                         "does not begin with a digit; a field is NAME:SOURCE",
+                         "does not begin with a digit; a field is NAME:SOURCE:KIND",
                          ret->name);
     if (at)
         word = take_word(&at, end, ':', &n);
@@ -168,20 +168,35 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
     return 0;
 }
 
+/* What follows the first "json." that is a whole part of a source. */
+static const char *behind_json(const char *source)
+{
+    static const char begin[] = "json.", within[] = ".json.";
+    const char *at = strstr(source, within);
+
+    if (strncmp(source, begin, strlen(begin)) == 0)
+        return source + strlen(begin);
+    return at ? at + strlen(within) : NULL;
+}
+
+bool field_names_member(const struct field_spec *spec)
+{
+    return behind_json(spec->source) != NULL;
+}
+
 const char *field_member(const struct field_spec *spec)
 {
-    static const char begin[] = "json.";
     bool whole =
         spec->as == FIELD_AS_BYTES || spec->as == FIELD_AS_NPY || spec->as == FIELD_AS_MASK;
 
-    if (whole || strncmp(spec->source, begin, strlen(begin)) != 0)
-        return NULL;
-    return spec->source + strlen(begin);
+    return whole ? NULL : behind_json(spec->source);
 }
 
-const char *field_extension(const struct field_spec *spec)
+size_t field_extension_len(const struct field_spec *spec)
 {
-    return field_member(spec) ? "json" : spec->source;
+    const char *member = field_member(spec);
+
+    return member ? (size_t)(member - spec->source) - 1 : strlen(spec->source);
 }
 
 bool fields_follow_pixels(const struct fields *fields)

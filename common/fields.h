@@ -61,12 +61,16 @@ struct fields {
 /** Parse "NAME[:SOURCE[:AS[:VISIBLE]]], ..."; "" is no field. -EINVAL with a sentence. */
 int fields_parse(const char *text, struct fields *ret, struct plenum_error *err);
 
-/** "a.b" of a field of the member a.b of a file of JSON ("json.a.b"); NULL: it is a whole file. Of
- * data sets whose fields are files. */
+/** "a.b" of a field of the member a.b of a file of JSON ("json.a.b", "meta.json.a.b"); NULL: it is
+ * a whole file. Of data sets whose fields are files. */
 const char *field_member(const struct field_spec *spec);
 
-/** The extension of the file that a field is, or is a member of. */
-const char *field_extension(const struct field_spec *spec);
+/** Would it be one, were it of another kind than bytes, npy and mask? */
+bool field_names_member(const struct field_spec *spec);
+
+/** How long the extension is of the file that a field is, or is a member of: its source begins with
+ * that. */
+size_t field_extension_len(const struct field_spec *spec);
 
 /** Does any of them follow the pixels, as masks and boxes do? Then pipelines may neither move
  * pixels behind the crop, but for flips, nor mix samples. */

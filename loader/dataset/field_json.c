@@ -27,7 +27,15 @@ static int put(struct dataset_buffer *to, const void *bytes, size_t len, struct 
 
 static int wants(const json_t *value, const char *what, struct plenum_error *err)
 {
-    return error_set(err, -EBADMSG, "it is %s, and %s is wanted", json_kind(value), what);
+    const char *hint = "";
+
+    if (json_is_array(value))
+        hint = ": line draws one of a list of texts, int64 and float32 are for one of numbers";
+    else if (json_is_number(value))
+        hint = ": numbers are int64 or float32";
+    else if (json_is_object(value))
+        hint = ": name a member of it";
+    return error_set(err, -EBADMSG, "it is %s, and %s is wanted%s", json_kind(value), what, hint);
 }
 
 static int pick_number(const json_t *value, struct dataset_buffer *to, struct plenum_error *err)
@@ -137,7 +145,7 @@ static int get_bndbox(const json_t *box, double ret[4])
 }
 
 static int add_box(struct field_stored *s, size_t index, const struct corners *c, int64_t class_id,
-                   int64_t id, struct plenum_error *err)
+                   int64_t id, const char *form, struct plenum_error *err)
 {
     struct plenum_box box = {.left = (float)c->left,
                              .top = (float)c->top,
@@ -147,7 +155,7 @@ static int add_box(struct field_stored *s, size_t index, const struct corners *c
                              .id = id};
 
     if (c->right < c->left || c->bottom < c->top)
-        return error_set(err, -EBADMSG, "box %zu ends before it begins", index);
+        return error_set(err, -EBADMSG, "box %zu ends before it begins: it is %s", index, form);
     if (s->numbers.len + sizeof(box) > FIELD_BYTES_MAX)
         return error_set(err, -EBADMSG, "it has more than 1 MiB of boxes");
     return put(&s->numbers, &box, sizeof(box), err);
@@ -160,6 +168,7 @@ static int add_object(struct field_stored *s, size_t index, const json_t *object
     const json_t *bndbox = json_object_get(object, "bndbox");
     const json_t *class = json_object_get(object, "category_id");
     const json_t *id = json_object_get(object, "id"), *crowd = json_object_get(object, "iscrowd");
+    const char *form = bbox ? "[x, y, width, height]" : "xmin, ymin, xmax and ymax";
     int64_t class_id = 0, number = (int64_t)index;
     struct corners c;
     double v[4];
@@ -170,6 +179,9 @@ static int add_object(struct field_stored *s, size_t index, const json_t *object
         c = (struct corners){v[0], v[1], v[0] + v[2], v[1] + v[3]};
     else if (!bbox && get_bndbox(bndbox, v) == 0)
         c = (struct corners){v[0] - 1, v[1] - 1, v[2], v[3]};
+    else if (bbox || bndbox)
+        return error_set(err, -EBADMSG, "the \"%s\" of box %zu must be numbers: %s",
+                         bbox ? "bbox" : "bndbox", index, form);
     else
         return error_set(err, -EBADMSG,
                          "box %zu has neither \"bbox\": [x, y, width, height] nor \"bndbox\" with "
@@ -181,7 +193,7 @@ static int add_object(struct field_stored *s, size_t index, const json_t *object
                          index);
     if (id && !json_whole(id, &number))
         return error_set(err, -EBADMSG, "the \"id\" of box %zu is no whole number", index);
-    return add_box(s, index, &c, class_id, number, err);
+    return add_box(s, index, &c, class_id, number, form, err);
 }
 
 static int add_targets(struct field_stored *s, const json_t *boxes, const json_t *labels,
@@ -200,7 +212,8 @@ static int add_targets(struct field_stored *s, const json_t *boxes, const json_t
             return error_set(err, -EBADMSG, "box %zu is not [left, top, right, bottom]", i);
         if (!json_whole(json_array_get(labels, i), &class_id))
             return error_set(err, -EBADMSG, "the label of box %zu is no whole number", i);
-        r = add_box(s, i, &(struct corners){v[0], v[1], v[2], v[3]}, class_id, (int64_t)i, err);
+        r = add_box(s, i, &(struct corners){v[0], v[1], v[2], v[3]}, class_id, (int64_t)i,
+                    "[left, top, right, bottom]", err);
     }
     return r;
 }

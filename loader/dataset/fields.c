@@ -148,11 +148,14 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
 static bool find_path(const struct collecting *c, uint32_t i, char *ret, size_t size)
 {
     const struct dataset *d = c->dataset;
+    const struct field_spec *spec = &d->fields.spec[i];
     const struct field_stored *s = &c->all[i];
+    char extension[FIELD_SOURCE_MAX];
 
+    (void)snprintf(extension, sizeof(extension), "%.*s", (int)field_extension_len(spec),
+                   spec->source);
     if (d->format->field_path)
-        d->format->field_path(d, &d->index.samples[c->sample], field_extension(&d->fields.spec[i]),
-                              ret, size);
+        d->format->field_path(d, &d->index.samples[c->sample], extension, ret, size);
     else if (s->state == FIELD_THERE && s->bytes.len > 0)
         (void)snprintf(ret, size, "%s", (const char *)s->bytes.bytes); /* zeros follow it */
     else
@@ -421,6 +424,47 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
                                samples_of(reading->dataset));
 }
 
+/* Further fields of a sample, for a message: their names, each once. */
+struct naming {
+    char text[400];
+    size_t len;
+};
+
+static void name_field(void *arg, const char *key, const void *value, size_t len)
+{
+    struct naming *n = arg;
+    size_t key_len = strlen(key);
+
+    (void)value;
+    (void)len;
+    if (n->len >= key_len && strcmp(n->text + n->len - key_len, key) == 0 &&
+        (n->len == key_len || n->text[n->len - key_len - 1] == ' '))
+        return; /* a feature's next value */
+    n->len += (size_t)snprintf(n->text + n->len, sizeof(n->text) - n->len, "%s%s",
+                               n->len ? ", " : "", key);
+    if (n->len >= sizeof(n->text))
+        n->len = sizeof(n->text) - 1;
+}
+
+/* What may be meant where no sample has a field: behind the sentence about the first one. */
+static void add_hint(const struct dataset *d, const struct field_spec *spec, enum field_state state,
+                     struct plenum_error *err)
+{
+    struct naming names = {.len = 0};
+    struct plenum_error why = *err, none;
+
+    if (state == FIELD_MISSING && d->format->fields &&
+        d->format->fields(d, &d->index.samples[0], name_field, &names, &none) == 0 && names.len > 0)
+        (void)error_set(err, -EBADMSG, "%s: it has %s", why.text, names.text);
+    else if (state == FIELD_MISSING && field_names_member(spec) && !field_member(spec))
+        (void)error_set(err, -EBADMSG,
+                        "%s: members of JSON are text, line, int64, float32 or boxes", why.text);
+    else if (state == FIELD_THERE && spec->as == FIELD_AS_TEXT && !field_member(spec))
+        (void)error_set(err, -EBADMSG,
+                        "%s: is it of another kind than text? then say which, as in %s:%s:npy",
+                        why.text, spec->name, spec->source);
+}
+
 /* No sample has the field. */
 static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_error *err)
 {
@@ -430,8 +474,11 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
     char name[400];
     int r = read_stored(d, 0, all, err);
 
-    if (r == 0)
-        r = field_make_piece(&d->fields.spec[field], &all[field], &piece, err);
+    if (r == 0) {
+        r = field_make_piece(spec, &all[field], &piece, err);
+        if (r == -EBADMSG)
+            add_hint(d, spec, all[field].state, err);
+    }
     field_stored_fini(all, d->fields.count);
     if (r == 0)
         return error_set(err, -EBADMSG, "%s: the field '%s' changes while it is read", d->name,

@@ -114,9 +114,13 @@ static int add_member(struct finding *f, struct group *g, const struct tar_membe
         if (!dataset_has_images(d) && *next < end && is_named(d, *next, name.name, name.key_len))
             g->sample = (*next)++;
     }
-    for (uint32_t i = 0; name.dot && i < d->fields.count; i++)
-        if (strcasecmp(name.dot + 1, field_extension(&d->fields.spec[i])) == 0)
+    for (uint32_t i = 0; name.dot && i < d->fields.count; i++) {
+        const struct field_spec *spec = &d->fields.spec[i];
+        size_t len = field_extension_len(spec);
+
+        if (strlen(name.dot + 1) == len && strncasecmp(name.dot + 1, spec->source, len) == 0)
             add_field(&g->places[i], m);
+    }
     if (dataset_has_images(d) && *next < end && is_named(d, *next, name.name, strlen(name.name)))
         g->sample = (*next)++;
     return 0;

@@ -47,7 +47,7 @@ def _of_numpy(array: Any) -> torch.Tensor:
 def _no_field(field: str) -> ValueError:
     near = difflib.get_close_matches(field, _FIELDS, 1)
     return ValueError(f"a batch has no '{field}'{f' (did you mean {near[0]!r}?)' if near else ''}: it has "
-                      f"{', '.join(_FIELDS)}")
+                      f"{', '.join(_FIELDS)}; one of the data set has a colon, as in 'caption:txt'")
 
 
 def tensor(batch: Batch, field: str) -> torch.Tensor:

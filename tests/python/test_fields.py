@@ -318,6 +318,9 @@ class FieldsTest(unittest.TestCase):
                 (tar, ["a:text"], "eval", "no sample has the field 'a' .'text'.; of the first, .*000.*there is none"),
                 (f"tar,label=folder:{path_of('tars/0.tar')}", ["a:txt"], "eval", "image is a sample by itself"),
                 ("generated:100", ["a:txt"], "eval", "generated samples have no fields"),
+                (f"list:{path_of('list.csv')}", ["a:txt"], "eval", "there is none: it has .*caption, ids, score, mask"),
+                (f"tfrecord:{path_of('a.tfrecord')}", ["a:captoin"], "eval", "none: it has .*caption, ids, score, vec"),
+                (tar, ["json.a:int64"], "eval", "'json.a' is no name of a field: .* a field is NAME:SOURCE:KIND"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, and one is wanted"),
                 (tar, MASKS, "rrc(16) rotate(30)", "masks and boxes cannot go along with rotate"),
                 (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "boxes cannot go along with affine"),
@@ -567,15 +570,39 @@ class JsonTest(unittest.TestCase):
     def test_refused(self):
         """what a member is not"""
         for field, why in (("a:json.nothing", "it has no member 'nothing'"), ("a:json.a", "an object, and a text is"),
-                           ("a:json.share", "a number, and a text is wanted"), ("a:json.texts", "a list, and a text"),
+                           ("a:json.share", "a number, and a text is wanted: numbers are int64 or float32"),
+                           ("a:json.texts", "a list, and a text is wanted: line draws one of a list of texts"),
                            ("a:json.caption:int64", "a text, and a number, or a list of numbers, is wanted"),
                            ("a:json.share:int64", "is no whole number"), ("a:json.big:int64", "is no whole number"),
-                           ("a:json.vector:line", "a list, and a text is wanted"),
+                           ("a:json.vector:line", "a list, and a text is wanted"), ("a:png", "another kind than"),
+                           ("a:other.json.caption", "there is none$"), ("a:json.a", "wanted: name a member of it"),
                            ("a:json.:int64", "it has no member ''"),
                            ("a:json.caption.x", "it has no member 'caption.x'"),
-                           ("a:json.caption:npy", "there is none"), ("a:json.none:line", "there is no line in it")):
+                           ("a:json.caption:npy", "there is none: members of JSON are text, line, int64"),
+                           ("a:json.none:line", "there is no line in it")):
             with self.subTest(field=field), self.assertRaisesRegex(pyplenum.PlenumError, "no sample.*" + why):
                 stream(f"tar:{path_of('json.tar')}", [field])
+
+    def test_other_names(self):
+        """a member of a file whose name has further words before .json"""
+        write_tar(path_of("meta.tar"), [(f"{n:03d}", {
+            "cls": b"0", "png": png(picture(n)), "json": b"{}", "meta.json": json.dumps(self.meta(n)).encode(),
+            "a.json.npy": npy(np.arange(3))}) for n in range(COUNT)])
+        for n in range(COUNT):
+            os.makedirs(path_of("meta/a"), exist_ok=True)
+            for extension, data in (("png", png(picture(n))), ("meta.json", json.dumps(self.meta(n)).encode()),
+                                    ("a.json.npy", npy(np.arange(3)))):
+                with open(path_of(f"meta/a/{n:03d}.{extension}"), "wb") as f:
+                    f.write(data)
+        fields = ["caption:meta.json.caption", "n:meta.json.a.b.c.n:int64", "all:meta.json", "array:a.json.npy:npy"]
+        for data in (f"tar:{path_of('meta.tar')}", path_of("meta")):
+            with self.subTest(data=data), stream(data, fields, "rrc(8)") as s:
+                for batch in s:
+                    metas = [self.meta(int(n)) for n in batch.samples.reshape(-1)]
+                    self.assertEqual(batch["caption"], [meta["caption"] for meta in metas])
+                    self.assertEqual(batch["n"].reshape(-1).tolist(), [meta["a"]["b.c"]["n"] for meta in metas])
+                    self.assertEqual([json.loads(text) for text in batch["all"]], metas)
+                    self.assertTrue((batch["array"] == np.arange(3)).all())
 
     def test_damaged(self):
         """a text that is no JSON makes its sample a bad one"""
@@ -754,14 +781,18 @@ class BoxesTest(unittest.TestCase):
         """boxes that are none make their sample a bad one"""
         good = {"bbox": [1, 2, 3, 4], "category_id": 5}
         for data, why in (({}, "it is no list of boxes"), (3, "no list of boxes"), ({"annotations": {}}, "no list"),
-                          ([{**good, "bbox": [1, 2, 3]}], 'box 0 has neither "bbox"'), ([good, 7], "box 1 has neither"),
-                          ([{**good, "bbox": [1, 2, "3", 4]}], "box 0 has neither"),
-                          ([{**good, "bbox": None, "bndbox": {"xmin": 1}}], "box 0 has neither"),
+                          ([{"category_id": 5}], 'box 0 has neither "bbox"'), ([good, 7], "box 1 has neither"),
+                          ([{**good, "bbox": [1, 2, 3]}], 'the "bbox" of box 0 must be numbers: .x, y, width'),
+                          ([{**good, "bbox": [1, 2, "3", 4]}], 'the "bbox" of box 0 must be numbers'),
+                          ([{"category_id": 5, "bndbox": {"xmin": "1", "ymin": "1", "xmax": "2", "ymax": "2"}}],
+                           'the "bndbox" of box 0 must be numbers: xmin, ymin, xmax and ymax'),
+                          ([{**good, "bbox": None, "bndbox": {"xmin": 1}}], 'the "bbox" of box 0 must be numbers'),
                           ([good, {"bbox": [1, 2, 3, 4]}], 'box 1 has no whole number as "category_id"'),
                           ([{**good, "category_id": "dog"}], "no whole number"),
                           ([{**good, "category_id": 1.5}], "no whole number"),
                           ([{**good, "id": "x"}], 'the "id" of box 0 is no whole number'),
-                          ([good, {**good, "bbox": [1, 2, -3, 4]}], "box 1 ends before it begins"),
+                          ([good, {**good, "bbox": [1, 2, -3, 4]}], "box 1 ends before it begins: it is .x, y, w"),
+                          ({"boxes": [[9, 9, 3, 4]], "labels": [1]}, "box 0 ends before it begins: it is .left, t"),
                           ([good] * 32769, "more than 1 MiB"), ({"boxes": [[1, 2, 3, 4]]}, "no lists of one length"),
                           ({"boxes": [[1, 2, 3]], "labels": [1]}, "box 0 is not .left, top"),
                           ({"boxes": [[1, 2, 3, 4]], "labels": ["a"]}, "the label of box 0 is no"),
@@ -1036,7 +1067,8 @@ class TorchTest(unittest.TestCase):
 
     def test_names(self):
         """a name without a colon is one of every batch"""
-        for fields, why in ((("caption",), "a batch has no 'caption'"), (("labels:txt",), "cannot be called 'labels'")):
+        for fields, why in ((("caption",), "no 'caption'.*; one of the data set has a colon"),
+                            (("labels:txt",), "cannot be called 'labels'")):
             with self.assertRaisesRegex(ValueError, why):
                 self.torch.Loader(f"tar:{path_of('tars')}", fields=fields)
 
