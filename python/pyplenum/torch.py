@@ -138,11 +138,10 @@ class Loader:
         :func:`view_list`. ("images", "labels") unless told; ("views", "labels") with a pipeline that has views; with
         one that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix;
         "labels" alone raise ValueError there, for "weights" or "soft_labels" belong to them.
-        Those with a colon, such as "caption:txt" or "mask:png:mask", are what else the data set has of each sample, as
-        the ``fields`` of a :class:`Stream`: texts are lists of str, bytes lists of bytes, numbers and arrays tensors
-        [N, ...], masks [N, H, W] and boxes :class:`pyplenum.Boxes` of tensors, with views a list of them as of
-        "views". Unsigned numbers are tensors of signed ones:
-        uint16 of int32, others of as many bits.
+        Those with a colon, such as "caption:txt" or "mask:seg.png:mask", are what else the data set has of each sample,
+        as the ``fields`` of a :class:`Stream`: texts are lists of str, bytes lists of bytes, numbers and arrays tensors
+        [N, ...], masks [N, H, W] and boxes :class:`pyplenum.Boxes` of tensors, with views a list of them as of "views".
+        Unsigned numbers are tensors of signed ones: uint16 of int32, others of as many bits.
     dtype
         "uint8" or "int8", as of a Stream, or torch.float32, torch.float16 or torch.bfloat16: then images and views are
         such floats, (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory of their own,

@@ -45,6 +45,12 @@ class RecipesTest(unittest.TestCase):
         self.assertEqual(self.page.of("progressive.py"),
                          "".join(f"epoch {e}: {32 if e < 2 else 48} pixels\n" for e in range(4)))
 
+    def test_fields(self):
+        """captions, several labels and boxes are those of their images, and verified"""
+        out = self.page.of("fields.py")
+        self.assertRegex(out, "6 batches, each with captions and boxes, such as '(a|a photo of a) ")
+        self.assertIn("problems     0", out)
+
     def test_count(self):
         """each sample counts once, by one process and by two"""
         self.assertEqual(self.page.of("count.py"), "48 of 48 right\n" * 2)
