@@ -239,7 +239,9 @@ class Loader:
         self._on_device: Optional[FloatsOnDevice] = None
         self._prefetch = whole(prefetch, "prefetch, batches copied ahead,", 0, 64)
         self._failed: Optional[Exception] = None  # while batches are ahead of the loop
-        self._stands: Optional[Tuple[bytes, Place]] = None  # behind the last batch of the loop, where others are ahead
+        # Behind the last batch that the loop was given; the stream may be further on.
+        self._stands: Optional[Tuple[bytes, Place]] = None
+        self._astray = False  # a batch may have been taken of the stream, and lost
         if device is not None and torch.device(device).type != "cpu":
             if pin_memory:
                 raise ValueError("with a device, batches are pinned where they lie: leave pin_memory out")
@@ -326,14 +328,19 @@ class Loader:
                 found = self._next_on_device(self._copier, loop.left)
             else:
                 found = self._tensors(next(self.stream))
-        except Exception:
-            self._loaded = True  # nothing was taken: the next loop goes on here
+        except BaseException as error:
+            self._astray = True
+            if isinstance(error, Exception):
+                self._loaded = True  # the next loop goes on here
             raise
         loop.left -= 1
         return found
 
     def _next_on_device(self, copier: Copier, left: int) -> Tuple[Any, ...]:
         """The next batch, and begin to copy those behind it that are ready, of the ``left`` of this epoch."""
+        if self._stands is None or self._astray:
+            self._go_back()
+            self._stands, self._astray = (self.stream.cursor, self.stream.place), False
         copier.give_back()
         while not self._failed and len(copier.ahead) < min(1 + self._prefetch, left):
             try:
@@ -354,15 +361,18 @@ class Loader:
             failed, self._failed = self._failed, None
             raise failed
         found = copier.ahead.popleft()
+        made = cast(Tuple[Any, ...], copier.copies.take(found.ticket))
         self._stands = found.cursor, found.place
-        return cast(Tuple[Any, ...], copier.copies.take(found.ticket))
+        return made
 
     def _go_back(self) -> None:
         """Drop what was copied ahead of the loop: the stream stands where the loop does."""
-        if self._copier and self._copier.ahead and self._stands:
-            self._copier.drop()
-            self.stream.seek(self._stands[0])
-        self._stands = None
+        if self._copier and self._stands:
+            if self._copier.ahead:
+                self._copier.drop()
+            if self.stream.cursor != self._stands[0]:
+                self.stream.seek(self._stands[0])
+        self._stands = self._failed = None
 
     def _tensor(self, batch: Batch, field: str) -> Union[torch.Tensor, List[torch.Tensor]]:
         if field == "views" or field in ("boxes", "flips") and batch.views:

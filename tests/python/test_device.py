@@ -333,6 +333,63 @@ class DeviceTest(unittest.TestCase):
             got += list(loader)
             self.assertTrue(alike(got, want))
 
+    def test_lost(self):
+        """what ends a batch in the middle of its copies (no memory, Ctrl-C) loses none, wherever it strikes"""
+        with here() as loader:
+            want, later = list(loader), list(loader)
+
+        def strike(error, at):
+            loader = late_loader(prefetch=3)
+            real, calls = loader._tensors, []
+
+            def tensors(batch, to):
+                made = real(batch, to)
+                calls.append(batch.index)
+                if len(calls) == at:
+                    raise error
+                return made
+            loader._tensors = tensors
+            return loader
+        for at in (1, 3, 4, 9, len(want)):
+            with self.subTest(at=at), strike(MemoryError("no"), at) as loader:  # and the same loop goes on
+                got, loop = [], iter(loader)
+                for _ in range(len(want) + 1):
+                    try:
+                        got.append(next(loop))
+                    except MemoryError:
+                        state = loader.state_dict()["cursor"]
+                        self.assertEqual(int.from_bytes(bytes.fromhex(state)[-8:], "little"), 4 * len(got))
+                self.assertTrue(alike(got, want))
+                self.assertTrue(alike(list(loader), later))
+            with self.subTest(at=at), strike(MemoryError("no"), at) as loader:  # and so does another
+                got = []
+                with self.assertRaises(MemoryError):
+                    for batch in loader:
+                        got.append(batch)
+                self.assertTrue(alike(got + list(loader), want))
+            with self.subTest(at=at), strike(KeyboardInterrupt(), at) as loader:
+                got = []
+                with self.assertRaises(KeyboardInterrupt):
+                    for batch in loader:
+                        got.append(batch)
+                state = loader.state_dict()
+                self.assertTrue(alike(list(loader), later if got else want))
+                loader.load_state_dict(state)
+                self.assertTrue(alike(got + list(loader), want))
+
+    def test_left_behind(self):
+        """an error of batches ahead of a loop that is left is no error of the next"""
+        with here() as loader:
+            list(loader)
+            want = list(loader)
+        with late_loader(prefetch=3) as loader:
+            real = loader.stream.next
+            loader.stream.next = unittest.mock.Mock(side_effect=[real(), pyplenum.PlenumError(5, "a bad sample")])
+            for _ in loader:
+                break
+            loader.stream.next = real
+            self.assertTrue(alike(list(loader), want))
+
     def test_refused(self):
         """what cannot be is refused by a sentence"""
         for options, why in (({"prefetch": -1}, "batches copied ahead, must lie in 0 ... 64"),
