@@ -7,7 +7,7 @@ import functools
 import threading
 import time
 import warnings
-from typing import Any, Callable, Deque, Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 import torch
 
@@ -83,7 +83,11 @@ class StreamCopies(Copies):
     def begin(self, make: Callable[[To], Any]) -> Any:
         with self._module.stream(self._stream):
             begin = self._event(self._stream)
-            made = make(lambda tensor: tensor.to(self.device, non_blocking=True, copy=True))
+            try:
+                made = make(lambda tensor: tensor.to(self.device, non_blocking=True, copy=True))
+            except BaseException:
+                self._stream.synchronize()  # nothing is copied any more when its memory is written again
+                raise
             end = self._event(self._stream)
         return _OnStream(made, begin, end)
 
@@ -139,11 +143,19 @@ class Copier:
     def __init__(self, copies: Copies) -> None:
         self.copies = copies
         self.ahead: Deque[_Ahead] = collections.deque()
-        self._held: Deque[Tuple[Batch, Any]] = collections.deque()  # with their tickets
+        # Batches and all else that is copied from, such as what was cut or made of them; with their tickets.
+        self._held: Deque[Tuple[Tuple[Batch, List[torch.Tensor]], Any]] = collections.deque()
 
     def begin(self, batch: Batch, make: Callable[[To], Any], cursor: bytes, place: Place) -> None:
-        ticket = self.copies.begin(make)
-        self._held.append((batch, ticket))
+        sources: List[torch.Tensor] = []
+
+        def held(to: To) -> Any:
+            def copied(tensor: torch.Tensor) -> torch.Tensor:
+                sources.append(tensor)
+                return to(tensor)
+            return make(copied)
+        ticket = self.copies.begin(held)
+        self._held.append(((batch, sources), ticket))
         self.ahead.append(_Ahead(ticket, cursor, place))
 
     def give_back(self, wait: bool = False) -> bool:

@@ -13,6 +13,7 @@ import tempfile
 import unittest
 import unittest.mock
 import warnings
+import weakref
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 CTL = os.path.join(BUILD, "plenumctl")
@@ -47,7 +48,7 @@ def without_lease(tensor):
 
 class Late(_torch_device.Copies):
     """A device that copies when it must: when the host waits, or the program is given what was made, or, now and then,
-    while nobody looks. What does not lie in the ring is copied at once, as of memory that is not pinned."""
+    while nobody looks. What does not lie in the ring, but was cut or made of it, must be there until then, too."""
 
     rings = {}  # as a device would have them registered
 
@@ -67,11 +68,12 @@ class Late(_torch_device.Copies):
 
         def to(tensor):
             at = tensor.data_ptr()
-            if not any(base <= at < base + size for base, size in self.rings.items()):
-                return tensor.clone()
-            self.late += 1
+            in_ring = any(base <= at < base + size for base, size in self.rings.items())
+            self.late += in_ring
             there = torch.full(tensor.shape, 77).to(tensor.dtype)
-            ticket["copies"].append((there, without_lease(tensor)))
+            # One that is gone is none any more; in a ring it is another batch's.
+            here = without_lease(tensor)
+            ticket["copies"].append((there, (lambda: here) if in_ring else weakref.ref(tensor)))
             return there
         ticket["made"] = make(to)
         self.waiting.append(ticket)
@@ -81,7 +83,7 @@ class Late(_torch_device.Copies):
         while not ticket["over"]:
             first = self.waiting.pop(0)
             for there, here in first.pop("copies"):
-                there.copy_(here)
+                there.copy_(here())
             first["over"] = True
 
     def is_over(self, ticket):
@@ -476,6 +478,14 @@ class StreamsTest(unittest.TestCase):
         self.assertEqual(log, ["event 3 behind the program's", "program waits for 2", "recorded", "recorded"])
         copies.wait(ticket)
         self.assertTrue(copies.is_over(ticket))
+
+    def test_failed(self):
+        """what ends a batch in the middle of its copies is told when those that were begun are over"""
+        module = unittest.mock.MagicMock()
+        copies = _torch_device.StreamCopies(torch.device("cpu"), module)
+        with self.assertRaisesRegex(MemoryError, "no"):
+            copies.begin(unittest.mock.Mock(side_effect=MemoryError("no")))
+        module.Stream.return_value.synchronize.assert_called_once_with()
 
     def test_times(self):
         """what copies took, and for how long the program's stream stood at one: by events of the device"""
