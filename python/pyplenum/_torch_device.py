@@ -145,6 +145,7 @@ class Copier:
         self.ahead: Deque[_Ahead] = collections.deque()
         # Batches and all else that is copied from, such as what was cut or made of them; with their tickets.
         self._held: Deque[Tuple[Tuple[Batch, List[torch.Tensor]], Any]] = collections.deque()
+        self._lock = threading.RLock()  # another thread may close the Loader
 
     def begin(self, batch: Batch, make: Callable[[To], Any], cursor: bytes, place: Place) -> None:
         sources: List[torch.Tensor] = []
@@ -160,13 +161,14 @@ class Copier:
 
     def give_back(self, wait: bool = False) -> bool:
         """The slots of copies that are over; with ``wait`` of at least one. False: there is none."""
-        if not self._held:
-            return False
-        if wait:
-            self.copies.wait(self._held[0][1])
-        while self._held and self.copies.is_over(self._held[0][1]):
-            self._held.popleft()
-        return True
+        with self._lock:
+            if not self._held:
+                return False
+            if wait:
+                self.copies.wait(self._held[0][1])
+            while self._held and self.copies.is_over(self._held[0][1]):
+                self._held.popleft()
+            return True
 
     def drop(self) -> None:
         """Forget what the loop was not given, once nothing is copied any more."""
@@ -175,8 +177,10 @@ class Copier:
         self.ahead.clear()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # the device may be gone, at the end of the program
+        try:
             self.drop()
+        except Exception:  # at the end of the program the device may be gone, or this module
+            pass
 
 
 def open_copies(device: "Union[str, int, torch.device]") -> Copies:
@@ -203,7 +207,7 @@ class Pinned:
         self._runtime, self._clear_error = runtime, clear_error
         self._pinned: Set[int] = set()
         self._warned = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may find another ring's last batch in here
 
     def __call__(self, address: int, size: int, present: bool) -> None:
         with self._lock:

@@ -508,9 +508,11 @@ class Loader:
 
     def close(self) -> None:
         """End the stream. Tensors of its batches stay valid."""
-        if self._copier:
-            self._copier.drop()
-        self.stream.close()
+        try:
+            if self._copier:
+                self._copier.drop()
+        finally:
+            self.stream.close()
 
     def __enter__(self) -> "Loader":
         return self

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import unittest.mock
 import warnings
@@ -279,6 +280,34 @@ class DeviceTest(unittest.TestCase):
         del loader
         gc.collect()
         self.assertTrue(alike(got, want[:5]))
+
+    def test_close(self):
+        """a Loader whose device fails is closed; and one that another thread closes lets go of no slot too early"""
+        loader = late_loader(prefetch=3)
+        next(iter(loader))
+        with unittest.mock.patch.object(loader._copier.copies, "wait", side_effect=RuntimeError("CUDA error")), \
+                self.assertRaisesRegex(RuntimeError, "CUDA error"):
+            loader.close()
+        with self.assertRaisesRegex(pyplenum.PlenumError, "is closed"):
+            loader.stream.place
+        copier = _torch_device.Copier(Late())
+        for i in range(4):
+            copier.begin(i, lambda to: (), b"", None)
+        tickets = [ticket for _, ticket in copier._held]
+        closing = threading.Thread(target=copier.give_back)
+        asked = []
+
+        def is_over(ticket):
+            asked.append(ticket)
+            if len(asked) == 1:
+                closing.start()
+                closing.join(0.2)  # where it could, it would be through long before
+            return ticket is tickets[0]
+        copier.copies.is_over = is_over
+        copier.give_back()
+        closing.join()
+        self.assertEqual([batch for (batch, _), _ in copier._held], [1, 2, 3])
+        del copier.copies.is_over
 
     def test_killed(self):
         """a loader that is lost in the middle of copies changes nothing"""
@@ -574,6 +603,23 @@ class PinnedTest(unittest.TestCase):
                 pinned(4096 * (i + 1), 4096, True)
                 pinned(4096 * (i + 1), 4096, False)
         self.assertEqual((len(told.warnings), len(cleared)), (1, 5))
+
+    def test_within(self):
+        """a ring may go while another one is being pinned: its last batch was garbage, found just then"""
+        runtime = self.Runtime()
+        pinned = _torch_device.Pinned(runtime, lambda: None)
+        pinned(4096, 4096, True)
+        register = runtime.cudaHostRegister
+
+        def finds_garbage(*which):
+            pinned(4096, 4096, False)
+            return register(*which)
+        runtime.cudaHostRegister = finds_garbage
+        thread = threading.Thread(target=pinned, args=(8192, 4096, True), daemon=True)
+        thread.start()
+        thread.join(60)
+        self.assertEqual(runtime.registered, {8192: 4096})
+        self.assertFalse(thread.is_alive())
 
     def test_stream(self):
         """the rings of a real stream are registered as long as batches lie in them"""
