@@ -9,6 +9,7 @@ import time
 import warnings
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
+import numpy as np
 import torch
 
 from ._lib import caller
@@ -264,10 +265,10 @@ class FloatsOnDevice:
 
     def __init__(self, mean: Any, std: Any, dtype: torch.dtype, layout: str) -> None:
         shape = (3, 1, 1) if layout == "nchw" else (3,)
-        mean64 = torch.as_tensor(mean, dtype=torch.float64).expand(3).reshape(shape)
-        std64 = torch.as_tensor(std, dtype=torch.float64).expand(3).reshape(shape)
+        # By NumPy: torch's own may be made elsewhere, torch.set_default_device().
+        mean64, std64 = (np.broadcast_to(np.asarray(each, np.float64), (3,)).reshape(shape) for each in (mean, std))
         self._dtype, self._channels_at = dtype, -len(shape)
-        self._host = (1 / (255 * std64)).float(), (-mean64 / std64).float()
+        self._host = tuple(torch.from_numpy(each.astype(np.float32)) for each in (1 / (255 * std64), -mean64 / std64))
         self._there: Dict[torch.device, Tuple[torch.Tensor, torch.Tensor, bool]] = {}
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:

@@ -235,6 +235,8 @@ class Loader:
         if self._channels_last and layout not in (None, "nhwc"):
             raise ValueError(f"memory_format=torch.channels_last goes with layout='nhwc', not {layout!r}")
         layout = self._layout = layout or ("nhwc" if self._channels_last else "nchw")
+        if self._floats:  # it says what is wrong with them
+            normalise(np.zeros((0, 1, 1, 3), np.uint8), self._mean, self._std)
         self._copier: Optional[Copier] = None
         self._on_device: Optional[FloatsOnDevice] = None
         self._prefetch = whole(prefetch, "prefetch, batches copied ahead,", 0, 64)
@@ -246,8 +248,6 @@ class Loader:
             if pin_memory:
                 raise ValueError("with a device, batches are pinned where they lie: leave pin_memory out")
             self._use_device(open_copies(device), options)
-        if self._floats:  # it says what is wrong with them
-            normalise(np.zeros((0, 1, 1, 3), np.uint8), self._mean, self._std)
         self.dtype = dtype or "uint8"
         self._dtype_was_chosen = dtype is not None
         self.stream = Stream(dataset, pipeline, layout=layout, dtype=self.dtype, last="drop" if dropped else "pad",
@@ -460,7 +460,7 @@ class Loader:
     def _floats_of(self, array: Any) -> torch.Tensor:
         shape = list(array.shape)
         shape[-3 if self._layout == "nchw" else -1] = 3
-        floats = torch.empty(shape, dtype=self._floats, pin_memory=self.pin_memory)
+        floats = torch.empty(shape, dtype=self._floats, device="cpu", pin_memory=self.pin_memory)
         out = floats.view(torch.int16).numpy().view("u2") if self._floats == torch.bfloat16 else floats.numpy()
         normalise(array, self._mean, self._std, _FLOATS[self._floats], out=out, source=self._layout)
         return floats

@@ -4,6 +4,7 @@ as a device may, so that a slot that is given back too early, or a tensor that i
 """
 
 import ctypes
+import functools
 import gc
 import os
 import random
@@ -220,6 +221,21 @@ class DeviceTest(unittest.TestCase):
                 for a, b in zip(one, two):
                     self.assertTrue(a.shape == b.shape and torch.allclose(a, b, atol=1e-5))
 
+    def test_default_device(self):
+        """floats are made where they belong, whatever torch.set_default_device() says"""
+        if not hasattr(torch, "set_default_device"):
+            self.skipTest("this torch has none")
+        for make in (here, functools.partial(late_loader, copies=AtOnce)):
+            with make(dtype=torch.float32) as loader:
+                want = [images for images, _ in loader]
+            torch.set_default_device("meta")
+            try:
+                with make(dtype=torch.float32) as loader:
+                    got = [images for images, _ in loader]
+            finally:
+                torch.set_default_device("cpu")
+            self.assertTrue(alike(got, want))
+
     def test_channels_last(self):
         """the memory format changes how pixels lie, and no value"""
         for make in (here, late_loader):
@@ -434,6 +450,8 @@ class DeviceTest(unittest.TestCase):
         with warnings.catch_warnings(), self.assertRaisesRegex(ValueError, "leave pin_memory out"):
             warnings.simplefilter("ignore")
             late_loader(pin_memory=True)
+        with self.assertRaisesRegex(ValueError, "mean is three numbers"):
+            late_loader(mean="red", dtype=torch.float32)
 
     def test_cpu(self):
         """device="cpu" is a Loader without a device"""
