@@ -126,8 +126,9 @@ class StreamCopies(Copies):
             if not (ticket.end.query() and asked.query()):
                 break
             self._taken.popleft()
-            self._copied += ticket.begin.elapsed_time(ticket.end) * 1e-3
-            self._waited += max(0.0, asked.elapsed_time(ticket.end) * 1e-3)
+            with contextlib.suppress(NotImplementedError):  # torch.xpu before 2.6: these times stay 0
+                self._copied += ticket.begin.elapsed_time(ticket.end) * 1e-3
+                self._waited += max(0.0, asked.elapsed_time(ticket.end) * 1e-3)
 
 
 class _Ahead(NamedTuple):
@@ -190,6 +191,10 @@ def open_copies(device: "Union[str, int, torch.device]") -> Copies:
     module: Any = getattr(torch, found.type, None)
     if module is not None and hasattr(module, "is_available") and not module.is_available():
         raise RuntimeError(f"device={str(found)!r}: torch finds none here ({found.type}.is_available() is False)")
+    try:
+        torch.empty(0, device=found)
+    except (RuntimeError, ImportError, AssertionError) as error:
+        raise RuntimeError(f"device={str(found)!r}: torch finds none here ({str(error).splitlines()[0]})") from None
     if not all(hasattr(module, name) for name in ("Stream", "Event", "stream", "current_stream", "current_device")):
         return Copies(found)
     if found.index is None:

@@ -442,7 +442,8 @@ class DeviceTest(unittest.TestCase):
         for options, why in (({"prefetch": -1}, "batches copied ahead, must lie in 0 ... 64"),
                              ({"memory_format": torch.preserve_format}, "memory_format is"),
                              ({"memory_format": torch.channels_last, "layout": "nchw"}, "goes with layout='nhwc'"),
-                             ({"device": "cuda"}, "torch finds none here"), ({"device": "nothing"}, ".")):
+                             ({"device": "cuda"}, "torch finds none here"), ({"device": "nothing"}, "."),
+                             ({"device": "xla"}, "device='xla': torch finds none here")):
             if options.get("device") == "cuda" and torch.cuda.is_available():
                 continue
             with self.subTest(**options), self.assertRaisesRegex((ValueError, RuntimeError), why):
@@ -565,6 +566,17 @@ class StreamsTest(unittest.TestCase):
         for event in events:
             event.over = True
         self.assertEqual(copies.times(), (1 + 5, 3))
+
+    def test_no_times(self):
+        """a device whose events tell no times copies all the same"""
+        event = unittest.mock.Mock()
+        event.elapsed_time.side_effect = NotImplementedError("elapsed_time is not supported by XPUEvent.")
+        module = unittest.mock.MagicMock()
+        module.Event.return_value = event
+        copies = _torch_device.StreamCopies(torch.device("cpu"), module)
+        for i in range(3):
+            self.assertEqual(copies.take(copies.begin(functools.partial(lambda made, to: made, [i]))), [i])
+        self.assertEqual((copies.times(), len(copies._taken)), ((0, 0), 0))
 
     def test_stats(self):
         """a Loader's statistics have these times"""
