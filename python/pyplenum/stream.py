@@ -179,8 +179,9 @@ class Batch:
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
 
-    def __init__(self, batch: CBatch, on_ring: Any = None) -> None:
-        self._lease: Optional[_Lease] = _Lease(batch, on_ring)
+    def __init__(self, lease: _Lease) -> None:
+        self._lease: Optional[_Lease] = lease
+        batch = lease.batch
         self.index: int = batch.index
         self.num_valid: int = batch.num_valid
         self.num_substituted: int = batch.num_substituted
@@ -644,14 +645,15 @@ class Stream:
         Raises :class:`TimeoutError` when none was ready in time, :class:`StopIteration` after the last,
         :class:`SlotsHeldError` when views of earlier batches hold every slot, and :class:`PlenumError`.
         """
-        handle, batch, error = self._open_handle(), CBatch(), CError()
+        handle, error = self._open_handle(), CError()
+        lease = _Lease(CBatch(), self._on_ring)  # before there is one: Ctrl-C may be heard as soon as it is there
         left = None if timeout is None else nanoseconds(max(timeout, 0.0), "timeout")
         if self._of_job is not None:
             self._of_job._check_group()
         while True:
             self._show_warnings(handle)  # before a batch is taken, as a filter may make them errors
             piece = _SLICE_NS if left is None else min(_SLICE_NS, left)
-            code = lib.plenum_stream_next(handle, piece, byref(batch), byref(error))
+            code = lib.plenum_stream_next(handle, piece, byref(lease.batch), byref(error))
             if code != -errno.EAGAIN:
                 break
             if left is not None:
@@ -659,7 +661,7 @@ class Stream:
                 if left <= 0:
                     raise TimeoutError(errno.ETIMEDOUT, f"no batch was ready within {timeout} s")
         if code == 0:
-            return Batch(batch, self._on_ring)
+            return Batch(lease)
         self._show_warnings(handle)
         if code == -errno.ENODATA:
             raise StopIteration

@@ -19,6 +19,7 @@ import threading
 import time
 import types
 import unittest
+import unittest.mock
 import warnings
 
 import tap
@@ -698,6 +699,21 @@ class StreamTest(unittest.TestCase):
                    "print(rings())\n")
         out = run_program(program)
         self.assertEqual((out.stdout, out.returncode), ("1\n0\n", 0), out.stderr)
+
+    def test_interrupted_with_a_batch(self):
+        """Ctrl-C in the moment in which a batch comes keeps no slot"""
+        take = pyplenum.stream.lib.plenum_stream_next
+
+        def interrupted(*arguments):
+            self.assertEqual(take(*arguments), 0)
+            raise KeyboardInterrupt
+        with pyplenum.Stream(DATA, PIPELINE) as s:
+            for _ in range(2 * s.slots):
+                with unittest.mock.patch.object(pyplenum.stream.lib, "plenum_stream_next", interrupted), \
+                        self.assertRaises(KeyboardInterrupt):
+                    s.next()
+                with s.next(timeout=60) as batch:
+                    self.assertEqual(batch.num_valid, 1)
 
 
 class FakeBar:
