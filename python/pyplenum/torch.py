@@ -348,6 +348,8 @@ class Loader:
             except TimeoutError:
                 break
             except SlotsHeldError:
+                if copier.ahead:
+                    break
                 if not copier.give_back(wait=True):
                     raise
                 continue

@@ -286,6 +286,20 @@ class DeviceTest(unittest.TestCase):
                 loader.set_epoch(1)
                 self.assertTrue(alike(list(loader), epochs[1]))
 
+    def test_no_waiting(self):
+        """a loop waits for no copy while there is a batch for it, though copies hold all slots"""
+        with late_loader(prefetch=8, prefetch_depth=1) as loader:
+            copies, ask, alone = loader._copier.copies, loader.stream.next, []
+            copies.random.random = lambda: 1  # nothing is over before somebody waits
+            loader.stream.next = lambda timeout: ask(60)  # all that there are slots for are ready
+
+            def wait(ticket):
+                alone.append(not loader._copier.ahead)
+                Late.wait(copies, ticket)
+            copies.wait = wait
+            self.assertEqual(len(list(loader)), len(loader))
+            self.assertTrue(all(alone))
+
     def test_outlive(self):
         """tensors stay what they were behind the end of loop, Loader and stream"""
         with here() as loader:
