@@ -338,6 +338,7 @@ class Loader:
 
     def _next_on_device(self, copier: Copier, left: int) -> Tuple[Any, ...]:
         """The next batch, and begin to copy those behind it that are ready, of the ``left`` of this epoch."""
+        self.stream._open_handle()  # or it is closed, or another process's, and so is the device
         if self._stands is None or self._astray:
             self._go_back()
             self._stands, self._astray = (self.stream.cursor, self.stream.place), False

@@ -4,6 +4,7 @@ as a device may, so that a slot that is given back too early, or a tensor that i
 """
 
 import ctypes
+import errno
 import functools
 import gc
 import os
@@ -338,6 +339,25 @@ class DeviceTest(unittest.TestCase):
         closing.join()
         self.assertEqual([batch for (batch, _), _ in copier._held], [1, 2, 3])
         del copier.copies.is_over
+
+    def test_fork(self):
+        """a forked process is told so, whatever was copied ahead"""
+        with late_loader(prefetch=3) as loader:
+            loop = iter(loader)
+            next(loop)
+            loader._copier.give_back(wait=True)
+            child = os.fork()
+            if child == 0:
+                try:
+                    next(loop)
+                except pyplenum.PlenumError as error:
+                    os._exit(error.errno)
+                except BaseException:
+                    os._exit(254)
+                os._exit(255)
+            _, status = os.waitpid(child, 0)
+            self.assertEqual(os.waitstatus_to_exitcode(status), errno.ECHILD)
+            self.assertEqual(1 + len(list(loop)), len(loader))
 
     def test_killed(self):
         """a loader that is lost in the middle of copies changes nothing"""
