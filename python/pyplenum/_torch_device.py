@@ -218,6 +218,7 @@ class Pinned:
     def __call__(self, address: int, size: int, present: bool) -> None:
         with self._lock:
             if present:
+                self._pinned.add(address)  # before it is: Ctrl-C may be heard in between
                 code = int(self._runtime.cudaHostRegister(address, size, 0))
             elif address in self._pinned:
                 code = int(self._runtime.cudaHostUnregister(address))
@@ -225,9 +226,8 @@ class Pinned:
             else:
                 return
             if code == 0:
-                if present:
-                    self._pinned.add(address)
                 return
+            self._pinned.discard(address)
             self._clear_error()
             if self._warned:
                 return

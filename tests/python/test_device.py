@@ -668,6 +668,21 @@ class PinnedTest(unittest.TestCase):
                 pinned(4096 * (i + 1), 4096, False)
         self.assertEqual((len(told.warnings), len(cleared)), (1, 5))
 
+    def test_interrupted(self):
+        """Ctrl-C while a ring is being pinned leaves none pinned: its address will be another one's"""
+        runtime = self.Runtime()
+        pinned = _torch_device.Pinned(runtime, lambda: None)
+        register = runtime.cudaHostRegister
+
+        def interrupted(*which):
+            self.assertEqual(register(*which), 0)
+            raise KeyboardInterrupt
+        runtime.cudaHostRegister = interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            pinned(4096, 4096, True)
+        pinned(4096, 4096, False)
+        self.assertEqual(runtime.registered, {})
+
     def test_within(self):
         """a ring may go while another one is being pinned: its last batch was garbage, found just then"""
         runtime = self.Runtime()
