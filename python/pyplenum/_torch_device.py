@@ -157,7 +157,8 @@ class Copier:
                 sources.append(tensor)
                 return to(tensor)
             return make(copied)
-        ticket = self.copies.begin(held)
+        with torch.inference_mode(False):  # the loop may be in another mode when it is given this batch
+            ticket = self.copies.begin(held)
         self._held.append(((batch, sources), ticket))
         self.ahead.append(_Ahead(ticket, cursor, place))
 

@@ -222,6 +222,17 @@ class DeviceTest(unittest.TestCase):
                 for a, b in zip(one, two):
                     self.assertTrue(a.shape == b.shape and torch.allclose(a, b, atol=1e-5))
 
+    def test_inference_mode(self):
+        """a batch that is copied ahead while the loop is in inference mode can be trained on behind it"""
+        weights = torch.ones(3, requires_grad=True)
+        with late_loader(copies=AtOnce, dtype=torch.float32, layout="nhwc") as loader:
+            loop = iter(loader)
+            with torch.inference_mode():
+                first = next(loop)
+            for images, _ in [first, *loop]:
+                (images * weights).sum().backward()
+        self.assertIsNotNone(weights.grad)
+
     def test_default_device(self):
         """floats are made where they belong, whatever torch.set_default_device() says"""
         if not hasattr(torch, "set_default_device"):
