@@ -165,8 +165,11 @@ class Loader:
     device
         where the tensors of a batch are, such as "cuda": the loop is given them there, ready for what it does next, and
         copies them ahead of it on a stream of their own, from memory that is pinned. Texts, bytes and names stay here.
+        "cuda" is the device that is current when the Loader is made; "cpu" is none. ``loader.stats`` has the time that
+        copies took, and for how long they were waited for.
     prefetch
-        how many batches are copied to the device ahead of the loop (2), none beyond an epoch's end.
+        how many batches are copied to the device ahead of the loop (2), none beyond an epoch's end. Not to be confused
+        with ``prefetch_depth``, the batches that the loader makes ahead, which should not be less.
     memory_format
         torch.channels_last: images and views are [N, C, H, W] as ever, and lie so in memory; ``layout`` is "nhwc" then.
     pin_memory
