@@ -360,7 +360,8 @@ class Loader:
             except Exception as error:
                 if not copier.ahead:
                     raise
-                self._failed = error  # the loop is told behind the batches that it has not seen
+                # The loop is told behind the batches that it has not seen; until then it keeps no frame, nor batch.
+                self._failed = error.with_traceback(None)
                 break
             copier.begin(batch, functools.partial(self._tensors, batch), self.stream.cursor, self.stream.place)
         if not copier.ahead and self._failed:

@@ -481,6 +481,17 @@ class DeviceTest(unittest.TestCase):
                 break
             loader.stream.next = real
             self.assertTrue(alike(list(loader), want))
+        gc.disable()
+        try:
+            loader = late_loader(prefetch=3)
+            loader.stream.next = unittest.mock.Mock(side_effect=[loader.stream.next(), pyplenum.PlenumError(5, "no")])
+            for _ in loader:
+                break
+            gone = weakref.ref(loader)
+            del loader
+            self.assertIsNone(gone())  # at once, and with it what it held
+        finally:
+            gc.enable()
 
     def test_refused(self):
         """what cannot be is refused by a sentence"""
