@@ -31,7 +31,7 @@
 #include "loader/dataset/field_value.h"
 
 enum {
-    TABLE_VERSION = 1,
+    TABLE_VERSION = 2,
     SAMPLES_A_TURN = 256,
 };
 

@@ -22,8 +22,9 @@
 #include "loader/dataset/listfile.h"
 
 enum {
-    FILES_A_TURN = 1024,    /* that a thread stats before it asks for more */
-    LINE_MAX_BYTES = 65536, /* the longest line whose fields can be read */
+    FILES_A_TURN = 1024,      /* that a thread stats before it asks for more */
+    LINE_BYTES = 65536,       /* read at once of a line whose fields are wanted, */
+    LINE_BYTES_MAX = 1 << 25, /* and at most: columns of 4 MiB */
 };
 
 /* A line, while scanning. */
@@ -334,18 +335,48 @@ static void list_announce(const struct dataset *d, const struct index_sample *sa
     dataset_announce_file(d, index_name(&d->index, sample->name));
 }
 
+/* Read and parse the line at `offset`: `list` has read its header. `*text` is what the line's
+ * fields lie in, malloc. */
+static int read_whole_line(const struct dataset *d, const struct listfile *list, int fd,
+                           uint64_t offset, char **text, struct listfile_line *line,
+                           struct plenum_error *err)
+{
+    for (size_t room = LINE_BYTES; room <= LINE_BYTES_MAX; room *= 2) {
+        struct listfile at = *list;
+        int64_t len;
+        int r;
+
+        free(*text);
+        *text = malloc(room + 1);
+        if (!*text)
+            return error_set(err, -ENOMEM, "out of memory");
+        len = io_pread_some(fd, *text, room, offset);
+        if (len < 0)
+            return error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
+        at.text = *text;
+        at.len = (size_t)len;
+        at.at = 0;
+        at.text[len] = '\0';
+        r = listfile_next(&at, line, err);
+        if ((size_t)len < room || (r > 0 && at.at < at.len)) /* else the line may go on */
+            return r;
+    }
+    return error_set(err, -EBADMSG, "%s: the line at byte %llu has more than 32 MiB", d->where,
+                     (unsigned long long)offset);
+}
+
 /* Read the header from the beginning of the list, and the line at the sample's offset. */
 static int list_fields(const struct dataset *d, const struct index_sample *sample,
                        dataset_field *field, void *arg, struct plenum_error *err)
 {
-    char *head = malloc(LINE_MAX_BYTES + 1), *text = malloc(LINE_MAX_BYTES + 1);
+    char *head = malloc(LINE_BYTES + 1), *text = NULL;
     int fd = scope_open(&d->scope, d->where, 0), r;
     struct listfile_line line = {0};
-    struct listfile list, at;
+    struct listfile list;
     struct stat st;
-    int64_t head_len, len;
+    int64_t len;
 
-    if (!head || !text) {
+    if (!head) {
         r = error_set(err, -ENOMEM, "out of memory");
         goto out;
     }
@@ -361,22 +392,16 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
         r = error_set(err, -ESTALE, "%s has changed since the data set was indexed", d->where);
         goto out;
     }
-    head_len = io_pread_some(fd, head, LINE_MAX_BYTES, 0);
-    len = head_len < 0 ? head_len : io_pread_some(fd, text, LINE_MAX_BYTES, sample->extra);
+    len = io_pread_some(fd, head, LINE_BYTES, 0);
     if (len < 0) {
         r = error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
         goto out;
     }
-    list = listfile_of(d, head, (size_t)head_len);
+    list = listfile_of(d, head, (size_t)len);
     r = listfile_begin(&list, err);
     if (r < 0)
         goto out;
-    at = list;
-    at.text = text;
-    at.len = (size_t)len;
-    at.at = 0;
-    text[len] = '\0';
-    r = listfile_next(&at, &line, err);
+    r = read_whole_line(d, &list, fd, sample->extra, &text, &line, err);
     for (unsigned i = 0; r > 0 && i < line.num_fields; i++) {
         char key[32];
 

@@ -207,6 +207,20 @@ class FieldsTest(unittest.TestCase):
         with stream(f"list:{path_of('plain.tsv')}", ["caption:3"]) as s:
             self.check(s, {"caption": lambda n: members(n)["txt"].decode().rstrip()})
 
+    def test_long_line(self):
+        """a column is whole, however long its line is"""
+        texts = [("é" * length + "end")[-length:] for length in (5, 65530, 65536, 300000, 2**20 // 2 - 1)]
+        for kind, between, quote in (("csv", ",", '"'), ("tsv", "\t", "")):
+            with open(path_of(f"long.{kind}"), "w") as f:
+                f.write(between.join(("path", "label", "caption", "n")) + "\n")
+                for n, text in enumerate(texts):
+                    f.write(between.join((path_of(f"folder/class{n % 3}/{n:03d}.png"), "0", quote + text + quote,
+                                          str(n))) + "\n")
+            with stream(f"list:{path_of(f'long.{kind}')}", ["caption", "n:n:int64"], shuffle="none") as s:
+                batch = next(s)
+            self.assertTrue(batch["caption"][:5] == texts, [len(text) for text in batch["caption"]])
+            self.assertEqual(batch["n"].reshape(-1)[:5].tolist(), list(range(5)))
+
     def test_folder(self):
         """files beside the images"""
         with stream(f"folder:{path_of('folder')}", ["caption:txt", "vector:npy:npy", "score:score:float32"]) as s:
