@@ -13,6 +13,7 @@
 #include "loader/dataset/field_json.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "common/error.h"
@@ -38,12 +39,20 @@ static int wants(const json_t *value, const char *what, struct plenum_error *err
     return error_set(err, -EBADMSG, "it is %s, and %s is wanted%s", json_kind(value), what, hint);
 }
 
-static int pick_number(const json_t *value, struct dataset_buffer *to, struct plenum_error *err)
+/* A whole number is exact, or is none: where one of a JSON is beyond int64, all are doubles. */
+static int pick_number(const struct field_spec *spec, const json_t *value,
+                       struct dataset_buffer *to, struct plenum_error *err)
 {
+    int64_t whole;
     char text[64];
     int n;
 
-    if (json_is_integer(value))
+    if (json_is_number(value) && spec->as == FIELD_AS_INT64 && !json_whole(value, &whole))
+        return error_set(err, -EBADMSG, "%.17g is no whole number that can be read exactly",
+                         json_number_value(value));
+    if (json_is_number(value) && spec->as == FIELD_AS_INT64)
+        n = snprintf(text, sizeof(text), "%" PRId64 " ", whole);
+    else if (json_is_integer(value))
         n = snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT " ", json_integer_value(value));
     else if (json_is_real(value))
         n = snprintf(text, sizeof(text), "%.17g ", json_real_value(value));
@@ -70,7 +79,7 @@ static int pick(const struct field_spec *spec, const json_t *value, struct datas
     int r = 0;
 
     if (!json_is_array(value) || spec->as == FIELD_AS_TEXT)
-        return numbers ? pick_number(value, to, err) : pick_text(value, to, err);
+        return numbers ? pick_number(spec, value, to, err) : pick_text(value, to, err);
     json_array_foreach(value, i, each)
     {
         r = numbers ? pick(spec, each, to, err) : pick_text(each, to, err);

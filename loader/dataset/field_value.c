@@ -15,8 +15,6 @@
 #include "loader/dataset/field_json.h"
 #include "loader/dataset/npy.h"
 
-enum { NUMBER_MAX = 63 };
-
 void field_stored_fini(struct field_stored *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -64,13 +62,13 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
                         struct field_stored *s, struct field_piece *ret, struct plenum_error *err)
 {
     static const char between[] = " \t\r\n,;[]()";
-    const char *at = (const char *)text->bytes, *end = at + text->len;
+    char *at = (char *)text->bytes, *end = at + text->len, behind;
     bool whole = spec->as == FIELD_AS_INT64;
     uint32_t count = 0;
 
     s->numbers.len = 0;
     for (;;) {
-        char word[NUMBER_MAX + 1], *stop;
+        char *stop;
         int64_t integer;
         float number;
         size_t n = 0;
@@ -79,15 +77,16 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
             at++;
         if (at == end)
             break;
-        while (at + n < end && n < NUMBER_MAX && !(at[n] && strchr(between, at[n])))
+        while (at + n < end && !(at[n] && strchr(between, at[n])))
             n++;
-        memcpy(word, at, n);
-        word[n] = '\0';
+        behind = at[n];
+        at[n] = '\0'; /* for a moment: there are zeros behind the last one, too */
         errno = 0;
-        integer = whole ? strtoll(word, &stop, 10) : 0;
-        number = whole ? 0 : strtof(word, &stop);
-        if (stop != word + n || (whole && errno == ERANGE) || strlen(word) != n)
-            return error_set(err, -EBADMSG, "'%.*s' is no %s", (int)n, word,
+        integer = whole ? strtoll(at, &stop, 10) : 0;
+        number = whole ? 0 : strtof(at, &stop);
+        at[n] = behind;
+        if (stop != at + n || (whole && errno == ERANGE))
+            return error_set(err, -EBADMSG, "'%.*s' is no %s", (int)min_u64(n, 63), at,
                              whole ? "whole number" : "number");
         if (s->numbers.len + sizeof(integer) > FIELD_BYTES_MAX)
             return error_set(err, -EBADMSG, "it has more than 1 MiB of numbers");

@@ -221,6 +221,25 @@ class FieldsTest(unittest.TestCase):
             self.assertTrue(batch["caption"][:5] == texts, [len(text) for text in batch["caption"]])
             self.assertEqual(batch["n"].reshape(-1)[:5].tolist(), list(range(5)))
 
+    def test_long_numbers(self):
+        """a number is one, however many digits it has, and a whole one exact or none"""
+        ids = [2**53 + 1, 2**62 + 3, 7, -2**63]
+        write_tar(path_of("digits.tar"), [(f"{n}", {
+            "png": png(picture(n)), "cls": b"0", "a": b"0." + b"3" * 100, "b": b"0" * 100 + b"7 " + b"1" * 16,
+            "json": json.dumps({"id": ids[n]}).encode()}) for n in range(4)])
+        with stream(f"tar,label=cls:{path_of('digits.tar')}", ["a:a:float32", "b:b:int64", "id:json.id:int64"],
+                    shuffle="none") as s:
+            batch = next(s)
+        self.assertEqual(batch["a"].reshape(-1).tolist(), 8 * [float(np.float32(1 / 3))])
+        self.assertEqual(batch["b"].reshape(-1, 2).tolist(), 8 * [[7, 1111111111111111]])
+        self.assertEqual(batch["id"].reshape(-1).tolist(), 2 * ids)
+        write_tar(path_of("digits.tar"), [(f"{n}", {  # JSON whose numbers are all read as doubles
+            "png": png(picture(n)), "cls": b"0", "json": json.dumps({"id": ids[n], "x": 2**64}).encode()})
+            for n in range(3)])
+        with self.assertWarnsRegex(pyplenum.LoaderWarning, "2 of 3 samples.*no whole number that can be read"), \
+                stream(f"tar,label=cls:{path_of('digits.tar')}", ["id:json.id:int64"]) as s:
+            self.assertEqual({int(n) for batch in s for n in batch["id"].reshape(-1)}, {7})
+
     def test_folder(self):
         """files beside the images"""
         with stream(f"folder:{path_of('folder')}", ["caption:txt", "vector:npy:npy", "score:score:float32"]) as s:
