@@ -38,6 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     list.kind = (enum listfile_kind)(data[0] % 3);
     list.path_column = data[0] & 4 ? "path" : data[0] & 8 ? "2" : NULL;
     list.label_column = data[0] & 16 ? "label" : data[0] & 32 ? "1" : NULL;
+    list.no_images = data[0] & 64;
     list.len = size - 1;
     list.text = malloc(size);
     require(list.text != NULL);
@@ -51,7 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(line.num_fields > 0 && line.num_fields <= LISTFILE_FIELDS_MAX);
         for (unsigned i = 0; i < line.num_fields; i++)
             require_inside(&list, line.fields[i]);
-        require(line.path[0] && line.label[0]);
+        require(list.no_images || line.path[0]);
+        require(!line.path || line.path[0]);
+        require(line.label ? line.label[0] : list.no_images && !list.label_column);
         require(++count <= size);
     }
     require(r >= 0 || err.text[0]);

@@ -113,10 +113,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         "tar,label=json.meta.label",
                                         "tar,label=folder",
                                         "tar,label=none",
-                                        "tar,label=cls"};
-    static const char *const fields[] = {"a:txt",         "a:json:bytes,b:cls:int64",
-                                         "a:npy:npy",     "a:m.png:mask",
-                                         "a:txt:float32", "a:cls:text"};
+                                        "tar,label=cls",
+                                        "tar,image=none",
+                                        "tar,image=none,label=json"};
+    static const char *const fields[] = {"a:txt",
+                                         "a:json:bytes,b:cls:int64",
+                                         "a:npy:npy",
+                                         "a:m.png:mask",
+                                         "a:txt:float32",
+                                         "a:cls:text",
+                                         "a:json:boxes,b:json.label:line",
+                                         "a:json.label:int64,b:jpg:bytes"};
     struct dataset_options options = {.threads = 1, .cache_dir = "/dev/null/nowhere"};
     struct plenum_error err = {""};
     struct dataset *d;

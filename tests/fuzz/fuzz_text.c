@@ -62,8 +62,9 @@ static void try_pipeline(const char *text)
         require_sentence(&err);
         return;
     }
-    require(one.width >= 1 && one.width <= PIPELINE_SIDE_MAX);
-    require(one.height >= 1 && one.height <= PIPELINE_SIDE_MAX);
+    require((one.crop == PIPELINE_NO_IMAGE) == (one.width == 0));
+    require((one.crop == PIPELINE_NO_IMAGE) == (one.height == 0));
+    require(one.width <= PIPELINE_SIDE_MAX && one.height <= PIPELINE_SIDE_MAX);
     require(one.flip.den > 0 && one.flip.num <= one.flip.den);
     require(pipeline_parse(one.text, &two, &err) == 0);
     require(memcmp(&one, &two, sizeof(one)) == 0);

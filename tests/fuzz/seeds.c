@@ -51,7 +51,8 @@ static void put_all(struct frame_buffer *b)
     static struct wire_fields fields = {
         .field = {{.type = PLENUM_FIELD_TEXT, .room = 99},
                   {.type = PLENUM_FIELD_FLOAT16, .dims = 2, .shape = {3, 4}, .room = 24},
-                  {.type = PLENUM_FIELD_UINT8, .room = 1, .mask = 1}}};
+                  {.type = PLENUM_FIELD_UINT8, .room = 1, .mask = 1},
+                  {.type = PLENUM_FIELD_BOXES, .room = 8 + 3 * 32}}};
     struct wire_slot slot;
 
     (void)wire_slot_init(&open, &slot);
@@ -71,9 +72,17 @@ static void put_all(struct frame_buffer *b)
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
     (void)wire_put_open(b, 1, &open);
-    (void)snprintf(open.fields, sizeof(open.fields), "a:txt:text,b:c.npy:npy,m:m.png:mask");
-    open.num_fields = fields.count = 3;
+    (void)snprintf(open.fields, sizeof(open.fields),
+                   "a:txt:text,b:c.npy:npy,m:m.png:mask,o:json:boxes:0.2500");
+    open.num_fields = fields.count = 4;
     memcpy(open.field, fields.field, sizeof(open.field));
+    (void)wire_slot_init(&open, &slot);
+    open.slot_bytes = slot.bytes;
+    (void)wire_put_open(b, 1, &open);
+    open.views = open.height = open.width = 0; /* the pipeline none */
+    (void)snprintf(open.pipeline, sizeof(open.pipeline), "v1 none");
+    (void)snprintf(open.fields, sizeof(open.fields), "a:txt:text,b:c.npy:npy");
+    open.num_fields = 2;
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
     (void)wire_put_open(b, 1, &open);
@@ -119,6 +128,7 @@ static void text_seeds(void)
         "a:json:boxes:0.25,b:json.c:boxes",
         "train",
         "eval",
+        "none",
         "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
         "resize(256) center_crop(224) flip(1/3)",
         "rrc(24) mixup(0.2)",
@@ -278,16 +288,19 @@ static void json_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
-/* Archives; a byte behind them says where labels are. */
+/* Archives; a byte behind them says where labels are (% 8), and which fields are asked for. */
 static void tar_seeds(void)
 {
-    static const char *const labels[] = {"cls", "json", "txt"}, *const texts[] = {
-                                                                    "7", "{\"label\":1}", "x"};
+    static const char *const labels[] = {"cls", "json", "txt"};
+    static const char *const texts[] = {"7", "{\"label\":1,\"boxes\":[[1,2,3,4]],\"labels\":[5]}",
+                                        "x"};
+    static const uint8_t last[] = {0, 1, 2, 3, 4, 5, 6 + 8 * 5, 6 + 8 * 6, 7 + 8 * 7, 4 + 8 * 6};
 
-    for (unsigned i = 0; i < 6; i++) {
+    for (unsigned i = 0; i < ARRAY_LEN(last); i++) {
         char *path = str_format("%s/seed-%02u", folder, number++), name[300];
         struct tar_writer *w;
         struct tar_written written;
+        unsigned kind = i < 6 ? i % 3 : i % 3 == 0 ? 0 : 1;
         FILE *f;
 
         if (tar_writer_create(path, &w, NULL) < 0)
@@ -295,13 +308,13 @@ static void tar_seeds(void)
         for (unsigned k = 0; k < 3; k++) {
             (void)snprintf(name, sizeof(name), "a/%0*u.jpg", i == 5 ? 180 : 4, k);
             (void)tar_writer_add(w, name, "image", 5, NULL);
-            (void)snprintf(strrchr(name, '.'), 8, ".%s", labels[i % 3]);
-            (void)tar_writer_add(w, name, texts[i % 3], strlen(texts[i % 3]), NULL);
+            (void)snprintf(strrchr(name, '.'), 8, ".%s", labels[kind]);
+            (void)tar_writer_add(w, name, texts[kind], strlen(texts[kind]), NULL);
         }
         (void)tar_writer_finish(w, &written, NULL);
         tar_writer_destroy(w);
         f = fopen(path, "ab");
-        if (!f || fputc((int)i, f) < 0 || fclose(f) != 0)
+        if (!f || fputc(last[i], f) < 0 || fclose(f) != 0)
             exit(1);
         free(path);
     }
@@ -330,7 +343,9 @@ static void list_seeds(void)
                                         "\2\"a, b\",1\r\n\"say \"\"c\"\"\",2\r\n",
                                         "\2number,label,path\n1,cat,a.jpg\n2,dog,b.jpg\n",
                                         "\26label,path\n3,a.jpg\n",
-                                        "\52a,b,c\n1,2,3\n"};
+                                        "\52a,b,c\n1,2,3\n",
+                                        "\102text,n\na,1\n\"b\nc\",2\n",
+                                        "\120text,label\na,1\n"};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         write_seed(texts[i], 1 + strlen(texts[i] + 1));
@@ -348,6 +363,8 @@ static void tfrecord_seeds(void)
     seed.p[0] = 4;
     write_seed(seed.p, seed.len);
     seed.p[0] = 6;
+    write_seed(seed.p, seed.len);
+    seed.p[0] = 8; /* image=none */
     write_seed(seed.p, seed.len);
     record_put_image(&file, "another", 7, 300, NULL);
     seed.len = 0;
