@@ -354,17 +354,19 @@ static uint32_t samples_of(const struct dataset *d)
 }
 
 /* Longest, hash and faults of one sample. */
-static void add_sample(const struct dataset *d, uint32_t sample, struct field_stored *all,
-                       struct turn *turn, XXH3_state_t *hash)
+static int add_sample(const struct dataset *d, uint32_t sample, struct field_stored *all,
+                      struct turn *turn, XXH3_state_t *hash, struct plenum_error *err)
 {
-    struct plenum_error why;
     struct field_piece piece;
     bool bad = false;
 
     for (uint32_t i = 0; i < d->fields.count; i++) {
         uint32_t len = UINT32_MAX; /* none */
+        int r = make_alike(d, i, &all[i], &piece, err);
 
-        if (make_alike(d, i, &all[i], &piece, &why) == 0) {
+        if (r < 0 && r != -EBADMSG) /* the loader's fault, not the sample's */
+            return r;
+        if (r == 0) {
             len = piece.len;
             turn->good[i]++;
             turn->longest[i] = len > turn->longest[i] ? len : turn->longest[i];
@@ -378,6 +380,7 @@ static void add_sample(const struct dataset *d, uint32_t sample, struct field_st
     }
     if (bad && turn->bad++ == 0)
         turn->first_bad = sample;
+    return 0;
 }
 
 static int read_turn(void *arg, uint64_t index, unsigned thread)
@@ -405,8 +408,8 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
             r = 0;
         }
         if (r == 0)
-            add_sample(d, (uint32_t)i, all, turn, &hash);
-        else if (r != -ECANCELED && !atomic_exchange(&reading->failed, true))
+            r = add_sample(d, (uint32_t)i, all, turn, &hash, &err);
+        if (r < 0 && r != -ECANCELED && !atomic_exchange(&reading->failed, true))
             reading->err = err;
     }
     turn->hash = XXH3_64bits_digest(&hash);
@@ -507,8 +510,13 @@ static int learn_shapes(struct dataset *d, const struct dataset_options *options
             goto out;
         for (uint32_t i = 0; i < count && r == 0; i++) {
             struct field_piece piece;
+            int made = is_known[i] ? 0 : field_make_piece(&d->fields.spec[i], &all[i], &piece, err);
 
-            if (is_known[i] || field_make_piece(&d->fields.spec[i], &all[i], &piece, err) < 0)
+            if (made < 0 && made != -EBADMSG) {
+                r = made;
+                goto out;
+            }
+            if (is_known[i] || made < 0)
                 continue;
             d->fields.shape[i] = piece.shape;
             is_known[i] = true;

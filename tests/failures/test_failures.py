@@ -38,6 +38,7 @@ SANITIZED = bool(os.environ.get("PLENUM_SANITIZED"))
 LIMIT = 120 if SANITIZED else 60  # seconds in which a run must have ended: only a hang takes so long
 STREAM = ["--pipeline", "rrc(16) flip(0.5)", "--seed", "3"]
 SAMPLES = "16"
+FIELDS = ["--fields", "text:txt,line:txt:line,n:json.n:int64,word:json.word,objects:json:boxes"]
 SMALLER = ["--longest", "40", "--samples-per-archive", "3"]
 
 # What fails, and how. The second list: after these all must go on as if nothing had been.
@@ -192,6 +193,15 @@ def archives_of(folder):
     return found
 
 
+def table_of(cache):
+    """What a table of fields says, behind the index that it is of; None: there is none."""
+    for name in os.listdir(cache) if os.path.isdir(cache) else []:
+        if ".fields-" in name and not name.endswith(".lock"):
+            with open(os.path.join(cache, name), "rb") as f:
+                return f.read()[48:]
+    return None
+
+
 class Stage:
     """What all runs share: a data set, and what is right."""
 
@@ -212,6 +222,20 @@ class Stage:
             for label, name in enumerate(sorted(os.listdir(self.data))):
                 for image in sorted(os.listdir(os.path.join(self.data, name))):
                     f.write(f"{self.data}/{name}/{image}\t{label}\n")
+        self.fields = os.path.join(self.folder, "fields")
+        shutil.copytree(self.data, self.fields)
+        for folder, _, names in os.walk(self.fields):
+            for n, name in enumerate(names):
+                path = os.path.join(folder, name.rpartition(".")[0])
+                with open(path + ".txt", "w", encoding="utf-8") as f:
+                    f.write("a line\n" * (n + 1))
+                with open(path + ".json", "w", encoding="utf-8") as f:
+                    json.dump({"n": n, "word": "x" * n, "objects": n * [{"bbox": [n, 2, 30, 40], "category_id": n}]}, f)
+        self.fields_hash = subprocess.run([CTL, "hash", self.fields, *STREAM, "--samples", SAMPLES, *FIELDS],
+                                          check=True, stdout=subprocess.PIPE, text=True, env=dict(
+                                              os.environ, PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"))
+                                          ).stdout.strip()
+        self.table = table_of(os.path.join(self.folder, "cache"))
         self.key, self.client_key = os.path.join(self.folder, "key"), os.path.join(self.folder, "client-key")
         with open(os.open(self.key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
             f.write(os.urandom(32))
@@ -223,10 +247,11 @@ class Stage:
 # ---- scenarios: each does its job in a place, and raises Wrong ----
 
 
-def is_right(place, out):
+def is_right(place, out, want=None):
     """The hash in what was printed, where something was."""
-    if out is not None and place.stage.hash not in out.split():
-        raise Wrong(f"another hash than {place.stage.hash}, and status 0: {out}\n{place.said}")
+    want = want or place.stage.hash
+    if out is not None and want not in out.split():
+        raise Wrong(f"another hash than {want}, and status 0: {out}\n{place.said}")
 
 
 def job(*more):
@@ -235,6 +260,16 @@ def job(*more):
 
 def ctl_hash(data):
     return lambda place: is_right(place, place.run(CTL, "hash", data(place.stage), *STREAM, "--samples", SAMPLES))
+
+
+def ctl_hash_fields(place):
+    for failing in (True, False):  # nor must the table that it leaves in the cache mislead the next one
+        out = place.run(CTL, "hash", place.stage.fields, *STREAM, "--samples", SAMPLES, *FIELDS, failing=failing)
+        is_right(place, out, place.stage.fields_hash)
+        if table_of(os.path.join(place.folder, "cache")) not in (None, place.stage.table):
+            raise Wrong(f"it left another table of fields in the cache\n{place.said}")
+    if out is None:
+        raise Wrong(f"what it left in the cache stops the next one:\n{place.said}")
 
 
 def ctl_index(place):
@@ -373,6 +408,7 @@ SCENARIOS = {
     "hash": (ctl_hash(lambda stage: stage.data), "plenumctl"),
     "hash-of-archives": (ctl_hash(lambda stage: stage.packed), "plenumctl"),
     "hash-of-list": (ctl_hash(lambda stage: f"list:{stage.list}"), "plenumctl"),
+    "hash-of-fields": (ctl_hash_fields, "plenumctl"),
     "index": (ctl_index, "plenumctl"),
     "pack": (ctl_pack, "plenumctl"),
     "pack-smaller": (ctl_pack_smaller, "plenumctl"),
