@@ -27,7 +27,7 @@ struct json_value {
  * Parse a text: `*ret` is for json_decref(). Of members with the same name the last one counts, as
  * with Python's json.
  *
- * Errors: -EBADMSG it is no JSON, or nested too deep (2048); each with a sentence.
+ * Errors: -EBADMSG it is no JSON, or nested too deep (2048); -ENOMEM; each with a sentence.
  */
 int json_parse(const char *text, size_t len, json_t **ret, struct plenum_error *err);
 
