@@ -34,8 +34,10 @@ from rawclient import (  # noqa: E402
 
 STATES = ["connected", "greeted", "opening", "open", "closing"]
 KINDS = {"HELLO": 1, "OPEN": 2, "OPENED": 3, "RENDER": 4, "DONE": 5, "CANCEL": 6, "CANCELLED": 7, "STATS": 8,
-         "ERROR": 9, "BYE": 10, "PROGRESS": 11, "NAME": 12, "STATUS": 13, "STATUS_STREAM": 14, "type 0": 0,
-         "type 15": 15, "type 65535": 65535}
+         "ERROR": 9, "BYE": 10, "PROGRESS": 11, "NAME": 12, "STATUS": 13, "STATUS_STREAM": 14, "FIELDS": 15,
+         "type 0": 0, "type 16": 16, "type 65535": 65535}
+FIELDS = ["f:jpg:bytes", "f:jpg:bytes,g:jpg:bytes", "f:jpg", "o:json:boxes:0.5", "a:txt,b:json.c.d:int64", "m:png:mask",
+          "a:/../../../secret:bytes", "a:txt:line:x", ",", "", "x" * 1023]
 FORMS = ["right", "strange", "random", "cut", "longer", "length"]
 ODD = [0, 1, 2, 3, 7, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
 DESCRIPTORS = ["own", "linger", "pipe", "sparse", "ring", "many", "device", "folder", "nested", "unlinked"]
@@ -70,6 +72,8 @@ class Attacker:
                          job=r.choice(["", self.o.job, "j" * 200]), more=r.choice([0, 0, 60000]))[16:]
         if kind == OPEN:
             return self.opening()[16:]
+        if kind == KINDS["FIELDS"]:
+            return text(r.choice([self.o.open, self.o.open, *self.tricks()])) + text(r.choice(FIELDS))
         if kind == RENDER:
             return struct.pack("<QQIQ", r.choice([0, odd(r, 64)]), 4 * r.randrange(20), r.randrange(2), odd(r, 64))
         if kind == KINDS["NAME"]:
@@ -82,11 +86,25 @@ class Attacker:
         """OPEN of what may be had, of what may not, or of any numbers."""
         r = self.r
         name = r.choice([self.o.open, self.o.open, "generated:100", *self.tricks()])
+        if r.random() < 0.3:
+            return self.opening_alone(name)
         mix = r.choice([None, None, 0, 1, 1, 2])
         whole = bytearray(open_frame(name, *r.choice([(32, 4, 2), (1, 1, 1), (64, 8, 4)]), mix=mix))
         if r.random() < 0.3:  # any of the fifteen numbers
             at = len(whole) - (68 if mix is None else 96) + r.choice([0, *range(8, 64, 4)])
             whole[at:at + 4] = struct.pack("<I", odd(r))
+        return bytes(whole)
+
+    def opening_alone(self, name):
+        """OPEN of a stream without images, as of version 1.11, and perhaps of fields with any shapes."""
+        r = self.r
+        fields = r.choice(["", *FIELDS])
+        shapes = [struct.pack("<8I", *(r.choice([0, 0, 1, 14, 8, odd(r)]) for _ in range(8)))
+                  for _ in range(r.choice([1, 1, 2, 17]) if fields else 0)]
+        whole = bytearray(open_frame(name, r.choice([0, 0, 0, 16]), pipeline="v1 none", mix=0))
+        whole += struct.pack("<3I", r.choice([0, 0, 0, 16]), r.choice([0, 0, 0, 1]), r.randrange(2))  # height, views
+        whole += text(fields) + struct.pack("<I", len(shapes)) + b"".join(shapes)
+        whole[:4] = struct.pack("<I", len(whole) - 16)
         return bytes(whole)
 
     def tricks(self):

@@ -93,6 +93,11 @@ class Player:
             return frame(DONE, struct.pack("<iI4Q", 0, odd(r), 1, 1, 1, 1) + text(""), request)
         if kind == STATS:
             return frame(STATS, struct.pack("<7Q", *(odd(r, 64) for _ in range(7))), request)
+        if kind == KINDS["FIELDS"]:
+            n = r.choice([0, 1, 2, 16, 17])
+            shapes = [struct.pack("<8I", r.choice([0, 1, 8, 14]), r.choice([0, 1]), r.choice([0, 1, odd(r)]), 0, 0, 0,
+                                  r.choice([1, 8, 40, odd(r)]), r.choice([0, 0, 1])) for _ in range(n)]
+            return frame(KINDS["FIELDS"], struct.pack("<I", n) + b"".join(shapes) + r.randbytes(16), request)
         if kind == KINDS["CANCEL"]:
             return frame(KINDS["CANCELLED"], b"", request)
         if kind == KINDS["NAME"]:

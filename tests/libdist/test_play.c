@@ -128,7 +128,12 @@ static void put_clients(struct frame_buffer *b)
     static struct wire_open open;
     uint64_t request = draw(8);
 
-    switch (draw(8)) {
+    switch (draw(9)) {
+    case 8:
+        (void)wire_put_ask_fields(
+            b, request,
+            &(struct wire_ask_fields){.dataset = "generated:1000", .fields = "a:json:boxes"});
+        break;
     case 0:
         put_hello(b);
         break;
@@ -457,7 +462,12 @@ static void put_loaders(struct frame_buffer *b)
     struct wire_opened opened = {.samples = 1000, .classes = 10, .threads = 1, .io_threads = 1};
     uint64_t request = draw(10);
 
-    switch (draw(8)) {
+    switch (draw(9)) {
+    case 8:
+        (void)wire_put_fields(
+            b, request,
+            &(struct wire_fields){.count = 1, .field = {{.type = PLENUM_FIELD_BOXES, .room = 40}}});
+        break;
     case 0:
         put_hello(b);
         break;
