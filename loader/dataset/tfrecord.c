@@ -114,16 +114,20 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
 /* Memory for one Example: not more than a sensible one of its size can need. */
 struct budget {
     size_t left;
+    bool memory_is_short; /* the loader's fault; all else is the record's */
 };
 
 static void *budget_alloc(void *data, size_t size)
 {
     struct budget *b = data;
+    void *p;
 
     if (size > b->left)
         return NULL;
     b->left -= size;
-    return malloc(size);
+    p = malloc(size);
+    b->memory_is_short = b->memory_is_short || !p;
+    return p;
 }
 
 static void budget_free(void *data, void *pointer)
@@ -143,7 +147,7 @@ static Example__Example *parse(const uint8_t *data, size_t len, struct budget *b
     ProtobufCAllocator allocator = {
         .alloc = budget_alloc, .free = budget_free, .allocator_data = budget};
 
-    budget->left = memory_for(len);
+    *budget = (struct budget){.left = memory_for(len)};
     return example__example__unpack(&allocator, len, data);
 }
 
@@ -312,6 +316,8 @@ static int add_record(struct archive *a, const struct keys *keys, const uint8_t 
     example = parse(data, len, &budget);
     if (!example)
         index_memory_refund(a->builder.memory, memory_for(len));
+    if (!example && budget.memory_is_short)
+        return error_set(&a->err, -ENOMEM, "%s: out of memory", a->path);
     if (!example)
         return error_set(&a->err, -EBADMSG, "%s: the record at byte %llu is no tf.train.Example",
                          a->path, (unsigned long long)offset);
@@ -617,7 +623,7 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
 {
     struct keys keys = keys_of(dataset);
     Example__Example *example;
-    struct budget budget;
+    struct budget budget = {0};
     uint8_t *data = NULL;
     uint64_t len = 0;
     int fd, r;
@@ -633,6 +639,8 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
         return read_failed(dataset, sample, r, err);
     example = r == 0 ? parse(data, len, &budget) : NULL;
     free(data);
+    if (!example && budget.memory_is_short)
+        return error_set(err, -ENOMEM, "out of memory");
     if (!example)
         return wrong_checksum(dataset, sample, err);
     for (size_t i = 0; example->features && i < example->features->n_feature; i++)

@@ -38,6 +38,8 @@ SANITIZED = bool(os.environ.get("PLENUM_SANITIZED"))
 LIMIT = 120 if SANITIZED else 60  # seconds in which a run must have ended: only a hang takes so long
 STREAM = ["--pipeline", "rrc(16) flip(0.5)", "--seed", "3"]
 SAMPLES = "16"
+SEEDS = os.path.join(BUILD, "tests", "fuzz", "seeds")
+RECORDS = ["--pipeline", "none", "--seed", "3", "--fields", "format:image/format,n:image/class/label:int64"]
 FIELDS = ["--fields", "text:txt,line:txt:line,n:json.n:int64,word:json.word,objects:json:boxes"]
 SMALLER = ["--longest", "40", "--samples-per-archive", "3"]
 
@@ -231,17 +233,28 @@ class Stage:
                     f.write("a line\n" * (n + 1))
                 with open(path + ".json", "w", encoding="utf-8") as f:
                     json.dump({"n": n, "word": "x" * n, "objects": n * [{"bbox": [n, 2, 30, 40], "category_id": n}]}, f)
-        self.fields_hash = subprocess.run([CTL, "hash", self.fields, *STREAM, "--samples", SAMPLES, *FIELDS],
-                                          check=True, stdout=subprocess.PIPE, text=True, env=dict(
-                                              os.environ, PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"))
-                                          ).stdout.strip()
-        self.table = table_of(os.path.join(self.folder, "cache"))
+        records, path = os.path.join(self.folder, "records"), os.path.join(self.folder, "a.tfrecord")
+        subprocess.run([SEEDS, "tfrecord", records], check=True)
+        with open(os.path.join(records, max(os.listdir(records))), "rb") as seed, open(path, "wb") as f:
+            f.write(seed.read()[1:])
+        self.hashes, self.tables = {}, {}
+        for data, options in self.with_fields():
+            cache = os.path.join(self.folder, "cache of " + data[:3])
+            self.hashes[data] = subprocess.run([CTL, "hash", data, *options], check=True, stdout=subprocess.PIPE,
+                                               text=True, env=dict(os.environ, PLENUM_CACHE_DIR=cache)).stdout.strip()
+            self.tables[data] = table_of(cache)
         self.key, self.client_key = os.path.join(self.folder, "key"), os.path.join(self.folder, "client-key")
         with open(os.open(self.key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
             f.write(os.urandom(32))
         with open(os.open(self.client_key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
             subprocess.run([CTL, "key", self.key, "tester"], check=True, stdout=f)
         self.descriptors = {}  # that a loader has after its clients, by scenario
+
+
+    def with_fields(self):
+        """Data sets with fields, and how they are streamed."""
+        return ((self.fields, [*STREAM, "--samples", SAMPLES, *FIELDS]),
+                (f"tfrecord,image=none:{self.folder}/a.tfrecord", RECORDS))
 
 
 # ---- scenarios: each does its job in a place, and raises Wrong ----
@@ -262,14 +275,17 @@ def ctl_hash(data):
     return lambda place: is_right(place, place.run(CTL, "hash", data(place.stage), *STREAM, "--samples", SAMPLES))
 
 
-def ctl_hash_fields(place):
-    for failing in (True, False):  # nor must the table that it leaves in the cache mislead the next one
-        out = place.run(CTL, "hash", place.stage.fields, *STREAM, "--samples", SAMPLES, *FIELDS, failing=failing)
-        is_right(place, out, place.stage.fields_hash)
-        if table_of(os.path.join(place.folder, "cache")) not in (None, place.stage.table):
-            raise Wrong(f"it left another table of fields in the cache\n{place.said}")
-    if out is None:
-        raise Wrong(f"what it left in the cache stops the next one:\n{place.said}")
+def ctl_hash_fields(number):
+    def run(place):
+        data, options = place.stage.with_fields()[number]
+        for failing in (True, False):  # nor must the table that it leaves in the cache mislead the next one
+            out = place.run(CTL, "hash", data, *options, failing=failing)
+            is_right(place, out, place.stage.hashes[data])
+            if table_of(os.path.join(place.folder, "cache")) not in (None, place.stage.tables[data]):
+                raise Wrong(f"it left another table of fields in the cache\n{place.said}")
+        if out is None:
+            raise Wrong(f"what it left in the cache stops the next one:\n{place.said}")
+    return run
 
 
 def ctl_index(place):
@@ -408,7 +424,8 @@ SCENARIOS = {
     "hash": (ctl_hash(lambda stage: stage.data), "plenumctl"),
     "hash-of-archives": (ctl_hash(lambda stage: stage.packed), "plenumctl"),
     "hash-of-list": (ctl_hash(lambda stage: f"list:{stage.list}"), "plenumctl"),
-    "hash-of-fields": (ctl_hash_fields, "plenumctl"),
+    "hash-of-fields": (ctl_hash_fields(0), "plenumctl"),
+    "hash-of-records": (ctl_hash_fields(1), "plenumctl"),
     "index": (ctl_index, "plenumctl"),
     "pack": (ctl_pack, "plenumctl"),
     "pack-smaller": (ctl_pack_smaller, "plenumctl"),
