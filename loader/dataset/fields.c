@@ -95,7 +95,7 @@ static void collect(void *arg, const char *key, const void *value, size_t len)
             c->code = field_append(&s->bytes, " ", 1);
         else if (s->count > 1 && fields->spec[i].as == FIELD_AS_LINE)
             c->code = field_append(&s->bytes, "\n", 1);
-        s->too_long = s->too_long || len > FIELD_STORED_MAX - s->bytes.len;
+        s->too_long = s->too_long || s->bytes.len + len > FIELD_STORED_MAX;
         if (c->code == 0 && !s->too_long)
             c->code = field_append(&s->bytes, value, len);
     }

@@ -801,7 +801,9 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
     if (!classes)
         return out_of_memory(err);
     r = archive_scan(dataset, options, &work, b, err);
-    if (r >= 0 && b->num_samples == 0) {
+    if (r >= 0 && b->num_samples == 0 && !dataset_has_images(dataset)) {
+        r = error_set(err, -EBADMSG, "%s holds no samples", dataset->name);
+    } else if (r >= 0 && b->num_samples == 0) {
         (void)index_builder_describe_foreign(b, others, sizeof(others));
         r = error_set(err, -EBADMSG,
                       "%s holds no images: members named %s are looked for (%llu other files "

@@ -987,6 +987,7 @@ class FieldsAloneTest(unittest.TestCase):
     def test_refused(self):
         """whoever wants images of what has none is told"""
         alone, images = f"tar,image=none:{path_of('alone-0.tar')}", f"tar:{path_of('tars')}"
+        write_tar(path_of("empty.tar"), [])
         for data, fields, pipeline, why in (
                 (alone, ["text:txt"], "eval", "its samples have fields alone .image=none., and no images"),
                 (images, MASKS, "none", "masks and boxes follow the crops of images"),
@@ -997,6 +998,7 @@ class FieldsAloneTest(unittest.TestCase):
                 (f"list,image=none,label=x:{path_of('alone.csv')}", None, "none", "names no column 'x'"),
                 (f"folder,image=none:{path_of('folder')}", None, "none", "folder,image=none: 'none' is no extension"),
                 (f"tar,image=none,label=cls:{path_of('alone-0.tar')}", None, "none", "no .cls next to it"),
+                (f"tar,image=none:{path_of('empty.tar')}", None, "none", "empty.tar holds no samples"),
                 (f"tfrecord,image=none,label=x:{path_of('alone.tfrecord')}", None, "none", "no feature 'x'")):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, fields, pipeline)
