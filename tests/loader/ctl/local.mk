@@ -1,3 +1,7 @@
 # SPDX-License-Identifier: MIT
 TESTS += %D%/test_bottleneck.sh
 EXTRA_DIST += %D%/test_bottleneck.sh
+EXTRA_DIST += %D%/test_fields.py
+if PYTHON_FOUND
+TESTS += %D%/test_fields.py
+endif
