@@ -525,18 +525,20 @@ static uint64_t announce(struct queue *q)
     struct queue_stream *s;
     uint64_t begin;
     uint32_t sample;
+    bool images;
 
     assert(lock_is_held(&q->mu));
     s = next_announcement(q, &sample);
     if (!s)
         return 0;
-    /* The stream may be closed meanwhile; it is not freed, nor is its data set. */
+    /* The stream may be closed meanwhile: it is not freed, nor is its data set, but its spec is. */
+    images = views_have_images(&s->spec->views);
     dataset = dataset_ref(s->spec->dataset);
     flow_hold(&s->flow);
     s->announcing++;
     lock_release(&q->mu);
     begin = time_now_ns();
-    if (views_have_images(&s->spec->views))
+    if (images)
         dataset_announce(dataset, sample);
     begin = time_now_ns() - begin;
     dataset_unref(dataset);
