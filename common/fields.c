@@ -282,3 +282,28 @@ bool field_shape_is_valid(const struct field_shape *shape)
     }
     return field_varies(shape) ? shape->dims == 0 : bytes == shape->room;
 }
+
+bool field_shape_is_as(const struct field_shape *shape, enum field_as as)
+{
+    if (as == FIELD_AS_MASK || shape->mask)
+        return as == FIELD_AS_MASK && shape->mask;
+    switch (as) {
+    case FIELD_AS_TEXT:
+    case FIELD_AS_LINE:
+        return shape->type == PLENUM_FIELD_TEXT;
+    case FIELD_AS_BYTES:
+        return shape->type == PLENUM_FIELD_BYTES;
+    case FIELD_AS_NPY:
+        return field_item_bytes(shape->type) > 0;
+    case FIELD_AS_INT64:
+        return shape->type == PLENUM_FIELD_INT64;
+    case FIELD_AS_FLOAT:
+        return shape->type == PLENUM_FIELD_FLOAT32;
+    case FIELD_AS_BOXES:
+        return shape->type == PLENUM_FIELD_BOXES;
+    case FIELD_AS_MASK:
+    case FIELD_AS_COUNT:
+        break;
+    }
+    return false;
+}

@@ -110,4 +110,7 @@ uint32_t field_item_bytes(uint32_t type);
 /** Is it a shape that can be: do type, dimensions and room fit each other? */
 bool field_shape_is_valid(const struct field_shape *shape);
 
+/** Is it one of the kind that was asked for? */
+bool field_shape_is_as(const struct field_shape *shape, enum field_as as);
+
 #endif

@@ -280,6 +280,11 @@ int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_
     if (m->count != s->fields.count)
         return error_set(err, -EPROTO, "%u fields were asked for, and %u were told",
                          s->fields.count, m->count);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (!field_shape_is_as(&m->field[i], s->fields.spec[i].as))
+            return error_set(err, -EPROTO,
+                             "field '%s' is told to be of another kind than asked for",
+                             s->fields.spec[i].name);
     s->open.num_fields = m->count;
     memcpy(s->open.field, m->field, m->count * sizeof(m->field[0]));
     memcpy(s->fields_hash, m->hash, sizeof(s->fields_hash));
