@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_blocks.h - the coefficients of one block, or of two at once, from bits.
+/* jpeg_blocks.h - all coefficients of one block, or of two at once, from bits.
  *
  * All functions are inline, so that jpeg_own.c can compile them for several kinds of processors.
  * Each returns false for a code that does not exist; other errors are found after the MCU

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_frame.c - the markers of a JPEG up to its first entropy-coded byte (T.81, annex B).
+/* jpeg_frame.c - the markers of a JPEG up to its first entropy-coded byte (T.81, annex B), and
+ * those between its scans.
  *
  * The colour space is found as libjpeg does: JFIF means YCbCr; else Adobe's segment tells, else the
  * identifiers of the components. */
@@ -15,8 +16,10 @@
 enum {
     M_SOF0 = 0xC0,
     M_SOF1 = 0xC1,
+    M_SOF2 = 0xC2,
     M_DHT = 0xC4,
     M_SOI = 0xD8,
+    M_EOI = 0xD9,
     M_SOS = 0xDA,
     M_DQT = 0xDB,
     M_DRI = 0xDD,
@@ -30,7 +33,6 @@ struct parser {
     const uint8_t *bytes;
     size_t at, len;
     struct jpeg_frame *frame;
-    uint32_t quant_defined; /* one bit for each table */
     bool jfif, adobe;
     uint8_t transform; /* of Adobe's segment */
 };
@@ -57,7 +59,7 @@ static bool parse_quant(struct parser *p, struct segment s)
         for (uint32_t i = 0; i < 64; i++)
             p->frame->quant[table][jpeg_zigzag[i]] =
                 (int16_t)(wide ? get16(from + 2 * i) : from[i]);
-        p->quant_defined |= 1U << table;
+        p->frame->quant_defined |= 1U << table;
         s.at += 1 + size;
         s.len -= 1 + size;
     }
@@ -106,6 +108,7 @@ static bool parse_frame(struct parser *p, struct segment s)
 
     if (f->count != 0 || s.len < 6 || s.at[0] != 8)
         return false;
+    memset(f->sent, -1, sizeof(f->sent));
     f->height = get16(s.at + 1);
     f->width = get16(s.at + 3);
     f->count = s.at[5];
@@ -129,26 +132,84 @@ static bool parse_frame(struct parser *p, struct segment s)
     return true;
 }
 
-/* All components in their order, and all coefficients at once. */
+/* Components in their order, each at most once. */
+static bool parse_components(struct jpeg_frame *f, struct segment s)
+{
+    uint32_t next = 0;
+
+    f->scan.count = s.at[0];
+    for (uint32_t i = 0; i < f->scan.count; i++, next++) {
+        while (next < f->count && f->component[next].id != s.at[1 + 2 * i])
+            next++;
+        if (next == f->count)
+            return false;
+        f->scan.component[i] = (uint8_t)next;
+        f->component[next].dc = s.at[2 + 2 * i] >> 4;
+        f->component[next].ac = s.at[2 + 2 * i] & 15;
+    }
+    return true;
+}
+
+/* Are the tables there that the scan needs? */
+static bool has_tables(const struct jpeg_frame *f)
+{
+    for (uint32_t i = 0; i < f->scan.count; i++) {
+        const struct jpeg_component *c = &f->component[f->scan.component[i]];
+        bool dc = f->scan.first == 0 && f->scan.high == 0, ac = f->scan.last > 0;
+
+        if ((dc && (c->dc >= JPEG_TABLES || !f->dc[c->dc].bytes)) ||
+            (ac && (c->ac >= JPEG_TABLES || !f->ac[c->ac].bytes)) ||
+            !(f->quant_defined >> c->quant & 1))
+            return false;
+    }
+    return true;
+}
+
+/* May these coefficients be sent in one scan? */
+static bool is_band(const struct jpeg_frame *f)
+{
+    const struct jpeg_scan_spec *s = &f->scan;
+
+    if (!f->progressive)
+        return s->first == 0 && s->last == 63 && s->high == 0 && s->low == 0;
+    if (s->low > 13 || (s->high > 0 && s->low != s->high - 1))
+        return false;
+    return s->first == 0 ? s->last == 0 : s->last >= s->first && s->last < 64 && s->count == 1;
+}
+
+/* Does the scan follow those before: DC first, and each bit once? Notes what it sends. */
+static bool is_next(struct jpeg_frame *f)
+{
+    const struct jpeg_scan_spec *s = &f->scan;
+
+    for (uint32_t i = 0; i < s->count; i++) {
+        int8_t *sent = f->sent[s->component[i]];
+
+        if (s->first > 0 && sent[0] < 0)
+            return false;
+        for (uint32_t k = s->first; k <= s->last; k++) {
+            if (sent[k] != (s->high > 0 ? s->high : -1))
+                return false;
+            sent[k] = (int8_t)s->low;
+        }
+    }
+    return true;
+}
+
 static bool parse_scan(struct parser *p, struct segment s)
 {
     struct jpeg_frame *f = p->frame;
-    const uint8_t *last = s.at + 1 + 2 * f->count;
+    const uint8_t *rest;
 
-    if (f->count == 0 || s.len != 4 + 2 * f->count || s.at[0] != f->count)
+    if (s.len < 1 || s.at[0] < 1 || s.at[0] > f->count || s.len != 4 + 2U * s.at[0] ||
+        !parse_components(f, s))
         return false;
-    for (uint32_t i = 0; i < f->count; i++) {
-        struct jpeg_component *c = &f->component[i];
-
-        if (s.at[1 + 2 * i] != c->id)
-            return false;
-        c->dc = s.at[2 + 2 * i] >> 4;
-        c->ac = s.at[2 + 2 * i] & 15;
-        if (c->dc >= JPEG_TABLES || c->ac >= JPEG_TABLES || !f->dc[c->dc].bytes ||
-            !f->ac[c->ac].bytes || !(p->quant_defined >> c->quant & 1))
-            return false;
-    }
-    return last[0] == 0 && last[1] == 63 && last[2] == 0;
+    rest = s.at + 1 + 2 * f->scan.count;
+    f->scan.first = rest[0];
+    f->scan.last = rest[1];
+    f->scan.high = rest[2] >> 4;
+    f->scan.low = rest[2] & 15;
+    return is_band(f) && has_tables(f) && is_next(f);
 }
 
 static bool find_colours(struct parser *p)
@@ -207,6 +268,7 @@ static bool find_sizes(struct jpeg_frame *f)
 
         c->width = (f->width * c->h + h_max - 1) / h_max;
         c->height = (f->height * c->v + v_max - 1) / v_max;
+        f->blocks += jpeg_blocks(c->width) * jpeg_blocks(c->height);
         if (!find_stretch(c, h_max, v_max))
             return false;
         f->context = f->context || c->stretch_down == JPEG_FANCY;
@@ -242,6 +304,8 @@ static bool parse_segment(struct parser *p, uint8_t code, struct segment s)
     switch (code) {
     case M_SOF0:
     case M_SOF1:
+    case M_SOF2:
+        p->frame->progressive = code == M_SOF2;
         return parse_frame(p, s);
     case M_DHT:
         return parse_huff(p, s);
@@ -277,7 +341,27 @@ bool jpeg_frame_parse(const uint8_t *bytes, size_t len, struct jpeg_frame *ret)
             return false;
     } while (code != M_SOS);
     ret->data = p.at;
-    return p.at <= IMAGE_HEADER_MAX && find_colours(&p) && find_sizes(ret);
+    ret->several = ret->progressive || ret->scan.count < ret->count;
+    return p.at <= IMAGE_HEADER_MAX && find_colours(&p) && find_sizes(ret) &&
+           (!ret->several || ret->blocks <= IMAGE_BLOCKS_MAX);
+}
+
+bool jpeg_frame_next(struct jpeg_frame *f, const uint8_t *bytes, size_t len, size_t at, bool *end)
+{
+    struct parser p = {.bytes = bytes, .at = at, .len = len, .frame = f};
+    struct segment s;
+    uint8_t code;
+
+    *end = at + 2 <= len && bytes[at] == 0xFF && bytes[at + 1] == M_EOI;
+    if (*end)
+        return true;
+    do {
+        /* A table of quantisation would be for components of which nothing was sent yet. */
+        if (!next_segment(&p, &code, &s) || code == M_DQT || !parse_segment(&p, code, s))
+            return false;
+    } while (code != M_SOS);
+    f->data = p.at;
+    return true;
 }
 
 const uint8_t jpeg_zigzag[64] = {

@@ -39,26 +39,52 @@ struct jpeg_huff_spec {
     uint32_t count;       /* of symbols */
 };
 
+/** What one scan has: coefficients `first` ... `last` of some components, in zigzag order. Bit
+ * `low` is the lowest that it sends of them; where `high` is not 0, the others were sent before. */
+struct jpeg_scan_spec {
+    uint32_t count; /* of components */
+    uint8_t component[JPEG_COMPONENTS];
+    uint8_t first, last, high, low;
+};
+
 struct jpeg_frame {
     uint32_t width, height; /* of the image, pixels */
-    uint32_t count;         /* of components: 1, or 3 in one scan */
-    bool ycc;               /* three components are YCbCr, not RGB */
-    bool context;           /* upsampling needs rows of the next MCU row */
+    uint32_t count;         /* of components: 1 or 3 */
+    bool progressive;
+    bool several; /* it may have several scans */
+    bool ycc;     /* three components are YCbCr, not RGB */
+    bool context; /* upsampling needs rows of the next MCU row */
     struct jpeg_component component[JPEG_COMPONENTS];
-    uint32_t mcu_width, mcu_height; /* pixels */
-    uint32_t mcus, rows;            /* MCUs in a row; rows of MCUs */
-    uint32_t group;                 /* rows of pixels that libjpeg makes at once */
-    uint32_t strip;                 /* rows of pixels that it reads at once; whole rows of MCUs */
-    uint32_t restart;               /* MCUs between restart markers; 0: there are none */
-    size_t data;                    /* the first entropy-coded byte */
-    int16_t quant[JPEG_TABLES][64]; /* in natural order, modulo 2^16 */
+    uint32_t mcu_width, mcu_height;   /* pixels */
+    uint32_t mcus, rows;              /* MCUs in a row; rows of MCUs */
+    uint32_t group;                   /* rows of pixels that libjpeg makes at once */
+    uint32_t strip;                   /* rows of pixels that it reads at once; whole rows of MCUs */
+    uint32_t restart;                 /* MCUs between restart markers; 0: there are none */
+    uint32_t blocks;                  /* of all components, without those that fill up MCUs */
+    struct jpeg_scan_spec scan;       /* the first one; then that of jpeg_frame_next() */
+    size_t data;                      /* its first entropy-coded byte */
+    int8_t sent[JPEG_COMPONENTS][64]; /* the lowest bit that was sent of each; -1: none */
+    uint32_t quant_defined;           /* one bit for each table */
+    int16_t quant[JPEG_TABLES][64];   /* in natural order, modulo 2^16 */
     struct jpeg_huff_spec dc[JPEG_TABLES], ac[JPEG_TABLES];
 };
+
+/** Blocks that so many samples lie in. */
+static inline uint32_t jpeg_blocks(uint32_t samples)
+{
+    return (samples + JPEG_BLOCK - 1) / JPEG_BLOCK;
+}
 
 /** The natural index of each coefficient in zigzag order. */
 extern const uint8_t jpeg_zigzag[64];
 
 /** Parse the header; false: our decoder does not support the file. */
 bool jpeg_frame_parse(const uint8_t *bytes, size_t len, struct jpeg_frame *ret);
+
+/** Of a frame with several scans: parse on from `at`, behind a scan, up to the next one. Then
+ * frame->scan, `data`, `sent`, `restart` and the Huffman tables are that scan's; or `*end` is set.
+ * false: our decoder does not support the file. */
+bool jpeg_frame_next(struct jpeg_frame *frame, const uint8_t *bytes, size_t len, size_t at,
+                     bool *end);
 
 #endif

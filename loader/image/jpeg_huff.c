@@ -11,11 +11,14 @@
 /* A symbol of AC tables is a run of zeros and the size of the value behind it; but for these. */
 enum { SYMBOL_EOB = 0x00, SYMBOL_ZRL = 0xF0 };
 
-static jpeg_entry entry_of(bool ac, uint8_t symbol, uint32_t code)
+static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t code)
 {
-    uint32_t size = symbol & 15, step = ac ? (symbol >> 4) + 1U : 0;
+    uint32_t size = symbol & 15, step = kind != JPEG_HUFF_DC ? (symbol >> 4) + 1U : 0;
 
-    if (ac && size == 0) {
+    if (kind == JPEG_HUFF_BAND && size == 0 && symbol != SYMBOL_ZRL) {
+        size = symbol >> 4;
+        step = JPEG_STEP_EOB;
+    } else if (kind == JPEG_HUFF_AC && size == 0) {
         if (symbol == SYMBOL_ZRL)
             return JPEG_RARE;
         step = JPEG_STEP_EOB; /* any other run without a value counts as the end, too */
@@ -24,7 +27,7 @@ static jpeg_entry entry_of(bool ac, uint8_t symbol, uint32_t code)
 }
 
 /* Generate the codes in the order of their lengths (T.81, annex C). */
-static bool fill_codes(struct jpeg_huff *h, bool ac)
+static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
 {
     uint32_t code = 0, at = 0;
 
@@ -32,9 +35,9 @@ static bool fill_codes(struct jpeg_huff *h, bool ac)
     for (uint32_t len = 1; len <= 16; len++, code <<= 1) {
         h->first[len] = (int32_t)at - (int32_t)code;
         for (uint32_t i = 0; i < h->counts[len - 1]; i++, code++, at++) {
-            jpeg_entry entry = entry_of(ac, h->symbols[at], len);
+            jpeg_entry entry = entry_of(kind, h->symbols[at], len);
 
-            if (!ac && h->symbols[at] > 15)
+            if (kind == JPEG_HUFF_DC && h->symbols[at] > 15)
                 return false;
             if (code + 1 >= 1U << len) /* no code may consist of ones only */
                 return false;
@@ -107,14 +110,14 @@ static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
            memcmp(h->symbols, spec->bytes + 16, spec->count) == 0;
 }
 
-const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
+const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_kind kind,
                                       const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
                                       int *ret)
 {
-    struct jpeg_huff **slots = ac ? huffs->ac : huffs->dc, **oldest = &slots[0];
+    struct jpeg_huff **slots = huffs->slots[kind], **oldest = &slots[0];
 
     huffs->clock++;
-    for (size_t i = 0; i < ARRAY_LEN(huffs->ac); i++) {
+    for (size_t i = 0; i < JPEG_HUFF_SLOTS; i++) {
         if (slots[i] && slots[i]->used > 0 && same(slots[i], spec)) {
             slots[i]->used = huffs->clock;
             return slots[i];
@@ -132,9 +135,9 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
     (*oldest)->count = spec->count;
     (*oldest)->used = 0; /* until it is complete */
     *ret = -EBADMSG;
-    if (!fill_codes(*oldest, ac))
+    if (!fill_codes(*oldest, kind))
         return NULL;
-    if (ac)
+    if (kind == JPEG_HUFF_AC)
         fill(*oldest);
     (*oldest)->used = huffs->clock;
     return *oldest;
@@ -142,10 +145,9 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
 
 void jpeg_huffs_fini(struct jpeg_huffs *huffs)
 {
-    for (size_t i = 0; i < ARRAY_LEN(huffs->ac); i++) {
-        free(huffs->dc[i]);
-        free(huffs->ac[i]);
-    }
+    for (size_t i = 0; i < JPEG_HUFF_KINDS; i++)
+        for (size_t k = 0; k < JPEG_HUFF_SLOTS; k++)
+            free(huffs->slots[i][k]);
     *huffs = (struct jpeg_huffs){0};
 }
 

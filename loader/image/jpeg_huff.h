@@ -9,7 +9,8 @@
  * A symbol's position is known only after the symbol before it was looked up; these look-ups take
  * most of the time. So there are two more tables for AC coefficients. An entry of the first has two
  * symbols, where the 12 bits hold the first with its value and the code of the second. An entry of
- * the other, for coefficients that are skipped, has as many symbols as the 12 bits hold.
+ * the other, for coefficients that are skipped, has as many symbols as the 12 bits hold. Scans of a
+ * progressive file look up one symbol at a time.
  *
  * Bits are at the top of a 64-bit word, which is refilled by eight bytes without counting them: at
  * least 56 bits are valid after that. The bytes were unstuffed beforehand, and bytes behind the
@@ -25,6 +26,14 @@
 
 enum { JPEG_LOOK = 12, JPEG_LOOKS = 1 << JPEG_LOOK };
 
+/** What a table's symbols mean. */
+enum jpeg_huff_kind {
+    JPEG_HUFF_DC,
+    JPEG_HUFF_AC,
+    JPEG_HUFF_BAND, /* AC coefficients in a scan of a progressive file */
+    JPEG_HUFF_KINDS,
+};
+
 /**
  * An entry: bits 0-7 the length of code and value, 8-15 the step from coefficient to coefficient,
  * 16-23 the length of the code, 24-31 that of the value.
@@ -35,6 +44,8 @@ enum { JPEG_LOOK = 12, JPEG_LOOKS = 1 << JPEG_LOOK };
  * In the table of two: bits 0-5 the length of all, 6-9 where the bits of the last value begin,
  * 10-13 how many they are, 14-20 the first step, 21-27 the second, 0 where there is but one symbol,
  * 28-31 the first value.
+ *
+ * Of a band, the end of blocks has as its value the bits that say of how many.
  */
 typedef uint32_t jpeg_entry;
 
@@ -55,9 +66,11 @@ struct jpeg_huff {
     uint64_t used;
 };
 
+enum { JPEG_HUFF_SLOTS = 6 };
+
 /** A cache of tables: most files have one of a few. */
 struct jpeg_huffs {
-    struct jpeg_huff *dc[6], *ac[6];
+    struct jpeg_huff *slots[JPEG_HUFF_KINDS][JPEG_HUFF_SLOTS];
     uint64_t clock;
 };
 
@@ -65,9 +78,9 @@ struct jpeg_huffs {
 typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
 jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2, jpeg_huff_fill_neon;
 
-/** A table for `spec`; valid until six others were requested. NULL, with `*ret` -ENOMEM, or
- * -EBADMSG where libjpeg would refuse it. */
-const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
+/** A table for `spec`; valid until six others of its kind were requested. NULL, with `*ret`
+ * -ENOMEM, or -EBADMSG where libjpeg would refuse it. */
+const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_kind kind,
                                       const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
                                       int *ret);
 void jpeg_huffs_fini(struct jpeg_huffs *huffs);
@@ -114,7 +127,8 @@ static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, u
 }
 
 /**
- * Read a symbol with its value bits, whatever it is; refills.
+ * Read a symbol with its value bits, whatever it is, but not those of a band's end of blocks;
+ * refills.
  *
  * -1: there is no such code.
  */

@@ -6,6 +6,7 @@
  *     jpeg_scan.c    stuffed bytes      -> bits
  *     jpeg_tiles.c   hint               -> where tiles begin
  *     here           bits               -> coefficients, and the region's blocks of samples
+ *     jpeg_coefs.c   bits               -> coefficients, of files with several scans
  *     jpeg_pixels.c  coefficients       -> samples -> upsampled -> RGBX
  *
  * Nothing in the entropy-coded data marks where a block begins. So all blocks from the top to the
@@ -18,6 +19,8 @@
  *
  *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
  *     read()        <- rows of pixels whose samples are there, a few at a time
+ *
+ * Of a file with several scans seek() reads all coefficients, and rows of MCUs are made of them.
  *
  * We read at least as far as libjpeg would for the same rows (it reads one MCU row ahead where
  * upsampling mixes rows), and give up when anything is wrong there. So libjpeg decides about every
@@ -36,6 +39,7 @@
 
 #include "common/util.h"
 #include "loader/image/jpeg_blocks.h"
+#include "loader/image/jpeg_coefs.h"
 #include "loader/image/jpeg_frame.h"
 #include "loader/image/jpeg_huff.h"
 #include "loader/image/jpeg_pixels.h"
@@ -88,6 +92,7 @@ struct jpeg_own {
     uint32_t mcu_block_count;
     struct scratch samples, strip;
     size_t strip_pitch;
+    struct jpeg_coefs coefs; /* of a file with several scans */
 
     struct jpeg_tiles tiles;
     struct jpeg_scan *scan, scans[2]; /* the one at hand; the other is for a second segment */
@@ -551,19 +556,66 @@ static uint32_t choose_rows(const struct jpeg_own *o)
     return segments_across(o) % 2 == 1 && row < o->bottom ? 2 : 1;
 }
 
+/* Make samples of row `y` of a component's blocks, whose coefficients are there. */
+static void make_blocks(struct jpeg_own *o, uint32_t component, uint32_t y)
+{
+    const uint64_t first_row = 0x1800c063; /* bits of a word of jpeg_coefs.h */
+    const struct jpeg_coef_plane *from = &o->coefs.planes[component];
+    const struct plane *p = &o->planes[component];
+    uint8_t *to = p->samples + y * JPEG_BLOCK % p->rows * p->pitch;
+
+    for (uint32_t x = p->left; x < p->right; x++, to += JPEG_BLOCK) {
+        size_t at = (size_t)y * from->pitch + x;
+        struct jpeg_block *b = &o->batch[o->batch_count];
+        int16_t *coef = from->nonzero[at] == 0 ? &from->dc[at] : jpeg_coefs_block(from, x, y);
+
+        coef[0] = from->dc[at];
+        *b = (struct jpeg_block){.coef = coef,
+                                 .quant = o->frame.quant[o->frame.component[component].quant],
+                                 .to = to,
+                                 .pitch = p->pitch};
+        if (from->nonzero[at] == 0) {
+            fill_block(b);
+        } else if ((from->nonzero[at] & ~first_row) == 0) {
+            jpeg_idct_row(b);
+        } else if (++o->batch_count == BATCH) {
+            o->kernels->idct(o->batch, BATCH);
+            o->batch_count = 0;
+        }
+    }
+    o->kernels->idct(o->batch, o->batch_count);
+    o->batch_count = 0;
+}
+
+/* Make the next row of MCUs. */
+static void make_mcus(struct jpeg_own *o)
+{
+    for (uint32_t i = 0; i < o->frame.count; i++) {
+        uint32_t v = o->frame.component[i].v, y = o->row * v;
+
+        for (uint32_t end = y + v; y < end; y++)
+            if (y >= o->planes[i].top && y < o->planes[i].bottom)
+                make_blocks(o, i, y);
+    }
+}
+
 /* Read the next row of MCUs, or the next two. */
 static bool read_rows(struct jpeg_own *o)
 {
     const struct jpeg_frame *f = &o->frame;
-    bool known = o->row < o->tiles.known, ok;
-    uint32_t n = choose_rows(o);
+    bool known = o->row < o->tiles.known || f->several, ok = true;
+    uint32_t n = f->several ? 1 : choose_rows(o);
 
-    for (uint32_t k = 0; k < n; k++)
-        locate_row(o, o->row + k);
-    if (o->row == o->tiles.known)
-        begin_unknown(o);
-    ok = known ? read_known_rows(o, n) : read_rows_in_order(o, n);
-    flush(o);
+    if (f->several) {
+        make_mcus(o);
+    } else {
+        for (uint32_t k = 0; k < n; k++)
+            locate_row(o, o->row + k);
+        if (o->row == o->tiles.known)
+            begin_unknown(o);
+        ok = known ? read_known_rows(o, n) : read_rows_in_order(o, n);
+        flush(o);
+    }
     for (; n > 0; n--, o->row++)
         if (o->row >= o->top && o->row < o->end)
             pad_edges(o, o->row);
@@ -730,6 +782,7 @@ void jpeg_own_destroy(struct jpeg_own *o)
     jpeg_tiles_fini(&o->tiles);
     scratch_free(&o->samples);
     scratch_free(&o->strip);
+    scratch_free(&o->coefs.room);
     free(o);
 }
 
@@ -753,6 +806,8 @@ int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, uint32_t
 
 int jpeg_own_use_hint(struct jpeg_own *o, const uint8_t *hint, size_t len)
 {
+    if (o->frame.several)
+        return 0;
     return jpeg_tiles_begin(&o->tiles, &o->frame, o->bytes, o->len, hint, len);
 }
 
@@ -771,9 +826,9 @@ static int list_mcu_blocks(struct jpeg_own *o)
         int r = 0;
         const struct jpeg_huff *dc, *ac = NULL;
 
-        dc = jpeg_huff_get(&o->huffs, false, &o->frame.dc[c->dc], fill, &r);
+        dc = jpeg_huff_get(&o->huffs, JPEG_HUFF_DC, &o->frame.dc[c->dc], fill, &r);
         if (dc)
-            ac = jpeg_huff_get(&o->huffs, true, &o->frame.ac[c->ac], fill, &r);
+            ac = jpeg_huff_get(&o->huffs, JPEG_HUFF_AC, &o->frame.ac[c->ac], fill, &r);
         if (!ac)
             return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
         for (uint8_t y = 0; y < c->v; y++)
@@ -785,18 +840,36 @@ static int list_mcu_blocks(struct jpeg_own *o)
     return 0;
 }
 
+/* Read all scans of a file with several. */
+static int read_coefs(struct jpeg_own *o)
+{
+    struct jpeg_coefs_tools tools = {.huffs = &o->huffs,
+                                     .fill = o->kernels->fill,
+                                     .scan = &o->scans[0],
+                                     .bmi2 = o->kernels->bmi2};
+
+    for (uint32_t i = 0; i < o->frame.count; i++) {
+        const struct plane *p = &o->planes[i];
+
+        o->coefs.planes[i] = (struct jpeg_coef_plane){
+            .left = p->left, .right = p->right, .top = p->top, .bottom = p->bottom};
+    }
+    return jpeg_coefs_read(&o->coefs, &tools, &o->frame, o->bytes, o->len);
+}
+
 int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
 {
-    int r = list_mcu_blocks(o);
+    int r;
 
-    if (r != 0)
-        return r;
     o->region = *region;
     find_rows_and_columns(o);
+    r = o->frame.several ? read_coefs(o) : list_mcu_blocks(o);
+    if (r != 0)
+        return r;
     r = make_room(o);
     if (r < 0)
         return r;
-    o->row = (uint32_t)min_u64(o->top, o->tiles.known);
+    o->row = o->frame.several ? o->top : (uint32_t)min_u64(o->top, o->tiles.known);
     o->y = region->top;
     o->y_ready = 0;
     o->batch_count = 0;
@@ -822,5 +895,6 @@ void jpeg_own_close(struct jpeg_own *o)
 {
     scratch_trim(&o->samples, 4 << 20);
     scratch_trim(&o->strip, 4 << 20);
+    scratch_trim(&o->coefs.room, 16 << 20);
     scratch_trim(&o->tiles.room, 1 << 20);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_own.h - a JPEG decoder of our own, for what nearly all photographs are: baseline, grey or
- * three components in one scan.
+/* jpeg_own.h - a JPEG decoder of our own, for what nearly all photographs are: baseline or
+ * progressive, grey or three components.
  *
  * It gives exactly the pixels of libjpeg-turbo, or gives up: for a file of another kind, and for a
- * file in whose needed rows libjpeg would find an error. The caller then uses libjpeg, which has
- * the error message, too. */
+ * file in whose needed rows libjpeg would find an error; of a file with several scans, anywhere.
+ * The caller then uses libjpeg, which has the error message, too. */
 #ifndef LOADER_IMAGE_JPEG_OWN_H
 #define LOADER_IMAGE_JPEG_OWN_H
 

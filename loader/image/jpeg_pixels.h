@@ -22,7 +22,7 @@ enum {
 
 /** A block to be transformed. */
 struct jpeg_block {
-    const int16_t *coef;  /* [JPEG_COEF_ROOM], natural order; 32-byte aligned */
+    const int16_t *coef;  /* [64], natural order; 32-byte aligned */
     const int16_t *quant; /* [64] */
     uint8_t *to;          /* 8 rows of 8 samples */
     size_t pitch;

@@ -143,6 +143,19 @@ void jpeg_scan_begin_until(struct jpeg_scan *s, const uint8_t *bytes, size_t len
     begin_at(s, tile, restart, mcu);
 }
 
+void jpeg_scan_begin_whole(struct jpeg_scan *s, const uint8_t *bytes, size_t len, size_t from,
+                           uint32_t restart)
+{
+    s->bytes = bytes;
+    s->len = len;
+    s->margin = FILE_END_MARGIN;
+    s->telling = false;
+    s->from = from;
+    s->restart = restart;
+    s->number = 0;
+    begin_segment(s);
+}
+
 /* The byte that holds the next bit, and the number of that bit. */
 static const uint8_t *next_bit(const struct jpeg_scan *s, uint32_t *bit)
 {
@@ -188,12 +201,25 @@ bool jpeg_scan_more(struct jpeg_scan *s)
     return !s->ended || bits_left(s) >= 0;
 }
 
-bool jpeg_scan_complete(const struct jpeg_scan *s)
+/* Was all read up to the next marker? libjpeg warns of unused whole bytes before it. */
+static bool is_at_marker(const struct jpeg_scan *s)
 {
     ptrdiff_t left = bits_left(s);
 
-    /* libjpeg warns of unused whole bytes before the marker. */
-    return s->ended && left >= 0 && left <= 7 && s->marker == M_RST0 + s->number;
+    return s->ended && left >= 0 && left <= 7 && s->marker != 0;
+}
+
+bool jpeg_scan_complete(const struct jpeg_scan *s)
+{
+    return is_at_marker(s) && s->marker == M_RST0 + s->number;
+}
+
+bool jpeg_scan_end(struct jpeg_scan *s, size_t *ret)
+{
+    if (!s->ended)
+        fill(s);
+    *ret = s->from;
+    return is_at_marker(s);
 }
 
 bool jpeg_scan_restart(struct jpeg_scan *s)

@@ -59,6 +59,10 @@ void jpeg_scan_begin_until(struct jpeg_scan *scan, const uint8_t *bytes, size_t 
                            const struct jpeg_tile *tile, const struct jpeg_tile *end,
                            uint32_t restart, uint32_t mcu);
 
+/** Begin with the first MCU of a scan whose entropy-coded data begin at byte `from`. */
+void jpeg_scan_begin_whole(struct jpeg_scan *scan, const uint8_t *bytes, size_t len, size_t from,
+                           uint32_t restart);
+
 /** Between two MCUs: the present position. */
 void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
 
@@ -77,6 +81,9 @@ bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before
 
 /** Was the whole entropy-coded segment read, and nothing behind it? */
 bool jpeg_scan_complete(const struct jpeg_scan *scan);
+
+/** After the last MCU of a scan: was all of it read, up to a marker? Returns where that is. */
+bool jpeg_scan_end(struct jpeg_scan *scan, size_t *ret);
 
 /** Between two MCUs of a segment: have enough bytes for one. false: give up. */
 static inline bool jpeg_scan_ready(struct jpeg_scan *scan)

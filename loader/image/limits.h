@@ -18,7 +18,8 @@ enum {
     /* Scans of a JPEG. Encoders write 1 to 20; each may visit all of the image. */
     IMAGE_SCANS_MAX = 100,
     /* 8x8 blocks of all components of a JPEG with several scans: they are kept until the last one
-     * is read, 128 bytes each (512 MiB). */
+     * is read, 128 bytes each (512 MiB); our own decoder keeps those of the region, and 10 bytes of
+     * each. */
     IMAGE_BLOCKS_MAX = 1 << 22,
     /* Blocks times scans of such a JPEG: some seconds of work. */
     IMAGE_BLOCK_VISITS_MAX = 1 << 28,

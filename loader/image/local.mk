@@ -18,6 +18,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/image.c %D%/image.h \
 	%D%/jpeg.c \
 	%D%/jpeg_blocks.h \
+	%D%/jpeg_coefs.c %D%/jpeg_coefs.h \
 	%D%/jpeg_encode.c \
 	%D%/jpeg_frame.c %D%/jpeg_frame.h \
 	%D%/jpeg_huff.c %D%/jpeg_huff.h \

@@ -97,8 +97,116 @@ static void set_sampling(j_compress_ptr c, const char *sampling)
     }
 }
 
+enum { SCRIPT_MAX = 80, SCRIPT_STEPS = 400 };
+
+/* A list of scans as it grows: what was sent of each coefficient, as bits that are left; -1:
+ * nothing. */
+struct script {
+    jpeg_scan_info scans[SCRIPT_MAX];
+    int count, components;
+    uint32_t number, step;
+    int8_t left[4][64];
+};
+
+static uint32_t script_draw(const struct script *s, uint32_t word)
+{
+    return philox4x32_10((struct philox_block){{s->step, s->number, word / 4, 5}}, 7, 8)
+        .word[word % 4];
+}
+
+static void add_scan(struct script *s, jpeg_scan_info scan)
+{
+    for (int i = 0; i < scan.comps_in_scan; i++)
+        for (int k = scan.Ss; k <= scan.Se; k++)
+            s->left[scan.component_index[i]][k] = (int8_t)scan.Al;
+    s->scans[s->count++] = scan;
+}
+
+/* DC coefficients of a component, and of those behind it that are in the same state; or of some of
+ * these. */
+static void add_dc(struct script *s, int component)
+{
+    jpeg_scan_info scan = {0};
+    int left = s->left[component][0];
+
+    for (int c = component; c < s->components; c++)
+        if (s->left[c][0] == left && (c == component || script_draw(s, 1) % 3 > 0))
+            scan.component_index[scan.comps_in_scan++] = c;
+    scan.Ah = left > 0 ? left : 0;
+    scan.Al = left > 0 ? left - 1 : (int)(script_draw(s, 2) % 4);
+    add_scan(s, scan);
+}
+
+/* Some AC coefficients of a component, from the first one that is not complete on or from a later
+ * one. */
+static void add_ac(struct script *s, int component)
+{
+    int8_t *left = s->left[component];
+    jpeg_scan_info scan = {.comps_in_scan = 1, .component_index = {component}, .Ss = 1};
+    int end, length = 1 + (int)(script_draw(s, 3) % 63);
+
+    if (script_draw(s, 4) % 4 == 0 && s->step < SCRIPT_STEPS / 2)
+        scan.Ss += (int)(script_draw(s, 5) % 63);
+    while (scan.Ss < 64 && left[scan.Ss] == 0)
+        scan.Ss++;
+    if (scan.Ss == 64)
+        return;
+    end = script_draw(s, 6) % 2 ? 64 : scan.Ss + length;
+    for (scan.Se = scan.Ss; scan.Se + 1 < 64 && scan.Se + 1 < end;)
+        if (left[++scan.Se] != left[scan.Ss]) {
+            scan.Se--;
+            break;
+        }
+    scan.Ah = left[scan.Ss] > 0 ? left[scan.Ss] : 0;
+    scan.Al = scan.Ah > 0 ? scan.Ah - 1 : (int)(script_draw(s, 7) % 4);
+    add_scan(s, scan);
+}
+
+/* A list of scans: of each component in scans of their own or with others; or progressive, in bands
+ * and bit by bit, some until nothing is left. */
+static void fill_script(struct script *s, uint32_t number, int components)
+{
+    *s = (struct script){.components = components, .number = number};
+    memset(s->left, -1, sizeof(s->left));
+    if (number % 5 == 0) {
+        for (int c = 0, n; c < components; c += n) {
+            jpeg_scan_info scan = {.Se = 63};
+
+            n = 1 + (int)(script_draw(s, 0) % 2);
+            n = n < components - c ? n : components - c;
+            for (int i = 0; i < n; i++)
+                scan.component_index[scan.comps_in_scan++] = c + i;
+            add_scan(s, scan);
+        }
+        return;
+    }
+    for (int c = 0; c < components; c++)
+        if (s->left[c][0] < 0)
+            add_dc(s, c);
+    for (; s->step < SCRIPT_STEPS && s->count < SCRIPT_MAX; s->step++) {
+        int c = (int)(script_draw(s, 9) % (uint32_t)components);
+
+        if (script_draw(s, 10) % 8 == 0 && s->left[c][0] > 0)
+            add_dc(s, c);
+        else
+            add_ac(s, c);
+        if (s->step > script_draw(s, 8) % 2000)
+            break;
+    }
+}
+
+static void set_script(j_compress_ptr c, const struct made_jpeg *spec, struct script *s)
+{
+    if (spec->script == 0)
+        return;
+    fill_script(s, spec->script, c->num_components);
+    c->scan_info = s->scans;
+    c->num_scans = s->count;
+}
+
 struct made make_jpeg(const struct made_jpeg *spec)
 {
+    struct script script;
     static const int channels[] = {1, 3, 3, 4, 4, 2};
     static const jpeg_scan_info unfinished[] = {
         {3, {0, 1, 2}, 0, 0, 0, 1}, {1, {0}, 1, 5, 0, 2}, {1, {1}, 1, 63, 0, 3}};
@@ -139,6 +247,7 @@ struct made make_jpeg(const struct made_jpeg *spec)
         c.scan_info = separate;
         c.num_scans = ARRAY_LEN(separate);
     }
+    set_script(&c, spec, &script);
     jpeg_start_compress(&c, TRUE);
     if (spec->orientation)
         write_orientation(&c, spec->orientation);
@@ -188,6 +297,7 @@ struct made make_wild_jpeg(const struct made_jpeg *spec)
     uint8_t *bytes = NULL;
     unsigned int table[64];
     int h_max = 1, v_max = 1;
+    struct script script;
 
     c.err = jpeg_std_error(&errors);
     errors.emit_message = on_message;
@@ -200,6 +310,8 @@ struct made make_wild_jpeg(const struct made_jpeg *spec)
     jpeg_set_defaults(&c);
     set_sampling(&c, spec->sampling);
     c.optimize_coding = TRUE;
+    c.restart_interval = spec->script > 0 ? (unsigned)spec->restart : 0;
+    set_script(&c, spec, &script);
     for (uint32_t t = 0; t < 2; t++) {
         for (uint32_t i = 0; i < 64; i++) {
             struct philox_block d =

@@ -28,6 +28,7 @@ struct made_jpeg {
     bool progressive, arithmetic;
     bool separate;    /* one scan a component, not progressive */
     bool unfinished;  /* progressive, without the scans that complete it */
+    uint32_t script;  /* 0, or the number of a random list of scans, which may be unfinished, too */
     bool wide_tables; /* quantisation tables of 16 bits */
     bool optimised;   /* Huffman tables made for the file */
     bool no_jfif;     /* no segment says that it is YCbCr */
@@ -69,8 +70,9 @@ extern const size_t made_kinds_count;
 
 /** Encode; ends the program when that fails, as it is the test that is wrong then. */
 struct made make_jpeg(const struct made_jpeg *spec);
-/** A baseline JPEG of coefficients and quantisation tables that no encoder makes of pixels: of all
- * magnitudes, up to the largest. `width`, `height`, `sampling`, `colour` and `seed` count. */
+/** A JPEG of coefficients and quantisation tables that no encoder makes of pixels: of all
+ * magnitudes, up to the largest. It is baseline, or has the scans of `script`; `width`, `height`,
+ * `sampling`, `colour` and `seed` count, and `restart` where there is a script. */
 struct made make_wild_jpeg(const struct made_jpeg *spec);
 struct made make_png(const struct made_png *spec);
 

@@ -180,13 +180,14 @@ static uint32_t files_wanted(uint32_t usual)
 
 static const char *describe(const struct made_jpeg *s, char *text, size_t size)
 {
-    (void)snprintf(text, size, "%s: colour %d, %s, quality %d%s%s, restart %d", s->name, s->colour,
-                   s->sampling, s->quality, s->wide_tables ? ", wide tables" : "",
-                   s->optimised ? ", optimised" : "", s->restart);
+    (void)snprintf(text, size, "%s: colour %d, %s, quality %d%s%s, restart %d, script %u", s->name,
+                   s->colour, s->sampling, s->quality, s->wide_tables ? ", wide tables" : "",
+                   s->optimised ? ", optimised" : "", s->restart, s->script);
     return text;
 }
 
-Test(jpeg_own, files_of_all_forms)
+/* `several`: with all sorts of scans. */
+static void check_files_of_all_forms(bool several)
 {
     struct jpeg_own *own;
     char text[200];
@@ -194,20 +195,31 @@ Test(jpeg_own, files_of_all_forms)
     cr_assert(eq(int, jpeg_own_create(&own), 0));
     for (uint32_t i = 0; i < files_wanted(700); i++) {
         struct made_jpeg spec = spec_of(i);
-        struct made m = make_jpeg(&spec);
+        struct made m;
 
+        spec.script = several ? 1 + i : 0;
+        m = make_jpeg(&spec);
         check_file(own, m.bytes, m.len, 3, i, describe(&spec, text, sizeof(text)));
         free(m.bytes);
     }
     jpeg_own_destroy(own);
 }
 
+Test(jpeg_own, files_of_all_forms)
+{
+    check_files_of_all_forms(false);
+}
+
+Test(jpeg_own, files_of_several_scans)
+{
+    check_files_of_all_forms(true);
+}
+
 /* Sums that wrap, that are clamped in the middle, and samples far out of range. */
 /* Libjpeg-turbo's inverse DCT is the judge on x86 alone: that of other processors wraps otherwise.
  * There the hash of all pixels, which is the same everywhere, takes its place. */
-Test(jpeg_own, coefficients_that_no_encoder_makes)
+static void check_coefficients_that_no_encoder_makes(bool several, uint64_t golden)
 {
-    const uint64_t golden = 0x1340b4c81f7f1c33;
     const uint32_t files = files_wanted(300);
     struct jpeg_own *own;
     XXH3_state_t state;
@@ -217,9 +229,11 @@ Test(jpeg_own, coefficients_that_no_encoder_makes)
     cr_assert(eq(int, jpeg_own_create(&own), 0));
     for (uint32_t i = 0; i < files; i++) {
         struct made_jpeg spec = spec_of(i);
-        struct made m = make_wild_jpeg(&spec);
         struct oracle_image whole;
+        struct made m;
 
+        spec.script = several ? 1 + i : 0;
+        m = make_wild_jpeg(&spec);
         (void)describe(&spec, text, sizeof(text));
         cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0), "%s", text);
         if (!oracle_judges(m.bytes, m.len))
@@ -235,10 +249,19 @@ Test(jpeg_own, coefficients_that_no_encoder_makes)
     jpeg_own_destroy(own);
 }
 
+Test(jpeg_own, coefficients_that_no_encoder_makes)
+{
+    check_coefficients_that_no_encoder_makes(false, 0x1340b4c81f7f1c33);
+}
+
+Test(jpeg_own, coefficients_that_no_encoder_makes_in_several_scans)
+{
+    check_coefficients_that_no_encoder_makes(true, 0x7fdfc06581fa1ce6);
+}
+
 static bool is_ours(const struct made_jpeg *kind)
 {
-    return !kind->progressive && !kind->arithmetic && !kind->separate &&
-           kind->colour != MADE_CMYK && kind->colour != MADE_YCCK;
+    return !kind->arithmetic && kind->colour != MADE_CMYK && kind->colour != MADE_YCCK;
 }
 
 struct kind {
@@ -386,7 +409,7 @@ Test(jpeg_own, tables_of_several_symbols)
         int r;
 
         random_codes(round, bytes, &spec);
-        plain = jpeg_huff_get(&huffs, true, &spec, jpeg_huff_fill, &r);
+        plain = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, jpeg_huff_fill, &r);
         for (uint32_t i = 0; plain && i < JPEG_LOOKS; i++)
             check_many(plain, i);
         for (size_t k = 0; plain && jpeg_kernels[k]; k++) {
@@ -461,6 +484,96 @@ Test(jpeg_own, damage_in_the_middle_is_left_to_libjpeg)
     cr_expect(good > 150 && good < 350, "%u rows", good);
     jpeg_own_destroy(own);
     free(m.bytes);
+}
+
+/* What becomes of a file: all rows of it, or a sentence. */
+struct outcome {
+    int r;
+    struct plenum_error err;
+    uint8_t *rgb; /* [height][width][3]; malloc */
+};
+
+static struct outcome read_all(struct image_reader *reader, const uint8_t *bytes, size_t len)
+{
+    struct outcome o = {0};
+    struct image_header header;
+    struct image_rows rows;
+    struct rect all = {0};
+    uint8_t *to;
+
+    o.r = reader->ops->open(reader, bytes, len, &header, &o.err);
+    if (o.r == 0) {
+        all.width = header.width;
+        all.height = header.height;
+        o.r = reader->ops->seek(reader, &all, &o.err);
+    }
+    o.rgb = to = malloc((size_t)all.width * all.height * 3 + 1);
+    for (uint32_t y = 0; o.r == 0 && y < all.height;) {
+        o.r = reader->ops->read(reader, &rows, &o.err);
+        for (uint32_t i = 0; o.r == 0 && i < rows.count; i++, y++)
+            for (uint32_t x = 0; x < all.width; x++, to += 3)
+                memcpy(to, rows.pixels + i * rows.pitch + 4 * x, 3);
+    }
+    reader->ops->close(reader);
+    return o;
+}
+
+/* Change some bits, bytes or the length. */
+static void damage(struct made *m, uint32_t seed)
+{
+    struct philox_block d = philox_draw(12, seed, 0, DRAW_SEED, 0);
+    uint32_t at = philox_below(d.word[0], (uint32_t)m->len), kind = d.word[3] % 5;
+
+    if (kind == 0) /* in front, where the headers are */
+        at %= least(400, (uint32_t)m->len);
+    if (kind < 3)
+        m->bytes[at] ^= (uint8_t)(1U << d.word[1] % 8);
+    else if (kind == 3)
+        m->bytes[at] = d.word[1] % 2 ? 0xFF : (uint8_t)d.word[2];
+    else
+        m->len = at + 1;
+}
+
+/* Damaged files of several scans: the same decision, the same sentence, the same pixels. */
+Test(jpeg_own, damage_of_several_scans_is_judged_by_libjpeg)
+{
+    struct image_reader *ours, *library;
+    uint32_t good = 0, files = files_wanted(1500);
+    char text[200];
+
+    cr_assert(jpeg_reader_create(&ours) == 0 && jpeg_reader_create(&library) == 0);
+    jpeg_reader_use(library, IMAGE_JPEG_LIBJPEG, NULL);
+    for (uint32_t i = 0; i < files; i++) {
+        struct made_jpeg spec = spec_of(i);
+        struct outcome got, want;
+        struct made m;
+
+        spec.script = 1 + i;
+        m = make_jpeg(&spec);
+        for (uint32_t k = 0; k <= i % 3; k++)
+            damage(&m, 3 * i + k);
+        jpeg_reader_use(ours, IMAGE_JPEG_PLENUM, i % 2 ? "portable" : NULL);
+        got = read_all(ours, m.bytes, m.len);
+        want = read_all(library, m.bytes, m.len);
+        (void)describe(&spec, text, sizeof(text));
+        cr_assert(got.r == want.r && strcmp(got.err.text, want.err.text) == 0, "%s: %s, not %s",
+                  text, got.err.text, want.err.text);
+        if (want.r == 0 && oracle_judges(m.bytes, m.len)) {
+            struct oracle_image whole;
+
+            cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
+            cr_assert(memcmp(got.rgb, whole.rgb, (size_t)whole.width * whole.height * 3) == 0, "%s",
+                      text);
+            free(whole.rgb);
+        }
+        good += want.r == 0;
+        free(got.rgb);
+        free(want.rgb);
+        free(m.bytes);
+    }
+    cr_expect(good > files / 10 && good < files, "%u of %u files are good", good, files);
+    ours->ops->destroy(ours);
+    library->ops->destroy(library);
 }
 
 /* Bytes 0xFF may be repeated in front of a marker or a stuffed zero. We leave these to libjpeg, and

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* jpeg_coefs.h - reads all scans of a JPEG that has several (most are progressive), and keeps the
+ * coefficients of the blocks that are needed. */
+#ifndef LOADER_IMAGE_JPEG_COEFS_H
+#define LOADER_IMAGE_JPEG_COEFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/image/jpeg_frame.h"
+#include "loader/image/jpeg_huff.h"
+#include "loader/image/jpeg_scan.h"
+#include "loader/image/scratch.h"
+
+/** The coefficients of one component. */
+struct jpeg_coef_plane {
+    /* Blocks whose coefficients are wanted, across and down; to be set before jpeg_coefs_read(). */
+    uint32_t left, right, top, bottom;
+    /* Of all blocks, with those that fill up MCUs: */
+    uint32_t pitch;    /* in a row */
+    int16_t *dc;       /* DC coefficients */
+    uint64_t *nonzero; /* which AC coefficients are not 0: a bit for each, in zigzag order */
+    /* Of those that are wanted: all coefficients, in natural order, but the first, which is in
+     * `dc`. Where `nonzero` is 0 there may be anything. */
+    int16_t *ac; /* [bottom - top][right - left][64] */
+};
+
+/** Starts as zeros. */
+struct jpeg_coefs {
+    struct jpeg_coef_plane planes[JPEG_COMPONENTS];
+    struct scratch room;
+};
+
+/** The block at (x, y) of a plane, which is wanted. */
+static inline int16_t *jpeg_coefs_block(const struct jpeg_coef_plane *p, uint32_t x, uint32_t y)
+{
+    return p->ac + ((size_t)(y - p->top) * (p->right - p->left) + (x - p->left)) * 64;
+}
+
+/** What jpeg_coefs_read() works with. */
+struct jpeg_coefs_tools {
+    struct jpeg_huffs *huffs;
+    jpeg_huff_fill_fn *fill;
+    struct jpeg_scan *scan;
+    bool bmi2; /* the processor has these instructions */
+};
+
+/** Read all scans of `frame`. 0, JPEG_OWN_GIVES_UP or -ENOMEM. */
+int jpeg_coefs_read(struct jpeg_coefs *coefs, const struct jpeg_coefs_tools *tools,
+                    const struct jpeg_frame *frame, const uint8_t *bytes, size_t len);
+
+#endif
