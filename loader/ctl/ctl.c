@@ -62,7 +62,7 @@ void ctl_print_progressive(uint64_t count, uint64_t jpegs)
 {
     if (count > 0)
         printf("progressive  %llu of the JPEGs (%.1f %%): plenumctl pack makes copies of them with "
-               "the same pixels, which take a seventh to a ninth of the time\n",
+               "the same pixels, which take about half of the time\n",
                (unsigned long long)count, 100 * (double)count / (double)jpegs);
 }
 

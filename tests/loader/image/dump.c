@@ -72,7 +72,7 @@ static int write_kinds(const char *folder)
 static int write_seeds(const char *folder)
 {
     static const int png_types[][2] = {{0, 1}, {0, 8}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
-    enum { PIPELINES = 24 }; /* of fuzz_image.c */
+    enum { PIPELINES = 24 /* of fuzz_image.c */, SCRIPTS = 20 };
     char name[32], head[4] = {0};
 
     for (size_t i = 0; i < made_kinds_count; i++) {
@@ -83,6 +83,20 @@ static int write_seeds(const char *folder)
         spec.orientation = (int)i % 9;
         head[0] = (char)(i % PIPELINES);
         (void)snprintf(name, sizeof(name), "%zu.jpg", i);
+        if (!write_file(folder, name, head, sizeof(head), make_jpeg(&spec)))
+            return 1;
+    }
+    for (uint32_t i = 0; i < SCRIPTS; i++) {
+        struct made_jpeg spec = {.name = "script",
+                                 .width = 20 + i,
+                                 .height = 17,
+                                 .colour = i % 4 == 3 ? MADE_GREY : MADE_COLOUR,
+                                 .quality = i % 2 ? 95 : 60,
+                                 .restart = i % 3 == 2 ? 2 : 0,
+                                 .script = 1 + i};
+
+        head[0] = (char)(i % PIPELINES);
+        (void)snprintf(name, sizeof(name), "script%u.jpg", i);
         if (!write_file(folder, name, head, sizeof(head), make_jpeg(&spec)))
             return 1;
     }

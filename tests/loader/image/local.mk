@@ -71,7 +71,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_webp_CFLAGS = $(image_test_cflags)
 %C%_test_webp_LDADD = $(image_test_libs)
 
-# Our JPEG decoder against libjpeg-turbo on 100,000 made-up files, and as many that no encoder makes; PLENUM_PHOTOS=DIR adds photographs.
+# Our JPEG decoder against libjpeg-turbo on 100,000 made-up files, and as many that no encoder makes; the same of files
+# of several scans, and 100,000 damaged ones of these; PLENUM_PHOTOS=DIR adds photographs.
 # Then 10,000 larger ones, whose tiles are noted.
 check-jpeg: %D%/test_jpeg_own %D%/test_jpeg_tiles
 	PLENUM_JPEG_FILES=100000 %D%/test_jpeg_own
