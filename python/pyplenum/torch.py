@@ -111,6 +111,23 @@ class _Loop:
         return self.loader._next(self)
 
 
+class _DataSet:
+    """What programs look up in a DataLoader's ``dataset``; samples are not to be had from it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __len__(self) -> int:
+        return self._stream.num_positions
+
+    @property
+    def classes(self) -> Optional[List[str]]:
+        return self._stream.classes
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        raise TypeError("a Loader's dataset has a length and classes: samples come in batches, by a loop over it")
+
+
 class Loader:
     """Batches of tensors, an epoch at a time, with a state: in the place of a DataLoader.
 
@@ -180,6 +197,9 @@ class Loader:
         until its last tensor is gone, and no more than ``slots`` can be held at once.
 
     ``steps`` must divide the steps of an epoch, since a batch belongs to one epoch here.
+
+    ``len(loader.dataset)`` is the number of samples of an epoch, and ``loader.dataset.classes`` names the classes, for
+    programs that look these up there.
 
     ``stream`` is the :class:`Stream` that it takes its batches from, for the facts: ``loader.stream.num_samples``,
     ``num_classes``, ``classes``, ``fingerprint`` and ``names()``. Batches and places of it are the Loader's own
@@ -298,6 +318,11 @@ class Loader:
         return self.stream.steps_per_epoch // self._steps
 
     @property
+    def dataset(self) -> _DataSet:
+        """How many samples an epoch has, and their classes: for programs that ask a DataLoader's dataset for these."""
+        return _DataSet(self.stream)
+
+    @property
     def epoch(self) -> int:
         """The epoch of the next batch: that of the loop, or, behind its last batch, the next."""
         return self._stands[1].epoch if self._stands else self.stream.place.epoch
@@ -317,7 +342,7 @@ class Loader:
         if place.position != 0 and not self._loaded:
             self.stream.seek_to(place.epoch + 1)  # the last loop was left early
             place = self.stream.place
-        self._loaded = False
+            self._loaded = True  # a loop that takes nothing leaves nothing out: Lightning asks twice for one
         self._loop += 1
         return _Loop(self, self._loop, place.steps_left // self._steps)
 
@@ -336,6 +361,7 @@ class Loader:
             if isinstance(error, Exception):
                 self._loaded = True  # the next loop goes on here
             raise
+        self._loaded = False
         loop.left -= 1
         return found
 

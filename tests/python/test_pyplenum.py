@@ -908,6 +908,27 @@ class LoaderTest(unittest.TestCase):
             l.set_epoch(2)
             self.assertEqual(shown(copied(l)), want[2])
 
+    def test_nothing_taken(self):
+        """a loop that takes nothing leaves nothing out, also behind one that was left early, and in mid-epoch"""
+        want = self.reference(3)
+        with loader() as l:
+            iter(l), iter(l)
+            next(iter(l))
+            state = l.state_dict()
+            iter(l), iter(l)
+            self.assertEqual(shown(copied(l)), want[1])
+            l.load_state_dict(state)
+            iter(l), iter(l)
+            self.assertEqual(shown(copied(l)), want[0][8:])
+            self.assertEqual(shown(copied(l)), want[1])
+
+    def test_dataset(self):
+        """what programs ask a DataLoader's dataset for"""
+        with loader(repeat=3, subset="0:20") as l:
+            self.assertEqual((len(l.dataset), l.dataset.classes), (60, l.stream.classes))
+            with self.assertRaisesRegex(TypeError, "samples come in batches"):
+                l.dataset[0]
+
     def test_steps(self):
         """batches of several steps belong to one epoch, or are refused"""
         with loader(steps=7) as l:
