@@ -49,6 +49,7 @@ endif
 
 include tests/launcher/local.mk
 include tests/e2e/local.mk
+include tests/frameworks/local.mk
 include tests/loader/ctl/local.mk
 include tests/docs/local.mk
 include tests/style/local.mk

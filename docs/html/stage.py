@@ -146,15 +146,16 @@ class Manual:
         write(f"# Licence\n\n{read(self.source, 'LICENSE')}", self.out, "LICENSE.md")
         for name in sorted(os.listdir(os.path.join(self.source, "docs", "man"))):
             self.manual_page(name)
-        for folder, title, words in (("examples", "Examples", "Whole programs, as they lie in `examples/`."),
-                                     ("include", "Headers", "The public headers, as programs include them. The manual "
+        for folder, below, title, words in (
+                ("examples", ("examples", "examples/frameworks"), "Examples", "Whole programs, as they lie in "
+                                                                              "`examples/`."),
+                ("include", ("include/plenum",), "Headers", "The public headers, as programs include them. The manual "
                                                             "pages say the same, at length.")):
-            below = os.path.join(folder, "plenum") if folder == "include" else folder
-            names = sorted(name for name in os.listdir(os.path.join(self.source, below))
-                           if name.endswith((".c", ".h", ".py")))
+            names = [f"{each}/{name}" for each in below for name in sorted(os.listdir(os.path.join(self.source, each)))
+                     if name.endswith((".c", ".h", ".py"))]
             for name in names:
-                self.listing(f"{below}/{name}", "python" if name.endswith(".py") else "c")
-            toc = "\n".join(os.path.relpath(f"{below}/{name}", folder) for name in names)
+                self.listing(name, "python" if name.endswith(".py") else "c")
+            toc = "\n".join(os.path.relpath(name, folder) for name in names)
             write(f"# {title}\n\n{words}\n\n```{{toctree}}\n{toc}\n```\n", self.out, folder, "index.md")
         for module in ("pyplenum", "pyplenum.torch"):
             write(f"# {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n```\n", self.out, "python", module + ".md")

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""examples/frameworks/log_stats.py: TensorBoard has how the data came."""
+
+import frameworks
+
+frameworks.need("TensorBoard, with PyTorch,", "numpy", "torch", "tensorboard")
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
+
+import tap  # noqa: E402
+from frameworks import COUNT, FrameworkCase  # noqa: E402
+
+
+class LogTest(FrameworkCase):
+    def test_example(self):
+        """numbers of each step are there, and are those of the loader"""
+        folder = self.path("runs")
+        self.run_example("log_stats.py", self.photos, folder)
+        events = EventAccumulator(folder)
+        events.Reload()
+        tags = events.Tags()["scalars"]
+        self.assertLessEqual({"data/waited", "data/elapsed", "data/samples", "data/ready"}, set(tags))
+        self.assertNotIn("data/loader", tags)
+        self.assertEqual([event.value for event in events.Scalars("data/samples")], list(range(8, COUNT + 1, 8)))
+
+
+if __name__ == "__main__":
+    tap.main()
