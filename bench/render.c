@@ -7,14 +7,12 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jpeglib.h>
-
 #include "bench/bench.h"
+#include "bench/forms.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/options.h"
@@ -30,7 +28,7 @@
 struct arguments {
     const char *images, *pipeline, *rows;
     uint32_t rounds, limit, seed;
-    bool json, kernels;
+    bool json, kernels, forms;
 };
 
 /* Where one file's tiles begin. */
@@ -271,48 +269,15 @@ static int run_other(struct context *c, const struct row *row, const struct benc
     return render(c, row->decoder, &c->pipeline, file->bytes, file->len, index, round);
 }
 
-struct jpeg_errors {
-    struct jpeg_error_mgr manager;
-    jmp_buf escape;
-};
-
-static void on_error(j_common_ptr d)
-{
-    longjmp(((struct jpeg_errors *)d->err)->escape, 1);
-}
-
 /* The whole image as RGB rows, kept nowhere. */
 static int run_full_decode(struct context *c, const struct row *row, const struct bench_file *file,
                            size_t index, uint32_t round)
 {
-    static uint8_t rows[16][65500 * 4];
-    JSAMPROW to[16];
-    struct jpeg_decompress_struct d;
-    struct jpeg_errors errors;
-
     (void)c;
     (void)row;
     (void)index;
     (void)round;
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        to[i] = rows[0] + i * file->width * 4;
-    d.err = jpeg_std_error(&errors.manager);
-    errors.manager.error_exit = on_error;
-    jpeg_create_decompress(&d);
-    if (setjmp(errors.escape)) {
-        jpeg_destroy_decompress(&d);
-        return -EBADMSG;
-    }
-    jpeg_mem_src(&d, file->bytes, file->len);
-    (void)jpeg_read_header(&d, TRUE);
-    d.dct_method = JDCT_ISLOW;
-    if (d.num_components == 3)
-        d.out_color_space = JCS_RGB;
-    (void)jpeg_start_decompress(&d);
-    while (d.output_scanline < d.output_height)
-        (void)jpeg_read_scanlines(&d, to, ARRAY_LEN(to));
-    jpeg_destroy_decompress(&d);
-    return 0;
+    return forms_full_decode(file, NULL);
 }
 
 #ifdef HAVE_FFCV_WAY
@@ -334,7 +299,11 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
 #endif
 
 #define FFCV_ROW "ffcv-way" /* what the others are compared with */
+#define FULL_ROW "full-decode"
 #define LIBJPEG_ROW "plain-libjpeg"
+#define PLAIN_ROW "plain"
+#define INDEXED_ROW "plain-indexed"
+#define FORM_ROWS FULL_ROW "," LIBJPEG_ROW "," PLAIN_ROW "," INDEXED_ROW /* of --forms */
 
 #define SIMCLR                                                                   \
     "rrc(224) flip(0.5) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) grayscale(0.2) " \
@@ -346,21 +315,21 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
 
 /* The last ones are filled in by --kernels. */
 static struct row rows[] = {
-    {.name = "full-decode",
+    {.name = FULL_ROW,
      .what = "libjpeg-turbo: the whole image, accurate inverse DCT, no resize",
      .run = run_full_decode},
     {.name = FFCV_ROW,
      .what = "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop",
      .run = run_ffcv_way,
      .missing = FFCV_MISSING},
-    {.name = "plain", .what = "Plenum, version 1, files as they lie", .run = run_plain},
+    {.name = PLAIN_ROW, .what = "Plenum, version 1, files as they lie", .run = run_plain},
     {.name = LIBJPEG_ROW,
      .what = "the same, by libjpeg-turbo instead of Plenum's own decoder",
      .run = run_other},
     {.name = "plain-indexing",
      .what = "plain in a first epoch: the same, and noting where tiles begin",
      .run = run_indexing},
-    {.name = "plain-indexed",
+    {.name = INDEXED_ROW,
      .what = "plain in later epochs: only the tiles under the crop",
      .add = add_indexed,
      .run = run_indexed},
@@ -442,6 +411,9 @@ static const struct option_def defs[] = {
     {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
     {"kernels", 'k', NULL, OPTION_FLAG, AT(kernels), 0, 0,
      "also with every other set of loops that this processor can use", NULL},
+    {"forms", 0, NULL, OPTION_FLAG, AT(forms), 0, 0,
+     "photographs written anew in each form of JPEG, PNG and WebP, beside the formats' libraries",
+     NULL},
     {"rows", 0, "NAME[,NAME...]", OPTION_TEXT, AT(rows), 0, 0,
      "only these rows, to profile one (default: all)", NULL},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
@@ -509,17 +481,26 @@ static void run_round(struct context *c, const struct bench_files *files, uint32
         rates[k] = (double)files->count * 1e9 / (double)ns[k];
 }
 
-struct result {
-    struct bench_spread rate, ratio; /* images a second; against the base, round by round */
-};
-
 struct report {
     const struct arguments *arguments;
     const struct context *context;
     const struct bench_files *files;
-    size_t base; /* the row that ratios are of */
-    struct result results[ROWS];
+    size_t base;            /* the row that ratios are of */
+    double *rates, *column; /* [rounds][ROWS], [rounds] */
 };
+
+/* A row's images a second, divided by those of another row round by round; NO_ROW: by 1. */
+enum { NO_ROW = ROWS };
+
+static struct bench_spread spread_of(const struct report *report, size_t row, size_t other)
+{
+    uint32_t rounds = report->arguments->rounds;
+
+    for (uint32_t r = 0; r < rounds; r++)
+        report->column[r] =
+            report->rates[r * ROWS + row] / (other == NO_ROW ? 1 : report->rates[r * ROWS + other]);
+    return bench_spread_of(report->column, rounds);
+}
 
 static void print_json(const struct report *report)
 {
@@ -536,13 +517,17 @@ static void print_json(const struct report *report)
     json_real(&j, "index_size", hints_size(report->context, report->files), 4);
     json_begin_array(&j, "rows", false);
     for (size_t k = 0; k < ROWS; k++) {
+        struct bench_spread rate, ratio;
+
         if (!shown(&rows[k]))
             continue;
+        rate = spread_of(report, k, NO_ROW);
+        ratio = spread_of(report, k, report->base);
         json_begin_object(&j, NULL, true);
         json_text(&j, "name", rows[k].name);
-        bench_json_spread(&j, &report->results[k].rate, 1);
+        bench_json_spread(&j, &rate, 1);
         json_begin_object(&j, "ratio", true);
-        bench_json_spread(&j, &report->results[k].ratio, 3);
+        bench_json_spread(&j, &ratio, 3);
         json_end_object(&j);
         json_end_object(&j);
     }
@@ -573,11 +558,14 @@ static void print_table(const struct report *report)
            "", "images/s of one core", ratios, "row", "min", "median", "max", "min", "median",
            "max");
     for (size_t k = 0; k < ROWS; k++) {
-        const struct bench_spread *r = &report->results[k].rate, *q = &report->results[k].ratio;
+        struct bench_spread r, q;
 
-        if (shown(&rows[k]))
-            printf("%-18s %8.1f %9.1f %9.1f   %6.3f %7.3f %7.3f\n", rows[k].name, r->min, r->median,
-                   r->max, q->min, q->median, q->max);
+        if (!shown(&rows[k]))
+            continue;
+        r = spread_of(report, k, NO_ROW);
+        q = spread_of(report, k, report->base);
+        printf("%-18s %8.1f %9.1f %9.1f   %6.3f %7.3f %7.3f\n", rows[k].name, r.min, r.median,
+               r.max, q.min, q.median, q.max);
     }
     putchar('\n');
     for (size_t k = 0; k < ROWS; k++)
@@ -608,33 +596,196 @@ static size_t find_base(void)
     return first;
 }
 
-static int measure(const struct arguments *a, struct context *c, struct bench_files *files)
+static int measure(struct context *c, struct report *report)
 {
-    double *rates = calloc((size_t)a->rounds * ROWS, sizeof(*rates));
-    double *column = calloc(a->rounds, sizeof(*column));
-    struct report report = {.arguments = a, .context = c, .files = files, .base = find_base()};
+    uint32_t rounds = report->arguments->rounds;
 
-    if (!rates || !column) {
-        free(rates);
-        free(column);
+    report->rates = calloc((size_t)rounds * ROWS, sizeof(*report->rates));
+    report->column = calloc(rounds, sizeof(*report->column));
+    if (!report->rates || !report->column)
         return -ENOMEM;
-    }
-    for (uint32_t round = 0; round < a->rounds; round++)
-        run_round(c, files, round + 1, rates + (size_t)round * ROWS);
-    for (size_t k = 0; k < ROWS; k++) {
-        if (!shown(&rows[k]))
-            continue;
-        for (uint32_t r = 0; r < a->rounds; r++)
-            column[r] = rates[r * ROWS + k] / rates[r * ROWS + report.base];
-        report.results[k].ratio = bench_spread_of(column, a->rounds);
-        for (uint32_t r = 0; r < a->rounds; r++)
-            column[r] = rates[r * ROWS + k];
-        report.results[k].rate = bench_spread_of(column, a->rounds);
-    }
-    (a->json ? print_json : print_table)(&report);
-    free(rates);
-    free(column);
+    for (uint32_t round = 0; round < rounds; round++)
+        run_round(c, report->files, round + 1, report->rates + (size_t)round * ROWS);
     return 0;
+}
+
+static void report_fini(struct report *report)
+{
+    free(report->rates);
+    free(report->column);
+}
+
+static int compare_rows(const struct arguments *a, struct context *c, struct bench_files *files,
+                        struct plenum_error *err)
+{
+    struct report report = {.arguments = a, .context = c, .files = files, .base = find_base()};
+    int r;
+
+    keep_common_files(c, files);
+    if (files->count == 0)
+        return error_set(err, -ENOENT, "%s: no photograph suits all rows", a->images);
+    r = measure(c, &report);
+    if (r == 0)
+        (a->json ? print_json : print_table)(&report);
+    report_fini(&report);
+    return r;
+}
+
+static size_t find_row(const char *name)
+{
+    size_t k = 0;
+
+    while (strcmp(rows[k].name, name) != 0)
+        k++;
+    return k;
+}
+
+/* The columns of --forms: a row beside another. libjpeg-turbo says nothing of a PNG or WebP. */
+static const struct column {
+    const char *title, *key, *row, *other;
+    bool jpeg;
+} columns[] = {
+    {"first to full", "first_to_full_decode", PLAIN_ROW, FULL_ROW, false},
+    {"later to full", "later_to_full_decode", INDEXED_ROW, FULL_ROW, false},
+    {"first to turbo", "first_to_libjpeg", PLAIN_ROW, LIBJPEG_ROW, true},
+    {"later to turbo", "later_to_libjpeg", INDEXED_ROW, LIBJPEG_ROW, true},
+};
+
+static void print_forms_head(const struct arguments *a, const struct context *c,
+                             const struct bench_files *files, struct json *j)
+{
+    char cpu[128];
+
+    if (a->json) {
+        bench_json_begin(j, "render --forms");
+        json_text(j, "unit", "images/s of one core, CPU time");
+        json_number(j, "images", files->count);
+        json_number(j, "rounds", a->rounds);
+        json_text(j, "pipeline", c->pipeline.text);
+        json_begin_array(j, "forms", false);
+        return;
+    }
+    bench_cpu_name(cpu, sizeof(cpu));
+    printf("%zu photographs, %u rounds, %s\n%s\n\n%-12s %9s %7s %8s", files->count, a->rounds,
+           c->pipeline.text, cpu, "form", "KiB each", "full/s", "first/s");
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+        printf("  %19s", columns[i].title);
+    putchar('\n');
+}
+
+static void print_form(const struct form *form, const struct report *report, struct json *j)
+{
+    const struct bench_files *files = report->files;
+    double kib = (double)files->bytes / 1024 / (double)files->count;
+    struct bench_spread full = spread_of(report, find_row(FULL_ROW), NO_ROW);
+    struct bench_spread first = spread_of(report, find_row(PLAIN_ROW), NO_ROW);
+
+    if (report->arguments->json) {
+        json_begin_object(j, NULL, false);
+        json_text(j, "name", form->name);
+        json_number(j, "left_out", files->refused);
+        json_real(j, "kib_each", kib, 1);
+        json_begin_object(j, "full_decode", true);
+        bench_json_spread(j, &full, 1);
+        json_end_object(j);
+        json_begin_object(j, "first", true);
+        bench_json_spread(j, &first, 1);
+        json_end_object(j);
+    } else {
+        printf("%-12s %9.1f %7.0f %8.0f", form->name, kib, full.median, first.median);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
+        const struct column *col = &columns[i];
+        bool there = form->jpeg || !col->jpeg;
+        struct bench_spread q = {0};
+
+        if (there)
+            q = spread_of(report, find_row(col->row), find_row(col->other));
+        if (!report->arguments->json && there) {
+            printf("  %5.2f (%5.2f %5.2f)", q.median, q.min, q.max);
+        } else if (!report->arguments->json) {
+            printf("  %19s", "");
+        } else if (there) {
+            json_begin_object(j, col->key, true);
+            bench_json_spread(j, &q, 3);
+            json_end_object(j);
+        } else {
+            json_null(j, col->key);
+        }
+    }
+    if (report->arguments->json)
+        json_end_object(j);
+    else
+        putchar('\n');
+    (void)fflush(stdout);
+}
+
+/* All photographs in a form; those that have none are left out. */
+static int make_form(const struct form *form, const struct bench_files *from,
+                     struct bench_files *ret)
+{
+    int r = 0;
+
+    *ret = (struct bench_files){.files = calloc(from->count, sizeof(*ret->files))};
+    if (!ret->files)
+        return -ENOMEM;
+    for (size_t i = 0; i < from->count; i++) {
+        r = form_make(form, &from->files[i], &ret->files[ret->count]);
+        if (r == 0)
+            ret->bytes += ret->files[ret->count++].len;
+        else if (r == -EBADMSG)
+            ret->refused++;
+        else
+            return r;
+    }
+    return 0;
+}
+
+static int measure_form(const struct form *form, const struct arguments *a, struct context *c,
+                        const struct bench_files *photographs, struct json *j)
+{
+    struct bench_files files;
+    struct report report = {.arguments = a, .context = c, .files = &files};
+    int r = make_form(form, photographs, &files);
+
+    if (r == 0)
+        keep_common_files(c, &files);
+    if (r == 0 && files.count > 0) {
+        r = measure(c, &report);
+        if (r == 0)
+            print_form(form, &report, j);
+    }
+    report_fini(&report);
+    bench_files_free(&files);
+    return r;
+}
+
+static int compare_forms(const struct arguments *a, struct context *c,
+                         const struct bench_files *files)
+{
+    struct json j;
+    int r = 0;
+
+    print_forms_head(a, c, files, &j);
+    for (const struct form *f = forms; r == 0 && f->name; f++) {
+        r = measure_form(f, a, c, files, &j);
+        if (r == -EOPNOTSUPP) {
+            if (!a->json)
+                printf("%-12s is left out: this build has no encoder for it\n", f->name);
+            r = 0;
+        }
+    }
+    if (a->json) {
+        json_end_array(&j);
+        json_end_object(&j);
+        return r;
+    }
+    printf("\nfull   the format's own library decodes the whole picture: libjpeg-turbo, libpng, "
+           "libwebp\nturbo  libjpeg-turbo decodes what lies under the crop, for the same pixels\n"
+           "first  Plenum in a first epoch; later: it knows where tiles begin\n\n");
+    for (const struct form *f = forms; f->name; f++)
+        printf("%-12s %s\n", f->name, f->what);
+    return r;
 }
 
 /* The row of the decoder that is not ours. */
@@ -718,6 +869,8 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
         return r;
     if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
         return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
+    if (a->forms && (a->rows || a->kernels))
+        return error_set(err, -EINVAL, "--forms has rows of its own: leave out --rows, --kernels");
     c->seed = a->seed;
     for (size_t k = 0; k < ROWS; k++)
         room = max_u64(room, parse_recipe(&rows[k]));
@@ -731,7 +884,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
     r = add_libjpeg(err);
     if (r == 0 && a->kernels)
         r = add_kernels(err);
-    return r < 0 ? r : choose_rows(a->rows, err);
+    return r < 0 ? r : choose_rows(a->forms ? FORM_ROWS : a->rows, err);
 }
 
 static void context_fini(struct context *c)
@@ -764,11 +917,8 @@ int main(int argc, char **argv)
     r = context_init(&c, &a, &err);
     if (r == 0)
         r = bench_files_load(a.images, a.limit, &files, &err);
-    if (r == 0) {
-        keep_common_files(&c, &files);
-        r = files.count ? measure(&a, &c, &files)
-                        : error_set(&err, -ENOENT, "%s: no photograph suits all rows", a.images);
-    }
+    if (r == 0)
+        r = a.forms ? compare_forms(&a, &c, &files) : compare_rows(&a, &c, &files, &err);
     if (r < 0)
         log_error("%s", err.text[0] ? err.text : strerror(-r));
     bench_files_free(&files);
