@@ -660,9 +660,14 @@ static const uint8_t *enlarge(struct jpeg_own *o, uint32_t component)
         return p->wide + left % 2;
     }
     if (c->stretch_across == JPEG_REPEAT) {
-        for (uint32_t x = left; x <= last; x++)
-            p->wide[x - left] = near[x / c->across - base];
-        return p->wide;
+        uint32_t first = left / c->across - base, count = last / c->across - left / c->across + 1;
+
+        for (uint32_t i = 0; i < count; i++) { /* across is 4 at most */
+            uint32_t four = near[first + i] * UINT32_C(0x01010101);
+
+            memcpy(p->wide + (size_t)i * c->across, &four, sizeof(four));
+        }
+        return p->wide + left % c->across;
     }
     if (c->stretch_down == JPEG_FANCY) {
         o->kernels->h1v2(near + left - base, far + left - base, o->y % 2 == 0 ? 1 : 2,
