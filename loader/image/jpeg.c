@@ -456,13 +456,6 @@ static int jpeg_reader_seek(struct image_reader *reader, const struct rect *regi
     return r < 0 ? r : seek_library(j, &j->region, err);
 }
 
-static uint8_t times_255th(uint32_t a, uint32_t b)
-{
-    uint32_t t = a * b + 128;
-
-    return (uint8_t)(((t >> 8) + t) >> 8);
-}
-
 /* Inverted CMYK to RGB, in place. */
 static void rgb_of_cmyk(uint8_t *pixel, uint32_t count)
 {
@@ -470,7 +463,7 @@ static void rgb_of_cmyk(uint8_t *pixel, uint32_t count)
         uint8_t k = pixel[3];
 
         for (int c = 0; c < 3; c++)
-            pixel[c] = (uint8_t)(k - times_255th(255u - pixel[c], k));
+            pixel[c] = (uint8_t)(k - jpeg_times_255th(255u - pixel[c], k));
     }
 }
 

@@ -2,8 +2,8 @@
 /* jpeg_frame.c - the markers of a JPEG up to its first entropy-coded byte (T.81, annex B), and
  * those between its scans.
  *
- * The colour space is found as libjpeg does: JFIF means YCbCr; else Adobe's segment tells, else the
- * identifiers of the components. */
+ * The colour space is found as libjpeg does: of three components JFIF means YCbCr; else Adobe's
+ * segment tells, else the identifiers of the components. Of four, Adobe's segment tells. */
 #include "config.h"
 
 #include "loader/image/jpeg_frame.h"
@@ -112,7 +112,7 @@ static bool parse_frame(struct parser *p, struct segment s)
     f->height = get16(s.at + 1);
     f->width = get16(s.at + 3);
     f->count = s.at[5];
-    if ((f->count != 1 && f->count != 3) || s.len != 6 + 3 * f->count)
+    if ((f->count != 1 && f->count != 3 && f->count != 4) || s.len != 6 + 3 * f->count)
         return false;
     if (f->width == 0 || f->height == 0 || f->width > IMAGE_SIDE_MAX ||
         f->height > IMAGE_SIDE_MAX || (uint64_t)f->width * f->height > IMAGE_PIXELS_MAX)
@@ -216,6 +216,10 @@ static bool find_colours(struct parser *p)
 {
     const struct jpeg_component *c = p->frame->component;
 
+    if (p->frame->count == 4) { /* CMYK, unless Adobe's segment says YCCK */
+        p->frame->ycc = p->adobe && p->transform == 2;
+        return !p->adobe || p->transform == 0 || p->transform == 2;
+    }
     p->frame->ycc = true;
     if (p->frame->count == 1 || p->jfif)
         return true;

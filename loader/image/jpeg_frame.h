@@ -12,7 +12,7 @@
 
 enum {
     JPEG_BLOCK = 8,       /* samples of a block, across and down */
-    JPEG_COMPONENTS = 3,  /* at most */
+    JPEG_COMPONENTS = 4,  /* at most */
     JPEG_TABLES = 4,      /* of each sort */
     JPEG_MCU_BLOCKS = 10, /* at most */
 };
@@ -49,10 +49,10 @@ struct jpeg_scan_spec {
 
 struct jpeg_frame {
     uint32_t width, height; /* of the image, pixels */
-    uint32_t count;         /* of components: 1 or 3 */
+    uint32_t count;         /* of components: 1, 3 or 4 */
     bool progressive;
     bool several; /* it may have several scans */
-    bool ycc;     /* three components are YCbCr, not RGB */
+    bool ycc;     /* the first three components are YCbCr, not RGB or CMY */
     bool context; /* upsampling needs rows of the next MCU row */
     struct jpeg_component component[JPEG_COMPONENTS];
     uint32_t mcu_width, mcu_height;   /* pixels */

@@ -677,6 +677,24 @@ static const uint8_t *enlarge(struct jpeg_own *o, uint32_t component)
     return near + left - base;
 }
 
+/* RGB of what YCCK's first three components are as YCbCr, or, flipped, of CMY. Inks are inverted:
+ * see jpeg.c. The loops have constant counts, so that compilers make vectors of them. */
+static void print_black(uint8_t *pixels, const uint8_t *black, uint32_t count, uint8_t flip)
+{
+    enum { RUN = 16 };
+    uint8_t four[4 * RUN];
+
+    for (uint32_t at = 0; at < count; at += RUN, pixels += 4 * RUN) {
+        for (uint32_t i = 0; i < RUN; i++) {
+            uint32_t k = black[at + i] * UINT32_C(0x01010101);
+
+            memcpy(four + 4 * (size_t)i, &k, sizeof(k));
+        }
+        for (uint32_t i = 0; i < 4 * RUN; i++)
+            pixels[i] = (uint8_t)(four[i] - jpeg_times_255th(pixels[i] ^ flip, four[i]));
+    }
+}
+
 static void make_row(struct jpeg_own *o, uint8_t *to)
 {
     const uint8_t *rows[JPEG_COMPONENTS];
@@ -686,6 +704,8 @@ static void make_row(struct jpeg_own *o, uint8_t *to)
     (o->frame.count == 1 ? o->kernels->grey
      : o->frame.ycc      ? o->kernels->ycc
                          : o->kernels->rgb)(rows, o->region.width, to);
+    if (o->frame.count == 4)
+        print_black(to, rows[3], o->region.width, o->frame.ycc ? 0 : 255);
     o->y++;
 }
 

@@ -60,6 +60,14 @@ extern const struct jpeg_kernels jpeg_avx2;
 extern const struct jpeg_kernels jpeg_neon;
 #endif
 
+/** round(a * b / 255), as Pillow computes it. */
+static inline uint8_t jpeg_times_255th(uint32_t a, uint32_t b)
+{
+    uint16_t t = (uint16_t)(a * b + 128);
+
+    return (uint8_t)((uint16_t)((t >> 8) + t) >> 8);
+}
+
 /** A block of which only the first row of coefficients is not zero: all its rows are alike. */
 void jpeg_idct_row(const struct jpeg_block *block);
 

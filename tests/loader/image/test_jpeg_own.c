@@ -215,6 +215,100 @@ Test(jpeg_own, files_of_several_scans)
     check_files_of_all_forms(true);
 }
 
+/* Of any file one with a component of black; false: its sampling factors leave no room for that. */
+static bool print_of(struct made_jpeg *spec, uint32_t index)
+{
+    uint32_t blocks = 0,
+             first = index / 2 % 2; /* black is as fine as the first, or has one block */
+    char text[sizeof(spec->sampling) + 3];
+
+    (void)snprintf(text, sizeof(text), "%s %.2s", spec->sampling, first ? spec->sampling : "11");
+    for (uint32_t i = 0; i < 4; i++)
+        blocks += (uint32_t)(text[3 * i] - '0') * (uint32_t)(text[3 * i + 1] - '0');
+    memcpy(spec->sampling, text, sizeof("11 11 11 11"));
+    spec->colour = index % 2 ? MADE_CMYK : MADE_YCCK;
+    spec->progressive = index / 4 % 2;
+    return blocks <= 10;
+}
+
+/* All of a file by libjpeg-turbo and the reader's own conversion of CMYK. */
+static void check_library(struct image_reader *reader, const struct made *m, const char *what)
+{
+    struct image_header header;
+    struct image_rows rows;
+    struct oracle_image whole;
+    struct rect all = {0};
+
+    cr_assert(eq(int, oracle_decode(m->bytes, m->len, UINT32_MAX, &whole), 0), "%s", what);
+    all.width = whole.width;
+    all.height = whole.height;
+    cr_assert(eq(int, reader->ops->open(reader, m->bytes, m->len, &header, NULL), 0), "%s", what);
+    cr_assert(eq(int, reader->ops->seek(reader, &all, NULL), 0), "%s", what);
+    for (uint32_t y = 0; y < all.height;) {
+        cr_assert(eq(int, reader->ops->read(reader, &rows, NULL), 0), "%s", what);
+        for (uint32_t i = 0; i < rows.count; i++, y++)
+            for (uint32_t x = 0; x < all.width; x++)
+                cr_assert(memcmp(rows.pixels + i * rows.pitch + x * 4,
+                                 whole.rgb + ((size_t)y * all.width + x) * 3, 3) == 0,
+                          "%s: (%u,%u)", what, x, y);
+    }
+    reader->ops->close(reader);
+    free(whole.rgb);
+}
+
+Test(jpeg_own, files_of_four_components)
+{
+    struct image_reader *reader;
+    struct jpeg_own *own;
+    uint32_t made = 0;
+    char text[200];
+
+    cr_assert(eq(int, jpeg_reader_create(&reader), 0));
+    jpeg_reader_use(reader, IMAGE_JPEG_LIBJPEG, NULL);
+    cr_assert(eq(int, jpeg_own_create(&own), 0));
+    for (uint32_t i = 0; i < files_wanted(700) / 2; i++) {
+        struct made_jpeg spec = spec_of(i);
+        struct made m;
+
+        if (!print_of(&spec, i))
+            continue;
+        m = make_jpeg(&spec);
+        check_file(own, m.bytes, m.len, 3, i, describe(&spec, text, sizeof(text)));
+        check_library(reader, &m, text);
+        free(m.bytes);
+        made++;
+    }
+    cr_expect(made > files_wanted(700) / 4);
+    jpeg_own_destroy(own);
+    reader->ops->destroy(reader);
+}
+
+/* What Adobe's segment says, or that there is none, decides whether four components are CMYK. */
+Test(jpeg_own, adobe_segment_of_four_components)
+{
+    struct made_jpeg spec = {.name = "print", .width = 50, .height = 40, .colour = MADE_YCCK};
+    struct made m = make_jpeg(&spec);
+    struct jpeg_own *own;
+    uint32_t width, height;
+    uint8_t *at;
+
+    cr_assert(eq(int, jpeg_own_create(&own), 0));
+    at = memmem(m.bytes, m.len, "Adobe", 5);
+    cr_assert(at != NULL);
+    cr_expect(eq(u8, at[11], 2));
+    check_file(own, m.bytes, m.len, 3, 1, "YCCK");
+    at[11] = 0;
+    check_file(own, m.bytes, m.len, 3, 1, "CMYK");
+    for (uint8_t unknown = 1; unknown < 9; unknown += 2) {
+        at[11] = unknown; /* libjpeg warns */
+        cr_expect(eq(int, jpeg_own_open(own, m.bytes, m.len, &width, &height), JPEG_OWN_GIVES_UP));
+    }
+    memcpy(at, "adobe", 5);
+    check_file(own, m.bytes, m.len, 3, 1, "without the segment");
+    jpeg_own_destroy(own);
+    free(m.bytes);
+}
+
 /* Sums that wrap, that are clamped in the middle, and samples far out of range. */
 /* Libjpeg-turbo's inverse DCT is the judge on x86 alone: that of other processors wraps otherwise.
  * There the hash of all pixels, which is the same everywhere, takes its place. */
@@ -261,7 +355,7 @@ Test(jpeg_own, coefficients_that_no_encoder_makes_in_several_scans)
 
 static bool is_ours(const struct made_jpeg *kind)
 {
-    return !kind->arithmetic && kind->colour != MADE_CMYK && kind->colour != MADE_YCCK;
+    return !kind->arithmetic;
 }
 
 struct kind {
