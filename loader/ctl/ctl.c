@@ -16,6 +16,7 @@
 #include "common/progress.h"
 #include "common/text.h"
 #include "common/util.h"
+#include "loader/image/jpeg_marker.h"
 
 /* Where standard error is no terminal, a line every so often. */
 static const uint64_t progress_line_ns = 10 * NS_PER_SEC;
@@ -58,12 +59,23 @@ char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size)
     return text_make_plain(ret);
 }
 
-void ctl_print_progressive(uint64_t count, uint64_t jpegs)
+struct ctl_jpegs ctl_jpegs_of(const uint8_t *bytes, size_t len)
 {
-    if (count > 0)
+    struct jpeg_markers m = {.bytes = bytes, .len = len, .at = 2};
+    struct ctl_jpegs ret = {.all = len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8};
+
+    while (ret.all && !ret.progressive && jpeg_markers_next(&m))
+        ret.progressive = m.code == 0xC2 || m.code == 0xCA; /* SOF2, SOF10 */
+    return ret;
+}
+
+void ctl_print_progressive(const struct ctl_jpegs *jpegs)
+{
+    if (jpegs->progressive > 0)
         printf("progressive  %llu of the JPEGs (%.1f %%): plenumctl pack makes copies of them with "
                "the same pixels, which take about half of the time\n",
-               (unsigned long long)count, 100 * (double)count / (double)jpegs);
+               (unsigned long long)jpegs->progressive,
+               100 * (double)jpegs->progressive / (double)jpegs->all);
 }
 
 void ctl_strip_name(struct plenum_error *err, const char *name)

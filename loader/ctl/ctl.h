@@ -80,9 +80,17 @@ void ctl_end_progress(void);
 /** A data set's name for a terminal: `ret`. */
 char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size);
 
-/** Say in a summary how many of so many JPEGs are progressive, and what to do about it; nothing
- * where none is. */
-void ctl_print_progressive(uint64_t count, uint64_t jpegs);
+/** Counted among files: JPEGs, and how many of them are progressive. */
+struct ctl_jpegs {
+    uint64_t all, progressive;
+};
+
+/** What one file adds to that. */
+struct ctl_jpegs ctl_jpegs_of(const uint8_t *bytes, size_t len);
+
+/** Say in a summary how many of these are progressive, and what to do about it; nothing where none
+ * is. */
+void ctl_print_progressive(const struct ctl_jpegs *jpegs);
 
 /** Remove a name and a colon from the beginning of a sentence, where the name is shown beside
  * it. */

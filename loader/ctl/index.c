@@ -14,7 +14,6 @@
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/dataset/hint_cache.h"
-#include "loader/image/jpeg_marker.h"
 
 struct arguments {
     const char *cache_dir;
@@ -64,26 +63,13 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-static void count_kind(struct tiles *t, const uint8_t *bytes, size_t len)
-{
-    struct jpeg_markers m = {.bytes = bytes, .len = len, .at = 2};
-
-    if (len < 2 || bytes[0] != 0xFF || bytes[1] != 0xD8)
-        return;
-    (void)atomic_fetch_add(&t->jpegs, 1);
-    while (jpeg_markers_next(&m))
-        if (m.code == 0xC2 || m.code == 0xCA) { /* SOF2, SOF10 */
-            (void)atomic_fetch_add(&t->progressive, 1);
-            return;
-        }
-}
-
 static int index_tiles(void *arg, uint64_t index, unsigned thread)
 {
     struct tiles *t = arg;
     struct render_scratch *s = &t->scratches[thread];
     struct image_tiles tiles = {0};
     uint32_t sample = (uint32_t)index;
+    struct ctl_jpegs kind;
     int r = 0;
 
     if (!s->decoder)
@@ -103,7 +89,9 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
     }
     if (r < 0 && r != -ENOTSUP) /* a format that this build does not decode has no tiles */
         return r;
-    count_kind(t, s->files.own.bytes, s->files.own.len);
+    kind = ctl_jpegs_of(s->files.own.bytes, s->files.own.len);
+    (void)atomic_fetch_add(&t->jpegs, kind.all);
+    (void)atomic_fetch_add(&t->progressive, kind.progressive);
     if (tiles.found) {
         tiles.len = tiles.found_len;
         r = hint_cache_put(t->hints, sample, tiles.found, tiles.found_len, tiles.found_max);
@@ -203,6 +191,7 @@ static void print_json(const struct dataset *d, const struct tiles *t)
 
 static void print_tiles(const struct dataset *d, const struct tiles *t)
 {
+    struct ctl_jpegs jpegs = {atomic_load(&t->jpegs), atomic_load(&t->progressive)};
     char bytes[32];
 
     printf("tiles        of %llu samples, in %s (%.2f %% of the data)",
@@ -214,7 +203,7 @@ static void print_tiles(const struct dataset *d, const struct tiles *t)
     if (atomic_load(&t->bad) > 0)
         printf("; %llu are bad (see plenumctl verify)", (unsigned long long)atomic_load(&t->bad));
     putchar('\n');
-    ctl_print_progressive(atomic_load(&t->progressive), atomic_load(&t->jpegs));
+    ctl_print_progressive(&jpegs);
 }
 
 static void print_text(const struct dataset *d, const struct tiles *t, double seconds)

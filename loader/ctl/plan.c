@@ -33,6 +33,7 @@ struct arguments {
     uint32_t accumulation;
     uint64_t replicas[REPLICAS_MAX];
     unsigned num_replicas;
+    struct ctl_jpegs jpegs; /* among the samples that were measured */
     bool json;
 };
 
@@ -92,8 +93,7 @@ static const struct options_program program = {
 };
 
 /* Render some samples of the data set, and take the mean. */
-static int measure_image(const char *dataset, const struct arguments *a, uint64_t *ret,
-                         struct plenum_error *err)
+static int measure_image(const char *dataset, struct arguments *a, struct plenum_error *err)
 {
     struct render_scratch scratch = {0};
     struct render_result result;
@@ -113,11 +113,17 @@ static int measure_image(const char *dataset, const struct arguments *a, uint64_
         r = render_position(&s.spec, &scratch, 0, p, pixels, &result, err);
         if (r < 0)
             goto out;
-        if (p == 0)
+        if (p == 0) {
             begin = time_cpu_ns();
+        } else {
+            struct ctl_jpegs kind = ctl_jpegs_of(scratch.files.own.bytes, scratch.files.own.len);
+
+            a->jpegs.all += kind.all;
+            a->jpegs.progressive += kind.progressive;
+        }
         ctl_show_progress(NULL, "samples", p, SAMPLES_MEASURED);
     }
-    *ret = (time_cpu_ns() - begin) / SAMPLES_MEASURED;
+    a->image_ns = (time_cpu_ns() - begin) / SAMPLES_MEASURED;
 
 out:
     ctl_end_progress();
@@ -164,6 +170,9 @@ static void print_text(const struct arguments *a)
         else
             printf("             ?\n");
     }
+    if (a->jpegs.progressive > 0)
+        putchar('\n');
+    ctl_print_progressive(&a->jpegs);
 }
 
 static void print_json(const struct arguments *a)
@@ -173,6 +182,8 @@ static void print_json(const struct arguments *a)
     json_begin_object(&j, NULL, false);
     if (a->image_ns)
         json_real(&j, "image_us", (double)a->image_ns / 1e3, 2);
+    json_number(&j, "measured_jpegs", a->jpegs.all);
+    json_number(&j, "measured_progressive", a->jpegs.progressive);
     json_begin_array(&j, "rows", false);
     for (unsigned i = 0; i < a->num_replicas; i++) {
         struct row row = estimate(a, a->replicas[i]);
@@ -209,7 +220,7 @@ static int run(int argc, char **argv)
                              : "--micro-batch and --micro-batch-time are needed");
         return 2;
     }
-    if (operands == 1 && a.image_ns == 0 && measure_image(argv[1], &a, &a.image_ns, &err) < 0)
+    if (operands == 1 && a.image_ns == 0 && measure_image(argv[1], &a, &err) < 0)
         return ctl_fail("plan", &err);
     if (a.json)
         print_json(&a);

@@ -415,7 +415,7 @@ static void print_text(const struct verify *v, double seconds)
            format_bytes(v->bytes, bytes, sizeof(bytes)));
     printf("good         %llu JPEGs, %llu PNGs and %llu WebPs decode whole\n",
            (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp);
-    ctl_print_progressive(v->progressive, v->jpeg);
+    ctl_print_progressive(&(struct ctl_jpegs){v->jpeg, v->progressive});
     printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
            (unsigned long long)v->packed);
     if (v->content)

@@ -34,6 +34,12 @@ for copy in 50ms 51ms; do
 done
 ok "plan says when copies bound the steps" grep -q '^copying to the device takes longer than computing' 51ms
 ok "and only then" sh -c '! grep copying 50ms'
+mkdir -p kinds/a
+cp "$top_srcdir"/tests/loader/image/golden/{progressive,420}.jpg kinds/a/
+"$ctl" plan kinds --pipeline 'rrc(32)' --micro-batch 4 --micro-batch-time 1s >out
+ok "plan advises to pack progressive JPEGs" grep -q '^progressive  .* of the JPEGs (50.0 %).*plenumctl pack' out
+"$ctl" plan kinds --pipeline 'rrc(32)' --micro-batch 4 --micro-batch-time 1s --json >kinds.json
+ok "... and counts them" grep -q '"measured_progressive": 100,' kinds.json
 "$ctl" plan data >out 2>err
 ok "plan: what is missing is named" says "--micro-batch and --micro-batch-time are needed"
 
