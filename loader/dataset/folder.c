@@ -383,7 +383,8 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
 
     (void)index_builder_describe_foreign(b, others, sizeof(others));
     if (others[0])
-        (void)snprintf(why, sizeof(why), "; there are %s", others);
+        (void)snprintf(why, sizeof(why), "; there are %s: %s", others,
+                       index_builder_advise_foreign(b));
     else if (stray)
         (void)snprintf(why, sizeof(why), " (there are images, but none in a sub-folder)");
     else if (b->num_classes == 0)

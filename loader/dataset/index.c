@@ -440,10 +440,12 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
-/* Extensions of images that are skipped: formats that we, or this build, do not decode, and names
- * of JPEGs that torchvision's ImageFolder skips, too. */
+/* Extensions of images that are skipped: formats that we, or this build, do not decode, and, last,
+ * names of JPEGs that torchvision's ImageFolder skips, too. */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
                                       "heif", "jxl", "jp2", "ppm", "pgm",  "jfif", "jpe"};
+
+enum { FOREIGN_FORMATS = ARRAY_LEN(foreign) - 2 };
 
 _Static_assert(ARRAY_LEN(foreign) == FOREIGN_KINDS, "a counter each");
 
@@ -491,20 +493,40 @@ char *index_builder_describe_foreign(const struct index_builder *b, char *ret, s
     return ret;
 }
 
+const char *index_builder_advise_foreign(const struct index_builder *b)
+{
+    uint64_t formats = 0, names = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
+        *(i < FOREIGN_FORMATS ? &formats : &names) += b->foreign[i];
+    return formats == 0 ? "rename them to .jpg"
+           : names == 0 ? "convert them"
+                        : "convert or rename them";
+}
+
+/* What is said of empty classes, also where images of them may have been left out. */
+static const char *describe_empty(bool many, bool left_out)
+{
+    if (left_out)
+        return many ? "folders without other images count as classes"
+                    : "folder without other images counts as class";
+    return many ? "folders without images count as classes"
+                : "folder without images counts as class";
+}
+
 int index_builder_set_warning(struct index_builder *b)
 {
     char images[256], classes[400] = "", text[700];
-    bool many = b->empty_classes > 1;
     int64_t at;
 
     (void)index_builder_describe_foreign(b, images, sizeof(images));
     if (b->empty_classes > 0)
         (void)snprintf(classes, sizeof(classes), "%llu %s: %s%s",
                        (unsigned long long)b->empty_classes,
-                       many ? "folders without images count as classes"
-                            : "folder without images counts as class",
-                       b->empty_names, b->empty_classes > EMPTY_NAMES_MAX ? " ..." : "");
-    (void)snprintf(text, sizeof(text), "%s%s%s%s", images, images[0] ? " are left out" : "",
+                       describe_empty(b->empty_classes > 1, images[0] != '\0'), b->empty_names,
+                       b->empty_classes > EMPTY_NAMES_MAX ? " ..." : "");
+    (void)snprintf(text, sizeof(text), "%s%s%s%s%s", images, images[0] ? " are left out: " : "",
+                   images[0] ? index_builder_advise_foreign(b) : "",
                    images[0] && classes[0] ? "; " : "", classes);
     at = index_builder_add_name(b, text, strlen(text));
     if (at < 0)

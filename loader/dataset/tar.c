@@ -807,9 +807,10 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
         (void)index_builder_describe_foreign(b, others, sizeof(others));
         r = error_set(err, -EBADMSG,
                       "%s holds no images: members named %s are looked for (%llu other files "
-                      "were found)%s%s; tar,image=none: is for samples without images",
+                      "were found)%s%s%s%s; tar,image=none: is for samples without images",
                       dataset->name, dataset_describe_images(dataset, names, sizeof(names)),
-                      (unsigned long long)b->skipped, others[0] ? "; there are " : "", others);
+                      (unsigned long long)b->skipped, others[0] ? "; there are " : "", others,
+                      others[0] ? ": " : "", others[0] ? index_builder_advise_foreign(b) : "");
     }
     for (size_t i = 0; i < count; i++) {
         tdestroy(classes[i].names, free);

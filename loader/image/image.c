@@ -97,6 +97,9 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         {"an AVIF", 4, 8, "ftypavis"},
         {"a HEIC", 4, 8, "ftypheic"},
         {"a HEIC", 4, 8, "ftypheix"},
+        {"a HEIC", 4, 8, "ftypheim"},
+        {"a HEIC", 4, 8, "ftypheis"},
+        {"a HEIC", 4, 8, "ftyphevc"},
         {"a HEIF", 4, 8, "ftypmif1"},
         {"a HEIF", 4, 8, "ftypmsf1"},
         {"a JPEG 2000", 4, 4, "jP  "},
@@ -131,7 +134,8 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
     if (len == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (guess)
-        return error_set(err, -EBADMSG, "this is %s image; only JPEG, PNG and WebP are decoded",
+        return error_set(err, -EBADMSG,
+                         "this is %s image; only JPEG, PNG and WebP are decoded: convert it",
                          guess);
     return error_set(err, -EBADMSG,
                      "this is no JPEG, PNG or WebP image: it begins with byte 0x%02x%s", bytes[0],

@@ -282,9 +282,11 @@ class StreamTest(unittest.TestCase):
         data = os.path.join(T, "mixed")
         shutil.copytree(DATA, data)
         os.mkdir(os.path.join(data, "empty"))
+        os.mkdir(os.path.join(data, "scans"))
         first = os.path.join(data, sorted(os.listdir(DATA))[0])
-        for name in ("a.bmp", "b.BMP", "c.gif", "notes.txt"):
-            with open(os.path.join(first, name), "w") as f:
+        for folder, name in ((first, "a.bmp"), (os.path.join(data, "scans"), "b.BMP"), (first, "c.gif"),
+                             (first, "notes.txt")):
+            with open(os.path.join(folder, name), "w") as f:
                 f.write(name)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -292,8 +294,8 @@ class StreamTest(unittest.TestCase):
                 for _ in s:
                     pass
         self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
-        sentence = ("3 images of other formats or names (1 .gif, 2 .bmp) are left out; "
-                    "1 folder without images counts as class: 'empty'")
+        sentence = ("3 images of other formats or names (1 .gif, 2 .bmp) are left out: convert them; "
+                    "2 folders without other images count as classes: 'empty', 'scans'")
         self.assertIn(sentence, str(caught[0].message))
         told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout
         self.assertIn(f"warning      {sentence}\n", told)

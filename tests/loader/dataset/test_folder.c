@@ -161,14 +161,34 @@ Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
     tree_write_text(&tree, "void/a/x.txt", "");
     tree_write_text(&tree, "void/b/y.BMP", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
-            "there are 2 images of other formats or names (1 .bmp, 1 .heic)");
+            "there are 2 images of other formats or names (1 .bmp, 1 .heic): convert them");
     tree_write_text(&tree, "void/b/y.jfif", "");
     tree_write_text(&tree, "void/b/z.jpe", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
-            "there are 4 images of other formats or names (1 .bmp, 1 .heic, 1 .jfif, 1 .jpe)");
+            "there are 4 images of other formats or names (1 .bmp, 1 .heic, 1 .jfif, 1 .jpe): "
+            "convert or "
+            "rename them");
     tree_write_text(&tree, "flat/1.jpg", "x");
     refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
+    tree_write_text(&tree, "named/a/1.jfif", "x");
+    refused(tree_path(&tree, "named"), -EBADMSG, "(1 .jfif): rename them to .jpg");
     refused("", -ENOENT, "data set ''");
+}
+
+/* A class all of whose images are of other formats is told of, too. */
+Test(folder, class_of_other_formats_alone)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "data/a/1.jpg", "one");
+    tree_write_text(&tree, "data/b/2.tiff", "two");
+    tree_write_text(&tree, "data/b/3.bmp", "three");
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(u32, dataset_get_classes(d), 2));
+    cr_expect(eq(str, (char *)dataset_get_warning(d),
+                 "2 images of other formats or names (1 .bmp, 1 .tiff) are left out: convert them; "
+                 "1 folder without other images counts as class: 'b'"));
+    dataset_unref(d);
 }
 
 /* A build that cannot decode WebP serves the others, and says how many it has left out. */
@@ -190,7 +210,7 @@ Test(folder, webp_is_an_image_where_it_is_decoded)
 #else
     cr_assert(eq(u32, dataset_get_samples(d), 2));
     cr_expect(eq(str, (char *)dataset_get_warning(d),
-                 "2 images of other formats or names (2 .webp) are left out"));
+                 "2 images of other formats or names (2 .webp) are left out: convert them"));
 #endif
     dataset_unref(d);
 }

@@ -330,7 +330,7 @@ Test(render, does_not_depend_on_history)
 struct nonsense_case {
     char bytes[17];
     uint8_t len;
-    char sentence[80];
+    char sentence[100];
 };
 
 ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
@@ -339,26 +339,38 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
         {"", 0, "the file is empty (0 bytes)"},
         {"x", 1, "this is no JPEG, PNG or WebP image: it begins with byte 0x78 and has no other"},
         {"hello", 5, "this is no JPEG, PNG or WebP image: it begins with byte 0x68"},
-        {"GIF89a", 6, "this is a GIF image; only JPEG, PNG and WebP are decoded"},
+        {"GIF89a", 6, "this is a GIF image; only JPEG, PNG and WebP are decoded: convert it"},
         {"RIFFxxxxWAVEfmt ", 16, "this is no JPEG, PNG or WebP image: it begins with byte 0x52"},
 #ifdef HAVE_WEBP
         {"RIFFxxxxWEBPVP8 ", 16, "the WebP file is cut off: it ends after 16 bytes"},
         {"RIFF\x04\0\0\0WEBPVP8 ", 16, "the WebP file is damaged: its chunks hold no image"},
 #endif
         {"\0\0\0\x0cJXL \r\n\x87\n", 12,
-         "this is a JPEG XL image; only JPEG, PNG and WebP are decoded"},
+         "this is a JPEG XL image; only JPEG, PNG and WebP are decoded: convert it"},
         {"\0\0\0\x18"
          "ftypmif1",
-         12, "this is a HEIF image; only JPEG, PNG and WebP are decoded"},
-        {"\xFF\x4F\xFF\x51", 4, "this is a JPEG 2000 image; only JPEG, PNG and WebP are decoded"},
-        {"MM\0+", 4, "this is a BigTIFF image; only JPEG, PNG and WebP are decoded"},
-        {"\0\0\1\0\1\0", 6, "this is an ICO image; only JPEG, PNG and WebP are decoded"},
-        {"<svg xmlns", 10, "this is an SVG image; only JPEG, PNG and WebP are decoded"},
-        {"P6\n3 2", 6, "this is a PNM image; only JPEG, PNG and WebP are decoded"},
+         12, "this is a HEIF image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"\0\0\0\x18"
+         "ftypheic",
+         12, "this is a HEIC image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"\0\0\0\x18"
+         "ftypavif",
+         12, "this is an AVIF image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"BM6\0", 4, "this is a BMP image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"II*\0", 4, "this is a TIFF image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"\xFF\x4F\xFF\x51", 4,
+         "this is a JPEG 2000 image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"MM\0+", 4, "this is a BigTIFF image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"\0\0\1\0\1\0", 6,
+         "this is an ICO image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"<svg xmlns", 10, "this is an SVG image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"P6\n3 2", 6, "this is a PNM image; only JPEG, PNG and WebP are decoded: convert it"},
         {"P6x", 3, "this is no JPEG, PNG or WebP image: it begins with byte 0x50"},
-        {"qoif", 4, "this is a QOI image; only JPEG, PNG and WebP are decoded"},
-        {"\x76\x2F\x31\x01", 4, "this is an OpenEXR image; only JPEG, PNG and WebP are decoded"},
-        {"#?RADIANCE", 10, "this is a Radiance HDR image; only JPEG, PNG and WebP are decoded"},
+        {"qoif", 4, "this is a QOI image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"\x76\x2F\x31\x01", 4,
+         "this is an OpenEXR image; only JPEG, PNG and WebP are decoded: convert it"},
+        {"#?RADIANCE", 10,
+         "this is a Radiance HDR image; only JPEG, PNG and WebP are decoded: convert it"},
         {"\x89PNX", 4, "this is no JPEG, PNG or WebP image: it begins with byte 0x89"},
         {"\x89PNG\n\n", 6, "the PNG file is cut off: it ends after 6 bytes"},
         {"\xFF\xD8", 2, "the JPEG file is cut off: it ends after 2 bytes, in the header"},
