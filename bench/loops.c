@@ -122,7 +122,7 @@ static void run_resize(const struct resize_kernels *kernels, uint64_t times)
         exit(1);
     resize_use(r, kernels);
     for (uint64_t i = 0; i < times; i++) {
-        if (resize_begin(r, &crop, &store, result, &needed) < 0)
+        if (resize_begin(r, &crop, 4, &store, result, &needed) < 0)
             exit(1);
         resize_push(r, &image[needed.top][needed.left][0], sizeof(image[0]), needed.height);
     }

@@ -246,7 +246,7 @@ static int resize_as(struct context *c, const struct crop *crop, const struct im
 {
     size_t pitch = (size_t)c->region.width * 4;
     struct rect need;
-    int r = resize_begin(c->resize, crop, as, dst, &need);
+    int r = resize_begin(c->resize, crop, 4, as, dst, &need);
     const uint8_t *rows =
         c->rows + (need.top - c->region.top) * pitch + (size_t)(need.left - c->region.left) * 4;
 
@@ -297,7 +297,7 @@ static int prepare(struct context *c, const struct bench_file *file, uint32_t po
     c->file = file;
     c->draw = (struct image_draw){.seed = seed, .epoch = round, .position = position};
     crop_locate(&c->pipeline, &c->draw, file->width, file->height, &c->tables, &c->crop);
-    if (resize_begin(c->resize, &c->crop, &store, c->slots, &c->region) < 0)
+    if (resize_begin(c->resize, &c->crop, 4, &store, c->slots, &c->region) < 0)
         return -ENOMEM;
     size = (size_t)c->region.width * c->region.height * 4;
     if (size > c->rows_room || !c->rows) {

@@ -116,8 +116,8 @@ struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width
     return r;
 }
 
-void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t width,
-                   uint32_t height, uint8_t *turned)
+void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t pixel, uint32_t y,
+                   uint32_t width, uint32_t height, uint8_t *turned)
 {
     size_t step = exif_swaps(orientation) ? (size_t)height * 4 : 4;
     uint32_t v = mirrors_y(orientation) ? height - 1 - y : y;
@@ -126,6 +126,6 @@ void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t
     for (uint32_t x = 0; x < width; x++) {
         uint32_t u = mirrors_x(orientation) ? width - 1 - x : x;
 
-        memcpy(out + u * step, row + (size_t)x * 4, 4);
+        memcpy(out + u * step, row + (size_t)x * pixel, 4);
     }
 }

@@ -27,10 +27,11 @@ struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width
 /**
  * Copy one row of a stored region to its position in the turned region.
  *
+ * @param row     Pixels of `pixel` bytes, and a byte that may be read behind them.
  * @param y       Of the row within the stored region of width x height pixels.
  * @param turned  The whole turned region, four bytes a pixel, without gaps.
  */
-void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t width,
-                   uint32_t height, uint8_t *turned);
+void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t pixel, uint32_t y,
+                   uint32_t width, uint32_t height, uint8_t *turned);
 
 #endif

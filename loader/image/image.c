@@ -35,7 +35,7 @@
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
-enum { JPEG, PNG, WEBP };
+enum { JPEG, PNG, WEBP, PPM };
 
 /* Bytes of a buffer that stay from image to image, and in lanes that an image does not use. */
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
@@ -47,6 +47,7 @@ static const struct {
     [JPEG] = {"JPEG", jpeg_reader_create},
     [PNG] = {"PNG", png_reader_create},
     [WEBP] = {"WebP", webp_reader_create},
+    [PPM] = {"PPM", ppm_reader_create},
 };
 
 /* From rows of the image to the pixels of one view. */
@@ -115,8 +116,8 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         {"an SVG", 0, 4, "<svg"},
         {"a BMP", 0, 2, "BM"},
     };
-    /* Netpbm: P1 ... P6, then white space. */
-    if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '6' &&
+    /* Netpbm: P1 ... P7, then white space; binary PPMs and PGMs have a reader. */
+    if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '7' &&
         strchr("\n\r\t ", bytes[2]) && bytes[2])
         return "a PNM";
 
@@ -135,11 +136,11 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (guess)
         return error_set(err, -EBADMSG,
-                         "this is %s image; only JPEG, PNG and WebP are decoded: convert it",
+                         "this is %s image; only JPEG, PNG, WebP and PPM are decoded: convert it",
                          guess);
     return error_set(err, -EBADMSG,
-                     "this is no JPEG, PNG or WebP image: it begins with byte 0x%02x%s", bytes[0],
-                     len == 1 ? " and has no other" : "");
+                     "this is no JPEG, PNG, WebP or PPM image: it begins with byte 0x%02x%s",
+                     bytes[0], len == 1 ? " and has no other" : "");
 }
 
 static void forget_found(struct image_tiles *tiles)
@@ -181,7 +182,7 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
 
 /* Hand rows of a region, from its row `y` on, to each view that takes some of them. */
 static void push_rows(struct image_decoder *d, uint32_t count, const struct rect *region,
-                      uint32_t y, const struct image_rows *rows)
+                      uint32_t y, const struct image_rows *rows, uint32_t pixel)
 {
     uint32_t top = region->top + y, bottom = top + rows->count;
 
@@ -193,14 +194,14 @@ static void push_rows(struct image_decoder *d, uint32_t count, const struct rect
         if (from < to)
             resize_push(d->lanes[i]->resize,
                         rows->pixels + (from - top) * rows->pitch +
-                            (size_t)(own->left - region->left) * 4,
+                            (size_t)(own->left - region->left) * pixel,
                         rows->pitch, to - from);
     }
 }
 
 /* Read all rows of a region for so many views. */
 static int pass_rows(struct image_decoder *d, uint32_t count, struct image_reader *reader,
-                     const struct rect *region, struct plenum_error *err)
+                     const struct rect *region, uint32_t pixel, struct plenum_error *err)
 {
     struct image_rows rows;
     int r;
@@ -209,7 +210,7 @@ static int pass_rows(struct image_decoder *d, uint32_t count, struct image_reade
         r = reader->ops->read(reader, &rows, err);
         if (r < 0)
             return r;
-        push_rows(d, count, region, y, &rows);
+        push_rows(d, count, region, y, &rows, pixel);
     }
     return 0;
 }
@@ -217,7 +218,7 @@ static int pass_rows(struct image_decoder *d, uint32_t count, struct image_reade
 /* The same by way of d->turned; `region` is of the stored image, `seen` the same as it is seen. */
 static int pass_turned(struct image_decoder *d, uint32_t count, struct image_reader *reader,
                        const struct rect *region, const struct rect *seen, uint8_t orientation,
-                       struct plenum_error *err)
+                       uint32_t pixel, struct plenum_error *err)
 {
     struct image_rows rows;
     int r;
@@ -229,18 +230,19 @@ static int pass_turned(struct image_decoder *d, uint32_t count, struct image_rea
         if (r < 0)
             return r;
         for (uint32_t i = 0; i < rows.count; i++)
-            exif_turn_row(orientation, rows.pixels + i * rows.pitch, y + i, region->width,
+            exif_turn_row(orientation, rows.pixels + i * rows.pitch, pixel, y + i, region->width,
                           region->height, d->turned.bytes);
     }
     rows = (struct image_rows){d->turned.bytes, (size_t)seen->width * 4, seen->height};
-    push_rows(d, count, seen, 0, &rows);
+    push_rows(d, count, seen, 0, &rows, 4);
     scratch_trim(&d->turned, KEPT);
     return 0;
 }
 
 /* Find what a view takes of an image of this size, or of its mask. */
 static int begin_view(struct lane *l, struct image_view *view, uint32_t width, uint32_t height,
-                      const struct image_store *store, bool mask, struct plenum_error *err)
+                      uint32_t pixel, const struct image_store *store, bool mask,
+                      struct plenum_error *err)
 {
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     const struct pipeline *pipeline = view->pipeline;
@@ -265,7 +267,8 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
     crop_shown(&l->crop, pipeline, view->shown.box);
     seen = l->crop.padded ? pad_window(&l->pad, pipeline, &l->crop) : l->window;
     if (!l->window || !seen ||
-        resize_begin(l->resize, &l->crop, l->augments ? &planes : store, seen, &l->region) < 0)
+        resize_begin(l->resize, &l->crop, pixel, l->augments ? &planes : store, seen, &l->region) <
+            0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
     return 0;
 }
@@ -290,13 +293,15 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
 {
     uint8_t orientation = views[0].pipeline->exif ? header->orientation : 1;
     bool swap = exif_swaps(orientation);
+    uint32_t pixel = image_pixel_bytes(header);
     struct rect seen = {0}, region;
     int r;
 
     for (uint32_t i = 0; i < count; i++) {
         assert(views[i].pipeline->exif == views[0].pipeline->exif);
         r = begin_view(d->lanes[i], &views[i], swap ? header->height : header->width,
-                       swap ? header->width : header->height, store, d->mask > 0, err);
+                       swap ? header->width : header->height, orientation == 1 ? pixel : 4, store,
+                       d->mask > 0, err);
         if (r < 0)
             return r;
         seen = i == 0 ? d->lanes[i]->region : rect_union(seen, d->lanes[i]->region);
@@ -305,8 +310,8 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     r = reader->ops->seek(reader, &region, err);
     if (r < 0)
         return r;
-    r = orientation == 1 ? pass_rows(d, count, reader, &region, err)
-                         : pass_turned(d, count, reader, &region, &seen, orientation, err);
+    r = orientation == 1 ? pass_rows(d, count, reader, &region, pixel, err)
+                         : pass_turned(d, count, reader, &region, &seen, orientation, pixel, err);
     for (uint32_t i = 0; r == 0 && i < count; i++)
         finish_view(d->lanes[i], &views[i], store);
     return r;
@@ -563,10 +568,14 @@ int image_render(struct image_decoder *d, const struct pipeline *pipeline,
 }
 
 /* R, G and B of a row's pixels, without the byte behind them. */
-static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t width)
+static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t pixel, uint32_t width)
 {
     uint8_t rgb[256 * 3];
 
+    if (pixel == 3) {
+        (void)XXH3_64bits_update(state, pixels, 3 * (size_t)width);
+        return;
+    }
     while (width > 0) {
         uint32_t count = width < 256 ? width : 256;
 
@@ -579,10 +588,10 @@ static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t width)
 }
 
 /* Hash all pixels, row by row. */
-static int hash_all(struct image_reader *reader, uint32_t width, uint32_t height, uint64_t *ret,
+static int hash_all(struct image_reader *reader, const struct image_header *header, uint64_t *ret,
                     struct plenum_error *err)
 {
-    struct rect all = {.width = width, .height = height};
+    struct rect all = {.width = header->width, .height = header->height};
     struct image_rows rows;
     XXH3_state_t state;
     int r = reader->ops->seek(reader, &all, err);
@@ -590,12 +599,12 @@ static int hash_all(struct image_reader *reader, uint32_t width, uint32_t height
     if (r < 0)
         return r;
     (void)XXH3_64bits_reset(&state);
-    for (uint32_t y = 0; y < height; y += rows.count) {
+    for (uint32_t y = 0; y < all.height; y += rows.count) {
         r = reader->ops->read(reader, &rows, err);
         if (r < 0)
             return r;
         for (uint32_t i = 0; i < rows.count; i++)
-            hash_row(&state, rows.pixels + i * rows.pitch, width);
+            hash_row(&state, rows.pixels + i * rows.pitch, image_pixel_bytes(header), all.width);
     }
     *ret = XXH3_64bits_digest(&state);
     return 0;
@@ -613,7 +622,7 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
     r = open_reader(d, bytes, len, true, &header, &format, &reader, err);
     if (r < 0)
         return r;
-    r = hash_all(reader, header.width, header.height, &pixels, err);
+    r = hash_all(reader, &header, &pixels, err);
     reader->ops->close(reader);
     if (ret)
         *ret = (struct image_info){.format = format,

@@ -39,6 +39,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/png.c \
 	%D%/policy.c %D%/policy.h \
 	%D%/png_encode.c \
+	%D%/ppm.c %D%/ppm.h \
 	%D%/reader.h \
 	%D%/rect.h \
 	%D%/resize.c %D%/resize.h \

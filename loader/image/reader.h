@@ -25,10 +25,19 @@ struct image_header {
     uint32_t width, height; /* as stored, before EXIF; within limits.h */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
     bool progressive;       /* a JPEG of that kind */
+    bool rgb;               /* pixels have three bytes in memory: see struct image_rows */
 };
 
+/** Bytes of a pixel in rows. */
+static inline uint32_t image_pixel_bytes(const struct image_header *header)
+{
+    return header->rgb ? 3 : 4;
+}
+
 /** Some rows of the region. A pixel has four bytes: R, G, B, and one that means nothing, because
- * that is what vector instructions load best. Borrowed until the next call. */
+ * that is what vector instructions load best. Or it has three, where they lie so in the file and
+ * need not be touched; then RESIZE_BEHIND bytes behind each row may be read. Borrowed until the
+ * next call. */
 struct image_rows {
     const uint8_t *pixels;
     size_t pitch;   /* bytes from row to row */
@@ -71,5 +80,6 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
 void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);
 int png_reader_create(struct image_reader **ret);
 int webp_reader_create(struct image_reader **ret);
+int ppm_reader_create(struct image_reader **ret);
 
 #endif

@@ -40,6 +40,7 @@ struct axis_request {
     uint32_t unit; /* taps begin and end at multiples of it */
     bool mirror;
     enum pipeline_filter filter;
+    uint32_t pixel; /* of the axis across: bytes */
 };
 
 /* A table and what it was made for. */
@@ -57,6 +58,7 @@ struct resize {
     struct axis_table across, down;
     struct resize_store store;
     uint8_t *dst;
+    uint32_t pixel;      /* bytes of one in the rows that are pushed */
     uint32_t rows_in;    /* source rows pushed */
     uint32_t pairs_made; /* of them */
     uint32_t rows_out;   /* output rows written */
@@ -70,6 +72,7 @@ struct resize {
     struct scratch ring;     /* [ring_pairs][pair_bytes]: pair k is at k % ring_pairs */
     struct scratch pointers; /* [ring_pairs] to the pairs of one output */
     struct scratch held;     /* a row that waits for the other one of its pair */
+    struct scratch wide;     /* [2] rows of a pair with the fourth byte that `kernels` want */
 };
 
 /* floor(at / unit) while `at` grows by the same step: without a division for each. */
@@ -223,7 +226,8 @@ static void fill_output(struct resize_axis *axis, const struct axis_request *q, 
 static bool same_request(const struct axis_request *a, const struct axis_request *b)
 {
     return a->n == b->n && a->m == b->m && a->first == b->first && a->count == b->count &&
-           a->unit == b->unit && a->mirror == b->mirror && a->filter == b->filter;
+           a->unit == b->unit && a->mirror == b->mirror && a->filter == b->filter &&
+           a->pixel == b->pixel;
 }
 
 /* 0, or 1 when the table is there already, or -ENOMEM. */
@@ -300,11 +304,27 @@ static void finish_row(struct resize *r)
     r->rows_out++;
 }
 
+/* Pixels of four bytes, of three and one behind each. */
+static void widen(const uint8_t *row, uint32_t width, uint8_t *to)
+{
+    for (uint32_t x = 0; x < width; x++, row += 3, to += 4)
+        memcpy(to, row, 4);
+}
+
 static void make_pair(struct resize *r, const uint8_t *row, const uint8_t *next)
 {
     const struct resize_axis *down = &r->down.axis;
     uint8_t *pair = (uint8_t *)r->ring.bytes + r->pairs_made % r->ring_pairs * r->pair_bytes;
+    uint32_t width = r->across.axis.end - r->across.axis.begin;
 
+    if (r->pixel != r->across.axis.pixel) {
+        uint8_t *wide = r->wide.bytes;
+
+        widen(row, width, wide);
+        widen(next, width, wide + (size_t)width * 4);
+        row = wide;
+        next = wide + (size_t)width * 4;
+    }
     r->kernels->across(&r->across.axis, r->own.bytes, row, next, pair);
     r->pairs_made++;
     while (!resize_done(r) &&
@@ -338,6 +358,7 @@ void resize_destroy(struct resize *r)
     scratch_free(&r->ring);
     scratch_free(&r->pointers);
     scratch_free(&r->held);
+    scratch_free(&r->wide);
     free(r);
 }
 
@@ -360,8 +381,21 @@ static struct resize_store store_of(const struct image_store *s, uint32_t width,
     };
 }
 
-int resize_begin(struct resize *r, const struct crop *crop, const struct image_store *store,
-                 void *dst, struct rect *needed)
+/* The rows that are kept from one push to the next, and those that are made of pushed ones. */
+static int reserve_rows(struct resize *r)
+{
+    const struct resize_axis *x = &r->across.axis;
+    size_t width = x->end - x->begin;
+
+    if (scratch_reserve(&r->ring, r->ring_pairs * r->pair_bytes) < 0 ||
+        scratch_reserve(&r->pointers, r->ring_pairs * sizeof(const void *)) < 0 ||
+        scratch_reserve(&r->held, width * r->pixel + RESIZE_BEHIND) < 0)
+        return -ENOMEM;
+    return r->pixel == x->pixel ? 0 : scratch_reserve(&r->wide, 2 * width * 4);
+}
+
+int resize_begin(struct resize *r, const struct crop *crop, uint32_t pixel,
+                 const struct image_store *store, void *dst, struct rect *needed)
 {
     struct axis_request across = {
         .n = crop->box.width,
@@ -371,6 +405,7 @@ int resize_begin(struct resize *r, const struct crop *crop, const struct image_s
         .unit = 1,
         .mirror = crop->mirror,
         .filter = crop->filter,
+        .pixel = pixel,
     };
     struct axis_request down = {
         .n = crop->box.height,
@@ -381,21 +416,22 @@ int resize_begin(struct resize *r, const struct crop *crop, const struct image_s
         .filter = crop->filter,
     };
     int made = fill_table(&r->across, &across);
-    const struct resize_axis *x = &r->across.axis, *y = &r->down.axis;
+    struct resize_axis *x = &r->across.axis, *y = &r->down.axis;
 
+    assert(pixel == 3 || pixel == 4);
     if (made <= 0)
         r->prepared = NULL;
     if (made < 0 || fill_table(&r->down, &down) < 0)
         return -ENOMEM;
     r->kernels = r->chosen->suits(x, y) ? r->chosen : &resize_portable;
+    x->pixel = r->kernels->takes_rgb ? pixel : 4;
+    r->pixel = pixel;
     r->store = store_of(store, crop->window.width, crop->window.height);
     r->dst = dst;
     r->rows_in = r->pairs_made = r->rows_out = 0;
     r->ring_pairs = y->stride / 2;
     r->pair_bytes = r->kernels->pair_bytes(x->count);
-    if (scratch_reserve(&r->ring, r->ring_pairs * r->pair_bytes) < 0 ||
-        scratch_reserve(&r->pointers, r->ring_pairs * sizeof(const void *)) < 0 ||
-        scratch_reserve(&r->held, (size_t)(x->end - x->begin) * 4) < 0)
+    if (reserve_rows(r) < 0)
         return -ENOMEM;
     if (r->prepared != r->kernels) {
         r->prepared = NULL;
@@ -413,9 +449,19 @@ int resize_begin(struct resize *r, const struct crop *crop, const struct image_s
     return 0;
 }
 
+/* Rows that lie in a file were not written just now, as a decoder's: have the processor begin to
+ * load those that come soon. */
+static void fetch_pair(const uint8_t *row, size_t pitch, size_t row_bytes)
+{
+    for (size_t i = 0; i < row_bytes + 63; i += 64) {
+        __builtin_prefetch(row + i);
+        __builtin_prefetch(row + pitch + i);
+    }
+}
+
 void resize_push(struct resize *r, const uint8_t *rows, size_t pitch, uint32_t count)
 {
-    size_t row_bytes = (size_t)(r->across.axis.end - r->across.axis.begin) * 4;
+    size_t row_bytes = (size_t)(r->across.axis.end - r->across.axis.begin) * r->pixel;
     uint32_t height = r->down.axis.end - r->down.axis.begin;
 
     if (count > 0 && r->rows_in % 2 == 1) {
@@ -425,6 +471,8 @@ void resize_push(struct resize *r, const uint8_t *rows, size_t pitch, uint32_t c
         count--;
     }
     for (; count >= 2; count -= 2, rows += 2 * pitch) {
+        if (r->pixel == 3 && count >= 6)
+            fetch_pair(rows + 4 * pitch, pitch, row_bytes);
         make_pair(r, rows, rows + pitch);
         r->rows_in += 2;
     }

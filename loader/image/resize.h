@@ -30,19 +30,23 @@ void resize_destroy(struct resize *resize);
 /** Use these loops from the next resize_begin() on; resize_create() chose the first usable ones. */
 void resize_use(struct resize *resize, const struct resize_kernels *kernels);
 
+/** Bytes that may be read behind each row whose pixels have three bytes. */
+enum { RESIZE_BEHIND = 4 };
+
 /**
  * Prepare for one sample.
  *
+ * @param pixel   Bytes of a pixel in the rows that are pushed: 4 (R, G, B, and one that means
+ *                nothing), or 3.
  * @param dst     crop->window's pixels as `store` says; written by resize_push().
  * @param needed  The pixels of the image that have weight: push their rows.
  *
  * 0 or -ENOMEM.
  */
-int resize_begin(struct resize *resize, const struct crop *crop, const struct image_store *store,
-                 void *dst, struct rect *needed);
+int resize_begin(struct resize *resize, const struct crop *crop, uint32_t pixel,
+                 const struct image_store *store, void *dst, struct rect *needed);
 
-/** The next `count` rows of needed->width pixels each, `pitch` bytes apart. A pixel has four bytes:
- * R, G, B, and one that means nothing. */
+/** The next `count` rows of needed->width pixels each, `pitch` bytes apart. */
 void resize_push(struct resize *resize, const uint8_t *rows, size_t pitch, uint32_t count);
 
 /** Whether all rows of the sample are written. */

@@ -8,6 +8,8 @@
  *   channels of 32 bits. For two taps, a byte shuffle takes the samples r0 g0 b0 x0 r1 g1 b1 x1 of
  *   two neighbouring source pixels apart into words r0 r1 g0 g1 b0 b1 x0 x1, and the table has
  * their coefficients c0 c1 four times.
+ *   Pixels of three bytes are loaded from where they lie by the same loads, and only the shuffle is
+ *   another: sixteen bytes hold four of them, too. What is loaded behind the last means nothing.
  * - down: the two rows of a pair are made in one go, and each 32 bits of the pair hold the sample
  * of the first row in the low word and that of the second in the high one.
  *
@@ -113,7 +115,7 @@ AVX2 static void prepare(const struct resize_axis *axis, void *memory)
         /* Never load behind the end of a row: begin earlier, with coefficients of 0. */
         for (uint32_t k = 0; k < axis->taps[from]; k++)
             padded[lead + k] = coef[k];
-        t->offset[i] = (first - lead) * 4;
+        t->offset[i] = (first - lead) * axis->pixel;
         spread(padded, t->tap_pairs, (__m128i *)(t->coef + i / 2 * t->tap_pairs) + i % 2);
     }
 }
@@ -150,33 +152,53 @@ AVX2_INLINE __m256i words_23(__m256i pixels)
                                                         13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
 }
 
+/* The same of pixels of three bytes. */
+AVX2_INLINE __m256i rgb_words_01(__m256i pixels)
+{
+    return _mm256_shuffle_epi8(pixels, _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1,
+                                                        -1, -1, -1, -1, 0, -1, 3, -1, 1, -1, 4, -1,
+                                                        2, -1, 5, -1, -1, -1, -1, -1));
+}
+
+AVX2_INLINE __m256i rgb_words_23(__m256i pixels)
+{
+    return _mm256_shuffle_epi8(pixels, _mm256_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1,
+                                                        -1, -1, -1, -1, 6, -1, 9, -1, 7, -1, 10, -1,
+                                                        8, -1, 11, -1, -1, -1, -1, -1));
+}
+
 /* The sums of two outputs of one row, with the half for rounding. */
-AVX2_INLINE __m256i sum_two_taps(const uint8_t *row, const uint32_t *offset, const __m256i *coef)
+AVX2_INLINE __m256i sum_two_taps(const uint8_t *row, const uint32_t *offset, const __m256i *coef,
+                                 bool rgb)
 {
     __m256i pixels = load_quarters(row + offset[0], row + offset[1]);
+    __m256i words = rgb ? rgb_words_01(pixels) : words_01(pixels);
 
-    return _mm256_add_epi32(_mm256_madd_epi16(words_01(pixels), coef[0]),
-                            _mm256_set1_epi32(RESIZE_HALF));
+    return _mm256_add_epi32(_mm256_madd_epi16(words, coef[0]), _mm256_set1_epi32(RESIZE_HALF));
 }
 
 AVX2_INLINE __m256i sum_four_taps(__m256i sum, const uint8_t *low, const uint8_t *high,
-                                  const __m256i *coef)
+                                  const __m256i *coef, bool rgb)
 {
     __m256i pixels = load_halves(low, high);
+    __m256i words = rgb ? rgb_words_01(pixels) : words_01(pixels);
+    __m256i more = rgb ? rgb_words_23(pixels) : words_23(pixels);
 
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(words_01(pixels), coef[0]));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(words_23(pixels), coef[1]));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(words, coef[0]));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(more, coef[1]));
 }
 
 AVX2_INLINE __m256i sum_taps(const uint8_t *row, const uint32_t *offset, const __m256i *coef,
-                             uint32_t tap_pairs)
+                             uint32_t tap_pairs, bool rgb)
 {
+    uint32_t step = rgb ? 6 : 8; /* bytes of two pixels */
     __m256i sum = _mm256_set1_epi32(RESIZE_HALF);
 
     if (tap_pairs == 1)
-        return sum_two_taps(row, offset, coef);
+        return sum_two_taps(row, offset, coef, rgb);
     for (uint32_t k = 0; k < tap_pairs; k += 2)
-        sum = sum_four_taps(sum, row + offset[0] + 8 * k, row + offset[1] + 8 * k, coef + k);
+        sum = sum_four_taps(sum, row + offset[0] + step * k, row + offset[1] + step * k, coef + k,
+                            rgb);
     return sum;
 }
 
@@ -187,14 +209,14 @@ AVX2_INLINE __m256i clamp_words(__m256i pair)
 }
 
 AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const uint8_t *next,
-                             __m256i *out, uint32_t tap_pairs, bool clamp)
+                             __m256i *out, uint32_t tap_pairs, bool clamp, bool rgb)
 {
     const uint32_t *offset = t->offset;
     const __m256i *coef = t->coef;
 
     for (uint32_t i = 0; i < t->outputs; i += 2, offset += 2, coef += tap_pairs, out++) {
-        __m256i a = sum_taps(row, offset, coef, tap_pairs);
-        __m256i b = sum_taps(next, offset, coef, tap_pairs);
+        __m256i a = sum_taps(row, offset, coef, tap_pairs, rgb);
+        __m256i b = sum_taps(next, offset, coef, tap_pairs, rgb);
 
         /* The sum has its whole part from bit 14 on, which is a word. */
         a = _mm256_srli_epi32(a, RESIZE_BITS);
@@ -205,20 +227,20 @@ AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const ui
 }
 
 AVX2_INLINE void across_any(const struct table *t, const uint8_t *row, const uint8_t *next,
-                            __m256i *out, bool clamp)
+                            __m256i *out, bool clamp, bool rgb)
 {
     switch (t->tap_pairs) {
     case 1:
-        across_taps(t, row, next, out, 1, clamp);
+        across_taps(t, row, next, out, 1, clamp, rgb);
         break;
     case 2:
-        across_taps(t, row, next, out, 2, clamp);
+        across_taps(t, row, next, out, 2, clamp, rgb);
         break;
     case 4:
-        across_taps(t, row, next, out, 4, clamp);
+        across_taps(t, row, next, out, 4, clamp, rgb);
         break;
     default:
-        across_taps(t, row, next, out, t->tap_pairs, clamp);
+        across_taps(t, row, next, out, t->tap_pairs, clamp, rgb);
         break;
     }
 }
@@ -226,10 +248,16 @@ AVX2_INLINE void across_any(const struct table *t, const uint8_t *row, const uin
 AVX2 static void across(const struct resize_axis *axis, const void *table, const uint8_t *row,
                         const uint8_t *next, void *pair)
 {
-    if (axis->negative)
-        across_any(table, row, next, pair, true);
+    bool rgb = axis->pixel == 3;
+
+    if (axis->negative && rgb)
+        across_any(table, row, next, pair, true, true);
+    else if (axis->negative)
+        across_any(table, row, next, pair, true, false);
+    else if (rgb)
+        across_any(table, row, next, pair, false, true);
     else
-        across_any(table, row, next, pair, false);
+        across_any(table, row, next, pair, false, false);
 }
 
 /* Eight finished pixels of four bytes. */
@@ -344,6 +372,7 @@ AVX2 static void down(const struct resize_line *line)
 
 const struct resize_kernels resize_avx2 = {
     .name = "avx2",
+    .takes_rgb = true,
     .usable = usable,
     .suits = suits,
     .table_bytes = table_bytes,

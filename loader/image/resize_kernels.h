@@ -21,6 +21,7 @@ struct resize_axis {
     uint32_t *taps;      /* [count], 1 ... stride */
     int16_t *coef;       /* [count][stride], of which taps[i] are set; their sum is 2^14 */
     bool negative;       /* some are below 0: sums may leave 0 ... 255 and must be clamped */
+    uint32_t pixel;      /* bytes of a source pixel: 4, or 3 where the set takes these */
 };
 
 /** How a row of output pixels is laid out. */
@@ -45,6 +46,7 @@ struct resize_line {
 
 struct resize_kernels {
     const char *name;
+    bool takes_rgb;       /* `across` takes pixels of three bytes; else they are given a fourth */
     bool (*usable)(void); /* on this processor */
     /** Whether the set can do this sample at all; if not, the portable one does. */
     bool (*suits)(const struct resize_axis *across, const struct resize_axis *down);
@@ -52,7 +54,8 @@ struct resize_kernels {
     size_t (*table_bytes)(const struct resize_axis *across);
     size_t (*pair_bytes)(uint32_t width);
     void (*prepare)(const struct resize_axis *across, void *table);
-    /** Two rows of axis->end - axis->begin pixels of 4 bytes. */
+    /** Two rows of axis->end - axis->begin pixels of axis->pixel bytes; of three, RESIZE_BEHIND
+     * bytes behind a row may be read. */
     void (*across)(const struct resize_axis *axis, const void *table, const uint8_t *row,
                    const uint8_t *next, void *pair);
     void (*down)(const struct resize_line *line);

@@ -65,6 +65,17 @@ static int write_kinds(const char *folder)
         printf("%s\t%s\n", name, spec.name);
     }
 #endif
+    for (size_t i = 0; i < made_ppms_count; i++) {
+        struct made_ppm spec = made_ppms[i];
+        char name[32];
+
+        spec.width = 157;
+        spec.height = 211;
+        (void)snprintf(name, sizeof(name), "%zu.%s", i, spec.grey ? "pgm" : "ppm");
+        if (!write_file(folder, name, "", 0, make_ppm(&spec)))
+            return 1;
+        printf("%s\t%s\n", name, spec.name);
+    }
     return 0;
 }
 
@@ -126,6 +137,16 @@ static int write_seeds(const char *folder)
             return 1;
     }
 #endif
+    for (size_t i = 0; i < made_ppms_count; i++) {
+        struct made_ppm spec = made_ppms[i];
+
+        spec.width = 29;
+        spec.height = 22;
+        head[0] = (char)(5 * i % PIPELINES);
+        (void)snprintf(name, sizeof(name), "%zu.ppm", i);
+        if (!write_file(folder, name, head, sizeof(head), make_ppm(&spec)))
+            return 1;
+    }
     return 0;
 }
 

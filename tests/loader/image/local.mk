@@ -13,6 +13,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_pack \
 	%D%/test_pack_resize \
 	%D%/test_png \
+	%D%/test_ppm \
 	%D%/test_properties \
 	%D%/test_render \
 	%D%/test_resize \
@@ -58,6 +59,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_pack_resize_LDADD = $(image_test_libs)
 %C%_test_png_CFLAGS = $(image_test_cflags)
 %C%_test_png_LDADD = $(image_test_libs)
+%C%_test_ppm_CFLAGS = $(image_test_cflags)
+%C%_test_ppm_LDADD = $(image_test_libs)
 %C%_test_properties_CFLAGS = $(image_test_cflags)
 %C%_test_properties_LDADD = $(image_test_libs)
 %C%_test_render_CFLAGS = $(image_test_cflags)

@@ -625,6 +625,39 @@ struct made make_webp(const struct made_webp *spec)
 }
 #endif
 
+const struct made_ppm made_ppms[] = {
+    {.name = "colour"},
+    {.name = "colour, turned", .orientation = 6},
+    {.name = "colour, by others", .others = true},
+    {.name = "grey", .grey = true},
+    {.name = "grey, turned", .grey = true, .orientation = 3},
+    {.name = "grey, by others", .grey = true, .others = true},
+};
+const size_t made_ppms_count = ARRAY_LEN(made_ppms);
+
+struct made make_ppm(const struct made_ppm *spec)
+{
+    size_t samples = (size_t)spec->width * spec->height * (spec->grey ? 1 : 3);
+    char turned[40] = "", header[160];
+    struct made m = {0};
+    int n;
+
+    if (spec->orientation)
+        (void)snprintf(turned, sizeof(turned), "# EXIF orientation %d\n", spec->orientation);
+    n = snprintf(header, sizeof(header),
+                 spec->others ? "P%d\r\n# made by hand # twice\r\n%s %u\t%u \n#\n255 "
+                              : "P%d\n%s%u %u\n255\n",
+                 spec->grey ? 5 : 6, turned, spec->width, spec->height);
+    m.len = (size_t)n + samples;
+    m.bytes = malloc(m.len);
+    if (!m.bytes)
+        give_up("out of memory");
+    memcpy(m.bytes, header, (size_t)n);
+    for (size_t i = 0; i < samples; i++)
+        m.bytes[(size_t)n + i] = (uint8_t)((i * i * 2654435761U >> 13) ^ i);
+    return m;
+}
+
 struct made read_file(const char *path)
 {
     struct made m = {0};

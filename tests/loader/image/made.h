@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* made.h - images made up on the spot: every form of JPEG, PNG and WebP that the tests need.
+/* made.h - images made up on the spot: every form of file that the tests need.
  *
  * The encoders are libjpeg's, libpng's and libwebp's; the pixels are stripes, blobs and noise, so
  * that every chroma sample differs from its neighbours and a shift by one shows. */
@@ -64,6 +64,14 @@ struct made_webp {
     uint32_t seed;
 };
 
+struct made_ppm {
+    char name[24];
+    uint32_t width, height;
+    bool grey;       /* a PGM */
+    int orientation; /* in a comment, as plenumctl pack writes it; 0: none */
+    bool others;     /* a header as other programs write it */
+};
+
 /** Every kind of JPEG once; width and height are left to the test. */
 extern const struct made_jpeg made_kinds[];
 extern const size_t made_kinds_count;
@@ -83,6 +91,12 @@ extern const struct made_webp made_webps[];
 extern const size_t made_webps_count;
 /** The pixel at (x, y) of the image, R G B A, as it is handed to libwebp. */
 void made_webp_pixel(const struct made_webp *spec, uint32_t x, uint32_t y, uint8_t rgba[4]);
+
+/** Raw pixels. */
+struct made make_ppm(const struct made_ppm *spec);
+/** Every kind once; width and height are left to the test. */
+extern const struct made_ppm made_ppms[];
+extern const size_t made_ppms_count;
 
 /** The bytes of row y as they are handed to libpng. */
 void made_png_row(const struct made_png *spec, uint32_t y, uint8_t *row);

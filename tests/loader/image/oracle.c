@@ -3,6 +3,7 @@
 
 #include "tests/loader/image/oracle.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -329,6 +330,62 @@ static int decode_webp(const uint8_t *bytes, size_t len, bool pixels, uint32_t l
 }
 #endif
 
+/* A number of a PPM's header, as text, and the byte behind it; -1: there is none. */
+static int64_t ppm_number(const uint8_t *bytes, size_t len, size_t *at, uint8_t *orientation)
+{
+    char text[12] = "", line[32];
+    size_t digits = 0;
+
+    while (*at < len && (isspace(bytes[*at]) || bytes[*at] == '#')) {
+        size_t end = *at;
+
+        if (bytes[*at] != '#') {
+            ++*at;
+            continue;
+        }
+        while (end < len && bytes[end] != '\n' && bytes[end] != '\r')
+            end++;
+        for (int o = 1; o <= 8; o++) {
+            int n = snprintf(line, sizeof(line), "# EXIF orientation %d", o);
+
+            if (end - *at == (size_t)n && memcmp(bytes + *at, line, (size_t)n) == 0)
+                *orientation = (uint8_t)o;
+        }
+        *at = end;
+    }
+    while (*at < len && isdigit(bytes[*at]) && digits < 11)
+        text[digits++] = (char)bytes[(*at)++];
+    if (digits == 0 || digits > 10 || *at == len || !isspace(bytes[*at]))
+        return -1;
+    ++*at;
+    return atoll(text);
+}
+
+static int decode_ppm(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                      struct oracle_image *ret)
+{
+    size_t at = 3, samples = bytes[1] == '6' ? 3 : 1;
+    int64_t width = ppm_number(bytes, len, &at, &ret->orientation);
+    int64_t height = width < 0 ? -1 : ppm_number(bytes, len, &at, &ret->orientation);
+    int64_t most = height < 0 ? -1 : ppm_number(bytes, len, &at, &ret->orientation);
+
+    ret->rgb = NULL;
+    if (width < 1 || width > 65500 || height < 1 || height > 65500 || most != 255 ||
+        width * height > 1 << 27 || at > 1 << 24 || len - at != (size_t)(width * height) * samples)
+        return -EBADMSG;
+    ret->width = (uint32_t)width;
+    ret->height = (uint32_t)height;
+    if (pixels) {
+        size_t rows = last < ret->height ? last + 1 : ret->height;
+
+        ret->rgb = malloc(ret->width * rows * 3);
+        for (size_t i = 0; i < ret->width * rows; i++)
+            for (size_t c = 0; c < 3; c++)
+                ret->rgb[3 * i + c] = bytes[at + i * samples + (samples == 3 ? c : 0)];
+    }
+    return 0;
+}
+
 static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
                   struct oracle_image *ret)
 {
@@ -339,6 +396,8 @@ static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
         return decode_png(bytes, len, pixels, last, ret);
     if (len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
         return decode_webp(bytes, len, pixels, last, ret);
+    if (len >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') && isspace(bytes[2]))
+        return decode_ppm(bytes, len, pixels, last, ret);
     return -EBADMSG;
 }
 

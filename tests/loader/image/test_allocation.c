@@ -132,12 +132,16 @@ Test(allocation, each_one_may_fail)
         .width = 50, .height = 60, .colour = MADE_COLOUR, .progressive = true};
     struct made_png png = {
         .width = 50, .height = 60, .colour_type = 2, .depth = 8, .interlaced = true};
+    struct made_ppm ppm = {.width = 50, .height = 60, .orientation = 6};
+    struct made_ppm grey = {.width = 50, .height = 60, .grey = true};
 #ifdef HAVE_WEBP
     struct made_webp webp = {
         .width = 50, .height = 60, .orientation = 6, .animated = true, .left = 2};
-    struct made made[] = {make_jpeg(&jpeg), make_jpeg(&scans), make_png(&png), make_webp(&webp)};
+    struct made made[] = {make_jpeg(&jpeg), make_jpeg(&scans), make_png(&png),
+                          make_ppm(&ppm),   make_ppm(&grey),   make_webp(&webp)};
 #else
-    struct made made[] = {make_jpeg(&jpeg), make_jpeg(&scans), make_png(&png)};
+    struct made made[] = {make_jpeg(&jpeg), make_jpeg(&scans), make_png(&png), make_ppm(&ppm),
+                          make_ppm(&grey)};
 #endif
     struct image_draw draw = {0};
     uint8_t pixels[16 * 16 * 4];

@@ -141,7 +141,7 @@ Test(exif, a_turned_region_is_the_region_of_the_turned_image)
             cr_assert(r.left + r.width <= W && r.top + r.height <= H);
             memset(turned, 0, sizeof(turned));
             for (uint32_t y = 0; y < r.height; y++)
-                exif_turn_row(o, stored[r.top + y][r.left], y, r.width, r.height, turned);
+                exif_turn_row(o, stored[r.top + y][r.left], 4, y, r.width, r.height, turned);
             for (uint32_t y = 0; y < seen.height; y++)
                 for (uint32_t x = 0; x < seen.width; x++) {
                     uint32_t sx, sy;

@@ -133,6 +133,18 @@ def png_by_pillow(folder):
                 yield rgb, path, pipeline, 3, position
 
 
+def ppm_by_pillow(folder):
+    for width, height in [(1, 1), (40, 31), (201, 300), (640, 480)]:
+        for mode in ["RGB", "L"]:
+            pixels = texture(width, height, 3)
+            path = os.path.join(folder, f"{width}x{height}-{mode}.ppm")
+            Image.fromarray(pixels if mode == "RGB" else pixels[:, :, 0].copy(), mode).save(path)
+            with Image.open(path) as opened:
+                rgb = opened.convert("RGB")
+            for position, pipeline in enumerate(PIPELINES):
+                yield rgb, path, pipeline, 3, position
+
+
 def without_webp():
     """Why WebP cannot be compared, or None."""
     if not features.check("webp"):
@@ -288,7 +300,8 @@ def main():
     else:
         result(True, "photographs", f" # SKIP no folder {IMAGES}; PLENUM_TEST_IMAGES names another")
     for name, make in [("grey, colour and CMYK of many sizes", made_by_pillow), ("PNG", png_by_pillow),
-                       ("every kind of JPEG and WebP", kinds_of_ours), ("EXIF orientation", turned),
+                       ("PPM and PGM", ppm_by_pillow),
+                       ("every kind of JPEG, WebP and PPM", kinds_of_ours), ("EXIF orientation", turned),
                        ("other filters", filters), ("other shapes", shapes)]:
         with tempfile.TemporaryDirectory() as folder:
             compare_all(name, make(folder), 1_000_000 if make == filters else RARE)

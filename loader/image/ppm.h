@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* ppm.h - the header of raw pixels, as plenumctl pack writes it. */
+#ifndef LOADER_IMAGE_PPM_H
+#define LOADER_IMAGE_PPM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** A line of the header, followed by 1 ... 8: a comment to other programs. */
+#define PPM_ORIENTATION "# EXIF orientation "
+
+enum { PPM_HEADER_MAX = 64 };
+
+/** The header of an image whose pixels follow as [height][width][3] RGB; its length. Text without
+ * the zero byte. */
+size_t ppm_write_header(uint32_t width, uint32_t height, uint8_t orientation,
+                        char ret[PPM_HEADER_MAX]);
+
+#endif
