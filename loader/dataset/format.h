@@ -131,8 +131,8 @@ int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct plenum_error *err),
                 void *arg, struct plenum_error *err);
 
-/** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, and .webp where the build
- * decodes it, in any case)? */
+/** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, .ppm, .pnm, and .webp
+ * where the build decodes it, in any case)? */
 bool dataset_is_image_name(const char *name);
 /** Is that such an extension, with its dot? */
 bool dataset_is_image_extension(const char *extension);

@@ -443,7 +443,7 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
 /* Extensions of images that are skipped: formats that we, or this build, do not decode, and, last,
  * names of JPEGs that torchvision's ImageFolder skips, too. */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
-                                      "heif", "jxl", "jp2", "ppm", "pgm",  "jfif", "jpe"};
+                                      "heif", "jxl", "jp2", "pgm", "jfif", "jpe"};
 
 enum { FOREIGN_FORMATS = ARRAY_LEN(foreign) - 2 };
 

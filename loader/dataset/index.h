@@ -93,7 +93,7 @@ struct index_label {
     int32_t value;  /* its class, once settled */
 };
 
-enum { FOREIGN_KINDS = 14 };
+enum { FOREIGN_KINDS = 13 };
 
 /**
  * What an index is made from, in the order of samples. Starts as zeros.

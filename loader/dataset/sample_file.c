@@ -44,11 +44,11 @@ void dataset_buffer_fini(struct dataset_buffer *buffer)
 /* Images of other kinds are left out when a data set is indexed, and not bad when they are shown:
  * so a build that cannot decode WebP serves the rest. It is another data set, and says so. */
 #ifdef HAVE_WEBP
-static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".webp"};
-static const char image_names[] = "*.jpg, *.jpeg, *.png and *.webp";
+static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".webp", ".ppm", ".pnm"};
+static const char image_names[] = "*.jpg, *.jpeg, *.png, *.webp, *.ppm and *.pnm";
 #else
-static const char *const extensions[] = {".jpg", ".jpeg", ".png"};
-static const char image_names[] = "*.jpg, *.jpeg and *.png";
+static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".ppm", ".pnm"};
+static const char image_names[] = "*.jpg, *.jpeg, *.png, *.ppm and *.pnm";
 #endif
 
 bool dataset_is_image_extension(const char *extension)

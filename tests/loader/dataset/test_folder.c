@@ -206,12 +206,30 @@ Test(folder, webp_is_an_image_where_it_is_decoded)
     expect_sample(d, 1, "a/2.WebP", 0);
     expect_sample(d, 2, "b/3.webp", 1);
     cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
-    cr_expect(eq(str, (char *)dataset_image_names(), "*.jpg, *.jpeg, *.png and *.webp"));
+    cr_expect(
+        eq(str, (char *)dataset_image_names(), "*.jpg, *.jpeg, *.png, *.webp, *.ppm and *.pnm"));
 #else
     cr_assert(eq(u32, dataset_get_samples(d), 2));
     cr_expect(eq(str, (char *)dataset_get_warning(d),
                  "2 images of other formats or names (2 .webp) are left out: convert them"));
 #endif
+    dataset_unref(d);
+}
+
+Test(folder, raw_pixels_are_images)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "data/a/1.jpg", "one");
+    tree_write_text(&tree, "data/a/2.PPM", "two");
+    tree_write_text(&tree, "data/b/3.pnm", "three");
+    tree_write_text(&tree, "data/b/3.pgm", "a mask of it");
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(eq(u32, dataset_get_samples(d), 3));
+    expect_sample(d, 1, "a/2.PPM", 0);
+    expect_sample(d, 2, "b/3.pnm", 1);
+    cr_expect(eq(str, (char *)dataset_get_warning(d),
+                 "1 image of other formats or names (1 .pgm) are left out"));
     dataset_unref(d);
 }
 

@@ -127,6 +127,13 @@ Test(tar, samples_are_images_with_what_shares_their_key)
                    "0 y/0001.png=three", "1 y.z/0003.jpg=a dot in the folder", "2 0004.jpg=five");
 }
 
+Test(tar, raw_pixels_are_images)
+{
+    ARCHIVE("data/p.tar", "1.ppm=one", "1.cls=7", "2.PNM=two", "2.cls=8", "3.jpg=three",
+            "3.pgm=a depth, not an image", "3.cls=9");
+    EXPECT_SAMPLES(tree_path(&tree, "data/p.tar"), "7 1.ppm=one", "8 2.PNM=two", "9 3.jpg=three");
+}
+
 #ifdef HAVE_WEBP
 Test(tar, webp_is_an_image_where_it_is_decoded)
 {
@@ -322,6 +329,7 @@ ParameterizedTestParameters(tar, what_cannot_be_right_is_refused)
 #ifdef HAVE_WEBP
         {"JPEG and WebP", "'1' has two images: .jpg and .webp", {"1.jpg=x", "1.webp=y", "1.cls=0"}},
 #endif
+        {"JPEG and PPM", "'1' has two images: .jpg and .ppm", {"1.jpg=x", "1.ppm=y", "1.cls=0"}},
         {"two labels", "'1.cls' is there twice", {"1.jpg=x", "1.cls=0", "1.cls=1"}},
         {"numbers and names",
          "some labels are numbers and some are names",
