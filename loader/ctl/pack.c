@@ -23,7 +23,8 @@ struct arguments {
     const char *cache_dir, *prefix;
     uint32_t per_archive, threads;
     struct pack_resize resize; /* quality 0: not said */
-    bool subsampling, json;    /* it was said */
+    bool subsampling;          /* it was said */
+    bool raw, json;
 };
 
 #define AT(field) offsetof(struct arguments, field)
@@ -53,6 +54,11 @@ static const struct option_def defs[] = {
      .help = "of these JPEGs (default 90)"},
     {"subsampling", 0, "420|444", OPTION_CALL, .call = parse_subsampling,
      .help = "of their colours (default 420)"},
+    {"raw", 0, NULL, OPTION_FLAG, AT(raw),
+     .help = "write all images as raw pixels (PPM), which nothing need decode: the fastest, in "
+             "many times the bytes"},
+    {"raw-share", 0, "P", OPTION_U32, AT(resize.raw_share), 1, 99,
+     .help = "write P of 100 samples so, and the others as JPEGs"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
      .help = "threads that pack (default: one for each CPU)"},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},
@@ -66,7 +72,8 @@ static const struct options_program program = {
     .usage = "DATASET DIR [options]",
     .summary =
         "Copy a data set into WebDataset archives whose JPEGs have the same pixels and render "
-        "faster, or whose images are made smaller. The same command goes on where an earlier one "
+        "faster, or whose images are made smaller or raw. The same command goes on where an "
+        "earlier one "
         "was stopped.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
@@ -129,10 +136,20 @@ static int check_resize(struct arguments *a, struct plenum_error *err)
         return error_set(err, -EINVAL,
                          "--longest and --shortest: a side of an image can follow from one of "
                          "them, not from both");
+    if (a->raw && resize->raw_share)
+        return error_set(err, -EINVAL,
+                         "--raw and --raw-share: either all images become raw pixels, or a share "
+                         "of them");
+    if (a->raw && (resize->quality || a->subsampling))
+        return error_set(err, -EINVAL,
+                         "--quality and --subsampling are for JPEGs, and by --raw no image "
+                         "becomes one");
     if (!resizes && (resize->quality || a->subsampling))
         return error_set(err, -EINVAL,
                          "--quality and --subsampling are for JPEGs that are made smaller: "
                          "--longest or --shortest says which");
+    if (a->raw)
+        resize->raw_share = 100;
     if (resizes && !resize->quality)
         resize->quality = PACK_QUALITY;
     return 0;

@@ -28,6 +28,8 @@
 #include "loader/ctl/ctl.h"
 #include "loader/image/image.h"
 
+_Static_assert((int)PACK_RAW_MAX <= (int)DATASET_SAMPLE_MAX, "what is written can be read");
+
 enum {
     WINDOW_EACH = 16, /* slots for each thread */
     PATH_BYTES = 4096,
@@ -363,6 +365,7 @@ static void write_ready(struct job *job)
 static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct slot *ret,
                        struct plenum_error *err)
 {
+    const struct pack_resize *resize = &job->options->plan->resize;
     struct dataset_buffer *buffer = &job->buffers[thread];
     int r = 0;
 
@@ -379,8 +382,8 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
     if (r < 0)
         return r;
     ret->bytes_before = buffer->len;
-    r = image_pack_resized(job->decoders[thread], &job->options->plan->resize, buffer->bytes,
-                           buffer->len, &ret->result, &ret->why);
+    r = (pack_resize_is_raw(resize, sample) ? image_pack_raw : image_pack_resized)(
+        job->decoders[thread], resize, buffer->bytes, buffer->len, &ret->result, &ret->why);
     if (r < 0)
         *err = ret->why;
     return r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* pack_record.c - a text file with one entry on each line, in words between tabs:
  *
- *     plenum-pack  2
+ *     plenum-pack  3
  *     source       FINGERPRINT  SAMPLES
  *     archives     SAMPLES-EACH PREFIX
  *     images       pack_resize_text()
@@ -178,7 +178,7 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
     uint64_t samples, each;
 
     if (split(lines[0], words[0]) != 2 || strcmp(words[0][0], "plenum-pack") != 0 ||
-        strcmp(words[0][1], "2") != 0 || split(lines[1], words[1]) != 3 ||
+        strcmp(words[0][1], "3") != 0 || split(lines[1], words[1]) != 3 ||
         strcmp(words[1][0], "source") != 0 ||
         parse_hex(words[1][1], fingerprint, sizeof(fingerprint)) < 0 ||
         !take_u64(words[1][2], UINT32_MAX, &samples) || split(lines[2], words[2]) != 3 ||
@@ -302,7 +302,7 @@ static int begin(struct pack_record *r, const char *folder, struct plenum_error 
 
     if (!f)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)fprintf(f, "plenum-pack\t2\nsource\t");
+    (void)fprintf(f, "plenum-pack\t3\nsource\t");
     print_hex(f, r->plan.fingerprint);
     (void)fprintf(f, "\t%u\narchives\t%u\t%s\nimages\t%s\n", r->plan.samples, r->plan.per_archive,
                   r->plan.prefix, pack_resize_text(&r->plan.resize, resize));

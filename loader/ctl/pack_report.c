@@ -41,6 +41,17 @@ static double share(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0;
 }
 
+static uint64_t raw_of(const struct pack_sum *sum)
+{
+    return sum->outcomes[PACK_RAW] + sum->outcomes[PACK_RAW_RESIZED];
+}
+
+/* To JPEGs and to raw pixels. */
+static uint64_t resized_of(const struct pack_sum *sum)
+{
+    return sum->outcomes[PACK_RESIZED] + sum->outcomes[PACK_RAW_RESIZED];
+}
+
 static bool resizes(const struct pack_report *report)
 {
     return report->plan->resize.longest || report->plan->resize.shortest;
@@ -58,7 +69,8 @@ static void put_numbers(struct json *j, const struct pack_report *report)
     json_number(j, "bytes_before", s->bytes_before);
     json_number(j, "bytes_after", s->bytes_after);
     json_number(j, "bytes_of_archives", report->archive_bytes);
-    json_number(j, "resized", s->outcomes[PACK_RESIZED]);
+    json_number(j, "resized", resized_of(s));
+    json_number(j, "raw", raw_of(s));
     json_number(j, "packed", packed_of(s));
     json_number(j, "converted", s->outcomes[PACK_CONVERTED]);
     json_number(j, "without_divisor", s->whole_row);
@@ -113,7 +125,8 @@ static void put_options(struct json *j, const struct pack_report *report)
     json_begin_object(j, "options", true);
     put_side(j, "longest", resize->longest);
     put_side(j, "shortest", resize->shortest);
-    if (resizes(report)) {
+    json_number(j, "raw_share", resize->raw_share);
+    if (resizes(report) && resize->raw_share < 100) {
         json_number(j, "quality", resize->quality);
         json_text(j, "subsampling", resize->subsampling == ENCODE_444 ? "444" : "420");
     }
@@ -176,11 +189,9 @@ static void print_resized(const struct pack_report *report)
     const struct pack_sum *s = &report->sum;
     char text[PACK_RESIZE_TEXT];
 
-    printf(
-        "resized      %llu by %s; %llu are not larger and have the pixels that they had\n",
-        (unsigned long long)s->outcomes[PACK_RESIZED],
-        pack_resize_text(&report->plan->resize, text),
-        (unsigned long long)(s->samples - s->outcomes[PACK_RESIZED] - s->outcomes[PACK_KEPT_BAD]));
+    printf("resized      %llu by %s; %llu are not larger and have the pixels that they had\n",
+           (unsigned long long)resized_of(s), pack_resize_text(&report->plan->resize, text),
+           (unsigned long long)(s->samples - resized_of(s) - s->outcomes[PACK_KEPT_BAD]));
 }
 
 static void print_files(const struct pack_report *report)
@@ -212,6 +223,8 @@ void pack_report_print_text(const struct pack_report *report)
            share(s->bytes_after, s->bytes_before));
     if (resizes(report))
         print_resized(report);
+    if (raw_of(s) > 0)
+        printf("raw          %llu are raw pixels\n", (unsigned long long)raw_of(s));
     printf("packed       %llu, of which %llu were progressive or had several scans\n",
            (unsigned long long)packed_of(s), (unsigned long long)s->outcomes[PACK_CONVERTED]);
     printf("no divisor   %llu (%.1f %%): only whole rows can be left out of these\n",

@@ -31,6 +31,7 @@
 
 #include "common/error.h"
 #include "loader/image/limits.h"
+#include "loader/image/ppm.h"
 #include "loader/image/splice.h"
 
 /* Of the segment, from its marker on. Numbers are big-endian, as all in a JPEG. */
@@ -480,18 +481,47 @@ static int resize_and_pack(struct image_decoder *decoder, const struct pack_resi
     return r;
 }
 
+/* Write the pixels of a file that decodes, and compare what is read back. */
+static int write_raw(struct image_decoder *decoder, const struct image_info *info, uint32_t width,
+                     uint32_t height, bool resized, const uint8_t *bytes, size_t len,
+                     struct pack_result *ret, struct plenum_error *err)
+{
+    const size_t count = 3 * (size_t)width * height;
+    struct image_info again;
+    int r = pack_resize_raw(decoder, info, width, height, bytes, len, &ret->bytes, &ret->len, err);
+
+    if (r < 0)
+        return r;
+    ret->outcome = PACK_KEPT_ODD;
+    r = image_verify(decoder, ret->bytes, ret->len, &again, err);
+    if (r < 0)
+        return r;
+    if (again.width != width || again.height != height || again.orientation != info->orientation ||
+        again.pixels != XXH3_64bits(ret->bytes + ret->len - count, count) ||
+        (!resized && again.pixels != info->pixels))
+        return error_set(err, -EBADMSG, "its pixels are not the same when they are raw");
+    ret->outcome = resized ? PACK_RAW_RESIZED : PACK_RAW;
+    return 0;
+}
+
 /* Check the kind of file, and pack it. */
-static int check_and_pack(struct image_decoder *decoder, const struct pack_resize *resize,
+static int check_and_pack(struct image_decoder *decoder, const struct pack_resize *resize, bool raw,
                           const uint8_t *bytes, size_t len, struct pack_result *ret,
                           struct plenum_error *err)
 {
     struct image_info info;
     uint32_t width, height;
+    bool resized;
     int r = image_verify(decoder, bytes, len, &info, err);
 
     if (r < 0)
         return r;
-    if (resize && pack_resize_sides(resize, info.width, info.height, &width, &height))
+    width = info.width;
+    height = info.height;
+    resized = resize && pack_resize_sides(resize, info.width, info.height, &width, &height);
+    if (raw && 3 * (uint64_t)width * height <= PACK_RAW_MAX - PPM_HEADER_MAX)
+        return write_raw(decoder, &info, width, height, resized, bytes, len, ret, err);
+    if (resized)
         return resize_and_pack(decoder, resize, width, height, bytes, len, info.orientation, ret,
                                err);
     if (strcmp(info.format, "JPEG") != 0) {
@@ -505,12 +535,12 @@ static int check_and_pack(struct image_decoder *decoder, const struct pack_resiz
     return pack(decoder, bytes, len, &info, ret, err);
 }
 
-int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
-                       const uint8_t *bytes, size_t len, struct pack_result *ret,
-                       struct plenum_error *err)
+static int pack_any(struct image_decoder *decoder, const struct pack_resize *resize, bool raw,
+                    const uint8_t *bytes, size_t len, struct pack_result *ret,
+                    struct plenum_error *err)
 {
     struct pack_result result = {.outcome = PACK_KEPT_BAD};
-    int r = check_and_pack(decoder, resize, bytes, len, &result, err);
+    int r = check_and_pack(decoder, resize, raw, bytes, len, &result, err);
 
     if (r < 0) {
         free(result.bytes);
@@ -521,17 +551,31 @@ int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *
         return error_set(err, r, "out of memory");
     /* This build has no decoder for the file: another would make it smaller. What is kept for a
      * reason has another outcome by now. */
-    if (r == -ENOTSUP && result.outcome == PACK_KEPT_BAD && resize &&
-        (resize->longest || resize->shortest))
+    if (r == -ENOTSUP && result.outcome == PACK_KEPT_BAD &&
+        (raw || (resize && (resize->longest || resize->shortest))))
         return r;
     *ret = result;
     return 0;
 }
 
+int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
+                       const uint8_t *bytes, size_t len, struct pack_result *ret,
+                       struct plenum_error *err)
+{
+    return pack_any(decoder, resize, false, bytes, len, ret, err);
+}
+
+int image_pack_raw(struct image_decoder *decoder, const struct pack_resize *resize,
+                   const uint8_t *bytes, size_t len, struct pack_result *ret,
+                   struct plenum_error *err)
+{
+    return pack_any(decoder, resize, true, bytes, len, ret, err);
+}
+
 int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                struct pack_result *ret, struct plenum_error *err)
 {
-    return image_pack_resized(decoder, NULL, bytes, len, ret, err);
+    return pack_any(decoder, NULL, false, bytes, len, ret, err);
 }
 
 const char *pack_outcome_name(enum pack_outcome outcome)
@@ -540,6 +584,8 @@ const char *pack_outcome_name(enum pack_outcome outcome)
         [PACK_BASELINE] = "baseline",
         [PACK_CONVERTED] = "converted",
         [PACK_RESIZED] = "resized",
+        [PACK_RAW] = "raw",
+        [PACK_RAW_RESIZED] = "raw-resized",
         [PACK_KEPT_PACKED] = "kept-packed",
         [PACK_KEPT_PNG] = "kept-png",
         [PACK_KEPT_CMYK] = "kept-cmyk",

@@ -49,6 +49,8 @@ enum pack_outcome {
     PACK_BASELINE,        /* packed; it was a JPEG with one scan */
     PACK_CONVERTED,       /* packed; it was progressive, or had several scans */
     PACK_RESIZED,         /* packed; it was made smaller before */
+    PACK_RAW,             /* raw pixels, those of the file */
+    PACK_RAW_RESIZED,     /* raw pixels; it was made smaller before */
     PACK_KEPT_PACKED,     /* kept as it is: it is packed already */
     PACK_KEPT_PNG,        /* ... it is no JPEG */
     PACK_KEPT_CMYK,       /* ... it has four components */
@@ -60,7 +62,7 @@ enum pack_outcome {
 
 struct pack_result {
     enum pack_outcome outcome;
-    uint8_t *bytes; /* packed: the file; malloc, for the caller to free. Else NULL */
+    uint8_t *bytes; /* packed or raw: the file; malloc, for the caller to free. Else NULL */
     size_t len;     /* of it */
     bool whole_row; /* packed, but an interval is a whole row of MCUs: their number has no divisor
                        that would do */
@@ -85,6 +87,19 @@ int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
 int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
                        const uint8_t *bytes, size_t len, struct pack_result *ret,
                        struct plenum_error *err);
+
+enum { PACK_RAW_MAX = 256 << 20 }; /* bytes of a file of raw pixels */
+
+/**
+ * The same for samples that become raw pixels: a PPM of the image that image_pack_resized() would
+ * encode, or of all its pixels where it is not made smaller. What would be too large for a sample
+ * is packed as by image_pack_resized().
+ *
+ * It is proved that the PPM, read again, has these pixels and the orientation.
+ */
+int image_pack_raw(struct image_decoder *decoder, const struct pack_resize *resize,
+                   const uint8_t *bytes, size_t len, struct pack_result *ret,
+                   struct plenum_error *err);
 
 /**
  * Prove that the intervals of a packed file can be decoded alone: that parts, spliced as for a

@@ -12,8 +12,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
+#include "loader/image/ppm.h"
 
 /* part / whole of a side, to the nearest pixel, a half up; at least 1. */
 static uint32_t scale(uint32_t side, uint32_t part, uint32_t whole)
@@ -49,9 +51,10 @@ static bool make_grey(uint8_t *pixels, size_t count)
     return true;
 }
 
-int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *resize,
-                       uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
-                       uint8_t **ret, size_t *ret_len, struct plenum_error *err)
+/* All of an image, as it is stored, with these sides: [height][width][3]. */
+static int render_all(struct image_decoder *decoder, uint32_t width, uint32_t height,
+                      enum pipeline_filter filter, const uint8_t *bytes, size_t len,
+                      uint8_t *pixels, struct plenum_error *err)
 {
     static const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
     static const struct image_draw draw; /* nothing is drawn */
@@ -62,9 +65,17 @@ int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *
         .height = height,
         .resize_width = width,
         .resize_height = height,
-        .filter = PIPELINE_LANCZOS,
+        .filter = filter,
         .flip = {0, 1},
     };
+
+    return image_render(decoder, &pipeline, &draw, &store, bytes, len, pixels, err);
+}
+
+int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *resize,
+                       uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
+                       uint8_t **ret, size_t *ret_len, struct plenum_error *err)
+{
     struct encode_options options = {
         .width = width,
         .height = height,
@@ -77,7 +88,7 @@ int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *
 
     if (!pixels)
         return error_set(err, -ENOMEM, "out of memory");
-    r = image_render(decoder, &pipeline, &draw, &store, bytes, len, pixels, err);
+    r = render_all(decoder, width, height, PIPELINE_LANCZOS, bytes, len, pixels, err);
     if (r == 0) {
         options.pixels = pixels;
         options.grey = make_grey(pixels, count);
@@ -89,15 +100,49 @@ int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *
     return r;
 }
 
+int pack_resize_raw(struct image_decoder *decoder, const struct image_info *info, uint32_t width,
+                    uint32_t height, const uint8_t *bytes, size_t len, uint8_t **ret,
+                    size_t *ret_len, struct plenum_error *err)
+{
+    bool same = width == info->width && height == info->height;
+    char header[PPM_HEADER_MAX];
+    size_t at = ppm_write_header(width, height, info->orientation, header);
+    uint8_t *file = malloc(at + 3 * (size_t)width * height);
+    int r;
+
+    if (!file)
+        return error_set(err, -ENOMEM, "out of memory");
+    memcpy(file, header, at);
+    /* Of its own size the nearest pixel is the pixel. */
+    r = render_all(decoder, width, height, same ? PIPELINE_NEAREST : PIPELINE_LANCZOS, bytes, len,
+                   file + at, err);
+    if (r < 0) {
+        free(file);
+        return r;
+    }
+    *ret = file;
+    *ret_len = at + 3 * (size_t)width * height;
+    return 0;
+}
+
 const char *pack_resize_text(const struct pack_resize *resize, char ret[PACK_RESIZE_TEXT])
 {
     uint32_t side = resize->longest ? resize->longest : resize->shortest;
+    char *at = ret, *end = ret + PACK_RESIZE_TEXT;
 
-    if (side == 0)
-        (void)snprintf(ret, PACK_RESIZE_TEXT, "images as they are");
-    else
-        (void)snprintf(ret, PACK_RESIZE_TEXT, "--%s %u --quality %u --subsampling %s",
-                       resize->longest ? "longest" : "shortest", side, resize->quality,
+    if (side > 0)
+        at += snprintf(at, (size_t)(end - at), "--%s %u", resize->longest ? "longest" : "shortest",
+                       side);
+    if (side > 0 && resize->raw_share < 100)
+        at += snprintf(at, (size_t)(end - at), " --quality %u --subsampling %s", resize->quality,
                        resize->subsampling == ENCODE_444 ? "444" : "420");
+    if (resize->raw_share == 100)
+        at += snprintf(at, (size_t)(end - at), "%s--raw", side > 0 ? " " : "");
+    else if (resize->raw_share > 0)
+        at += snprintf(at, (size_t)(end - at), "%s--raw-share %u", side > 0 ? " " : "",
+                       resize->raw_share);
+    if (at == ret)
+        at += snprintf(at, (size_t)(end - at), "images as they are");
+    assert(at < end);
     return ret;
 }

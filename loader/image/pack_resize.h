@@ -19,13 +19,24 @@ enum {
     PACK_QUALITY = 90, /* unless another is asked for */
 };
 
-/** Which images are made smaller, and how they are encoded. Starts as zeros: none are. */
+/** Which images are made smaller, and how images are encoded. Starts as zeros: none are, and none
+ * become raw. */
 struct pack_resize {
     uint32_t longest, shortest; /* pixels: what that side becomes where it is more; one of them, the
                                    other is 0 */
     uint32_t quality;           /* 1 ... 100 */
     enum encode_subsampling subsampling;
+    uint32_t raw_share; /* per cent of the samples become raw pixels, of any size */
 };
+
+/** Whether a sample of a data set is among the share that becomes raw: they lie as evenly as can
+ * be. */
+static inline bool pack_resize_is_raw(const struct pack_resize *resize, uint32_t sample)
+{
+    uint64_t before = (uint64_t)sample * resize->raw_share;
+
+    return (before + resize->raw_share) / 100 > before / 100;
+}
 
 /** Whether an image of this size is made smaller, and to which size. */
 bool pack_resize_sides(const struct pack_resize *resize, uint32_t width, uint32_t height,
@@ -41,7 +52,17 @@ int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *
                        uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
                        uint8_t **ret, size_t *ret_len, struct plenum_error *err);
 
-enum { PACK_RESIZE_TEXT = 64 };
+/**
+ * The same without an encoder: a PPM of the pixels (docs/packed.md), of these sides, which may be
+ * the image's own. It says how EXIF turns it.
+ *
+ * Ownership: the caller frees `*ret`. Errors: as image_render().
+ */
+int pack_resize_raw(struct image_decoder *decoder, const struct image_info *info, uint32_t width,
+                    uint32_t height, const uint8_t *bytes, size_t len, uint8_t **ret,
+                    size_t *ret_len, struct plenum_error *err);
+
+enum { PACK_RESIZE_TEXT = 80 };
 
 /** The options of plenumctl pack that say this: "--longest 500 --quality 90 --subsampling 420". */
 const char *pack_resize_text(const struct pack_resize *resize, char ret[PACK_RESIZE_TEXT]);

@@ -60,6 +60,10 @@ is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, found by what the
 "$ctl" pack data packed -n 7 >/dev/null || exit 99
 same "packed, a folder of archives" packed
 same "packed, by the archives' names" "$here/packed/archive-{000000..000003}.tar"
+"$ctl" pack data raw -n 7 --raw >/dev/null || exit 99
+same "packed as raw pixels" raw
+"$ctl" pack data half -n 7 --raw-share 50 >/dev/null || exit 99
+same "packed as raw pixels, every second sample" half
 "$ctl" pack "tfrecord,label-offset=-1:records-*-of-00003" repacked -n 10 >/dev/null || exit 99
 same "packed from TFRecords" repacked
 for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-of-00003" packed; do

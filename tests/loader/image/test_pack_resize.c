@@ -14,6 +14,7 @@
 
 #include "common/util.h"
 #include "loader/image/pack.h"
+#include "loader/image/ppm.h"
 #include "tests/loader/image/made.h"
 #include "tests/loader/image/oracle.h"
 
@@ -93,6 +94,15 @@ Test(pack_resize, options_as_text)
                  "--longest 500 --quality 90 --subsampling 420"));
     cr_expect(eq(str, (char *)pack_resize_text(&shortest, text),
                  "--shortest 65500 --quality 100 --subsampling 444"));
+    shortest.raw_share = 99;
+    cr_expect(eq(str, (char *)pack_resize_text(&shortest, text),
+                 "--shortest 65500 --quality 100 --subsampling 444 --raw-share 99"));
+    shortest.raw_share = 100;
+    cr_expect(eq(str, (char *)pack_resize_text(&shortest, text), "--shortest 65500 --raw"));
+    shortest.shortest = 0;
+    cr_expect(eq(str, (char *)pack_resize_text(&shortest, text), "--raw"));
+    shortest.raw_share = 0;
+    cr_expect(eq(str, (char *)pack_resize_text(&shortest, text), "images as they are"));
 }
 
 /* --- pixels --- */
@@ -297,4 +307,215 @@ Test(pack_resize, bad_files_are_kept)
     result = pack(&resize, &m, PACK_KEPT_BAD);
     cr_assert(result.bytes == NULL);
     free(m.bytes);
+}
+
+/* --- raw pixels --- */
+
+static struct pack_result make_raw(const struct pack_resize *resize, const struct made *m,
+                                   enum pack_outcome want)
+{
+    struct pack_result result = {0};
+    struct plenum_error err = {""};
+
+    cr_assert(eq(int, image_pack_raw(decoder, resize, m->bytes, m->len, &result, &err), 0), "%s",
+              err.text);
+    cr_assert(result.outcome == want, "%s instead of %s: %s", pack_outcome_name(result.outcome),
+              pack_outcome_name(want), err.text);
+    return result;
+}
+
+/* A file of every kind, turned in all ways, one after the other; false: there are no more. */
+static bool next_file(uint32_t *at, struct made *ret)
+{
+    static const struct made_png pngs[] = {
+        {"grey", .colour_type = 0, .depth = 1},
+        {"palette", .colour_type = 3, .depth = 4, .transparent = true, .orientation = 8},
+        {"colour, 16 bits", .colour_type = 2, .depth = 16, .interlaced = true},
+        {"colour, transparent", .colour_type = 6, .depth = 8, .orientation = 3},
+    };
+    uint32_t i = (*at)++;
+
+    if (i < made_kinds_count) {
+        struct made_jpeg spec = made_kinds[i];
+
+        spec.width = 157;
+        spec.height = 93;
+        spec.orientation = (int)(i % 9);
+        *ret = make_jpeg(&spec);
+        return true;
+    }
+    i -= (uint32_t)made_kinds_count;
+    if (i < ARRAY_LEN(pngs)) {
+        struct made_png spec = pngs[i];
+
+        spec.width = 157;
+        spec.height = 93;
+        *ret = make_png(&spec);
+        return true;
+    }
+    i -= ARRAY_LEN(pngs);
+    if (i < made_ppms_count) {
+        struct made_ppm spec = made_ppms[i];
+
+        spec.width = 157;
+        spec.height = 93;
+        *ret = make_ppm(&spec);
+        return true;
+    }
+#ifdef HAVE_WEBP
+    i -= (uint32_t)made_ppms_count;
+    if (i < made_webps_count) {
+        struct made_webp spec = made_webps[i];
+
+        spec.width = 157;
+        spec.height = 93;
+        *ret = make_webp(&spec);
+        return true;
+    }
+#endif
+    return false;
+}
+
+/* The law: raw pixels of an image are the image, in every pipeline, crop and store. */
+Test(pack_resize, raw_is_lossless)
+{
+    static const char *const texts[] = {
+        "rrc(32) flip(0.5)",
+        "exif rrc(20x40, scale=0.01:0.3) flip(0.5)",
+        "exif resize(40) center_crop(32)",
+        "letterbox(50)",
+        "rrc(32) color_jitter(0.4, 0.4, 0.4) blur(5, 0.1:2) flip(0.5)",
+    };
+    static const struct image_store stores[] = {{PLENUM_UINT8, PLENUM_NHWC, 3},
+                                                {PLENUM_INT8, PLENUM_NCHW, 4}};
+    static uint8_t want[64 * 64 * 4], got[64 * 64 * 4];
+    struct made m;
+
+    for (uint32_t at = 0; next_file(&at, &m);) {
+        struct pack_result raw = make_raw(NULL, &m, PACK_RAW);
+        struct image_info before, after;
+
+        cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &before, NULL), 0));
+        cr_assert(eq(int, image_verify(decoder, raw.bytes, raw.len, &after, NULL), 0));
+        cr_assert(eq(str, (char *)after.format, "PPM"));
+        cr_assert(eq(u64, before.pixels, after.pixels));
+        cr_assert(eq(u8, before.orientation, after.orientation));
+        cr_assert(memcmp(raw.bytes, "P6\n", 3) == 0);
+        for (uint32_t i = 0; i < 6 * ARRAY_LEN(texts); i++) {
+            const struct image_store *store = &stores[i % 2];
+            struct image_draw draw = {.seed = at, .position = i};
+            struct pipeline p;
+
+            cr_assert(eq(int, pipeline_parse(texts[i % ARRAY_LEN(texts)], &p, NULL), 0));
+            cr_assert(
+                eq(int, image_render(decoder, &p, &draw, store, m.bytes, m.len, want, NULL), 0));
+            cr_assert(
+                eq(int, image_render(decoder, &p, &draw, store, raw.bytes, raw.len, got, NULL), 0));
+            cr_assert(memcmp(want, got, (size_t)p.width * p.height * store->channels) == 0,
+                      "file %u, %s", at, p.text);
+        }
+        free(raw.bytes);
+        free(m.bytes);
+    }
+}
+
+/* Made smaller, it has the pixels of the plain renderer, which a JPEG would be made of. */
+Test(pack_resize, raw_of_a_smaller_image)
+{
+    static const struct pack_resize resizes[] = {{.longest = 64, .raw_share = 100},
+                                                 {.shortest = 41, .raw_share = 100}};
+    struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    struct image_draw draw = {0};
+    struct made m;
+
+    for (uint32_t at = 0; next_file(&at, &m);) {
+        const struct pack_resize *resize = &resizes[at % 2];
+        struct pack_result raw = make_raw(resize, &m, PACK_RAW_RESIZED);
+        struct image_info before, after;
+        struct pipeline pipeline;
+        uint32_t width, height;
+        uint8_t *want;
+        char text[80];
+        size_t bytes;
+
+        cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &before, NULL), 0));
+        cr_assert(eq(int, image_verify(decoder, raw.bytes, raw.len, &after, NULL), 0));
+        cr_assert(pack_resize_sides(resize, before.width, before.height, &width, &height));
+        cr_assert(eq(u32, after.width, width));
+        cr_assert(eq(u32, after.height, height));
+        cr_assert(eq(u8, before.orientation, after.orientation));
+        (void)snprintf(text, sizeof(text), "resize(%ux%u, interpolation=lanczos)", height, width);
+        cr_assert(eq(int, pipeline_parse(text, &pipeline, NULL), 0));
+        bytes = (size_t)width * height * 3;
+        want = malloc(bytes);
+        cr_assert(eq(int, oracle_render(&pipeline, &draw, &store, m.bytes, m.len, want), 0));
+        cr_assert(memcmp(raw.bytes + raw.len - bytes, want, bytes) == 0, "file %u", at);
+        free(want);
+        free(raw.bytes);
+        free(m.bytes);
+    }
+}
+
+Test(pack_resize, bad_files_do_not_become_raw)
+{
+    struct pack_resize resize = {.longest = 64, .raw_share = 100};
+    struct made_jpeg spec = made_kinds[0];
+    struct pack_result result;
+    struct made m;
+
+    spec.width = 157;
+    spec.height = 93;
+    m = make_jpeg(&spec);
+    m.len -= m.len / 4;
+    result = make_raw(&resize, &m, PACK_KEPT_BAD);
+    cr_assert(result.bytes == NULL);
+    free(m.bytes);
+}
+
+/* More bytes than a sample may have: what it becomes is a file that can be read. */
+Test(pack_resize, raw_pixels_may_be_too_many, .timeout = 120)
+{
+    const uint32_t side = 9460; /* 3 * 9460 * 9460 is 14,000 bytes more */
+    uint8_t *grey = calloc(side, side), *bytes;
+    struct encode_options options = {
+        .pixels = grey, .width = side, .height = side, .quality = 50, .grey = true};
+    struct pack_result result;
+    struct made m;
+
+    cr_assert(3 * (uint64_t)side * side > PACK_RAW_MAX);
+    cr_assert(3 * (uint64_t)(side - 1) * (side - 1) < PACK_RAW_MAX - PPM_HEADER_MAX);
+    cr_assert(eq(int, encode_jpeg(&options, &bytes, &m.len), 0));
+    free(grey);
+    m.bytes = bytes;
+    result = make_raw(NULL, &m, PACK_BASELINE);
+    cr_expect(memcmp(result.bytes, "\xFF\xD8", 2) == 0);
+    free(result.bytes);
+    free(m.bytes);
+}
+
+/* A share is exact in each hundred samples, lies evenly, and is the same in every run. */
+Test(pack_resize, a_share_is_even)
+{
+    for (uint32_t share = 0; share <= 100; share++) {
+        struct pack_resize resize = {.raw_share = share};
+        uint32_t count = 0, since = 0;
+
+        for (uint32_t i = 0; i < 10000; i++) {
+            bool raw = pack_resize_is_raw(&resize, i);
+
+            since++;
+            if (raw) {
+                uint32_t apart = 100 / share;
+
+                cr_assert(count == 0 || since == apart || since == apart + 1, "%u: %u", share, i);
+                since = 0;
+            }
+            count += raw;
+            if (i % 100 == 99)
+                cr_assert(eq(u32, count, (i + 1) / 100 * share));
+        }
+    }
+    cr_expect(not(pack_resize_is_raw(&(struct pack_resize){.raw_share = 50}, 0)));
+    cr_expect(pack_resize_is_raw(&(struct pack_resize){.raw_share = 50}, 1));
+    cr_expect(pack_resize_is_raw(&(struct pack_resize){.raw_share = 99}, UINT32_MAX - 1));
 }

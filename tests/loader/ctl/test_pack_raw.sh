@@ -1,0 +1,170 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# plenumctl pack --raw and --raw-share: PPMs that others read, the same stream as before, the same bytes by any number
+# of threads and after any interruption, and what is refused. Their pixels are tests/loader/image/test_pack_resize.
+. "$top_srcdir/tests/lib.sh"
+plenumctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
+PYTHON=${PYTHON:-python3}
+export PLENUM_PLENUMD=$top_builddir/plenumd
+cd "$T" || exit 99
+
+field() { # NAME <JSON
+    "$PYTHON" -c '
+import functools, json, sys
+print(functools.reduce(lambda v, k: v[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"
+}
+archives() { (cd "$1" && ls && sha256sum -- *.tar *.txt DATASET.json | grep -v plenum-pack.txt); }
+hashes() { # DATASET: of two epochs, as trained and as evaluated, with what was substituted
+    for pipeline in train eval 'exif rrc(96,scale=0.02:0.3) flip(0.5)' 'letterbox(64)'; do
+        "$plenumctl" hash "$1" --shuffle none --seed 3 -e 2 -p "$pipeline" --json || return
+    done
+}
+members() { cat "$1"/*.tar | tar -tif - | grep -c "\.$2\$"; } # FOLDER EXTENSION: how many there are
+
+ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
+cp data/bricks/bricks-00001.jpg data/bricks/renamed.png # a JPEG that is called PNG
+{ # EXIF says that it lies on its side
+    head -c 2 data/bricks/bricks-00002.jpg
+    printf '\377\341\000\042Exif\000\000II*\000\010\000\000\000'
+    printf '\001\000\022\001\003\000\001\000\000\000\006\000\000\000\000\000\000\000'
+    tail -c +3 data/bricks/bricks-00002.jpg
+} >data/bricks/turned.jpg
+head -c 3000 data/bricks/bricks-00003.jpg >data/bricks/cut.jpg
+: >data/bricks/empty.jpg
+echo "no image" >data/bricks/text.jpg
+samples=$(find data -name '*.*g' | wc -l)
+
+# --- all of them ---
+"$plenumctl" pack data raw -n 10 --raw --threads 1 --json >raw.json
+ok "pack --raw" test -s raw.json
+is "$samples" "all samples are there" field samples <raw.json
+is 3 "what is bad is kept" field kept.bad <raw.json
+is $((samples - 3)) "and all others are raw" field raw <raw.json
+is "0 0" "none is smaller, and none is a packed JPEG" echo "$(field resized <raw.json) $(field packed <raw.json)"
+is $((samples - 3)) "they are called so" members raw ppm
+is 3 "those that are bad are not" members raw jpg
+is "$samples" "each has its label" members raw cls
+hashes data >want
+ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
+is "$(cat want)" "they render the same stream, to the bit" hashes raw
+ok "by another fingerprint" sh -c '[ "$("$0" index data --json | "$1" -c "$2")" != "$("$0" index raw --json |
+    "$1" -c "$2")" ]' "$plenumctl" "$PYTHON" 'import json, sys; print(json.load(sys.stdin)["fingerprint"])'
+is "3 $((samples - 3)) 0 0" "verify reads them whole" sh -c '"$0" verify raw --no-list --json | "$1" -c "
+import json, sys
+j = json.load(sys.stdin)
+print(len(j[\"problems\"]), j[\"ppm\"], j[\"jpeg\"], j[\"png\"])"' "$plenumctl" "$PYTHON"
+ok "and says so" sh -c '"$0" verify raw --no-list | grep -q " 0 WebPs and '$((samples - 3))' PPMs decode whole"' \
+    "$plenumctl"
+ok "index --tiles finds none" "$plenumctl" index raw --tiles
+ok "preview draws them" sh -c '"$0" preview raw sheet.jpg && test -s sheet.jpg' "$plenumctl"
+"$feed" raw --pipeline 'exif rrc(96) flip(0.5)' --seed 5 --json >fed.json
+is "$("$plenumctl" hash data -p 'exif rrc(96) flip(0.5)' --seed 5 --json | field hash)" \
+    "a loader serves the stream of the original" field hash <fed.json
+ok "the summary counts" sh -c '"$0" pack data raw -n 10 --raw >said &&
+    grep -q "^raw          '$((samples - 3))' are raw pixels" said' "$plenumctl"
+is "100 False" "DATASET.json has the options" "$PYTHON" -c '
+import json
+o = json.load(open("raw/DATASET.json"))["options"]
+print(o["raw_share"], "quality" in o)'
+
+# --- smaller ones, and a share ---
+"$plenumctl" pack data small -n 10 --longest 100 --raw --json >small.json
+ok "pack --longest --raw" test "$(field resized <small.json)" -gt 40
+is $((samples - 3)) "all are raw" field raw <small.json
+"$plenumctl" pack data half -n 10 --longest 100 --quality 80 --raw-share 50 --json >half.json
+ok "pack --raw-share" test -s half.json
+is "$(field resized <small.json)" "as many are smaller" field resized <half.json
+is "$(members half ppm)" "raw ones are called so" field raw <half.json
+ok "half of the good ones" sh -c '[ "$0" -ge '$((samples / 2 - 3))' ] && [ "$0" -le '$((samples / 2 + 1))' ]' \
+    "$(members half ppm)"
+is $((samples - 3)) "the others are JPEGs" echo $(($(members half ppm) + $(members half jpg) - 3))
+is "50 80" "DATASET.json has both options" "$PYTHON" -c '
+import json
+o = json.load(open("half/DATASET.json"))["options"]
+print(o["raw_share"], o["quality"])'
+
+# Packing raw pixels again, and as JPEGs.
+"$plenumctl" pack raw again -n 10 --raw >/dev/null
+is "$(cd raw && sha256sum -- *.tar)" "raw pixels of raw pixels are the same archives" \
+    sh -c 'cd again && sha256sum -- *.tar'
+"$plenumctl" pack raw kept -n 10 --json >kept.json
+is "$(cd raw && sha256sum -- *.tar)" "and pack without --raw keeps them" sh -c 'cd kept && sha256sum -- *.tar'
+is $((samples - 3)) "as no JPEGs" field kept.png <kept.json
+
+# --- others read them ---
+if "$PYTHON" -c 'import PIL' 2>/dev/null; then
+    ok "Pillow reads them, and sees the pixels that it sees in the originals" "$PYTHON" - <<'PY'
+import io, os, tarfile
+from PIL import Image
+
+paths = sorted((os.path.join(d, f) for d, _, fs in os.walk("data") for f in fs), key=os.fsencode)
+got = []
+for name in sorted(n for n in os.listdir("raw") if n.endswith(".tar")):
+    with tarfile.open("raw/" + name) as t:
+        got += [(m.name, t.extractfile(m).read()) for m in t if not m.name.endswith(".cls")]
+assert len(got) == len(paths)
+compared = turned = 0
+for path, (name, data) in zip(paths, got):
+    try:
+        a = Image.open(path)
+        a.load()
+    except Exception:
+        assert data == open(path, "rb").read(), path
+        continue
+    b = Image.open(io.BytesIO(data))
+    assert name.endswith(".ppm") and b.format == "PPM" and b.mode == "RGB" and b.size == a.size, (path, name)
+    orientation = a.getexif().get(0x112, 1)
+    assert (b"# EXIF orientation %d\n" % orientation in data[:64]) == (orientation > 1), path
+    turned += orientation > 1
+    if a.format == "JPEG" and a.mode == "RGB":
+        assert a.tobytes() == b.tobytes(), path
+        compared += 1
+assert compared > 40 and turned > 0, (compared, turned)
+PY
+else
+    skip "Pillow reads them, and sees the pixels that it sees in the originals" "Pillow is not here"
+fi
+
+# --- the same bytes ---
+archives raw >archives
+"$plenumctl" pack data threads -n 10 --raw --threads 4 >/dev/null
+is "$(cat archives)" "four threads make the same files as one" archives threads
+killed=0
+for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
+    "$plenumctl" pack data torn -n 10 --raw --threads 2 >torn.out 2>&1 &
+    pid=$!
+    sleep $delay
+    kill -9 $pid 2>/dev/null && killed=$((killed + 1))
+    wait $pid 2>/dev/null
+done
+ok "a run is killed several times" test $killed -ge 2
+ok "and goes on" "$plenumctl" pack data torn -n 10 --raw
+is "$(cat archives)" "to the same files" archives torn
+
+# --- what is refused ---
+no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack ends with it and a sentence like this
+    local want=$1 sentence=$2 pattern=$3 got=0
+    shift 3
+    "$plenumctl" pack "$@" >"$T/.out" 2>&1 || got=$?
+    if [ $got != "$want" ] || ! grep -q -e "$pattern" "$T/.out"; then
+        result 1 "$sentence" "$T/.out"
+    else
+        result 0 "$sentence"
+    fi
+}
+no 2 "both --raw and a share" "either all images become raw pixels, or a share" data x --raw --raw-share 50
+no 2 "a quality of raw pixels" "by --raw no image becomes one" data x --longest 100 --raw --quality 90
+no 2 "a subsampling of raw pixels" "by --raw no image becomes one" data x --longest 100 --raw --subsampling 444
+no 2 "a quality of a share, without a size" "for JPEGs that are made smaller" data x --raw-share 50 --quality 90
+for share in 0 100 -1 0.5 x; do
+    no 2 "--raw-share $share" "raw-share" data x --raw-share $share
+done
+ok "nothing was made of it" test ! -e x
+no 1 "going on without --raw" "was begun with --raw, not images as they are" data raw -n 10
+no 1 "going on with another share" "--raw-share 50, not --longest 100 --quality 80 --subsampling 420 --raw-share 51" \
+    data half -n 10 --longest 100 --quality 80 --raw-share 51
+ok "nothing was changed by that" sh -c '[ "$0" = "$1" ]' "$(cat archives)" "$(archives raw)"
+ok "a cursor of the original" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
+ok "is refused by the raw pixels, as of another data set" sh -c '! "$0" raw --micro-batch 4 --resume cursor \
+    >why 2>&1 && grep -q "another data set\|other data" why || { cat why; false; }' "$feed"
+finish
