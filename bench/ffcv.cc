@@ -34,10 +34,33 @@ void ffcv_way_destroy(struct ffcv_way *way)
     delete way;
 }
 
+/* A cv::Mat over pixels that are written to by nobody. */
+static void shrink(void *pixels, int width, int height, const struct rect *box, uint32_t side,
+                   uint8_t *dst)
+{
+    int n = static_cast<int>(side);
+    cv::Mat whole(height, width, CV_8UC3, pixels), out(n, n, CV_8UC3, dst);
+    cv::Mat crop = whole(cv::Rect(static_cast<int>(box->left), static_cast<int>(box->top),
+                                  static_cast<int>(box->width), static_cast<int>(box->height)));
+
+    cv::resize(crop, out, out.size(), 0, 0, cv::INTER_AREA);
+}
+
+void ffcv_way_render_raw(const uint8_t *pixels, uint32_t width, uint32_t height,
+                         const struct rect *box, bool mirror, uint32_t side, uint8_t *dst)
+{
+    cv::Mat out(static_cast<int>(side), static_cast<int>(side), CV_8UC3, dst);
+
+    shrink(const_cast<uint8_t *>(pixels), static_cast<int>(width), static_cast<int>(height), box,
+           side, dst);
+    if (mirror)
+        cv::flip(out, out, 1);
+}
+
 int ffcv_way_render(struct ffcv_way *way, const uint8_t *bytes, size_t len, const struct rect *box,
                     uint32_t side, uint8_t *dst)
 {
-    int width, height, sampling, space, n = static_cast<int>(side);
+    int width, height, sampling, space;
 
     if (tjDecompressHeader3(way->jpeg, bytes, len, &width, &height, &sampling, &space) < 0)
         return -EBADMSG;
@@ -45,9 +68,6 @@ int ffcv_way_render(struct ffcv_way *way, const uint8_t *bytes, size_t len, cons
     if (tjDecompress2(way->jpeg, bytes, len, way->pixels.data(), width, 0, height, TJPF_RGB,
                       TJFLAG_FASTDCT) < 0)
         return -EBADMSG;
-    cv::Mat whole(height, width, CV_8UC3, way->pixels.data()), out(n, n, CV_8UC3, dst);
-    cv::Mat crop = whole(cv::Rect(static_cast<int>(box->left), static_cast<int>(box->top),
-                                  static_cast<int>(box->width), static_cast<int>(box->height)));
-    cv::resize(crop, out, out.size(), 0, 0, cv::INTER_AREA);
+    shrink(way->pixels.data(), width, height, box, side, dst);
     return 0;
 }

@@ -11,6 +11,7 @@ phony += bench
 
 bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)
 
+%C%_prepare_SOURCES = %D%/prepare.c %D%/ffcv.h
 %C%_prepare_LDADD = $(bench_libs) -lm
 
 %C%_render_SOURCES = %D%/render.c %D%/forms.c %D%/forms.h %D%/ffcv.h
@@ -22,6 +23,7 @@ if FFCV_WAY
 noinst_LTLIBRARIES += %D%/libffcv.la
 %C%_libffcv_la_SOURCES = %D%/ffcv.cc %D%/ffcv.h
 %C%_libffcv_la_CXXFLAGS = -std=gnu++14 -fvisibility=hidden $(SAN_CFLAGS) $(FFCV_WAY_CFLAGS)
+%C%_prepare_LDADD += %D%/libffcv.la $(FFCV_WAY_LIBS) -lstdc++
 %C%_render_LDADD += %D%/libffcv.la $(FFCV_WAY_LIBS) -lstdc++
 endif
 

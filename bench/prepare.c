@@ -20,7 +20,11 @@
 #include "common/log.h"
 #include "common/options.h"
 #include "common/util.h"
+#include "loader/image/crop.h"
 #include "loader/image/pack.h"
+#ifdef HAVE_FFCV_WAY
+#include "bench/ffcv.h"
+#endif
 
 struct arguments {
     const char *images, *eval;
@@ -34,7 +38,8 @@ struct kept {
     size_t len;
     uint8_t *packed; /* malloc, or NULL */
     struct image_tiles tiles;
-    uint8_t *hint; /* of the tiles: malloc, or NULL */
+    uint8_t *hint;          /* of the tiles: malloc, or NULL */
+    uint32_t width, height; /* of raw pixels */
 };
 
 enum { TRAIN, EVAL, PIPELINES };
@@ -49,15 +54,21 @@ struct quality {
 
 struct row {
     const char *name, *what;
-    bool indexed, packs;
+    bool indexed, packs, ffcv;
     struct pack_resize resize;
     /* Of all photographs: */
     struct kept *kept;
     uint64_t bytes, made_ns;
     uint32_t resized;
     struct quality quality[PIPELINES];
-    struct bench_spread rate, ratio;
+    struct bench_spread rate, ratio, to_ffcv;
 };
+
+#ifdef HAVE_FFCV_WAY
+#define HAS_FFCV_ROW true /* the last one */
+#else
+#define HAS_FFCV_ROW false
+#endif
 
 static struct row rows[] = {
     {.name = "as-they-lie", .what = "the files as they lie"},
@@ -67,6 +78,27 @@ static struct row rows[] = {
     {.name = "longest-400", .what = "pack --longest 400", .packs = true, .resize.longest = 400},
     {.name = "longest-256", .what = "pack --longest 256", .packs = true, .resize.longest = 256},
     {.name = "shortest-256", .what = "pack --shortest 256", .packs = true, .resize.shortest = 256},
+    {.name = "raw", .what = "pack --raw", .packs = true, .resize.raw_share = 100},
+    {.name = "raw-longest-500",
+     .what = "pack --longest 500 --raw",
+     .packs = true,
+     .resize = {.longest = 500, .raw_share = 100}},
+    {.name = "raw-longest-256",
+     .what = "pack --longest 256 --raw",
+     .packs = true,
+     .resize = {.longest = 256, .raw_share = 100}},
+    {.name = "raw-shortest-256",
+     .what = "pack --shortest 256 --raw",
+     .packs = true,
+     .resize = {.shortest = 256, .raw_share = 100}},
+#ifdef HAVE_FFCV_WAY
+    {.name = "ffcv-raw-256",
+     .what = "the pixels of raw-longest-256, as FFCV has raw images: OpenCV's crop, resize "
+             "(INTER_AREA) and flip",
+     .packs = true,
+     .ffcv = true,
+     .resize = {.longest = 256, .raw_share = 100}},
+#endif
 };
 
 enum { ROWS = ARRAY_LEN(rows), BLOCK = 25, EPOCHS = 4 /* of training crops that are judged */ };
@@ -74,6 +106,7 @@ enum { ROWS = ARRAY_LEN(rows), BLOCK = 25, EPOCHS = 4 /* of training crops that 
 struct context {
     struct pipeline pipeline[PIPELINES];
     struct image_decoder *decoder;
+    struct crop_tables tables;
     uint8_t *want, *got;
     uint32_t seed;
 };
@@ -109,15 +142,23 @@ static int keep_packed(struct context *c, struct row *row, const struct bench_fi
                        struct kept *k)
 {
     struct pack_result result;
-    int r = image_pack_resized(c->decoder, &row->resize, file->bytes, file->len, &result, NULL);
+    int r = (row->resize.raw_share ? image_pack_raw : image_pack_resized)(
+        c->decoder, &row->resize, file->bytes, file->len, &result, NULL);
 
     if (r < 0 || !result.bytes)
         return r;
+    if (row->ffcv) {
+        struct image_info info;
+
+        r = image_verify(c->decoder, result.bytes, result.len, &info, NULL);
+        k->width = info.width;
+        k->height = info.height;
+    }
     k->packed = result.bytes;
     k->bytes = result.bytes;
     k->len = result.len;
-    row->resized += result.outcome == PACK_RESIZED;
-    return 0;
+    row->resized += result.outcome == PACK_RESIZED || result.outcome == PACK_RAW_RESIZED;
+    return r;
 }
 
 static int keep_tiles(struct context *c, struct kept *k)
@@ -183,6 +224,22 @@ static int render(struct context *c, const struct row *row, size_t index, int pi
     return r;
 }
 
+#ifdef HAVE_FFCV_WAY
+/* The same crop of the same pixels. */
+static void render_by_ffcv(struct context *c, const struct row *row, size_t index, uint32_t epoch)
+{
+    struct image_draw draw = {.seed = c->seed, .epoch = epoch, .position = (uint32_t)index};
+    const struct kept *k = &row->kept[index];
+    struct crop crop;
+
+    crop_locate(&c->pipeline[TRAIN], &draw, k->width, k->height, &c->tables, &crop);
+    ffcv_way_render_raw(k->bytes + k->len - 3 * (size_t)k->width * k->height, k->width, k->height,
+                        &crop.box, crop.mirror, c->pipeline[TRAIN].width, c->got);
+}
+#else
+#define render_by_ffcv(c, row, index, epoch)
+#endif
+
 /* One round: rates[row] in images a second. */
 static void run_round(struct context *c, size_t count, uint32_t round, double *rates)
 {
@@ -194,7 +251,10 @@ static void run_round(struct context *c, size_t count, uint32_t round, double *r
             uint64_t start = time_cpu_ns();
 
             for (size_t i = at; i < count && i < at + BLOCK; i++)
-                (void)render(c, &rows[row], i, TRAIN, round, c->got);
+                if (rows[row].ffcv)
+                    render_by_ffcv(c, &rows[row], i, round);
+                else
+                    (void)render(c, &rows[row], i, TRAIN, round, c->got);
             ns[row] += time_cpu_ns() - start;
         }
     }
@@ -214,6 +274,9 @@ static int measure_rates(struct context *c, size_t count, uint32_t rounds)
         for (uint32_t i = 0; i < rounds; i++)
             column[i] = rates[i * ROWS + n] / rates[i * ROWS];
         rows[n].ratio = bench_spread_of(column, rounds);
+        for (uint32_t i = 0; i < rounds; i++)
+            column[i] = rates[i * ROWS + n] / rates[i * ROWS + ROWS - 1];
+        rows[n].to_ffcv = bench_spread_of(column, rounds);
         for (uint32_t i = 0; i < rounds; i++)
             column[i] = rates[i * ROWS + n];
         rows[n].rate = bench_spread_of(column, rounds);
@@ -289,7 +352,7 @@ static int judge_all(struct context *c, size_t count, int pipeline, uint32_t epo
         for (size_t i = 0; i < count; i++) {
             int r = render(c, &rows[0], i, pipeline, epoch, c->want);
 
-            for (size_t n = 1; r == 0 && n < ROWS; n++) {
+            for (size_t n = 1; r == 0 && n < ROWS && !rows[n].ffcv; n++) {
                 r = render(c, &rows[n], i, pipeline, epoch, c->got);
                 judge(c, pipeline, &rows[n].quality[pipeline]);
             }
@@ -332,21 +395,23 @@ static void print_table(const struct arguments *a, const struct context *c,
 
     bench_cpu_name(cpu, sizeof(cpu));
     printf("%zu photographs (%.1f KiB each; %zu left out), %u rounds of %s, quality %u, %s\n%s\n\n"
-           "%-13s %7s %7s  %24s %6s  %14s  %14s %8s\n"
-           "%-13s %7s %7s  %8s %7s %7s %6s  %7s %6s  %7s %6s %8s\n",
+           "%-16s %7s %7s  %24s %6s%s  %14s  %14s %8s\n"
+           "%-16s %7s %7s  %8s %7s %7s %6s%s  %7s %6s  %7s %6s %8s\n",
            files->count, (double)files->bytes / 1024 / (double)files->count, files->refused,
            a->rounds, c->pipeline[TRAIN].text, a->quality, a->full_chroma ? "4:4:4" : "4:2:0", cpu,
-           "", "", "", "images/s of one core", "", "evaluation", "training", "made", "row",
-           "resized", "bytes", "min", "median", "max", "ratio", "PSNR", "SSIM", "PSNR", "SSIM",
-           "images/s");
+           "", "", "", "images/s of one core", "", HAS_FFCV_ROW ? "     to" : "", "evaluation",
+           "training", "made", "row", "resized", "bytes", "min", "median", "max", "ratio",
+           HAS_FFCV_ROW ? "   ffcv" : "", "PSNR", "SSIM", "PSNR", "SSIM", "images/s");
     for (size_t n = 0; n < ROWS; n++) {
         const struct row *row = &rows[n];
 
-        printf("%-13s %6.0f%% %7.4f  %8.0f %7.0f %7.0f %6.2f", row->name,
+        printf("%-16s %6.0f%% %7.4f  %8.0f %7.0f %7.0f %6.2f", row->name,
                100 * (double)row->resized / (double)files->count,
                (double)row->bytes / (double)files->bytes, row->rate.min, row->rate.median,
                row->rate.max, row->ratio.median);
-        if (n == 0) {
+        if (HAS_FFCV_ROW)
+            printf(" %6.2f", row->to_ffcv.median);
+        if (n == 0 || row->ffcv) {
             putchar('\n');
             continue;
         }
@@ -356,7 +421,7 @@ static void print_table(const struct arguments *a, const struct context *c,
     }
     putchar('\n');
     for (size_t n = 0; n < ROWS; n++)
-        printf("%-13s %s\n", rows[n].name, rows[n].what);
+        printf("%-16s %s\n", rows[n].name, rows[n].what);
 }
 
 static void put_quality(struct json *j, const char *key, const struct quality *q)
@@ -393,7 +458,12 @@ static void print_json(const struct arguments *a, const struct context *c,
         json_begin_object(&j, "ratio", true);
         bench_json_spread(&j, &row->ratio, 3);
         json_end_object(&j);
-        if (n > 0) {
+        if (HAS_FFCV_ROW) {
+            json_begin_object(&j, "ratio_to_ffcv_raw_256", true);
+            bench_json_spread(&j, &row->to_ffcv, 3);
+            json_end_object(&j);
+        }
+        if (n > 0 && !row->ffcv) {
             put_quality(&j, "evaluation", &row->quality[EVAL]);
             put_quality(&j, "training", &row->quality[TRAIN]);
             json_real(&j, "made_per_second", made_rate(row, files->count), 1);
