@@ -229,7 +229,8 @@ Test(folder, raw_pixels_are_images)
     expect_sample(d, 1, "a/2.PPM", 0);
     expect_sample(d, 2, "b/3.pnm", 1);
     cr_expect(eq(str, (char *)dataset_get_warning(d),
-                 "1 image of other formats or names (1 .pgm) are left out"));
+                 "1 image of other formats or names (1 .pgm) are left out: convert "
+                 "them"));
     dataset_unref(d);
 }
 
