@@ -293,17 +293,24 @@ Test(pack_resize, what_is_not_larger_is_packed_as_ever)
     }
 }
 
-Test(pack_resize, bad_files_are_kept)
+static struct made make_cut_off(void)
 {
-    struct pack_resize resize = {.longest = 64, .quality = 90};
     struct made_jpeg spec = made_kinds[0];
-    struct pack_result result;
     struct made m;
 
     spec.width = 157;
     spec.height = 93;
     m = make_jpeg(&spec);
     m.len -= m.len / 4;
+    return m;
+}
+
+Test(pack_resize, bad_files_are_kept)
+{
+    struct pack_resize resize = {.longest = 64, .quality = 90};
+    struct made m = make_cut_off();
+    struct pack_result result;
+
     result = pack(&resize, &m, PACK_KEPT_BAD);
     cr_assert(result.bytes == NULL);
     free(m.bytes);
@@ -459,14 +466,9 @@ Test(pack_resize, raw_of_a_smaller_image)
 Test(pack_resize, bad_files_do_not_become_raw)
 {
     struct pack_resize resize = {.longest = 64, .raw_share = 100};
-    struct made_jpeg spec = made_kinds[0];
+    struct made m = make_cut_off();
     struct pack_result result;
-    struct made m;
 
-    spec.width = 157;
-    spec.height = 93;
-    m = make_jpeg(&spec);
-    m.len -= m.len / 4;
     result = make_raw(&resize, &m, PACK_KEPT_BAD);
     cr_assert(result.bytes == NULL);
     free(m.bytes);
