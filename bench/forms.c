@@ -200,9 +200,9 @@ static void convert(struct encode_options *o, uint8_t *pixels)
         uint8_t k = r > g ? r : g;
 
         k = k > b ? k : b;
-        pixels[4 * i] = k ? (uint8_t)(r * 255 / k) : 255;
-        pixels[4 * i + 1] = k ? (uint8_t)(g * 255 / k) : 255;
-        pixels[4 * i + 2] = k ? (uint8_t)(b * 255 / k) : 255;
+        pixels[4 * i] = (uint8_t)(k ? r * 255 / k : 255);
+        pixels[4 * i + 1] = (uint8_t)(k ? g * 255 / k : 255);
+        pixels[4 * i + 2] = (uint8_t)(k ? b * 255 / k : 255);
         pixels[4 * i + 3] = k;
     }
 }
