@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_folders.sh - folders on the command lines of scripts/ are seen from where the script is called, however it goes
-# about after that. The scripts run in sources that have nothing but them; what they start says where it was started.
+# about after that; and what fails in one of two builds is the script's failure. The scripts run in sources that have
+# nothing but them; what they start says where it was started.
 # Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
@@ -9,7 +10,7 @@ mkdir -p src/examples src/python stubs elsewhere/photos && cp -R "$top_srcdir/sc
     touch -d '2 days ago' src/configure.ac || exit 99
 stub() { cat >"$1" && chmod +x "$1"; } # FILE: a program, by standard input
 printf '#!/bin/sh\n: >config.status\necho "$PWD" >>"%s/configured"\n' "$T" | stub src/configure
-printf '#!/bin/sh\necho "$PWD $*" >>"%s/made"\n' "$T" | stub stubs/make
+printf '#!/bin/sh\necho "$PWD $*" >>"%s/made"\n[ "${PWD##*/}" != "$FAILS" ]\n' "$T" | stub stubs/make
 printf '#!/bin/sh\necho "$1 $2" >>"%s/asked"\necho 1234\n' "$T" | stub stubs/plenumctl
 printf '#!/bin/sh\necho "hash 1234"\n' | stub stubs/plenumrun
 # All packages are installed.
@@ -32,6 +33,10 @@ ok "scripts/check with a folder" ../src/scripts/check out/check
 ok "is built there" only_there out/check
 ok "scripts/sanitize, which builds twice," ../src/scripts/sanitize out/sanitize
 ok "as well" only_there out/sanitize/address out/sanitize/thread
+for run in address thread; do
+    ok "and fails where that of $run does" status 1 env FAILS=$run ../src/scripts/sanitize out/$run-fails
+done
+rm ../configured
 ok "scripts/demo" env DATASET=photos ../src/scripts/demo out/demo
 ok "as well, too" only_there out/demo
 is "index $T/elsewhere/photos" "and takes the data set that is here" sed -n 1p ../asked
