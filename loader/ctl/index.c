@@ -93,10 +93,11 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
     (void)atomic_fetch_add(&t->jpegs, kind.all);
     (void)atomic_fetch_add(&t->progressive, kind.progressive);
     if (tiles.found) {
-        tiles.len = tiles.found_len;
-        r = hint_cache_put(t->hints, sample, tiles.found, tiles.found_len, tiles.found_max);
+        r = hint_cache_put(t->hints, sample, tiles.found, tiles.found_len, tiles.found_max,
+                           tiles.len);
         if (r < 0)
             return r;
+        tiles.len = tiles.found_len;
     }
     (void)atomic_fetch_add(tiles.len > 0 ? &t->recorded : &t->without, 1);
     (void)atomic_fetch_add(&t->bytes, tiles.len);

@@ -36,6 +36,7 @@ enum {
     SHARE = 25, /* the file may have a 25th of the samples' bytes */
     EXTENT_MIN = 4 << 10,
     EXTENT_MAX = 1 << 20,
+    WRITING = 16, /* locks */
 };
 
 static const uint8_t hint_cache_magic[8] = {'p', 'l', 'n', 'N', 'O', 'T', 'E', 'S'};
@@ -51,6 +52,8 @@ struct hint_cache {
     pthread_mutex_t mu;
     uint64_t free_at, free_end; /* the rest of our extent */
     bool full;                  /* the file has its maximum size */
+    /* Held while a sample's record is written, that of its number modulo WRITING; before mu. */
+    pthread_mutex_t writing[WRITING];
 };
 
 static uint64_t header_sum(const struct hint_cache_header *h)
@@ -119,6 +122,8 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
     if (!n)
         return -ENOMEM;
     *n = (struct hint_cache){.fd = -1, .samples = key->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
+    for (int i = 0; i < WRITING; i++)
+        n->writing[i] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     n->records_at = sizeof(struct hint_cache_header) + key->samples * (uint64_t)sizeof(uint64_t);
     n->limit = key->bytes / SHARE;
     r = n->records_at > n->limit / 2 ? -EFBIG : open_file(path, key, n);
@@ -266,6 +271,21 @@ static int write_at(const struct hint_cache *n, const void *bytes, size_t len, u
     return done < 0 ? -errno : (size_t)done < len ? -ENOSPC : 0;
 }
 
+/* Has another thread written a hint since one of `had` bytes was read, that is no shorter? */
+static bool is_surpassed(struct hint_cache *n, uint32_t sample, size_t len, size_t had)
+{
+    struct hint_record record;
+    struct dataset_buffer buffer = {0};
+    const uint8_t *there;
+    size_t there_len;
+    bool surpassed = false;
+
+    if (find_record(n, sample, &record) != 0 && record.len != had && record.len >= len)
+        surpassed = hint_cache_get(n, sample, &buffer, &there, &there_len) && there_len >= len;
+    dataset_buffer_fini(&buffer);
+    return surpassed;
+}
+
 static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, uint32_t room)
 {
     size_t all = sizeof(struct hint_record) + len;
@@ -301,13 +321,19 @@ fail:
     return r;
 }
 
-int hint_cache_put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, size_t max)
+int hint_cache_put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, size_t max,
+                   size_t had)
 {
+    pthread_mutex_t *writing = &n->writing[sample % WRITING];
     int r = atomic_load(&n->state);
 
     if (r < 0)
         return r;
     if (len > max || max > n->limit)
         return -ENOSPC;
-    return put(n, sample, bytes, len, (uint32_t)align_up(max, 8));
+    (void)pthread_mutex_lock(writing);
+    if (!is_surpassed(n, sample, len, had))
+        r = put(n, sample, bytes, len, (uint32_t)align_up(max, 8));
+    (void)pthread_mutex_unlock(writing);
+    return r;
 }

@@ -70,11 +70,13 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
 
 /**
  * Write the hint of a sample, in place of the one before. `max`: how long it may become, so that a
- * longer one later finds room in the same place.
+ * longer one later finds room in the same place. `had`: how long the hint was that it was made
+ * from, 0 without one. Where another thread has written one meanwhile that is as long as this or
+ * longer, that one stays: hints only grow.
  *
  * Errors: as hint_cache_state(); -ENOMEM.
  */
 int hint_cache_put(struct hint_cache *hints, uint32_t sample, const void *bytes, size_t len,
-                   size_t max);
+                   size_t max, size_t had);
 
 #endif

@@ -210,7 +210,8 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
         return error_prefix(err, r, "%s",
                             dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));
     if (tiles.found)
-        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max);
+        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max,
+                             tiles.len);
     return 0;
 }
 

@@ -136,11 +136,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (uint32_t i = 0; i < SAMPLES; i++)
             if (hint_cache_get(hints, i, &buffer, &hint, &len))
                 use_as_tiles(hint, len);
-        for (uint32_t i = 0; i < SAMPLES; i++)
-            if (hint_cache_put(hints, i, data, 10 + i, 100) == 0 &&
+        for (uint32_t i = 0; i < SAMPLES; i++) {
+            size_t had = hint_cache_get(hints, i, &buffer, &hint, &len) ? len : 0;
+
+            if (hint_cache_put(hints, i, data, 10 + i, 100, had) == 0 &&
                 (!hint_cache_get(hints, i, &buffer, &hint, &len) || len != 10 + i ||
                  memcmp(hint, data, len) != 0))
                 abort();
+        }
         hint_cache_close(hints);
     }
     dataset_buffer_fini(&buffer);

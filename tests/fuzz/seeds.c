@@ -170,7 +170,7 @@ static void hint_cache_seeds(void)
     if (!path || hint_cache_open(path, &subject, true, &cache) < 0)
         exit(1);
     for (uint32_t i = 0; i < 3; i++)
-        (void)hint_cache_put(cache, i, bytes, 100 * (i + 1), 400);
+        (void)hint_cache_put(cache, i, bytes, 100 * (i + 1), 400, 0);
     hint_cache_close(cache);
     f = fopen(path, "rb");
     write_seed(bytes, f ? fread(bytes, 1, sizeof(bytes), f) : 0);

@@ -60,13 +60,23 @@ static size_t length_of(uint32_t sample, uint32_t version)
     return 20 + sample * 3 + version * 40;
 }
 
-static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
+static int put_from(struct hint_cache *n, uint32_t sample, uint32_t version, size_t had)
 {
     uint8_t bytes[1000];
     size_t len = length_of(sample, version);
 
     make(sample, version, bytes, len);
-    return hint_cache_put(n, sample, bytes, len, length_of(sample, 5));
+    return hint_cache_put(n, sample, bytes, len, length_of(sample, 5), had);
+}
+
+/* In place of the one that is there. */
+static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
+{
+    static __thread struct dataset_buffer buffer;
+    const uint8_t *bytes;
+    size_t len;
+
+    return put_from(n, sample, version, hint_cache_get(n, sample, &buffer, &bytes, &len) ? len : 0);
 }
 
 /* Which version is there; -1: none. Anything else is an error. */
@@ -95,6 +105,23 @@ static uint64_t file_size(void)
 
     cr_assert(eq(int, stat(path, &st), 0));
     return (uint64_t)st.st_size;
+}
+
+/* Two threads begin with the same hint, and each finds more: the longer one stays. */
+Test(hints, only_grow)
+{
+    struct hint_cache *n = opened();
+
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        cr_assert(eq(int, put_from(n, i, 3, 0), 0));
+        cr_expect(eq(int, put_from(n, i, 1, 0), 0));
+        cr_expect(eq(int, version_of(n, i), 3), "written meanwhile");
+        cr_expect(eq(int, put_from(n, i, 4, length_of(i, 1)), 0));
+        cr_expect(eq(int, version_of(n, i), 4), "a longer one");
+        cr_expect(eq(int, put_from(n, i, 0, length_of(i, 4)), 0));
+        cr_expect(eq(int, version_of(n, i), 0), "one that was read, and is of no use");
+    }
+    hint_cache_close(n);
 }
 
 Test(hints, stay_and_grow_in_their_place)
