@@ -141,8 +141,7 @@ struct row {
 static struct row estimate(const struct arguments *a, uint64_t replicas)
 {
     double ga = a->accumulation;
-    uint64_t micro_batch_ns = a->copy_ns > a->micro_batch_ns ? a->copy_ns : a->micro_batch_ns;
-    double alone = ga * (double)micro_batch_ns / (double)NS_PER_SEC;
+    double alone = ga * (double)max_u64(a->micro_batch_ns, a->copy_ns) / (double)NS_PER_SEC;
     double step = alone + (replicas > 1 ? (double)a->allreduce_ns / (double)NS_PER_SEC : 0);
     double rate = (double)replicas * a->stream.micro_batch * ga / step;
 

@@ -271,28 +271,31 @@ static int write_at(const struct hint_cache *n, const void *bytes, size_t len, u
     return done < 0 ? -errno : (size_t)done < len ? -ENOSPC : 0;
 }
 
-/* Has another thread written a hint since one of `had` bytes was read, that is no shorter? */
-static bool is_surpassed(struct hint_cache *n, uint32_t sample, size_t len, size_t had)
+/* Was `record` written since a hint of `had` bytes was read, and has it no less than `len`? */
+static bool is_surpassed(struct hint_cache *n, const struct hint_record *record, size_t len,
+                         size_t had)
 {
-    struct hint_record record;
     struct dataset_buffer buffer = {0};
     const uint8_t *there;
-    size_t there_len;
+    size_t there_len = 0;
     bool surpassed = false;
 
-    if (find_record(n, sample, &record) != 0 && record.len != had && record.len >= len)
-        surpassed = hint_cache_get(n, sample, &buffer, &there, &there_len) && there_len >= len;
+    if (record->len != had && record->len >= len) /* it may be damaged */
+        surpassed = hint_cache_get(n, record->sample, &buffer, &there, &there_len);
     dataset_buffer_fini(&buffer);
-    return surpassed;
+    return surpassed && there_len >= len;
 }
 
-static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, uint32_t room)
+static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, uint32_t room,
+               size_t had)
 {
     size_t all = sizeof(struct hint_record) + len;
     struct hint_record before, *record;
     uint64_t old = find_record(n, sample, &before), at = old;
     int r = 0;
 
+    if (old != 0 && is_surpassed(n, &before, len, had))
+        return 0;
     if (old == 0 || before.room != room) {
         r = allocate(n, room, &at);
         if (r < 0)
@@ -332,8 +335,7 @@ int hint_cache_put(struct hint_cache *n, uint32_t sample, const void *bytes, siz
     if (len > max || max > n->limit)
         return -ENOSPC;
     (void)pthread_mutex_lock(writing);
-    if (!is_surpassed(n, sample, len, had))
-        r = put(n, sample, bytes, len, (uint32_t)align_up(max, 8));
+    r = put(n, sample, bytes, len, (uint32_t)align_up(max, 8), had);
     (void)pthread_mutex_unlock(writing);
     return r;
 }
