@@ -16,6 +16,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/exif.c %D%/exif.h \
 	%D%/filter.c %D%/filter.h %D%/fixed.h \
 	%D%/image.c %D%/image.h \
+	%D%/inflate.c %D%/inflate.h \
 	%D%/jpeg.c \
 	%D%/jpeg_blocks.h \
 	%D%/jpeg_coefs.c %D%/jpeg_coefs.h \
@@ -37,6 +38,9 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/pack.c %D%/pack.h \
 	%D%/pack_resize.c %D%/pack_resize.h \
 	%D%/png.c \
+	%D%/png_own.c %D%/png_own.h \
+	%D%/png_rows.c %D%/png_rows.h \
+	%D%/png_sums.c %D%/png_sums.h \
 	%D%/policy.c %D%/policy.h \
 	%D%/png_encode.c \
 	%D%/ppm.c %D%/ppm.h \

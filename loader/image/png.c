@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* png.c - decodes a PNG by libpng, as 8-bit RGB and a fourth byte.
  *
+ * Most PNGs are decoded by our own decoder (png_own.h), to the same pixels. Where that gives up
+ * libpng has the file from its beginning, and what it says counts.
+ *
  * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped as
  * by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from the
  * top: all rows above the region are read, those below are not. An interlaced one is read in seven
@@ -23,12 +26,18 @@
 #include "common/util.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"
+#include "loader/image/png_own.h"
 #include "loader/image/scratch.h"
 
 enum { STRIP_ROWS = 16 };
 
 struct png_reader {
     struct image_reader base;
+
+    struct png_own *own;
+    bool by_library; /* whatever our own could do */
+    bool owned;      /* our own decoder has this image */
+    const uint8_t *file;
 
     png_structp png;
     png_infop info;
@@ -101,6 +110,7 @@ static void png_reader_close(struct image_reader *reader)
 
     png_destroy_read_struct(&p->png, &p->info, NULL);
     scratch_trim(&p->pixels, 16 << 20);
+    png_own_close(p->own);
 }
 
 /* After longjmp(): return the error. */
@@ -160,15 +170,13 @@ static bool png_reader_knows(const uint8_t *bytes, size_t len)
     return len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0;
 }
 
-static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
-                           struct image_header *ret, struct plenum_error *err)
+static int library_open(struct png_reader *p, struct image_header *ret, struct plenum_error *err)
 {
-    struct png_reader *p = container_of(reader, struct png_reader, base);
     uint8_t orientation;
 
-    png_reader_close(reader);
-    p->bytes = bytes;
-    p->left = p->len = len;
+    p->owned = false;
+    p->bytes = p->file;
+    p->left = p->len;
     p->no_memory = p->cut_off = false;
     if (setjmp(p->escape))
         return failed(p, err);
@@ -221,10 +229,8 @@ static void read_passes(struct png_reader *p)
     }
 }
 
-static int png_reader_seek(struct image_reader *reader, const struct rect *region,
-                           struct plenum_error *err)
+static int library_seek(struct png_reader *p, const struct rect *region, struct plenum_error *err)
 {
-    struct png_reader *p = container_of(reader, struct png_reader, base);
     size_t rows = p->interlaced ? region->height + 1 : STRIP_ROWS;
 
     p->region = *region;
@@ -273,10 +279,8 @@ static void read_strip(struct png_reader *p, uint32_t count)
     }
 }
 
-static int png_reader_read(struct image_reader *reader, struct image_rows *ret,
-                           struct plenum_error *err)
+static int library_read(struct png_reader *p, struct image_rows *ret, struct plenum_error *err)
 {
-    struct png_reader *p = container_of(reader, struct png_reader, base);
     uint32_t left = p->region.height - p->rows_done;
     uint32_t count = left < STRIP_ROWS ? left : STRIP_ROWS;
     size_t pitch = (size_t)p->width * 4, kept;
@@ -295,11 +299,71 @@ static int png_reader_read(struct image_reader *reader, struct image_rows *ret,
     return 0;
 }
 
+/* --- which of the two --- */
+
+static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                           struct image_header *ret, struct plenum_error *err)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+
+    png_reader_close(reader);
+    p->file = bytes;
+    p->len = len;
+    p->owned = !p->by_library && png_own_open(p->own, bytes, len, reader->mask, ret) == 0;
+    return p->owned ? 0 : library_open(p, ret, err);
+}
+
+/* Our own decoder has given up: what is left of the region is read by libpng. */
+static int change_over(struct png_reader *p, struct plenum_error *err)
+{
+    struct rect rest = {p->region.left, p->region.top + p->rows_done, p->region.width,
+                        p->region.height - p->rows_done};
+    struct image_header header;
+    int r = library_open(p, &header, err);
+
+    return r < 0 ? r : library_seek(p, &rest, err);
+}
+
+static int png_reader_seek(struct image_reader *reader, const struct rect *region,
+                           struct plenum_error *err)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+    int r;
+
+    if (!p->owned)
+        return library_seek(p, region, err);
+    p->region = *region;
+    p->rows_done = 0;
+    r = png_own_seek(p->own, region);
+    if (r == -ENOMEM)
+        return error_set(err, r, "out of memory for rows of %u pixels", region->width);
+    return r < 0 ? change_over(p, err) : 0;
+}
+
+static int png_reader_read(struct image_reader *reader, struct image_rows *ret,
+                           struct plenum_error *err)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+
+    if (p->owned && png_own_read(p->own, ret) == 0) {
+        p->rows_done += ret->count;
+        return 0;
+    }
+    if (p->owned) {
+        int r = change_over(p, err);
+
+        if (r < 0)
+            return r;
+    }
+    return library_read(p, ret, err);
+}
+
 static void png_reader_destroy(struct image_reader *reader)
 {
     struct png_reader *p = container_of(reader, struct png_reader, base);
 
     png_reader_close(reader);
+    png_own_destroy(p->own);
     scratch_free(&p->pixels);
     free(p);
 }
@@ -313,6 +377,11 @@ static const struct image_reader_ops png_reader_ops = {
     .destroy = png_reader_destroy,
 };
 
+void png_reader_use(struct image_reader *reader, bool library)
+{
+    container_of(reader, struct png_reader, base)->by_library = library;
+}
+
 int png_reader_create(struct image_reader **ret)
 {
     struct png_reader *p = malloc(sizeof(*p));
@@ -320,6 +389,10 @@ int png_reader_create(struct image_reader **ret)
     if (!p)
         return -ENOMEM;
     *p = (struct png_reader){.base = {.ops = &png_reader_ops}};
+    if (png_own_create(&p->own) < 0) {
+        free(p);
+        return -ENOMEM;
+    }
     *ret = &p->base;
     return 0;
 }

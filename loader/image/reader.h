@@ -79,6 +79,8 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
  * where it has none of that name. */
 void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);
 int png_reader_create(struct image_reader **ret);
+/** From the next open() on: libpng alone decodes, as it judges all that our own decoder does. */
+void png_reader_use(struct image_reader *reader, bool library);
 int webp_reader_create(struct image_reader **ret);
 int ppm_reader_create(struct image_reader **ret);
 

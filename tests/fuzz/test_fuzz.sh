@@ -19,6 +19,8 @@ ok "seeds for fuzz_image" "$top_builddir/tests/loader/image/dump" --seeds "$T/im
 fuzz image 0
 ln -s image "$T/jpeg"
 fuzz jpeg 2000
+ln -s image "$T/png"
+fuzz png 500
 mkdir "$T/pack"
 ok "seeds for fuzz_pack" "$top_builddir/tests/loader/image/dump" --packed "$T/pack"
 fuzz pack 100

@@ -13,6 +13,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_pack \
 	%D%/test_pack_resize \
 	%D%/test_png \
+	%D%/test_png_own \
 	%D%/test_ppm \
 	%D%/test_properties \
 	%D%/test_render \
@@ -25,6 +26,7 @@ TESTS += $(image_tests)
 
 noinst_LTLIBRARIES += %D%/libimagetest.la
 %C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_affine.c %D%/oracle_ops.c %D%/oracle_policy.c \
+	%D%/png_ways.c %D%/png_ways.h \
 	%D%/random_pipeline.c %D%/random_pipeline.h
 %C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(XXH_CFLAGS)
 %C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS) $(WEBP_LIBS) -lm
@@ -59,6 +61,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_pack_resize_LDADD = $(image_test_libs)
 %C%_test_png_CFLAGS = $(image_test_cflags)
 %C%_test_png_LDADD = $(image_test_libs)
+%C%_test_png_own_CFLAGS = $(image_test_cflags)
+%C%_test_png_own_LDADD = $(image_test_libs)
 %C%_test_ppm_CFLAGS = $(image_test_cflags)
 %C%_test_ppm_LDADD = $(image_test_libs)
 %C%_test_properties_CFLAGS = $(image_test_cflags)
@@ -81,6 +85,11 @@ check-jpeg: %D%/test_jpeg_own %D%/test_jpeg_tiles
 	PLENUM_JPEG_FILES=100000 %D%/test_jpeg_own
 	PLENUM_JPEG_FILES=10000 %D%/test_jpeg_tiles
 phony += check-jpeg
+
+# Our PNG decoder against libpng on a million damaged files.
+check-png: %D%/test_png_own
+	PLENUM_PNG_FILES=5000 %D%/test_png_own
+phony += check-png
 
 # Writes loader/image/builtin.c; kept to show where that comes from.
 check_PROGRAMS += %D%/make_builtin

@@ -385,7 +385,8 @@ static size_t png_pitch(const struct made_png *spec)
 void made_png_row(const struct made_png *spec, uint32_t y, uint8_t *row)
 {
     for (uint32_t i = 0; i < png_pitch(spec); i++)
-        row[i] = paint(3, i / png_channels(spec), y, i % png_channels(spec));
+        row[i] = spec->flat ? (uint8_t)((i / 40 + y / 9 * 3) % 5 * 3)
+                            : paint(3, i / png_channels(spec), y, i % png_channels(spec));
 }
 
 struct made make_png(const struct made_png *spec)
@@ -447,6 +448,12 @@ struct made make_png(const struct made_png *spec)
 
         png_set_eXIf_1(png, info, sizeof(block), block);
     }
+    if (spec->filters)
+        png_set_filter(png, PNG_FILTER_TYPE_BASE, spec->filters);
+    if (spec->level)
+        png_set_compression_level(png, spec->level < 0 ? 0 : spec->level);
+    if (spec->strategy)
+        png_set_compression_strategy(png, spec->strategy);
     png_write_info(png, info);
     for (uint32_t y = 0; y < spec->height; y++) {
         rows[y] = pixels + y * pitch;

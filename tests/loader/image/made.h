@@ -43,6 +43,11 @@ struct made_png {
     bool interlaced;
     bool transparent; /* a tRNS chunk */
     int orientation;  /* an eXIf chunk with it; 0: none */
+    /* How libpng compresses it; 0: as it does by itself. */
+    int filters;  /* PNG_FILTER_UP and so on */
+    int level;    /* zlib's, 1 ... 9; -1: it is stored */
+    int strategy; /* zlib's: 2 no matches, 3 only such as repeat a byte, 4 fixed codes */
+    bool flat;    /* of few colours, so that there is much to match */
 };
 
 struct made_webp {

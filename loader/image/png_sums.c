@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* png_sums.c - the CRC by the processor's instructions where it has them, else by tables, eight
+ * bytes a step (8 KiB, made when first needed); the Adler-32 in 16 lanes, of which the compiler
+ * makes vectors. */
+#include "config.h"
+
+#include "loader/image/png_sums.h"
+
+#include <endian.h>
+#include <pthread.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+#include "common/util.h"
+
+static uint32_t tables[8][256];
+static pthread_once_t made = PTHREAD_ONCE_INIT;
+
+/* tables[k][b]: the CRC of byte b followed by k zero bytes. */
+static void make_tables(void)
+{
+    for (uint32_t b = 0; b < 256; b++) {
+        uint32_t crc = b;
+
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320 : 0);
+        tables[0][b] = crc;
+    }
+    for (uint32_t b = 0; b < 256; b++)
+        for (int k = 1; k < 8; k++)
+            tables[k][b] = tables[k - 1][b] >> 8 ^ tables[0][tables[k - 1][b] & 0xff];
+}
+
+/* Go on from a state, which is the CRC's complement. */
+static uint32_t crc_portable(uint32_t state, const uint8_t *bytes, size_t len)
+{
+    (void)pthread_once(&made, make_tables);
+    for (; len >= 8; bytes += 8, len -= 8) {
+        uint32_t one, two;
+
+        memcpy(&one, bytes, 4);
+        memcpy(&two, bytes + 4, 4);
+        one = le32toh(one) ^ state;
+        two = le32toh(two);
+        state = tables[7][one & 0xff] ^ tables[6][one >> 8 & 0xff] ^ tables[5][one >> 16 & 0xff] ^
+                tables[4][one >> 24] ^ tables[3][two & 0xff] ^ tables[2][two >> 8 & 0xff] ^
+                tables[1][two >> 16 & 0xff] ^ tables[0][two >> 24];
+    }
+    for (; len > 0; bytes++, len--)
+        state = state >> 8 ^ tables[0][(state ^ *bytes) & 0xff];
+    return state;
+}
+
+uint32_t png_crc32_portable(const uint8_t *bytes, size_t len)
+{
+    return ~crc_portable(UINT32_MAX, bytes, len);
+}
+
+#if defined(__x86_64__)
+#define CLMUL __attribute__((target("pclmul")))
+
+CLMUL static inline __m128i load(const uint8_t *at)
+{
+    return _mm_loadu_si128((const __m128i *)at);
+}
+
+/* What these 16 bytes are worth so much further on, and the bytes there. */
+CLMUL static inline __m128i fold(__m128i x, __m128i by, __m128i there)
+{
+    __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
+
+    return _mm_xor_si128(_mm_xor_si128(low, high), there);
+}
+
+/* Products without carries: Gopal and others, "Fast CRC computation for generic polynomials using
+ * PCLMULQDQ instruction", Intel, 2009. The numbers are the powers of x of which it speaks, for 64
+ * bytes and for 16. What is left of the sums are 16 bytes with the same CRC. */
+CLMUL static uint32_t crc_clmul(uint32_t state, const uint8_t *bytes, size_t len)
+{
+    const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+    const __m128i by_16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+    uint8_t rest[16];
+    __m128i x[4];
+
+    for (size_t i = 0; i < 4; i++)
+        x[i] = load(bytes + 16 * i);
+    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int)state));
+    for (bytes += 64, len -= 64; len >= 64; bytes += 64, len -= 64)
+        for (size_t i = 0; i < 4; i++)
+            x[i] = fold(x[i], by_64, load(bytes + 16 * i));
+    for (size_t i = 1; i < 4; i++)
+        x[0] = fold(x[0], by_16, x[i]);
+    for (; len >= 16; bytes += 16, len -= 16)
+        x[0] = fold(x[0], by_16, load(bytes));
+    _mm_storeu_si128((__m128i *)rest, x[0]);
+    return crc_portable(crc_portable(0, rest, 16), bytes, len);
+}
+
+uint32_t png_crc32(const uint8_t *bytes, size_t len)
+{
+    if (len >= 64 && __builtin_cpu_supports("pclmul"))
+        return ~crc_clmul(UINT32_MAX, bytes, len);
+    return png_crc32_portable(bytes, len);
+}
+#elif defined(__aarch64__)
+/* See common/crc32c.c. */
+static uint32_t crc_arm(uint32_t state, const uint8_t *bytes, size_t len)
+{
+    for (; len >= 8; bytes += 8, len -= 8) {
+        uint64_t word;
+
+        memcpy(&word, bytes, 8);
+        __asm__(".arch_extension crc\n\tcrc32x %w0, %w0, %x1" : "+r"(state) : "r"(word));
+    }
+    for (; len > 0; bytes++, len--)
+        __asm__(".arch_extension crc\n\tcrc32b %w0, %w0, %w1"
+                : "+r"(state)
+                : "r"((uint32_t)*bytes));
+    return state;
+}
+
+uint32_t png_crc32(const uint8_t *bytes, size_t len)
+{
+    const unsigned long hwcap_crc32 = 1UL << 7; /* HWCAP_CRC32 of Linux's <asm/hwcap.h> */
+
+    if (getauxval(AT_HWCAP) & hwcap_crc32)
+        return ~crc_arm(UINT32_MAX, bytes, len);
+    return png_crc32_portable(bytes, len);
+}
+#else
+uint32_t png_crc32(const uint8_t *bytes, size_t len)
+{
+    return png_crc32_portable(bytes, len);
+}
+#endif
+
+enum { LANES = 16, STEPS = 128, PRIME = 65521 };
+
+/* Of LANES * steps bytes: their sum, and the sum of those sums. */
+static void add_steps(uint32_t *sum, uint32_t *sums, const uint8_t *bytes, uint32_t steps)
+{
+    uint32_t c[LANES] = {0}, d[LANES] = {0};
+    uint64_t more = 0;
+
+    for (uint32_t i = 0; i < steps; i++, bytes += LANES)
+        for (int k = 0; k < LANES; k++) {
+            c[k] += bytes[k];
+            d[k] += c[k];
+        }
+    more = *sums + (uint64_t)*sum * LANES * steps;
+    for (uint32_t k = 0; k < LANES; k++) {
+        *sum += c[k];
+        more += (uint64_t)LANES * d[k] - (uint64_t)k * c[k];
+    }
+    *sum %= PRIME;
+    *sums = (uint32_t)(more % PRIME);
+}
+
+uint32_t png_adler32(uint32_t adler, const uint8_t *bytes, size_t len)
+{
+    uint32_t sum = adler & 0xFFFF, sums = adler >> 16;
+
+    while (len >= LANES) {
+        uint32_t steps = (uint32_t)min_u64(len / LANES, STEPS);
+
+        add_steps(&sum, &sums, bytes, steps);
+        bytes += (size_t)steps * LANES;
+        len -= (size_t)steps * LANES;
+    }
+    for (; len > 0; len--) {
+        sum = (sum + *bytes++) % PRIME;
+        sums = (sums + sum) % PRIME;
+    }
+    return sums << 16 | sum;
+}
