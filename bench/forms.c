@@ -169,6 +169,8 @@ enum {
     F_CMYK,
     F_PROGRESSIVE,
     F_PNG,
+    F_PNG_64,
+    F_PNG_32,
     F_WEBP
 };
 
@@ -184,6 +186,8 @@ const struct form forms[] = {
     [F_CMYK] = {"CMYK", "four components, inverted, as Adobe's programs write them", true},
     [F_PROGRESSIVE] = {"progressive", "4:2:0, libjpeg's ten scans", true},
     [F_PNG] = {"PNG", "RGB of 8 bits", false},
+    [F_PNG_64] = {"PNG 64", "the same, of 64x64 pixels", false},
+    [F_PNG_32] = {"PNG 32", "the same, of 32x32 pixels, as CIFAR's", false},
     [F_WEBP] = {"WebP", "lossy", false},
     {NULL, NULL, false},
 };
@@ -207,6 +211,24 @@ static void convert(struct encode_options *o, uint8_t *pixels)
     }
 }
 
+/* To side x side, each the mean of what it covers. In place: none is written over before it is
+ * read, as no photograph is that small. */
+static void shrink(struct encode_options *o, uint8_t *pixels, uint32_t side)
+{
+    uint8_t *to = pixels;
+
+    for (uint32_t y = 0; y < side; y++)
+        for (uint32_t i = 0; i < side * 3; i++) {
+            uint32_t x = i / 3, sum = 0, count = 0;
+
+            for (uint32_t v = y * o->height / side; v < (y + 1) * o->height / side; v++)
+                for (uint32_t u = x * o->width / side; u < (x + 1) * o->width / side; u++, count++)
+                    sum += pixels[((size_t)v * o->width + u) * 3 + i % 3];
+            *to++ = (uint8_t)(sum / count);
+        }
+    o->width = o->height = side;
+}
+
 int form_make(const struct form *form, const struct bench_file *photograph, struct bench_file *ret)
 {
     static const enum encode_subsampling sampling[] = {
@@ -214,6 +236,7 @@ int form_make(const struct form *form, const struct bench_file *photograph, stru
         [F_444] = ENCODE_444, [F_WEBP] = ENCODE_420,
     };
     size_t f = (size_t)(form - forms);
+    uint32_t side = f == F_PNG_64 ? 64 : f == F_PNG_32 ? 32 : 0;
     struct encode_options o = {
         .width = photograph->width,
         .height = photograph->height,
@@ -228,13 +251,17 @@ int form_make(const struct form *form, const struct bench_file *photograph, stru
     uint8_t *pixels = malloc((size_t)o.width * o.height * 4);
     int r = pixels ? decode_jpeg(photograph, pixels) : -ENOMEM;
 
+    if (r == 0 && (o.width < side || o.height < side))
+        r = -EBADMSG;
+    if (r == 0 && side > 0)
+        shrink(&o, pixels, side);
     *ret = (struct bench_file){.width = o.width, .height = o.height};
     if (r == 0) {
         convert(&o, pixels);
         o.pixels = pixels;
-        r = (f == F_PNG    ? encode_png
-             : f == F_WEBP ? encode_webp
-                           : encode_jpeg)(&o, &ret->bytes, &ret->len);
+        r = (f == F_WEBP              ? encode_webp
+             : f == F_PNG || side > 0 ? encode_png
+                                      : encode_jpeg)(&o, &ret->bytes, &ret->len);
     }
     free(pixels);
     return r;

@@ -280,6 +280,16 @@ static int run_full_decode(struct context *c, const struct row *row, const struc
     return forms_full_decode(file, NULL);
 }
 
+/* The same by our own decoders, and a hash of the pixels. */
+static int run_verify(struct context *c, const struct row *row, const struct bench_file *file,
+                      size_t index, uint32_t round)
+{
+    (void)row;
+    (void)index;
+    (void)round;
+    return image_verify(c->decoder, file->bytes, file->len, NULL, NULL);
+}
+
 #ifdef HAVE_FFCV_WAY
 static int run_ffcv_way(struct context *c, const struct row *row, const struct bench_file *file,
                         size_t index, uint32_t round)
@@ -300,10 +310,12 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
 
 #define FFCV_ROW "ffcv-way" /* what the others are compared with */
 #define FULL_ROW "full-decode"
+#define WHOLE_ROW "plenum-decode"
 #define LIBJPEG_ROW "plain-libjpeg"
 #define PLAIN_ROW "plain"
 #define INDEXED_ROW "plain-indexed"
-#define FORM_ROWS FULL_ROW "," LIBJPEG_ROW "," PLAIN_ROW "," INDEXED_ROW /* of --forms */
+#define FORM_ROWS /* of --forms */ \
+    FULL_ROW "," WHOLE_ROW "," LIBJPEG_ROW "," PLAIN_ROW "," INDEXED_ROW
 
 #define SIMCLR                                                                   \
     "rrc(224) flip(0.5) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) grayscale(0.2) " \
@@ -318,6 +330,7 @@ static struct row rows[] = {
     {.name = FULL_ROW,
      .what = "libjpeg-turbo: the whole image, accurate inverse DCT, no resize",
      .run = run_full_decode},
+    {.name = WHOLE_ROW, .what = "Plenum: the whole image, and a hash of it", .run = run_verify},
     {.name = FFCV_ROW,
      .what = "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop",
      .run = run_ffcv_way,
@@ -645,6 +658,7 @@ static const struct column {
     const char *title, *key, *row, *other;
     bool jpeg;
 } columns[] = {
+    {"whole to full", "whole_to_full_decode", WHOLE_ROW, FULL_ROW, false},
     {"first to full", "first_to_full_decode", PLAIN_ROW, FULL_ROW, false},
     {"later to full", "later_to_full_decode", INDEXED_ROW, FULL_ROW, false},
     {"first to turbo", "first_to_libjpeg", PLAIN_ROW, LIBJPEG_ROW, true},
@@ -782,6 +796,7 @@ static int compare_forms(const struct arguments *a, struct context *c,
     }
     printf("\nfull   the format's own library decodes the whole picture: libjpeg-turbo, libpng, "
            "libwebp\nturbo  libjpeg-turbo decodes what lies under the crop, for the same pixels\n"
+           "whole  Plenum decodes the whole picture, and hashes it\n"
            "first  Plenum in a first epoch; later: it knows where tiles begin\n\n");
     for (const struct form *f = forms; f->name; f++)
         printf("%-12s %s\n", f->name, f->what);
