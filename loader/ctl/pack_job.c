@@ -235,6 +235,10 @@ static const char *extension_of(const uint8_t *bytes, size_t len, const char *pa
     if (len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
         return "webp";
 #endif
+#ifdef HAVE_AVIF
+    if (len >= 12 && memcmp(bytes + 4, "ftypavi", 7) == 0)
+        return "avif";
+#endif
     if (len >= 3 && (memcmp(bytes, "P6", 2) == 0 || memcmp(bytes, "P5", 2) == 0))
         return "ppm";
     return dot && strcasecmp(dot, ".png") == 0 ? "png" : "jpg";

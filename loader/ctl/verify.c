@@ -104,7 +104,7 @@ struct verify {
     size_t num_bad;                  /* on the list */
     unsigned threads;
     struct content *content; /* [samples], or NULL */
-    atomic_uint_fast64_t packed, jpeg, progressive, png, webp, ppm, bytes;
+    atomic_uint_fast64_t packed, jpeg, progressive, png, webp, avif, ppm, bytes;
     atomic_bool unread; /* some samples could not be read */
     bool listed;        /* a list was written, or removed */
     struct dataset_kept kept;
@@ -170,6 +170,8 @@ static atomic_uint_fast64_t *counter_of(struct verify *v, const char *format)
         return &v->png;
     if (strcmp(format, "PPM") == 0)
         return &v->ppm;
+    if (strcmp(format, "AVIF") == 0)
+        return &v->avif;
     return strcmp(format, "WebP") == 0 ? &v->webp : &v->jpeg;
 }
 
@@ -371,6 +373,7 @@ static void print_json(const struct verify *v)
     json_number(&j, "progressive", v->progressive);
     json_number(&j, "png", v->png);
     json_number(&j, "webp", v->webp);
+    json_number(&j, "avif", v->avif);
     json_number(&j, "ppm", v->ppm);
     json_number(&j, "packed", v->packed);
     json_text(&j, "content", content[0] ? content : NULL);
@@ -416,9 +419,10 @@ static void print_text(const struct verify *v, double seconds)
     printf("data set     %s\n", ctl_plain_name(v->dataset, name, sizeof(name)));
     printf("samples      %u, %s\n", dataset_get_samples(v->dataset),
            format_bytes(v->bytes, bytes, sizeof(bytes)));
-    printf("good         %llu JPEGs, %llu PNGs, %llu WebPs and %llu PPMs decode whole\n",
-           (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp,
-           (unsigned long long)v->ppm);
+    printf(
+        "good         %llu JPEGs, %llu PNGs, %llu WebPs, %llu AVIFs and %llu PPMs decode whole\n",
+        (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp,
+        (unsigned long long)v->avif, (unsigned long long)v->ppm);
     ctl_print_progressive(&(struct ctl_jpegs){v->jpeg, v->progressive});
     printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
            (unsigned long long)v->packed);

@@ -85,7 +85,8 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset);
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Files that were skipped because their names are not those of images. */
 uint64_t dataset_get_skipped(const struct dataset *dataset);
-/** Those names, which depend on the build: "*.jpg, *.jpeg, *.png, *.webp, *.ppm and *.pnm". */
+/** Those names, which depend on the build: "*.jpg, *.jpeg, *.png, *.webp, *.avif, *.ppm and *.pnm".
+ */
 const char *dataset_image_names(void);
 /** A warning about what was left out: clauses without a full stop, fit for a terminal, or "".
  * Borrowed. */

@@ -132,7 +132,7 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
                 void *arg, struct plenum_error *err);
 
 /** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, .ppm, .pnm, and .webp
- * where the build decodes it, in any case)? */
+ * and .avif where the build decodes them, in any case)? */
 bool dataset_is_image_name(const char *name);
 /** Is that such an extension, with its dot? */
 bool dataset_is_image_extension(const char *extension);

@@ -42,14 +42,24 @@ void dataset_buffer_fini(struct dataset_buffer *buffer)
 }
 
 /* Images of other kinds are left out when a data set is indexed, and not bad when they are shown:
- * so a build that cannot decode WebP serves the rest. It is another data set, and says so. */
+ * so a build that cannot decode WebP or AVIF serves the rest. It is another data set, and says so.
+ */
+static const char *const extensions[] = {".jpg",  ".jpeg", ".png",
 #ifdef HAVE_WEBP
-static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".webp", ".ppm", ".pnm"};
-static const char image_names[] = "*.jpg, *.jpeg, *.png, *.webp, *.ppm and *.pnm";
-#else
-static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".ppm", ".pnm"};
-static const char image_names[] = "*.jpg, *.jpeg, *.png, *.ppm and *.pnm";
+                                         ".webp",
 #endif
+#ifdef HAVE_AVIF
+                                         ".avif",
+#endif
+                                         ".ppm",  ".pnm"};
+static const char image_names[] = "*.jpg, *.jpeg, *.png"
+#ifdef HAVE_WEBP
+                                  ", *.webp"
+#endif
+#ifdef HAVE_AVIF
+                                  ", *.avif"
+#endif
+                                  ", *.ppm and *.pnm";
 
 bool dataset_is_image_extension(const char *extension)
 {

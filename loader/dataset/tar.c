@@ -3,8 +3,8 @@
  *
  * ARCHIVES is a tar archive, a folder of them (*.tar, in byte order), or a pattern with braces and
  * globs (pattern.h). The members of a sample lie one after the other and share a key: their path up
- * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png, .webp, .ppm, .pnm;
- * with "tar,image=EXTENSION:" of that extension alone) with a label:
+ * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png, .webp, .avif, .ppm,
+ * .pnm; with "tar,image=EXTENSION:" of that extension alone) with a label:
  *
  *     tar:                 .cls, a whole number; else "label" of .json; else .txt, a whole number
  *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class

@@ -35,7 +35,7 @@
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
-enum { JPEG, PNG, WEBP, PPM };
+enum { JPEG, PNG, WEBP, AVIF, PPM };
 
 /* Bytes of a buffer that stay from image to image, and in lanes that an image does not use. */
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
@@ -44,9 +44,8 @@ static const struct {
     const char *format;
     int (*create)(struct image_reader **ret);
 } formats[] = {
-    [JPEG] = {"JPEG", jpeg_reader_create},
-    [PNG] = {"PNG", png_reader_create},
-    [WEBP] = {"WebP", webp_reader_create},
+    [JPEG] = {"JPEG", jpeg_reader_create}, [PNG] = {"PNG", png_reader_create},
+    [WEBP] = {"WebP", webp_reader_create}, [AVIF] = {"AVIF", avif_reader_create},
     [PPM] = {"PPM", ppm_reader_create},
 };
 
@@ -94,8 +93,6 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         {"a TIFF", 0, 4, "MM\0*"},
         {"a BigTIFF", 0, 4, "II+\0"},
         {"a BigTIFF", 0, 4, "MM\0+"},
-        {"an AVIF", 4, 8, "ftypavif"},
-        {"an AVIF", 4, 8, "ftypavis"},
         {"a HEIC", 4, 8, "ftypheic"},
         {"a HEIC", 4, 8, "ftypheix"},
         {"a HEIC", 4, 8, "ftypheim"},
@@ -135,11 +132,13 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
     if (len == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (guess)
-        return error_set(err, -EBADMSG,
-                         "this is %s image; only JPEG, PNG, WebP and PPM are decoded: convert it",
-                         guess);
+        return error_set(
+            err, -EBADMSG,
+            "this is %s image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert "
+            "it",
+            guess);
     return error_set(err, -EBADMSG,
-                     "this is no JPEG, PNG, WebP or PPM image: it begins with byte 0x%02x%s",
+                     "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x%02x%s",
                      bytes[0], len == 1 ? " and has no other" : "");
 }
 

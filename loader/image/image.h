@@ -80,7 +80,7 @@ struct image_view {
 
 /** What a file holds. */
 struct image_info {
-    const char *format;     /* "JPEG", "PNG", "WebP" or "PPM" (a PGM, too) */
+    const char *format;     /* "JPEG", "PNG", "WebP", "AVIF" or "PPM" (a PGM, too) */
     uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
     bool progressive;       /* a JPEG whose scans must all be read for any row */
@@ -147,15 +147,15 @@ void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *
 /**
  * Render one sample: find the crop, decode what lies under it, resize, mirror, store.
  *
- * @param bytes  [len] a whole JPEG, PNG, WebP or PPM file, told apart by its first bytes, whatever
- *               it is called.
+ * @param bytes  [len] a whole JPEG, PNG, WebP, AVIF or PPM file, told apart by its first bytes,
+ *               whatever it is called.
  * @param dst    pipeline->width * pipeline->height * store->channels bytes; completely written on
  *               success, undefined on failure. Only final bytes are written, each once, and none
  *               is read.
  *
  * Errors: -EBADMSG the image is bad: unreadable, of an unknown kind, over a limit, or an error or
  * warning of the decoder in the rows from the top to the last one needed (`err` says what);
- * -ENOTSUP a WebP, which this build cannot decode; -ENOMEM.
+ * -ENOTSUP a WebP or AVIF, which this build cannot decode; -ENOMEM.
  */
 int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
                  const struct image_draw *draw, const struct image_store *store,

@@ -15,6 +15,8 @@ enum {
     IMAGE_PIXELS_MAX = 1 << 27,
     /* Bytes in front of the compressed data: profiles, previews, comments. */
     IMAGE_HEADER_MAX = 16 << 20,
+    /* Images of an AVIF that is a sequence; the first is shown, and each takes up memory. */
+    IMAGE_FRAMES_MAX = 1 << 16,
     /* Scans of a JPEG. Encoders write 1 to 20; each may visit all of the image. */
     IMAGE_SCANS_MAX = 100,
     /* 8x8 blocks of all components of a JPEG with several scans: they are kept until the last one

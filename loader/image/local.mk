@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png*.c, libwebp
-# only in webp.c.
+# only in webp.c, libavif only in avif.c.
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
 	%D%/affine.c %D%/affine.h \
@@ -9,6 +9,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/augment.c %D%/augment_draw.c %D%/augment_draw.h %D%/augment_text.c %D%/augment_text.h %D%/augment.h \
 	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \
+	%D%/avif.c \
 	%D%/blur.c %D%/blur.h %D%/blur_avx2.c %D%/blur_portable.c \
 	%D%/builtin.c %D%/builtin.h \
 	%D%/crop.c %D%/crop.h %D%/pad.c %D%/pad.h \
@@ -54,6 +55,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/scratch.h \
 	%D%/selftest.c \
 	%D%/splice.c %D%/splice.h \
-	%D%/webp.c
-%C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(XXH_CFLAGS)
-%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS) $(WEBP_LIBS) -lm
+	%D%/webp.c \
+	%D%/yuv.c %D%/yuv.h
+%C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS) $(XXH_CFLAGS)
+%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS) $(WEBP_LIBS) $(AVIF_LIBS) -lm

@@ -82,6 +82,7 @@ int png_reader_create(struct image_reader **ret);
 /** From the next open() on: libpng alone decodes, as it judges all that our own decoder does. */
 void png_reader_use(struct image_reader *reader, bool library);
 int webp_reader_create(struct image_reader **ret);
+int avif_reader_create(struct image_reader **ret);
 int ppm_reader_create(struct image_reader **ret);
 
 #endif

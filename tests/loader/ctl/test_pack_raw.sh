@@ -53,7 +53,7 @@ is "3 $((samples - 3)) 0 0" "verify reads them whole" sh -c '"$0" verify raw --n
 import json, sys
 j = json.load(sys.stdin)
 print(len(j[\"problems\"]), j[\"ppm\"], j[\"jpeg\"], j[\"png\"])"' "$plenumctl" "$PYTHON"
-ok "and says so" sh -c '"$0" verify raw --no-list | grep -q " 0 WebPs and '$((samples - 3))' PPMs decode whole"' \
+ok "and says so" sh -c '"$0" verify raw --no-list | grep -q " 0 WebPs, 0 AVIFs and '$((samples - 3))' PPMs decode whole"' \
     "$plenumctl"
 ok "index --tiles finds none" "$plenumctl" index raw --tiles
 ok "preview draws them" sh -c '"$0" preview raw sheet.jpg && test -s sheet.jpg' "$plenumctl"

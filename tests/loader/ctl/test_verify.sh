@@ -79,7 +79,7 @@ ok "it says where the list is and what it does" \
 "$ctl" verify bad --json >bad.json
 ok "again: as it was" sh -c '"$0" verify bad | grep -q "^bad list .*: as it was"' "$ctl"
 ok "the list is text with reasons" \
-    sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*no JPEG, PNG, WebP or PPM" "$0"' \
+    sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*no JPEG, PNG, WebP, AVIF or PPM" "$0"' \
     "$(json bad_list bad.json)"
 "$ctl" index bad --json >after.json
 is "4 $(json bad_list bad.json)" "index tells how many are known" echo "$(json known_bad after.json)" \

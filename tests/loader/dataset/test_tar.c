@@ -143,6 +143,15 @@ Test(tar, webp_is_an_image_where_it_is_decoded)
 }
 #endif
 
+#ifdef HAVE_AVIF
+Test(tar, avif_is_an_image_where_it_is_decoded)
+{
+    ARCHIVE("data/v.tar", "1.avif=one", "1.cls=7", "2.jpg=two", "2.small.avif=another field",
+            "2.cls=8");
+    EXPECT_SAMPLES(tree_path(&tree, "data/v.tar"), "7 1.avif=one", "8 2.jpg=two");
+}
+#endif
+
 /* They are in the archive's tree of names, in the one of all, in the names of the builder and in
  * the index. */
 Test(tar, names_of_classes_are_memory_that_is_counted)

@@ -65,6 +65,19 @@ static int write_kinds(const char *folder)
         printf("%s\t%s\n", name, spec.name);
     }
 #endif
+#ifdef HAVE_AVIF
+    for (size_t i = 0; i < made_avifs_count; i++) {
+        struct made_avif spec = made_avifs[i];
+        char name[32];
+
+        spec.width = 157;
+        spec.height = 211;
+        (void)snprintf(name, sizeof(name), "%zu.avif", i);
+        if (!write_file(folder, name, "", 0, make_avif(&spec)))
+            return 1;
+        printf("%s\t%s\n", name, spec.name);
+    }
+#endif
     for (size_t i = 0; i < made_ppms_count; i++) {
         struct made_ppm spec = made_ppms[i];
         char name[32];
@@ -134,6 +147,18 @@ static int write_seeds(const char *folder)
         head[0] = (char)(i % PIPELINES);
         (void)snprintf(name, sizeof(name), "%zu.webp", i);
         if (!write_file(folder, name, head, sizeof(head), make_webp(&spec)))
+            return 1;
+    }
+#endif
+#ifdef HAVE_AVIF
+    for (size_t i = 0; i < made_avifs_count; i++) {
+        struct made_avif spec = made_avifs[i];
+
+        spec.width = 29;
+        spec.height = 22;
+        head[0] = (char)(i % PIPELINES);
+        (void)snprintf(name, sizeof(name), "%zu.avif", i);
+        if (!write_file(folder, name, head, sizeof(head), make_avif(&spec)))
             return 1;
     }
 #endif

@@ -3,6 +3,7 @@
 image_tests = %D%/test_allocation \
 	%D%/test_augment_loops \
 	%D%/test_augment_text \
+	%D%/test_avif \
 	%D%/test_crop \
 	%D%/test_exif \
 	%D%/test_filter \
@@ -28,10 +29,10 @@ noinst_LTLIBRARIES += %D%/libimagetest.la
 %C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_affine.c %D%/oracle_ops.c %D%/oracle_policy.c \
 	%D%/png_ways.c %D%/png_ways.h \
 	%D%/random_pipeline.c %D%/random_pipeline.h
-%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(XXH_CFLAGS)
-%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS) $(WEBP_LIBS) -lm
+%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS) $(XXH_CFLAGS)
+%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS) $(WEBP_LIBS) $(AVIF_LIBS) -lm
 
-image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(XXH_CFLAGS)
+image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS) $(XXH_CFLAGS)
 image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la $(CRITERION_LIBS)
 
 %C%_test_allocation_CFLAGS = $(image_test_cflags)
@@ -41,6 +42,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_augment_loops_LDADD = $(image_test_libs)
 %C%_test_augment_text_CFLAGS = $(image_test_cflags)
 %C%_test_augment_text_LDADD = $(image_test_libs)
+%C%_test_avif_CFLAGS = $(image_test_cflags)
+%C%_test_avif_LDADD = $(image_test_libs)
 %C%_test_crop_CFLAGS = $(image_test_cflags)
 %C%_test_crop_LDADD = $(image_test_libs) -lm
 %C%_test_exif_CFLAGS = $(image_test_cflags)

@@ -9,6 +9,9 @@
 
 #include <jpeglib.h>
 #include <png.h>
+#ifdef HAVE_AVIF
+#include <avif/avif.h>
+#endif
 #ifdef HAVE_WEBP
 #include <webp/encode.h>
 #endif
@@ -629,6 +632,199 @@ struct made make_webp(const struct made_webp *spec)
 {
     (void)spec;
     give_up("there is no libwebp");
+}
+#endif
+
+const struct made_avif made_avifs[] = {
+    {.name = "4:2:0"},
+    {"4:2:0, as in video", .limited = true, .matrix = 1},
+    {"4:2:0, lossless", .lossless = true},
+    {"4:2:2", .sampling = 422},
+    {"4:2:2, lossless, as in video", .sampling = 422, .limited = true, .lossless = true},
+    {"4:4:4", .sampling = 444, .matrix = 9},
+    {"4:4:4, lossless", .sampling = 444, .lossless = true, .matrix = 7, .seed = 1},
+    {"identity", .sampling = 444, .identity = true, .lossless = true},
+    {"identity, as in video", .sampling = 444, .identity = true, .limited = true},
+    {"YCgCo", .sampling = 444, .matrix = 8, .lossless = true},
+    {"grey", .sampling = 400},
+    {"grey, 10 bits, as in video", .sampling = 400, .depth = 10, .limited = true},
+    {"10 bits", .depth = 10, .matrix = 9, .limited = true},
+    {"10 bits, 4:2:2", .depth = 10, .sampling = 422, .matrix = 4},
+    {"12 bits, 4:4:4", .depth = 12, .sampling = 444, .lossless = true},
+    {"12 bits", .depth = 12, .limited = true, .lossless = true},
+    {"alpha", .alpha = true},
+    {"alpha, premultiplied", .alpha = true, .premultiplied = true, .sampling = 444},
+    {"turned", .turn = 1},
+    {"mirrored, with EXIF", .mirror = 2, .orientation = 6},
+    {"turned and mirrored", .turn = 3, .mirror = 1, .sampling = 422},
+    {"with EXIF alone", .orientation = 8},
+    {"animated", .animated = true},
+    {"animated, alpha", .animated = true, .alpha = true, .turn = 2},
+};
+const size_t made_avifs_count = ARRAY_LEN(made_avifs);
+
+uint32_t made_avif_sample(const struct made_avif *spec, uint32_t plane, uint32_t x, uint32_t y)
+{
+    uint32_t depth = spec->depth ? spec->depth : 8;
+    uint32_t high = paint(11 + spec->seed, x, y, plane), low = paint(91 + spec->seed, x, y, plane);
+
+    return (high << 8 | low) >> (16 - depth);
+}
+
+#ifdef HAVE_AVIF
+static avifPixelFormat avif_format(uint32_t sampling)
+{
+    return sampling == 444   ? AVIF_PIXEL_FORMAT_YUV444
+           : sampling == 422 ? AVIF_PIXEL_FORMAT_YUV422
+           : sampling == 400 ? AVIF_PIXEL_FORMAT_YUV400
+                             : AVIF_PIXEL_FORMAT_YUV420;
+}
+
+static void set_sample(uint8_t *plane, uint32_t pitch, uint32_t depth, uint32_t x, uint32_t y,
+                       uint32_t value)
+{
+    uint8_t *row = plane + (size_t)y * pitch;
+
+    if (depth == 8)
+        row[x] = (uint8_t)value;
+    else
+        ((uint16_t *)(void *)row)[x] = (uint16_t)value;
+}
+
+/* The planes from (left, top) on. */
+static avifImage *paint_avif(const struct made_avif *spec, uint32_t left, uint32_t top,
+                             uint32_t width, uint32_t height)
+{
+    avifImage *image =
+        avifImageCreate(width, height, spec->depth ? spec->depth : 8, avif_format(spec->sampling));
+    uint32_t across = spec->sampling == 444 ? 1 : 2, down = spec->sampling == 0 ? 2 : 1;
+
+    if (!image || avifImageAllocatePlanes(image, spec->alpha ? AVIF_PLANES_ALL : AVIF_PLANES_YUV))
+        give_up("out of memory");
+    image->yuvRange = spec->limited ? AVIF_RANGE_LIMITED : AVIF_RANGE_FULL;
+    image->colorPrimaries = AVIF_COLOR_PRIMARIES_BT709;
+    image->transferCharacteristics = AVIF_TRANSFER_CHARACTERISTICS_SRGB;
+    image->matrixCoefficients = (avifMatrixCoefficients)(spec->matrix ? spec->matrix : 6);
+    if (spec->identity)
+        image->matrixCoefficients = AVIF_MATRIX_COEFFICIENTS_IDENTITY;
+    image->alphaPremultiplied = spec->premultiplied;
+    for (uint32_t p = 0; p < (spec->sampling == 400 ? 1 : 3); p++) {
+        uint32_t dx = p ? across : 1, dy = p ? down : 1;
+
+        for (uint32_t y = 0; y < (height + dy - 1) / dy; y++)
+            for (uint32_t x = 0; x < (width + dx - 1) / dx; x++)
+                set_sample(image->yuvPlanes[p], image->yuvRowBytes[p], image->depth, x, y,
+                           made_avif_sample(spec, p, left / dx + x, top / dy + y));
+    }
+    for (uint32_t y = 0; spec->alpha && y < height; y++)
+        for (uint32_t x = 0; x < width; x++)
+            set_sample(image->alphaPlane, image->alphaRowBytes, image->depth, x, y,
+                       made_avif_sample(spec, 3, x / 3, y / 3) & ~63U);
+    return image;
+}
+
+static void set_properties(const struct made_avif *spec, avifImage *image)
+{
+    uint8_t exif[] = {'M', 'M',  0, 42, 0, 0, 0, 8, 0, 1,
+                      1,   0x12, 0, 3,  0, 0, 0, 1, 0, (uint8_t)spec->orientation,
+                      0,   0,    0, 0,  0, 0};
+    int32_t off[2] = {(int32_t)(spec->cut_left - spec->cut_right),
+                      (int32_t)(spec->cut_top - spec->cut_below)};
+
+    if (spec->orientation)
+        (void)avifImageSetMetadataExif(image, exif, sizeof(exif));
+    image->transformFlags = 0; /* which that may have set */
+    if (spec->turn) {
+        image->transformFlags |= AVIF_TRANSFORM_IROT;
+        image->irot.angle = (uint8_t)spec->turn;
+    }
+    if (spec->mirror) {
+        image->transformFlags |= AVIF_TRANSFORM_IMIR;
+        memset(&image->imir, (int)spec->mirror - 1, 1); /* its name is another from 1.0 on */
+    }
+    if (spec->cut_left || spec->cut_top || spec->cut_right || spec->cut_below) {
+        image->transformFlags |= AVIF_TRANSFORM_CLAP;
+        image->clap = (avifCleanApertureBox){
+            spec->width - spec->cut_left - spec->cut_right,
+            1,
+            spec->height - spec->cut_top - spec->cut_below,
+            1,
+            (uint32_t)off[0],
+            2,
+            (uint32_t)off[1],
+            2,
+        };
+    }
+}
+
+/* One image, or the tiles of a grid. */
+static avifResult add_images(avifEncoder *encoder, const struct made_avif *spec)
+{
+    uint32_t columns = spec->columns ? spec->columns : 1, rows = spec->rows ? spec->rows : 1;
+    uint32_t width = (spec->width + columns - 1) / columns;
+    uint32_t height = (spec->height + rows - 1) / rows;
+    avifImage *images[16];
+    avifResult r;
+
+    for (uint32_t i = 0; i < columns * rows; i++) {
+        uint32_t left = i % columns * width, top = i / columns * height;
+
+        images[i] =
+            paint_avif(spec, left, top, spec->width - left < width ? spec->width - left : width,
+                       spec->height - top < height ? spec->height - top : height);
+    }
+    set_properties(spec, images[0]);
+    if (columns * rows > 1)
+        r = avifEncoderAddImageGrid(encoder, columns, rows, (const avifImage *const *)images,
+                                    AVIF_ADD_IMAGE_FLAG_SINGLE);
+    else
+        r = avifEncoderAddImage(encoder, images[0], 1,
+                                spec->animated ? AVIF_ADD_IMAGE_FLAG_NONE
+                                               : AVIF_ADD_IMAGE_FLAG_SINGLE);
+    for (uint32_t i = 0; i < columns * rows; i++)
+        avifImageDestroy(images[i]);
+    return r;
+}
+
+struct made make_avif(const struct made_avif *spec)
+{
+    avifEncoder *encoder = avifEncoderCreate();
+    avifRWData out = AVIF_DATA_EMPTY;
+    struct made m = {0};
+    avifResult r;
+
+    if (!encoder)
+        give_up("out of memory");
+    encoder->speed = 10;
+    encoder->minQuantizer = encoder->maxQuantizer = spec->lossless ? 0 : 20;
+    encoder->minQuantizerAlpha = encoder->maxQuantizerAlpha = 0;
+    r = add_images(encoder, spec);
+    if (r == AVIF_RESULT_OK && spec->animated) {
+        struct made_avif second = *spec;
+
+        second.seed += 100;
+        r = add_images(encoder, &second);
+    }
+    if (r == AVIF_RESULT_OK)
+        r = avifEncoderFinish(encoder, &out);
+    if (r != AVIF_RESULT_OK) {
+        fprintf(stderr, "%s: %s: %s\n", spec->name, avifResultToString(r), encoder->diag.error);
+        give_up("libavif cannot write this");
+    }
+    m.len = out.size;
+    m.bytes = malloc(m.len);
+    if (!m.bytes)
+        give_up("out of memory");
+    memcpy(m.bytes, out.data, m.len);
+    avifRWDataFree(&out);
+    avifEncoderDestroy(encoder);
+    return m;
+}
+#else
+struct made make_avif(const struct made_avif *spec)
+{
+    (void)spec;
+    give_up("there is no libavif");
 }
 #endif
 

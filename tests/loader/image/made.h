@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* made.h - images made up on the spot: every form of file that the tests need.
  *
- * The encoders are libjpeg's, libpng's and libwebp's; the pixels are stripes, blobs and noise, so
- * that every chroma sample differs from its neighbours and a shift by one shows. */
+ * The encoders are libjpeg's, libpng's, libwebp's and libavif's; the pixels are stripes, blobs and
+ * noise, so that every chroma sample differs from its neighbours and a shift by one shows. */
 #ifndef TESTS_LOADER_IMAGE_MADE_H
 #define TESTS_LOADER_IMAGE_MADE_H
 
@@ -69,6 +69,26 @@ struct made_webp {
     uint32_t seed;
 };
 
+struct made_avif {
+    char name[32];
+    uint32_t width, height;
+    uint32_t depth;    /* 0: 8 */
+    uint32_t sampling; /* 444, 422 or 400; 0: 4:2:0 */
+    bool limited;      /* levels as in video */
+    uint32_t matrix;   /* of H.273; 0: BT.601 */
+    bool identity;     /* the planes are G, B and R */
+    bool lossless;     /* the planes come out as they went in */
+    bool alpha, premultiplied;
+    uint32_t turn;              /* quarters of a turn against the clock */
+    uint32_t mirror;            /* 1: top and bottom exchanged, 2: left and right */
+    uint32_t cut_left, cut_top; /* outside of a clean aperture */
+    uint32_t cut_right, cut_below;
+    int orientation;        /* EXIF's, which counts for nothing; 0: none */
+    uint32_t columns, rows; /* of a grid; 0: none */
+    bool animated;          /* with a second frame */
+    uint32_t seed;
+};
+
 struct made_ppm {
     char name[24];
     uint32_t width, height;
@@ -96,6 +116,14 @@ extern const struct made_webp made_webps[];
 extern const size_t made_webps_count;
 /** The pixel at (x, y) of the image, R G B A, as it is handed to libwebp. */
 void made_webp_pixel(const struct made_webp *spec, uint32_t x, uint32_t y, uint8_t rgba[4]);
+
+/** Where there is libavif, and an encoder behind it. */
+struct made make_avif(const struct made_avif *spec);
+/** Every kind of AVIF once; width and height are left to the test. */
+extern const struct made_avif made_avifs[];
+extern const size_t made_avifs_count;
+/** A sample of plane 0 to 2, as it is handed to libavif. */
+uint32_t made_avif_sample(const struct made_avif *spec, uint32_t plane, uint32_t x, uint32_t y);
 
 /** Raw pixels. */
 struct made make_ppm(const struct made_ppm *spec);

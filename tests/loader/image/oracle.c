@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 
 #include <jpeglib.h>
 #include <png.h>
+#ifdef HAVE_AVIF
+#include <avif/avif.h>
+#endif
 #ifdef HAVE_WEBP
 #include <webp/decode.h>
 #endif
@@ -330,6 +334,259 @@ static int decode_webp(const uint8_t *bytes, size_t len, bool pixels, uint32_t l
 }
 #endif
 
+/* EXIF: the stored pixel that is shown at (x, y), for a stored image of w x h. */
+static void stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y,
+                      uint32_t *sx, uint32_t *sy)
+{
+    switch (orientation) {
+    case 1:
+        *sx = x, *sy = y;
+        break;
+    case 2:
+        *sx = w - 1 - x, *sy = y;
+        break;
+    case 3:
+        *sx = w - 1 - x, *sy = h - 1 - y;
+        break;
+    case 4:
+        *sx = x, *sy = h - 1 - y;
+        break;
+    case 5:
+        *sx = y, *sy = x;
+        break;
+    case 6:
+        *sx = y, *sy = h - 1 - x;
+        break;
+    case 7:
+        *sx = w - 1 - y, *sy = h - 1 - x;
+        break;
+    default:
+        *sx = w - 1 - y, *sy = x;
+        break;
+    }
+}
+
+#ifdef HAVE_AVIF
+static bool is_avif(const uint8_t *bytes, size_t len)
+{
+    if (len < 12 || memcmp(bytes + 4, "ftyp", 4) != 0)
+        return false;
+    for (size_t at = 8; at + 4 <= len; at += 4) {
+        size_t box = ((size_t)bytes[0] << 24) + (bytes[1] << 16) + (bytes[2] << 8) + bytes[3];
+
+        if ((at == 8 || (at >= 16 && at + 4 <= box)) &&
+            (memcmp(bytes + at, "avif", 4) == 0 || memcmp(bytes + at, "avis", 4) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* EXIF's number for the same: of a stored image of 2 x 3, where is each seen pixel from? */
+static uint8_t turned_like(uint32_t quarters, bool upside_down, bool mirrored)
+{
+    static const uint8_t sides[9][2] = {{0},    {2, 3}, {2, 3}, {2, 3}, {2, 3},
+                                        {3, 2}, {3, 2}, {3, 2}, {3, 2}};
+
+    for (uint8_t o = 1; o <= 8; o++) {
+        uint32_t w = sides[o][0], h = sides[o][1], same = 0;
+
+        for (uint32_t i = 0; i < 6 && (w == 3) == quarters % 2; i++) {
+            uint32_t x = i % w, y = i / w, sx, sy, width = w, height = h;
+
+            stored_at(o, 2, 3, x, y, &sx, &sy);
+            x = mirrored ? w - 1 - x : x;
+            y = upside_down ? h - 1 - y : y;
+            for (uint32_t k = 0; k < quarters; k++) { /* back: with the clock */
+                uint32_t t = x;
+
+                x = height - 1 - y;
+                y = t;
+                t = width;
+                width = height;
+                height = t;
+            }
+            same += x == sx && y == sy;
+        }
+        if (same == 6)
+            return o;
+    }
+    abort();
+}
+
+/* The part of an axis that a clean aperture leaves. */
+static bool clean_axis(uint32_t side, uint32_t n, uint32_t d, uint32_t off_n, uint32_t off_d,
+                       uint32_t *begin, uint32_t *count)
+{
+    if (d == 0 || off_d == 0 || n == 0 || n % d)
+        return false;
+    *count = n / d;
+    for (*begin = 0; (uint64_t)*begin + *count <= side; ++*begin) {
+        /* Twice the distance of the middles. */
+        int64_t twice = 2 * (int64_t)*begin + *count - side;
+
+        if (twice * off_d == 2 * (int64_t)(int32_t)off_n)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t sample_of(const avifImage *image, int plane, uint32_t x, uint32_t y)
+{
+    const uint8_t *row = image->yuvPlanes[plane] + (size_t)y * image->yuvRowBytes[plane];
+
+    return image->depth == 8 ? row[x] : ((const uint16_t *)(const void *)row)[x];
+}
+
+/* A sample of chroma of a pixel, times 16. */
+static int64_t chroma_at(const avifImage *image, int plane, uint32_t x, uint32_t y)
+{
+    bool across = image->yuvFormat != AVIF_PIXEL_FORMAT_YUV444;
+    bool down = image->yuvFormat == AVIF_PIXEL_FORMAT_YUV420;
+    int64_t columns = across ? (image->width + 1) / 2 : image->width, sum = 0;
+    int64_t rows = down ? (image->height + 1) / 2 : image->height;
+
+    for (int i = 0; i < 4; i++) {
+        int64_t cx = x, cy = y, weight = 1;
+
+        if (across) {
+            cx = cx / 2 + (i % 2 ? 0 : cx % 2 ? 1 : -1);
+            cx = cx < 0 ? 0 : cx >= columns ? columns - 1 : cx;
+        }
+        weight *= i % 2 ? 3 : 1;
+        if (down) {
+            cy = cy / 2 + (i / 2 ? 0 : cy % 2 ? 1 : -1);
+            cy = cy < 0 ? 0 : cy >= rows ? rows - 1 : cy;
+        }
+        weight *= i / 2 ? 3 : 1;
+        sum += weight * sample_of(image, plane, (uint32_t)cx, (uint32_t)cy);
+    }
+    return sum;
+}
+
+static uint8_t rounded(int64_t value)
+{
+    int64_t level = (int64_t)floorl(value / 4294967296.0L + 0.5L);
+
+    return (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
+}
+
+static int64_t at32(long double x)
+{
+    return llroundl(x * 4294967296.0L);
+}
+
+/* Straight from docs/pixels.md, 4.6. */
+static bool avif_pixel(const avifImage *image, uint32_t x, uint32_t y, uint8_t rgb[3])
+{
+    static const long double parts[10][2] = {
+        [1] = {0.2126L, 0.0722L}, [2] = {0.299L, 0.114L}, [4] = {0.3L, 0.11L},
+        [5] = {0.299L, 0.114L},   [6] = {0.299L, 0.114L}, [7] = {0.212L, 0.087L},
+        [9] = {0.2627L, 0.0593L}};
+    bool full = image->yuvRange == AVIF_RANGE_FULL;
+    long double k = 1 << (image->depth - 8), most = (1 << image->depth) - 1;
+    long double range = full ? most : 219 * k, chroma = 16 * (full ? most : 224 * k), r, b;
+    int64_t zero = full ? 0 : 16 << (image->depth - 8), middle = 16LL << (image->depth - 1);
+    int64_t luma = at32(255 / range) * (sample_of(image, 0, x, y) - zero), u, v;
+    uint32_t matrix = image->matrixCoefficients;
+
+    if (image->yuvFormat == AVIF_PIXEL_FORMAT_YUV400) {
+        rgb[0] = rgb[1] = rgb[2] = rounded(luma);
+        return true;
+    }
+    u = chroma_at(image, 1, x, y) - middle;
+    v = chroma_at(image, 2, x, y) - middle;
+    if (matrix == 0) {
+        rgb[0] = rounded(at32(255 / (16 * range)) * (v + middle - 16 * zero));
+        rgb[1] = rounded(luma);
+        rgb[2] = rounded(at32(255 / (16 * range)) * (u + middle - 16 * zero));
+        return image->yuvFormat == AVIF_PIXEL_FORMAT_YUV444;
+    }
+    if (matrix == 8) {
+        rgb[0] = rounded(luma - at32(255 / chroma) * u + at32(255 / chroma) * v);
+        rgb[1] = rounded(luma + at32(255 / chroma) * u);
+        rgb[2] = rounded(luma - at32(255 / chroma) * u - at32(255 / chroma) * v);
+        return full;
+    }
+    if (matrix > 9 || parts[matrix][0] == 0)
+        return false;
+    r = parts[matrix][0];
+    b = parts[matrix][1];
+    rgb[0] = rounded(luma + at32(255 * 2 * (1 - r) / chroma) * v);
+    rgb[1] = rounded(luma - at32(255 * 2 * b * (1 - b) / (1 - r - b) / chroma) * u -
+                     at32(255 * 2 * r * (1 - r) / (1 - r - b) / chroma) * v);
+    rgb[2] = rounded(luma + at32(255 * 2 * (1 - b) / chroma) * u);
+    return true;
+}
+
+static int decode_avif(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                       struct oracle_image *ret)
+{
+    avifDecoder *decoder = avifDecoderCreate();
+    const avifImage *image = decoder->image;
+    uint32_t left = 0, top = 0, rows, flags;
+    int r = -EBADMSG;
+
+    ret->rgb = NULL;
+    decoder->codecChoice = AVIF_CODEC_CHOICE_DAV1D;
+    decoder->strictFlags = AVIF_STRICT_DISABLED;
+    decoder->ignoreExif = decoder->ignoreXMP = AVIF_TRUE;
+    decoder->imageDimensionLimit = 0;
+    if (avifDecoderSetIOMemory(decoder, bytes, len) != AVIF_RESULT_OK ||
+        avifDecoderParse(decoder) != AVIF_RESULT_OK)
+        goto out;
+    image = decoder->image;
+    flags = image->transformFlags;
+    ret->width = image->width;
+    ret->height = image->height;
+    if ((flags & AVIF_TRANSFORM_CLAP) &&
+        (!clean_axis(image->width, image->clap.widthN, image->clap.widthD, image->clap.horizOffN,
+                     image->clap.horizOffD, &left, &ret->width) ||
+         !clean_axis(image->height, image->clap.heightN, image->clap.heightD, image->clap.vertOffN,
+                     image->clap.vertOffD, &top, &ret->height)))
+        goto out;
+    ret->orientation =
+        turned_like(flags & AVIF_TRANSFORM_IROT ? image->irot.angle : 0,
+                    (flags & AVIF_TRANSFORM_IMIR) && ((const uint8_t *)&image->imir)[0] == 0,
+                    (flags & AVIF_TRANSFORM_IMIR) && ((const uint8_t *)&image->imir)[0] == 1);
+    r = 0;
+    if (!pixels)
+        goto out;
+    decoder->imageDimensionLimit = 1; /* nothing is scaled */
+    r = avifDecoderNextImage(decoder) == AVIF_RESULT_OK ? 0 : -EBADMSG;
+    rows = last < ret->height ? last + 1 : ret->height;
+    ret->rgb = malloc((size_t)ret->width * rows * 3);
+    for (uint32_t i = 0; r == 0 && i < ret->width * rows; i++)
+        if (!avif_pixel(image, left + i % ret->width, top + i / ret->width, ret->rgb + 3 * i))
+            r = -EBADMSG;
+
+out:
+    if (r < 0) {
+        free(ret->rgb);
+        ret->rgb = NULL;
+    }
+    avifDecoderDestroy(decoder);
+    return r;
+}
+#else
+static bool is_avif(const uint8_t *bytes, size_t len)
+{
+    (void)bytes;
+    (void)len;
+    return false;
+}
+
+static int decode_avif(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                       struct oracle_image *ret)
+{
+    (void)bytes;
+    (void)len;
+    (void)pixels;
+    (void)last;
+    ret->rgb = NULL;
+    return -ENOTSUP;
+}
+#endif
+
 /* A number of a PPM's header, as text, and the byte behind it; -1: there is none. */
 static int64_t ppm_number(const uint8_t *bytes, size_t len, size_t *at, uint8_t *orientation)
 {
@@ -396,6 +653,8 @@ static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
         return decode_png(bytes, len, pixels, last, ret);
     if (len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
         return decode_webp(bytes, len, pixels, last, ret);
+    if (is_avif(bytes, len))
+        return decode_avif(bytes, len, pixels, last, ret);
     if (len >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') && isspace(bytes[2]))
         return decode_ppm(bytes, len, pixels, last, ret);
     return -EBADMSG;
@@ -600,38 +859,6 @@ static void free_axis(struct axis *a)
     free(a->coef);
     free(a->begin);
     free(a->end);
-}
-
-/* EXIF: the stored pixel that is shown at (x, y), for a stored image of w x h. */
-static void stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y,
-                      uint32_t *sx, uint32_t *sy)
-{
-    switch (orientation) {
-    case 1:
-        *sx = x, *sy = y;
-        break;
-    case 2:
-        *sx = w - 1 - x, *sy = y;
-        break;
-    case 3:
-        *sx = w - 1 - x, *sy = h - 1 - y;
-        break;
-    case 4:
-        *sx = x, *sy = h - 1 - y;
-        break;
-    case 5:
-        *sx = y, *sy = x;
-        break;
-    case 6:
-        *sx = y, *sy = h - 1 - x;
-        break;
-    case 7:
-        *sx = w - 1 - y, *sy = h - 1 - x;
-        break;
-    default:
-        *sx = w - 1 - y, *sy = x;
-        break;
-    }
 }
 
 static void store_pixel(const struct image_store *store, const struct pipeline *p, uint32_t x,

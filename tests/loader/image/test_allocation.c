@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* After some images our own code asks for no more memory: what is wrapped here are the calls of
- * the objects that are linked in, ours; libjpeg, libpng and libwebp are shared libraries and keep
- * theirs. */
+ * the objects that are linked in, ours; libjpeg, libpng, libwebp and libavif are shared libraries
+ * and keep theirs. */
 #include "config.h"
 
 #include <errno.h>
@@ -137,12 +137,19 @@ Test(allocation, each_one_may_fail)
 #ifdef HAVE_WEBP
     struct made_webp webp = {
         .width = 50, .height = 60, .orientation = 6, .animated = true, .left = 2};
-    struct made made[] = {make_jpeg(&jpeg), make_jpeg(&scans), make_png(&png),
-                          make_ppm(&ppm),   make_ppm(&grey),   make_webp(&webp)};
-#else
-    struct made made[] = {make_jpeg(&jpeg), make_jpeg(&scans), make_png(&png), make_ppm(&ppm),
-                          make_ppm(&grey)};
 #endif
+#ifdef HAVE_AVIF
+    struct made_avif avif = {.width = 50, .height = 60, .turn = 1};
+#endif
+    struct made made[] = {
+        make_jpeg(&jpeg), make_jpeg(&scans), make_png(&png), make_ppm(&ppm), make_ppm(&grey),
+#ifdef HAVE_WEBP
+        make_webp(&webp),
+#endif
+#ifdef HAVE_AVIF
+        make_avif(&avif),
+#endif
+    };
     struct image_draw draw = {0};
     uint8_t pixels[16 * 16 * 4];
 

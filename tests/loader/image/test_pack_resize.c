@@ -268,6 +268,28 @@ Test(pack_resize, webp_becomes_jpeg)
 }
 #endif
 
+#ifdef HAVE_AVIF
+Test(pack_resize, avif_becomes_jpeg)
+{
+    struct pack_resize resize = {.longest = 50, .quality = 90};
+
+    for (size_t i = 0; i < made_avifs_count; i++) {
+        struct made_avif spec = made_avifs[i];
+        uint32_t width, height;
+        uint8_t orientation;
+        struct made m;
+
+        spec.width = 71;
+        spec.height = 90;
+        m = make_avif(&spec);
+        cr_assert(eq(int, oracle_header(m.bytes, m.len, &width, &height, &orientation), 0));
+        cr_assert(pack_resize_sides(&resize, 71, 90, &width, &height));
+        check(&resize, &m, spec.sampling == 400, orientation, width, height);
+        free(m.bytes);
+    }
+}
+#endif
+
 /* --- what is not made smaller --- */
 
 Test(pack_resize, what_is_not_larger_is_packed_as_ever)
@@ -369,14 +391,25 @@ static bool next_file(uint32_t *at, struct made *ret)
         *ret = make_ppm(&spec);
         return true;
     }
-#ifdef HAVE_WEBP
     i -= (uint32_t)made_ppms_count;
+#ifdef HAVE_WEBP
     if (i < made_webps_count) {
         struct made_webp spec = made_webps[i];
 
         spec.width = 157;
         spec.height = 93;
         *ret = make_webp(&spec);
+        return true;
+    }
+    i -= (uint32_t)made_webps_count;
+#endif
+#ifdef HAVE_AVIF
+    if (i < made_avifs_count) {
+        struct made_avif spec = made_avifs[i];
+
+        spec.width = 157;
+        spec.height = 93;
+        *ret = make_avif(&spec);
         return true;
     }
 #endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+/* avif.c - decodes an AVIF by libavif and dav1d, as 8-bit RGB and a fourth byte.
+ *
+ * An AVIF is a file of boxes. "ftyp" comes first and names the brand; "meta" says which item is the
+ * image, where its data lie, and its properties (size, colours, how it is turned and cut). libavif
+ * reads them and has dav1d decode the AV1 frame, which can only be done as a whole. What AV1
+ * decodes to is laid down to the bit; how its planes become RGB is not. libavif does that in
+ * floats, or by libyuv, and neither is the same in every build: so we do it ourselves (yuv.h), and
+ * only for the region.
+ *
+ *     open()  the boxes -> size, and how it is turned
+ *     seek()  AV1       -> planes, which libavif keeps until close()
+ *     read()  planes    -> some rows of the region
+ *
+ * libavif scales a frame that has another size than its item, by libyuv, if there is one: that is
+ * made an error, by a limit that only scaling heeds once the boxes are read (imageDimensionLimit).
+ *
+ * Without libavif an AVIF is no bad image, as in webp.c: it is an error of this loader. */
+#include "config.h"
+
+#include "loader/image/reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_AVIF
+#include <avif/avif.h>
+#endif
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/image/limits.h"
+#include "loader/image/scratch.h"
+#include "loader/image/yuv.h"
+
+static uint32_t get32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static bool is_brand(const uint8_t *p)
+{
+    return memcmp(p, "avif", 4) == 0 || memcmp(p, "avis", 4) == 0;
+}
+
+/* The brand, or one of those that it is compatible with, of the box at the beginning. */
+static bool avif_reader_knows(const uint8_t *bytes, size_t len)
+{
+    enum { BRAND = 8, COMPATIBLE = 16 };
+    size_t end;
+
+    if (len < BRAND + 4 || memcmp(bytes + 4, "ftyp", 4) != 0)
+        return false;
+    if (is_brand(bytes + BRAND))
+        return true;
+    end = get32(bytes) < len ? get32(bytes) : len;
+    for (size_t at = COMPATIBLE; at + 4 <= end; at += 4)
+        if (is_brand(bytes + at))
+            return true;
+    return false;
+}
+
+#ifdef HAVE_AVIF
+enum { STRIP_ROWS = 16 };
+
+struct avif_reader {
+    struct image_reader base;
+
+    avifDecoder *decoder; /* of this image, or NULL */
+    size_t len;           /* of the file */
+    struct rect clean;    /* of the frame: the image */
+
+    struct yuv_image planes;
+    struct yuv_rule rule;
+    struct rect region;   /* of the image */
+    uint32_t rows_done;   /* of the region */
+    struct scratch room;  /* for yuv_convert() */
+    struct scratch strip; /* [STRIP_ROWS][region.width][4] */
+};
+
+static void avif_reader_close(struct image_reader *reader)
+{
+    struct avif_reader *a = container_of(reader, struct avif_reader, base);
+
+    if (a->decoder)
+        avifDecoderDestroy(a->decoder);
+    a->decoder = NULL;
+    scratch_trim(&a->room, 1 << 20);
+    scratch_trim(&a->strip, 16 << 20);
+}
+
+/* libavif does not tell that dav1d is out of memory, but malloc() does: errno was 0 before. */
+static int failed(const struct avif_reader *a, avifResult result, struct plenum_error *err)
+{
+    const char *more = a->decoder->diag.error;
+
+    if (result == AVIF_RESULT_OUT_OF_MEMORY || errno == ENOMEM)
+        return error_set(err, -ENOMEM, "AVIF decoder: out of memory");
+    if (result == AVIF_RESULT_TRUNCATED_DATA)
+        return error_set(err, -EBADMSG, "the AVIF file is cut off: it ends after %zu bytes",
+                         a->len);
+    return error_set(err, -EBADMSG, "AVIF decoder: %s%s%s", avifResultToString(result),
+                     more[0] ? ": " : "", more);
+}
+
+/* --- the properties --- */
+
+/* The turn against the clock comes first, then the mirror; the same as one of EXIF's numbers. */
+static uint8_t find_orientation(const avifImage *image)
+{
+    static const uint8_t turns[4][3] = {
+        /* upright, top and bottom exchanged, left and right exchanged */
+        {1, 4, 2},
+        {8, 5, 7},
+        {3, 2, 4},
+        {6, 7, 5},
+    };
+    uint32_t turn = 0, mirror = 0;
+
+    if (image->transformFlags & AVIF_TRANSFORM_IROT)
+        turn = image->irot.angle % 4;
+    if (image->transformFlags & AVIF_TRANSFORM_IMIR)
+#if AVIF_VERSION >= 1000000
+        mirror = 1 + image->imir.axis % 2;
+#else
+        mirror = 1 + image->imir.mode % 2;
+#endif
+    return turns[turn][mirror];
+}
+
+/* One axis of a clean aperture: `side` pixels, of which n / d are shown; their middle is off_n /
+ * off_d away from the middle of all. false: that is no number of whole pixels within them. */
+static bool find_clean(uint32_t side, uint32_t n, uint32_t d, int32_t off_n, uint32_t off_d,
+                       uint32_t *begin, uint32_t *count)
+{
+    int64_t twice; /* begin, times off_d */
+
+    if (d == 0 || off_d == 0 || n == 0 || n % d != 0 || n / d > side)
+        return false;
+    *count = n / d;
+    twice = (int64_t)(side - *count) * off_d + 2 * (int64_t)off_n;
+    if (twice < 0 || twice % (2 * (int64_t)off_d) != 0)
+        return false;
+    *begin = (uint32_t)(twice / (2 * (int64_t)off_d));
+    return *begin <= side - *count;
+}
+
+static int find_image(struct avif_reader *a, struct plenum_error *err)
+{
+    const avifImage *image = a->decoder->image;
+    const avifCleanApertureBox *c = &image->clap;
+    struct rect *clean = &a->clean;
+
+    if (image->width > IMAGE_SIDE_MAX || image->height > IMAGE_SIDE_MAX ||
+        (uint64_t)image->width * image->height > IMAGE_PIXELS_MAX)
+        return error_set(err, -EBADMSG,
+                         "%ux%u pixels are more than the limit of %d, or %d on a side",
+                         image->width, image->height, IMAGE_PIXELS_MAX, IMAGE_SIDE_MAX);
+    if (image->width == 0 || image->height == 0)
+        return error_set(err, -EBADMSG, "the AVIF file is damaged: its image has no pixels");
+    *clean = (struct rect){0, 0, image->width, image->height};
+    if (image->transformFlags & AVIF_TRANSFORM_CLAP &&
+        (!find_clean(image->width, c->widthN, c->widthD, (int32_t)c->horizOffN, c->horizOffD,
+                     &clean->left, &clean->width) ||
+         !find_clean(image->height, c->heightN, c->heightD, (int32_t)c->vertOffN, c->vertOffD,
+                     &clean->top, &clean->height)))
+        return error_set(err, -EBADMSG,
+                         "the AVIF file is damaged: its clean aperture is none of whole pixels "
+                         "within the image");
+    return 0;
+}
+
+static int avif_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                            struct image_header *ret, struct plenum_error *err)
+{
+    struct avif_reader *a = container_of(reader, struct avif_reader, base);
+    avifResult result;
+    int r;
+
+    avif_reader_close(reader);
+    if (!avifCodecName(AVIF_CODEC_CHOICE_DAV1D, AVIF_CODEC_FLAG_CAN_DECODE))
+        return error_set(err, -ENOTSUP,
+                         "this is an AVIF image, and this loader's libavif was built without "
+                         "dav1d: install one that has it, or convert the image");
+    errno = 0;
+    a->len = len;
+    a->decoder = avifDecoderCreate();
+    if (!a->decoder)
+        return error_set(err, -ENOMEM, "AVIF decoder: out of memory");
+    a->decoder->codecChoice = AVIF_CODEC_CHOICE_DAV1D;
+    a->decoder->maxThreads = 1;
+    a->decoder->ignoreExif = AVIF_TRUE;
+    a->decoder->ignoreXMP = AVIF_TRUE;
+    a->decoder->strictFlags = AVIF_STRICT_DISABLED;
+    a->decoder->imageDimensionLimit = 0;
+    a->decoder->imageCountLimit = IMAGE_FRAMES_MAX;
+    result = avifDecoderSetIOMemory(a->decoder, bytes, len);
+    if (result == AVIF_RESULT_OK)
+        result = avifDecoderParse(a->decoder);
+    if (result != AVIF_RESULT_OK)
+        return failed(a, result, err);
+    r = find_image(a, err);
+    if (r < 0)
+        return r;
+    *ret = (struct image_header){.width = a->clean.width,
+                                 .height = a->clean.height,
+                                 .orientation = find_orientation(a->decoder->image)};
+    return 0;
+}
+
+/* --- the pixels --- */
+
+static int find_planes(struct avif_reader *a, struct plenum_error *err)
+{
+    const avifImage *image = a->decoder->image;
+    avifPixelFormatInfo format;
+
+    avifGetPixelFormatInfo(image->yuvFormat, &format);
+    a->planes = (struct yuv_image){
+        .width = image->width,
+        .height = image->height,
+        .depth = image->depth,
+        .mono = image->yuvFormat == AVIF_PIXEL_FORMAT_YUV400,
+        .half_x = format.chromaShiftX,
+        .half_y = format.chromaShiftY,
+        .full_range = image->yuvRange == AVIF_RANGE_FULL,
+        .matrix = image->matrixCoefficients,
+    };
+    for (int i = 0; i < (a->planes.mono ? 1 : 3); i++) {
+        a->planes.planes[i] = image->yuvPlanes[i];
+        a->planes.pitches[i] = image->yuvRowBytes[i];
+        if (!image->yuvPlanes[i])
+            return error_set(err, -EBADMSG, "the AVIF file is damaged: it lacks a plane");
+    }
+    if (image->depth != 8 && image->depth != 10 && image->depth != 12)
+        return error_set(err, -EBADMSG, "an AVIF of %u bits is not decoded: convert it",
+                         image->depth);
+    if (!yuv_find_rule(&a->planes, &a->rule))
+        return error_set(err, -EBADMSG,
+                         "an AVIF with matrix coefficients %u%s is not decoded: convert it",
+                         a->planes.matrix, a->planes.matrix == 0 ? " and shared chroma" : "");
+    return 0;
+}
+
+static int decode(struct avif_reader *a, struct plenum_error *err)
+{
+    uint32_t width = a->decoder->image->width, height = a->decoder->image->height;
+    const avifImage *image;
+    avifResult result;
+
+    errno = 0;
+    a->decoder->imageSizeLimit = IMAGE_PIXELS_MAX; /* of the AV1 frame, too */
+    a->decoder->imageDimensionLimit = 1;           /* of what is scaled */
+    result = avifDecoderNextImage(a->decoder);
+    if (result != AVIF_RESULT_OK)
+        return failed(a, result, err);
+    image = a->decoder->image;
+    if (image->width != width || image->height != height ||
+        (width == 1 && height == 1 && image->imageOwnsYUVPlanes)) /* scaled all the same */
+        return error_set(err, -EBADMSG,
+                         "the AVIF file is damaged: its image has another size than its header "
+                         "says");
+    return find_planes(a, err);
+}
+
+static int avif_reader_seek(struct image_reader *reader, const struct rect *region,
+                            struct plenum_error *err)
+{
+    struct avif_reader *a = container_of(reader, struct avif_reader, base);
+
+    a->region = *region;
+    a->rows_done = 0;
+    if (scratch_reserve(&a->strip, (size_t)region->width * STRIP_ROWS * 4) < 0 ||
+        scratch_reserve(&a->room, yuv_room(region->width) * sizeof(int32_t)) < 0)
+        return error_set(err, -ENOMEM, "out of memory for %d rows of %u pixels", STRIP_ROWS,
+                         region->width);
+    return decode(a, err);
+}
+
+static int avif_reader_read(struct image_reader *reader, struct image_rows *ret,
+                            struct plenum_error *err)
+{
+    struct avif_reader *a = container_of(reader, struct avif_reader, base);
+    const struct rect *region = &a->region;
+    uint32_t left = region->height - a->rows_done;
+    uint32_t count = left < STRIP_ROWS ? left : STRIP_ROWS;
+    size_t pitch = (size_t)region->width * 4;
+    uint8_t *strip = a->strip.bytes;
+
+    (void)err;
+    for (uint32_t i = 0; i < count; i++)
+        yuv_convert(&a->planes, &a->rule, a->clean.top + region->top + a->rows_done + i,
+                    a->clean.left + region->left, region->width, a->room.bytes, strip + i * pitch);
+    *ret = (struct image_rows){.pixels = strip, .pitch = pitch, .count = count};
+    a->rows_done += count;
+    return 0;
+}
+
+static void avif_reader_destroy(struct image_reader *reader)
+{
+    struct avif_reader *a = container_of(reader, struct avif_reader, base);
+
+    avif_reader_close(reader);
+    scratch_free(&a->room);
+    scratch_free(&a->strip);
+    free(a);
+}
+
+static const struct image_reader_ops avif_reader_ops = {
+    .knows = avif_reader_knows,
+    .open = avif_reader_open,
+    .seek = avif_reader_seek,
+    .read = avif_reader_read,
+    .close = avif_reader_close,
+    .destroy = avif_reader_destroy,
+};
+
+int avif_reader_create(struct image_reader **ret)
+{
+    struct avif_reader *a = malloc(sizeof(*a));
+
+    if (!a)
+        return -ENOMEM;
+    *a = (struct avif_reader){.base = {.ops = &avif_reader_ops}};
+    *ret = &a->base;
+    return 0;
+}
+
+#else
+
+static int avif_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                            struct image_header *ret, struct plenum_error *err)
+{
+    (void)reader;
+    (void)bytes;
+    (void)len;
+    (void)ret;
+    return error_set(err, -ENOTSUP,
+                     "this is an AVIF image, and this loader was built without libavif: install "
+                     "libavif-dev (Fedora, RHEL: libavif-devel) and build it anew, or convert the "
+                     "image");
+}
+
+static void avif_reader_close(struct image_reader *reader)
+{
+    (void)reader;
+}
+
+static void avif_reader_destroy(struct image_reader *reader)
+{
+    free(reader);
+}
+
+/* It opens no file, so nothing is ever read. */
+static const struct image_reader_ops avif_reader_ops = {
+    .knows = avif_reader_knows,
+    .open = avif_reader_open,
+    .close = avif_reader_close,
+    .destroy = avif_reader_destroy,
+};
+
+int avif_reader_create(struct image_reader **ret)
+{
+    struct image_reader *reader = malloc(sizeof(*reader));
+
+    if (!reader)
+        return -ENOMEM;
+    *reader = (struct image_reader){.ops = &avif_reader_ops};
+    *ret = reader;
+    return 0;
+}
+#endif

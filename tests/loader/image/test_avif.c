@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: MIT */
+/* AVIFs of every kind against the oracle and against libavif's own RGB, and damaged ones. */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#ifdef HAVE_AVIF
+#include <avif/avif.h>
+#endif
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+#include "loader/image/image.h"
+#include "loader/image/limits.h"
+#include "loader/image/reader.h"
+#include "loader/image/yuv.h"
+#include "tests/loader/image/agree.h"
+#include "tests/loader/image/made.h"
+
+static const struct image_store plain = {PLENUM_UINT8, PLENUM_NHWC, 3};
+
+static struct pipeline parse(const char *text)
+{
+    struct pipeline p;
+
+    cr_assert(eq(int, pipeline_parse(text, &p, NULL), 0), "%s", text);
+    return p;
+}
+
+#ifdef HAVE_AVIF
+static uint32_t depth_of(const struct made_avif *spec)
+{
+    return spec->depth ? spec->depth : 8;
+}
+
+/* Where a box of this name begins (its size), the nth of them. */
+static size_t find_box(const struct made *m, const char *name, uint32_t nth)
+{
+    for (size_t i = 4; i + 4 <= m->len; i++)
+        if (memcmp(m->bytes + i, name, 4) == 0 && nth-- == 0)
+            return i - 4;
+    cr_fatal("there is no %s", name);
+    return 0;
+}
+
+static void put32(uint8_t *p, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+static void expect_bad(const struct made *m, const char *sentence)
+{
+    struct image_decoder *decoder;
+    struct plenum_error err = {""};
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    cr_expect(eq(int, image_verify(decoder, m->bytes, m->len, NULL, &err), -EBADMSG));
+    cr_expect(strstr(err.text, sentence) != NULL, "'%s', not '%s'", err.text, sentence);
+    image_decoder_destroy(decoder);
+}
+
+Test(avif, every_kind_equals_the_oracle, .timeout = 240)
+{
+    static const uint32_t sizes[][2] = {{1, 1}, {2, 3}, {3, 90}, {45, 37}, {64, 65}};
+    struct pipeline pipelines[] = {
+        parse("rrc(16)"),
+        parse("exif rrc(9x20,scale=0.01:1,ratio=1/4:4) flip(0.5)"),
+        parse("exif resize(20) center_crop(16)"),
+        parse("rrc(12,scale=0.001:0.1,ratio=1/4:4)"),
+        parse("pad(3,reflect) random_crop(7x5)"),
+    };
+    struct image_decoder *decoder;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t i = 0; i < made_avifs_count * ARRAY_LEN(sizes); i++) {
+        struct made_avif spec = made_avifs[i % made_avifs_count];
+        struct made m;
+
+        spec.width = sizes[i / made_avifs_count][0];
+        spec.height = sizes[i / made_avifs_count][1];
+        m = make_avif(&spec);
+        for (uint32_t k = 0; k < 2 * ARRAY_LEN(pipelines); k++) {
+            struct image_draw draw = {.seed = i, .position = k};
+            int r;
+
+            cr_assert(oracle_agrees(decoder, &pipelines[k % ARRAY_LEN(pipelines)], &draw, &plain,
+                                    m.bytes, m.len, why, &r, NULL),
+                      "%s %ux%u, %u: %s", spec.name, spec.width, spec.height, k, why);
+            cr_assert(eq(int, r, 0), "%s %ux%u", spec.name, spec.width, spec.height);
+        }
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+static void expect_region(struct image_reader *reader, const char *name, const struct made *m,
+                          const struct rect *region, const struct oracle_image *want)
+{
+    struct image_header header;
+    struct plenum_error err = {""};
+    struct image_rows rows;
+
+    cr_assert(eq(int, reader->ops->open(reader, m->bytes, m->len, &header, &err), 0), "%s",
+              err.text);
+    cr_assert(eq(u32, header.width, want->width));
+    cr_assert(eq(u32, header.height, want->height));
+    cr_assert(eq(u8, header.orientation, want->orientation), "%s", name);
+    cr_assert(eq(int, reader->ops->seek(reader, region, &err), 0), "%s", err.text);
+    for (uint32_t y = 0; y < region->height; y += rows.count) {
+        cr_assert(eq(int, reader->ops->read(reader, &rows, &err), 0));
+        for (uint32_t i = 0; i < rows.count * region->width; i++) {
+            uint32_t row = i / region->width, column = i % region->width;
+            const uint8_t *pixel =
+                want->rgb +
+                ((size_t)(region->top + y + row) * want->width + region->left + column) * 3;
+
+            cr_assert(memcmp(rows.pixels + row * rows.pitch + (size_t)column * 4, pixel, 3) == 0,
+                      "%s: pixel %u, %u of the part of %ux%u at %u, %u", name, column, y + row,
+                      region->width, region->height, region->left, region->top);
+        }
+    }
+    reader->ops->close(reader);
+}
+
+/* The law that lets the reader convert a part: whatever the part, its pixels are those of the
+ * whole. */
+static void expect_parts(const struct made_avif *spec, uint32_t seed)
+{
+    struct made m = make_avif(spec);
+    struct oracle_image want;
+    struct image_reader *reader;
+
+    cr_assert(eq(int, avif_reader_create(&reader), 0));
+    cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX - 1, &want), 0), "%s", spec->name);
+    for (uint32_t k = 0; k < 30; k++) {
+        struct philox_block d = philox_draw(11, seed, k, DRAW_SEED, 0);
+        struct rect region = {.left = philox_below(d.word[0], want.width),
+                              .top = philox_below(d.word[1], want.height)};
+
+        region.width = 1 + philox_below(d.word[2], want.width - region.left);
+        region.height = 1 + philox_below(d.word[3], want.height - region.top);
+        if (k == 0)
+            region = (struct rect){0, 0, want.width, want.height};
+        if (k % 3 == 1)
+            region.width = region.height = 1;
+        expect_region(reader, spec->name, &m, &region, &want);
+    }
+    reader->ops->destroy(reader);
+    free(want.rgb);
+    free(m.bytes);
+}
+
+Test(avif, a_part_has_the_pixels_of_the_whole, .timeout = 240)
+{
+    static const uint32_t sizes[][2] = {{1, 1}, {16, 16}, {47, 66}, {130, 81}};
+
+    for (uint32_t i = 0; i < made_avifs_count * ARRAY_LEN(sizes); i++) {
+        struct made_avif spec = made_avifs[i % made_avifs_count];
+
+        spec.width = sizes[i / made_avifs_count][0];
+        spec.height = sizes[i / made_avifs_count][1];
+        expect_parts(&spec, i);
+    }
+}
+
+Test(avif, the_tiles_of_a_grid_are_one_image, .timeout = 240)
+{
+    struct made_avif specs[] = {
+        {"4:2:0", .columns = 2, .rows = 2, .width = 128, .height = 140},
+        {"4:4:4, lossless", .sampling = 444, .columns = 3, .rows = 1, .lossless = true,
+         .width = 192, .height = 65},
+        {"10 bits, alpha", .depth = 10, .columns = 1, .rows = 3, .alpha = true, .turn = 1,
+         .width = 64, .height = 192},
+    };
+
+    for (uint32_t i = 0; i < ARRAY_LEN(specs); i++)
+        expect_parts(&specs[i], i);
+}
+
+/* All pixels by the reader. */
+static void read_all(const struct made *m, struct oracle_image *ret)
+{
+    struct image_decoder *decoder;
+    struct image_draw draw = {0};
+    struct image_info info;
+    struct plenum_error err = {""};
+    struct pipeline p;
+    char text[60];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    cr_assert(eq(int, image_verify(decoder, m->bytes, m->len, &info, &err), 0), "%s", err.text);
+    ret->width = info.width;
+    ret->height = info.height;
+    ret->orientation = info.orientation;
+    ret->rgb = malloc((size_t)info.width * info.height * 3);
+    (void)snprintf(text, sizeof(text), "resize(%ux%u)", info.height, info.width);
+    p = parse(text);
+    cr_assert(
+        eq(int, image_render(decoder, &p, &draw, &plain, m->bytes, m->len, ret->rgb, &err), 0));
+    image_decoder_destroy(decoder);
+}
+
+/* Chroma of a pixel, by the planes that were written: in the middle of two samples, a quarter of
+ * the way to the next one. */
+static double chroma_of(const struct made_avif *spec, uint32_t plane, uint32_t x, uint32_t y)
+{
+    double across = spec->sampling == 444 ? 1 : 2, down = spec->sampling == 0 ? 2 : 1;
+    double cx = (x + 0.5) / across - 0.5, cy = (y + 0.5) / down - 0.5, sum = 0;
+    double right = ceil(spec->width / across) - 1, bottom = ceil(spec->height / down) - 1;
+
+    for (int i = 0; i < 4; i++) {
+        double px = floor(cx) + i % 2, py = floor(cy) + i / 2;
+        double weight = (1 - fabs(px - cx)) * (1 - fabs(py - cy));
+
+        sum += weight * made_avif_sample(spec, plane, (uint32_t)fmin(fmax(px, 0), right),
+                                         (uint32_t)fmin(fmax(py, 0), bottom));
+    }
+    return sum;
+}
+
+/* The published formulas (H.273), in floating point, of planes that nothing was lost of. */
+Test(avif, lossless_planes_become_rgb_by_the_formula)
+{
+    static const double parts[10][2] = {
+        [1] = {0.2126, 0.0722}, [6] = {0.299, 0.114}, [7] = {0.212, 0.087}};
+    uint32_t files = 0, clamped = 0;
+
+    for (size_t i = 0; i < made_avifs_count; i++) {
+        struct made_avif spec = made_avifs[i];
+        struct oracle_image got;
+        struct made m;
+
+        if (!spec.lossless)
+            continue;
+        files++;
+        spec.width = 51;
+        spec.height = 40;
+        m = make_avif(&spec);
+        read_all(&m, &got);
+        for (uint32_t at = 0; at < spec.width * spec.height; at++) {
+            uint32_t x = at % spec.width, y = at / spec.width, depth = depth_of(&spec);
+            uint32_t matrix = spec.matrix ? spec.matrix : 6;
+            double k = 1 << (depth - 8), most = (1 << depth) - 1;
+            double zero = spec.limited ? 16 * k : 0, range = spec.limited ? 219 * k : most;
+            double half = 128 * k, range_uv = spec.limited ? 224 * k : most, rgb[3];
+            double luma = (made_avif_sample(&spec, 0, x, y) - zero) / range;
+            double u = (chroma_of(&spec, 1, x, y) - half) / range_uv;
+            double v = (chroma_of(&spec, 2, x, y) - half) / range_uv;
+
+            if (spec.identity) {
+                rgb[0] = (made_avif_sample(&spec, 2, x, y) - zero) / range;
+                rgb[1] = luma;
+                rgb[2] = (made_avif_sample(&spec, 1, x, y) - zero) / range;
+            } else if (matrix == 8) {
+                rgb[0] = luma - u + v;
+                rgb[1] = luma + u;
+                rgb[2] = luma - u - v;
+            } else {
+                double r = parts[matrix][0], b = parts[matrix][1];
+
+                cr_assert(r > 0);
+                rgb[0] = luma + 2 * (1 - r) * v;
+                rgb[2] = luma + 2 * (1 - b) * u;
+                rgb[1] = (luma - r * rgb[0] - b * rgb[2]) / (1 - r - b);
+            }
+            for (int c = 0; c < 3; c++) {
+                double want = fmin(fmax(255 * rgb[c], 0), 255);
+
+                clamped += want == 0 || want == 255;
+                cr_assert(fabs(got.rgb[3 * at + (uint32_t)c] - want) < 0.5 + 1e-4,
+                          "%s: %u, %u, colour %d is %u, not %f", spec.name, x, y, c,
+                          got.rgb[3 * at + (uint32_t)c], want);
+            }
+        }
+        free(got.rgb);
+        free(m.bytes);
+    }
+    cr_expect(files >= 7 && clamped > 1000, "%u, %u", files, clamped);
+}
+
+/* libavif's own loops sum up floats: a level apart where an exact value lies near the middle of
+ * two, and never more. */
+Test(avif, near_what_libavif_makes_without_libyuv)
+{
+    uint64_t values = 0, apart = 0;
+
+    for (size_t i = 0; i < made_avifs_count; i++) {
+        struct made_avif spec = made_avifs[i];
+        avifImage *image = avifImageCreateEmpty();
+        avifDecoder *decoder = avifDecoderCreate();
+        struct oracle_image got;
+        avifRGBImage rgb;
+        struct made m;
+
+        spec.width = 201;
+        spec.height = 120;
+        spec.alpha = spec.premultiplied = false; /* which it would divide by */
+        m = make_avif(&spec);
+        read_all(&m, &got);
+        decoder->codecChoice = AVIF_CODEC_CHOICE_DAV1D;
+        cr_assert(avifDecoderReadMemory(decoder, image, m.bytes, m.len) == AVIF_RESULT_OK);
+        avifRGBImageSetDefaults(&rgb, image);
+        rgb.depth = 8;
+        rgb.format = AVIF_RGB_FORMAT_RGB;
+        rgb.avoidLibYUV = AVIF_TRUE;
+        rgb.chromaUpsampling = AVIF_CHROMA_UPSAMPLING_BILINEAR;
+        rgb.rowBytes = rgb.width * 3;
+        rgb.pixels = malloc((size_t)rgb.rowBytes * rgb.height);
+        cr_assert(avifImageYUVToRGB(image, &rgb) == AVIF_RESULT_OK, "%s", spec.name);
+        for (size_t k = 0; k < (size_t)rgb.rowBytes * rgb.height; k++) {
+            cr_assert(abs(got.rgb[k] - rgb.pixels[k]) <= 1, "%s: value %zu is %u, not %u",
+                      spec.name, k, got.rgb[k], rgb.pixels[k]);
+            apart += got.rgb[k] != rgb.pixels[k];
+            values++;
+        }
+        free(rgb.pixels);
+        free(got.rgb);
+        free(m.bytes);
+        avifDecoderDestroy(decoder);
+        avifImageDestroy(image);
+    }
+    cr_log_info("%llu of %llu values are a level apart", (unsigned long long)apart,
+                (unsigned long long)values);
+    cr_expect(apart * 1000 < values, "%llu of %llu values", (unsigned long long)apart,
+              (unsigned long long)values);
+}
+
+/* Other builds, on other processors, must give this, too: nothing was lost of the planes, so no
+ * encoder has a say in it. */
+Test(avif, golden)
+{
+    XXH3_state_t state;
+
+    (void)XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < made_avifs_count; i++) {
+        struct made_avif spec = made_avifs[i];
+        struct oracle_image got;
+        struct made m;
+
+        spec.lossless = true;
+        spec.width = 61;
+        spec.height = 47;
+        m = make_avif(&spec);
+        read_all(&m, &got);
+        (void)XXH3_64bits_update(&state, got.rgb, (size_t)got.width * got.height * 3);
+        free(got.rgb);
+        free(m.bytes);
+    }
+    cr_expect(XXH3_64bits_digest(&state) == 0x551db77c07c19041, "%016llx",
+              (unsigned long long)XXH3_64bits_digest(&state));
+}
+
+/* irot and imir are what counts; EXIF's number does not. */
+Test(avif, properties_turn_it_and_exif_does_not)
+{
+    static const uint8_t want[4][3] = {{1, 4, 2}, {8, 5, 7}, {3, 2, 4}, {6, 7, 5}};
+
+    for (uint32_t i = 0; i < 4 * 3 * 2; i++) {
+        struct made_avif spec = {.width = 7, .height = 5, .turn = i / 6, .mirror = i / 2 % 3};
+        struct image_decoder *decoder;
+        struct image_info info;
+        struct made m;
+
+        spec.orientation = i % 2 ? 6 : 0;
+        m = make_avif(&spec);
+        cr_assert(eq(int, image_decoder_create(&decoder), 0));
+        cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &info, NULL), 0));
+        cr_expect(eq(str, (char *)info.format, "AVIF"));
+        cr_expect(eq(u32, info.width, 7));
+        cr_expect(eq(u32, info.height, 5));
+        cr_expect(eq(u8, info.orientation, want[spec.turn][spec.mirror]), "%u, %u", spec.turn,
+                  spec.mirror);
+        image_decoder_destroy(decoder);
+        free(m.bytes);
+    }
+}
+
+/* What lies outside of the clean aperture is no part of the image; its chroma still counts. */
+Test(avif, a_clean_aperture_is_the_image)
+{
+    static const uint32_t cuts[][4] = {{0, 0, 1, 0}, {0, 0, 1, 1}, {4, 2, 5, 8}, {7, 9, 0, 0}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
+        bool odd = cuts[i][0] % 2 || cuts[i][1] % 2; /* not where pixels share chroma */
+        struct made_avif spec = {
+            .width = 50, .height = 40, .lossless = true, .sampling = odd ? 444 : 0};
+        struct made whole = make_avif(&spec), m;
+        struct oracle_image all, got;
+
+        spec.cut_left = cuts[i][0];
+        spec.cut_top = cuts[i][1];
+        spec.cut_right = cuts[i][2];
+        spec.cut_below = cuts[i][3];
+        m = make_avif(&spec);
+        read_all(&whole, &all);
+        read_all(&m, &got);
+        cr_assert(eq(u32, got.width, 50 - cuts[i][0] - cuts[i][2]));
+        cr_assert(eq(u32, got.height, 40 - cuts[i][1] - cuts[i][3]));
+        for (uint32_t y = 0; y < got.height; y++)
+            cr_expect(memcmp(got.rgb + (size_t)y * got.width * 3,
+                             all.rgb + ((y + cuts[i][1]) * 50 + cuts[i][0]) * 3,
+                             (size_t)got.width * 3) == 0,
+                      "%zu, row %u", i, y);
+        expect_parts(&spec, (uint32_t)i);
+        free(got.rgb);
+        free(all.rgb);
+        free(whole.bytes);
+        free(m.bytes);
+    }
+}
+
+struct aperture_case {
+    uint32_t at, value; /* a number of the box and what it is made */
+};
+
+ParameterizedTestParameters(avif, apertures_that_do_not_fit)
+{
+    static struct aperture_case cases[] = {
+        {0, 0},
+        {0, 51},
+        {1, 0},
+        {1, 5},
+        {2, 0},
+        {3, 7},
+        {4, 1},
+        {4, 3},
+        {4, 60},
+        {5, 0},
+        {4, (uint32_t)-3},
+        {6, 1},
+        {7, 0},
+        {7, (uint32_t)-1},
+        {0, UINT32_MAX},
+        {4, INT32_MAX},
+    };
+    return cr_make_param_array(struct aperture_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct aperture_case *c, avif, apertures_that_do_not_fit)
+{
+    struct made_avif spec = {.width = 50, .height = 40, .cut_right = 2, .cut_below = 2};
+    struct made m = make_avif(&spec);
+    struct oracle_image image;
+
+    put32(m.bytes + find_box(&m, "clap", 0) + 8 + 4 * (size_t)c->at, c->value);
+    cr_expect(eq(int, oracle_decode(m.bytes, m.len, 0, &image), -EBADMSG), "%u = %u", c->at,
+              c->value);
+    expect_bad(&m, "its clean aperture is none of whole pixels within the image");
+    free(m.bytes);
+}
+
+Test(avif, the_first_frame_of_a_sequence_is_shown)
+{
+    struct made_avif spec = {.width = 40, .height = 30, .lossless = true, .sampling = 444};
+    struct made still = make_avif(&spec), m;
+    struct oracle_image one, two;
+
+    spec.animated = true;
+    m = make_avif(&spec);
+    cr_assert(memcmp(m.bytes + 8, "avis", 4) == 0);
+    read_all(&still, &one);
+    read_all(&m, &two);
+    cr_expect(memcmp(one.rgb, two.rgb, 40 * 30 * 3) == 0);
+    free(one.rgb);
+    free(two.rgb);
+    free(still.bytes);
+    free(m.bytes);
+}
+
+/* Which files are looked at as AVIFs: by the brand, or one that it is compatible with. */
+Test(avif, brands)
+{
+    struct made_avif spec = {.width = 9, .height = 9};
+    struct made m = make_avif(&spec);
+    struct oracle_image got;
+
+    memcpy(m.bytes + 8, "mif1", 4); /* others follow */
+    read_all(&m, &got);
+    free(got.rgb);
+    for (size_t at = 8; at + 4 <= m.bytes[3]; at += 4)
+        if (memcmp(m.bytes + at, "avif", 4) == 0)
+            memcpy(m.bytes + at, "mif1", 4);
+    expect_bad(&m, "this is a HEIF image; only");
+    memcpy(m.bytes + 8, "heic", 4);
+    expect_bad(&m, "this is a HEIC image; only");
+    free(m.bytes);
+}
+
+Test(avif, cut_off_at_every_byte, .timeout = 240)
+{
+    struct pipeline p = parse("exif rrc(8,scale=0.05:0.3)");
+    struct image_decoder *decoder;
+    uint32_t cut = 0;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (uint32_t k = 0; k < made_avifs_count; k += 3) {
+        struct made_avif spec = made_avifs[k];
+        struct made m;
+
+        spec.width = 20;
+        spec.height = 34;
+        m = make_avif(&spec);
+        for (size_t len = 0; len < m.len; len++) {
+            struct image_draw draw = {.seed = 4, .position = (uint32_t)len};
+            struct plenum_error err;
+            int r;
+
+            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, m.bytes, len, why, &r, &err),
+                      "%s, %zu of %zu bytes: %s", spec.name, len, m.len, why);
+            if (!spec.animated && !spec.alpha) /* what is behind the first frame may be missing */
+                cr_expect(eq(int, r, -EBADMSG), "%s, %zu of %zu", spec.name, len, m.len);
+            cut += strncmp(err.text, "the AVIF file is cut off: it ends after ", 40) == 0;
+        }
+        free(m.bytes);
+    }
+    cr_expect(cut > 1000, "%u", cut);
+    image_decoder_destroy(decoder);
+}
+
+Test(avif, damaged_anywhere, .timeout = 600)
+{
+    struct pipeline p = parse("exif rrc(8,scale=0.05:0.3)");
+    struct image_decoder *decoder;
+    uint32_t good = 0, bad = 0;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (uint32_t k = 0; k < made_avifs_count; k++) {
+        struct made_avif spec = made_avifs[k];
+        uint8_t *bytes;
+        struct made m;
+
+        spec.width = 40;
+        spec.height = 50;
+        m = make_avif(&spec);
+        bytes = malloc(m.len);
+        for (uint32_t i = 0; i < 300; i++) {
+            struct philox_block d = philox_draw(8, i, k, DRAW_SEED, 0);
+            struct image_draw draw = {.seed = 5, .position = i};
+            uint32_t within = i % 2 == 0 && m.len > 360 ? 360 : (uint32_t)m.len;
+            uint32_t width, height;
+            uint8_t orientation;
+            int r;
+
+            memcpy(bytes, m.bytes, m.len);
+            bytes[philox_below(d.word[0], within)] = (uint8_t)d.word[1];
+            if (oracle_header(bytes, m.len, &width, &height, &orientation) == 0 &&
+                (uint64_t)width * height > 1 << 18)
+                continue;
+            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, bytes, m.len, why, &r, NULL),
+                      "%s, damage %u: %s", spec.name, i, why);
+            good += r == 0;
+            bad += r == -EBADMSG;
+        }
+        free(bytes);
+        free(m.bytes);
+    }
+    cr_expect(good > 500 && bad > 500, "%u, %u", good, bad);
+    image_decoder_destroy(decoder);
+}
+
+struct size_case {
+    char why[40];
+    uint32_t width, height, to_width, to_height; /* what the header says, for what it is */
+    char sentence[60];
+};
+
+ParameterizedTestParameters(avif, sizes)
+{
+    static struct size_case cases[] = {
+        {"smaller", 40, 50, 39, 50, "AVIF decoder: "},
+        {"larger", 40, 50, 40, 51, "AVIF decoder: "},
+        {"a pixel", 2, 2, 1, 1, "its image has another size than its header"},
+        {"a side over the limit", 40, 50, IMAGE_SIDE_MAX + 1, 50, "are more than the limit of"},
+        {"pixels over the limit", 40, 50, 1 << 14, (1 << 13) + 1, "are more than the limit of"},
+        {"far more than the limit", 40, 50, 1 << 28, 1 << 20, "AVIF decoder: "},
+        {"none", 40, 50, 0, 50, ""},
+        {"as it is", 40, 50, 40, 50, "-"},
+    };
+    return cr_make_param_array(struct size_case, cases, ARRAY_LEN(cases));
+}
+
+/* A frame of another size is not scaled, as other loaders might do that otherwise. */
+ParameterizedTest(struct size_case *c, avif, sizes)
+{
+    struct made_avif spec = {.width = c->width, .height = c->height};
+    struct made m = make_avif(&spec);
+    struct oracle_image got;
+    size_t at = find_box(&m, "ispe", 0);
+
+    put32(m.bytes + at + 12, c->to_width);
+    put32(m.bytes + at + 16, c->to_height);
+    if (strcmp(c->sentence, "-") == 0) {
+        read_all(&m, &got);
+        free(got.rgb);
+    } else {
+        expect_bad(&m, c->sentence);
+    }
+    free(m.bytes);
+}
+
+/* Colours that there is no rule for. */
+ParameterizedTestParameters(avif, matrices)
+{
+    static uint32_t cases[] = {0, 3, 8, 10, 11, 12, 13, 14, 15, 99};
+
+    return cr_make_param_array(uint32_t, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(uint32_t *matrix, avif, matrices)
+{
+    struct made_avif spec = {.width = 9, .height = 8, .limited = true};
+    struct made m = make_avif(&spec);
+    char sentence[80];
+    struct oracle_image image;
+
+    m.bytes[find_box(&m, "colr", 0) + 17] = (uint8_t)*matrix;
+    (void)snprintf(sentence, sizeof(sentence),
+                   *matrix ? "an AVIF with matrix coefficients %u is not decoded"
+                           : "an AVIF with matrix coefficients %u and shared chroma is not decoded",
+                   *matrix);
+    expect_bad(&m, sentence);
+    cr_expect(eq(int, oracle_decode(m.bytes, m.len, 0, &image), -EBADMSG));
+    spec.sampling = 400; /* of grey it does not matter */
+    free(m.bytes);
+    m = make_avif(&spec);
+    m.bytes[find_box(&m, "colr", 0) + 17] = (uint8_t)*matrix;
+    read_all(&m, &image);
+    free(image.rgb);
+    free(m.bytes);
+}
+
+/* Where memory runs out, it is no bad image. */
+Test(avif, out_of_memory_is_no_bad_image)
+{
+#ifdef __SANITIZE_ADDRESS__
+    cr_skip_test("the address sanitizer needs all addresses");
+#else
+    struct made_avif spec = {.width = 3000, .height = 3000};
+    struct made m = make_avif(&spec);
+    struct image_decoder *decoder;
+    struct plenum_error err = {""};
+    struct rlimit limit = {0};
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    cr_assert(f && fscanf(f, "%lu", &pages) == 1);
+    (void)fclose(f);
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    limit.rlim_cur = limit.rlim_max =
+        pages * (unsigned long)sysconf(_SC_PAGESIZE) + (4 << 20); /* not for its planes */
+    cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
+    cr_expect(eq(int, image_verify(decoder, m.bytes, m.len, NULL, &err), -ENOMEM), "%s", err.text);
+    image_decoder_destroy(decoder);
+    free(m.bytes);
+#endif
+}
+#else
+Test(avif, without_the_library_it_is_no_bad_image)
+{
+    static const uint8_t bytes[] = "\0\0\0\x18"
+                                   "ftypmif1\0\0\0\0mif1avif....";
+    struct image_decoder *decoder;
+    struct plenum_error err = {""};
+    struct pipeline p = parse("resize(1x1)");
+    struct image_draw draw = {0};
+    uint8_t got[3];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    cr_expect(eq(int, image_render(decoder, &p, &draw, &plain, bytes, sizeof(bytes) - 1, got, &err),
+                 -ENOTSUP));
+    cr_expect(strstr(err.text, "built without libavif: install libavif-dev") != NULL, "%s",
+              err.text);
+    cr_expect(eq(int, image_verify(decoder, bytes, sizeof(bytes) - 1, NULL, &err), -ENOTSUP));
+    image_decoder_destroy(decoder);
+}
+#endif
