@@ -25,9 +25,9 @@ extern const struct form forms[];
  * no encoder for it; -EBADMSG, -ENOMEM. */
 int form_make(const struct form *form, const struct bench_file *photograph, struct bench_file *ret);
 
-/** Decode all of a JPEG, PNG or WebP to RGB by libjpeg-turbo (accurate inverse DCT), libpng or
- * libwebp; `ret` [height][width][3], or NULL: pixels are kept nowhere. CMYK stays CMYK, and `ret`
- * must be NULL. -EBADMSG, -ENOMEM. */
+/** Decode all of a JPEG, PNG, WebP or AVIF to RGB by libjpeg-turbo (accurate inverse DCT), libpng,
+ * libwebp or libavif; `ret` [height][width][3], or NULL: pixels are kept nowhere. CMYK stays CMYK,
+ * and `ret` must be NULL. -EBADMSG, -ENOMEM. */
 int forms_full_decode(const struct bench_file *file, uint8_t *ret);
 
 #endif

@@ -15,8 +15,8 @@ bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG
 %C%_prepare_LDADD = $(bench_libs) -lm
 
 %C%_render_SOURCES = %D%/render.c %D%/forms.c %D%/forms.h %D%/ffcv.h
-%C%_render_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS)
-%C%_render_LDADD = $(bench_libs) $(WEBP_LIBS)
+%C%_render_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS)
+%C%_render_LDADD = $(bench_libs) $(WEBP_LIBS) $(AVIF_LIBS)
 # FFCV's way needs a C++ compiler, TurboJPEG and OpenCV; without them its row is left out. It is a library of its own
 # because a program with a C++ source is linked by that compiler, also where there is none.
 if FFCV_WAY

@@ -425,7 +425,8 @@ static const struct option_def defs[] = {
     {"kernels", 'k', NULL, OPTION_FLAG, AT(kernels), 0, 0,
      "also with every other set of loops that this processor can use", NULL},
     {"forms", 0, NULL, OPTION_FLAG, AT(forms), 0, 0,
-     "photographs written anew in each form of JPEG, PNG and WebP, beside the formats' libraries",
+     "photographs written anew in each form of JPEG, PNG, WebP and AVIF, beside the formats' "
+     "libraries",
      NULL},
     {"rows", 0, "NAME[,NAME...]", OPTION_TEXT, AT(rows), 0, 0,
      "only these rows, to profile one (default: all)", NULL},
@@ -653,7 +654,7 @@ static size_t find_row(const char *name)
     return k;
 }
 
-/* The columns of --forms: a row beside another. libjpeg-turbo says nothing of a PNG or WebP. */
+/* The columns of --forms: a row beside another. libjpeg-turbo says nothing of the others. */
 static const struct column {
     const char *title, *key, *row, *other;
     bool jpeg;
@@ -795,8 +796,8 @@ static int compare_forms(const struct arguments *a, struct context *c,
         return r;
     }
     printf("\nfull   the format's own library decodes the whole picture: libjpeg-turbo, libpng, "
-           "libwebp\nturbo  libjpeg-turbo decodes what lies under the crop, for the same pixels\n"
-           "whole  Plenum decodes the whole picture, and hashes it\n"
+           "libwebp, libavif\nturbo  libjpeg-turbo decodes what lies under the crop, for the same "
+           "pixels\nwhole  Plenum decodes the whole picture, and hashes it\n"
            "first  Plenum in a first epoch; later: it knows where tiles begin\n\n");
     for (const struct form *f = forms; f->name; f++)
         printf("%-12s %s\n", f->name, f->what);
