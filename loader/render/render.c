@@ -227,7 +227,7 @@ static struct render_try partner_of(const struct render_spec *spec, const struct
                                .bad = try->partner_bad};
 }
 
-uint32_t render_candidate(const struct render_spec *spec, const struct render_try *try)
+static uint32_t find_candidate(const struct render_spec *spec, const struct render_try *try)
 {
     struct image_draw draw = draw_of(spec, try);
     struct philox_block block;
@@ -237,6 +237,15 @@ uint32_t render_candidate(const struct render_spec *spec, const struct render_tr
         return render_sample_at(spec, try->epoch, try->position);
     block = philox_draw(draw.seed, draw.position, draw.epoch, DRAW_PROBE, try->bad - 1);
     return spec->order.first + philox_below(block.word[0], spec->order.n);
+}
+
+uint32_t render_candidate(const struct render_spec *spec, struct render_try *try)
+{
+    if (try->found != try->bad + 1) {
+        try->sample = find_candidate(spec, try);
+        try->found = try->bad + 1;
+    }
+    return try->sample;
 }
 
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
@@ -282,9 +291,9 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
 
 /* The sample of a try, or of a run of positions, not mixed. */
 static int render_alone(const struct render_spec *spec, struct render_scratch *scratch,
-                        const struct render_try *try, uint32_t count,
-                        const struct dataset_buffer *bytes, const struct dataset_buffer *fields,
-                        const struct render_target *dst, struct plenum_error *err)
+                        struct render_try *try, uint32_t count, const struct dataset_buffer *bytes,
+                        const struct dataset_buffer *fields, const struct render_target *dst,
+                        struct plenum_error *err)
 {
     struct image_draw draw = draw_of(spec, try);
     struct image_view views[VIEWS_IMAGES_MAX];
@@ -441,7 +450,7 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
     struct render_result result = {
         .label = dataset_get_label(spec->dataset, shown),
         .sample = shown,
-        .substituted = shown != render_sample_at(spec, try->epoch, try->position),
+        .substituted = try->bad > 0 && shown != render_sample_at(spec, try->epoch, try->position),
         .weight = 1,
     };
     struct mix_plan plan;

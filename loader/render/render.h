@@ -129,10 +129,13 @@ struct render_try {
     uint64_t epoch, position;
     uint32_t bad, partner_bad;
     bool at_partner; /* which of both was worked on last */
+    /* What render_candidate() found, and 1 + the `bad` that it is for; 0: nothing yet. */
+    uint32_t sample, found;
 };
 
-/** The sample to try next: that of the order, or the next substitute. */
-uint32_t render_candidate(const struct render_spec *spec, const struct render_try *try);
+/** The sample to try next: that of the order, or the next substitute. It is computed once: the
+ * order costs as much as the pixels of a very small image. */
+uint32_t render_candidate(const struct render_spec *spec, struct render_try *try);
 
 /** Read the files of a try. Errors as dataset_read(). */
 int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
