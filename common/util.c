@@ -27,6 +27,9 @@ enum {
     LEFT_S = 3600,    /* a temporary that nobody has written to for so long is nobody's */
 };
 
+/* What a thread raises by what it does cannot wait, and may have a handler. */
+static const int own_faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 {
     sigset_t all, before;
@@ -34,6 +37,8 @@ int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
     int r;
 
     (void)sigfillset(&all);
+    for (size_t i = 0; i < ARRAY_LEN(own_faults); i++)
+        (void)sigdelset(&all, own_faults[i]);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     r = -pthread_create(ret ? ret : &id, NULL, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

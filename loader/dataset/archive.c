@@ -5,7 +5,12 @@
  * system asks its server at every open. When there are more archives than spare descriptors, the
  * rest are opened for each sample; a data set keeps at most as many open as it leaves for others.
  * An archive that is replaced under its name while it is open is still read; a change in place is
- * noticed, because size and time are compared at every read. */
+ * noticed, because size and time are compared at every read.
+ *
+ * Archives of small samples are mapped (mapping.h), and compared once in a tick of the kernel's
+ * clock, a few milliseconds, by which the kernel tells times of changes, too. Not those of large data
+ * sets, whose page tables would be large, nor for large samples, where a fault for each page costs
+ * more. */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -23,10 +28,20 @@
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/util.h"
+#include "loader/dataset/mapping.h"
+
+enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes of a mean one, and of each that is copied */
+#define MAPPED_DATASET (UINT64_C(16) << 30) /* bytes of all archives: page tables of 32 MiB */
+
+struct kept_archive {
+    atomic_int fd;                    /* -1: not open */
+    atomic_uint_fast64_t compared_ns; /* the tick in which it was found to be as indexed, or 0 */
+    _Atomic(const uint8_t *) mapping; /* of as many bytes as were indexed, or NULL */
+};
 
 struct archive_fds {
     atomic_uint kept;
-    atomic_int of[]; /* each archive; -1: not open */
+    struct kept_archive of[]; /* each archive */
 };
 
 /* "i/k" -> the files [begin, end) of `count`. */
@@ -217,7 +232,9 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
         char *path = d->files.paths[i];
 
         memmove(path, path + len + 1, strlen(path + len + 1) + 1);
-        atomic_init(&d->fds->of[i], -1);
+        atomic_init(&d->fds->of[i].fd, -1);
+        atomic_init(&d->fds->of[i].compared_ns, 0);
+        atomic_init(&d->fds->of[i].mapping, NULL);
     }
     return 0;
 }
@@ -456,13 +473,41 @@ static int keep(const struct dataset *dataset, atomic_int *at, int fd)
 void archive_forget(struct dataset *dataset)
 {
     for (size_t i = 0; dataset->fds && i < dataset->files.count; i++) {
-        if (dataset->fds->of[i] < 0)
+        struct kept_archive *a = &dataset->fds->of[i];
+
+        if (a->fd < 0)
             continue;
-        (void)close(dataset->fds->of[i]);
+        (void)close(a->fd);
         (void)atomic_fetch_sub(&kept_by_all, 1);
+        if (a->mapping)
+            mapping_close(a->mapping, dataset->index.containers[i].size);
     }
     free(dataset->fds);
     dataset->fds = NULL;
+}
+
+static uint64_t tick_now(void)
+{
+    return time_clock_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+static bool is_small(const struct dataset *dataset)
+{
+    const struct index_header *h = dataset->index.header;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < dataset->files.count; i++)
+        sum += dataset->index.containers[i].size;
+    return sum <= MAPPED_DATASET && h->bytes <= (uint64_t)h->samples * MAPPED_SAMPLE;
+}
+
+/* An archive that was opened just now, and is kept. */
+static void map(struct kept_archive *a, int fd, uint64_t size)
+{
+    const uint8_t *mapping = mapping_open(fd, size), *none = NULL;
+
+    if (!atomic_compare_exchange_strong(&a->mapping, &none, mapping))
+        mapping_close(mapping, size); /* another thread was first */
 }
 
 int archive_open(const struct dataset *dataset, const struct index_sample *sample,
@@ -470,45 +515,64 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
 {
     const struct index_container *c = &dataset->index.containers[sample->container];
     const char *name = index_name(&dataset->index, c->name);
-    atomic_int *kept;
+    struct kept_archive *kept;
+    uint64_t tick = tick_now();
     struct stat st;
+    bool opened;
     int fd;
 
     if (sample->container >= dataset->files.count) /* the index is damaged */
         return dataset_has_changed(dataset, name, err);
     kept = &dataset->fds->of[sample->container];
-    fd = atomic_load(kept);
-    if (fd < 0) {
+    fd = atomic_load(&kept->fd);
+    opened = fd < 0;
+    if (opened) {
         fd = scope_open(&dataset->scope, name, 0);
         if (fd < 0)
             return scope_error(&dataset->scope, err, fd, name);
-        fd = keep(dataset, kept, fd);
+        fd = keep(dataset, &kept->fd, fd);
     }
     if (fstat(fd, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
         (uint64_t)st.st_size != c->size) {
         archive_close(dataset, sample, fd);
         return dataset_has_changed(dataset, name, err);
     }
+    atomic_store(&kept->compared_ns, tick);
+    if (opened && atomic_load(&kept->fd) == fd && is_small(dataset))
+        map(kept, fd, c->size);
     return fd;
 }
 
 void archive_close(const struct dataset *dataset, const struct index_sample *sample, int fd)
 {
-    if (atomic_load(&dataset->fds->of[sample->container]) != fd)
+    if (atomic_load(&dataset->fds->of[sample->container].fd) != fd)
         (void)close(fd);
 }
 
-int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
-                 struct dataset_buffer *buffer, struct plenum_error *err)
+/* A sample that is mapped, into a buffer with room for it: 0, or below where pread() must find out
+ * what there is. */
+static int copy_mapped(const struct dataset *dataset, const struct index_sample *sample,
+                       uint64_t offset, uint8_t *dst)
+{
+    const uint8_t *mapping = atomic_load(&dataset->fds->of[sample->container].mapping);
+    uint64_t size = dataset->index.containers[sample->container].size;
+
+    if (!mapping || sample->len > MAPPED_SAMPLE || offset > size || sample->len > size - offset)
+        return -ENODATA;
+    return mapping_copy(dst, mapping + offset, sample->len);
+}
+
+static int read_open(const struct dataset *dataset, const struct index_sample *sample,
+                     uint64_t offset, uint8_t *dst, struct plenum_error *err)
 {
     char path[8192];
     int fd = archive_open(dataset, sample, err), r;
 
     if (fd < 0)
         return fd;
-    r = dataset_buffer_reserve(buffer, sample->len);
-    if (r == 0)
-        r = io_pread_all(fd, buffer->bytes, sample->len, offset);
+    r = copy_mapped(dataset, sample, offset, dst);
+    if (r < 0)
+        r = io_pread_all(fd, dst, sample->len, offset);
     archive_close(dataset, sample, fd);
     if (r ==
         -EBADMSG) /* some file systems return it for a bad checksum; here it means a bad image */
@@ -519,6 +583,19 @@ int archive_read(const struct dataset *dataset, const struct index_sample *sampl
                          r == -ENODATA ? "the archive has become shorter" : strerror(-r));
     }
     return 0;
+}
+
+int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
+                 struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    bool known = sample->container < dataset->files.count &&
+                 atomic_load(&dataset->fds->of[sample->container].compared_ns) == tick_now();
+
+    if (dataset_buffer_reserve(buffer, sample->len) < 0)
+        return error_set(err, -ENOMEM, "out of memory for a sample of %u bytes", sample->len);
+    if (known && copy_mapped(dataset, sample, offset, buffer->bytes) == 0)
+        return 0;
+    return read_open(dataset, sample, offset, buffer->bytes, err);
 }
 
 void archive_announce(const struct dataset *dataset, const struct index_sample *sample)

@@ -151,9 +151,9 @@ void dataset_unref(struct dataset *dataset)
 {
     if (!dataset || atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1)
         return;
+    archive_forget(dataset);
     if (!dataset_is_generated(dataset))
         index_close(&dataset->index);
-    archive_forget(dataset);
     pattern_list_fini(&dataset->files);
     if (dataset->format && dataset->format->release)
         dataset->format->release(dataset);
@@ -341,7 +341,7 @@ static int read_once(void *arg, struct plenum_error *err)
 
 bool dataset_has_images(const struct dataset *dataset)
 {
-    return strcmp(dataset_setting(dataset, "image", ""), "none") != 0;
+    return !dataset->no_images;
 }
 
 int dataset_refuse_images(const struct dataset *dataset, struct plenum_error *err)

@@ -28,6 +28,7 @@ struct dataset {
     char *where; /* what follows the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
+    bool no_images;                  /* image=none: its samples have fields alone */
     struct scope scope;              /* opens all files, relative to its folder */
     struct pattern_list files;       /* of archives: relative to the folder, in their order */
     struct archive_fds *fds;         /* of archives: the descriptors that are kept open */

@@ -22,6 +22,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/known_bad.c \
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
+	%D%/mapping.c %D%/mapping.h \
 	%D%/name.c \
 	%D%/hint_cache.c %D%/hint_cache.h \
 	%D%/npy.c %D%/npy.h \

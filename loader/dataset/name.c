@@ -56,6 +56,7 @@ static int parse_settings(struct dataset *d, const struct dataname *name, struct
             return error_set(err, -ENOMEM, "out of memory");
     }
     qsort(d->settings, d->num_settings, sizeof(d->settings[0]), by_key);
+    d->no_images = strcmp(dataset_setting(d, "image", ""), "none") == 0;
     return 0;
 }
 

@@ -21,7 +21,7 @@
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
 {
     if (buffer->cap < len + DATASET_PADDING) {
-        size_t cap = align_up(len + len / 4 + DATASET_PADDING, 65536);
+        size_t cap = align_up(len + len / 4 + DATASET_PADDING, 4096);
 
         /* The old content is not needed: realloc() would copy it. */
         free(buffer->bytes);

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes of a mapped file: there, or told to be missing, whoever copies them. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "loader/dataset/mapping.h"
+
+enum { SIZE = 3 * 4096 + 100 };
+
+static uint8_t bytes[SIZE];
+
+/* A file of those bytes. */
+static int made(void)
+{
+    int fd = memfd_create("mapped", MFD_CLOEXEC);
+
+    cr_assert(ge(int, fd, 0));
+    for (size_t i = 0; i < SIZE; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 256);
+    cr_assert(eq(int, (int)write(fd, bytes, SIZE), SIZE));
+    return fd;
+}
+
+Test(mapping, any_part_is_copied)
+{
+    int fd = made();
+    const uint8_t *mapping = mapping_open(fd, SIZE);
+    uint8_t copy[SIZE];
+
+    cr_assert(ne(ptr, (void *)(uintptr_t)mapping, NULL));
+    for (size_t at = 0; at < SIZE; at += 1000)
+        for (size_t len = 0; len <= SIZE - at; len += 777) {
+            memset(copy, 1, sizeof(copy));
+            cr_assert(eq(int, mapping_copy(copy, mapping + at, len), 0));
+            cr_assert(eq(int, memcmp(copy, bytes + at, len), 0));
+        }
+    mapping_close(mapping, SIZE);
+    (void)close(fd);
+}
+
+Test(mapping, what_cannot_be_mapped_is_told)
+{
+    int pipes[2];
+
+    cr_assert(eq(int, pipe(pipes), 0));
+    cr_expect(eq(ptr, (void *)(uintptr_t)mapping_open(pipes[0], 100), NULL));
+    cr_expect(eq(ptr, (void *)(uintptr_t)mapping_open(-1, 100), NULL));
+    mapping_close(NULL, 100);
+}
+
+static void *copy_much(void *arg)
+{
+    const uint8_t *mapping = arg;
+    uint8_t copy[SIZE];
+    intptr_t wrong = 0;
+
+    for (int i = 0; i < 1000; i++) {
+        wrong += mapping_copy(copy, mapping, 100) != 0;
+        wrong += mapping_copy(copy, mapping + 4000, 200) != -EIO;
+        wrong += mapping_copy(copy, mapping + 8192, 4000) != -EIO;
+    }
+    return (void *)wrong;
+}
+
+/* Also in threads that thread_start() made, which get no other signals. */
+Test(mapping, a_file_that_is_cut_is_told)
+{
+    int fd = made();
+    const uint8_t *mapping = mapping_open(fd, SIZE);
+    pthread_t threads[3];
+    void *wrong;
+
+    cr_assert(ne(ptr, (void *)(uintptr_t)mapping, NULL));
+    cr_assert(eq(int, ftruncate(fd, 4096), 0));
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        cr_assert(eq(int, thread_start(&threads[i], copy_much, (void *)(uintptr_t)mapping), 0));
+    cr_expect(eq(ptr, copy_much((void *)(uintptr_t)mapping), NULL));
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++) {
+        (void)pthread_join(threads[i], &wrong);
+        cr_expect(eq(ptr, wrong, NULL));
+    }
+    mapping_close(mapping, SIZE);
+    (void)close(fd);
+}
+
+/* A fault that is no copy's ends the process, as it would without us. */
+Test(mapping, other_faults_are_not_hidden)
+{
+    int fd = made(), status;
+    const uint8_t *mapping = mapping_open(fd, SIZE);
+    pid_t child;
+
+    cr_assert(ne(ptr, (void *)(uintptr_t)mapping, NULL));
+    cr_assert(eq(int, ftruncate(fd, 0), 0));
+    child = fork();
+    if (child == 0) {
+        (void)close(STDERR_FILENO);
+        (void)*(const volatile uint8_t *)mapping;
+        _exit(0);
+    }
+    cr_assert(eq(int, waitpid(child, &status, 0), child));
+    cr_expect(ne(int, status, 0), "the child has died of it");
+    mapping_close(mapping, SIZE);
+    (void)close(fd);
+}
