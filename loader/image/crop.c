@@ -171,27 +171,11 @@ static void locate_center(const struct pipeline *p, struct crop *ret)
     };
 }
 
-/* x within 0 ... n - 1 as `mode` has it, or -1. */
-static int64_t fold(enum pipeline_pad mode, int64_t x, int64_t n)
+static bool is_inside(const struct crop_axis *axis, uint32_t count)
 {
-    int64_t period = mode == PIPELINE_REFLECT ? 2 * (n - 1) : 2 * n;
+    int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
 
-    if (x >= 0 && x < n)
-        return x;
-    if (mode == PIPELINE_CONSTANT)
-        return -1;
-    if (mode == PIPELINE_EDGE || period == 0)
-        return x < 0 ? 0 : n - 1;
-    x = (x % period + period) % period;
-    return x < n ? x : period - x - (mode == PIPELINE_SYMMETRIC);
-}
-
-int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i)
-{
-    int64_t size = axis->size, pad = axis->pad;
-    int64_t x = fold(mode, (int64_t)axis->first + i - axis->more, size + 2 * pad);
-
-    return x < 0 ? -1 : fold(mode, x - pad, size);
+    return begin >= 0 && begin + count <= axis->size;
 }
 
 /* The samples that some output shows; where none does, the nearest one. */
@@ -201,24 +185,22 @@ static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint
     int64_t low = INT64_MAX, high = -1;
     int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
 
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t x = crop_source(mode, axis, i);
+    if (mode == PIPELINE_CONSTANT || is_inside(axis, count)) { /* those that there are */
+        low = begin < 0 ? 0 : begin;
+        high = begin + count < axis->size ? begin + count - 1 : (int64_t)axis->size - 1;
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t x = crop_source(mode, axis, i);
 
-        low = x >= 0 && x < low ? x : low;
-        high = x > high ? x : high;
+            low = x >= 0 && x < low ? x : low;
+            high = x > high ? x : high;
+        }
     }
-    if (high < 0)
+    if (high < low)
         low = high = begin < 0 ? 0 : axis->size - 1;
     *first = (uint32_t)low;
     *seen = (uint32_t)(high - low + 1);
     assert(*seen <= count);
-}
-
-static bool is_inside(const struct crop_axis *axis, uint32_t count)
-{
-    int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
-
-    return begin >= 0 && begin + count <= axis->size;
 }
 
 /* ret->across and ret->down are there: what of the image they show. */

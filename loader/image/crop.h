@@ -49,8 +49,30 @@ void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
  * to the exact places. */
 void crop_shown(const struct crop *crop, const struct pipeline *pipeline, float ret[4]);
 
+/** x within 0 ... n - 1 as `mode` has it, or -1. */
+static inline int64_t crop_fold(enum pipeline_pad mode, int64_t x, int64_t n)
+{
+    int64_t period = mode == PIPELINE_REFLECT ? 2 * (n - 1) : 2 * n;
+
+    if (x >= 0 && x < n)
+        return x;
+    if (mode == PIPELINE_CONSTANT)
+        return -1;
+    if (mode == PIPELINE_EDGE || period == 0)
+        return x < 0 ? 0 : n - 1;
+    x = (x % period + period) % period;
+    return x < n ? x : period - x - (mode == PIPELINE_SYMMETRIC);
+}
+
 /** Which sample of the resized image output `i` of an axis shows; -1: the level of the padding. */
-int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i);
+static inline int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i)
+{
+    int64_t size = axis->size, pad = axis->pad, x = (int64_t)axis->first + i - axis->more;
+
+    if (mode != PIPELINE_CONSTANT) /* what is beyond the padding, too */
+        x = crop_fold(mode, x, size + 2 * pad);
+    return crop_fold(mode, x - pad, size);
+}
 
 /**
  * Compute what a sample shows of an image of `width` x `height` pixels.

@@ -5,6 +5,8 @@
  *           -> reader: those rows -> resize -> dst, or a window -> operations -> dst
  *                                           or, where it is padded, by way of the window, too
  *
+ * Where nothing is resized, rows are copied instead.
+ *
  * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
  * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
  * its rows are columns, or come from the bottom.
@@ -34,6 +36,7 @@
 #include "loader/image/resize.h"
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
+#include "loader/image/unscaled.h"
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
 
@@ -57,10 +60,12 @@ struct lane {
     struct crop_tables tables;
     struct crop_tables ratios; /* of erasing */
     struct pad pad;
+    struct unscaled unscaled;
     struct pipeline mask; /* a view's, as a mask goes through it */
     /* Of this image. */
     struct crop crop;
     struct augment_plan plan;
+    bool copies; /* by `unscaled`, which pads, too, and not by resize and pad */
     bool augments;
     void *result;       /* of a mask: where it goes in the end */
     uint8_t *window;    /* what is resized, when it augments; else the view's own pixels */
@@ -179,6 +184,14 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
     return refuse_format(bytes, len, err);
 }
 
+static void push_view(struct lane *l, const uint8_t *rows, size_t pitch, uint32_t count)
+{
+    if (l->copies)
+        unscaled_push(&l->unscaled, rows, pitch, count);
+    else
+        resize_push(l->resize, rows, pitch, count);
+}
+
 /* Hand rows of a region, from its row `y` on, to each view that takes some of them. */
 static void push_rows(struct image_decoder *d, uint32_t count, const struct rect *region,
                       uint32_t y, const struct image_rows *rows, uint32_t pixel)
@@ -191,10 +204,10 @@ static void push_rows(struct image_decoder *d, uint32_t count, const struct rect
         uint32_t to = own->top + own->height < bottom ? own->top + own->height : bottom;
 
         if (from < to)
-            resize_push(d->lanes[i]->resize,
-                        rows->pixels + (from - top) * rows->pitch +
-                            (size_t)(own->left - region->left) * pixel,
-                        rows->pitch, to - from);
+            push_view(d->lanes[i],
+                      rows->pixels + (from - top) * rows->pitch +
+                          (size_t)(own->left - region->left) * pixel,
+                      rows->pitch, to - from);
     }
 }
 
@@ -238,6 +251,20 @@ static int pass_turned(struct image_decoder *d, uint32_t count, struct image_rea
     return 0;
 }
 
+/* Prepare for the rows of the image: they go into l->window. */
+static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t pixel,
+                      const struct image_store *store)
+{
+    uint8_t *seen = l->window;
+
+    if (l->copies)
+        return unscaled_begin(&l->unscaled, pipeline, &l->crop, pixel, store, l->window,
+                              &l->region);
+    if (l->crop.padded)
+        seen = pad_window(&l->pad, pipeline, &l->crop);
+    return seen ? resize_begin(l->resize, &l->crop, pixel, store, seen, &l->region) : -ENOMEM;
+}
+
 /* Find what a view takes of an image of this size, or of its mask. */
 static int begin_view(struct lane *l, struct image_view *view, uint32_t width, uint32_t height,
                       uint32_t pixel, const struct image_store *store, bool mask,
@@ -245,7 +272,6 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
 {
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     const struct pipeline *pipeline = view->pipeline;
-    uint8_t *seen;
 
     crop_locate(pipeline, &view->draw, width, height, &l->tables, &l->crop);
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
@@ -255,7 +281,9 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
         l->plan.mixed = 0;
         l->crop.filter = PIPELINE_NEAREST;
     }
-    l->augments = augment_is_needed(&l->plan) || l->crop.padded;
+    l->augments = augment_is_needed(&l->plan);
+    l->copies = unscaled_suits(&l->crop, pipeline, l->augments ? &planes : store);
+    l->augments |= l->crop.padded && !l->copies;
     l->window = view->dst;
     if (l->augments)
         l->window = augment_window(l->augment, &l->plan, pipeline->width, pipeline->height);
@@ -264,10 +292,7 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
                                        .mirror = l->crop.mirror,
                                        .upside_down = l->plan.upside_down};
     crop_shown(&l->crop, pipeline, view->shown.box);
-    seen = l->crop.padded ? pad_window(&l->pad, pipeline, &l->crop) : l->window;
-    if (!l->window || !seen ||
-        resize_begin(l->resize, &l->crop, pixel, l->augments ? &planes : store, seen, &l->region) <
-            0)
+    if (!l->window || begin_rows(l, pipeline, pixel, l->augments ? &planes : store) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
     return 0;
 }
@@ -278,8 +303,8 @@ static void finish_view(struct lane *l, const struct image_view *view,
 {
     const struct pipeline *pipeline = view->pipeline;
 
-    assert(resize_done(l->resize));
-    if (l->crop.padded)
+    assert(l->copies ? unscaled_done(&l->unscaled) : resize_done(l->resize));
+    if (l->crop.padded && !l->copies)
         pad_finish(&l->pad, pipeline, &l->crop, l->window);
     if (l->augments)
         augment_finish(l->augment, &l->plan, pipeline->width, pipeline->height, store, view->dst);
@@ -332,6 +357,7 @@ static void lane_destroy(struct lane *l)
     resize_destroy(l->resize);
     augment_destroy(l->augment);
     pad_fini(&l->pad);
+    unscaled_fini(&l->unscaled);
     free(l);
 }
 

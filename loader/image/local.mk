@@ -55,6 +55,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/scratch.h \
 	%D%/selftest.c \
 	%D%/splice.c %D%/splice.h \
+	%D%/unscaled.c %D%/unscaled.h \
 	%D%/webp.c \
 	%D%/yuv.c %D%/yuv.h
 %C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS) $(XXH_CFLAGS)

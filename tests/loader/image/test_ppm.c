@@ -55,6 +55,9 @@ Test(ppm, every_kind_equals_the_oracle)
         parse("exif resize(20) center_crop(16)"),
         parse("rrc(12,scale=0.001:0.1,ratio=1/4:4,interpolation=bicubic)"),
         parse("pad(3,reflect) random_crop(7x5)"),
+        parse("pad(6,fill=9) random_crop(40x33) flip(0.5)"),
+        parse("exif pad(0) random_crop(20) flip(0.5) vertical_flip(0.5)"),
+        parse("pad(30,edge) random_crop(10x40) flip(0.5) solarize(99, p=0.5)"),
         parse("resize(40x60,interpolation=lanczos)"),
     };
     char why[200];
