@@ -4,8 +4,9 @@
  *     submit -> [requests of a stream] -> I/O thread: read
  *            -> [node queue: items that are read] -> worker: render -> finished
  *
- * A request is a batch; a task is one sample of it. An I/O thread takes the next task from users in
- * turn, from a user's jobs in turn (the client tells the name of its job), from a job's streams in
+ * A request is a batch; a task is one sample of it, or several where they are so cheap that to hand
+ * over each by itself would cost more than to make it (wanted_parts()). An I/O thread takes the next
+ * task from users in turn, from a user's jobs in turn (the client tells the name of its job), from a job's streams in
  * turn (so a job of many instances gets no more than one of few), and from the stream's oldest
  * request (so all cores work on the batch that is needed first). Turns are shared by CPU time
  * (fair_queue.h): a sample of 8192 pixels a side costs as much as a thousand small ones. Bytes are
@@ -39,8 +40,8 @@
  * Where CPU time is limited (token_bucket.h), a worker that has finished an item waits until the
  * bucket has tokens. That bounds reading, too.
  *
- * Locks: the queue's is taken three times a sample, each time for much less than a microsecond;
- * decoding, which takes about a millisecond, runs without it. Each node queue has a lock for
+ * Locks: the queue's is taken three times a task, each time for about a microsecond; decoding, which
+ * takes about a millisecond, runs without it. Each node queue has a lock for
  * passing on one item. No thread holds both. Nothing is read, decoded or called back under a
  * lock. */
 #include "config.h"
@@ -62,6 +63,9 @@
 
 enum {
     BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this for a huge file is freed afterwards */
+    PART_KEEP = 256 << 10,  /* likewise, of an item's parts behind the first */
+    PARTS_MAX = 32,         /* of an item */
+    ITEM_NS = 100000,       /* CPU time, or reading, that an item of several parts should take */
     AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
     AHEAD_READ_NS = 200000, /* announce where the mean time of a read is longer */
     AHEAD_MEAN = 16,        /* samples of that mean */
@@ -133,20 +137,25 @@ struct retry {
 
 enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
 
-/* One sample in work, or a run of positions that show it (render_run()). The queue's lock protects
- * an item that is FREE, the lock of its node queue one that is READ; in other states it belongs to
- * one thread. */
+/* A sample of a batch, or a run of positions that show it (render_run()). */
+struct part {
+    uint32_t index; /* in its batch */
+    uint32_t count; /* of the run: samples of the batch in a row */
+    struct render_try try;
+    struct render_files files;
+    int code; /* of what was done to it last, with its sentence */
+    struct plenum_error err;
+};
+
+/* Some samples in work, of one request. The queue's lock protects an item that is FREE, the lock of
+ * its node queue one that is READ; in other states it belongs to one thread. */
 struct item {
     enum item_state state; /* item_move() writes it */
     struct list link;      /* of the free items, or of a node queue */
     struct queue_request *request;
     struct flow_turn turn;
-    uint32_t index; /* of the sample in its batch */
-    uint32_t count; /* of the run: samples of the batch in a row */
-    struct render_try try;
-    struct render_files files;
-    int code;
-    struct plenum_error err;
+    struct part parts[PARTS_MAX];
+    uint32_t num_parts, samples; /* 0 when it is FREE */
     uint64_t read_ns, cpu_ns;
 };
 
@@ -267,6 +276,19 @@ static void drop_waiting(struct queue *q, struct queue_request *r)
     add_waiting(q, r->stream, -(int64_t)untaken);
 }
 
+static void add_part(struct item *item, uint32_t index, uint32_t count,
+                     const struct render_try *try)
+{
+    struct part *p = &item->parts[item->num_parts++];
+
+    assert(item->num_parts <= PARTS_MAX);
+    p->index = index;
+    p->count = count;
+    p->try = *try;
+    p->code = 0;
+    item->samples += count;
+}
+
 /* Begin with a substitute. Holding the lock. */
 static void begin_retry(struct queue_stream *s, struct item *item)
 {
@@ -274,9 +296,7 @@ static void begin_retry(struct queue_stream *s, struct item *item)
 
     assert(lock_is_held(&s->queue->mu));
     item->request = retry->request;
-    item->index = retry->index;
-    item->count = 1;
-    item->try = retry->try;
+    add_part(item, retry->index, 1, &retry->try);
     free(retry);
 }
 
@@ -296,32 +316,54 @@ static struct queue_request *first_waiting(struct queue_stream *s)
     return request_of(at);
 }
 
-/* Begin with the next sample of the oldest request that has one. Holding the lock. */
+/* Begin with the next sample of a request, or a run of at most so many. Holding the lock. */
+static void begin_part(struct queue_stream *s, struct queue_request *r, struct item *item,
+                       uint32_t most)
+{
+    uint32_t in_step = r->next % s->open->local, count;
+    struct render_try try;
+
+    assert(lock_is_held(&s->queue->mu));
+    if (r->next > 0 && in_step == 0) /* the batch's next step begins */
+        r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
+    try = (struct render_try){.epoch = r->place.epoch,
+                              .position = r->place.position + wire_step_position(s->open, in_step)};
+    count = render_run(s->spec, try.position, (uint32_t)min_u64(most, s->open->local - in_step));
+    add_part(item, r->next, count, &try);
+    r->next += count;
+    s->taken += count;
+}
+
+/* How many parts an item of a stream should have: one, unless its samples are so cheap that handing
+ * each from thread to thread would cost more than they. Nor where reading is slow, as more threads
+ * then read at once. Holding the lock. */
+static uint32_t wanted_parts(const struct queue_stream *s)
+{
+    uint64_t each = max_u64(max_u64(s->cost_ns, s->read_ns), 1);
+
+    assert(lock_is_held(&s->queue->mu));
+    return s->reads == 0 ? 1 : (uint32_t)min_u64(max_u64(ITEM_NS / each, 1), PARTS_MAX);
+}
+
+/* Begin with the next samples of the oldest request that has some. Holding the lock. */
 static void begin_next(struct queue_stream *s, struct item *item)
 {
     struct queue_request *r = first_waiting(s);
-    uint32_t in_step = r->next % s->open->local, share;
+    uint32_t parts = wanted_parts(s), share;
 
     assert(lock_is_held(&s->queue->mu));
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
-    if (r->next > 0 && in_step == 0) /* the batch's next step begins */
-        r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
     item->request = r;
-    item->index = r->next;
-    item->try =
-        (struct render_try){.epoch = r->place.epoch,
-                            .position = r->place.position + wire_step_position(s->open, in_step)};
-    /* Threads that would have nothing to do are worth more than a decode that is saved. */
+    /* Threads that would have nothing to do are worth more than a decode that is saved, or a
+     * handing over. */
     share = (uint32_t)min_u64(max_u64(s->waiting / s->queue->options.workers, 1), UINT32_MAX);
-    item->count =
-        render_run(s->spec, item->try.position, (uint32_t)min_u64(share, s->open->local - in_step));
-    r->next += item->count;
-    s->taken += item->count;
+    do
+        begin_part(s, r, item, share - item->samples);
+    while (item->num_parts < parts && item->samples < share && r->next < r->count);
 }
 
-/* An item for the next sample to read; NULL: there is no sample, or no free item. Holding the
- * lock. */
+/* An item for the next samples to read; NULL: there are none, or no free item. Holding the lock. */
 static struct item *begin_task(struct queue *q)
 {
     struct flow *leaf = list_is_empty(&q->free) ? NULL : flow_pick(&q->flow, q->readers);
@@ -338,10 +380,10 @@ static struct item *begin_task(struct queue *q)
     else
         begin_next(s, item);
     item_move(item, ITEM_READING);
-    flow_charge(leaf, s->cost_ns * item->count, &item->turn);
+    flow_charge(leaf, s->cost_ns * item->samples, &item->turn);
     flow_hold(leaf);
     s->starved = false;
-    add_waiting(q, s, -(int64_t)item->count);
+    add_waiting(q, s, -(int64_t)item->samples);
     return item;
 }
 
@@ -390,46 +432,12 @@ static void release_item(struct queue *q, struct item *item)
     flow_settle(&r->stream->flow, &item->turn, item->cpu_ns);
     r->done.read_ns += item->read_ns;
     item->request = NULL;
+    item->num_parts = item->samples = 0;
     item_move(item, ITEM_FREE);
     list_add_first(&q->free, &item->link);
     /* I/O threads are woken when several items have been used, and not for each one. */
     if (atomic_load(&q->ready) <= q->options.workers + q->options.io_threads)
         (void)pthread_cond_signal(&q->to_read);
-}
-
-/* End the task of an item. True when its request is finished: then call wake(). Holding the
- * lock. */
-static bool end_task(struct queue *q, struct item *item)
-{
-    struct queue_request *r = item->request;
-    bool over;
-
-    assert(lock_is_held(&q->mu) && r->left >= item->count);
-    r->left -= item->count;
-    over = r->left == 0;
-    release_item(q, item);
-    if (over)
-        finish(q, r);
-    return over;
-}
-
-/* Have substitutes read, or each sample of a run alone. Holding the lock. */
-static void queue_retries(struct queue *q, struct item *item, struct list *retries)
-{
-    struct queue_stream *s = item->request->stream;
-
-    assert(lock_is_held(&q->mu));
-    for (uint32_t n = item->count; n-- > 0;) {
-        struct retry *retry = container_of(list_pop_first(retries), struct retry, link);
-
-        *retry =
-            (struct retry){.request = item->request, .index = item->index + n, .try = item->try};
-        retry->try.position += n;
-        list_add_first(&s->retries, &retry->link);
-    }
-    add_waiting(q, s, item->count);
-    release_item(q, item);
-    (void)pthread_cond_broadcast(&q->to_read);
 }
 
 static void free_retries(struct list *retries)
@@ -440,19 +448,37 @@ static void free_retries(struct list *retries)
         free(container_of(link, struct retry, link));
 }
 
-/* Room for `count` of them: false, and none, when memory is short. */
-static bool make_retries(struct list *retries, uint32_t count)
+/* The positions of a part, each alone, before the others: false when memory is short. */
+static bool add_retries(struct list *retries, struct queue_request *request,
+                        const struct part *part)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct retry *retry = calloc(1, sizeof(*retry));
+    for (uint32_t i = 0; i < part->count; i++) {
+        struct retry *retry = malloc(sizeof(*retry));
 
-        if (!retry) {
-            free_retries(retries);
+        if (!retry)
             return false;
-        }
+        *retry = (struct retry){.request = request, .index = part->index + i, .try = part->try};
+        retry->try.position += i;
+        retry->try.found = 0;
         list_add_first(retries, &retry->link);
     }
     return true;
+}
+
+/* Have substitutes read, or each sample of a run alone; returns how many. Holding the lock. */
+static uint32_t queue_retries(struct queue *q, struct queue_stream *s, struct list *retries)
+{
+    struct list *link;
+    uint32_t count = 0;
+
+    assert(lock_is_held(&q->mu));
+    for (; (link = list_pop_first(retries)); count++)
+        list_add_first(&s->retries, link);
+    if (count > 0) {
+        add_waiting(q, s, count);
+        (void)pthread_cond_broadcast(&q->to_read);
+    }
+    return count;
 }
 
 /* The item of a node queue (or the head of its list) behind which this item belongs: behind the
@@ -503,7 +529,8 @@ static void read_item(struct item *item)
     const struct render_spec *spec = item->request->stream->spec;
     uint64_t begin = time_now_ns(), cpu = time_cpu_ns();
 
-    item->code = render_read(spec, &item->try, &item->files, &item->err);
+    for (struct part *p = item->parts; p < item->parts + item->num_parts; p++)
+        p->code = render_read(spec, &p->try, &p->files, &p->err);
     item->read_ns = time_now_ns() - begin;
     item->cpu_ns = time_cpu_ns() - cpu;
 }
@@ -571,7 +598,7 @@ static void *io_main(void *arg)
             flow_release(&s->flow);
             s->reads++;
             set_hangs(s, false);
-            track_reading(s, item->read_ns);
+            track_reading(s, item->read_ns / item->num_parts);
             budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
             lock_release(&q->mu);
             hand_over(q, item);
@@ -610,29 +637,22 @@ static struct render_target target_of(const struct queue_stream *s, uint8_t *slo
     return target;
 }
 
-/* Write pixels, labels and sample number of an item to its slot. Holding no lock. */
-static int render_item(struct render_scratch *scratch, struct item *item,
-                       struct render_result *result, struct plenum_error *err)
+/* Write pixels, labels and sample number of a part to its slot. Holding no lock. */
+static int render_part(struct render_scratch *scratch, const struct queue_request *request,
+                       struct part *p, struct render_result *result)
 {
-    const struct queue_stream *s = item->request->stream;
-    uint8_t *slot = ring_slot(s->ring, item->request->slot);
+    const struct queue_stream *s = request->stream;
+    uint8_t *slot = ring_slot(s->ring, request->slot);
     struct render_target targets[VIEWS_IMAGES_MAX];
-    int r = ring_check(s->ring, err);
+    int r;
 
+    assert(p->count <= VIEWS_IMAGES_MAX);
+    for (uint32_t i = 0; i < p->count; i++)
+        targets[i] = target_of(s, slot, p->index + i);
+    r = render_bytes_of(s->spec, scratch, &p->try, p->count, &p->files, targets, result, &p->err);
     if (r < 0)
         return r;
-    if (item->code < 0) {
-        *err = item->err;
-        return item->code;
-    }
-    assert(item->count <= VIEWS_IMAGES_MAX);
-    for (uint32_t i = 0; i < item->count; i++)
-        targets[i] = target_of(s, slot, item->index + i);
-    r = render_bytes_of(s->spec, scratch, &item->try, item->count, &item->files, targets, result,
-                        err);
-    if (r < 0)
-        return r;
-    for (uint32_t i = item->index; i < item->index + item->count; i++) {
+    for (uint32_t i = p->index; i < p->index + p->count; i++) {
         ((int64_t *)(void *)(slot + s->layout->labels_at))[i] = result->label;
         ((uint32_t *)(void *)(slot + s->layout->samples_at))[i] = result->sample;
         if (s->open->mix) {
@@ -641,6 +661,40 @@ static int render_item(struct render_scratch *scratch, struct item *item,
         }
     }
     return 0;
+}
+
+/* What became of an item. */
+struct outcome {
+    int code; /* of the request, with its sentence: it has failed */
+    struct plenum_error err;
+    struct list retries; /* where a substitute must be read, or a run is bad, whose samples may have
+                          * to be replaced each by another */
+    uint32_t rendered, substituted; /* samples */
+};
+
+/* Holding no lock. */
+static void render_item(struct render_scratch *scratch, struct item *item, struct outcome *ret)
+{
+    struct queue_request *r = item->request;
+
+    ret->code = ring_check(r->stream->ring, &ret->err);
+    for (struct part *p = item->parts; p < item->parts + item->num_parts && ret->code == 0; p++) {
+        struct render_result result = {0};
+
+        if (p->code == 0)
+            p->code = render_part(scratch, r, p, &result);
+        if (p->code == 0) {
+            ret->rendered += p->count;
+            ret->substituted += result.substituted;
+        } else if (p->count > 1 ? p->code == -EBADMSG
+                                : render_goes_on(r->stream->spec, &p->try, p->code, &p->err)) {
+            if (!add_retries(&ret->retries, r, p))
+                ret->code = error_set(&ret->err, -ENOMEM, "out of memory");
+        } else {
+            ret->code = p->code;
+            ret->err = p->err;
+        }
+    }
 }
 
 /* A sample that fails makes its batch fail, and the other samples of the batch are dropped. Holding
@@ -700,22 +754,23 @@ static struct item *next_item(struct queue *q, unsigned own)
 }
 
 /* Holding the lock. */
-static void count(struct queue *q, const struct item *item, uint64_t render_ns, bool rendered,
-                  bool substituted)
+static void count(struct queue *q, const struct item *item, uint64_t render_ns,
+                  const struct outcome *o)
 {
     struct queue_totals *totals[] = {&item->request->stream->totals, &q->counters.all};
 
     assert(lock_is_held(&q->mu));
     for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
-        totals[i]->samples += rendered ? item->count : 0;
-        totals[i]->substituted += substituted;
+        totals[i]->samples += o->rendered;
+        totals[i]->substituted += o->substituted;
         totals[i]->read_ns += item->read_ns;
         totals[i]->render_ns += render_ns;
         totals[i]->cpu_ns += item->cpu_ns;
     }
-    histogram_add(&q->counters.read, item->read_ns);
-    for (uint32_t i = 0; rendered && i < item->count; i++)
-        histogram_add(&q->counters.render, render_ns / item->count);
+    for (uint32_t i = 0; i < item->num_parts; i++)
+        histogram_add(&q->counters.read, item->read_ns / item->num_parts);
+    for (uint32_t i = 0; i < o->rendered; i++)
+        histogram_add(&q->counters.render, render_ns / item->samples);
 }
 
 /* Holding the lock. */
@@ -725,65 +780,64 @@ static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
     s->cost_ns = (s->cost_ns * (COST_MEAN - 1) + cpu_ns) / COST_MEAN;
 }
 
-/* Account for an item that was rendered, or not. `retries` (taken) are some when a substitute must
- * be read, or a run is bad, whose samples may have to be replaced each by another. True when its
- * request is finished: then call wake(). Holding the lock. */
-static bool settle(struct queue *q, struct item *item, uint64_t render_ns, int code,
-                   const struct plenum_error *err, const struct render_result *result,
-                   struct list *retries)
+/* Account for an item that was rendered, or not, and make it free. True when its request is
+ * finished: then call wake(). Holding the lock. */
+static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struct outcome *o)
 {
     struct queue_request *r = item->request;
+    uint32_t over = item->samples;
 
     assert(lock_is_held(&q->mu));
     r->done.render_ns += render_ns;
-    count(q, item, render_ns, code == 0, result->substituted);
-    if (!list_is_empty(retries) && !r->cancelled && r->done.status == 0) {
-        queue_retries(q, item, retries);
+    r->done.substituted += o->substituted;
+    count(q, item, render_ns, o);
+    if (o->rendered > 0)
+        track_cost(r->stream, item->cpu_ns / item->samples);
+    if (o->code == 0 && !r->cancelled && r->done.status == 0)
+        over -= queue_retries(q, r->stream, &o->retries);
+    free_retries(&o->retries);
+    if (o->code < 0 && !r->cancelled)
+        fail_request(q, r, o->code, &o->err);
+    assert(r->left >= over);
+    r->left -= over;
+    release_item(q, item);
+    if (r->left > 0)
         return false;
-    }
-    free_retries(retries);
-    if (code < 0 && !r->cancelled)
-        fail_request(q, r, code, err);
-    r->done.substituted += result->substituted;
-    if (code == 0)
-        track_cost(r->stream, item->cpu_ns / item->count);
-    return end_task(q, item);
+    finish(q, r);
+    return true;
 }
 
-/* Render one item, unless its request was cancelled or has failed; then end its task, or queue it
- * for a retry. */
+static void trim_parts(struct item *item)
+{
+    for (uint32_t i = 0; i < item->num_parts; i++)
+        render_files_trim(&item->parts[i].files, i == 0 ? BUFFER_KEEP : PART_KEEP);
+}
+
+/* Render one item, unless its request was cancelled or has failed. */
 static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
 {
     struct queue_request *r = item->request;
-    struct render_result result = {0};
-    struct plenum_error err;
-    struct list retries;
+    struct outcome outcome = {.code = 0};
     uint64_t begin, cpu;
-    int code = 0;
     bool over;
 
-    list_init(&retries);
+    list_init(&outcome.retries);
     lock_acquire(&q->mu);
     flow_serve(&r->stream->flow, &item->turn);
     if (r->cancelled || r->done.status < 0)
-        code = -ECANCELED;
+        outcome.code = -ECANCELED;
     lock_release(&q->mu);
 
     begin = time_now_ns();
     cpu = time_cpu_ns();
-    if (code == 0)
-        code = render_item(scratch, item, &result, &err);
-    if (code < 0 &&
-        (item->count > 1 ? code == -EBADMSG
-                         : render_goes_on(r->stream->spec, &item->try, code, &err)) &&
-        !make_retries(&retries, item->count))
-        code = error_set(&err, -ENOMEM, "out of memory");
+    if (outcome.code == 0)
+        render_item(scratch, item, &outcome);
     begin = time_now_ns() - begin;
     item->cpu_ns += time_cpu_ns() - cpu;
-    render_files_trim(&item->files, BUFFER_KEEP);
+    trim_parts(item);
 
     lock_acquire(&q->mu);
-    over = settle(q, item, begin, code, &err, &result, &retries);
+    over = settle(q, item, begin, &outcome);
     lock_release(&q->mu);
     if (over)
         q->options.wake(q->options.arg);
@@ -970,7 +1024,8 @@ void queue_destroy(struct queue *queue)
     while ((r = queue_pop_finished(queue)))
         free(r);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)
-        render_files_trim(&queue->items[i].files, 0);
+        for (unsigned k = 0; k < PARTS_MAX; k++)
+            render_files_trim(&queue->items[i].parts[k].files, 0);
     for (unsigned i = 0; queue->node_queues && queue->items && i < queue->num_nodes; i++) {
         (void)pthread_cond_destroy(&queue->node_queues[i].to_render);
         lock_fini(&queue->node_queues[i].mu);

@@ -638,21 +638,23 @@ static struct dataset *open_damaged(const char *name, unsigned period)
     return d;
 }
 
-/* Whoever reads them, substitutes are those of render_position(), and are found at all. */
-static void substitutes_are_those_of_one_thread(void)
+/* Whoever reads them, substitutes are those of render_position(), and are found at all: also in large
+ * batches, of which a thread takes many samples at once. */
+static void substitutes_are_those_of_one_thread(uint32_t steps)
 {
     enum { BATCH = 25, BATCHES = 6 };
     struct queue *q = started(3, 2);
     struct dataset *damaged = open_damaged("damaged", 5);
+    uint32_t all = BATCH * BATCHES * steps;
     struct queue_counters counters;
     uint32_t substituted = 0;
     struct client c;
     bool right = true;
 
-    client_init(&c, q, BATCH, BATCH, 1, BATCHES);
+    client_init(&c, q, BATCH, BATCH, steps, BATCHES);
     c.spec.dataset = damaged;
     for (uint32_t i = 0; i < BATCHES; i++)
-        submit(&c, i, i / 2, i % 2 * BATCH, i);
+        submit(&c, i, i * steps / 2, i * steps % 2 * BATCH, i);
     for (uint32_t i = 0; i < BATCHES; i++) {
         struct queue_request *r = take(q);
 
@@ -661,11 +663,11 @@ static void substitutes_are_those_of_one_thread(void)
         free(r);
     }
     for (uint32_t i = 0; i < BATCHES; i++)
-        right &= slot_is_right(&c, i, (struct order_place){i / 2, i % 2 * BATCH});
+        right &= slot_is_right(&c, i, (struct order_place){i * steps / 2, i * steps % 2 * BATCH});
     queue_get_counters(q, &counters);
     tap_ok(right, "substitutes of bad samples are those that one thread finds");
-    tap_ok(substituted == BATCH * BATCHES / 5 * 4 && counters.all.substituted == substituted &&
-               counters.all.samples == BATCH * BATCHES && counters.queued == 0,
+    tap_ok(substituted == all / 5 * 4 && counters.all.substituted == substituted &&
+               counters.all.samples == all && counters.queued == 0,
            "and each is counted once (%u)", substituted);
     client_fini(&c);
     queue_destroy(q);
@@ -820,7 +822,8 @@ int main(void)
     repeats_are_read_once(3, "rrc(16) flip(0.5)", 2, 3);
     slow_reading_is_announced();
     a_bad_sample_fails_its_batch_alone();
-    substitutes_are_those_of_one_thread();
+    substitutes_are_those_of_one_thread(1);
+    substitutes_are_those_of_one_thread(40);
     without_a_substitute_a_batch_fails();
     substitutes_that_hang_stop_nobody_else();
     tap_ok(atomic_load(&wakes) > 0, "the loop is woken");
