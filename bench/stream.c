@@ -8,7 +8,10 @@
  * Three things are printed: images a second of both and their ratio; the CPU time of an image, of
  * loader and client together against the bare renderer's, which says the same on a busy machine;
  * and the hand-over of a batch that lies there ready: plenum_stream_next(), and by itself what
- * follows it, plenum_batch_release(), which asks the loader for another and so wakes it. */
+ * follows it, plenum_batch_release(), which asks the loader for another and so wakes it.
+ *
+ * --small asks what a sample costs of which there is almost nothing to render: it cuts the
+ * photographs into small images first, as data sets like CIFAR have them. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,14 +29,21 @@
 #include "common/log.h"
 #include "common/options.h"
 #include "common/util.h"
+#include "loader/dataset/tar_writer.h"
+#include "loader/image/encode.h"
+#include "loader/image/ppm.h"
 #include "loader/render/render.h"
 #include "tests/daemon.h"
 
-enum { HAND_OVERS = 4 }; /* in a round */
+enum {
+    HAND_OVERS = 4,        /* in a round */
+    SMALL_SAMPLES = 20000, /* more than a processor's caches hold */
+    SMALL_SIDE_MAX = 256,
+};
 
 struct arguments {
-    const char *images, *pipeline;
-    uint32_t rounds, batches, micro_batch;
+    const char *images, *pipeline, *form;
+    uint32_t rounds, batches, micro_batch, small;
     bool json;
 };
 
@@ -42,13 +52,17 @@ struct arguments {
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "data set of photographs (required)",
      NULL},
-    {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0, "what is rendered (default: train)",
+    {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
+     "what is rendered (default: train; of small images what CIFAR's recipes do)", NULL},
+    {"small", 's', "SIDE", OPTION_U32, AT(small), 8, SMALL_SIDE_MAX,
+     "cut them into 20,000 images of so many pixels a side", NULL},
+    {"form", 'f', "FORM", OPTION_TEXT, AT(form), 0, 0, "of these: raw (default), png or jpeg",
      NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 1000, "rounds of each (default 9)", NULL},
-    {"batches", 'b', "N", OPTION_U32, AT(batches), 1, 10000, "batches in a round (default 60)",
-     NULL},
+    {"batches", 'b', "N", OPTION_U32, AT(batches), 1, 10000,
+     "batches in a round (default 60; of small images 20)", NULL},
     {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
-     "images in a batch (default 32)", NULL},
+     "images in a batch (default 32; of small ones 4096)", NULL},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
@@ -73,6 +87,7 @@ struct place {
 
 struct bench {
     const struct arguments *args;
+    char dataset[300], archive[256]; /* of small images; or empty */
     pid_t loader;
     struct plenum_stream *stream;
     struct place *places; /* of the stream's last round, [images] */
@@ -185,16 +200,95 @@ static int hand_over(struct bench *b, double *take_us, double *give_us, struct p
     return 0;
 }
 
+/* A small image in its form: malloc. */
+static int encode_small(const char *form, uint8_t *pixels, uint32_t side, uint8_t **ret,
+                        size_t *ret_len, struct plenum_error *err)
+{
+    struct encode_options o = {.pixels = pixels, .width = side, .height = side, .quality = 90};
+    size_t bytes = (size_t)side * side * 3, head;
+
+    if (strcmp(form, "png") == 0)
+        return encode_png(&o, ret, ret_len);
+    if (strcmp(form, "jpeg") == 0)
+        return encode_jpeg(&o, ret, ret_len);
+    if (strcmp(form, "raw") != 0)
+        return error_set(err, -EINVAL, "--form is raw, png or jpeg, not '%s'", form);
+    *ret = malloc(PPM_HEADER_MAX + bytes);
+    if (!*ret)
+        return error_set(err, -ENOMEM, "out of memory");
+    head = ppm_write_header(side, side, 1, (char *)*ret);
+    memcpy(*ret + head, pixels, bytes);
+    *ret_len = head + bytes;
+    return 0;
+}
+
+static int write_small(struct render_spec *spec, const struct arguments *a, struct tar_writer *tar,
+                       struct plenum_error *err)
+{
+    static uint8_t pixels[SMALL_SIDE_MAX * SMALL_SIDE_MAX * 3];
+    struct render_scratch scratch = {0};
+    int r = 0;
+
+    for (uint32_t i = 0; i < SMALL_SAMPLES && r == 0; i++) {
+        struct render_result result;
+        uint8_t *bytes = NULL;
+        char name[64];
+        size_t len;
+
+        r = render_position(spec, &scratch, i / spec->order.n, i % spec->order.n, pixels, &result,
+                            err);
+        if (r == 0)
+            r = encode_small(a->form, pixels, a->small, &bytes, &len, err);
+        (void)snprintf(name, sizeof(name), "%u/%06u.%s", i % 10, i,
+                       strcmp(a->form, "raw") == 0 ? "ppm" : a->form);
+        if (r == 0)
+            r = tar_writer_add(tar, name, bytes, len, err);
+        free(bytes);
+    }
+    render_scratch_fini(&scratch);
+    return r == 0 ? tar_writer_finish(tar, &(struct tar_written){0}, err) : r;
+}
+
+/* Write an archive of small images, each a random cut of a photograph. */
+static int make_small(struct bench *b, struct plenum_error *err)
+{
+    const char *folder = getenv("TMPDIR");
+    struct render_spec spec = {.store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
+    struct tar_writer *tar = NULL;
+    char pipeline[32];
+    int r;
+
+    (void)snprintf(pipeline, sizeof(pipeline), "rrc(%u)", b->args->small);
+    (void)snprintf(b->archive, sizeof(b->archive), "%.200s/plenum-small-%ld.tar",
+                   folder && *folder ? folder : "/tmp", (long)getpid());
+    (void)snprintf(b->dataset, sizeof(b->dataset), "tar,label=folder:%s", b->archive);
+    r = views_parse(pipeline, &spec.views, err);
+    if (r == 0)
+        r = dataset_open(b->args->images, NULL, &spec.dataset, err);
+    if (r < 0)
+        return r;
+    spec.order.n = dataset_get_samples(spec.dataset);
+    r = tar_writer_create(b->archive, &tar, err);
+    if (r == 0)
+        r = write_small(&spec, b->args, tar, err);
+    tar_writer_destroy(tar);
+    dataset_unref(spec.dataset);
+    return r;
+}
+
 static int open_all(struct bench *b, struct plenum_error *err)
 {
     const struct arguments *a = b->args;
     struct plenum_stream_options o;
     struct plenum_stream_info info;
+    const char *images = a->small ? b->dataset : a->images;
     char address[64];
     int r = views_parse(a->pipeline, &b->spec.views, err);
 
+    if (r == 0 && a->small)
+        r = make_small(b, err);
     if (r == 0)
-        r = dataset_open(a->images, NULL, &b->spec.dataset, err);
+        r = dataset_open(images, NULL, &b->spec.dataset, err);
     if (r < 0)
         return r;
     b->spec.order.n = dataset_get_samples(b->spec.dataset);
@@ -206,7 +300,7 @@ static int open_all(struct bench *b, struct plenum_error *err)
     (void)setenv("PLENUM_CACHE_DIR", "/proc/none", 1);
     b->loader = daemon_start(address, "1", NULL, NULL);
     plenum_stream_options_init(&o);
-    o.dataset = a->images;
+    o.dataset = images;
     o.pipeline = a->pipeline;
     o.micro_batch = a->micro_batch;
     o.loader = address;
@@ -227,6 +321,8 @@ static void close_all(struct bench *b)
         (void)daemon_end(b->loader, SIGTERM);
     render_scratch_fini(&b->scratch);
     dataset_unref(b->spec.dataset);
+    if (*b->archive)
+        (void)unlink(b->archive);
     free(b->slots);
     free(b->places);
 }
@@ -325,13 +421,19 @@ static int measure(struct bench *b, struct plenum_error *err)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.pipeline = "train", .rounds = 9, .batches = 60, .micro_batch = 32};
+    struct arguments a = {.rounds = 9, .form = "raw"};
+    char pipeline[64] = "train";
     struct bench b = {.args = &a};
     struct plenum_error err = {""};
     int r = bench_start(&program, &a, &a.images, argc, argv);
 
     if (r >= 0)
         return r;
+    if (a.small)
+        (void)snprintf(pipeline, sizeof(pipeline), "pad(4) random_crop(%u) flip(0.5)", a.small);
+    a.pipeline = a.pipeline ? a.pipeline : pipeline;
+    a.batches = a.batches ? a.batches : a.small ? 20 : 60;
+    a.micro_batch = a.micro_batch ? a.micro_batch : a.small ? 4096 : 32;
     r = open_all(&b, &err);
     if (r == 0)
         r = measure(&b, &err);

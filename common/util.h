@@ -47,8 +47,8 @@ static inline uint64_t time_cpu_ns(void)
  * whatever happens to the time of day: 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
-/** pthread_create(3) of a thread that gets no signals but of its own faults: they are for those that
- * wait for them. `ret` is for pthread_join(3); NULL: nobody waits for its end. 0 or -errno. */
+/** pthread_create(3) of a thread that gets no signals but of its own faults: they are for those
+ * that wait for them. `ret` is for pthread_join(3); NULL: nobody waits for its end. 0 or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)

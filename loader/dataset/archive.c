@@ -8,9 +8,9 @@
  * noticed, because size and time are compared at every read.
  *
  * Archives of small samples are mapped (mapping.h), and compared once in a tick of the kernel's
- * clock, a few milliseconds, by which the kernel tells times of changes, too. Not those of large data
- * sets, whose page tables would be large, nor for large samples, where a fault for each page costs
- * more. */
+ * clock, a few milliseconds, by which the kernel tells times of changes, too. Not those of large
+ * data sets, whose page tables would be large, nor for large samples, where a fault for each page
+ * costs more. */
 #include "config.h"
 
 #include "loader/dataset/archive.h"

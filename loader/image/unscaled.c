@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* unscaled.c - copies pixels that are not resized to their place in the sample.
  *
- * Which column of the image each column of the sample shows is the same for all rows, so it is found
- * once, and each row is copied by it. An output row is written when the row that it shows is pushed,
- * and one of padding with the first of all. */
+ * Which column of the image each column of the sample shows is the same for all rows, so it is
+ * found once, and each row is copied by it. An output row is written when the row that it shows is
+ * pushed, and one of padding with the first of all. */
 #include "config.h"
 
 #include "loader/image/unscaled.h"
@@ -170,8 +170,8 @@ static void store_plane_run(const struct unscaled *u, const uint8_t *row, uint8_
     }
 }
 
-/* The run, without looking at the table: four bytes each, the last of which the next pixel is written
- * over. */
+/* The run, without looking at the table: four bytes each, the last of which the next pixel is
+ * written over. */
 static void store_run(const struct unscaled *u, const uint8_t *row, uint8_t *out)
 {
     size_t bytes = u->fourth ? 4 : 3;

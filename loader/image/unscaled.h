@@ -2,8 +2,8 @@
 /* unscaled.h - a sample whose pixels are those of the image: not resized, but cut, padded, mirrored
  * and stored.
  *
- * The resize would give the same bytes: where a side keeps its length, all weight of an output is on
- * the one sample at its centre. Making its tables takes longer than all pixels of a small image. */
+ * The resize would give the same bytes: where a side keeps its length, all weight of an output is
+ * on the one sample at its centre. Its tables take longer than all pixels of a small image. */
 #ifndef LOADER_IMAGE_UNSCALED_H
 #define LOADER_IMAGE_UNSCALED_H
 
@@ -34,7 +34,7 @@ struct unscaled {
 
 void unscaled_fini(struct unscaled *unscaled);
 
-/** Pixels of a sample from which on the resize's vector loops make planes faster, tables included. */
+/** Pixels of a sample beyond which the resize makes planes faster, tables included. */
 enum { UNSCALED_PLANES_MAX = 96 * 96 };
 
 /** Does this crop take the pixels as they are, and does it pay to copy them? */

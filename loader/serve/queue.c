@@ -5,13 +5,13 @@
  *            -> [node queue: items that are read] -> worker: render -> finished
  *
  * A request is a batch; a task is one sample of it, or several where they are so cheap that to hand
- * over each by itself would cost more than to make it (wanted_parts()). An I/O thread takes the next
- * task from users in turn, from a user's jobs in turn (the client tells the name of its job), from a job's streams in
- * turn (so a job of many instances gets no more than one of few), and from the stream's oldest
- * request (so all cores work on the batch that is needed first). Turns are shared by CPU time
- * (fair_queue.h): a sample of 8192 pixels a side costs as much as a thousand small ones. Bytes are
- * read into the buffers of a fixed number of items, which bounds memory. The items are used again
- * and again:
+ * over each by itself would cost more than to make it (wanted_parts()). An I/O thread takes the
+ * next task from users in turn, from a user's jobs in turn (the client tells the name of its job),
+ * from a job's streams in turn (so a job of many instances gets no more than one of few), and from
+ * the stream's oldest request (so all cores work on the batch that is needed first). Turns are
+ * shared by CPU time (fair_queue.h): a sample of 8192 pixels a side costs as much as a thousand
+ * small ones. Bytes are read into the buffers of a fixed number of items, which bounds memory. The
+ * items are used again and again:
  *
  *     FREE --I/O thread begins a task--> READING --> READ --worker--> RENDERING --> FREE
  *
@@ -40,10 +40,9 @@
  * Where CPU time is limited (token_bucket.h), a worker that has finished an item waits until the
  * bucket has tokens. That bounds reading, too.
  *
- * Locks: the queue's is taken three times a task, each time for about a microsecond; decoding, which
- * takes about a millisecond, runs without it. Each node queue has a lock for
- * passing on one item. No thread holds both. Nothing is read, decoded or called back under a
- * lock. */
+ * Locks: the queue's is taken three times a task, each time for about a microsecond; decoding,
+ * which takes about a millisecond, runs without it. Each node queue has a lock for passing on one
+ * item. No thread holds both. Nothing is read, decoded or called back under a lock. */
 #include "config.h"
 
 #include "loader/serve/queue.h"

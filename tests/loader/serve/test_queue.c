@@ -638,8 +638,8 @@ static struct dataset *open_damaged(const char *name, unsigned period)
     return d;
 }
 
-/* Whoever reads them, substitutes are those of render_position(), and are found at all: also in large
- * batches, of which a thread takes many samples at once. */
+/* Whoever reads them, substitutes are those of render_position(), and are found at all: also in
+ * large batches, of which a thread takes many samples at once. */
 static void substitutes_are_those_of_one_thread(uint32_t steps)
 {
     enum { BATCH = 25, BATCHES = 6 };
