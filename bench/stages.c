@@ -167,7 +167,7 @@ static int run_entropy(struct context *c)
 {
     struct image_rows rows;
     uint32_t width, height;
-    int r = jpeg_own_open(c->own, c->file->bytes, c->file->len, &width, &height);
+    int r = jpeg_own_open(c->own, c->file->bytes, c->file->len, false, &width, &height);
 
     if (r == 0)
         r = jpeg_own_seek(c->own, &c->region);

@@ -116,7 +116,8 @@ static int write_canonical(struct pipeline *p, struct plenum_error *err)
 
     if (!f)
         return error_set(err, -ENOMEM, "pipeline: out of memory");
-    (void)fprintf(f, "%s%s", pipeline_version_name(p->version), p->exif ? " exif" : "");
+    (void)fprintf(f, "%s%s%s", pipeline_version_name(p->version), p->exif ? " exif" : "",
+                  p->junk ? " junk" : "");
     pipeline_write_crop(f, p);
     if (p->flip.num > 0) {
         (void)fputc(' ', f);
@@ -167,6 +168,13 @@ static int check_start(struct parser *p)
     return parser_error(p, what);
 }
 
+void parser_head(struct parser *p, bool *exif, bool *junk)
+{
+    *exif = parser_word(p, "exif");
+    *junk = parser_word(p, "junk");
+    *exif = *exif || parser_word(p, "exif");
+}
+
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
 {
     struct pipeline made = {.version = PIPELINE_V1, .flip = {0, 1}, .mix.p = {0, 1}};
@@ -182,7 +190,7 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
         return error_set(err, -EINVAL,
                          "pipeline: fast-v1 is no longer there, as v1 is the faster one: leave the "
                          "word out");
-    made.exif = parser_word(&p, "exif");
+    parser_head(&p, &made.exif, &made.junk);
     parser_skip_space(&p);
     p.stage = p.at;
     for (int i = 0; i < PIPELINE_VERSIONS; i++)
@@ -206,7 +214,7 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
         return r;
     if (parser_word(&p, "none")) {
         parser_skip_space(&p);
-        if (*p.at || made.exif)
+        if (*p.at || made.exif || made.junk)
             return parser_error(&p, "none makes no images, and stands alone");
         made.crop = PIPELINE_NO_IMAGE;
     } else {

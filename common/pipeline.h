@@ -189,6 +189,7 @@ struct pipeline_mix {
 struct pipeline {
     enum pipeline_version version;
     bool exif; /* turn the image as its EXIF orientation says before anything else */
+    bool junk; /* bytes before a JPEG's first scan that belong to no segment are no fault */
     enum pipeline_crop crop;
     uint32_t width, height;      /* of the output, pixels */
     struct pipeline_shape shape; /* PIPELINE_RRC: ratios are width / height */
@@ -209,7 +210,7 @@ struct pipeline {
 };
 
 /**
- * Parse `text`: [v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
+ * Parse `text`: [v1] [exif] [junk] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
  * resize(256) center_crop(224)) or a crop and then operations (docs/pipelines.md), flip(p) the
  * commonest, and at the end mixup or cutmix; or "none", where fields alone are wanted.
  *

@@ -29,6 +29,9 @@ bool parser_word(struct parser *p, const char *word);
 /** The same with "key=", all of it or nothing. */
 bool parser_key(struct parser *p, const char *key);
 
+/** The words before the first stage, `exif` and `junk`, in any order. */
+void parser_head(struct parser *p, bool *exif, bool *junk);
+
 /** -EINVAL with the stage in question, for a message, up to its closing parenthesis; and how far
  * it was understood. */
 int parser_error(struct parser *p, const char *what);

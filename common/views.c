@@ -76,6 +76,8 @@ static int parse_stages(struct parser *p, const char *prefix, struct view *view)
         return parser_error(p, "a view has images: none stands alone, without views");
     if (view->pipeline.exif && !strstr(prefix, "exif"))
         return parser_error(p, "exif stands before the first view, and holds for all");
+    if (view->pipeline.junk && !strstr(prefix, "junk"))
+        return parser_error(p, "junk stands before the first view, and holds for all");
     p->at = end + 1;
     return 0;
 }
@@ -139,12 +141,12 @@ int views_parse(const char *text, struct views *ret, struct plenum_error *err)
 {
     struct parser p = {.text = text, .at = text, .stage = text, .err = err};
     struct pipeline alone;
-    bool exif;
-    char prefix[16];
+    bool exif, junk;
+    char prefix[24];
     int r;
 
     (void)parser_word(&p, pipeline_version_name(PIPELINE_V1));
-    exif = parser_word(&p, "exif");
+    parser_head(&p, &exif, &junk);
     parser_skip_space(&p);
     p.stage = p.at;
     *ret = (struct views){.count = 0};
@@ -154,8 +156,8 @@ int views_parse(const char *text, struct views *ret, struct plenum_error *err)
             set_alone(&alone, ret);
         return r;
     }
-    (void)snprintf(prefix, sizeof(prefix), "%s %s", pipeline_version_name(PIPELINE_V1),
-                   exif ? "exif " : "");
+    (void)snprintf(prefix, sizeof(prefix), "%s %s%s", pipeline_version_name(PIPELINE_V1),
+                   exif ? "exif " : "", junk ? "junk " : "");
     ret->named = true;
     for (;;) {
         r = parse_view(&p, prefix, ret);

@@ -32,13 +32,13 @@ struct views {
     uint32_t count;  /* at least 1 */
     uint32_t images; /* of a sample: the sum of all counts; of "none" 1, of 0 x 0 pixels */
     struct view view[VIEWS_MAX]; /* in the order of the text */
-    /** Canonical text: that of the pipeline, or "v1 [exif] view(name, count, ...) ...". */
+    /** Canonical text: that of the pipeline, or "v1 [exif] [junk] view(name, count, ...) ...". */
     char text[VIEWS_TEXT_MAX];
 };
 
 /**
- * Parse a pipeline (pipeline.h), or [v1] [exif] and then view(NAME, COUNT, STAGES), up to VIEWS_MAX
- * times. Samples with views are not mixed.
+ * Parse a pipeline (pipeline.h), or [v1] [exif] [junk] and then view(NAME, COUNT, STAGES), up to
+ * VIEWS_MAX times. Samples with views are not mixed.
  *
  * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
  */
@@ -47,6 +47,12 @@ int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 /** May masks and boxes go along: 0; -EINVAL with a sentence, where pixels move otherwise than by
  * crop and flips, or samples are mixed. */
 int views_check_followers(const struct views *views, struct plenum_error *err);
+
+/** Is what belongs to no segment of a JPEG's header no fault? All views agree on it. */
+static inline bool views_forgive_junk(const struct views *views)
+{
+    return views->view[0].pipeline.junk;
+}
 
 /** Pixels of all of a sample's images. */
 uint64_t views_pixels(const struct views *views);

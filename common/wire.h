@@ -44,7 +44,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 11,
+    WIRE_MINOR = 12,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* before 1.9: 512 */
@@ -86,6 +86,7 @@ enum {
     WIRE_MINOR_VIEWS = 9,  /* views and geometry of OPEN */
     WIRE_MINOR_FIELDS = 10, /* FIELDS; fields of OPEN */
     WIRE_MINOR_BOXES = 11,  /* boxes and members of JSON among fields; streams without images */
+    WIRE_MINOR_JUNK = 12,   /* junk of pipelines */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 

@@ -418,6 +418,8 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "images that are not square";
     if (minor < WIRE_MINOR_VIEWS && open->views > 0)
         return "views";
+    if (minor < WIRE_MINOR_JUNK && strstr(open->pipeline, " junk "))
+        return "the word junk of pipelines";
     if (minor < WIRE_MINOR_BOXES && open->height == 0)
         return "streams without images";
     if (minor < WIRE_MINOR_FIELDS && open->fields[0])

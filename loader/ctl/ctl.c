@@ -152,6 +152,7 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         return error_set(err, -EINVAL, "--last is pad or drop, not '%s'", args->last);
     if (strcmp(args->bad, "substitute") != 0 && strcmp(args->bad, "fail") != 0)
         return error_set(err, -EINVAL, "--bad is substitute or fail, not '%s'", args->bad);
+    options.junk = views_forgive_junk(&s.spec.views);
     if ((uint64_t)args->replicas * args->micro_batch > UINT32_MAX)
         return error_set(err, -EINVAL, "a step of %u replicas with %u samples each is too large",
                          args->replicas, args->micro_batch);

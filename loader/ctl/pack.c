@@ -59,6 +59,10 @@ static const struct option_def defs[] = {
              "many times the bytes"},
     {"raw-share", 0, "P", OPTION_U32, AT(resize.raw_share), 1, 99,
      .help = "write P of 100 samples so, and the others as JPEGs"},
+    {"junk", 0, NULL, OPTION_FLAG, AT(resize.junk),
+     .help =
+         "also pack JPEGs with junk bytes in their headers, as pipelines with the word junk show "
+         "them; without it they are copied as they are"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
      .help = "threads that pack (default: one for each CPU)"},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},

@@ -130,6 +130,8 @@ static void put_options(struct json *j, const struct pack_report *report)
         json_number(j, "quality", resize->quality);
         json_text(j, "subsampling", resize->subsampling == ENCODE_444 ? "444" : "420");
     }
+    if (resize->junk)
+        json_bool(j, "junk", true);
     json_number(j, "samples_per_archive", report->plan->per_archive);
     json_text(j, "prefix", report->plan->prefix);
     json_end_object(j);

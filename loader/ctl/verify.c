@@ -138,6 +138,8 @@ static void track_content(struct verify *v, uint32_t sample, const struct datase
 
 /* The kinds of problems that do not make a bad image: one is our fault, not the sample's. */
 static const char differ[] = "decoders-differ", in_field[] = "field";
+/* And one that makes it bad only where the pipeline does not say junk. */
+static const char junk[] = "junk";
 
 /* Check that our own decoder gives the same pixels, or the same error, as libjpeg. */
 static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, int code,
@@ -288,6 +290,11 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
         return add_problem(v, sample, "unreadable", true, &err);
     if (r < 0)
         return r == -EBADMSG ? add_problem(v, sample, "bad", false, &err) : r;
+    if (info.junk > 0) {
+        (void)image_refuse_junk(info.junk, &err);
+        r = add_problem(v, sample, junk, false, &err);
+        return r < 0 ? r : check_fields(v, sample, thread, &info);
+    }
     (void)atomic_fetch_add(counter_of(v, info.format), 1);
     (void)atomic_fetch_add(&v->progressive, info.progressive);
     r = pack_prove(buffer->bytes, buffer->len, &err);
@@ -457,7 +464,9 @@ static int keep_list(struct verify *v, struct plenum_error *err)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < v->num_problems; i++)
         if (v->problems[i].kind != differ && v->problems[i].kind != in_field)
-            bad[count++] = (struct dataset_bad){v->problems[i].sample, v->problems[i].reason.text};
+            bad[count++] = (struct dataset_bad){.sample = v->problems[i].sample,
+                                                .reason = v->problems[i].reason.text,
+                                                .junk = v->problems[i].kind == junk};
     r = dataset_keep_bad(v->dataset, bad, count, &v->kept, err);
     v->listed = r == 0;
     v->num_bad = count;
@@ -480,6 +489,7 @@ static int verify_all(struct verify *v, const struct arguments *a, struct plenum
     r = pipeline_parse("resize(1x1)", &v->upright, err);
     if (r == 0)
         r = pipeline_parse("exif resize(1x1)", &v->turned, err);
+    v->upright.junk = v->turned.junk = true;
     if (r < 0)
         return r;
     r = v->decoders && v->buffers && v->records && (v->content || !a->content) ? parallel_run(&loop)

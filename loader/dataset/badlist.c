@@ -4,11 +4,13 @@
  *     # plenumctl verify of folder:/data/train
  *     fingerprint 0123456789abcdef0123456789abcdef
  *     bad 17 premature end of JPEG file
- *     end 1 89abcdef01234567
+ *     bad 29 junk: 4 bytes before the first scan belong to no segment
+ *     end 2 89abcdef01234567
  *
  * It is text, so that people can read it. The last line holds the number of samples and the XXH3-64
  * of all text before it. The fingerprint is that of the data set without the list: when the data
- * changes, the list does not apply any more. */
+ * changes, the list does not apply any more. What begins with "junk: " is no reason for pipelines
+ * that say so; versions that do not know the word take it for the beginning of a sentence. */
 #include "config.h"
 
 #include "loader/dataset/badlist.h"
@@ -28,6 +30,8 @@
 #include "common/datasum.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
+
+static const char junk_mark[] = "junk: ";
 
 enum { BYTES_MAX = 1 << 30, LAST_LINE_MAX = 64 };
 
@@ -64,12 +68,13 @@ static size_t find_end(const char *text, size_t len, uint32_t *count)
     return at;
 }
 
-/* "bad NUMBER reason": the line is ended in place. */
+/* "bad NUMBER [junk:] reason": the line is ended in place. */
 static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist *list)
 {
     char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line));
     const char *rest = line + strlen("bad ");
     uint64_t number;
+    bool junk;
 
     if (!newline || strncmp(line, "bad ", 4) != 0)
         return false;
@@ -78,8 +83,10 @@ static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist 
     if (parse_next_u64(&rest, UINT32_MAX, &number) < 0 || *rest != ' ' || number >= samples ||
         (list->count > 0 && number <= list->samples[list->count - 1].sample))
         return false;
-    list->samples[list->count++] =
-        (struct dataset_bad){.sample = (uint32_t)number, .reason = rest + 1};
+    rest++;
+    junk = strncmp(rest, junk_mark, strlen(junk_mark)) == 0;
+    list->samples[list->count++] = (struct dataset_bad){
+        .sample = (uint32_t)number, .reason = rest + (junk ? strlen(junk_mark) : 0), .junk = junk};
     return true;
 }
 
@@ -180,7 +187,7 @@ int badlist_write(const char *path, const char *name, const uint8_t fingerprint[
     put_plain(f, name);
     (void)fprintf(f, "\nfingerprint %s\n", hex);
     for (uint32_t i = 0; i < count; i++) {
-        (void)fprintf(f, "bad %" PRIu32 " ", samples[i].sample);
+        (void)fprintf(f, "bad %" PRIu32 " %s", samples[i].sample, samples[i].junk ? junk_mark : "");
         put_plain(f, samples[i].reason);
         (void)fputc('\n', f);
     }
@@ -191,6 +198,16 @@ int badlist_write(const char *path, const char *name, const uint8_t fingerprint[
     r = failed ? -ENOMEM : cache_write(path, text, len);
     free(text);
     return r;
+}
+
+void badlist_forgive_junk(struct badlist *list)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < list->count; i++)
+        if (!list->samples[i].junk)
+            list->samples[count++] = list->samples[i];
+    list->count = count;
 }
 
 static int by_sample(const void *a, const void *b)

@@ -30,6 +30,9 @@ int badlist_write(const char *path, const char *name, const uint8_t fingerprint[
                   const struct dataset_bad *samples, uint32_t count);
 void badlist_fini(struct badlist *list);
 
+/** Leave out the samples that pipelines with `junk` show. */
+void badlist_forgive_junk(struct badlist *list);
+
 /** Number of the sample in the list, or -1. */
 int64_t badlist_find(const struct badlist *list, uint32_t sample);
 

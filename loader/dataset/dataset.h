@@ -40,6 +40,7 @@ struct dataset_options {
     unsigned threads;      /* that build an index; 0: one a CPU */
     bool rebuild;          /* build the index even if there is a fresh one */
     bool forget_bad;       /* ignore the list of bad samples */
+    bool junk;             /* take from it what pipelines with `junk` show */
     bool hints;            /* keep a cache of hints beside the index (hint_cache.h), if possible */
     /** Folders below which all that is read must lie, without links; none: anywhere. */
     const char *const *roots;
@@ -159,6 +160,7 @@ int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
 struct dataset_bad {
     uint32_t sample;
     const char *reason; /* a line */
+    bool junk;          /* pipelines with `junk` show it */
 };
 
 /** The result of dataset_keep_bad(). */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* known_bad.c - the samples of a data set that are known to be bad, and their part in its
- * fingerprint. badlist.c reads and writes the list. */
+ * fingerprint. badlist.c reads and writes the list.
+ *
+ * Pipelines with the word junk show some of the samples on it. For these the data set is opened
+ * with options.junk: it then has a shorter list, another sum and another fingerprint, so that a
+ * loader whose list does not tell which these are has another data set. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -72,9 +76,22 @@ int known_bad_load(struct dataset *d, const struct dataset_options *options,
         r = read_list(d, err);
         if (r < 0)
             return r;
+        if (options->junk)
+            badlist_forgive_junk(&d->bad);
     }
     sum_with(d, &d->bad, &d->sum, d->fingerprint);
     return 0;
+}
+
+/* Do they differ for some pipeline? */
+static bool differ(const struct badlist *before, const struct dataset_bad *bad, uint32_t count)
+{
+    const struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count};
+    bool changed = badlist_hash(before) != badlist_hash(&now);
+
+    for (uint32_t i = 0; !changed && i < count; i++)
+        changed = before->samples[i].junk != bad[i].junk;
+    return changed;
 }
 
 int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
@@ -92,7 +109,7 @@ int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *ba
                          "the list of bad samples cannot be kept: there is no cache folder; see "
                          "--cache-dir");
     r = badlist_read(path, h->fingerprint, h->samples, &before);
-    kept.changed = r < 0 || badlist_hash(&before) != badlist_hash(&now);
+    kept.changed = r < 0 || differ(&before, bad, count);
     badlist_fini(&before);
     if (count > 0)
         r = badlist_write(path, dataset->name, h->fingerprint, bad, count);

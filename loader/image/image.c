@@ -153,9 +153,12 @@ static void forget_found(struct image_tiles *tiles)
         tiles->found = NULL;
 }
 
-/* Find the reader of a file and have it read the header. `whole`: as if the file were not packed.
- */
-static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, bool whole,
+/* How a JPEG is opened: as if it were not packed; what belongs to no segment of its header is no
+ * fault. */
+enum { WHOLE = 1, JUNK = 2 };
+
+/* Find the reader of a file and have it read the header. */
+static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, unsigned how,
                        struct image_header *header, const char **format, struct image_reader **ret,
                        struct plenum_error *err)
 {
@@ -169,7 +172,8 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
             continue;
         if (d->mask && i != PNG)
             return error_set(err, -EBADMSG, "a mask must be a PNG");
-        reader->whole = whole;
+        reader->whole = how & WHOLE;
+        reader->junk = how & JUNK;
         reader->mask = d->mask;
         reader->tiles = d->tiles;
         r = reader->ops->open(reader, bytes, len, header, err);
@@ -323,6 +327,7 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
 
     for (uint32_t i = 0; i < count; i++) {
         assert(views[i].pipeline->exif == views[0].pipeline->exif);
+        assert(views[i].pipeline->junk == views[0].pipeline->junk);
         r = begin_view(d->lanes[i], &views[i], swap ? header->height : header->width,
                        swap ? header->width : header->height, orientation == 1 ? pixel : 4, store,
                        d->mask > 0, err);
@@ -494,7 +499,8 @@ int image_render_views(struct image_decoder *d, struct image_view *views, uint32
     while (d->lanes_count < count)
         if (add_lane(d) < 0)
             return error_set(err, -ENOMEM, "out of memory");
-    r = open_reader(d, bytes, len, false, &header, &format, &reader, err);
+    r = open_reader(d, bytes, len, views[0].pipeline->junk ? JUNK : 0, &header, &format, &reader,
+                    err);
     if (r < 0)
         return r;
     r = render_open(d, reader, &header, views, count, store, err);
@@ -534,7 +540,7 @@ static int render_mask(struct image_decoder *d, struct image_view *views, uint32
     const char *format;
     int r;
 
-    r = open_reader(d, bytes, len, false, &header, &format, &reader, err);
+    r = open_reader(d, bytes, len, 0, &header, &format, &reader, err);
     if (r < 0)
         return r;
     if (header.width != width || header.height != height)
@@ -644,7 +650,7 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
     uint64_t pixels = 0;
     int r;
 
-    r = open_reader(d, bytes, len, true, &header, &format, &reader, err);
+    r = open_reader(d, bytes, len, WHOLE | JUNK, &header, &format, &reader, err);
     if (r < 0)
         return r;
     r = hash_all(reader, &header, &pixels, err);
@@ -655,8 +661,20 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
                                    .height = header.height,
                                    .orientation = header.orientation,
                                    .progressive = header.progressive,
+                                   .junk = header.junk,
                                    .pixels = pixels};
     return r;
+}
+
+int image_refuse_junk(size_t junk, struct plenum_error *err)
+{
+    if (junk == 1)
+        return error_set(
+            err, -EBADMSG,
+            "1 byte before the first scan belongs to no segment; the word junk forgives it");
+    return error_set(
+        err, -EBADMSG,
+        "%zu bytes before the first scan belong to no segment; the word junk forgives them", junk);
 }
 
 int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
@@ -671,7 +689,7 @@ int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
     int r;
 
     d->tiles = tiles;
-    r = open_reader(d, bytes, len, false, &header, &format, &reader, err);
+    r = open_reader(d, bytes, len, 0, &header, &format, &reader, err);
     d->tiles = others;
     if (r < 0)
         return r;

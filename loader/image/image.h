@@ -84,6 +84,7 @@ struct image_info {
     uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
     bool progressive;       /* a JPEG whose scans must all be read for any row */
+    size_t junk;            /* bytes before a JPEG's first scan that belong to no segment */
     uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; by image_verify() */
 };
 
@@ -164,7 +165,7 @@ int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
 /**
  * Render several images of one file, which is decoded once: each is what image_render() makes.
  *
- * @param views  [count], count at least 1. All their pipelines have `exif`, or none.
+ * @param views  [count], count at least 1. All their pipelines have `exif`, or none; and `junk`.
  *
  * Errors: as image_render(), for the rows that any of them needs: either all are made or none.
  */
@@ -192,12 +193,17 @@ int image_render_masks(struct image_decoder *decoder, struct image_view *views, 
  * Decode all of an image and keep nothing: whether any crop of it can be rendered. A packed JPEG
  * (pack.h) is decoded as any other.
  *
+ * Pipelines without `junk` take the image for bad where `ret->junk` is more than 0.
+ *
  * @param ret  May be NULL. Written when the header could be read, even if what follows is bad.
  *
- * Errors: as image_render().
+ * Errors: as image_render(), of a pipeline with `junk`.
  */
 int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                  struct image_info *ret, struct plenum_error *err);
+
+/** The sentence that a pipeline without `junk` needs for so many bytes: -EBADMSG. */
+int image_refuse_junk(size_t junk, struct plenum_error *err);
 
 /**
  * Decode all of a JPEG, only for the hint of its tiles: `tiles->found` is NULL where there can be

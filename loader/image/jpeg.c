@@ -135,7 +135,7 @@ static _Noreturn void leave(struct jpeg_reader *j, int code, const char *format,
     longjmp(j->escape, 1);
 }
 
-static void on_error(j_common_ptr cinfo)
+static _Noreturn void on_error(j_common_ptr cinfo)
 {
     struct jpeg_reader *j = reader_of(cinfo);
     char what[JMSG_LENGTH_MAX], place[48];
@@ -150,8 +150,18 @@ static void on_error(j_common_ptr cinfo)
 /* Levels from 0 on are traces; -1 is a warning: the file is damaged. */
 static void on_message(j_common_ptr cinfo, int level)
 {
-    if (level < 0)
+    struct jpeg_reader *j = reader_of(cinfo);
+    char what[JMSG_LENGTH_MAX];
+
+    if (level >= 0)
+        return;
+    if (!j->in_header || cinfo->err->msg_code != JWRN_EXTRANEOUS_DATA)
         on_error(cinfo);
+    if (j->base.junk)
+        return;
+    cinfo->err->format_message(cinfo, what);
+    leave(j, -EBADMSG,
+          "JPEG decoder: %s, in the header: a pipeline with the word junk forgives that", what);
 }
 
 static void on_output(j_common_ptr cinfo)
@@ -231,6 +241,16 @@ static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
     return 0;
 }
 
+/* Bytes before the first scan that belong to no segment. */
+static size_t count_junk(const uint8_t *bytes, size_t len)
+{
+    struct jpeg_markers m = {bytes, len, .at = 2};
+
+    while (jpeg_markers_next(&m)) {
+    }
+    return m.junk;
+}
+
 /* Refuse what the definition does not cover: the result would depend on the version of the
  * library. */
 static void check_process(struct jpeg_reader *j)
@@ -306,7 +326,7 @@ static int open_part(struct jpeg_reader *j, uint32_t *width, uint32_t *height,
     int r = 0;
 
     j->ours = j->choice != IMAGE_JPEG_LIBJPEG &&
-              jpeg_own_open(j->own, j->part, j->part_len, width, height) == 0;
+              jpeg_own_open(j->own, j->part, j->part_len, j->base.junk, width, height) == 0;
     if (!j->ours) {
         r = open_library(j, err);
         *width = j->d.image_width;
@@ -341,6 +361,7 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     }
     ret->orientation = exif_of_jpeg(bytes, len);
     ret->progressive = frame_code(bytes, len, NULL) % 4 == 2;
+    ret->junk = reader->junk ? count_junk(bytes, len) : 0;
     return 0;
 }
 

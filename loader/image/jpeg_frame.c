@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/util.h"
+#include "loader/image/jpeg_marker.h"
 #include "loader/image/limits.h"
 
 enum {
@@ -33,6 +34,7 @@ struct parser {
     const uint8_t *bytes;
     size_t at, len;
     struct jpeg_frame *frame;
+    bool forgives; /* what lies between segments */
     bool jfif, adobe;
     uint8_t transform; /* of Adobe's segment */
 };
@@ -287,13 +289,11 @@ static bool find_sizes(struct jpeg_frame *f)
 /* The next marker and its segment. */
 static bool next_segment(struct parser *p, uint8_t *code, struct segment *ret)
 {
-    size_t len;
+    size_t len, junk = 0;
 
-    if (p->at + 4 > p->len || p->bytes[p->at] != 0xFF)
+    p->at = jpeg_marker_find(p->bytes, p->len, p->at, &junk);
+    if ((junk > 0 && !p->forgives) || p->at + 3 > p->len)
         return false;
-    while (p->bytes[p->at] == 0xFF)
-        if (++p->at + 3 > p->len)
-            return false;
     *code = p->bytes[p->at];
     len = get16(p->bytes + p->at + 1);
     if (len < 2 || len > p->len - p->at - 1)
@@ -331,9 +331,9 @@ static bool parse_segment(struct parser *p, uint8_t code, struct segment s)
     }
 }
 
-bool jpeg_frame_parse(const uint8_t *bytes, size_t len, struct jpeg_frame *ret)
+bool jpeg_frame_parse(const uint8_t *bytes, size_t len, bool junk, struct jpeg_frame *ret)
 {
-    struct parser p = {.bytes = bytes, .at = 2, .len = len, .frame = ret};
+    struct parser p = {.bytes = bytes, .at = 2, .len = len, .forgives = junk, .frame = ret};
     struct segment s;
     uint8_t code;
 

@@ -78,8 +78,9 @@ static inline uint32_t jpeg_blocks(uint32_t samples)
 /** The natural index of each coefficient in zigzag order. */
 extern const uint8_t jpeg_zigzag[64];
 
-/** Parse the header; false: our decoder does not support the file. */
-bool jpeg_frame_parse(const uint8_t *bytes, size_t len, struct jpeg_frame *ret);
+/** Parse the header; false: our decoder does not support the file. `junk`: bytes between its
+ * segments are skipped. */
+bool jpeg_frame_parse(const uint8_t *bytes, size_t len, bool junk, struct jpeg_frame *ret);
 
 /** Of a frame with several scans: parse on from `at`, behind a scan, up to the next one. Then
  * frame->scan, `data`, `sent`, `restart` and the Huffman tables are that scan's; or `*end` is set.

@@ -7,11 +7,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/**
+ * Where the code of the next marker lies, from `at` on; `len` where there is none.
+ *
+ * What belongs to no segment is skipped and counted in `junk`, as libjpeg does (next_marker()): all
+ * up to an FF that a byte follows which is neither 00 nor FF. FFs that fill up do not count.
+ */
+static inline size_t jpeg_marker_find(const uint8_t *bytes, size_t len, size_t at, size_t *junk)
+{
+    for (;;) {
+        for (; at < len && bytes[at] != 0xFF; at++)
+            ++*junk;
+        while (at < len && bytes[at] == 0xFF)
+            at++;
+        if (at >= len || bytes[at] != 0)
+            return at;
+        *junk += 2; /* FF 00 */
+        at++;
+    }
+}
+
 /** A walk; begins with {bytes, len, .at = 2}, behind SOI. */
 struct jpeg_markers {
     const uint8_t *bytes;
     size_t len;
     size_t at;
+    size_t junk; /* bytes so far that belong to no segment */
     /* The segment that was found: */
     uint8_t code; /* of its marker */
     const uint8_t *data;
@@ -21,31 +42,27 @@ struct jpeg_markers {
 /** The next segment before the first scan; false behind the last one, and where there is none. */
 static inline bool jpeg_markers_next(struct jpeg_markers *m)
 {
-    while (m->len >= 4 && m->at <= m->len - 4) {
-        const uint8_t *p = m->bytes + m->at;
-        size_t size = (size_t)p[2] << 8 | p[3];
+    for (;;) {
+        size_t at = jpeg_marker_find(m->bytes, m->len, m->at, &m->junk), size;
 
-        if (p[0] != 0xFF)
+        if (at >= m->len)
             return false;
-        m->code = p[1];
-        if (m->code == 0xFF) { /* a byte that fills up */
-            m->at++;
+        m->code = m->bytes[at];
+        m->at = at + 1;
+        if (m->code == 0x01 || (m->code >= 0xD0 && m->code <= 0xD7)) /* TEM, RSTn: no length */
             continue;
-        }
-        if (m->code == 0x01 || (m->code >= 0xD0 && m->code <= 0xD7)) { /* TEM, RSTn: no length */
-            m->at += 2;
-            continue;
-        }
         if (m->code == 0xD8 || m->code == 0xD9 || m->code == 0xDA) /* SOI, EOI, SOS */
             return false;
-        if (size < 2 || size > m->len - m->at - 2)
+        if (m->len - m->at < 2)
             return false;
-        m->data = p + 4;
+        size = (size_t)m->bytes[m->at] << 8 | m->bytes[m->at + 1];
+        if (size < 2 || size > m->len - m->at)
+            return false;
+        m->data = m->bytes + m->at + 2;
         m->size = size - 2;
-        m->at += 2 + size;
+        m->at += size;
         return true;
     }
-    return false;
 }
 
 #endif

@@ -816,10 +816,10 @@ void jpeg_own_use(struct jpeg_own *o, const struct jpeg_kernels *kernels)
     o->kernels = kernels;
 }
 
-int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, uint32_t *width,
+int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, bool junk, uint32_t *width,
                   uint32_t *height)
 {
-    if (!jpeg_frame_parse(bytes, len, &o->frame))
+    if (!jpeg_frame_parse(bytes, len, junk, &o->frame))
         return JPEG_OWN_GIVES_UP;
     o->bytes = bytes;
     o->len = len;

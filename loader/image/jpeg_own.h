@@ -28,12 +28,13 @@ void jpeg_own_destroy(struct jpeg_own *own);
 void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
 
 /**
- * Read the header. `bytes` are borrowed until close().
+ * Read the header. `bytes` are borrowed until close(). `junk`: those that belong to no segment of
+ * it are skipped.
  *
  * 0, JPEG_OWN_GIVES_UP or -ENOMEM, like all of them.
  */
-int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, uint32_t *width,
-                  uint32_t *height);
+int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, bool junk,
+                  uint32_t *width, uint32_t *height);
 
 /** Use and find tiles from now until close(). `hint` (jpeg_tiles.h) has tiles that were found
  * before; `len` 0: there is none. */

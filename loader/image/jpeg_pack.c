@@ -28,7 +28,8 @@ struct trap {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf escape;
-    int code; /* of what failed, and its sentence: */
+    bool in_header; /* of what is read */
+    int code;       /* of what failed, and its sentence: */
     enum pack_outcome outcome;
     char message[JMSG_LENGTH_MAX];
 };
@@ -57,10 +58,11 @@ static void on_error(j_common_ptr cinfo)
     leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD, what);
 }
 
-/* A warning while reading: the file is damaged behind what a decoder of pixels reads. */
+/* A warning while reading: the file is damaged behind what a decoder of pixels reads. Whether bytes
+ * between its first segments are a fault is for the caller, and not written in any case. */
 static void on_message(j_common_ptr cinfo, int level)
 {
-    if (level < 0)
+    if (level < 0 && !(trap_of(cinfo)->in_header && cinfo->err->msg_code == JWRN_EXTRANEOUS_DATA))
         on_error(cinfo);
 }
 
@@ -119,7 +121,9 @@ static void source_read(struct trap *t, struct source *s, const uint8_t *bytes, 
     s->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
     s->d.progress = &t->progress;
     jpeg_mem_src(&s->d, bytes, (unsigned long)len);
+    t->in_header = true;
     (void)jpeg_read_header(&s->d, TRUE);
+    t->in_header = false;
     check_form(t, &s->d);
     s->compressed = s->d.src->bytes_in_buffer;
     s->coefficients = jpeg_read_coefficients(&s->d);

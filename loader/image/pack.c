@@ -516,6 +516,8 @@ static int check_and_pack(struct image_decoder *decoder, const struct pack_resiz
 
     if (r < 0)
         return r;
+    if (info.junk > 0 && !(resize && resize->junk))
+        return image_refuse_junk(info.junk, err);
     width = info.width;
     height = info.height;
     resized = resize && pack_resize_sides(resize, info.width, info.height, &width, &height);

@@ -72,7 +72,8 @@ struct pack_result {
  * Pack a file, if it can be packed without changing a pixel of any crop.
  *
  * Everything is proved for each file: that it decodes whole without a warning, that the packed one
- * has the same coefficients, quantisation tables and pixels, and all that pack_prove() proves.
+ * has the same coefficients, quantisation tables and pixels, and all that pack_prove() proves. A
+ * file with junk (struct image_info) is bad.
  *
  * 0, or -ENOMEM. When a file is kept as it is, `err` says why.
  */

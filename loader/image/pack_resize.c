@@ -67,6 +67,7 @@ static int render_all(struct image_decoder *decoder, uint32_t width, uint32_t he
         .resize_height = height,
         .filter = filter,
         .flip = {0, 1},
+        .junk = true, /* the caller decides */
     };
 
     return image_render(decoder, &pipeline, &draw, &store, bytes, len, pixels, err);
@@ -141,6 +142,8 @@ const char *pack_resize_text(const struct pack_resize *resize, char ret[PACK_RES
     else if (resize->raw_share > 0)
         at += snprintf(at, (size_t)(end - at), "%s--raw-share %u", side > 0 ? " " : "",
                        resize->raw_share);
+    if (resize->junk)
+        at += snprintf(at, (size_t)(end - at), "%s--junk", at > ret ? " " : "");
     if (at == ret)
         at += snprintf(at, (size_t)(end - at), "images as they are");
     assert(at < end);

@@ -27,6 +27,7 @@ struct pack_resize {
     uint32_t quality;           /* 1 ... 100 */
     enum encode_subsampling subsampling;
     uint32_t raw_share; /* per cent of the samples become raw pixels, of any size */
+    bool junk;          /* bytes of a JPEG's header that belong to no segment are no fault */
 };
 
 /** Whether a sample of a data set is among the share that becomes raw: they lie as evenly as can

@@ -25,6 +25,7 @@ struct image_header {
     uint32_t width, height; /* as stored, before EXIF; within limits.h */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
     bool progressive;       /* a JPEG of that kind */
+    size_t junk;            /* bytes before a JPEG's first scan that belong to no segment */
     bool rgb;               /* pixels have three bytes in memory: see struct image_rows */
 };
 
@@ -66,6 +67,7 @@ struct image_reader {
     const struct image_reader_ops *ops;
     /* To be set before open(): */
     bool whole;                /* decode a packed JPEG (pack.h) as any other JPEG */
+    bool junk;                 /* header.junk is no fault: docs/pixels.md, 4.1 */
     struct image_tiles *tiles; /* use and find tiles, where the reader can; or NULL */
     /* Of a PNG: 0, or the bytes of an index or a grey level, whose low and high byte are then
      * delivered as R and G. */

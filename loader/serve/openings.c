@@ -52,6 +52,7 @@ struct opening {
     enum stage stage;
     struct list waiters;
     bool cancelled; /* no client may join it */
+    bool junk;
     char *name, *fields, *user, *groups[2];
     struct roots *roots;
     const char **allowed;
@@ -139,6 +140,7 @@ static void work(struct blocking_job *job)
                                                                      : DATASET_NO_WAITING,
                                       .cancel = &o->cancel,
                                       .fields = o->fields,
+                                      .junk = o->junk,
                                       .progress = on_progress,
                                       .progress_arg = o};
 
@@ -312,11 +314,12 @@ void openings_destroy(struct openings *openings)
     free(openings);
 }
 
-/* Is it the same data set with the same fields, with the same roots, for the same user? Users do
- * not share openings, because each opening waits behind others of its user. */
+/* Is it the same data set with the same fields and list of bad samples, with the same roots, for
+ * the same user? Users do not share openings, because each opening waits behind others of its user.
+ */
 static bool is_same(const struct opening *o, const struct opening_request *request)
 {
-    bool same = !o->cancelled && o->roots == request->roots &&
+    bool same = !o->cancelled && o->junk == request->junk && o->roots == request->roots &&
                 o->num_allowed == request->num_allowed && strcmp(o->user, request->user) == 0 &&
                 strcmp(o->name, request->dataset) == 0 && strcmp(o->fields, request->fields) == 0;
 
@@ -335,6 +338,7 @@ static struct opening *create_opening(struct openings *all, const struct opening
     o->openings = all;
     o->name = strdup(request->dataset);
     o->fields = strdup(request->fields);
+    o->junk = request->junk;
     o->user = strdup(request->user);
     o->groups[STAGE_QUICK] = str_format("quick %s", request->user);
     o->groups[STAGE_INDEXING] = str_format("index %s", request->user);

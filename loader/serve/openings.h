@@ -43,6 +43,7 @@ struct opening_waiter {
 struct opening_request {
     const char *dataset;
     const char *fields;   /* that are wanted, or "" */
+    bool junk;            /* for a pipeline with that word */
     const char *user;     /* whose share of threads it uses */
     struct roots *roots;  /* the current roots */
     const char **allowed; /* [num_allowed] of them, malloc; taken */

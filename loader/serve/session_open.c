@@ -50,11 +50,14 @@ typedef void dataset_is_open(struct opening_waiter *waiter, struct dataset *data
                              const struct plenum_error *why);
 
 /* Have a data set opened, within the roots that this client may read. */
-static int ask_for_dataset(struct session *s, const char *dataset, const char *fields,
+static int ask_for_dataset(struct session *s, const char *dataset, const char *fields, bool junk,
                            dataset_is_open *done, struct plenum_error *err)
 {
-    struct opening_request request = {
-        .dataset = dataset, .fields = fields, .user = s->user, .roots = s->server->roots};
+    struct opening_request request = {.dataset = dataset,
+                                      .fields = fields,
+                                      .junk = junk,
+                                      .user = s->user,
+                                      .roots = s->server->roots};
     unsigned count = roots_count(request.roots);
     char who[32];
 
@@ -302,7 +305,8 @@ static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;
     struct plenum_error err;
-    int r = ask_for_dataset(s, s->open.dataset, s->open.fields, on_dataset_open, &err);
+    int r = ask_for_dataset(s, s->open.dataset, s->open.fields, views_forgive_junk(&s->spec.views),
+                            on_dataset_open, &err);
 
     if (r < 0) {
         session_refuse(s, request, r, err.text);
@@ -368,7 +372,7 @@ void session_handle_fields(struct session *s, uint64_t request, struct frame_rea
         return;
     }
     s->open_request = request;
-    r = ask_for_dataset(s, m.dataset, m.fields, on_fields_known, &err);
+    r = ask_for_dataset(s, m.dataset, m.fields, false, on_fields_known, &err);
     if (r < 0) {
         session_refuse(s, request, r, err.text);
         return;

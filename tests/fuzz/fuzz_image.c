@@ -25,6 +25,7 @@ static const char *const pipelines[] = {
     "rrc(5) flip(0.5)",
     "exif rrc(2,ratio=1/9:9) flip(0.5)",
     "exif resize(7) center_crop(4)",
+    "exif junk rrc(12) flip(0.5)",
     "rrc(16,interpolation=random) flip(0.5)",
     "exif resize(17,interpolation=lanczos) center_crop(12)",
     "resize(7,interpolation=nearest) center_crop(4)",

@@ -2,7 +2,8 @@
 /* fuzz_jpeg.c - any bytes through our own JPEG decoder and libjpeg-turbo: never a crash, always the
  * same decision, and the same pixels where it is a good one.
  *
- * The first four bytes choose the region; the rest is the file. Images of more than 2^16 pixels are
+ * The first four bytes choose the region, and whether bytes of no segment are forgiven; the rest is
+ * the file. Images of more than 2^16 pixels are
  * left out, as they only cost time. Our decoder itself is run whatever it answers; the reader then
  * says what becomes of a file on which it gives up. Our decoder hints tiles on the way, and its
  * hint must be as good for the same region again and for another one. */
@@ -101,6 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 6 || data[4] != 0xFF || data[5] != 0xD8)
         return 0;
     jpeg_reader_use(ours, IMAGE_JPEG_PLENUM, data[0] % 2 ? "avx2" : "portable");
+    ours->junk = library->junk = data[2] % 2;
     want.r = library->ops->open(library, data + 4, size - 4, &header, &want.err);
     library->ops->close(library);
     got.r = ours->ops->open(ours, data + 4, size - 4, &same, &got.err);

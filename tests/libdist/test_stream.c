@@ -635,6 +635,16 @@ Test(stream, a_loader_that_knows_no_views_is_refused)
     expect_old_loader_refused(&o, "it is too old for views");
 }
 
+/* It would refuse the pipeline with a sentence about its stages. */
+Test(stream, a_loader_that_forgives_no_junk_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+
+    o.pipeline = "junk rrc(16)";
+    old_loader_minor = WIRE_MINOR_JUNK - 1;
+    expect_old_loader_refused(&o, "it is too old for the word junk of pipelines");
+}
+
 /* It would take the width for the height. */
 Test(stream, a_loader_that_knows_squares_alone_is_refused)
 {

@@ -243,6 +243,13 @@ class OlderLoaderTest(unittest.TestCase):
             with self.assertRaisesRegex(pyplenum.PlenumError, "too old for views"):
                 stream(loader=loader)
 
+    def test_junk(self):
+        """it does not know the word, and that is said"""
+        for loader in self.addresses:
+            for pipeline in ("junk " + A, "exif junk view(a, 1, rrc(8))"):
+                with self.assertRaisesRegex(pyplenum.PlenumError, "too old for the word junk of pipelines|for views"):
+                    stream(pipeline, loader=loader)
+
 
 class TorchTest(unittest.TestCase):
     @classmethod

@@ -151,6 +151,54 @@ is "$list" "... and the list is as it was" cat "$(json bad_list bad.json)"
 is " 5 bad " "the next time, it is what lies there now" kinds anew.json
 ok "... and a list of its own" test "$(json bad_list anew.json)" != "$(json bad_list bad.json)"
 
+# ---- junk before the first scan ----
+mkdir -p junk/a clean/a
+for i in 0 1 2 3 4 5; do
+    cp "$(find data -name '*.jpg' | sort | sed -n "$((i + 1))p")" clean/a/$i.jpg
+    if [ $i = 2 ] || [ $i = 4 ]; then
+        { head -c 2 clean/a/$i.jpg && printf 'junk' && tail -c +3 clean/a/$i.jpg; } >junk/a/$i.jpg
+    else
+        cp clean/a/$i.jpg junk/a/
+    fi
+done
+truncate -s -40 clean/a/5.jpg # wrong in its last rows only
+cp clean/a/5.jpg junk/a/
+old junk
+old clean
+word=(--pipeline "junk rrc(32) flip(0.5)" --seed 5)
+ok "junk: without the word they are bad" test "$("$ctl" hash junk $stream)" != "$("$ctl" hash clean $stream)"
+is "$("$ctl" hash clean $stream)" "... and with it they are as without the junk" "$ctl" hash junk "${word[@]}"
+"$ctl" verify junk --json >junk.json
+"$ctl" verify clean >/dev/null
+is " 1 bad 2 junk " "verify tells them from bad ones" kinds junk.json
+ok "... and what to say" grep -q '"4 bytes before the first scan belong to no segment; the word junk forgives them"' \
+    junk.json
+ok "the list has them with a mark" grep -q "^bad 2 junk: 4 bytes before the first scan belong to no segment; " \
+    "$(json bad_list junk.json)"
+is "$("$ctl" hash clean $stream)" "with the word they are not bad for being on the list" "$ctl" hash junk "${word[@]}"
+"$top_builddir/plenumd" --socket "unix:$here/service2" --root "$here" --threads 1 2>service2.log &
+service=$!
+wait_for 20 test -S service2
+job -n 2 "$feed" junk "${word[@]}" --loader "unix:$here/service2" --micro-batch 1 --json
+ok "... nor for a stream" delivered "$("$ctl" hash clean $stream)"
+job -n 2 "$feed" junk $stream --loader "unix:$here/service2" --micro-batch 1 --json
+ok "a stream without the word, of the same loader, shows others" delivered "$("$ctl" hash junk $stream)"
+is 3 "... and counts them" field substituted
+kill $service
+wait $service
+"$ctl" verify junk --no-list --decoder both --json >both.json
+is " 1 bad 2 junk " "both decoders say so" kinds both.json
+"$ctl" pack junk junkpacked >junkpacked.txt
+is "$("$ctl" hash clean $stream)" "packed, they are kept as they are" "$ctl" hash junkpacked "${word[@]}"
+ok "... for the reason that is told" \
+    grep -q "2.*4 bytes before the first scan belong to no segment; the word junk" junkpacked/plenum-pack.txt
+"$ctl" pack junk junkgone --junk >junkgone.txt
+"$ctl" verify junkgone --json >gone.json
+is " 1 bad " "pack --junk packs them without it" kinds gone.json
+is "$("$ctl" hash clean $stream)" "... so that every pipeline shows them" "$ctl" hash junkgone $stream
+ok "... which goes on with the same option alone" sh -c '! "$0" pack junk junkgone 2>why &&
+    grep -q "was begun with --junk, not images as they are" why' "$ctl"
+
 # ---- what is refused ----
 ok "generated: there is nothing to verify" sh -c \
     '! "$0" verify generated:10 2>why && grep -q "generated:10 has no files: there is nothing to verify" why' "$ctl"

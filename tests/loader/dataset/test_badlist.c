@@ -67,12 +67,14 @@ Test(badlist, what_is_written_is_read)
         uint32_t count = 0;
 
         for (uint32_t i = every / 3; i < 1000; i += every)
-            bad[count++] = (struct dataset_bad){i, i % 2 ? "odd \"reason\"" : "two\nlines"};
+            bad[count++] =
+                (struct dataset_bad){i, i % 2 ? "odd \"reason\"" : "two\nlines", i % 3 == 0};
         cr_assert(eq(int, badlist_write(path, "folder:/a\nb", mine, bad, count), 0));
         cr_assert(eq(int, badlist_read(path, mine, 1000, &list), 0));
         cr_assert(eq(u32, list.count, count));
         for (uint32_t i = 0; i < count; i++) {
             cr_assert(eq(u32, list.samples[i].sample, bad[i].sample));
+            cr_assert(eq(int, list.samples[i].junk, bad[i].junk));
             cr_assert(eq(str, (char *)list.samples[i].reason,
                          bad[i].sample % 2 ? "odd \"reason\"" : "two?lines"));
         }
@@ -95,8 +97,9 @@ Test(badlist, what_is_written_is_read)
 
 Test(badlist, the_hash_is_of_which_samples)
 {
-    struct dataset_bad a[] = {{3, "x"}, {5, "y"}}, b[] = {{3, "z"}, {5, "z"}},
-                       c[] = {{3, "x"}, {6, "y"}};
+    struct dataset_bad a[] = {{3, "x", false}, {5, "y", false}},
+                       b[] = {{3, "z", false}, {5, "z", false}},
+                       c[] = {{3, "x", false}, {6, "y", false}};
     struct badlist one = {a, 2, NULL}, two = {b, 2, NULL}, three = {c, 2, NULL},
                    four = {a, 1, NULL}, none = {0};
 
@@ -109,7 +112,8 @@ Test(badlist, the_hash_is_of_which_samples)
 /* A list of which a part is lost would let bad samples through, and be another data set. */
 Test(badlist, cut_and_changed_at_every_byte_it_is_refused)
 {
-    struct dataset_bad bad[] = {{3, "cut off"}, {40, "no JPEG"}, {999, "empty"}};
+    struct dataset_bad bad[] = {
+        {3, "cut off", false}, {40, "no JPEG", false}, {999, "empty", false}};
     struct badlist list;
     size_t len;
     char *text;
@@ -164,7 +168,7 @@ static void expect_known(const char *name, uint32_t want, const uint8_t fingerpr
 
 Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off"}, {7, "it is no JPEG"}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false}, {7, "it is no JPEG", false}};
     struct dataset_kept kept, again;
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -204,9 +208,53 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
     expect_known("data", 0, without);
 }
 
+/* For a pipeline with the word junk some samples on the list are good: it is another list, and
+ * another data set; and for all others nothing depends on which these are. */
+Test(badlist, junk_is_forgiven)
+{
+    struct dataset_bad bad[] = {{3, "it is cut off", false}, {7, "4 bytes", true}}, old[2];
+    struct dataset_options options = {.junk = true};
+    struct dataset_kept kept, again;
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err;
+    struct dataset *d;
+
+    write_set("data");
+    keep("data", bad, 1, &kept);
+    cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, &err), 0));
+    cr_expect(eq(int, memcmp(dataset_get_fingerprint(d), kept.fingerprint, 16), 0));
+    dataset_unref(d);
+
+    keep("data", bad, 2, &again);
+    expect_known("data", 2, again.fingerprint);
+    cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, &err), 0));
+    cr_expect(eq(u32, dataset_get_known_bad(d), 1));
+    cr_expect(eq(int, memcmp(dataset_get_fingerprint(d), kept.fingerprint, 16), 0),
+              "as if it were not on the list");
+    cr_expect(eq(int, dataset_read(d, 3, &buffer, &err), -EBADMSG));
+    cr_expect(eq(int, dataset_read(d, 7, &buffer, &err), 0));
+    dataset_unref(d);
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(int, dataset_read(d, 7, &buffer, &err), -EBADMSG));
+    cr_expect(ne(ptr, strstr(err.text, "data/a/7.jpg is known to be bad: 4 bytes"), NULL), "%s",
+              err.text);
+    dataset_unref(d);
+
+    memcpy(old, bad, sizeof(old)); /* a version that does not know the word has found the same */
+    old[1].junk = false;
+    keep("data", old, 2, &kept);
+    cr_expect(kept.changed, "for some pipelines");
+    cr_expect(eq(int, memcmp(kept.fingerprint, again.fingerprint, 16), 0), "not for the others");
+    cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, &err), 0));
+    cr_expect(eq(int, memcmp(dataset_get_fingerprint(d), kept.fingerprint, 16), 0),
+              "two such loaders of a job are told apart");
+    dataset_unref(d);
+    dataset_buffer_fini(&buffer);
+}
+
 Test(badlist, it_goes_with_the_data_and_not_with_its_name)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off"}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false}};
     struct dataset_options options = {0};
     const char *roots[] = {tree.root};
     struct dataset_kept kept;
@@ -241,7 +289,7 @@ static void path_of_list(char ret[512])
 /* Else who writes to a shared folder decides what others' runs show. */
 Test(badlist, that_another_could_have_written_is_passed_over)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off"}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false}};
     struct dataset_kept kept;
     struct dataset *d;
     char path[512];
@@ -259,7 +307,7 @@ Test(badlist, that_another_could_have_written_is_passed_over)
 
 Test(badlist, a_damaged_list_is_named)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off"}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false}};
     struct plenum_error err = {""};
     struct dataset_kept kept;
     struct dataset *d;

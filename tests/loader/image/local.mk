@@ -8,6 +8,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_exif \
 	%D%/test_filter \
 	%D%/test_jpeg \
+	%D%/test_jpeg_junk \
 	%D%/test_jpeg_own \
 	%D%/test_jpeg_tiles \
 	%D%/test_mix \
@@ -52,6 +53,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_filter_LDADD = $(image_test_libs) -lm
 %C%_test_jpeg_CFLAGS = $(image_test_cflags)
 %C%_test_jpeg_LDADD = $(image_test_libs)
+%C%_test_jpeg_junk_CFLAGS = $(image_test_cflags)
+%C%_test_jpeg_junk_LDADD = $(image_test_libs)
 %C%_test_jpeg_own_CFLAGS = $(image_test_cflags)
 %C%_test_jpeg_own_LDADD = $(image_test_libs)
 %C%_test_jpeg_tiles_CFLAGS = $(image_test_cflags)

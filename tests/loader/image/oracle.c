@@ -13,6 +13,8 @@
 
 #include <jpeglib.h>
 #include <png.h>
+
+#include <jerror.h>
 #ifdef HAVE_AVIF
 #include <avif/avif.h>
 #endif
@@ -26,11 +28,24 @@
 struct oracle_errors {
     struct jpeg_error_mgr manager;
     jmp_buf escape;
+    bool in_header;
 };
+
+/* Of the pipeline that is rendered. */
+static bool junk_is_forgiven;
 
 static void on_error(j_common_ptr c)
 {
     longjmp(((struct oracle_errors *)c->err)->escape, 1);
+}
+
+static void on_message(j_common_ptr c, int level)
+{
+    bool junk =
+        ((struct oracle_errors *)c->err)->in_header && c->err->msg_code == JWRN_EXTRANEOUS_DATA;
+
+    if (level < 0 && !(junk && junk_is_forgiven))
+        c->err->num_warnings++;
 }
 
 static void on_output(j_common_ptr c)
@@ -58,12 +73,15 @@ static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t l
     ret->rgb = NULL;
     d.err = jpeg_std_error(&errors.manager);
     errors.manager.error_exit = on_error;
+    errors.manager.emit_message = on_message;
     errors.manager.output_message = on_output;
     jpeg_create_decompress(&d);
     if (setjmp(errors.escape))
         goto out;
     jpeg_mem_src(&d, bytes, len);
+    errors.in_header = true;
     (void)jpeg_read_header(&d, TRUE);
+    errors.in_header = false;
     if (d.num_components != 1 && d.num_components != 3 && d.num_components != 4)
         goto out;
     ret->orientation = exif_of_jpeg(bytes, len);
@@ -938,7 +956,7 @@ static void range_of(const struct pipeline *p, const int64_t *at, uint32_t count
     *outputs = (uint32_t)(high - low + 1);
 }
 
-int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
+static int render(const struct pipeline *pipeline, const struct image_draw *draw,
                   const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst)
 {
     struct philox_block random =
@@ -1022,5 +1040,16 @@ out:
     free(shown_y);
     free_axis(&across);
     free_axis(&down);
+    return r;
+}
+
+int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
+                  const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst)
+{
+    int r;
+
+    junk_is_forgiven = pipeline->junk;
+    r = render(pipeline, draw, store, bytes, len, dst);
+    junk_is_forgiven = false;
     return r;
 }

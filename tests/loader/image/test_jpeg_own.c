@@ -40,7 +40,8 @@ static void check_region(struct jpeg_own *own, const uint8_t *bytes, size_t len,
 
     want.width = least(want.width, whole->width - want.left);
     want.height = least(want.height, whole->height - want.top);
-    cr_assert(eq(int, jpeg_own_open(own, bytes, len, &width, &height), 0), "%s: not ours", what);
+    cr_assert(eq(int, jpeg_own_open(own, bytes, len, false, &width, &height), 0), "%s: not ours",
+              what);
     cr_assert(width == whole->width && height == whole->height);
     cr_assert(eq(int, jpeg_own_seek(own, &want), 0), "%s: not ours", what);
     for (uint32_t y = 0; y < want.height;) {
@@ -106,7 +107,7 @@ static void take_ours(struct jpeg_own *own, const uint8_t *bytes, size_t len,
     uint32_t width, height;
 
     jpeg_own_use(own, &jpeg_portable);
-    cr_assert(eq(int, jpeg_own_open(own, bytes, len, &width, &height), 0));
+    cr_assert(eq(int, jpeg_own_open(own, bytes, len, false, &width, &height), 0));
     cr_assert(eq(int, jpeg_own_seek(own, &all), 0));
     for (uint32_t y = 0; y < height;) {
         cr_assert(eq(int, jpeg_own_read(own, &rows), 0));
@@ -301,7 +302,8 @@ Test(jpeg_own, adobe_segment_of_four_components)
     check_file(own, m.bytes, m.len, 3, 1, "CMYK");
     for (uint8_t unknown = 1; unknown < 9; unknown += 2) {
         at[11] = unknown; /* libjpeg warns */
-        cr_expect(eq(int, jpeg_own_open(own, m.bytes, m.len, &width, &height), JPEG_OWN_GIVES_UP));
+        cr_expect(
+            eq(int, jpeg_own_open(own, m.bytes, m.len, false, &width, &height), JPEG_OWN_GIVES_UP));
     }
     memcpy(at, "adobe", 5);
     check_file(own, m.bytes, m.len, 3, 1, "without the segment");
@@ -384,7 +386,8 @@ ParameterizedTest(struct kind *k, jpeg_own, crops_at_every_offset)
     m = make_jpeg(&spec);
     cr_assert(eq(int, jpeg_own_create(&own), 0));
     if (!is_ours(&spec)) {
-        cr_expect(eq(int, jpeg_own_open(own, m.bytes, m.len, &width, &height), JPEG_OWN_GIVES_UP));
+        cr_expect(
+            eq(int, jpeg_own_open(own, m.bytes, m.len, false, &width, &height), JPEG_OWN_GIVES_UP));
     } else {
         cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
         for (uint32_t y = 0; y < spec.height; y++)
@@ -568,7 +571,7 @@ Test(jpeg_own, damage_in_the_middle_is_left_to_libjpeg)
     int r = 0;
 
     cr_assert(eq(int, jpeg_own_create(&own), 0));
-    cr_assert(eq(int, jpeg_own_open(own, m.bytes, m.len * 2 / 3, &width, &height), 0));
+    cr_assert(eq(int, jpeg_own_open(own, m.bytes, m.len * 2 / 3, false, &width, &height), 0));
     cr_assert(eq(int, jpeg_own_seek(own, &all), 0));
     while (r == 0 && good < 400) {
         r = jpeg_own_read(own, &rows);
@@ -737,7 +740,7 @@ Test(jpeg_own, photographs)
     for (size_t i = 0; i < paths.gl_pathc; i++) {
         struct made m = read_file(paths.gl_pathv[i]);
 
-        if (m.bytes && jpeg_own_open(own, m.bytes, m.len, &width, &height) == 0) {
+        if (m.bytes && jpeg_own_open(own, m.bytes, m.len, false, &width, &height) == 0) {
             check_file(own, m.bytes, m.len, 3, (uint32_t)i, paths.gl_pathv[i]);
             ours++;
         }

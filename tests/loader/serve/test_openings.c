@@ -115,7 +115,7 @@ static void on_done(struct opening_waiter *waiter, struct dataset *dataset, int 
     a->code = code;
 }
 
-static void ask_below(struct asker *a, const char *user, const char *name, const char *root)
+static void ask_as(struct asker *a, const char *user, const char *name, const char *root, bool junk)
 {
     const char **allowed = malloc(sizeof(*allowed));
 
@@ -124,11 +124,17 @@ static void ask_below(struct asker *a, const char *user, const char *name, const
     cr_assert(zero(int, openings_ask(openings,
                                      &(struct opening_request){.dataset = name,
                                                                .fields = "",
+                                                               .junk = junk,
                                                                .user = user,
                                                                .roots = roots,
                                                                .allowed = allowed,
                                                                .num_allowed = 1},
                                      &a->waiter)));
+}
+
+static void ask_below(struct asker *a, const char *user, const char *name, const char *root)
+{
+    ask_as(a, user, name, root, false);
 }
 
 static void ask(struct asker *a, const char *user, const char *name)
@@ -230,6 +236,14 @@ Test(openings, with_other_rights_are_others)
 {
     ask_below(&askers[0], "1", "/hang", "/a");
     ask_below(&askers[1], "1", "/hang", "/b");
+    wait_count(&storage.inside, 2);
+}
+
+/* Its list of bad samples is another one. */
+Test(openings, for_pipelines_with_junk_are_others)
+{
+    ask_as(&askers[0], "1", "/hang", "/", false);
+    ask_as(&askers[1], "1", "/hang", "/", true);
     wait_count(&storage.inside, 2);
 }
 
