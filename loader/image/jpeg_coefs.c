@@ -494,9 +494,9 @@ static int prepare_scan(struct reader *r, const struct jpeg_coefs_tools *tools)
                            .v = scan->count > 1 ? c->v : 1};
 
         if (scan->first == 0 && scan->high == 0)
-            m.dc = jpeg_huff_get(tools->huffs, JPEG_HUFF_DC, &f->dc[c->dc], tools->fill, &e);
+            m.dc = jpeg_huff_get(tools->huffs, JPEG_HUFF_DC, &f->dc[c->dc], &e);
         if (scan->last > 0)
-            m.ac = jpeg_huff_get(tools->huffs, kind, &f->ac[c->ac], tools->fill, &e);
+            m.ac = jpeg_huff_get(tools->huffs, kind, &f->ac[c->ac], &e);
         if ((scan->first == 0 && scan->high == 0 && !m.dc) || (scan->last > 0 && !m.ac))
             return e == -ENOMEM ? e : JPEG_OWN_GIVES_UP;
         if (f->progressive && m.ac && is_too_large(m.ac, scan->low))

@@ -41,7 +41,6 @@ static inline int16_t *jpeg_coefs_block(const struct jpeg_coef_plane *p, uint32_
 /** What jpeg_coefs_read() works with. */
 struct jpeg_coefs_tools {
     struct jpeg_huffs *huffs;
-    jpeg_huff_fill_fn *fill;
     struct jpeg_scan *scan;
     bool bmi2; /* the processor has these instructions */
 };

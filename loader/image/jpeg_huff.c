@@ -11,6 +11,9 @@
 /* A symbol of AC tables is a run of zeros and the size of the value behind it; but for these. */
 enum { SYMBOL_EOB = 0x00, SYMBOL_ZRL = 0xF0 };
 
+/* Of less compressed data than this, it takes longer to combine symbols than to read one by one. */
+enum { COMBINE_BYTES = 6 << 10 };
+
 static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t code)
 {
     uint32_t size = symbol & 15, step = kind != JPEG_HUFF_DC ? (symbol >> 4) + 1U : 0;
@@ -26,13 +29,32 @@ static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t co
     return (code + size) | step << 8 | code << 16 | size << 24;
 }
 
-/* Generate the codes in the order of their lengths (T.81, annex C). */
+/* Write an entry so many times, which are a power of two or none: four at once, where there are. */
+static jpeg_entry *put(jpeg_entry *to, jpeg_entry entry, uint32_t times)
+{
+    const jpeg_entry four[4] = {entry, entry, entry, entry};
+    jpeg_entry *end = to + times;
+
+    if (times < 4) {
+        while (to < end)
+            *to++ = entry;
+        return end;
+    }
+    for (; to < end; to += 4)
+        memcpy(to, four, sizeof(four));
+    return end;
+}
+
+/* Generate the codes in the order of their lengths (T.81, annex C); that is their order in `one`,
+ * too. */
 static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
 {
+    jpeg_entry *to = h->one;
     uint32_t code = 0, at = 0;
 
-    memset(h->one, 0, sizeof(h->one));
     for (uint32_t len = 1; len <= 16; len++, code <<= 1) {
+        uint32_t width = len <= JPEG_LOOK ? 1U << (JPEG_LOOK - len) : 0;
+
         h->first[len] = (int32_t)at - (int32_t)code;
         for (uint32_t i = 0; i < h->counts[len - 1]; i++, code++, at++) {
             jpeg_entry entry = entry_of(kind, h->symbols[at], len);
@@ -41,16 +63,16 @@ static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
                 return false;
             if (code + 1 >= 1U << len) /* no code may consist of ones only */
                 return false;
-            for (uint32_t k = 0; len <= JPEG_LOOK && k < 1U << (JPEG_LOOK - len); k++)
-                h->one[(code << (JPEG_LOOK - len)) + k] = entry;
+            to = put(to, entry, width);
         }
         h->beyond[len] = (int32_t)(code << (16 - len));
     }
     h->beyond[17] = INT32_MAX;
+    memset(to, 0, (size_t)(h->one + JPEG_LOOKS - to) * sizeof(*to));
     return true;
 }
 
-/* Combine entries of `one`: as many symbols as the 12 bits hold, and one more of which they hold
+/* Combine entries of `one`: as many symbols as the 11 bits hold, and one more of which they hold
  * the code, if not the value. */
 static void fill_many(struct jpeg_huff *h)
 {
@@ -71,7 +93,7 @@ static void fill_many(struct jpeg_huff *h)
     }
 }
 
-/* The value behind a code, of which all bits are among the 12. */
+/* The value behind a code, of which all bits are among the 11. */
 static int32_t value_in(uint32_t bits, jpeg_entry entry)
 {
     return jpeg_value((uint64_t)bits << (64 - JPEG_LOOK), entry >> 16 & 255, entry >> 24);
@@ -110,9 +132,35 @@ static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
            memcmp(h->symbols, spec->bytes + 16, spec->count) == 0;
 }
 
+/* One symbol in each entry; 0 stays 0. */
+static void fill_alone(struct jpeg_huff *h)
+{
+    for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
+        jpeg_entry e = h->one[i];
+
+        h->two[i] = (e & 255) | (e >> 16 & 255) << 6 | e >> 24 << 10 | (e >> 8 & 255) << 14;
+        h->many[i] = e & 0xFFFF;
+    }
+}
+
+void jpeg_huffs_begin(struct jpeg_huffs *huffs, jpeg_huff_fill_fn *fill, size_t bytes)
+{
+    huffs->image++;
+    huffs->fill = fill;
+    huffs->bytes = bytes;
+}
+
+/* Combine symbols, where that is worth it: there is much to read, or the table was used before. */
+static void combine(struct jpeg_huffs *huffs, struct jpeg_huff *h)
+{
+    if (h->combined || (huffs->bytes < COMBINE_BYTES && h->image == huffs->image))
+        return;
+    huffs->fill(h);
+    h->combined = true;
+}
+
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_kind kind,
-                                      const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
-                                      int *ret)
+                                      const struct jpeg_huff_spec *spec, int *ret)
 {
     struct jpeg_huff **slots = huffs->slots[kind], **oldest = &slots[0];
 
@@ -120,6 +168,8 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_k
     for (size_t i = 0; i < JPEG_HUFF_SLOTS; i++) {
         if (slots[i] && slots[i]->used > 0 && same(slots[i], spec)) {
             slots[i]->used = huffs->clock;
+            if (kind == JPEG_HUFF_AC)
+                combine(huffs, slots[i]);
             return slots[i];
         }
         if (*oldest && (!slots[i] || slots[i]->used < (*oldest)->used))
@@ -137,8 +187,13 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_k
     *ret = -EBADMSG;
     if (!fill_codes(*oldest, kind))
         return NULL;
-    if (kind == JPEG_HUFF_AC)
-        fill(*oldest);
+    (*oldest)->image = huffs->image;
+    (*oldest)->combined = false;
+    if (kind == JPEG_HUFF_AC) {
+        combine(huffs, *oldest);
+        if (!(*oldest)->combined)
+            fill_alone(*oldest);
+    }
     (*oldest)->used = huffs->clock;
     return *oldest;
 }

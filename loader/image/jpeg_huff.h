@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_huff.h - Huffman tables made for speed, and the bits that they are read from.
  *
- * A table is indexed by the next 12 bits. The entry of a symbol with such a short code has the
+ * A table is indexed by the next 11 bits. The entry of a symbol with such a short code has the
  * length of code and value bits together, and the step to its coefficient (its run of zeros and
  * one). Longer codes, codes that do not exist and rare symbols have an entry that means: decode it
  * slowly.
  *
  * A symbol's position is known only after the symbol before it was looked up; these look-ups take
  * most of the time. So there are two more tables for AC coefficients. An entry of the first has two
- * symbols, where the 12 bits hold the first with its value and the code of the second. An entry of
- * the other, for coefficients that are skipped, has as many symbols as the 12 bits hold. Scans of a
+ * symbols, where the 11 bits hold the first with its value and the code of the second. An entry of
+ * the other, for coefficients that are skipped, has as many symbols as the 11 bits hold. Scans of a
  * progressive file look up one symbol at a time.
+ *
+ * Many photographs bring tables of their own, which are made for them alone. Where there is little
+ * to read by them that would take longer than the reading, so entries then have one symbol, until
+ * the table is used again. More bits would hold more symbols, but took longer to fill than they
+ * saved (and their tables do not fit the first cache).
  *
  * Bits are at the top of a 64-bit word, which is refilled by eight bytes without counting them: at
  * least 56 bits are valid after that. The bytes were unstuffed beforehand, and bytes behind the
@@ -19,12 +24,13 @@
 #define LOADER_IMAGE_JPEG_HUFF_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "loader/image/jpeg_frame.h"
 
-enum { JPEG_LOOK = 12, JPEG_LOOKS = 1 << JPEG_LOOK };
+enum { JPEG_LOOK = 11, JPEG_LOOKS = 1 << JPEG_LOOK };
 
 /** What a table's symbols mean. */
 enum jpeg_huff_kind {
@@ -64,6 +70,8 @@ struct jpeg_huff {
     uint8_t counts[16];
     uint32_t count;
     uint64_t used;
+    bool combined;  /* entries have several symbols */
+    uint64_t image; /* for which it was made */
 };
 
 enum { JPEG_HUFF_SLOTS = 6 };
@@ -72,17 +80,24 @@ enum { JPEG_HUFF_SLOTS = 6 };
 struct jpeg_huffs {
     struct jpeg_huff *slots[JPEG_HUFF_KINDS][JPEG_HUFF_SLOTS];
     uint64_t clock;
+    /* Of the image at hand. */
+    uint64_t image;
+    void (*fill)(struct jpeg_huff *huff);
+    size_t bytes;
 };
 
-/** Fill `two` and `many` from `one`; with plain loops, or those for AVX2 or NEON. */
+/** Fill `two` and `many` from `one`, with several symbols; with plain loops, or those for AVX2 or
+ * NEON. */
 typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
 jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2, jpeg_huff_fill_neon;
+
+/** An image begins, which has about so many bytes of compressed data. */
+void jpeg_huffs_begin(struct jpeg_huffs *huffs, jpeg_huff_fill_fn *fill, size_t bytes);
 
 /** A table for `spec`; valid until six others of its kind were requested. NULL, with `*ret`
  * -ENOMEM, or -EBADMSG where libjpeg would refuse it. */
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_kind kind,
-                                      const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
-                                      int *ret);
+                                      const struct jpeg_huff_spec *spec, int *ret);
 void jpeg_huffs_fini(struct jpeg_huffs *huffs);
 
 struct jpeg_bits {

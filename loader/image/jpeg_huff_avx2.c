@@ -21,7 +21,7 @@ AVX2_INLINE __m256i byte_of(__m256i entries, int which)
     return _mm256_and_si256(_mm256_srli_epi32(entries, 8 * which), number(255));
 }
 
-/* The entries for what lies behind the first `length` of these 12 bits. */
+/* The entries for what lies behind the first `length` of these 11 bits. */
 AVX2_INLINE __m256i entries_behind(const jpeg_entry *one, __m256i bits, __m256i length)
 {
     __m256i at = _mm256_and_si256(_mm256_sllv_epi32(bits, length), number(JPEG_LOOKS - 1));
@@ -29,7 +29,7 @@ AVX2_INLINE __m256i entries_behind(const jpeg_entry *one, __m256i bits, __m256i 
     return _mm256_i32gather_epi32((const int *)one, at, 4);
 }
 
-/* Whether an entry is there, and its code among the 12 bits of which `length` are used. */
+/* Whether an entry is there, and its code among the 11 bits of which `length` are used. */
 AVX2_INLINE __m256i fits(__m256i entry, __m256i length)
 {
     __m256i rare = _mm256_cmpeq_epi32(entry, _mm256_setzero_si256());

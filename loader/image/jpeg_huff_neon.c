@@ -34,7 +34,7 @@ NEON_INLINE uint32x4_t shift_right(uint32x4_t x, uint32x4_t by)
     return vshlq_u32(x, vnegq_s32(vreinterpretq_s32_u32(by)));
 }
 
-/* The entries for what lies behind the first `length` of these 12 bits. */
+/* The entries for what lies behind the first `length` of these 11 bits. */
 NEON_INLINE uint32x4_t entries_behind(const jpeg_entry *one, uint32x4_t bits, uint32x4_t length)
 {
     uint32x4_t at = vandq_u32(shift_left(bits, length), vdupq_n_u32(JPEG_LOOKS - 1));
@@ -47,7 +47,7 @@ NEON_INLINE uint32x4_t entries_behind(const jpeg_entry *one, uint32x4_t bits, ui
     return vld1q_lane_u32(one + (high >> 32), entries, 3);
 }
 
-/* Whether an entry is there, and its code among the 12 bits of which `length` are used. */
+/* Whether an entry is there, and its code among the 11 bits of which `length` are used. */
 NEON_INLINE uint32x4_t fits(uint32x4_t entry, uint32x4_t length)
 {
     uint32x4_t end = vaddq_u32(length, byte_of(entry, 2));

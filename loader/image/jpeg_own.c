@@ -847,13 +847,12 @@ static int list_mcu_blocks(struct jpeg_own *o)
     o->mcu_block_count = 0;
     for (uint32_t i = 0; i < o->frame.count; i++) {
         const struct jpeg_component *c = &o->frame.component[i];
-        jpeg_huff_fill_fn *fill = o->kernels->fill;
         int r = 0;
         const struct jpeg_huff *dc, *ac = NULL;
 
-        dc = jpeg_huff_get(&o->huffs, JPEG_HUFF_DC, &o->frame.dc[c->dc], fill, &r);
+        dc = jpeg_huff_get(&o->huffs, JPEG_HUFF_DC, &o->frame.dc[c->dc], &r);
         if (dc)
-            ac = jpeg_huff_get(&o->huffs, JPEG_HUFF_AC, &o->frame.ac[c->ac], fill, &r);
+            ac = jpeg_huff_get(&o->huffs, JPEG_HUFF_AC, &o->frame.ac[c->ac], &r);
         if (!ac)
             return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
         for (uint8_t y = 0; y < c->v; y++)
@@ -868,10 +867,8 @@ static int list_mcu_blocks(struct jpeg_own *o)
 /* Read all scans of a file with several. */
 static int read_coefs(struct jpeg_own *o)
 {
-    struct jpeg_coefs_tools tools = {.huffs = &o->huffs,
-                                     .fill = o->kernels->fill,
-                                     .scan = &o->scans[0],
-                                     .bmi2 = o->kernels->bmi2};
+    struct jpeg_coefs_tools tools = {
+        .huffs = &o->huffs, .scan = &o->scans[0], .bmi2 = o->kernels->bmi2};
 
     for (uint32_t i = 0; i < o->frame.count; i++) {
         const struct plane *p = &o->planes[i];
@@ -888,6 +885,7 @@ int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
 
     o->region = *region;
     find_rows_and_columns(o);
+    jpeg_huffs_begin(&o->huffs, o->kernels->fill, o->len - o->frame.data);
     r = o->frame.several ? read_coefs(o) : list_mcu_blocks(o);
     if (r != 0)
         return r;

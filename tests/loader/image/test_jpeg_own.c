@@ -475,12 +475,12 @@ static void random_codes(uint32_t round, uint8_t *bytes, struct jpeg_huff_spec *
         bytes[16 + i] = (uint8_t)philox_draw(10, i, round, DRAW_SEED, 0).word[0];
 }
 
-/* What a table of several symbols says is what one symbol after the other says. */
-static void check_many(const struct jpeg_huff *h, uint32_t i)
+/* What a table of at most so many symbols says is what one symbol after the other says. */
+static void check_many(const struct jpeg_huff *h, uint32_t i, uint32_t most)
 {
     uint32_t at = 0, steps = 0, before = 0, count = 0;
 
-    while (h->one[i] != JPEG_RARE && at < JPEG_LOOK && steps < 64) {
+    while (h->one[i] != JPEG_RARE && at < JPEG_LOOK && steps < 64 && count < most) {
         jpeg_entry e = h->one[i << at & (JPEG_LOOKS - 1)];
 
         if (e == JPEG_RARE || at + (e >> 16 & 255) > JPEG_LOOK)
@@ -491,6 +491,67 @@ static void check_many(const struct jpeg_huff *h, uint32_t i)
         count++;
     }
     cr_assert(eq(u32, h->many[i], count ? at | steps << 8 | before << 16 : JPEG_RARE), "%u", i);
+}
+
+/* The same of one that gives the values of one or two. */
+static void check_two(const struct jpeg_huff *h, uint32_t i, uint32_t most)
+{
+    jpeg_entry first = h->one[i], e = h->two[i], second;
+    uint32_t length = first & 255, code = first >> 16 & 255, size = first >> 24;
+
+    if (first == JPEG_RARE) {
+        cr_assert(eq(u32, e, JPEG_RARE), "%u", i);
+        return;
+    }
+    second = length < JPEG_LOOK ? h->one[i << length & (JPEG_LOOKS - 1)] : JPEG_RARE;
+    cr_assert(eq(u32, e >> 14 & 127, first >> 8 & 255), "the first step, %u", i);
+    if (most == 1 || (first >> 8 & 255) == JPEG_STEP_EOB || size > 3 || second == JPEG_RARE ||
+        length + (second >> 16 & 255) > JPEG_LOOK) {
+        cr_assert(eq(u32, e & 0xFFE03FFF, length | code << 6 | size << 10), "alone, %u", i);
+        return;
+    }
+    cr_assert(eq(u32, e & 63, length + (second & 255)), "%u", i);
+    cr_assert(eq(u32, e >> 6 & 15, length + (second >> 16 & 255)), "%u", i);
+    cr_assert(eq(u32, e >> 10 & 15, second >> 24), "%u", i);
+    cr_assert(eq(u32, e >> 21 & 127, second >> 8 & 255), "%u", i);
+    cr_assert(eq(int, (int32_t)e >> 28, jpeg_value((uint64_t)i << (64 - JPEG_LOOK), code, size)),
+              "%u", i);
+}
+
+/* Tables are made once with an entry for each symbol, for an image with little data, and combined
+ * when another image has them, or one with much. */
+Test(jpeg_own, tables_are_combined_where_it_is_worth_it)
+{
+    struct jpeg_huffs huffs = {0};
+    uint32_t good = 0;
+
+    for (uint32_t round = 0; round < 300; round++) {
+        const struct jpeg_huff *one, *two;
+        uint8_t bytes[16 + 256];
+        struct jpeg_huff_spec spec;
+        bool much = round % 3 == 0;
+        int r;
+
+        random_codes(round, bytes, &spec);
+        jpeg_huffs_begin(&huffs, jpeg_huff_fill, much ? 1 << 20 : 500);
+        one = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, &r);
+        two = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, &r); /* another component's */
+        cr_assert(eq(ptr, (void *)one, (void *)two));
+        for (uint32_t i = 0; one && i < JPEG_LOOKS; i++) {
+            check_many(one, i, much ? UINT32_MAX : 1);
+            check_two(one, i, much ? 2 : 1);
+        }
+        jpeg_huffs_begin(&huffs, jpeg_huff_fill, 500);
+        two = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, &r);
+        cr_assert(eq(ptr, (void *)one, (void *)two));
+        for (uint32_t i = 0; one && i < JPEG_LOOKS; i++) {
+            check_many(two, i, UINT32_MAX);
+            check_two(two, i, 2);
+        }
+        good += one != NULL;
+    }
+    cr_expect(good > 100, "%u tables", good);
+    jpeg_huffs_fini(&huffs);
 }
 
 Test(jpeg_own, tables_of_several_symbols)
@@ -506,9 +567,10 @@ Test(jpeg_own, tables_of_several_symbols)
         int r;
 
         random_codes(round, bytes, &spec);
-        plain = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, jpeg_huff_fill, &r);
+        jpeg_huffs_begin(&huffs, jpeg_huff_fill, 1 << 20);
+        plain = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, &r);
         for (uint32_t i = 0; plain && i < JPEG_LOOKS; i++)
-            check_many(plain, i);
+            check_many(plain, i, UINT32_MAX);
         for (size_t k = 0; plain && jpeg_kernels[k]; k++) {
             if (!jpeg_kernels[k]->usable())
                 continue;
