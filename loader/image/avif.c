@@ -30,6 +30,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/image/absent.h"
 #include "loader/image/limits.h"
 #include "loader/image/scratch.h"
 #include "loader/image/yuv.h"
@@ -329,45 +330,8 @@ int avif_reader_create(struct image_reader **ret)
 
 #else
 
-static int avif_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
-                            struct image_header *ret, struct plenum_error *err)
-{
-    (void)reader;
-    (void)bytes;
-    (void)len;
-    (void)ret;
-    return error_set(err, -ENOTSUP,
-                     "this is an AVIF image, and this loader was built without libavif: install "
-                     "libavif-dev (Fedora, RHEL: libavif-devel) and build it anew, or convert the "
-                     "image");
-}
-
-static void avif_reader_close(struct image_reader *reader)
-{
-    (void)reader;
-}
-
-static void avif_reader_destroy(struct image_reader *reader)
-{
-    free(reader);
-}
-
-/* It opens no file, so nothing is ever read. */
-static const struct image_reader_ops avif_reader_ops = {
-    .knows = avif_reader_knows,
-    .open = avif_reader_open,
-    .close = avif_reader_close,
-    .destroy = avif_reader_destroy,
-};
-
 int avif_reader_create(struct image_reader **ret)
 {
-    struct image_reader *reader = malloc(sizeof(*reader));
-
-    if (!reader)
-        return -ENOMEM;
-    *reader = (struct image_reader){.ops = &avif_reader_ops};
-    *ret = reader;
-    return 0;
+    return absent_reader_create(avif_reader_knows, "an AVIF", "libavif", ret);
 }
 #endif

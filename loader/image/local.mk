@@ -3,6 +3,7 @@
 # only in webp.c, libavif only in avif.c.
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
+	%D%/absent.c %D%/absent.h \
 	%D%/affine.c %D%/affine.h \
 	%D%/affine_avx2.c \
 	%D%/affine_draw.c %D%/affine_draw.h \

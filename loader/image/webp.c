@@ -36,6 +36,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/image/absent.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"
 #include "loader/image/scratch.h"
@@ -402,45 +403,8 @@ int webp_reader_create(struct image_reader **ret)
 
 #else
 
-static int webp_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
-                            struct image_header *ret, struct plenum_error *err)
-{
-    (void)reader;
-    (void)bytes;
-    (void)len;
-    (void)ret;
-    return error_set(err, -ENOTSUP,
-                     "this is a WebP image, and this loader was built without libwebp: install "
-                     "libwebp-dev (Fedora, RHEL: libwebp-devel) and build it anew, or convert the "
-                     "image");
-}
-
-static void webp_reader_close(struct image_reader *reader)
-{
-    (void)reader;
-}
-
-static void webp_reader_destroy(struct image_reader *reader)
-{
-    free(reader);
-}
-
-/* It opens no file, so nothing is ever read. */
-static const struct image_reader_ops webp_reader_ops = {
-    .knows = webp_reader_knows,
-    .open = webp_reader_open,
-    .close = webp_reader_close,
-    .destroy = webp_reader_destroy,
-};
-
 int webp_reader_create(struct image_reader **ret)
 {
-    struct image_reader *reader = malloc(sizeof(*reader));
-
-    if (!reader)
-        return -ENOMEM;
-    *reader = (struct image_reader){.ops = &webp_reader_ops};
-    *ret = reader;
-    return 0;
+    return absent_reader_create(webp_reader_knows, "a WebP", "libwebp", ret);
 }
 #endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/image/absent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+static int absent_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                              struct image_header *ret, struct plenum_error *err)
+{
+    const struct absent_reader *a = container_of(reader, struct absent_reader, base);
+
+    (void)bytes;
+    (void)len;
+    (void)ret;
+    return error_set(err, -ENOTSUP,
+                     "this is %s image, and this loader was built without %s: install %s-dev "
+                     "(Fedora, RHEL: %s-devel) and build it anew, or convert the image",
+                     a->an, a->library, a->library, a->library);
+}
+
+static void absent_reader_close(struct image_reader *reader)
+{
+    (void)reader;
+}
+
+static void absent_reader_destroy(struct image_reader *reader)
+{
+    free(container_of(reader, struct absent_reader, base));
+}
+
+int absent_reader_create(bool (*knows)(const uint8_t *bytes, size_t len), const char *an,
+                         const char *library, struct image_reader **ret)
+{
+    struct absent_reader *a = malloc(sizeof(*a));
+
+    if (!a)
+        return -ENOMEM;
+    *a = (struct absent_reader){
+        /* Nothing is ever read. */
+        .ops = {.knows = knows,
+                .open = absent_reader_open,
+                .close = absent_reader_close,
+                .destroy = absent_reader_destroy},
+        .an = an,
+        .library = library,
+    };
+    a->base.ops = &a->ops;
+    *ret = &a->base;
+    return 0;
+}

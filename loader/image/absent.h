@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* absent.h - the reader of a format whose library this build lacks. It knows its files, and opens
+ * none. */
+#ifndef LOADER_IMAGE_ABSENT_H
+#define LOADER_IMAGE_ABSENT_H
+
+#include "loader/image/reader.h"
+
+struct absent_reader {
+    struct image_reader base;
+    struct image_reader_ops ops;
+    const char *an, *library; /* "a WebP", "libwebp" */
+};
+
+/** `knows`: as of the reader with the library. 0 or -ENOMEM. */
+int absent_reader_create(bool (*knows)(const uint8_t *bytes, size_t len), const char *an,
+                         const char *library, struct image_reader **ret);
+
+#endif
