@@ -71,3 +71,33 @@ bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipelin
     free(got);
     return !why[0];
 }
+
+bool oracle_agrees_in_all(struct image_decoder *decoder, const char *const *pipelines,
+                          uint32_t draws, uint64_t seed, const struct made *file, char *why)
+{
+    static const struct image_store plain = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    char sentence[200];
+
+    for (uint32_t i = 0; pipelines[i]; i++) {
+        struct pipeline pipeline;
+
+        if (pipeline_parse(pipelines[i], &pipeline, NULL) < 0) {
+            (void)snprintf(why, 300, "no pipeline: %.200s", pipelines[i]);
+            return false;
+        }
+        for (uint32_t k = 0; k < draws; k++) {
+            struct image_draw draw = {.seed = seed, .position = k};
+            struct plenum_error err;
+            int r;
+
+            if (oracle_agrees(decoder, &pipeline, &draw, &plain, file->bytes, file->len, sentence,
+                              &r, &err) &&
+                r == 0)
+                continue;
+            (void)snprintf(why, 300, "%.60s, draw %u: %.200s", pipelines[i], k,
+                           sentence[0] ? sentence : err.text);
+            return false;
+        }
+    }
+    return true;
+}

@@ -3,6 +3,7 @@
 #ifndef TESTS_LOADER_IMAGE_AGREE_H
 #define TESTS_LOADER_IMAGE_AGREE_H
 
+#include "tests/loader/image/made.h"
 #include "tests/loader/image/oracle.h"
 
 /**
@@ -15,5 +16,10 @@
 bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipeline,
                    const struct image_draw *draw, const struct image_store *store,
                    const uint8_t *bytes, size_t len, char *why, int *ret, struct plenum_error *err);
+
+/** Whether both accept a file and agree on it in all these pipelines (their texts, and then NULL), in
+ * turn, for so many draws of a seed. `why` [300]. */
+bool oracle_agrees_in_all(struct image_decoder *decoder, const char *const *pipelines,
+                          uint32_t draws, uint64_t seed, const struct made *file, char *why);
 
 #endif
