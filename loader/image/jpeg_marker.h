@@ -56,7 +56,9 @@ static inline bool jpeg_markers_next(struct jpeg_markers *m)
         if (m->len - m->at < 2)
             return false;
         size = (size_t)m->bytes[m->at] << 8 | m->bytes[m->at + 1];
-        if (size < 2 || size > m->len - m->at)
+        if (size < 2) /* as libjpeg takes it where it skips a segment; elsewhere it refuses that */
+            size = 2;
+        if (size > m->len - m->at)
             return false;
         m->data = m->bytes + m->at + 2;
         m->size = size - 2;

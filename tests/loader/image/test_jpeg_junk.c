@@ -266,6 +266,31 @@ Test(jpeg_junk, whatever_it_is_both_decoders_agree)
               files);
 }
 
+/* A comment whose length is too small for itself is none to libjpeg: what follows is judged. */
+Test(jpeg_junk, behind_a_length_below_two_it_is_counted)
+{
+    struct made_jpeg spec = {.width = 40, .height = 30, .colour = MADE_COLOUR, .orientation = 6};
+    uint8_t junk[] = {0xFF, 0xFE, 0, 0, 'a', 'b', 'c'};
+
+    for (uint8_t i = 0; i < 4; i++) {
+        struct made m = make_jpeg(&spec);
+        struct outcome o;
+
+        junk[1] = i / 2 ? 0xE5 : 0xFE;
+        junk[3] = i % 2;
+        insert(&m, 2, junk, sizeof(junk));
+        o = read_by_both(false, &m, "without the word");
+        cr_expect(eq(int, o.r, -EBADMSG));
+        free(o.rgb);
+        o = read_by_both(true, &m, "with it");
+        cr_expect(eq(int, o.r, 0), "%s", o.err.text);
+        cr_expect(eq(sz, o.header.junk, 3));
+        cr_expect(eq(u8, o.header.orientation, 6));
+        free(o.rgb);
+        free(m.bytes);
+    }
+}
+
 /* Behind the table that the second scan begins with. */
 static size_t behind_first_scan(const struct made *m, size_t at)
 {
