@@ -65,6 +65,45 @@ static bool avif_reader_knows(const uint8_t *bytes, size_t len)
 #ifdef HAVE_AVIF
 enum { STRIP_ROWS = 16 };
 
+/* --- the boxes --- */
+
+static bool is_one_of(const uint8_t *type, const char *types)
+{
+    for (; *types; types += 4)
+        if (memcmp(type, types, 4) == 0)
+            return true;
+    return false;
+}
+
+/* How many bytes all boxes have that libavif takes more time, or memory, for than it takes to read
+ * them: lists of items, and the one of chunks that it searches for each. Where a box is damaged
+ * libavif will say so. */
+static uint64_t count_lists(const uint8_t *bytes, size_t len, int depth)
+{
+    enum { HEADER = 8, FLAGS = 4, DEPTH = 6 }; /* moov, trak, meta, iprp, ipma */
+    uint64_t sum = 0, size;
+
+    for (; len >= HEADER; bytes += size, len -= size) {
+        const uint8_t *type = bytes + 4;
+        size_t begin = HEADER;
+
+        size = get32(bytes);
+        if (size == 1 && len >= HEADER + 8) {
+            begin = HEADER + 8;
+            size = (uint64_t)get32(bytes + 8) << 32 | get32(bytes + 12);
+        }
+        if (size < begin || size > len) /* 0: up to the end */
+            size = len;
+        if (is_one_of(type, "iinfilocirefipmastsc"))
+            sum += size;
+        if (is_one_of(type, "meta"))
+            begin += FLAGS;
+        if (depth < DEPTH && begin < size && is_one_of(type, "metaiprpmoovtrakmdiaminfstbl"))
+            sum += count_lists(bytes + begin, size - begin, depth + 1);
+    }
+    return sum;
+}
+
 struct avif_reader {
     struct image_reader base;
 
@@ -184,6 +223,11 @@ static int avif_reader_open(struct image_reader *reader, const uint8_t *bytes, s
         return error_set(err, -ENOTSUP,
                          "this is an AVIF image, and this loader's libavif was built without "
                          "dav1d: install one that has it, or convert the image");
+    if (count_lists(bytes, len, 0) > IMAGE_LISTS_MAX)
+        return error_set(err, -EBADMSG,
+                         "the AVIF's lists of items and chunks have more bytes than the limit of "
+                         "%d",
+                         IMAGE_LISTS_MAX);
     errno = 0;
     a->len = len;
     a->decoder = avifDecoderCreate();

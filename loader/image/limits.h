@@ -17,6 +17,9 @@ enum {
     IMAGE_HEADER_MAX = 16 << 20,
     /* Images of an AVIF that is a sequence; the first is shown, and each takes up memory. */
     IMAGE_FRAMES_MAX = 1 << 16,
+    /* Bytes of an AVIF's boxes that list items and chunks (avif.c): some 1,300 tiles. libavif looks
+     * for each item among all others, and has a decoder for each tile, of 400 KiB. */
+    IMAGE_LISTS_MAX = 1 << 16,
     /* Scans of a JPEG. Encoders write 1 to 20; each may visit all of the image. */
     IMAGE_SCANS_MAX = 100,
     /* 8x8 blocks of all components of a JPEG with several scans: they are kept until the last one

@@ -62,6 +62,11 @@ static void put32(uint8_t *p, uint32_t value)
         p[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
+static uint32_t get32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
 static void expect_bad(const struct made *m, const char *sentence)
 {
     struct image_decoder *decoder;
@@ -473,6 +478,79 @@ Test(avif, the_first_frame_of_a_sequence_is_shown)
     free(one.rgb);
     free(two.rgb);
     free(still.bytes);
+    free(m.bytes);
+}
+
+/* An image, whose "meta" ends with so many bytes of references, 26 at least and even: that it
+ * describes another item. */
+static struct made make_references(uint32_t bytes)
+{
+    struct made m = make_avif(&(struct made_avif){.width = 40, .height = 30});
+    size_t meta = find_box(&m, "meta", 0), end = meta + get32(m.bytes + meta);
+    size_t iloc = find_box(&m, "iloc", 0);
+    uint32_t times = (bytes - 24) / 2;
+    uint8_t *box;
+
+    m.bytes = realloc(m.bytes, m.len + bytes);
+    memmove(m.bytes + end + bytes, m.bytes + end, m.len - end);
+    m.len += bytes;
+    put32(m.bytes + meta, get32(m.bytes + meta) + bytes);
+    cr_assert(eq(u32, get32(m.bytes + iloc + 12), 0x44000001)); /* one item, offsets of 32 bits */
+    put32(m.bytes + iloc + 22, get32(m.bytes + iloc + 22) + bytes);
+    box = m.bytes + end;
+    memset(box, 0, bytes);
+    put32(box, bytes);
+    memcpy(box + 4, "iref", 4);
+    put32(box + 12, bytes - 12);
+    memcpy(box + 16, "cdsc", 4);
+    put32(box + 20, 1 << 16 | times);
+    for (uint32_t i = 0; i < times; i++)
+        box[24 + 2 * i + 1] = 1;
+    return m;
+}
+
+/* Of lists of items libavif takes the square: 260 KB of references took 20 seconds. */
+Test(avif, lists_of_items_have_a_limit)
+{
+    static const char sentence[] =
+        "the AVIF's lists of items and chunks have more bytes than the limit of 65536";
+    struct made m = make_references(26);
+    struct oracle_image got;
+    uint32_t other = 0;
+    uint8_t *moov;
+
+    for (size_t i = 0; i < 3; i++)
+        other += get32(m.bytes + find_box(&m, (const char *[]){"iinf", "iloc", "ipma"}[i], 0));
+    free(m.bytes);
+    other += other % 2;
+    m = make_references(65536 - other);
+    read_all(&m, &got);
+    free(got.rgb);
+    free(m.bytes);
+    m = make_references(65536 - other + 2);
+    expect_bad(&m, sentence);
+    free(m.bytes);
+
+    /* Of chunks, too, in boxes of any depth, and none is too deep to be looked at. */
+    m = make_avif(&(struct made_avif){.width = 40, .height = 30});
+    m.bytes = realloc(m.bytes, m.len + 70000);
+    moov = m.bytes + m.len;
+    memset(moov, 0, 70000);
+    for (size_t i = 0; i < 5; i++) {
+        put32(moov + 8 * i, 70000 - 8 * (uint32_t)i);
+        memcpy(moov + 8 * i + 4, "moovtrakmdiaminfstbl" + 4 * i, 4);
+    }
+    put32(moov + 40, 1); /* with a size of 64 bits */
+    memcpy(moov + 44, "stsc", 4);
+    put32(moov + 52, 70000 - 40);
+    m.len += 70000;
+    expect_bad(&m, sentence);
+    for (size_t i = 0; i < 70000; i += 8) {
+        put32(moov + i, 70000 - (uint32_t)i);
+        memcpy(moov + i + 4, "moov", 4);
+    }
+    read_all(&m, &got); /* it is behind all that is looked for */
+    free(got.rgb);
     free(m.bytes);
 }
 
