@@ -15,6 +15,16 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "common/util.h"
+
+/* Bytes of all mappings: page tables of 128 MiB. A small one counts as MAPPED_LEAST, so there are at
+ * most 16384, a quarter of what the kernel lets a process map. */
+#define MAPPED_MAX (UINT64_C(64) << 30)
+#define MAPPED_LEAST (UINT64_C(4) << 20)
+
+static atomic_uint_fast64_t mapped;
 
 static _Thread_local sigjmp_buf *volatile escape; /* of the copy that this thread is in */
 
@@ -24,11 +34,14 @@ static bool catches;
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-    (void)info;
+    bool sent = info->si_code <= 0; /* by kill(2), say, and not by an instruction */
+
     (void)context;
-    if (escape)
+    if (escape && !sent)
         siglongjmp(*escape, 1);
     (void)sigaction(signal, &before, NULL); /* and the instruction raises it again */
+    if (sent)
+        (void)raise(signal);
 }
 
 static void install(void)
@@ -38,19 +51,37 @@ static void install(void)
     catches = sigaction(SIGBUS, &action, &before) == 0;
 }
 
+/* Where the address space has a limit, what is mapped is missing elsewhere. */
+static bool has_room(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+}
+
 const uint8_t *mapping_open(int fd, size_t size)
 {
-    void *mapping;
+    uint64_t cost = max_u64(size, MAPPED_LEAST);
+    void *mapping = MAP_FAILED;
 
     (void)pthread_once(&installed, install);
-    mapping = catches && size > 0 ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-    return mapping == MAP_FAILED ? NULL : mapping;
+    if (!catches || size == 0 || !has_room())
+        return NULL;
+    if (atomic_fetch_add(&mapped, cost) + cost <= MAPPED_MAX)
+        mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (mapping == MAP_FAILED) {
+        (void)atomic_fetch_sub(&mapped, cost);
+        return NULL;
+    }
+    return mapping;
 }
 
 void mapping_close(const uint8_t *mapping, size_t size)
 {
-    if (mapping)
-        (void)munmap((void *)(uintptr_t)mapping, size);
+    if (!mapping)
+        return;
+    (void)munmap((void *)(uintptr_t)mapping, size);
+    (void)atomic_fetch_sub(&mapped, max_u64(size, MAPPED_LEAST));
 }
 
 int mapping_copy(void *dst, const uint8_t *from, size_t len)

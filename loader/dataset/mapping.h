@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The first `size` bytes of a file, for mapping_copy() alone; NULL: it cannot be mapped. */
+/** The first `size` bytes of a file, for mapping_copy() alone; NULL: it cannot be mapped, the
+ * process has mapped much, or its address space has a limit. */
 const uint8_t *mapping_open(int fd, size_t size);
 void mapping_close(const uint8_t *mapping, size_t size);
 

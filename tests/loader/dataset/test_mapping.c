@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,5 +113,61 @@ Test(mapping, other_faults_are_not_hidden)
     cr_assert(eq(int, waitpid(child, &status, 0), child));
     cr_expect(ne(int, status, 0), "the child has died of it");
     mapping_close(mapping, SIZE);
+    (void)close(fd);
+}
+
+/* Nor is a signal that somebody sends. */
+Test(mapping, a_signal_that_is_sent_is_not_hidden)
+{
+    int fd = made(), status;
+    const uint8_t *mapping = mapping_open(fd, SIZE);
+    pid_t child;
+
+    cr_assert(ne(ptr, (void *)(uintptr_t)mapping, NULL));
+    child = fork();
+    if (child == 0) {
+        (void)close(STDERR_FILENO);
+        (void)kill(getpid(), SIGBUS);
+        _exit(0);
+    }
+    cr_assert(eq(int, waitpid(child, &status, 0), child));
+    cr_expect(ne(int, status, 0), "the child has died of it");
+    mapping_close(mapping, SIZE);
+    (void)close(fd);
+}
+
+/* A process has 65530 mappings, and malloc() and threads need some. */
+Test(mapping, there_are_at_most_so_many)
+{
+    enum { ALL = 65530, LEFT = 1000 };
+    static const uint8_t *mappings[ALL];
+    int fd = made(), count = 0;
+
+    while (count < ALL - LEFT && (mappings[count] = mapping_open(fd, SIZE)))
+        count++;
+    cr_expect(gt(int, count, 1000));
+    cr_assert(lt(int, count, ALL - LEFT), "all mappings of the process are taken");
+    mapping_close(mappings[0], SIZE);
+    mappings[0] = mapping_open(fd, SIZE);
+    cr_expect(ne(ptr, (void *)(uintptr_t)mappings[0], NULL), "what is closed can be had again");
+    for (int i = 0; i < count; i++)
+        mapping_close(mappings[i], SIZE);
+    (void)close(fd);
+}
+
+/* Address space is what malloc() needs, too. */
+Test(mapping, a_limited_address_space_is_left_to_others)
+{
+    struct rlimit limit;
+    const uint8_t *mapping;
+    int fd = made();
+
+    cr_assert(eq(int, getrlimit(RLIMIT_AS, &limit), 0));
+    limit.rlim_cur = (rlim_t)1 << 40;
+    cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
+    mapping = mapping_open(fd, SIZE);
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_AS, &limit);
+    cr_expect(eq(ptr, (void *)(uintptr_t)mapping, NULL));
     (void)close(fd);
 }
