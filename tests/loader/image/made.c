@@ -659,7 +659,7 @@ const struct made_avif made_avifs[] = {
     {"turned and mirrored", .turn = 3, .mirror = 1, .sampling = 422},
     {"with EXIF alone", .orientation = 8},
     {"animated", .animated = true},
-    {"animated, alpha", .animated = true, .alpha = true, .turn = 2},
+    {"animated, alpha", .animated = true, .alpha = true},
 };
 const size_t made_avifs_count = ARRAY_LEN(made_avifs);
 
