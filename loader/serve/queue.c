@@ -22,6 +22,9 @@
  * more than its share of the I/O threads while others want some. Where all I/O threads hang and a
  * stream has none, queue_beat() starts another.
  *
+ * Where one of several samples turns out to be large or slow to read, those behind it are left to
+ * other threads: they may be like it.
+ *
  * When the bytes of a sample are bad, the sample goes back to its stream, and an I/O thread reads a
  * substitute: workers never wait for storage.
  *
@@ -65,6 +68,8 @@ enum {
     PART_KEEP = 256 << 10,  /* likewise, of an item's parts behind the first */
     PARTS_MAX = 32,         /* of an item */
     ITEM_NS = 100000,       /* CPU time, or reading, that an item of several parts should take */
+    LATE_NS = 1000000,      /* an item that was read for so long, or has so many bytes, */
+    LARGE = 256 << 10,      /* leaves the rest of its parts to others */
     AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
     AHEAD_READ_NS = 200000, /* announce where the mean time of a read is longer */
     AHEAD_MEAN = 16,        /* samples of that mean */
@@ -126,11 +131,12 @@ struct queue_stream {
     uint64_t slow_until; /* announce until `taken` reaches this */
 };
 
-/* A sample whose bytes were bad: a substitute must be read. It holds no buffer until then. */
+/* A sample whose bytes were bad: a substitute must be read. Or a part that its item left to others.
+ * It holds no buffer until then. */
 struct retry {
     struct list link;
     struct queue_request *request;
-    uint32_t index;
+    uint32_t index, count; /* as of a part */
     struct render_try try;
 };
 
@@ -265,9 +271,9 @@ static void drop_waiting(struct queue *q, struct queue_request *r)
         next = list_next(list, at);
         if (retry->request != r)
             continue;
+        untaken += retry->count;
         list_remove(at);
         free(retry);
-        untaken++;
     }
     assert(untaken <= r->left);
     r->next = r->count;
@@ -288,14 +294,14 @@ static void add_part(struct item *item, uint32_t index, uint32_t count,
     item->samples += count;
 }
 
-/* Begin with a substitute. Holding the lock. */
+/* Begin with a retry. Holding the lock. */
 static void begin_retry(struct queue_stream *s, struct item *item)
 {
     struct retry *retry = container_of(list_pop_first(&s->retries), struct retry, link);
 
     assert(lock_is_held(&s->queue->mu));
     item->request = retry->request;
-    add_part(item, retry->index, 1, &retry->try);
+    add_part(item, retry->index, retry->count, &retry->try);
     free(retry);
 }
 
@@ -447,16 +453,17 @@ static void free_retries(struct list *retries)
         free(container_of(link, struct retry, link));
 }
 
-/* The positions of a part, each alone, before the others: false when memory is short. */
+/* The positions of a part, `each` of them alone before the others: false when memory is short. */
 static bool add_retries(struct list *retries, struct queue_request *request,
-                        const struct part *part)
+                        const struct part *part, uint32_t each)
 {
-    for (uint32_t i = 0; i < part->count; i++) {
+    for (uint32_t i = 0; i < part->count; i += each) {
         struct retry *retry = malloc(sizeof(*retry));
 
         if (!retry)
             return false;
-        *retry = (struct retry){.request = request, .index = part->index + i, .try = part->try};
+        *retry = (struct retry){
+            .request = request, .index = part->index + i, .count = each, .try = part->try};
         retry->try.position += i;
         retry->try.found = 0;
         list_add_first(retries, &retry->link);
@@ -464,15 +471,17 @@ static bool add_retries(struct list *retries, struct queue_request *request,
     return true;
 }
 
-/* Have substitutes read, or each sample of a run alone; returns how many. Holding the lock. */
+/* Have retries read; returns how many samples they are. Holding the lock. */
 static uint32_t queue_retries(struct queue *q, struct queue_stream *s, struct list *retries)
 {
     struct list *link;
     uint32_t count = 0;
 
     assert(lock_is_held(&q->mu));
-    for (; (link = list_pop_first(retries)); count++)
+    while ((link = list_pop_first(retries))) {
+        count += container_of(link, struct retry, link)->count;
         list_add_first(&s->retries, link);
+    }
     if (count > 0) {
         add_waiting(q, s, count);
         (void)pthread_cond_broadcast(&q->to_read);
@@ -523,13 +532,35 @@ static void hand_over(struct queue *q, struct item *item)
     }
 }
 
-static void read_item(struct item *item)
+/* Take the parts from `first` on out of an item: false, and nothing, when memory is short. */
+static bool leave_parts(struct item *item, uint32_t first, struct list *left)
+{
+    for (uint32_t i = first; i < item->num_parts; i++)
+        if (!add_retries(left, item->request, &item->parts[i], item->parts[i].count)) {
+            free_retries(left);
+            return false;
+        }
+    for (; item->num_parts > first; item->num_parts--)
+        item->samples -= item->parts[item->num_parts - 1].count;
+    return true;
+}
+
+/* Holding no lock. Where its samples are dearer than those before them, some parts are `left`. */
+static void read_item(struct item *item, struct list *left)
 {
     const struct render_spec *spec = item->request->stream->spec;
-    uint64_t begin = time_now_ns(), cpu = time_cpu_ns();
+    uint64_t begin = time_now_ns(), cpu = time_cpu_ns(), bytes = 0;
 
-    for (struct part *p = item->parts; p < item->parts + item->num_parts; p++)
+    for (uint32_t i = 0; i < item->num_parts; i++) {
+        struct part *p = &item->parts[i];
+
+        if (i > 0 && (bytes > LARGE || time_now_ns() - begin > LATE_NS) &&
+            leave_parts(item, i, left))
+            break;
+        p->files.own.len = p->files.partner.len = p->files.fields.len = 0;
         p->code = render_read(spec, &p->try, &p->files, &p->err);
+        bytes += p->files.own.len + p->files.partner.len + p->files.fields.len;
+    }
     item->read_ns = time_now_ns() - begin;
     item->cpu_ns = time_cpu_ns() - cpu;
 }
@@ -575,6 +606,20 @@ static uint64_t announce(struct queue *q)
     return begin + 1;
 }
 
+/* Others read what an item has left. Holding the lock. */
+static void queue_left(struct queue *q, struct queue_request *r, struct list *left)
+{
+    assert(lock_is_held(&q->mu));
+    if (!r->cancelled && r->done.status == 0)
+        (void)queue_retries(q, r->stream, left);
+    for (struct list *link; (link = list_pop_first(left));) {
+        struct retry *retry = container_of(link, struct retry, link);
+
+        r->left -= retry->count; /* the item has the others */
+        free(retry);
+    }
+}
+
 static void *io_main(void *arg)
 {
     struct thread *t = arg;
@@ -590,10 +635,13 @@ static void *io_main(void *arg)
             budget_ns -= min_u64(budget_ns, ns);
         } else if (item) {
             struct queue_stream *s = item->request->stream;
+            struct list left;
 
+            list_init(&left);
             lock_release(&q->mu);
-            read_item(item);
+            read_item(item, &left);
             lock_acquire(&q->mu);
+            queue_left(q, item->request, &left);
             flow_release(&s->flow);
             s->reads++;
             set_hangs(s, false);
@@ -687,7 +735,7 @@ static void render_item(struct render_scratch *scratch, struct item *item, struc
             ret->substituted += result.substituted;
         } else if (p->count > 1 ? p->code == -EBADMSG
                                 : render_goes_on(r->stream->spec, &p->try, p->code, &p->err)) {
-            if (!add_retries(&ret->retries, r, p))
+            if (!add_retries(&ret->retries, r, p, 1))
                 ret->code = error_set(&ret->err, -ENOMEM, "out of memory");
         } else {
             ret->code = p->code;

@@ -52,6 +52,31 @@ static struct {
 
 static atomic_uint reads; /* of all data sets */
 
+/* Where one thread reads, and some reads in a row are slow: has each been passed on before the next
+ * one of them begins? */
+static struct {
+    struct queue *queue;
+    unsigned reads, slow, kept;
+} slowed;
+
+static void slow_down(void)
+{
+    unsigned before = slowed.reads++, in_period = before % 100;
+    struct queue_counters counters = {.all = {.samples = 0}};
+
+    if (in_period < 40 || in_period > 43)
+        return;
+    (void)usleep(2000);
+    if (in_period == 40)
+        return;
+    for (int i = 0; i < 1000 && counters.all.samples < before; i++) {
+        (void)usleep(1000);
+        queue_get_counters(slowed.queue, &counters);
+    }
+    slowed.slow++;
+    slowed.kept += counters.all.samples < before;
+}
+
 static void hang(const struct dataset *d)
 {
     (void)pthread_mutex_lock(&hung.mu);
@@ -90,6 +115,8 @@ int __wrap_dataset_read(const struct dataset *d, uint32_t sample, struct dataset
 {
     (void)atomic_fetch_add(&reads, 1);
     hang(d);
+    if (slowed.queue)
+        slow_down();
     if (disk.on && disk.reads < SLOW_SAMPLES) {
         disk.astray |= sample != disk.sequence[disk.reads];
         if (!disk.announced[disk.reads++]) {
@@ -619,6 +646,31 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
     dataset_unref(other);
 }
 
+/* Cheap samples are read several at a time, but where reading becomes slow among them, a thread
+ * does not keep the others. */
+static void a_slow_sample_is_not_waited_for_by_others(void)
+{
+    enum { STEP = 50, STEPS = 10, BATCHES = 4 };
+    struct queue *q = started(1, 1);
+    struct client c;
+    bool right = true;
+
+    slowed.queue = q;
+    client_init(&c, q, STEP, STEP, STEPS, BATCHES);
+    for (uint32_t i = 0; i < BATCHES; i++)
+        submit(&c, i, (uint64_t)i * STEPS, 0, i);
+    for (uint32_t i = 0; i < BATCHES; i++)
+        free(take(q));
+    slowed.queue = NULL;
+    for (uint32_t i = 0; i < BATCHES; i++)
+        right &= slot_is_right(&c, i, (struct order_place){(uint64_t)i * STEPS, 0});
+    client_fini(&c);
+    queue_destroy(q);
+    tap_ok(slowed.slow > 0 && slowed.kept == 0, "what was read slowly is passed on (%u of %u kept)",
+           slowed.kept, slowed.slow);
+    tap_ok(right && slowed.reads == STEP * STEPS * BATCHES, "and the others are read once");
+}
+
 /* A data set of images of which some are damaged: the first of every `period` is not. */
 static struct dataset *open_damaged(const char *name, unsigned period)
 {
@@ -821,6 +873,7 @@ int main(void)
     repeats_are_read_once(500, "rrc(16) flip(0.5)", 1, 7);
     repeats_are_read_once(3, "rrc(16) flip(0.5)", 2, 3);
     slow_reading_is_announced();
+    a_slow_sample_is_not_waited_for_by_others();
     a_bad_sample_fails_its_batch_alone();
     substitutes_are_those_of_one_thread(1);
     substitutes_are_those_of_one_thread(40);
