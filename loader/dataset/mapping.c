@@ -19,8 +19,8 @@
 
 #include "common/util.h"
 
-/* Bytes of all mappings: page tables of 128 MiB. A small one counts as MAPPED_LEAST, so there are at
- * most 16384, a quarter of what the kernel lets a process map. */
+/* Bytes of all mappings: page tables of 128 MiB. A small one counts as MAPPED_LEAST, so there are
+ * at most 16384, a quarter of what the kernel lets a process map. */
 #define MAPPED_MAX (UINT64_C(64) << 30)
 #define MAPPED_LEAST (UINT64_C(4) << 20)
 
