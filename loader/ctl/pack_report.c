@@ -173,7 +173,8 @@ static void print_kept(const struct pack_sum *s)
         {PACK_KEPT_CMYK, "have four components"},
         {PACK_KEPT_ARITHMETIC, "are arithmetic coded"},
         {PACK_KEPT_ODD, "cannot be packed"},
-        {PACK_KEPT_BAD, "do not decode whole: of these, loaders show what lies above the damage"},
+        {PACK_KEPT_BAD,
+         "do not decode whole: loaders show others in their place, or what lies above the damage"},
     };
     const char *title = "kept";
 

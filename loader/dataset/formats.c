@@ -237,6 +237,10 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
                          "it is compressed (%s), and samples cannot be read from the middle of it: "
                          "uncompress it; images are compressed themselves",
                          what);
+    if (probe.head_len >= 6 && memcmp(probe.head, "\x93NUMPY", 6) == 0)
+        return error_set(err, -EINVAL,
+                         "it is an array of NumPy, and no data set of images: write them into an "
+                         "archive (the guide's page \"Preparing data\" has the lines)");
     return error_set(err, -EINVAL,
                      "it is of no known format: name a folder with one sub-folder for each class, "
                      "archives, a list of files, or FORMAT:PATH");

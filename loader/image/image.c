@@ -671,10 +671,12 @@ int image_refuse_junk(size_t junk, struct plenum_error *err)
     if (junk == 1)
         return error_set(
             err, -EBADMSG,
-            "1 byte before the first scan belongs to no segment; the word junk forgives it");
-    return error_set(
-        err, -EBADMSG,
-        "%zu bytes before the first scan belong to no segment; the word junk forgives them", junk);
+            "1 byte before the first scan belongs to no segment; a pipeline that begins with the "
+            "word junk forgives it");
+    return error_set(err, -EBADMSG,
+                     "%zu bytes before the first scan belong to no segment; a pipeline that begins "
+                     "with the word junk forgives them",
+                     junk);
 }
 
 int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,

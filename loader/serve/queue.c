@@ -22,8 +22,8 @@
  * more than its share of the I/O threads while others want some. Where all I/O threads hang and a
  * stream has none, queue_beat() starts another.
  *
- * Where one of several samples turns out to be large or slow to read, those behind it are left to
- * other threads: they may be like it.
+ * Where one of several samples turns out to be large, or slow to read or to render, those behind it
+ * are left to other threads: they may be like it.
  *
  * When the bytes of a sample are bad, the sample goes back to its stream, and an I/O thread reads a
  * substitute: workers never wait for storage.
@@ -70,6 +70,7 @@ enum {
     ITEM_NS = 100000,       /* CPU time, or reading, that an item of several parts should take */
     LATE_NS = 1000000,      /* an item that was read for so long, or has so many bytes, */
     LARGE = 256 << 10,      /* leaves the rest of its parts to others */
+    DEAR_NS = 50000000,     /* and so does one that has been rendered for so long */
     AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
     AHEAD_READ_NS = 200000, /* announce where the mean time of a read is longer */
     AHEAD_MEAN = 16,        /* samples of that mean */
@@ -723,11 +724,16 @@ struct outcome {
 static void render_item(struct render_scratch *scratch, struct item *item, struct outcome *ret)
 {
     struct queue_request *r = item->request;
+    uint64_t begin = time_now_ns();
+    bool dear = false;
 
     ret->code = ring_check(r->stream->ring, &ret->err);
     for (struct part *p = item->parts; p < item->parts + item->num_parts && ret->code == 0; p++) {
         struct render_result result = {0};
 
+        dear |= time_now_ns() - begin > DEAR_NS;
+        if (dear && p > item->parts && add_retries(&ret->retries, r, p, p->count))
+            continue;
         if (p->code == 0)
             p->code = render_part(scratch, r, p, &result);
         if (p->code == 0) {

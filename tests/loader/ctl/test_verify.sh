@@ -95,7 +95,8 @@ is 4 "now the one that is cut in its last rows is bad, too" \
     sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh "$ctl" hash bad $top
 
 "$ctl" pack bad packed2 -n 10 >pack.txt
-ok "it says what becomes of them" grep -q "4 do not decode whole: of these, loaders show what lies above the damage$" \
+ok "it says what becomes of them" \
+    grep -q "4 do not decode whole: loaders show others in their place, or what lies above the damage$" \
     pack.txt
 ok "packing keeps bad files as they are, known or not" \
     sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
@@ -171,7 +172,8 @@ is "$("$ctl" hash clean $stream)" "... and with it they are as without the junk"
 "$ctl" verify junk --json >junk.json
 "$ctl" verify clean >/dev/null
 is " 1 bad 2 junk " "verify tells them from bad ones" kinds junk.json
-ok "... and what to say" grep -q '"4 bytes before the first scan belong to no segment; the word junk forgives them"' \
+ok "... and what to say" \
+    grep -q '"4 bytes before the first scan belong to no segment; a pipeline that begins with .* forgives them"' \
     junk.json
 ok "the list has them with a mark" grep -q "^bad 2 junk: 4 bytes before the first scan belong to no segment; " \
     "$(json bad_list junk.json)"
@@ -191,7 +193,7 @@ is " 1 bad 2 junk " "both decoders say so" kinds both.json
 "$ctl" pack junk junkpacked >junkpacked.txt
 is "$("$ctl" hash clean $stream)" "packed, they are kept as they are" "$ctl" hash junkpacked "${word[@]}"
 ok "... for the reason that is told" \
-    grep -q "2.*4 bytes before the first scan belong to no segment; the word junk" junkpacked/plenum-pack.txt
+    grep -q "2.*4 bytes before the first scan belong to no segment; .* with the word junk" junkpacked/plenum-pack.txt
 "$ctl" pack junk junkgone --junk >junkgone.txt
 "$ctl" verify junkgone --json >gone.json
 is " 1 bad " "pack --junk packs them without it" kinds gone.json

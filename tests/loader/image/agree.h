@@ -17,8 +17,8 @@ bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipelin
                    const struct image_draw *draw, const struct image_store *store,
                    const uint8_t *bytes, size_t len, char *why, int *ret, struct plenum_error *err);
 
-/** Whether both accept a file and agree on it in all these pipelines (their texts, and then NULL), in
- * turn, for so many draws of a seed. `why` [300]. */
+/** Whether both accept a file and agree on it in all these pipelines (their texts, and then NULL),
+ * in turn, for so many draws of a seed. `why` [300]. */
 bool oracle_agrees_in_all(struct image_decoder *decoder, const char *const *pipelines,
                           uint32_t draws, uint64_t seed, const struct made *file, char *why);
 

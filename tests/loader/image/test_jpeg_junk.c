@@ -415,8 +415,8 @@ Test(jpeg_junk, is_packed_where_that_is_asked_for)
         cr_assert(eq(int, image_pack(decoder, junk.bytes, junk.len, &packed, &err), 0));
         cr_expect(eq(int, packed.outcome, PACK_KEPT_BAD));
         cr_expect(eq(str, err.text,
-                     "4 bytes before the first scan belong to no segment; the word junk forgives "
-                     "them"));
+                     "4 bytes before the first scan belong to no segment; a pipeline that begins "
+                     "with the word junk forgives them"));
         cr_expect(eq(ptr, packed.bytes, NULL));
         cr_assert(eq(int, pack(decoder, resize, junk.bytes, junk.len, &packed, &err), 0));
         cr_assert(eq(int, pack(decoder, resize, m.bytes, m.len, &want, &err), 0));
