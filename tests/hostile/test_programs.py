@@ -81,16 +81,21 @@ class HostileProgramsTest(ServiceCase):
         want = self.run_ok(CTL, "hash", self.theirs, *STREAM, "--epochs", str(epochs)).strip()
         users = [word for name in PEOPLE[1:] for word in ("--user", name)] if self.many else []
         closed = ["--closed", f"folder:{self.theirs}"] if self.many else []
-        p = self.hostile("client.py", "--socket", address, "--open", f"folder:{self.data}", *closed, *users, *arguments)
+        surely = SECONDS >= SURELY and not os.environ.get("PLENUM_SANITIZED")
         fed = 0
-        while p.poll() is None:
-            result, err = self.fed(self.honest(self.theirs, "--epochs", str(epochs)))
-            self.assertEqual((result["hash"], result["incidents"]), (want, 0), f"seed {SEED}: {err}")
-            self.assertIsNone(self.loader.poll(), f"seed {SEED}: {self.said()[-2000:]}")
-            fed += 1
-        result = self.reported(p)
+        for _ in range(3):  # until it was no bad moment, in which little came to be tried
+            p = self.hostile("client.py", "--socket", address, "--open", f"folder:{self.data}", *closed, *users,
+                             *arguments)
+            while p.poll() is None:
+                result, err = self.fed(self.honest(self.theirs, "--epochs", str(epochs)))
+                self.assertEqual((result["hash"], result["incidents"]), (want, 0), f"seed {SEED}: {err}")
+                self.assertIsNone(self.loader.poll(), f"seed {SEED}: {self.said()[-2000:]}")
+                fed += 1
+            result = self.reported(p)
+            if not surely or result["tried"] > result["of"] // 2:
+                break
         self.assertGreater(fed, 0)
-        if SECONDS >= SURELY and not os.environ.get("PLENUM_SANITIZED"):
+        if surely:
             self.assertGreater(result["tried"], result["of"] // 2)
         wait_for(f"all to be as before {before}", lambda: all(now <= then for now, then in zip(self.at_rest(), before)))
         self.loader.send_signal(signal.SIGTERM)
