@@ -13,45 +13,20 @@
 #include <sys/auxv.h>
 #endif
 
-static uint32_t tables[8][256];
+#include "common/crc_tables.h"
+
+static struct crc_tables tables;
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
-/* tables[k][b]: the CRC of byte b followed by k zero bytes. */
 static void make_tables(void)
 {
-    const uint32_t polynomial = 0x82F63B78; /* 0x1EDC6F41, bits reversed */
-
-    for (uint32_t b = 0; b < 256; b++) {
-        uint32_t crc = b;
-
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
-        tables[0][b] = crc;
-    }
-    for (uint32_t b = 0; b < 256; b++)
-        for (int k = 1; k < 8; k++)
-            tables[k][b] = tables[k - 1][b] >> 8 ^ tables[0][tables[k - 1][b] & 0xff];
+    crc_tables_make(&tables, 0x82F63B78); /* 0x1EDC6F41, bits reversed */
 }
 
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t len)
 {
-    const uint8_t *p = bytes;
-
     (void)pthread_once(&made, make_tables);
-    crc = ~crc;
-    for (; len >= 8; p += 8, len -= 8) {
-        uint32_t low, high;
-
-        memcpy(&low, p, 4);
-        memcpy(&high, p + 4, 4);
-        low ^= crc;
-        crc = tables[7][low & 0xff] ^ tables[6][low >> 8 & 0xff] ^ tables[5][low >> 16 & 0xff] ^
-              tables[4][low >> 24] ^ tables[3][high & 0xff] ^ tables[2][high >> 8 & 0xff] ^
-              tables[1][high >> 16 & 0xff] ^ tables[0][high >> 24];
-    }
-    for (; len > 0; p++, len--)
-        crc = crc >> 8 ^ tables[0][(crc ^ *p) & 0xff];
-    return ~crc;
+    return ~crc_tables_add(&tables, ~crc, bytes, len);
 }
 
 #if defined(__x86_64__)

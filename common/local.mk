@@ -5,7 +5,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/address.c %D%/address.h \
 	%D%/cgroup.c %D%/cgroup.h \
 	%D%/complete.c \
-	%D%/crc32c.c %D%/crc32c.h \
+	%D%/crc32c.c %D%/crc32c.h %D%/crc_tables.h \
 	%D%/dataname.c %D%/dataname.h \
 	%D%/datasum.c %D%/datasum.h \
 	%D%/error.c %D%/error.h \

@@ -6,7 +6,6 @@
 
 #include "loader/image/png_sums.h"
 
-#include <endian.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -16,44 +15,22 @@
 #include <sys/auxv.h>
 #endif
 
+#include "common/crc_tables.h"
 #include "common/util.h"
 
-static uint32_t tables[8][256];
+static struct crc_tables tables;
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
-/* tables[k][b]: the CRC of byte b followed by k zero bytes. */
 static void make_tables(void)
 {
-    for (uint32_t b = 0; b < 256; b++) {
-        uint32_t crc = b;
-
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320 : 0);
-        tables[0][b] = crc;
-    }
-    for (uint32_t b = 0; b < 256; b++)
-        for (int k = 1; k < 8; k++)
-            tables[k][b] = tables[k - 1][b] >> 8 ^ tables[0][tables[k - 1][b] & 0xff];
+    crc_tables_make(&tables, 0xEDB88320); /* 0x04C11DB7, bits reversed */
 }
 
 /* Go on from a state, which is the CRC's complement. */
 static uint32_t crc_portable(uint32_t state, const uint8_t *bytes, size_t len)
 {
     (void)pthread_once(&made, make_tables);
-    for (; len >= 8; bytes += 8, len -= 8) {
-        uint32_t one, two;
-
-        memcpy(&one, bytes, 4);
-        memcpy(&two, bytes + 4, 4);
-        one = le32toh(one) ^ state;
-        two = le32toh(two);
-        state = tables[7][one & 0xff] ^ tables[6][one >> 8 & 0xff] ^ tables[5][one >> 16 & 0xff] ^
-                tables[4][one >> 24] ^ tables[3][two & 0xff] ^ tables[2][two >> 8 & 0xff] ^
-                tables[1][two >> 16 & 0xff] ^ tables[0][two >> 24];
-    }
-    for (; len > 0; bytes++, len--)
-        state = state >> 8 ^ tables[0][(state ^ *bytes) & 0xff];
-    return state;
+    return crc_tables_add(&tables, state, bytes, len);
 }
 
 uint32_t png_crc32_portable(const uint8_t *bytes, size_t len)
