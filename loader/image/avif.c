@@ -31,14 +31,10 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/image/absent.h"
+#include "loader/image/big_endian.h"
 #include "loader/image/limits.h"
 #include "loader/image/scratch.h"
 #include "loader/image/yuv.h"
-
-static uint32_t get32(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
 
 static bool is_brand(const uint8_t *p)
 {
@@ -55,7 +51,7 @@ static bool avif_reader_knows(const uint8_t *bytes, size_t len)
         return false;
     if (is_brand(bytes + BRAND))
         return true;
-    end = get32(bytes) < len ? get32(bytes) : len;
+    end = get_be32(bytes) < len ? get_be32(bytes) : len;
     for (size_t at = COMPATIBLE; at + 4 <= end; at += 4)
         if (is_brand(bytes + at))
             return true;
@@ -87,10 +83,10 @@ static uint64_t count_lists(const uint8_t *bytes, size_t len, int depth)
         const uint8_t *type = bytes + 4;
         size_t begin = HEADER;
 
-        size = get32(bytes);
+        size = get_be32(bytes);
         if (size == 1 && len >= HEADER + 8) {
             begin = HEADER + 8;
-            size = (uint64_t)get32(bytes + 8) << 32 | get32(bytes + 12);
+            size = (uint64_t)get_be32(bytes + 8) << 32 | get_be32(bytes + 12);
         }
         if (size < begin || size > len) /* 0: up to the end */
             size = len;

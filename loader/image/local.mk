@@ -10,6 +10,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/augment.c %D%/augment_draw.c %D%/augment_draw.h %D%/augment_text.c %D%/augment_text.h %D%/augment.h \
 	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \
+	%D%/big_endian.h \
 	%D%/avif.c \
 	%D%/blur.c %D%/blur.h %D%/blur_avx2.c %D%/blur_portable.c \
 	%D%/builtin.c %D%/builtin.h \

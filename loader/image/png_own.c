@@ -21,12 +21,12 @@
 #include "loader/image/png_own.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/util.h"
+#include "loader/image/big_endian.h"
 #include "loader/image/exif.h"
 #include "loader/image/inflate.h"
 #include "loader/image/limits.h"
@@ -72,14 +72,6 @@ struct png_own {
     struct scratch strip; /* [1 + STRIP_ROWS][width][4]: the row above, and rows */
 };
 
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t x;
-
-    memcpy(&x, p, 4);
-    return be32toh(x);
-}
-
 /* --- the header --- */
 
 struct chunk {
@@ -90,9 +82,9 @@ struct chunk {
 /* The chunk that begins here; false: it does not lie in the file. */
 static bool chunk_at(const struct png_own *o, size_t at, struct chunk *ret)
 {
-    if (o->len - at < AROUND || get32(o->bytes + at) > o->len - at - AROUND)
+    if (o->len - at < AROUND || get_be32(o->bytes + at) > o->len - at - AROUND)
         return false;
-    *ret = (struct chunk){o->bytes + at + 8, get32(o->bytes + at)};
+    *ret = (struct chunk){o->bytes + at + 8, get_be32(o->bytes + at)};
     return true;
 }
 
@@ -103,7 +95,7 @@ static bool chunk_is(const struct chunk *c, const char *type)
 
 static bool chunk_is_good(const struct chunk *c)
 {
-    return png_crc32(c->data - 4, c->len + (size_t)4) == get32(c->data + c->len);
+    return png_crc32(c->data - 4, c->len + (size_t)4) == get_be32(c->data + c->len);
 }
 
 /* Ancillary, and of letters only. */
@@ -139,8 +131,8 @@ static bool read_ihdr(struct png_own *o)
     if (o->len < HEADER || memcmp(o->bytes, "\x89PNG\r\n\x1a\n", 8) != 0 || !chunk_at(o, 8, &c) ||
         c.len != 13 || !chunk_is(&c, "IHDR") || !chunk_is_good(&c))
         return false;
-    o->width = get32(c.data);
-    o->height = get32(c.data + 4);
+    o->width = get_be32(c.data);
+    o->height = get_be32(c.data + 4);
     o->depth = c.data[8];
     o->colour = c.data[9];
     /* One compression, one family of filters; not interlaced. */
