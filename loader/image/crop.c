@@ -178,6 +178,30 @@ static bool is_inside(const struct crop_axis *axis, uint32_t count)
     return begin >= 0 && begin + count <= axis->size;
 }
 
+void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first, bool mirror,
+                 uint32_t count, int32_t *ret)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t x = crop_source(mode, axis, i) - first;
+
+        ret[mirror ? count - 1 - i : i] = (int32_t)(x < 0 ? -1 : x);
+    }
+}
+
+void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint32_t *begin,
+                      uint32_t *end)
+{
+    *begin = *end = 0;
+    for (uint32_t i = 0, start = 0; i < count; i++) {
+        if (i == 0 || places[i - 1] < 0 || places[i] != places[i - 1] + step)
+            start = i;
+        if (places[i] >= 0 && i + 1 - start > *end - *begin) {
+            *begin = start;
+            *end = i + 1;
+        }
+    }
+}
+
 /* The samples that some output shows; where none does, the nearest one. */
 static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t count,
                       uint32_t *first, uint32_t *seen)

@@ -74,6 +74,16 @@ static inline int64_t crop_source(enum pipeline_pad mode, const struct crop_axis
     return crop_fold(mode, x - pad, size);
 }
 
+/** The same of all outputs of an axis, as places from sample `first` on, in reverse order where it
+ * is mirrored; -1: the level of the padding. */
+void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first, bool mirror,
+                 uint32_t count, int32_t *ret);
+
+/** The longest run begin ... end - 1 of places of which each is `step` (1 or -1) behind the last;
+ * none where all are padding. */
+void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint32_t *begin,
+                      uint32_t *end);
+
 /**
  * Compute what a sample shows of an image of `width` x `height` pixels.
  *

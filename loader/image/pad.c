@@ -25,32 +25,15 @@ uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const stru
     return pad->seen.bytes;
 }
 
-/* The columns of a row, and where the run begins and ends: neighbours there are neighbours here. */
-static void find_columns(const struct pipeline *pipeline, const struct crop *crop, int32_t *columns,
-                         uint32_t *begin, uint32_t *end)
+/* The columns of a row. What is seen was mirrored already: so neighbours there are neighbours here.
+ * */
+static void find_columns(const struct pipeline *pipeline, const struct crop *crop, int32_t *columns)
 {
-    uint32_t width = pipeline->width;
-
-    *begin = *end = 0;
-    for (uint32_t i = 0; i < width; i++) {
-        uint32_t from = crop->mirror ? width - 1 - i : i;
-        int64_t x = crop_source(pipeline->pad_mode, &crop->across, from);
-
-        if (x >= 0) {
-            x -= crop->window.left;
-            if (crop->mirror)
-                x = crop->window.width - 1 - x;
-        }
-        columns[i] = (int32_t)x;
-    }
-    for (uint32_t i = 0, start = 0; i < width; i++) { /* the longest one */
-        if (i == 0 || columns[i] < 0 || columns[i - 1] < 0 || columns[i] != columns[i - 1] + 1)
-            start = i;
-        if (columns[i] >= 0 && i + 1 - start > *end - *begin) {
-            *begin = start;
-            *end = i + 1;
-        }
-    }
+    crop_places(pipeline->pad_mode, &crop->across, crop->window.left, crop->mirror, pipeline->width,
+                columns);
+    for (uint32_t i = 0; crop->mirror && i < pipeline->width; i++)
+        if (columns[i] >= 0)
+            columns[i] = (int32_t)crop->window.width - 1 - columns[i];
 }
 
 void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop,
@@ -60,7 +43,8 @@ void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct c
     size_t plane = (size_t)crop->window.width * crop->window.height;
     int32_t *columns = pad->columns.bytes;
 
-    find_columns(pipeline, crop, columns, &begin, &end);
+    find_columns(pipeline, crop, columns);
+    crop_longest_run(columns, width, 1, &begin, &end);
     for (uint32_t y = 0; y < height; y++) {
         int64_t source = crop_source(pipeline->pad_mode, &crop->down, y);
 

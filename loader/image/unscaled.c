@@ -18,33 +18,11 @@ void unscaled_fini(struct unscaled *u)
     scratch_free(&u->rows);
 }
 
-/* The longest run of neighbours, from left to right or back; none where all is padding. */
-static void find_run(struct unscaled *u)
+/* Of an axis without padding. */
+static void count_places(bool mirror, uint32_t count, int32_t *ret)
 {
-    const int32_t *columns = u->columns.bytes;
-    int32_t step = u->back ? -1 : 1;
-
-    u->run_begin = u->run_end = 0;
-    for (uint32_t i = 0, start = 0; i < u->width; i++) {
-        if (i == 0 || columns[i - 1] < 0 || columns[i] != columns[i - 1] + step)
-            start = i;
-        if (columns[i] >= 0 && i + 1 - start > u->run_end - u->run_begin) {
-            u->run_begin = start;
-            u->run_end = i + 1;
-        }
-    }
-}
-
-/* Of an axis whose samples from `first` on are pushed. */
-static void find_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first,
-                        bool padded, bool mirror, uint32_t count, int32_t *ret)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = mirror ? count - 1 - i : i;
-        int64_t x = padded ? crop_source(mode, axis, i) - first : i;
-
-        ret[at] = (int32_t)(x < 0 ? -1 : x);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        ret[i] = (int32_t)(mirror ? count - 1 - i : i);
 }
 
 int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const struct crop *crop,
@@ -58,12 +36,17 @@ int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const st
     if (scratch_reserve(&u->columns, u->width * sizeof(int32_t)) < 0 ||
         scratch_reserve(&u->rows, u->height * sizeof(int32_t)) < 0)
         return -ENOMEM;
-    find_places(pipeline->pad_mode, &crop->across, crop->window.left, crop->padded, crop->mirror,
-                u->width, u->columns.bytes);
-    find_places(pipeline->pad_mode, &crop->down, crop->window.top, crop->padded, false, u->height,
-                u->rows.bytes);
+    if (crop->padded) {
+        crop_places(pipeline->pad_mode, &crop->across, crop->window.left, crop->mirror, u->width,
+                    u->columns.bytes);
+        crop_places(pipeline->pad_mode, &crop->down, crop->window.top, false, u->height,
+                    u->rows.bytes);
+    } else {
+        count_places(crop->mirror, u->width, u->columns.bytes);
+        count_places(false, u->height, u->rows.bytes);
+    }
     u->back = crop->mirror;
-    find_run(u);
+    crop_longest_run(u->columns.bytes, u->width, u->back ? -1 : 1, &u->run_begin, &u->run_end);
     u->pixel = pixel;
     u->rows_in = u->rows_out = 0;
     u->fill = fill | fill << 8 | fill << 16;
