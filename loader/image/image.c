@@ -137,11 +137,10 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
     if (len == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (guess)
-        return error_set(
-            err, -EBADMSG,
-            "this is %s image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert "
-            "it",
-            guess);
+        return error_set(err, -EBADMSG,
+                         "this is %s image; only JPEG, PNG, WebP, AVIF and PPM are decoded: "
+                         "convert it",
+                         guess);
     return error_set(err, -EBADMSG,
                      "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x%02x%s",
                      bytes[0], len == 1 ? " and has no other" : "");
