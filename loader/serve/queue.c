@@ -472,13 +472,17 @@ static bool add_retries(struct list *retries, struct queue_request *request,
     return true;
 }
 
-/* Have retries read; returns how many samples they are. Holding the lock. */
-static uint32_t queue_retries(struct queue *q, struct queue_stream *s, struct list *retries)
+/* Have retries read, and return how many samples they are; or drop them, where the request has
+ * failed or was cancelled. Holding the lock. */
+static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct list *retries)
 {
+    struct queue_stream *s = r->stream;
     struct list *link;
     uint32_t count = 0;
 
     assert(lock_is_held(&q->mu));
+    if (r->cancelled || r->done.status < 0)
+        free_retries(retries);
     while ((link = list_pop_first(retries))) {
         count += container_of(link, struct retry, link)->count;
         list_add_first(&s->retries, link);
@@ -607,20 +611,6 @@ static uint64_t announce(struct queue *q)
     return begin + 1;
 }
 
-/* Others read what an item has left. Holding the lock. */
-static void queue_left(struct queue *q, struct queue_request *r, struct list *left)
-{
-    assert(lock_is_held(&q->mu));
-    if (!r->cancelled && r->done.status == 0)
-        (void)queue_retries(q, r->stream, left);
-    for (struct list *link; (link = list_pop_first(left));) {
-        struct retry *retry = container_of(link, struct retry, link);
-
-        r->left -= retry->count; /* the item has the others */
-        free(retry);
-    }
-}
-
 static void *io_main(void *arg)
 {
     struct thread *t = arg;
@@ -636,13 +626,15 @@ static void *io_main(void *arg)
             budget_ns -= min_u64(budget_ns, ns);
         } else if (item) {
             struct queue_stream *s = item->request->stream;
+            uint32_t begun = item->samples;
             struct list left;
 
             list_init(&left);
             lock_release(&q->mu);
             read_item(item, &left);
             lock_acquire(&q->mu);
-            queue_left(q, item->request, &left);
+            /* Others read what the item has left, or nobody does. */
+            item->request->left -= begun - item->samples - queue_retries(q, item->request, &left);
             flow_release(&s->flow);
             s->reads++;
             set_hangs(s, false);
@@ -725,14 +717,13 @@ static void render_item(struct render_scratch *scratch, struct item *item, struc
 {
     struct queue_request *r = item->request;
     uint64_t begin = time_now_ns();
-    bool dear = false;
 
     ret->code = ring_check(r->stream->ring, &ret->err);
     for (struct part *p = item->parts; p < item->parts + item->num_parts && ret->code == 0; p++) {
         struct render_result result = {0};
 
-        dear |= time_now_ns() - begin > DEAR_NS;
-        if (dear && p > item->parts && add_retries(&ret->retries, r, p, p->count))
+        if (p > item->parts && time_now_ns() - begin > DEAR_NS &&
+            add_retries(&ret->retries, r, p, p->count))
             continue;
         if (p->code == 0)
             p->code = render_part(scratch, r, p, &result);
@@ -846,11 +837,9 @@ static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struc
     count(q, item, render_ns, o);
     if (o->rendered > 0)
         track_cost(r->stream, item->cpu_ns / item->samples);
-    if (o->code == 0 && !r->cancelled && r->done.status == 0)
-        over -= queue_retries(q, r->stream, &o->retries);
-    free_retries(&o->retries);
     if (o->code < 0 && !r->cancelled)
         fail_request(q, r, o->code, &o->err);
+    over -= queue_retries(q, r, &o->retries);
     assert(r->left >= over);
     r->left -= over;
     release_item(q, item);
