@@ -41,6 +41,7 @@ struct kept_archive {
 
 struct archive_fds {
     atomic_uint kept;
+    atomic_int small;         /* is_small(): 1 or -1; 0: nobody has asked yet */
     struct kept_archive of[]; /* each archive */
 };
 
@@ -491,14 +492,20 @@ static uint64_t tick_now(void)
     return time_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
+/* Is it worth mapping? Found once: a data set may have very many archives. */
 static bool is_small(const struct dataset *dataset)
 {
     const struct index_header *h = dataset->index.header;
+    int known = atomic_load(&dataset->fds->small);
     uint64_t sum = 0;
 
+    if (known != 0)
+        return known > 0;
     for (size_t i = 0; i < dataset->files.count; i++)
         sum += dataset->index.containers[i].size;
-    return sum <= MAPPED_DATASET && h->bytes <= (uint64_t)h->samples * MAPPED_SAMPLE;
+    known = sum <= MAPPED_DATASET && h->bytes <= (uint64_t)h->samples * MAPPED_SAMPLE ? 1 : -1;
+    atomic_store(&dataset->fds->small, known);
+    return known > 0;
 }
 
 /* An archive that was opened just now, and is kept. */
