@@ -69,13 +69,19 @@ struct ctl_jpegs ctl_jpegs_of(const uint8_t *bytes, size_t len)
     return ret;
 }
 
-void ctl_print_progressive(const struct ctl_jpegs *jpegs)
+void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn)
 {
-    if (jpegs->progressive > 0)
-        printf("progressive  %llu of the JPEGs (%.1f %%): plenumctl pack makes copies of them with "
-               "the same pixels, which take about half of the time\n",
-               (unsigned long long)jpegs->progressive,
-               100 * (double)jpegs->progressive / (double)jpegs->all);
+    double percent = 100 * (double)jpegs->progressive / (double)jpegs->all;
+
+    if (jpegs->progressive == 0)
+        return;
+    if (drawn)
+        printf("%.1f %% of the JPEGs that were measured are progressive", percent);
+    else
+        printf("progressive  %llu of the JPEGs (%.1f %%)", (unsigned long long)jpegs->progressive,
+               percent);
+    puts(": plenumctl pack makes copies of them with the same pixels, which take about half of the "
+         "time");
 }
 
 void ctl_strip_name(struct plenum_error *err, const char *name)

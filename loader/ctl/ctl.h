@@ -88,9 +88,9 @@ struct ctl_jpegs {
 /** What one file adds to that. */
 struct ctl_jpegs ctl_jpegs_of(const uint8_t *bytes, size_t len);
 
-/** Say in a summary how many of these are progressive, and what to do about it; nothing where none
- * is. */
-void ctl_print_progressive(const struct ctl_jpegs *jpegs);
+/** Say in a summary how many of these are progressive, or, of samples that were drawn, which share;
+ * and what to do about it. Nothing where none is. */
+void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn);
 
 /** Remove a name and a colon from the beginning of a sentence, where the name is shown beside
  * it. */

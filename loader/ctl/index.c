@@ -204,7 +204,7 @@ static void print_tiles(const struct dataset *d, const struct tiles *t)
     if (atomic_load(&t->bad) > 0)
         printf("; %llu are bad (see plenumctl verify)", (unsigned long long)atomic_load(&t->bad));
     putchar('\n');
-    ctl_print_progressive(&jpegs);
+    ctl_print_progressive(&jpegs, false);
 }
 
 static void print_text(const struct dataset *d, const struct tiles *t, double seconds)

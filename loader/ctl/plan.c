@@ -172,9 +172,8 @@ static void print_text(const struct arguments *a)
             printf("             ?\n");
     }
     if (a->jpegs.progressive > 0)
-        printf("\n%.1f %% of the JPEGs that were measured are progressive: plenumctl pack makes "
-               "copies of them with the same pixels, which take about half of the time\n",
-               100 * (double)a->jpegs.progressive / (double)a->jpegs.all);
+        putchar('\n');
+    ctl_print_progressive(&a->jpegs, true);
     if (a->substituted > 0)
         printf("\n%.1f %% of the samples that were measured are bad, and others were shown in "
                "their place: plenumctl verify names them\n",

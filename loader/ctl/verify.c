@@ -430,7 +430,7 @@ static void print_text(const struct verify *v, double seconds)
         "good         %llu JPEGs, %llu PNGs, %llu WebPs, %llu AVIFs and %llu PPMs decode whole\n",
         (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp,
         (unsigned long long)v->avif, (unsigned long long)v->ppm);
-    ctl_print_progressive(&(struct ctl_jpegs){v->jpeg, v->progressive});
+    ctl_print_progressive(&(struct ctl_jpegs){v->jpeg, v->progressive}, false);
     printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
            (unsigned long long)v->packed);
     if (v->content)
