@@ -80,8 +80,9 @@ void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn)
     else
         printf("progressive  %llu of the JPEGs (%.1f %%)", (unsigned long long)jpegs->progressive,
                percent);
-    puts(": plenumctl pack makes copies of them with the same pixels, which take about half of the "
-         "time");
+    printf(
+        ": plenumctl pack makes copies of them with the same pixels, which take about half of the "
+        "time\n");
 }
 
 void ctl_strip_name(struct plenum_error *err, const char *name)
