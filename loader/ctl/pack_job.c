@@ -43,6 +43,7 @@ struct slot {
     uint64_t bytes_before;
     struct pack_result result;
     struct plenum_error why; /* it is kept */
+    const char *extension;   /* of the format of its bytes; NULL: of none */
 };
 
 /* The archive that is being written. Whoever writes. */
@@ -222,26 +223,12 @@ static int end_archive(struct job *job, uint32_t archive, struct plenum_error *e
     return 0;
 }
 
-/* The extension of a file that is kept: by its format, else as it was. */
-static const char *extension_of(const uint8_t *bytes, size_t len, const char *path)
+/* The extension of a member whose format has none. */
+static const char *default_extension(const char *path)
 {
     const char *dot = strrchr(path, '.');
 
-    if (len >= 2 && memcmp(bytes, "\xFF\xD8", 2) == 0)
-        return "jpg";
-    if (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0)
-        return "png";
-#ifdef HAVE_WEBP /* else it would be left out of the archive's samples */
-    if (len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
-        return "webp";
-#endif
-#ifdef HAVE_AVIF
-    if (len >= 12 && memcmp(bytes + 4, "ftypavi", 7) == 0)
-        return "avif";
-#endif
-    if (len >= 3 && (memcmp(bytes, "P6", 2) == 0 || memcmp(bytes, "P5", 2) == 0))
-        return "ppm";
-    return dot && strcasecmp(dot, ".png") == 0 ? "png" : "jpg";
+    return dot && strcasecmp(dot, ".png") == 0 ? ".png" : ".jpg";
 }
 
 static int write_members(struct job *job, const struct slot *slot, uint32_t sample,
@@ -257,7 +244,7 @@ static int write_members(struct job *job, const struct slot *slot, uint32_t samp
     int r = -ENOMEM, n;
 
     (void)dataset_get_sample_path(job->options->source, sample, source, sizeof(source));
-    name = str_format("%s.%s", key, extension_of(bytes, len, source));
+    name = str_format("%s%s", key, slot->extension ? slot->extension : default_extension(source));
     if (name)
         r = tar_writer_add(o->writer, name, bytes, len, err);
     free(name);
@@ -365,6 +352,18 @@ static void write_ready(struct job *job)
 
 /* --- packing --- */
 
+/* NULL: it has none of the formats, or one that this build cannot decode, so that a data set would
+ * pass over a member with its extension. */
+static const char *extension_of(const struct image_decoder *decoder, const struct slot *slot,
+                                const struct dataset_buffer *kept)
+{
+    const uint8_t *bytes = slot->result.bytes ? slot->result.bytes : kept->bytes;
+    size_t len = slot->result.bytes ? slot->result.len : kept->len;
+    const char *extension = image_extension(decoder, bytes, len);
+
+    return extension && dataset_is_image_extension(extension) ? extension : NULL;
+}
+
 /* Read and pack one sample; its file stays in the buffer. */
 static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct slot *ret,
                        struct plenum_error *err)
@@ -390,6 +389,8 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
         job->decoders[thread], resize, buffer->bytes, buffer->len, &ret->result, &ret->why);
     if (r < 0)
         *err = ret->why;
+    else
+        ret->extension = extension_of(job->decoders[thread], ret, buffer);
     return r;
 }
 

@@ -89,6 +89,8 @@ uint64_t dataset_get_skipped(const struct dataset *dataset);
 /** Those names, which depend on the build: "*.jpg, *.jpeg, *.png, *.webp, *.avif, *.ppm and *.pnm".
  */
 const char *dataset_image_names(void);
+/** Is ".webp", say, an extension of one of them? In any case. */
+bool dataset_is_image_extension(const char *extension);
 /** A warning about what was left out: clauses without a full stop, fit for a terminal, or "".
  * Borrowed. */
 const char *dataset_get_warning(const struct dataset *dataset);

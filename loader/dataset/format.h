@@ -135,8 +135,6 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
 /** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, .ppm, .pnm, and .webp
  * and .avif where the build decodes them, in any case)? */
 bool dataset_is_image_name(const char *name);
-/** Is that such an extension, with its dot? */
-bool dataset_is_image_extension(const char *extension);
 
 /** Has a file with this name the name of one of the format's archives? */
 bool format_has_name(const struct format *format, const char *name);

@@ -44,12 +44,12 @@ enum { JPEG, PNG, WEBP, AVIF, PPM };
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
 
 static const struct {
-    const char *format;
+    const char *format, *extension;
     int (*create)(struct image_reader **ret);
 } formats[] = {
-    [JPEG] = {"JPEG", jpeg_reader_create}, [PNG] = {"PNG", png_reader_create},
-    [WEBP] = {"WebP", webp_reader_create}, [AVIF] = {"AVIF", avif_reader_create},
-    [PPM] = {"PPM", ppm_reader_create},
+    [JPEG] = {"JPEG", ".jpg", jpeg_reader_create},  [PNG] = {"PNG", ".png", png_reader_create},
+    [WEBP] = {"WebP", ".webp", webp_reader_create}, [AVIF] = {"AVIF", ".avif", avif_reader_create},
+    [PPM] = {"PPM", ".ppm", ppm_reader_create},
 };
 
 /* From rows of the image to the pixels of one view. */
@@ -676,6 +676,14 @@ int image_refuse_junk(size_t junk, struct plenum_error *err)
                      "%zu bytes before the first scan belong to no segment; a pipeline that begins "
                      "with the word junk forgives them",
                      junk);
+}
+
+const char *image_extension(const struct image_decoder *d, const uint8_t *bytes, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (d->readers[i]->ops->knows(bytes, len))
+            return formats[i].extension;
+    return NULL;
 }
 
 int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,

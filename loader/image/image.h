@@ -202,6 +202,12 @@ int image_render_masks(struct image_decoder *decoder, struct image_view *views, 
 int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                  struct image_info *ret, struct plenum_error *err);
 
+/**
+ * The extension that files of this format have: ".jpg", ".png", ".webp", ".avif" or ".ppm"; also of
+ * a format that this build cannot decode. NULL: it is none of these.
+ */
+const char *image_extension(const struct image_decoder *decoder, const uint8_t *bytes, size_t len);
+
 /** The sentence that a pipeline without `junk` needs for so many bytes: -EBADMSG. */
 int image_refuse_junk(size_t junk, struct plenum_error *err);
 

@@ -55,6 +55,18 @@ is "$("$plenumctl" index data --json | field classes)" "the same classes" \
     sh -c '"$0" index packed --json | sed "s/.*classes\": \([0-9]*\).*/\1/"' "$plenumctl"
 ok "class names are kept" sh -c '[ "$(tail -n 1 packed/classes.txt)" = "zz an empty class" ]'
 
+# A member's extension is that of its format, whatever its file was called. An AVIF's first brand may be mif1.
+mkdir -p kinds/class
+"$top_builddir/tests/loader/image/dump" --kinds kinds/class >/dev/null
+for file in kinds/class/*.avif; do
+    [ ! -e "$file" ] || printf mif1 | dd of="$file" bs=1 seek=8 conv=notrunc status=none
+done
+extensions=$(ls kinds/class | sed 's/.*[.]//; s/pgm/ppm/' | sort | uniq -c)
+(cd kinds/class && for file in *; do mv "$file" "${file%.*}-${file##*.}.jpg"; done)
+"$plenumctl" pack kinds kinds.packed >/dev/null
+is "$extensions" "members have the extensions of their formats" \
+    sh -c 'tar -tf kinds.packed/archive-000000.tar | grep -v "[.]cls$" | sed "s/.*[.]//" | sort | uniq -c'
+
 # Packing what is packed changes nothing; packing archives gives what packing their folder gives.
 "$plenumctl" pack packed again -n 10 --json >again.json
 is "$(field packed <packed.json)" "packed files are kept as they are" field kept.packed <again.json
