@@ -11,6 +11,7 @@ and answers each line on standard input with a line of JSON, one pass done. Libr
 needs them and by nobody else.
 """
 
+import functools
 import io
 import json
 import math
@@ -86,8 +87,15 @@ def passes(batches, count, size_of):
         yield done
 
 
-def plenum():
-    """plenumd and pyplenum: whole batches in the program's hands."""
+def plenum(prepared=None):
+    """plenumd and pyplenum: whole batches in the program's hands. prepared: one of recipes.PREPARED, packed first."""
+    dataset = IMAGES
+    if prepared:
+        longest, raw = recipes.PREPARED[prepared]
+        dataset = os.path.join(SCRATCH, "packed")
+        form = {0: [], 100: ["--raw"]}.get(raw, ["--raw-share", str(raw)])
+        subprocess.run([os.path.join(BUILD, "plenumctl"), "pack", IMAGES, dataset, "--longest", str(longest), *form],
+                       stdin=subprocess.DEVNULL, check=True)
     os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so")
     sys.path.insert(0, os.path.join(SOURCE, "python"))
     import pyplenum
@@ -102,7 +110,7 @@ def plenum():
             with open("/proc/net/unix") as listening:
                 if address[5:] in listening.read():
                     break
-        stream = pyplenum.Stream(IMAGES, recipes.TEXTS.get(RECIPE, "train"), micro_batch=BATCH, loader=address)
+        stream = pyplenum.Stream(dataset, recipes.TEXTS.get(RECIPE, "train"), micro_batch=BATCH, loader=address)
         yield from passes(iter(stream), len(files()), lambda batch: BATCH)
     finally:
         loader.terminate()
@@ -192,8 +200,9 @@ def webdataset():
     yield from passes(iter(loader), len(found), lambda batch: len(batch[1]))
 
 
-def ffcv():
-    """FFCV's loader over its own file, into which it writes the photographs as JPEGs of its own."""
+def ffcv(prepared=None):
+    """FFCV's loader over its own file, into which it writes the photographs as JPEGs of its own. prepared: one of
+    recipes.PREPARED, its writer's options."""
     from ffcv.fields import IntField, RGBImageField
     from ffcv.fields.basics import IntDecoder
     from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
@@ -213,8 +222,13 @@ def ffcv():
             path, label = self.files[index]
             return Image.open(path).convert("RGB"), label
 
+    field = RGBImageField(write_mode="jpg")
+    if prepared:
+        longest, raw = recipes.PREPARED[prepared]
+        field = RGBImageField(write_mode="proportion", max_resolution=longest, jpeg_quality=90,
+                              compress_probability=1 - raw / 100)
     beton = os.path.join(SCRATCH, "photographs.beton")
-    DatasetWriter(beton, {"image": RGBImageField(write_mode="jpg"), "label": IntField()},
+    DatasetWriter(beton, {"image": field, "label": IntField()},
                   num_workers=1).from_indexed_dataset(Photographs())
     crop = RandomResizedCropRGBImageDecoder((SIDE, SIDE), SCALE, RATIO)
     loader = Loader(beton, BATCH, THREADS, os_cache=True, order=OrderOption.RANDOM, drop_last=False,
@@ -316,6 +330,9 @@ PEERS = {
     "tf.data": tfdata,
     "spdl": spdl,
 }
+for kept in recipes.PREPARED:
+    PEERS[f"ffcv-{kept}"] = functools.partial(ffcv, kept)
+    PEERS[f"plenum-{kept}"] = functools.partial(plenum, kept)
 
 
 def main():

@@ -13,6 +13,12 @@ TEXTS = {  # the same as bench/render's rows
     "jitter": "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)",
 }
 SIDES = {"torchvision": 176}
+PREPARED = {  # photographs made smaller beforehand: longest side in pixels, percentage kept as raw pixels (else JPEG)
+    "jpeg-400": (400, 0),
+    "half-raw-500": (500, 50),  # FFCV's own recipe for ImageNet
+    "raw-400": (400, 100),
+    "raw-256": (256, 100),
+}
 
 
 def cannot(library, recipe):
