@@ -698,7 +698,7 @@ int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
     int r;
 
     d->tiles = tiles;
-    r = open_reader(d, bytes, len, 0, &header, &format, &reader, err);
+    r = open_reader(d, bytes, len, JUNK, &header, &format, &reader, err);
     d->tiles = others;
     if (r < 0)
         return r;

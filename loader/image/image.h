@@ -215,7 +215,7 @@ int image_refuse_junk(size_t junk, struct plenum_error *err);
  * Decode all of a JPEG, only for the hint of its tiles: `tiles->found` is NULL where there can be
  * none, because of the file's kind or because it would have more than a 32nd of the file's bytes.
  *
- * Errors: as image_render().
+ * Errors: as image_render(), of a pipeline with `junk`.
  */
 int image_find_tiles(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                      struct image_tiles *tiles, struct plenum_error *err);

@@ -431,3 +431,36 @@ Test(jpeg_junk, is_packed_where_that_is_asked_for)
     image_decoder_destroy(decoder);
     free(m.bytes);
 }
+
+/* What is noted of such a file serves pipelines with the word, and makes it no better for those
+ * without. */
+Test(jpeg_junk, tiles_are_found_behind_it)
+{
+    struct made_jpeg spec = {.width = 400, .height = 300, .colour = MADE_COLOUR};
+    struct made m = make_jpeg(&spec);
+    struct places p = places_of(m.bytes, m.len);
+    struct image_draw draw = {.seed = 1};
+    struct plenum_error err = {""};
+    struct image_tiles tiles = {0};
+    struct image_decoder *decoder;
+    struct pipeline without;
+    uint8_t hint[4096], pixels[32 * 32 * 3];
+    uint64_t want;
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    image_decoder_use_jpeg(decoder, IMAGE_JPEG_PLENUM);
+    want = hash_renderings(decoder, "exif", &m);
+    insert(&m, p.at[1], (const uint8_t *)"junk", 4);
+    cr_assert(eq(int, image_find_tiles(decoder, m.bytes, m.len, &tiles, &err), 0), "%s", err.text);
+    cr_assert(tiles.found && tiles.found_len <= sizeof(hint));
+    memcpy(hint, tiles.found, tiles.found_len);
+    tiles = (struct image_tiles){.hint = hint, .len = tiles.found_len};
+    image_decoder_use_tiles(decoder, &tiles);
+    cr_expect(eq(u64, hash_renderings(decoder, "exif junk", &m), want));
+    cr_expect(eq(ptr, (void *)(uintptr_t)tiles.found, NULL), "there is no more to be said");
+    cr_assert(eq(int, pipeline_parse("rrc(32)", &without, &err), 0));
+    cr_expect(eq(int, image_render(decoder, &without, &draw, &plain, m.bytes, m.len, pixels, &err),
+                 -EBADMSG));
+    image_decoder_destroy(decoder);
+    free(m.bytes);
+}
