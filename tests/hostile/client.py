@@ -46,8 +46,16 @@ KEPT = 24        # connections that a user keeps open, with all that is theirs
 LINGER = 2       # seconds that close() of such a socket takes
 
 
+CASES = [f"{kind} {state}" for kind in KINDS for state in STATES]
+PATIENCE = 60    # seconds more for --share
+
+
 class Breach(Exception):
     pass
+
+
+def tried(count):
+    return [case for case in CASES if count[case] > 0]
 
 
 def odd(r, bits=32):
@@ -283,7 +291,8 @@ class Attacker:
     def run(self):
         until = time.monotonic() + self.o.seconds
         self.closed_door()
-        while time.monotonic() < until:
+        while time.monotonic() < until or (len(tried(self.count)) < self.o.share * len(CASES) and
+                                           time.monotonic() < until + PATIENCE):
             self.one()
             while self.ends and self.ends[0][0] < time.monotonic():
                 self.ends.pop(0)[1].close()
@@ -319,6 +328,8 @@ def main():
     p.add_argument("--job", default="job of somebody else", help="the name of another's job")
     p.add_argument("--open", default="generated:100", help="a data set that may be streamed")
     p.add_argument("--closed", help="one that may not")
+    p.add_argument("--share", type=float, default=0,
+                   help="go on until each user tried this share of all messages in all states; a minute at the most")
     p.add_argument("--pause", type=float, default=0, help="seconds between two attacks")
     o = p.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -338,8 +349,7 @@ def main():
         if result["breach"]:
             breaches.append(result["breach"])
         os.wait()
-    tried = sum(total[f"{kind} {state}"] > 0 for kind in KINDS for state in STATES)
-    print(json.dumps({"seed": o.seed, "tried": tried, "of": len(KINDS) * len(STATES), "breaches": breaches,
+    print(json.dumps({"seed": o.seed, "tried": len(tried(total)), "of": len(CASES), "breaches": breaches,
                       "count": total}))
     sys.exit(bool(breaches))
 
