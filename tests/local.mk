@@ -35,8 +35,8 @@ include tests/python/local.mk
 
 # Tests of threads: plain programs, which ThreadSanitizer can follow.
 threads_tests =
-check-threads: $(check_PROGRAMS)
-	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(threads_tests)'
+check-threads: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(threads_tests)' check_PROGRAMS='$(threads_tests)'
 phony += check-threads
 
 if CRITERION
