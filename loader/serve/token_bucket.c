@@ -5,7 +5,10 @@
 
 #include "common/util.h"
 
-enum { DEPTH_MS = 100 }; /* the bucket holds the tokens of this time */
+enum {
+    DEPTH_MS = 100, /* the bucket holds the tokens of this time */
+    REST_MS = 20,   /* a thread that must wait waits for so long at least */
+};
 
 void token_bucket_init(struct token_bucket *b, uint32_t millicores, uint64_t wall_ns,
                        uint64_t cpu_ns)
@@ -22,15 +25,15 @@ void token_bucket_fini(struct token_bucket *b)
 uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t cpu_ns)
 {
     int64_t depth = (int64_t)b->millicores * (int64_t)(DEPTH_MS * NS_PER_MS / 1000);
-    uint64_t wait = 0, gained;
+    uint64_t wait = 0, gained_us;
 
     if (b->millicores == 0)
         return 0;
     (void)pthread_mutex_lock(&b->mu);
     if (wall_ns > b->wall_ns) { /* a later call may have been served first */
-        gained = min_u64(wall_ns - b->wall_ns, NS_PER_SEC * 3600) / 1000 * b->millicores;
-        b->tokens_ns += (int64_t)gained;
-        b->wall_ns = wall_ns;
+        gained_us = (wall_ns - b->wall_ns) / 1000;
+        b->tokens_ns += (int64_t)(min_u64(gained_us, NS_PER_SEC * 3600 / 1000) * b->millicores);
+        b->wall_ns += gained_us * 1000; /* what is left over counts the next time */
     }
     if (b->tokens_ns > depth)
         b->tokens_ns = depth;
@@ -39,7 +42,7 @@ uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t
         b->cpu_ns = cpu_ns;
     }
     if (b->tokens_ns < 0)
-        wait = (uint64_t)-b->tokens_ns * 1000 / b->millicores + 1;
+        wait = max_u64((uint64_t)-b->tokens_ns * 1000 / b->millicores + 1, REST_MS * NS_PER_MS);
     (void)pthread_mutex_unlock(&b->mu);
     return wait;
 }

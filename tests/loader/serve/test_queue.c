@@ -482,6 +482,51 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
     token_bucket_fini(&b);
 }
 
+/* Very small items: what a thread takes to go to rest and to wake must not be what the budget is
+ * used for. */
+static void resting_is_cheap(uint32_t millicores, unsigned threads)
+{
+    enum { ITEM_NS = 100000, WAKE_NS = 40000 };
+
+    struct token_bucket b;
+    uint64_t wall = 5, cpu = 7, busy_until[8] = {0}, worked = 0, rested = 0;
+
+    token_bucket_init(&b, millicores, wall, cpu);
+    while (wall < 20 * NS_PER_SEC) {
+        unsigned t = 0;
+
+        for (unsigned i = 1; i < threads; i++)
+            t = busy_until[i] < busy_until[t] ? i : t;
+        wall = max_u64(wall, busy_until[t]);
+        rested = token_bucket_wait_ns(&b, wall, cpu);
+        cpu += rested ? WAKE_NS : ITEM_NS;
+        worked += rested ? 0 : ITEM_NS;
+        busy_until[t] = wall + (rested ? rested : ITEM_NS);
+    }
+    tap_ok(worked * 1000 >= wall * millicores * 8 / 10,
+           "%u.%03u cores, %u threads: %u ms of %u go into work", millicores / 1000,
+           millicores % 1000, threads, (unsigned)(worked / NS_PER_MS),
+           (unsigned)(wall * millicores / 1000 / NS_PER_MS));
+    token_bucket_fini(&b);
+}
+
+/* Nothing is lost where the bucket is asked very often. */
+static void short_times_count(void)
+{
+    struct token_bucket b;
+    uint64_t wall = 5, cpu = 7, waits = 0;
+
+    token_bucket_init(&b, 1000, wall, cpu);
+    wall += NS_PER_MS;
+    for (unsigned i = 0; i < 20000; i++) {
+        wall += 1999;
+        cpu += 1990;
+        waits += token_bucket_wait_ns(&b, wall, cpu) > 0;
+    }
+    tap_ok(waits == 0, "a process that uses less than it may never rests");
+    token_bucket_fini(&b);
+}
+
 /* The moment at which a request's first sample was taken up. (When its last one is finished depends
  * on the scheduler: a thread may lose its core in the middle of a sample.) */
 static void oldest_request_is_taken_up_first(void)
@@ -865,6 +910,10 @@ int main(void)
     budget_is_kept(400, 4, 30000000);
     budget_is_kept(2500, 4, 700000);
     budget_is_kept(10, 2, 5000000);
+    resting_is_cheap(50, 1);
+    resting_is_cheap(500, 4);
+    resting_is_cheap(2500, 3);
+    short_times_count();
     oldest_request_is_taken_up_first();
     cancelled_work_stops();
     repeats_are_read_once(2, "rrc(16) flip(0.5)", 1, 1);
