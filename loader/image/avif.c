@@ -31,6 +31,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/image/absent.h"
+#include "loader/image/avif_scan.h"
 #include "loader/image/big_endian.h"
 #include "loader/image/limits.h"
 #include "loader/image/scratch.h"
@@ -61,51 +62,15 @@ static bool avif_reader_knows(const uint8_t *bytes, size_t len)
 #ifdef HAVE_AVIF
 enum { STRIP_ROWS = 16 };
 
-/* --- the boxes --- */
-
-static bool is_one_of(const uint8_t *type, const char *types)
-{
-    for (; *types; types += 4)
-        if (memcmp(type, types, 4) == 0)
-            return true;
-    return false;
-}
-
-/* How many bytes all boxes have that libavif takes more time, or memory, for than it takes to read
- * them: lists of items, and the one of chunks that it searches for each. Where a box is damaged
- * libavif will say so. */
-static uint64_t count_lists(const uint8_t *bytes, size_t len, int depth)
-{
-    enum { HEADER = 8, FLAGS = 4, DEPTH = 6 }; /* moov, trak, meta, iprp, ipma */
-    uint64_t sum = 0, size;
-
-    for (; len >= HEADER; bytes += size, len -= size) {
-        const uint8_t *type = bytes + 4;
-        size_t begin = HEADER;
-
-        size = get_be32(bytes);
-        if (size == 1 && len >= HEADER + 8) {
-            begin = HEADER + 8;
-            size = (uint64_t)get_be32(bytes + 8) << 32 | get_be32(bytes + 12);
-        }
-        if (size < begin || size > len) /* 0: up to the end */
-            size = len;
-        if (is_one_of(type, "iinfilocirefipmastsc"))
-            sum += size;
-        if (is_one_of(type, "meta"))
-            begin += FLAGS;
-        if (depth < DEPTH && begin < size && is_one_of(type, "metaiprpmoovtrakmdiaminfstbl"))
-            sum += count_lists(bytes + begin, size - begin, depth + 1);
-    }
-    return sum;
-}
-
 struct avif_reader {
     struct image_reader base;
 
     avifDecoder *decoder; /* of this image, or NULL */
-    size_t len;           /* of the file */
-    struct rect clean;    /* of the frame: the image */
+    avifIO io;            /* of the file */
+    const uint8_t *bytes;
+    size_t len;
+    struct plenum_error refused; /* why we gave libavif none of it, or "" */
+    struct rect clean;           /* of the frame: the image */
 
     struct yuv_image planes;
     struct yuv_rule rule;
@@ -126,11 +91,30 @@ static void avif_reader_close(struct image_reader *reader)
     scratch_trim(&a->strip, 16 << 20);
 }
 
+/* libavif reads all by this: what it finds by ways that avif_scan() does not know is counted, too.
+ */
+static avifResult read_bytes(avifIO *io, uint32_t flags, uint64_t offset, size_t size,
+                             avifROData *ret)
+{
+    struct avif_reader *a = io->data;
+
+    (void)flags;
+    if (offset > a->len)
+        return AVIF_RESULT_IO_ERROR;
+    if (size > a->len - offset)
+        size = a->len - (size_t)offset;
+    *ret = (avifROData){.data = a->bytes + offset, .size = size};
+    return avif_scan_sample(ret->data, size, &a->refused) < 0 ? AVIF_RESULT_IO_ERROR
+                                                              : AVIF_RESULT_OK;
+}
+
 /* libavif does not tell that dav1d is out of memory, but malloc() does: errno was 0 before. */
 static int failed(const struct avif_reader *a, avifResult result, struct plenum_error *err)
 {
     const char *more = a->decoder->diag.error;
 
+    if (a->refused.text[0])
+        return error_set(err, -EBADMSG, "%s", a->refused.text);
     if (result == AVIF_RESULT_OUT_OF_MEMORY || errno == ENOMEM)
         return error_set(err, -ENOMEM, "AVIF decoder: out of memory");
     if (result == AVIF_RESULT_TRUNCATED_DATA)
@@ -219,13 +203,14 @@ static int avif_reader_open(struct image_reader *reader, const uint8_t *bytes, s
         return error_set(err, -ENOTSUP,
                          "this is an AVIF image, and this loader's libavif was built without "
                          "dav1d: install one that has it, or convert the image");
-    if (count_lists(bytes, len, 0) > IMAGE_LISTS_MAX)
-        return error_set(err, -EBADMSG,
-                         "the AVIF's lists of items and chunks have more bytes than the limit of "
-                         "%d",
-                         IMAGE_LISTS_MAX);
+    r = avif_scan(bytes, len, err);
+    if (r < 0)
+        return r;
     errno = 0;
+    a->bytes = bytes;
     a->len = len;
+    a->refused.text[0] = '\0';
+    a->io = (avifIO){.read = read_bytes, .sizeHint = len, .persistent = AVIF_TRUE, .data = a};
     a->decoder = avifDecoderCreate();
     if (!a->decoder)
         return error_set(err, -ENOMEM, "AVIF decoder: out of memory");
@@ -236,9 +221,8 @@ static int avif_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     a->decoder->strictFlags = AVIF_STRICT_DISABLED;
     a->decoder->imageDimensionLimit = 0;
     a->decoder->imageCountLimit = IMAGE_FRAMES_MAX;
-    result = avifDecoderSetIOMemory(a->decoder, bytes, len);
-    if (result == AVIF_RESULT_OK)
-        result = avifDecoderParse(a->decoder);
+    avifDecoderSetIO(a->decoder, &a->io);
+    result = avifDecoderParse(a->decoder);
     if (result != AVIF_RESULT_OK)
         return failed(a, result, err);
     r = find_image(a, err);

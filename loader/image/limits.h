@@ -20,6 +20,16 @@ enum {
     /* Bytes of an AVIF's boxes that list items and chunks (avif.c): some 1,300 tiles. libavif looks
      * for each item among all others, and has a decoder for each tile, of 400 KiB. */
     IMAGE_LISTS_MAX = 1 << 16,
+    /* Frames of an AVIF's items beyond the first of each (avif_scan.c). Images of layers have three
+     * in the image and three in its alpha; each may be as large as an image, and is decoded. */
+    IMAGE_HIDDEN_FRAMES_MAX = 8,
+    /* OBUs of an AVIF's items: a few an item, and with AV1's tiles apart up to 4096 a frame. */
+    IMAGE_OBUS_MAX = 1 << 16,
+    /* Those of them that dav1d writes a line about. */
+    IMAGE_UNKNOWN_OBUS_MAX = 16,
+    /* Extents of an AVIF's items beyond the first of each: one of no bytes takes none in the file
+     * and 16 in memory. Images of layers have as many as layers. */
+    IMAGE_EXTENTS_MAX = 1 << 10,
     /* Scans of a JPEG. Encoders write 1 to 20; each may visit all of the image. */
     IMAGE_SCANS_MAX = 100,
     /* 8x8 blocks of all components of a JPEG with several scans: they are kept until the last one

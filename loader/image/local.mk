@@ -11,7 +11,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \
 	%D%/big_endian.h \
-	%D%/avif.c \
+	%D%/avif.c %D%/avif_scan.c %D%/avif_scan.h \
 	%D%/blur.c %D%/blur.h %D%/blur_avx2.c %D%/blur_portable.c \
 	%D%/builtin.c %D%/builtin.h \
 	%D%/crop.c %D%/crop.h %D%/pad.c %D%/pad.h \

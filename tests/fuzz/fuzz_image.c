@@ -77,7 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!oracle_agrees(decoder, &parsed[data[0] % ARRAY_LEN(pipelines)], &draw, &store, data + 4,
                        size - 4, why, NULL, &err)) {
-        if (strstr(err.text, "more than 100 scans"))
+        if (strstr(err.text, "more than 100 scans") ||
+            strstr(err.text, "the AVIF has more than ") || strstr(err.text, "the AVIF's "))
             return 0; /* the oracle knows no limits */
         fprintf(stderr, "the oracle disagrees: %s\n", why);
         abort();

@@ -554,6 +554,287 @@ Test(avif, lists_of_items_have_a_limit)
     free(m.bytes);
 }
 
+/* The AV1 of an image's item, and where its last OBU begins, which is the frame. */
+static struct made av1_of(const struct made *m, size_t *frame)
+{
+    size_t iloc = find_box(m, "iloc", 0), i;
+    struct made ret = {.len = get32(m->bytes + iloc + 26)};
+
+    cr_assert(eq(u32, get32(m->bytes + iloc + 12), 0x44000001)); /* one item, offsets of 32 bits */
+    ret.bytes = malloc(ret.len);
+    memcpy(ret.bytes, m->bytes + get32(m->bytes + iloc + 22), ret.len);
+    for (i = 0; i < ret.len;) {
+        size_t size = 0;
+        int shift = 0;
+
+        *frame = i;
+        cr_assert(eq(int, ret.bytes[i++] & 6, 2)); /* with a size, and nothing else */
+        do
+            size |= (size_t)(ret.bytes[i] & 127) << shift;
+        while (shift += 7, ret.bytes[i++] & 128);
+        i += size;
+    }
+    cr_assert(i == ret.len && ret.bytes[*frame] == 0x32);
+    return ret;
+}
+
+/* These bytes, and others behind them so many times. */
+static void add(struct made *m, const void *bytes, size_t len, uint32_t times)
+{
+    m->bytes = realloc(m->bytes, m->len + len * times);
+    for (; times > 0; times--, m->len += len)
+        memcpy(m->bytes + m->len, bytes, len);
+}
+
+static void add32(struct made *m, uint32_t value)
+{
+    uint8_t bytes[4];
+
+    put32(bytes, value);
+    add(m, bytes, 4, 1);
+}
+
+/* The image `from` with other AV1, in extents of as many bytes, in an "mdat" of its own or in an
+ * "idat". */
+static struct made with_av1(const struct made *from, const struct made *av1, const size_t *extents,
+                            uint32_t count, bool idat)
+{
+    size_t iloc = find_box(from, "iloc", 0), meta = find_box(from, "meta", 0);
+    size_t behind = iloc + get32(from->bytes + iloc), end = meta + get32(from->bytes + meta);
+    uint32_t size = 24 + 8 * count;
+    size_t at = idat ? 0 : from->len + size - (behind - iloc) + 8;
+    struct made m = {NULL, 0};
+
+    add(&m, from->bytes, iloc, 1);
+    add32(&m, size);
+    add(&m, "iloc\1\0\0\0\x44\0\0\1\0\1\0", 15, 1);
+    add(&m, idat ? "\1\0\0" : "\0\0\0", 3, 1);
+    add(&m, (uint8_t[]){(uint8_t)(count >> 8), (uint8_t)count}, 2, 1);
+    for (uint32_t i = 0; i < count; at += extents[i++]) {
+        add32(&m, (uint32_t)at);
+        add32(&m, (uint32_t)extents[i]);
+    }
+    cr_assert(m.len == iloc + size);
+    add(&m, from->bytes + behind, end - behind, 1);
+    if (idat) {
+        add32(&m, 8 + (uint32_t)av1->len);
+        add(&m, "idat", 4, 1);
+        add(&m, av1->bytes, av1->len, 1);
+    }
+    put32(m.bytes + meta, (uint32_t)(m.len - meta));
+    add(&m, from->bytes + end, from->len - end, 1);
+    if (!idat) {
+        add32(&m, 8 + (uint32_t)av1->len);
+        add(&m, "mdat", 4, 1);
+        add(&m, av1->bytes, av1->len, 1);
+    }
+    return m;
+}
+
+/* How it lies in the file: in one piece, in two, of which the second one begins within an OBU and
+ * looks like a single one, or in an idat. */
+static struct made lay(const struct made *from, const struct made *av1, uint32_t how)
+{
+    size_t half = av1->len / 2 + 3;
+
+    if (how == 1)
+        return with_av1(from, av1, (size_t[]){half, av1->len - half}, 2, false);
+    return with_av1(from, av1, &av1->len, 1, how == 2);
+}
+
+/* A still of 40x30 pixels in whose item something is repeated, before its frame or behind it. */
+static struct made repeat(const void *bytes, size_t len, uint32_t times, bool behind, uint32_t how)
+{
+    struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30}), m;
+    size_t frame;
+    struct made av1 = av1_of(&still, &frame), all = {NULL, 0};
+
+    if (!bytes) {
+        bytes = av1.bytes + frame;
+        len = av1.len - frame;
+    }
+    add(&all, av1.bytes, behind ? av1.len : frame, 1);
+    add(&all, bytes, len, times);
+    if (!behind)
+        add(&all, av1.bytes + frame, av1.len - frame, 1);
+    m = lay(&still, &all, how);
+    free(all.bytes);
+    free(av1.bytes);
+    free(still.bytes);
+    return m;
+}
+
+static void expect_good(const struct made *m)
+{
+    struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30});
+    struct oracle_image want, got;
+
+    read_all(&still, &want);
+    read_all(m, &got);
+    cr_expect(memcmp(got.rgb, want.rgb, 40 * 30 * 3) == 0);
+    free(got.rgb);
+    free(want.rgb);
+    free(still.bytes);
+}
+
+/* Each of what dav1d decodes, or writes a line about, before it comes to the frame that is shown:
+ * as many as the limit are good, one more is bad. */
+Test(avif, what_an_item_holds_has_limits)
+{
+    static const struct {
+        const char *bytes; /* NULL: the frame */
+        size_t len;
+        uint32_t most;
+        bool behind;
+        const char *sentence;
+    } cases[] = {
+        {NULL, 0, 8, true, "the AVIF has more than 8 frames that are not shown"},
+        {"\x4a\0", 2, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
+        {"\x4e\0\1\xff", 4, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
+        {"\2\x81\0\xff", 4, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
+        {"\x2a\2\x1f\x80", 4, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
+        {"\x12\0", 2, 65536 - 3, false, "the AVIF has more than 65536 OBUs"},
+        {"\x7a\3abc", 5, 65536 - 3, true, "the AVIF has more than 65536 OBUs"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        for (uint32_t how = 0; how < 3; how++) {
+            /* The first bytes of the file, where the offset of the one in the idat leads to, are
+             * taken for an OBU. */
+            uint32_t most = cases[i].most - (how == 2 && cases[i].most > 1000);
+            struct made m = repeat(cases[i].bytes, cases[i].len, most, cases[i].behind, how);
+
+            expect_good(&m);
+            free(m.bytes);
+            m = repeat(cases[i].bytes, cases[i].len, most + 1, cases[i].behind, how);
+            expect_bad(&m, cases[i].sentence);
+            free(m.bytes);
+        }
+    }
+}
+
+/* An extent that begins with what looks like one OBU up to its end, and is in the middle of another
+ * one. */
+Test(avif, extents_are_joined_before_they_are_counted)
+{
+    struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30});
+
+    for (uint32_t times = 8; times <= 9; times++) {
+        size_t frame, cut;
+        struct made av1 = av1_of(&still, &frame), all = {NULL, 0}, m;
+
+        add(&all, av1.bytes, frame, 1);
+        add(&all, "\x7a\4a", 3, 1); /* padding, of four bytes */
+        cut = all.len;
+        add(&all,
+            "\x78"
+            "bc",
+            3, 1); /* padding without a size: up to the end */
+        add(&all, av1.bytes + frame, av1.len - frame, 1 + times);
+        m = with_av1(&still, &all, (size_t[]){cut, all.len - cut}, 2, false);
+        if (times == 8)
+            expect_good(&m);
+        else
+            expect_bad(&m, "frames that are not shown");
+        free(m.bytes);
+        free(all.bytes);
+        free(av1.bytes);
+    }
+    free(still.bytes);
+}
+
+/* libavif keeps 16 bytes of each, and one of no bytes may take up none in the file. */
+Test(avif, extents_have_a_limit)
+{
+    struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30}), m;
+    size_t frame, extents[1026] = {0};
+    struct made av1 = av1_of(&still, &frame);
+
+    extents[0] = 5;
+    extents[1000] = av1.len - 5;
+    m = with_av1(&still, &av1, extents, 1025, false);
+    expect_good(&m);
+    free(m.bytes);
+    m = with_av1(&still, &av1, extents, 1026, false);
+    expect_bad(&m, "the AVIF's items are in more than 1024 further extents");
+    free(m.bytes);
+    free(av1.bytes);
+    free(still.bytes);
+}
+
+/* Of a sequence it is the first frame of each track, which no item names. */
+Test(avif, what_the_first_frame_of_a_sequence_holds_has_limits)
+{
+    struct made_avif spec = {.width = 40, .height = 30, .animated = true};
+
+    for (uint32_t times = 8; times <= 9; times++) {
+        struct made m = make_avif(&spec);
+        size_t stco = find_box(&m, "stco", 0), stsz = find_box(&m, "stsz", 0), frame = 0;
+        uint32_t at = get32(m.bytes + stco + 16), len = get32(m.bytes + stsz + 20);
+        uint32_t second = get32(m.bytes + stsz + 24);
+        uint8_t *samples = malloc(len + second);
+
+        cr_assert(eq(u32, get32(m.bytes + stsz + 12), 0)); /* each has a size of its own */
+        cr_assert(eq(u32, get32(m.bytes + stco + 12), 1)); /* both lie in one chunk */
+        memcpy(samples, m.bytes + at, len + second);
+        while (samples[frame] != 0x32)
+            frame += 2 + samples[frame + 1];
+        cr_assert(lt(sz, frame, len));
+        put32(m.bytes + stco + 16, (uint32_t)m.len + 8);
+        put32(m.bytes + stsz + 20, len + times * (uint32_t)(len - frame));
+        add32(&m, 8 + len + times * (uint32_t)(len - frame) + second);
+        add(&m, "mdat", 4, 1);
+        add(&m, samples, len, 1);
+        add(&m, samples + frame, len - frame, times);
+        add(&m, samples + len, second, 1);
+        if (times == 8) {
+            struct oracle_image got;
+
+            read_all(&m, &got);
+            free(got.rgb);
+        } else {
+            expect_bad(&m, "the AVIF has more than 8 frames that are not shown");
+        }
+        free(samples);
+        free(m.bytes);
+    }
+}
+
+/* Tiles of an image, too, all together. */
+Test(avif, the_frames_of_all_items_are_counted)
+{
+    struct made_avif spec = {.columns = 3, .rows = 3, .width = 192, .height = 192};
+    struct made m = make_avif(&spec), av1;
+    struct oracle_image got;
+    size_t iloc = find_box(&m, "iloc", 0), item = iloc + 16, frame = 0;
+    uint32_t at, len;
+
+    cr_assert(eq(u32, get32(m.bytes + iloc + 12), 0x4400000a)); /* the grid and nine tiles */
+    item += 14;
+    at = get32(m.bytes + item + 6);
+    len = get32(m.bytes + item + 10);
+    while (m.bytes[at + frame] != 0x32)
+        frame += 2 + m.bytes[at + frame + 1];
+    av1 = (struct made){NULL, 0};
+    add(&av1, m.bytes + at, len, 1);
+    add(&av1, m.bytes + at + frame, len - frame, 1);
+    for (uint32_t tile = 0; tile < 9; tile++, item += 14) { /* each has a frame more */
+        put32(m.bytes + item + 6, (uint32_t)m.len + 8);
+        put32(m.bytes + item + 10, (uint32_t)av1.len);
+        if (tile < 8)
+            continue;
+        add32(&m, 8 + (uint32_t)av1.len);
+        add(&m, "mdat", 4, 1);
+        add(&m, av1.bytes, av1.len, 1);
+    }
+    expect_bad(&m, "the AVIF has more than 8 frames that are not shown");
+    put32(m.bytes + item - 14 + 10, len); /* the last one has not */
+    read_all(&m, &got);
+    free(got.rgb);
+    free(av1.bytes);
+    free(m.bytes);
+}
+
 /* Which files are looked at as AVIFs: by the brand, or one that it is compatible with. */
 Test(avif, brands)
 {

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* avif_scan.c - counts what makes libavif and dav1d work, or write, more than an image is worth.
+ *
+ * Lists of items and chunks: libavif takes the square of them.
+ *
+ * Frames: an item is one frame, or up to four, where it has layers. AV1 may have any number before
+ * the one that is shown, each of any size, and of a few bytes where it repeats another one.
+ *
+ * OBUs, which is what AV1 calls its parts: of each of a kind that dav1d does not know it writes a
+ * line to the standard error, and libavif gives no way to forbid that.
+ *
+ * libavif hands dav1d the extents of an item joined. So the box that says where they lie (iloc) is
+ * read here, too, as libavif does, and all items are walked, whatever they are: other things begin
+ * with zeros or text and, taken as AV1, soon come to an OBU without a size, which is the last. What
+ * libavif finds by other ways, as the first frame of a track, is walked when it reads it (avif.c).
+ */
+#include "config.h"
+
+#include "loader/image/avif_scan.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "loader/image/big_endian.h"
+#include "loader/image/limits.h"
+
+/* --- AV1 --- */
+
+struct count {
+    uint64_t obus, unknown;
+    uint64_t hidden;  /* frames of an item beyond the first */
+    uint64_t extents; /* likewise */
+};
+
+static bool over(const struct count *count)
+{
+    return count->obus > IMAGE_OBUS_MAX || count->unknown > IMAGE_UNKNOWN_OBUS_MAX ||
+           count->hidden > IMAGE_HIDDEN_FRAMES_MAX || count->extents > IMAGE_EXTENTS_MAX;
+}
+
+/* Where in the bytes of an item we are; all are 0 before the first one. */
+struct walk {
+    enum { HEADER, EXTENSION, SIZE, METADATA, PAYLOAD } at;
+    uint32_t type;
+    bool sized;
+    uint32_t shift; /* of the next seven bits of its size */
+    uint64_t left;  /* of its payload */
+    uint64_t frames;
+};
+
+enum { OBU_FRAME_HEADER = 3, OBU_METADATA = 5, OBU_FRAME = 6, OBU_REDUNDANT_FRAME_HEADER = 7 };
+
+/* dav1d takes a redundant header for a frame's where it has no other. */
+static bool is_frame(uint32_t type)
+{
+    return type == OBU_FRAME_HEADER || type == OBU_FRAME || type == OBU_REDUNDANT_FRAME_HEADER;
+}
+
+static bool is_known(uint32_t type)
+{
+    return (type >= 1 && type <= 7) || type == 15;
+}
+
+/* One without a size is the last. */
+static void begin_payload(struct walk *walk, struct count *count, uint64_t size)
+{
+    walk->left = size;
+    walk->at = walk->type == OBU_METADATA && walk->sized ? METADATA : PAYLOAD;
+    count->obus++;
+    if (is_frame(walk->type) && walk->frames++ > 0)
+        count->hidden++;
+    if (!is_known(walk->type) && walk->sized)
+        count->unknown++;
+}
+
+static void take_header_byte(struct walk *walk, struct count *count, uint8_t byte)
+{
+    switch (walk->at) {
+    case HEADER:
+        walk->type = byte >> 3 & 15; /* dav1d minds neither the bit before it nor the last one */
+        walk->sized = byte & 2;
+        walk->left = walk->shift = 0;
+        if (byte & 4)
+            walk->at = EXTENSION;
+        else if (walk->sized)
+            walk->at = SIZE;
+        else
+            begin_payload(walk, count, UINT64_MAX);
+        break;
+    case EXTENSION:
+        if (walk->sized)
+            walk->at = SIZE;
+        else
+            begin_payload(walk, count, UINT64_MAX);
+        break;
+    default: /* SIZE: at most eight bytes */
+        walk->left |= (uint64_t)(byte & 127) << walk->shift;
+        walk->shift += 7;
+        if (byte < 128 || walk->shift == 56)
+            begin_payload(walk, count, byte < 128 ? walk->left : UINT64_MAX);
+    }
+}
+
+/* The next bytes of an item. */
+static void walk_on(struct walk *walk, struct count *count, const uint8_t *bytes, size_t len)
+{
+    size_t n;
+
+    for (size_t i = 0; i < len && !over(count); i += n) {
+        n = 1;
+        if (walk->at < METADATA) {
+            take_header_byte(walk, count, bytes[i]);
+            continue;
+        }
+        if (walk->at == METADATA && walk->left > 0 && (bytes[i] < 1 || bytes[i] > 5))
+            count->unknown++;
+        walk->at = PAYLOAD;
+        n = walk->left < len - i ? (size_t)walk->left : len - i;
+        walk->left -= n;
+        if (walk->left == 0)
+            walk->at = HEADER;
+    }
+}
+
+static int judge(const struct count *count, struct plenum_error *err)
+{
+    if (count->hidden > IMAGE_HIDDEN_FRAMES_MAX)
+        return error_set(err, -EBADMSG, "the AVIF has more than %d frames that are not shown",
+                         IMAGE_HIDDEN_FRAMES_MAX);
+    if (count->unknown > IMAGE_UNKNOWN_OBUS_MAX)
+        return error_set(err, -EBADMSG, "the AVIF has more than %d OBUs of unknown kinds",
+                         IMAGE_UNKNOWN_OBUS_MAX);
+    if (count->obus > IMAGE_OBUS_MAX)
+        return error_set(err, -EBADMSG, "the AVIF has more than %d OBUs", IMAGE_OBUS_MAX);
+    if (count->extents > IMAGE_EXTENTS_MAX)
+        return error_set(err, -EBADMSG, "the AVIF's items are in more than %d further extents",
+                         IMAGE_EXTENTS_MAX);
+    return 0;
+}
+
+/* --- the boxes --- */
+
+struct span {
+    const uint8_t *bytes;
+    size_t len;
+};
+
+struct box {
+    const uint8_t *type;
+    struct span content;
+    size_t size; /* with its header */
+};
+
+/* Take the next box of these. One that is damaged is all that is left: libavif will say so. */
+static bool next_box(struct span *boxes, struct box *ret)
+{
+    enum { HEADER_BYTES = 8 };
+    size_t begin = HEADER_BYTES;
+    uint64_t size;
+
+    if (boxes->len < HEADER_BYTES)
+        return false;
+    size = get_be32(boxes->bytes);
+    if (size == 1 && boxes->len >= HEADER_BYTES + 8) {
+        begin = HEADER_BYTES + 8;
+        size = (uint64_t)get_be32(boxes->bytes + 8) << 32 | get_be32(boxes->bytes + 12);
+    }
+    if (size < begin || size > boxes->len) /* 0: up to the end */
+        size = boxes->len;
+    *ret = (struct box){.type = boxes->bytes + 4,
+                        .content = {boxes->bytes + begin, (size_t)size - begin},
+                        .size = (size_t)size};
+    boxes->bytes += size;
+    boxes->len -= size;
+    return true;
+}
+
+static bool is_one_of(const uint8_t *type, const char *types)
+{
+    for (; *types; types += 4)
+        if (memcmp(type, types, 4) == 0)
+            return true;
+    return false;
+}
+
+/* Take a number of so many bytes; what is missing is 0. */
+static uint64_t take(struct span *from, uint32_t count)
+{
+    uint64_t value = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        value <<= 8;
+        if (from->len == 0)
+            continue;
+        value |= *from->bytes++;
+        from->len--;
+    }
+    return value;
+}
+
+struct scan {
+    struct span file;
+    uint64_t lists; /* bytes */
+    struct count count;
+};
+
+static void walk_extent(struct walk *walk, struct count *count, struct span in, uint64_t at,
+                        uint64_t len)
+{
+    if (at < in.len)
+        walk_on(walk, count, in.bytes + at, len < in.len - at ? (size_t)len : in.len - (size_t)at);
+}
+
+/* Where the items of a "meta" lie: walk them all. Whether an offset is one in the file or in "idat"
+ * depends on all that is said of the item, and on libavif's version: so we look at both. */
+static void scan_items(struct scan *scan, struct span iloc, struct span idat)
+{
+    uint32_t version = (uint32_t)take(&iloc, 4) >> 24, sizes = (uint32_t)take(&iloc, 2);
+    uint32_t offset_bytes = sizes >> 12, len_bytes = sizes >> 8 & 15, base_bytes = sizes >> 4 & 15;
+    uint64_t items = take(&iloc, version < 2 ? 2 : 4);
+
+    for (; items > 0 && iloc.len > 0 && !over(&scan->count); items--) {
+        struct walk in_file = {.at = HEADER}, in_idat = {.at = HEADER};
+        uint64_t base, extents;
+
+        (void)take(&iloc, version < 2 ? 2 : 4); /* its number */
+        (void)take(&iloc, version > 0 ? 4 : 2); /* how its place is told, and of which file */
+        base = take(&iloc, base_bytes);
+        extents = take(&iloc, 2);
+        scan->count.extents += extents > 0 ? extents - 1 : 0;
+        for (; extents > 0 && !over(&scan->count); extents--) {
+            uint64_t at = base + take(&iloc, offset_bytes), len = take(&iloc, len_bytes);
+
+            walk_extent(&in_file, &scan->count, scan->file, at, len);
+            walk_extent(&in_idat, &scan->count, idat, at, len);
+        }
+    }
+}
+
+static struct span find_idat(struct span boxes)
+{
+    struct span ret = {NULL, 0};
+    struct box box;
+
+    while (next_box(&boxes, &box))
+        if (is_one_of(box.type, "idat"))
+            ret = box.content;
+    return ret;
+}
+
+static void scan_boxes(struct scan *scan, struct span boxes, struct span idat, int depth)
+{
+    enum { FLAGS = 4, DEPTH = 6 }; /* moov, trak, meta, iprp, ipma */
+    struct box box;
+
+    while (next_box(&boxes, &box)) {
+        if (is_one_of(box.type, "iinfilocirefipmastsc"))
+            scan->lists += box.size;
+        if (is_one_of(box.type, "iloc") && scan->lists <= IMAGE_LISTS_MAX)
+            scan_items(scan, box.content, idat);
+        if (is_one_of(box.type, "meta"))
+            (void)take(&box.content, FLAGS);
+        if (depth < DEPTH && is_one_of(box.type, "metaiprpmoovtrakmdiaminfstbl"))
+            scan_boxes(scan, box.content, find_idat(box.content), depth + 1);
+    }
+}
+
+int avif_scan(const uint8_t *bytes, size_t len, struct plenum_error *err)
+{
+    struct scan scan = {.file = {bytes, len}};
+
+    scan_boxes(&scan, scan.file, (struct span){NULL, 0}, 0);
+    if (scan.lists > IMAGE_LISTS_MAX)
+        return error_set(err, -EBADMSG,
+                         "the AVIF's lists of items and chunks have more bytes than the limit of "
+                         "%d",
+                         IMAGE_LISTS_MAX);
+    return judge(&scan.count, err);
+}
+
+int avif_scan_sample(const uint8_t *bytes, size_t len, struct plenum_error *err)
+{
+    struct count count = {0};
+    struct walk walk = {.at = HEADER};
+
+    walk_on(&walk, &count, bytes, len);
+    return judge(&count, err);
+}
