@@ -3,6 +3,9 @@
  *
  * Lists of items and chunks: libavif takes the square of them.
  *
+ * Tiles: libavif 0.11 decodes all, and keeps them, before it looks whether they make up the image;
+ * they may all be the same bytes.
+ *
  * Frames: an item is one frame, or up to four, where it has layers. AV1 may have any number before
  * the one that is shown, each of any size, and of a few bytes where it repeats another one.
  *
@@ -203,6 +206,7 @@ static uint64_t take(struct span *from, uint32_t count)
 struct scan {
     struct span file;
     uint64_t lists; /* bytes */
+    uint64_t tiles;
     struct count count;
 };
 
@@ -239,6 +243,24 @@ static void scan_items(struct scan *scan, struct span iloc, struct span idat)
     }
 }
 
+/* Each "dimg" of these bytes says how many items one is made of. Versions of libavif do not agree
+ * about where one ends: so it is looked for anywhere. */
+static uint64_t count_tiles(struct span iref)
+{
+    uint32_t version = (uint32_t)take(&iref, 4) >> 24;
+    uint64_t sum = 0;
+
+    for (; iref.len >= 4; (void)take(&iref, 1)) {
+        struct span behind = {iref.bytes + 4, iref.len - 4};
+
+        if (!is_one_of(iref.bytes, "dimg"))
+            continue;
+        (void)take(&behind, version == 0 ? 2 : 4); /* its number */
+        sum += take(&behind, 2);
+    }
+    return sum;
+}
+
 static struct span find_idat(struct span boxes)
 {
     struct span ret = {NULL, 0};
@@ -260,6 +282,8 @@ static void scan_boxes(struct scan *scan, struct span boxes, struct span idat, i
             scan->lists += box.size;
         if (is_one_of(box.type, "iloc") && scan->lists <= IMAGE_LISTS_MAX)
             scan_items(scan, box.content, idat);
+        if (is_one_of(box.type, "iref") && scan->lists <= IMAGE_LISTS_MAX)
+            scan->tiles += count_tiles(box.content);
         if (is_one_of(box.type, "meta"))
             (void)take(&box.content, FLAGS);
         if (depth < DEPTH && is_one_of(box.type, "metaiprpmoovtrakmdiaminfstbl"))
@@ -267,7 +291,7 @@ static void scan_boxes(struct scan *scan, struct span boxes, struct span idat, i
     }
 }
 
-int avif_scan(const uint8_t *bytes, size_t len, struct plenum_error *err)
+int avif_scan(const uint8_t *bytes, size_t len, uint32_t *tiles, struct plenum_error *err)
 {
     struct scan scan = {.file = {bytes, len}};
 
@@ -277,6 +301,8 @@ int avif_scan(const uint8_t *bytes, size_t len, struct plenum_error *err)
                          "the AVIF's lists of items and chunks have more bytes than the limit of "
                          "%d",
                          IMAGE_LISTS_MAX);
+    /* So many would not fit into these lists; more may seem to be named. */
+    *tiles = scan.tiles < IMAGE_LISTS_MAX ? (uint32_t)scan.tiles : IMAGE_LISTS_MAX;
     return judge(&scan.count, err);
 }
 

@@ -20,6 +20,9 @@ enum {
     /* Bytes of an AVIF's boxes that list items and chunks (avif.c): some 1,300 tiles. libavif looks
      * for each item among all others, and has a decoder for each tile, of 400 KiB. */
     IMAGE_LISTS_MAX = 1 << 16,
+    /* Pixels of an AVIF's tile times all of its tiles: those of the image, what they have beyond
+     * its edges, and those of its alpha. */
+    IMAGE_TILES_PIXELS_MAX = 1 << 29,
     /* Frames of an AVIF's items beyond the first of each (avif_scan.c). Images of layers have three
      * in the image and three in its alpha; each may be as large as an image, and is decoded. */
     IMAGE_HIDDEN_FRAMES_MAX = 8,

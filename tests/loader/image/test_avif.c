@@ -482,10 +482,10 @@ Test(avif, the_first_frame_of_a_sequence_is_shown)
 }
 
 /* An image, whose "meta" ends with so many bytes of references, 26 at least and even: that it
- * describes another item. */
-static struct made make_references(uint32_t bytes)
+ * describes another item ("cdsc"), say. */
+static struct made make_references(const struct made_avif *spec, const char *type, uint32_t bytes)
 {
-    struct made m = make_avif(&(struct made_avif){.width = 40, .height = 30});
+    struct made m = make_avif(spec);
     size_t meta = find_box(&m, "meta", 0), end = meta + get32(m.bytes + meta);
     size_t iloc = find_box(&m, "iloc", 0);
     uint32_t times = (bytes - 24) / 2;
@@ -502,7 +502,7 @@ static struct made make_references(uint32_t bytes)
     put32(box, bytes);
     memcpy(box + 4, "iref", 4);
     put32(box + 12, bytes - 12);
-    memcpy(box + 16, "cdsc", 4);
+    memcpy(box + 16, type, 4);
     put32(box + 20, 1 << 16 | times);
     for (uint32_t i = 0; i < times; i++)
         box[24 + 2 * i + 1] = 1;
@@ -514,7 +514,8 @@ Test(avif, lists_of_items_have_a_limit)
 {
     static const char sentence[] =
         "the AVIF's lists of items and chunks have more bytes than the limit of 65536";
-    struct made m = make_references(26);
+    struct made_avif small = {.width = 40, .height = 30};
+    struct made m = make_references(&small, "cdsc", 26);
     struct oracle_image got;
     uint32_t other = 0;
     uint8_t *moov;
@@ -523,11 +524,11 @@ Test(avif, lists_of_items_have_a_limit)
         other += get32(m.bytes + find_box(&m, (const char *[]){"iinf", "iloc", "ipma"}[i], 0));
     free(m.bytes);
     other += other % 2;
-    m = make_references(65536 - other);
+    m = make_references(&small, "cdsc", 65536 - other);
     read_all(&m, &got);
     free(got.rgb);
     free(m.bytes);
-    m = make_references(65536 - other + 2);
+    m = make_references(&small, "cdsc", 65536 - other + 2);
     expect_bad(&m, sentence);
     free(m.bytes);
 
@@ -551,6 +552,23 @@ Test(avif, lists_of_items_have_a_limit)
     }
     read_all(&m, &got); /* it is behind all that is looked for */
     free(got.rgb);
+    free(m.bytes);
+}
+
+/* Tiles may all be the same frame, as large as an image: 1,300 of them took 23 GB and a minute of
+ * 60 KB. That this image is one of so many of another one makes it a tile. */
+Test(avif, tiles_have_a_limit_of_pixels)
+{
+    struct made_avif spec = {.width = 200, .height = 200};
+    uint32_t most = (1 << 29) / (200 * 200);
+    struct made m = make_references(&spec, "dimg", 24 + 2 * most);
+    struct oracle_image got;
+
+    read_all(&m, &got);
+    free(got.rgb);
+    free(m.bytes);
+    m = make_references(&spec, "dimg", 24 + 2 * (most + 1));
+    expect_bad(&m, "AVIF decoder: Decoding of color planes failed");
     free(m.bytes);
 }
 
