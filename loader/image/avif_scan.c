@@ -50,7 +50,7 @@ struct walk {
     bool sized;
     uint32_t shift; /* of the next seven bits of its size */
     uint64_t left;  /* of its payload */
-    uint64_t frames;
+    uint64_t obus, frames;
 };
 
 enum { OBU_FRAME_HEADER = 3, OBU_METADATA = 5, OBU_FRAME = 6, OBU_REDUNDANT_FRAME_HEADER = 7 };
@@ -66,15 +66,21 @@ static bool is_known(uint32_t type)
     return (type >= 1 && type <= 7) || type == 15;
 }
 
-/* One without a size is the last. */
+/* One without a size is the last. It does not count if it is all there is: what is no AV1 often
+ * looks like that, and dav1d writes its line and ends without a frame, so no further item follows.
+ *
+ * dav1d reads the kind of metadata, whatever their size: if that is 0, of what is behind them. */
 static void begin_payload(struct walk *walk, struct count *count, uint64_t size)
 {
+    bool counts = walk->sized || walk->obus > 0;
+
     walk->left = size;
-    walk->at = walk->type == OBU_METADATA && walk->sized ? METADATA : PAYLOAD;
+    walk->at = walk->type == OBU_METADATA && counts ? METADATA : PAYLOAD;
+    walk->obus++;
     count->obus++;
     if (is_frame(walk->type) && walk->frames++ > 0)
         count->hidden++;
-    if (!is_known(walk->type) && walk->sized)
+    if (counts && (!is_known(walk->type) || (walk->type == OBU_METADATA && size == 0)))
         count->unknown++;
 }
 

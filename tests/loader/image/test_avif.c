@@ -708,6 +708,7 @@ Test(avif, what_an_item_holds_has_limits)
     } cases[] = {
         {NULL, 0, 8, true, "the AVIF has more than 8 frames that are not shown"},
         {"\x4a\0", 2, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
+        {"\x2a\0", 2, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
         {"\x4e\0\1\xff", 4, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
         {"\2\x81\0\xff", 4, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
         {"\x2a\2\x1f\x80", 4, 16, false, "the AVIF has more than 16 OBUs of unknown kinds"},
@@ -818,39 +819,58 @@ Test(avif, what_the_first_frame_of_a_sequence_holds_has_limits)
     }
 }
 
-/* Tiles of an image, too, all together. */
-Test(avif, the_frames_of_all_items_are_counted)
+/* A grid of 3x3 tiles; so many of them have `before` in front of their frame, and `behind` behind
+ * it, or the frame once more if that is NULL. */
+static struct made make_tiles(const char *before, const char *behind, uint32_t tiles)
 {
-    struct made_avif spec = {.columns = 3, .rows = 3, .width = 192, .height = 192};
-    struct made m = make_avif(&spec), av1;
-    struct oracle_image got;
-    size_t iloc = find_box(&m, "iloc", 0), item = iloc + 16, frame = 0;
-    uint32_t at, len;
+    struct made m =
+        make_avif(&(struct made_avif){.columns = 3, .rows = 3, .width = 192, .height = 192});
+    size_t iloc = find_box(&m, "iloc", 0), item = iloc + 16 + 14, frame = 0;
+    uint32_t at = get32(m.bytes + item + 6), len = get32(m.bytes + item + 10);
+    struct made av1 = {NULL, 0};
 
     cr_assert(eq(u32, get32(m.bytes + iloc + 12), 0x4400000a)); /* the grid and nine tiles */
-    item += 14;
-    at = get32(m.bytes + item + 6);
-    len = get32(m.bytes + item + 10);
     while (m.bytes[at + frame] != 0x32)
         frame += 2 + m.bytes[at + frame + 1];
-    av1 = (struct made){NULL, 0};
-    add(&av1, m.bytes + at, len, 1);
-    add(&av1, m.bytes + at + frame, len - frame, 1);
-    for (uint32_t tile = 0; tile < 9; tile++, item += 14) { /* each has a frame more */
+    add(&av1, m.bytes + at, frame, 1);
+    add(&av1, before, strlen(before), 1);
+    add(&av1, m.bytes + at + frame, len - frame, behind ? 1 : 2);
+    if (behind)
+        add(&av1, behind, strlen(behind), 1);
+    for (; tiles > 0; tiles--, item += 14) {
         put32(m.bytes + item + 6, (uint32_t)m.len + 8);
         put32(m.bytes + item + 10, (uint32_t)av1.len);
-        if (tile < 8)
-            continue;
-        add32(&m, 8 + (uint32_t)av1.len);
-        add(&m, "mdat", 4, 1);
-        add(&m, av1.bytes, av1.len, 1);
     }
-    expect_bad(&m, "the AVIF has more than 8 frames that are not shown");
-    put32(m.bytes + item - 14 + 10, len); /* the last one has not */
-    read_all(&m, &got);
-    free(got.rgb);
+    add32(&m, 8 + (uint32_t)av1.len);
+    add(&m, "mdat", 4, 1);
+    add(&m, av1.bytes, av1.len, 1);
     free(av1.bytes);
-    free(m.bytes);
+    return m;
+}
+
+/* Tiles of an image, too, all together. Where a frame is one of layers dav1d goes on behind it: so
+ * the last OBU counts, too, which has no size. */
+Test(avif, what_all_items_hold_is_counted)
+{
+    static const struct {
+        const char *before, *behind, *sentence;
+    } cases[] = {
+        {"", NULL, "the AVIF has more than 8 frames that are not shown"},
+        {"\x7a\1a\x4a\1a", "\x48", "the AVIF has more than 16 OBUs of unknown kinds"},
+        {"\x7a\1a\x4a\1a", "\x28\x1f", "the AVIF has more than 16 OBUs of unknown kinds"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct made m = make_tiles(cases[i].before, cases[i].behind, 8);
+        struct oracle_image got;
+
+        read_all(&m, &got);
+        free(got.rgb);
+        free(m.bytes);
+        m = make_tiles(cases[i].before, cases[i].behind, 9);
+        expect_bad(&m, cases[i].sentence);
+        free(m.bytes);
+    }
 }
 
 /* Which files are looked at as AVIFs: by the brand, or one that it is compatible with. */
