@@ -69,7 +69,7 @@ struct avif_reader {
     avifIO io;            /* of the file */
     const uint8_t *bytes;
     size_t len;
-    uint32_t tiles;              /* at most */
+    uint32_t pixels;             /* of a frame, at most */
     struct plenum_error refused; /* why we gave libavif none of it, or "" */
     struct rect clean;           /* of the frame: the image */
 
@@ -204,7 +204,7 @@ static int avif_reader_open(struct image_reader *reader, const uint8_t *bytes, s
         return error_set(err, -ENOTSUP,
                          "this is an AVIF image, and this loader's libavif was built without "
                          "dav1d: install one that has it, or convert the image");
-    r = avif_scan(bytes, len, &a->tiles, err);
+    r = avif_scan(bytes, len, &a->pixels, err);
     if (r < 0)
         return r;
     errno = 0;
@@ -276,10 +276,8 @@ static int decode(struct avif_reader *a, struct plenum_error *err)
     avifResult result;
 
     errno = 0;
-    a->decoder->imageSizeLimit = IMAGE_PIXELS_MAX; /* of the AV1 frame, too */
-    if (a->tiles > IMAGE_TILES_PIXELS_MAX / IMAGE_PIXELS_MAX)
-        a->decoder->imageSizeLimit = IMAGE_TILES_PIXELS_MAX / a->tiles;
-    a->decoder->imageDimensionLimit = 1; /* of what is scaled */
+    a->decoder->imageSizeLimit = a->pixels; /* of the AV1 frame, too */
+    a->decoder->imageDimensionLimit = 1;    /* of what is scaled */
     result = avifDecoderNextImage(a->decoder);
     if (result != AVIF_RESULT_OK)
         return failed(a, result, err);

@@ -3,8 +3,12 @@
  *
  * Lists of items and chunks: libavif takes the square of them.
  *
+ * Boxes: of one of eight bytes libavif makes up to 4 KB, as of each track and each property; and
+ * 0.11 takes all that is behind a sample's description for properties of this one.
+ *
  * Tiles: libavif 0.11 decodes all, and keeps them, before it looks whether they make up the image;
- * they may all be the same bytes.
+ * they may all be the same bytes. What an item's bytes are copied to, by libavif where it has
+ * several extents, by dav1d if they are metadata, is kept, too.
  *
  * Frames: an item is one frame, or up to four, where it has layers. AV1 may have any number before
  * the one that is shown, each of any size, and of a few bytes where it repeats another one.
@@ -212,7 +216,10 @@ static uint64_t take(struct span *from, uint32_t count)
 struct scan {
     struct span file;
     uint64_t lists; /* bytes */
+    uint64_t boxes;
     uint64_t tiles;
+    uint32_t side;       /* the smallest one of all images */
+    uint64_t item_bytes; /* of all, however they share them */
     struct count count;
 };
 
@@ -243,24 +250,31 @@ static void scan_items(struct scan *scan, struct span iloc, struct span idat)
         for (; extents > 0 && !over(&scan->count); extents--) {
             uint64_t at = base + take(&iloc, offset_bytes), len = take(&iloc, len_bytes);
 
+            scan->item_bytes += len < scan->file.len ? len : scan->file.len;
             walk_extent(&in_file, &scan->count, scan->file, at, len);
             walk_extent(&in_idat, &scan->count, idat, at, len);
         }
     }
 }
 
-/* Each "dimg" of these bytes says how many items one is made of. Versions of libavif do not agree
- * about where one ends: so it is looked for anywhere. */
+/* Each "dimg" of these bytes says how many items one is made of, and each "auxl" of a tile that it
+ * is the alpha of another one. Versions of libavif do not agree about where one ends: so it is
+ * looked for anywhere. */
 static uint64_t count_tiles(struct span iref)
 {
     uint32_t version = (uint32_t)take(&iref, 4) >> 24;
     uint64_t sum = 0;
 
-    for (; iref.len >= 4; (void)take(&iref, 1)) {
-        struct span behind = {iref.bytes + 4, iref.len - 4};
+    while (iref.len >= 8) {
+        uint32_t size = get_be32(iref.bytes);
+        struct span behind = {iref.bytes + 8, iref.len - 8};
+        bool found = is_one_of(iref.bytes + 4, "dimgauxl");
 
-        if (!is_one_of(iref.bytes, "dimg"))
+        (void)take(&iref, 1);
+        if (!found)
             continue;
+        if (size == 1) /* then it has 64 bits, and they are here */
+            (void)take(&behind, 8);
         (void)take(&behind, version == 0 ? 2 : 4); /* its number */
         sum += take(&behind, 2);
     }
@@ -278,28 +292,75 @@ static struct span find_idat(struct span boxes)
     return ret;
 }
 
+/* The properties of each sample's description, as libavif 0.11 takes them: all that is behind it,
+ * too. */
+static void scan_descriptions(struct scan *scan, struct span stsd)
+{
+    enum { FLAGS_AND_COUNT = 8, ENTRY = 78 };
+    struct box entry, box;
+
+    (void)take(&stsd, FLAGS_AND_COUNT);
+    while (next_box(&stsd, &entry) && scan->boxes++ < IMAGE_BOXES_MAX) {
+        struct span properties = {entry.content.bytes, entry.content.len + stsd.len};
+
+        for (uint32_t i = 0; i < ENTRY; i++)
+            (void)take(&properties, 1);
+        while (next_box(&properties, &box) && scan->boxes++ < IMAGE_BOXES_MAX)
+            continue;
+    }
+}
+
+static void scan_size(struct scan *scan, struct span ispe)
+{
+    (void)take(&ispe, 4); /* its version */
+    for (int i = 0; i < 2; i++) {
+        uint32_t side = (uint32_t)take(&ispe, 4);
+
+        if (side < scan->side)
+            scan->side = side;
+    }
+}
+
 static void scan_boxes(struct scan *scan, struct span boxes, struct span idat, int depth)
 {
-    enum { FLAGS = 4, DEPTH = 6 }; /* moov, trak, meta, iprp, ipma */
+    enum { FLAGS = 4, DEPTH = 6 }; /* moov, trak, meta, iprp, ipco, ispe */
     struct box box;
 
-    while (next_box(&boxes, &box)) {
+    while (next_box(&boxes, &box) && scan->boxes++ < IMAGE_BOXES_MAX) {
         if (is_one_of(box.type, "iinfilocirefipmastsc"))
             scan->lists += box.size;
         if (is_one_of(box.type, "iloc") && scan->lists <= IMAGE_LISTS_MAX)
             scan_items(scan, box.content, idat);
         if (is_one_of(box.type, "iref") && scan->lists <= IMAGE_LISTS_MAX)
             scan->tiles += count_tiles(box.content);
+        if (is_one_of(box.type, "ispe"))
+            scan_size(scan, box.content);
+        if (is_one_of(box.type, "stsd"))
+            scan_descriptions(scan, box.content);
         if (is_one_of(box.type, "meta"))
             (void)take(&box.content, FLAGS);
-        if (depth < DEPTH && is_one_of(box.type, "metaiprpmoovtrakmdiaminfstbl"))
+        if (depth < DEPTH && is_one_of(box.type, "metaiprpipcomoovtrakmdiaminfstbl"))
             scan_boxes(scan, box.content, find_idat(box.content), depth + 1);
     }
 }
 
-int avif_scan(const uint8_t *bytes, size_t len, uint32_t *tiles, struct plenum_error *err)
+/* Tiles are kept until all are decoded, and dav1d's frames are of whole blocks of 128x128 pixels:
+ * one of a single column is much larger than it says. */
+static uint32_t find_pixels(const struct scan *scan)
 {
-    struct scan scan = {.file = {bytes, len}};
+    enum { SIDE = 64 };
+    /* So many would not fit into the lists; more may seem to be named. */
+    uint64_t tiles = scan->tiles < IMAGE_LISTS_MAX ? scan->tiles : IMAGE_LISTS_MAX;
+    uint64_t side = scan->side > 0 ? scan->side : 1;
+
+    if (tiles <= IMAGE_TILES_PIXELS_MAX / IMAGE_PIXELS_MAX)
+        return IMAGE_PIXELS_MAX;
+    return (uint32_t)(IMAGE_TILES_PIXELS_MAX * (side < SIDE ? side : SIDE) / SIDE / tiles);
+}
+
+int avif_scan(const uint8_t *bytes, size_t len, uint32_t *pixels, struct plenum_error *err)
+{
+    struct scan scan = {.file = {bytes, len}, .side = UINT32_MAX};
 
     scan_boxes(&scan, scan.file, (struct span){NULL, 0}, 0);
     if (scan.lists > IMAGE_LISTS_MAX)
@@ -307,8 +368,12 @@ int avif_scan(const uint8_t *bytes, size_t len, uint32_t *tiles, struct plenum_e
                          "the AVIF's lists of items and chunks have more bytes than the limit of "
                          "%d",
                          IMAGE_LISTS_MAX);
-    /* So many would not fit into these lists; more may seem to be named. */
-    *tiles = scan.tiles < IMAGE_LISTS_MAX ? (uint32_t)scan.tiles : IMAGE_LISTS_MAX;
+    if (scan.boxes > IMAGE_BOXES_MAX)
+        return error_set(err, -EBADMSG, "the AVIF has more than %d boxes", IMAGE_BOXES_MAX);
+    if (scan.item_bytes > (uint64_t)len + IMAGE_SHARED_MAX)
+        return error_set(err, -EBADMSG, "the AVIF's items share more bytes than the limit of %d",
+                         IMAGE_SHARED_MAX);
+    *pixels = find_pixels(&scan);
     return judge(&scan.count, err);
 }
 

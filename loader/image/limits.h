@@ -20,8 +20,14 @@ enum {
     /* Bytes of an AVIF's boxes that list items and chunks (avif.c): some 1,300 tiles. libavif looks
      * for each item among all others, and has a decoder for each tile, of 400 KiB. */
     IMAGE_LISTS_MAX = 1 << 16,
+    /* Boxes of an AVIF that libavif reads: a few, and of a grid some properties of each tile. */
+    IMAGE_BOXES_MAX = 1 << 16,
+    /* Bytes of all items of an AVIF beyond those of the file: tiles that are the same, as of alpha
+     * where all is opaque, may be written once. */
+    IMAGE_SHARED_MAX = 16 << 20,
     /* Pixels of an AVIF's tile times all of its tiles: those of the image, what they have beyond
-     * its edges, and those of its alpha. */
+     * its edges, and those of its alpha. Fewer, if an image has a side of less than 64: no tile of
+     * a grid may. */
     IMAGE_TILES_PIXELS_MAX = 1 << 29,
     /* Frames of an AVIF's items beyond the first of each (avif_scan.c). Images of layers have three
      * in the image and three in its alpha; each may be as large as an image, and is decoded. */

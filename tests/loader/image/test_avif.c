@@ -555,21 +555,106 @@ Test(avif, lists_of_items_have_a_limit)
     free(m.bytes);
 }
 
+/* The image and boxes behind it, of `times` times these bytes. */
+static struct made with_boxes(const char *types, const uint8_t *head, uint32_t head_len,
+                              const uint8_t *bytes, uint32_t len, uint32_t times)
+{
+    struct made m = make_avif(&(struct made_avif){.width = 40, .height = 30});
+    uint32_t depth = (uint32_t)strlen(types) / 4, size = 8 * depth + head_len + len * times;
+    uint8_t *at;
+
+    m.bytes = realloc(m.bytes, m.len + size);
+    at = m.bytes + m.len;
+    m.len += size;
+    for (uint32_t i = 0; i < depth; i++, at += 8) {
+        put32(at, size - 8 * i);
+        memcpy(at + 4, types + (size_t)4 * i, 4);
+    }
+    if (head_len > 0)
+        memcpy(at, head, head_len);
+    at += head_len;
+    for (; times > 0; times--, at += len)
+        memcpy(at, bytes, len);
+    return m;
+}
+
+/* An empty track takes 8 bytes, and 3 KB of memory; a property 8 bytes and 100. Of a description of
+ * samples all that is behind it is taken for properties: 170 KB took 800 MB. */
+Test(avif, boxes_have_a_limit)
+{
+    static const uint8_t track[] = "\0\0\0\x08trak", property[] = "\0\0\0\x08"
+                                                                  "free";
+    static const uint8_t entry[43] = "\0\0\0\x2b"
+                                     "av01",
+                         head[8] = {0};
+    static const struct {
+        const char *types;
+        const uint8_t *head, *bytes;
+        uint32_t head_len, len, good, bad;
+    } cases[] = {
+        {"moov", NULL, track, 0, 8, 65000, 65536},
+        {"iprpipco", NULL, property, 0, 8, 65000, 65536},
+        {"moovtrakmdiaminfstblstsd", head, entry, 8, 43, 350, 365},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct oracle_image got;
+        struct made m = with_boxes(cases[i].types, cases[i].head, cases[i].head_len, cases[i].bytes,
+                                   cases[i].len, cases[i].good);
+
+        read_all(&m, &got);
+        free(got.rgb);
+        free(m.bytes);
+        m = with_boxes(cases[i].types, cases[i].head, cases[i].head_len, cases[i].bytes,
+                       cases[i].len, cases[i].bad);
+        expect_bad(&m, "the AVIF has more than 65536 boxes");
+        free(m.bytes);
+    }
+}
+
+static void expect_tiles(const struct made_avif *spec, const char *type, uint32_t most, bool wide)
+{
+    for (uint32_t tiles = most; tiles <= most + 1; tiles++) {
+        uint32_t bytes = 24 + 2 * tiles + (wide ? 8 : 0);
+        struct made m = make_references(spec, type, bytes);
+        uint8_t *iref = m.bytes + find_box(&m, "iref", 0);
+        struct oracle_image got;
+
+        if (wide) { /* the size of the reference has 64 bits */
+            put32(iref + 12, 1);
+            put32(iref + 20, 0);
+            put32(iref + 24, bytes - 12);
+            put32(iref + 28, 1 << 16 | tiles);
+        }
+        if (tiles > most) {
+            expect_bad(&m, "AVIF decoder: Decoding of color planes failed");
+        } else {
+            read_all(&m, &got);
+            free(got.rgb);
+        }
+        free(m.bytes);
+    }
+}
+
 /* Tiles may all be the same frame, as large as an image: 1,300 of them took 23 GB and a minute of
  * 60 KB. That this image is one of so many of another one makes it a tile. */
 Test(avif, tiles_have_a_limit_of_pixels)
 {
     struct made_avif spec = {.width = 200, .height = 200};
     uint32_t most = (1 << 29) / (200 * 200);
-    struct made m = make_references(&spec, "dimg", 24 + 2 * most);
-    struct oracle_image got;
 
-    read_all(&m, &got);
-    free(got.rgb);
-    free(m.bytes);
-    m = make_references(&spec, "dimg", 24 + 2 * (most + 1));
-    expect_bad(&m, "AVIF decoder: Decoding of color planes failed");
-    free(m.bytes);
+    expect_tiles(&spec, "dimg", most, false);
+    expect_tiles(&spec, "dimg", most, true);
+    expect_tiles(&spec, "auxl", most, false); /* the alpha of a tile */
+}
+
+/* dav1d's frames are of whole blocks of 128x128 pixels: 200 of one column took 3 GB. */
+Test(avif, narrow_tiles_have_a_lower_limit)
+{
+    struct made_avif narrow = {.width = 32, .height = 1250}, low = {.width = 2000, .height = 20};
+
+    expect_tiles(&narrow, "dimg", (1 << 28) / (32 * 1250), false);
+    expect_tiles(&low, "dimg", (1 << 29) / 64 * 20 / (2000 * 20), false);
 }
 
 /* The AV1 of an image's item, and where its last OBU begins, which is the frame. */
@@ -778,6 +863,51 @@ Test(avif, extents_have_a_limit)
     expect_bad(&m, "the AVIF's items are in more than 1024 further extents");
     free(m.bytes);
     free(av1.bytes);
+    free(still.bytes);
+}
+
+/* libavif copies an item of several extents, and dav1d some metadata: 1,000 items of the same
+ * megabyte took 1.4 GB. Here nothing refers to the others, and they are counted all the same. */
+Test(avif, bytes_of_several_items_have_a_limit)
+{
+    enum { OTHERS = 20, FILE_LEN = 1 << 20 };
+    struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30});
+
+    for (uint32_t more = 0; more <= 1; more++) {
+        size_t iloc = find_box(&still, "iloc", 0), meta = find_box(&still, "meta", 0), at;
+        uint32_t len = get32(still.bytes + iloc + 26);
+        uint32_t left = FILE_LEN + IMAGE_SHARED_MAX - len + more;
+        struct made m = {NULL, 0};
+
+        cr_assert(eq(u32, get32(still.bytes + iloc + 12), 0x44000001));
+        add(&m, still.bytes, iloc + 30, 1);
+        put32(m.bytes + iloc, 30 + 14 * OTHERS);
+        put32(m.bytes + iloc + 12, 0x44000001 + OTHERS);
+        put32(m.bytes + iloc + 22, get32(m.bytes + iloc + 22) + 14 * OTHERS);
+        put32(m.bytes + meta, get32(m.bytes + meta) + 14 * OTHERS);
+        for (uint32_t i = 0; i < OTHERS; i++) {
+            uint32_t part = left < FILE_LEN ? left : FILE_LEN;
+
+            add32(&m, (100 + i) << 16);
+            add32(&m, 1);
+            m.len -= 2;
+            memcpy(m.bytes + m.len - 2, "\0\1", 2);
+            add32(&m, 0);
+            add32(&m, part);
+            left -= part;
+        }
+        cr_assert(eq(u32, left, 0));
+        add(&m, still.bytes + iloc + 30, still.len - iloc - 30, 1);
+        at = m.len;
+        add(&m, "", 1, (uint32_t)(FILE_LEN - at));
+        put32(m.bytes + at, (uint32_t)(FILE_LEN - at));
+        memcpy(m.bytes + at + 4, "free", 4);
+        if (more == 0)
+            expect_good(&m);
+        else
+            expect_bad(&m, "the AVIF's items share more bytes than the limit of 16777216");
+        free(m.bytes);
+    }
     free(still.bytes);
 }
 
