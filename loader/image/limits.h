@@ -17,8 +17,8 @@ enum {
     IMAGE_HEADER_MAX = 16 << 20,
     /* Images of an AVIF that is a sequence; the first is shown, and each takes up memory. */
     IMAGE_FRAMES_MAX = 1 << 16,
-    /* Bytes of an AVIF's boxes that list items and chunks (avif.c): some 1,300 tiles. libavif looks
-     * for each item among all others, and has a decoder for each tile, of 400 KiB. */
+    /* Bytes of an AVIF's boxes that list items and chunks (avif_scan.c): some 1,300 tiles. libavif
+     * looks for each item among all others, and has a decoder for each tile, of 400 KiB. */
     IMAGE_LISTS_MAX = 1 << 16,
     /* Boxes of an AVIF that libavif reads: a few, and of a grid some properties of each tile. */
     IMAGE_BOXES_MAX = 1 << 16,
