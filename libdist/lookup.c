@@ -188,16 +188,17 @@ static uint64_t time_of(struct plenum_stream *s, int of, bool connected)
     return n->looked_ns + (connected ? pause_of(s) : min_u64(look_again_ns, lookup_every_ns));
 }
 
+/* All names, though the time of one alone may have come: a loader that one does not stand for any
+ * more may still go by another, and is ended when all have been asked. */
 static void start(struct plenum_stream *s, uint64_t now)
 {
     struct task *task =
         calloc(1, sizeof(*task) + (size_t)s->loaders->num_named * sizeof(task->names[0]));
-    bool connected = is_connected(s);
 
     for (int i = 0; i < s->loaders->num_named; i++) {
         struct named *n = &s->loaders->named[i];
 
-        if (!n->is_name || now < time_of(s, i, connected))
+        if (!n->is_name)
             continue;
         n->turn += n->both && is_in_vain(s, i);
         n->looked_ns = now;

@@ -34,8 +34,9 @@ static char data[128], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
 static char sockets[LOADERS][128];
 
 /* What "more.test" stands for, and "loaders.test": a bit for each of `ips`; with which code that is
- * refused; and whether ::1 comes before all. */
+ * refused; and whether ::1 comes before all. How long it takes to look "more.test" up. */
 static atomic_uint_fast64_t stands_for, more_stands_for;
+static atomic_uint more_takes_ms;
 static atomic_int fails;
 static atomic_bool has_ipv6;
 static atomic_uint asked;
@@ -66,6 +67,8 @@ PLENUM_API int getaddrinfo(const char *node, const char *service, const struct a
     if (!more && strcmp(node, "loaders.test") != 0)
         return EAI_NONAME;
     asked++;
+    if (more)
+        (void)usleep(more_takes_ms * 1000);
     if (fails)
         return fails;
     *ret = NULL;
@@ -344,7 +347,9 @@ Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
     (void)snprintf(both, sizeof(both), "%s,tcp:more.test:%s", name, port);
     stands_for = 3;
     more_stands_for = 5;
+    more_takes_ms = 60; /* so that the times to look them up again do not come together */
     s = opened(both);
+    more_takes_ms = 0;
     wait_for_loaders(s, LOADERS);
     hash = drain(s, 20);
     stands_for = 2;
