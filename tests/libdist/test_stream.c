@@ -1925,11 +1925,16 @@ static void *waiter_main(void *arg)
     char **names;
 
     atomic_store(&w->began, true);
-    do
+    for (;;) { /* what was ready comes first */
         w->code = w->for_names ? plenum_stream_sample_names(w->s, &sample, 1, &names, NULL)
                                : plenum_stream_next(w->s, PLENUM_FOREVER, &b, NULL);
-    while (w->code == 0); /* what was ready */
-    return NULL;
+        if (w->code < 0)
+            return NULL;
+        if (w->for_names)
+            free(names);
+        else
+            plenum_batch_release(&b);
+    }
 }
 
 static void begin_to_wait(struct waiter *w)
