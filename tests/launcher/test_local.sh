@@ -91,7 +91,8 @@ ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$i
 job -n 2 "$T/nothing-there"
 ok "a program that does not exist" all 'same $code 127' 'same "$(wc -l <err)" 1'
 job -n 2 --max-restarts 3 \
-    sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 1 ] || { sleep 0.3; exit 5; }'
+    sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT != 1 ] || exit 0
+           until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
 ok "a failed job starts again" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
 ok "--timeout" all 'same $code 124' 'sleeping 1004.$id 0'

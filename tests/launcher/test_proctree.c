@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -184,12 +185,15 @@ static int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A guard, with a child that does as `how` says: it exits at once, or does not listen. */
+/* A guard, with a child that does as `how` says: it exits at once, or ignores SIGTERM. Returns when
+ * it does. */
 static void start_guard(char how, const struct guard_step *told, pid_t *guard, int *status_fd)
 {
-    int fds[2], status;
+    int fds[2], ready[2], status;
+    char byte;
 
     cr_assert(eq(int, pipe(fds), 0));
+    cr_assert(eq(int, pipe2(ready, O_CLOEXEC), 0));
     *status_fd = fds[0];
     *guard = fork();
     if (*guard == 0) {
@@ -205,6 +209,7 @@ static void start_guard(char how, const struct guard_step *told, pid_t *guard, i
             if (how == 'e')
                 _exit(5);
             (void)signal(SIGTERM, SIG_IGN);
+            (void)!write(ready[1], "", 1);
             get_away();
         }
         (void)close(fds[0]);
@@ -212,6 +217,10 @@ static void start_guard(char how, const struct guard_step *told, pid_t *guard, i
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
     (void)close(fds[1]);
+    (void)close(ready[1]);
+    if (how != 'e')
+        cr_assert(eq(int, (int)read(ready[0], &byte, 1), 1));
+    (void)close(ready[0]);
 }
 
 Test(guard, hands_on_what_became_of_its_ward, .timeout = 20)
@@ -230,16 +239,16 @@ Test(guard, hands_on_what_became_of_its_ward, .timeout = 20)
 Test(guard, ends_a_ward_that_does_not_listen_and_its_family, .timeout = 20)
 {
     const struct guard_step told[] = {{0, SIGTERM}, {200 * NS_PER_MS, SIGKILL}, {0, 0}};
-    uint64_t before = time_now_ns();
+    uint64_t before;
     int status, fd;
     pid_t guard;
 
-    cr_assert(eq(int, proctree_adopt(), 0)); /* whoever gets away from the guard falls to us */
+    cr_assert(eq(int, proctree_adopt(), 0)); /* processes that get away from the guard fall to us */
     start_guard('s', told, &guard, &fd);
-    (void)usleep(100000);
+    before = time_now_ns();
     (void)kill(guard, SIGTERM);
     cr_assert(eq(int, waitpid(guard, &status, 0), guard));
     cr_expect(eq(int, exit_code(status), 128 + SIGKILL));
-    cr_expect(ge(u64, time_now_ns() - before, 250 * NS_PER_MS), "in its steps");
+    cr_expect(ge(u64, time_now_ns() - before, 200 * NS_PER_MS), "in its steps");
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "nobody is left");
 }

@@ -367,7 +367,8 @@ if [ -e /dev/full ]; then
         'has err "cannot write to standard output: No space"' 'has full.json "\"exit_status\": 123"'
 fi
 job -n 3 --only-output-from-instance 0,2 \
-    sh -c 'echo from $RANK; [ $RANK != 1 ] || { echo hidden cause >&2; sleep 0.3; exit 5; }; sleep 0.1'
+    sh -c 'echo from $RANK; : >said-$RANK; [ $RANK = 1 ] || exit 0; echo hidden cause >&2
+           until [ -e said-0 ] && [ -e said-2 ]; do sleep 0.02; done; exit 5'
 ok "output of some instances only" all 'same $code 5' 'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
 ok "but the cause of a failure" has err "^  | hidden cause"
 
@@ -399,7 +400,8 @@ ok "a bar that goes to a file is one line, and all of it" same \
     "$(sort out | od -c)" "$(printf '0: 10%%\r20%%\r100%%\n1: 10%%\r20%%\r100%%\n' | od -c)"
 
 job -n 3 --result result.json --grace 1 \
-    sh -c '[ $RANK != 1 ] || { sleep 0.2; exit 3; }; [ $RANK = 0 ] || exec sleep 1007.'$id
+    sh -c 'echo $$ >pid-$RANK; [ $RANK != 0 ] || exit 0; [ $RANK = 1 ] || exec sleep 1007.'$id'
+           until [ -s pid-2 ] && [ -s pid-0 ] && ! kill -0 $(cat pid-0) 2>/dev/null; do sleep 0.02; done; exit 3'
 ok "--result" all 'same $code 3' 'has result.json "\"exit_status\": 3"' \
     'has result.json "\"first_failed_instance\": 1"' \
     'has result.json "\"index\": 0.*\"state\": \"exited\".*\"exit_code\": 0, \"signal\": null, \"ended_by\": \"itself\""' \
@@ -413,7 +415,8 @@ ok "also of a job that did not start" all 'has result.json "\"exit_status\": 127
 
 # ---- restarts ----
 job -n 2 --max-restarts 3 \
-    sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 2 ] || { sleep 0.3; exit 5; }'
+    sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT != 2 ] || exit 0
+           until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
 ok "a failed job starts again until it ends well" all 'same $code 0' \
     'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,0 2,1 0,1 1,1 2,"' 'has err "starts again (2 of 3 times)"'
 job -n 2 --max-restarts 1 sh -c 'exit 6'
@@ -502,9 +505,9 @@ start
 kill -USR1 $job
 await_end
 ok "SIGUSR1 is handed on" same $code 6
-start "trap '' INT TERM;"
+start "trap ': >interrupted' INT; trap '' TERM;"
 kill -INT $job
-sleep 0.2
+wait_for 10 test -e interrupted
 kill -INT $job
 await_end
 ok "the second SIGINT kills" all 'same $code 130' 'sleeping 1005.$id 0'

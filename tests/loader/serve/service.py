@@ -8,6 +8,7 @@ import pwd
 import re
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -53,6 +54,12 @@ def wait_for(what, condition):
         if time.monotonic() > end:
             raise AssertionError(f"{what}: not within {LIMIT} s")
         time.sleep(0.02)
+
+
+def stop(process):
+    """Stop a child with SIGSTOP, and return when it has stopped."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 @functools.cache

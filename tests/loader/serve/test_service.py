@@ -8,11 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import LIMIT, PLENUMD, Manager, ServiceCase, wait_for  # noqa: E402
+from service import LIMIT, PLENUMD, Manager, ServiceCase, stop, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -42,8 +41,7 @@ class ServiceTest(ServiceCase):
         p = self.plenumd("--socket", f"unix:{self.socket}", manager=manager, watchdog_us=100000)
         for _ in range(5):
             manager.wait("WATCHDOG=1")
-        p.send_signal(signal.SIGSTOP)
-        time.sleep(0.1)
+        stop(p)
         manager.hear(0)
         manager.lines.clear()
         manager.hear(0.5)
@@ -87,8 +85,7 @@ class ServiceTest(ServiceCase):
         leash.send(b"\0")
         for _ in range(3):
             self.assertEqual(leash.recv(1), b"\0")
-        p.send_signal(signal.SIGSTOP)
-        time.sleep(0.1)
+        stop(p)
         while select.select([leash], [], [], 0)[0]:
             leash.recv(64)
         self.assertEqual(select.select([leash], [], [], 2)[0], [], "a loader that is stopped beats")
@@ -143,7 +140,7 @@ class ServiceTest(ServiceCase):
         p = self.serve("--drain-timeout", "1s")
         feed = self.feed("--epochs", "1000", "--silence", "60000")
         wait_for("a client", lambda: "client " in self.said())
-        feed.send_signal(signal.SIGSTOP)
+        stop(feed)
         p.send_signal(signal.SIGTERM)
         self.assertEqual(p.wait(LIMIT), 0)
 
