@@ -36,6 +36,7 @@
 #include "loader/image/resize.h"
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
+#include "loader/image/text_mode.h"
 #include "loader/image/unscaled.h"
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
@@ -156,6 +157,19 @@ static void forget_found(struct image_tiles *tiles)
  * fault. */
 enum { WHOLE = 1, JUNK = 2 };
 
+/* Whether a copy in text mode has changed a file of which the decoder may notice nothing: a JPEG has
+ * no checksum, and the decoders of WebP and AVIF forgive much. */
+static bool is_text_copy(size_t format, const struct image_header *header, const uint8_t *bytes,
+                         size_t len)
+{
+    if (header->junk > 0)
+        return text_mode_change(bytes, len);
+    if (format == PNG || format == PPM || !text_mode_added(bytes, len, 0))
+        return false;
+    /* Lines of a comment are no sign of it. */
+    return format != JPEG || text_mode_added(bytes, len, jpeg_header_bytes(bytes, len));
+}
+
 /* Find the reader of a file and have it read the header. */
 static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, unsigned how,
                        struct image_header *header, const char **format, struct image_reader **ret,
@@ -164,6 +178,7 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
     int r;
 
     forget_found(d->tiles);
+    d->readers[JPEG]->refused_junk = false;
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
         struct image_reader *reader = d->readers[i];
 
@@ -176,6 +191,8 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
         reader->mask = d->mask;
         reader->tiles = d->tiles;
         r = reader->ops->open(reader, bytes, len, header, err);
+        if (r == 0 && is_text_copy(i, header, bytes, len))
+            r = -EBADMSG; /* its sentence is that of explain() */
         if (r < 0) {
             reader->ops->close(reader);
             return r;
@@ -485,6 +502,37 @@ void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
     d->tiles = tiles;
 }
 
+/* Whether all of a JPEG decodes without a warning where its header's junk is none. */
+static bool junk_is_its_only_fault(struct image_decoder *d, const uint8_t *bytes, size_t len)
+{
+    struct image_tiles *tiles = d->tiles;
+    int r;
+
+    d->tiles = NULL;
+    r = image_verify(d, bytes, len, NULL, NULL);
+    d->tiles = tiles;
+    forget_found(tiles);
+    return r == 0;
+}
+
+/* After -EBADMSG: add to the decoder's sentence what to do, where that is known. What it advises
+ * then works. */
+static int explain(struct image_decoder *d, const uint8_t *bytes, size_t len, int r,
+                   struct plenum_error *err)
+{
+    const char *change = r == -EBADMSG && len > 0 ? text_mode_change(bytes, len) : NULL;
+    char text[sizeof(err->text)];
+
+    if (change)
+        return error_set(err, r, "it was copied in text mode (%s): copy it again", change);
+    if (r != -EBADMSG || !err || !d->readers[JPEG]->refused_junk)
+        return r;
+    if (!junk_is_its_only_fault(d, bytes, len))
+        return r;
+    (void)snprintf(text, sizeof(text), "%s", err->text);
+    return error_set(err, r, "%s: a pipeline with the word junk forgives that", text);
+}
+
 int image_render_views(struct image_decoder *d, struct image_view *views, uint32_t count,
                        const struct image_store *store, const uint8_t *bytes, size_t len,
                        struct plenum_error *err)
@@ -501,11 +549,11 @@ int image_render_views(struct image_decoder *d, struct image_view *views, uint32
     r = open_reader(d, bytes, len, views[0].pipeline->junk ? JUNK : 0, &header, &format, &reader,
                     err);
     if (r < 0)
-        return r;
+        return explain(d, bytes, len, r, err);
     r = render_open(d, reader, &header, views, count, store, err);
     reader->ops->close(reader);
     trim_lanes(d, count);
-    return r;
+    return explain(d, bytes, len, r, err);
 }
 
 /* Numbers of their low and their high bytes. */
@@ -548,7 +596,7 @@ static int render_mask(struct image_decoder *d, struct image_view *views, uint32
     else
         r = render_open(d, reader, &header, views, count, &planes, err);
     reader->ops->close(reader);
-    return r;
+    return explain(d, bytes, len, r, err);
 }
 
 int image_render_masks(struct image_decoder *d, struct image_view *views, uint32_t count,
@@ -651,8 +699,8 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
 
     r = open_reader(d, bytes, len, WHOLE | JUNK, &header, &format, &reader, err);
     if (r < 0)
-        return r;
-    r = hash_all(reader, &header, &pixels, err);
+        return explain(d, bytes, len, r, err);
+    r = explain(d, bytes, len, hash_all(reader, &header, &pixels, err), err);
     reader->ops->close(reader);
     if (ret)
         *ret = (struct image_info){.format = format,
@@ -701,7 +749,7 @@ int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
     r = open_reader(d, bytes, len, JUNK, &header, &format, &reader, err);
     d->tiles = others;
     if (r < 0)
-        return r;
+        return explain(d, bytes, len, r, err);
     last = (struct rect){header.width - 1, header.height - 1, 1, 1};
     r = reader->ops->seek(reader, &last, err);
     if (r >= 0)

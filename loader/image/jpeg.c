@@ -159,9 +159,9 @@ static void on_message(j_common_ptr cinfo, int level)
         on_error(cinfo);
     if (j->base.junk)
         return;
+    j->base.refused_junk = true;
     cinfo->err->format_message(cinfo, what);
-    leave(j, -EBADMSG,
-          "JPEG decoder: %s, in the header: a pipeline with the word junk forgives that", what);
+    leave(j, -EBADMSG, "JPEG decoder: %s, in the header", what);
 }
 
 static void on_output(j_common_ptr cinfo)
@@ -249,6 +249,15 @@ static size_t count_junk(const uint8_t *bytes, size_t len)
     while (jpeg_markers_next(&m)) {
     }
     return m.junk;
+}
+
+size_t jpeg_header_bytes(const uint8_t *bytes, size_t len)
+{
+    struct jpeg_markers m = {bytes, len, .at = 2};
+
+    while (jpeg_markers_next(&m)) {
+    }
+    return m.at;
 }
 
 /* Refuse what the definition does not cover: the result would depend on the version of the
@@ -344,7 +353,7 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     jpeg_reader_close(reader);
     j->bytes = j->part = bytes;
     j->len = j->part_len = len;
-    j->ours = false;
+    j->ours = reader->refused_junk = false;
     *ret = (struct image_header){0};
     if (!reader->whole)
         r = pack_read(bytes, len, &j->intervals, &j->layout, NULL);

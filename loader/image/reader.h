@@ -69,12 +69,15 @@ struct image_reader {
     bool whole;                /* decode a packed JPEG (pack.h) as any other JPEG */
     bool junk;                 /* header.junk is no fault: docs/pixels.md, 4.1 */
     struct image_tiles *tiles; /* use and find tiles, where the reader can; or NULL */
+    bool refused_junk;         /* written by open(): it failed because of junk */
     /* Of a PNG: 0, or the bytes of an index or a grey level, whose low and high byte are then
      * delivered as R and G. */
     uint32_t mask;
 };
 
 int jpeg_reader_create(struct image_reader **ret);
+/** Bytes of a JPEG up to its first scan's data. */
+size_t jpeg_header_bytes(const uint8_t *bytes, size_t len);
 /** Whose decoder IMAGE_JPEG_AUTO is on this processor; the others are themselves. */
 enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
 /** From the next open() on: whose decoder, and which loops, by their name; those of the best set

@@ -21,6 +21,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_render \
 	%D%/test_resize \
 	%D%/test_selftest \
+	%D%/test_text_mode \
 	%D%/test_views \
 	%D%/test_webp
 check_PROGRAMS += $(image_tests)
@@ -79,6 +80,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_resize_LDADD = $(image_test_libs)
 %C%_test_selftest_CFLAGS = $(image_test_cflags)
 %C%_test_selftest_LDADD = $(image_test_libs)
+%C%_test_text_mode_CFLAGS = $(image_test_cflags)
+%C%_test_text_mode_LDADD = $(image_test_libs)
 %C%_test_views_CFLAGS = $(image_test_cflags)
 %C%_test_views_LDADD = $(image_test_libs)
 %C%_test_webp_CFLAGS = $(image_test_cflags)

@@ -212,8 +212,8 @@ Test(jpeg_junk, between_any_segments_changes_nothing)
         got = read_by_both(false, &m, what);
         if (counted > 0) {
             cr_assert(eq(int, got.r, -EBADMSG), "%s: without the word", what);
-            cr_assert(ne(ptr, strstr(got.err.text, "the word junk forgives that"), NULL), "%s: %s",
-                      what, got.err.text);
+            cr_assert(ne(ptr, strstr(got.err.text, " before marker 0x"), NULL), "%s: %s", what,
+                      got.err.text);
             if (i % 3 == 0)
                 cr_assert(ne(ptr, strstr(got.err.text, says), NULL), "%s: %s", what, got.err.text);
         } else {

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* text_mode.c - see text_mode.h. */
+#include "config.h"
+
+#include "loader/image/text_mode.h"
+
+#include <string.h>
+
+/* So many LFs that all of them stand behind a CR by chance in one of 256^5 = 2^40 files; and so many
+ * that only one in 8192 does, where one in 256 should, less often still. */
+enum { ALL_MIN = 5, FEW_MIN = 12000, FEW = 8192 };
+
+static const char added[] = "each LF became CR LF", removed[] = "each CR LF became LF";
+
+/* A PNG begins with \x89PNG CR LF ^Z LF. */
+static const char *judge_png(const uint8_t *bytes, size_t len)
+{
+    if (len < 7 || memcmp(bytes, "\x89PNG", 4) != 0)
+        return NULL;
+    if (memcmp(bytes + 4, "\n\x1A\n", 3) == 0)
+        return removed;
+    if (len >= 10 && memcmp(bytes + 4, "\r\r\n\x1A\r\n", 6) == 0)
+        return added;
+    if (len >= 9 && memcmp(bytes + 4, "\r\n\x1A\r\n", 5) == 0)
+        return added; /* by a copy that leaves a CR LF alone */
+    return NULL;
+}
+
+bool text_mode_added(const uint8_t *bytes, size_t len, size_t from)
+{
+    const uint8_t *at = bytes, *end = bytes + len;
+    size_t lines = 0;
+
+    for (; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++) {
+        if (at == bytes || at[-1] != '\r')
+            return false;
+        lines += (size_t)(at - bytes) >= from;
+    }
+    return lines >= ALL_MIN;
+}
+
+static bool are_few_pairs(const uint8_t *bytes, size_t len)
+{
+    const uint8_t *at = bytes, *end = bytes + len;
+    size_t lines = 0, pairs = 0;
+
+    for (; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++) {
+        lines++;
+        pairs += at > bytes && at[-1] == '\r'; /* CR CR LF has left one */
+    }
+    return lines >= FEW_MIN && pairs <= lines / FEW && memchr(bytes, '\r', len);
+}
+
+const char *text_mode_change(const uint8_t *bytes, size_t len)
+{
+    const char *png = judge_png(bytes, len);
+
+    if (png)
+        return png;
+    if (text_mode_added(bytes, len, 0))
+        return added;
+    return are_few_pairs(bytes, len) ? removed : NULL;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that a copy in text mode has changed are bad and say so, with junk in the pipeline or
+ * without; and a sentence advises junk only where the file then decodes. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+#include "loader/image/image.h"
+#include "loader/image/reader.h"
+#include "loader/image/text_mode.h"
+#include "tests/loader/image/made.h"
+
+static const struct image_store plain = {PLENUM_UINT8, PLENUM_NHWC, 3};
+static struct image_decoder *decoder;
+
+static void setup(void)
+{
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+}
+
+static void teardown(void)
+{
+    image_decoder_destroy(decoder);
+}
+
+TestSuite(text_mode, .init = setup, .fini = teardown, .timeout = 120);
+
+/* What unix2dos makes of it: an LF behind a CR stays alone where `sparing`. */
+static struct made add_crs(const struct made *m, bool sparing)
+{
+    struct made ret = {malloc(2 * m->len), 0};
+
+    for (size_t i = 0; i < m->len; i++) {
+        if (m->bytes[i] == '\n' && !(sparing && i > 0 && m->bytes[i - 1] == '\r'))
+            ret.bytes[ret.len++] = '\r';
+        ret.bytes[ret.len++] = m->bytes[i];
+    }
+    return ret;
+}
+
+static struct made drop_crs(const struct made *m)
+{
+    struct made ret = {malloc(m->len), 0};
+
+    for (size_t i = 0; i < m->len; i++)
+        if (m->bytes[i] != '\r' || i + 1 == m->len || m->bytes[i + 1] != '\n')
+            ret.bytes[ret.len++] = m->bytes[i];
+    return ret;
+}
+
+static int render(const char *text, const struct made *m, struct plenum_error *err)
+{
+    struct image_draw draw = {.seed = 1};
+    uint8_t pixels[16 * 16 * 3];
+    struct pipeline p;
+
+    *err = (struct plenum_error){""};
+    cr_assert(eq(int, pipeline_parse(text, &p, err), 0), "%s", err->text);
+    return image_render(decoder, &p, &draw, &plain, m->bytes, m->len, pixels, err);
+}
+
+/* Without the word, with it, and by verify: the one sentence. */
+static void expect_sentence(const struct made *m, const char *want, const char *what)
+{
+    struct plenum_error err;
+
+    cr_expect(eq(int, render("resize(16x16)", m, &err), -EBADMSG), "%s", what);
+    cr_expect(eq(str, err.text, (char *)want), "%s", what);
+    cr_expect(eq(int, render("junk resize(16x16)", m, &err), -EBADMSG), "%s", what);
+    cr_expect(eq(str, err.text, (char *)want), "%s with junk", what);
+    cr_expect(eq(int, image_verify(decoder, m->bytes, m->len, NULL, &err), -EBADMSG), "%s", what);
+    cr_expect(eq(str, err.text, (char *)want), "%s by verify", what);
+}
+
+static const char added[] = "it was copied in text mode (each LF became CR LF): copy it again";
+static const char removed[] = "it was copied in text mode (each CR LF became LF): copy it again";
+
+Test(text_mode, every_jpeg_that_it_makes_bad_says_so)
+{
+    uint32_t judged = 0;
+
+    for (uint32_t i = 0; i < 60; i++) {
+        struct made_jpeg spec = made_kinds[i % made_kinds_count];
+        struct plenum_error err;
+        struct made m, changed;
+
+        spec.width = 150 + i;
+        spec.height = 120;
+        spec.seed = i;
+        m = make_jpeg(&spec);
+        if (render("resize(16x16)", &m, &err) == 0) {
+            changed = add_crs(&m, i % 2);
+            expect_sentence(&changed, added, spec.name);
+            free(changed.bytes);
+            judged++;
+        }
+        free(m.bytes);
+    }
+    cr_expect(judged > 30, "%u", judged);
+}
+
+Test(text_mode, a_png_tells_by_its_signature)
+{
+    struct made_png spec = {.width = 60, .height = 50, .colour_type = 2, .depth = 8};
+    struct made m = make_png(&spec), changed;
+
+    changed = add_crs(&m, false);
+    expect_sentence(&changed, added, "each LF");
+    free(changed.bytes);
+    changed = add_crs(&m, true);
+    expect_sentence(&changed, added, "each bare LF");
+    free(changed.bytes);
+    changed = drop_crs(&m);
+    expect_sentence(&changed, removed, "each CR LF");
+    free(changed.bytes);
+    free(m.bytes);
+}
+
+Test(text_mode, raw_pixels_tell_by_their_length)
+{
+    struct made_ppm spec = made_ppms[0];
+    struct made m, changed;
+
+    spec.width = spec.height = 64;
+    m = make_ppm(&spec);
+    changed = add_crs(&m, false);
+    expect_sentence(&changed, added, spec.name);
+    free(changed.bytes);
+    free(m.bytes);
+}
+
+/* Random bytes with a JPEG's mark: whether CR LFs were taken out shows only in a large file. */
+Test(text_mode, missing_crs_show_where_there_are_many_lines)
+{
+    struct made m = {malloc(4 << 20), 4 << 20}, changed;
+
+    for (uint32_t i = 0; i < m.len; i++)
+        m.bytes[i] = (uint8_t)philox_draw(5, i, 0, DRAW_SEED, 0).word[0];
+    m.bytes[0] = 0xFF;
+    m.bytes[1] = 0xD8;
+    cr_expect(eq(ptr, (void *)(uintptr_t)text_mode_change(m.bytes, m.len), NULL));
+    changed = drop_crs(&m);
+    expect_sentence(&changed, removed, "4 MiB");
+    cr_expect(eq(ptr, (void *)(uintptr_t)text_mode_change(changed.bytes, 1 << 20), NULL));
+    free(changed.bytes);
+    free(m.bytes);
+}
+
+/* No table of this JPEG has an LF, so its header stays whole, and no decoder warns of its data. */
+Test(text_mode, shows_where_the_decoder_notices_nothing)
+{
+    uint32_t unnoticed = 0;
+
+    for (uint32_t i = 0; i < 40; i++) {
+        struct made_jpeg spec = {.width = 200,
+                                 .height = 200,
+                                 .colour = MADE_GREY,
+                                 .optimised = true,
+                                 .quality = 97,
+                                 .seed = i};
+        struct made m = make_jpeg(&spec), changed = add_crs(&m, false);
+
+        if (memchr(m.bytes, '\n', jpeg_header_bytes(m.bytes, m.len)) == NULL)
+            unnoticed++;
+        expect_sentence(&changed, added, "a JPEG without LFs in its header");
+        free(changed.bytes);
+        free(m.bytes);
+    }
+    cr_expect(gt(u32, unnoticed, 0));
+}
+
+/* A comment of lines with CR LF is no sign of it, where no other byte is an LF. */
+Test(text_mode, a_sound_jpeg_with_such_a_comment_is_good)
+{
+    static const char comment[] = "\xFF\xFE\0\x12"
+                                  "a\r\nb\r\nc\r\nd\r\ne\r\nf";
+    uint32_t judged = 0;
+
+    for (uint32_t i = 0; i < 200; i++) {
+        struct made_jpeg spec = {.width = 8,
+                                 .height = 8,
+                                 .colour = MADE_GREY,
+                                 .optimised = true,
+                                 .quality = 97,
+                                 .seed = i};
+        struct made m = make_jpeg(&spec), with = {malloc(m.len + 20), m.len + 20};
+        struct plenum_error err;
+
+        if (!memchr(m.bytes, '\n', m.len)) {
+            memcpy(with.bytes, m.bytes, 2);
+            memcpy(with.bytes + 2, comment, 20);
+            memcpy(with.bytes + 22, m.bytes + 2, m.len - 2);
+            cr_expect(text_mode_added(with.bytes, with.len, 0));
+            cr_expect(eq(int, render("resize(16x16)", &with, &err), 0), "%s", err.text);
+            judged++;
+        }
+        free(with.bytes);
+        free(m.bytes);
+    }
+    cr_expect(gt(u32, judged, 0));
+}
+
+/* Raw pixels have as many bytes as their header says, whatever these are. */
+Test(text_mode, a_sound_file_of_such_lines_is_good)
+{
+    static const char pixels[] = "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n";
+    struct made m = {(uint8_t *)strdup("P6 2 4 255 ########################"), 35};
+    struct plenum_error err;
+
+    memcpy(m.bytes + 11, pixels, 24);
+    cr_expect(eq(int, render("resize(16x16)", &m, &err), 0), "%s", err.text);
+    free(m.bytes);
+}
+
+/* Damage begins in the header: bytes that belong to no segment, and in half of the files more. */
+Test(text_mode, junk_is_advised_where_it_helps)
+{
+    uint32_t advised = 0, silent = 0;
+
+    for (uint32_t i = 0; i < 400; i++) {
+        struct made_jpeg spec = {.width = 40, .height = 30, .colour = MADE_COLOUR, .seed = i};
+        struct made m = make_jpeg(&spec), bad = {malloc(m.len + 3), m.len + 3};
+        struct philox_block d = philox_draw(47, i, 0, DRAW_SEED, 0);
+        struct plenum_error err;
+        bool advice;
+
+        memcpy(bad.bytes, m.bytes, 2);
+        memcpy(bad.bytes + 2, "abc", 3); /* before the first segment */
+        memcpy(bad.bytes + 5, m.bytes + 2, m.len - 2);
+        if (i % 4 == 1)
+            bad.len -= 1 + philox_below(d.word[0], 200);
+        if (i % 4 == 3)
+            bad.bytes[bad.len / 2 + philox_below(d.word[0], (uint32_t)bad.len / 2)] ^= 0x40;
+        cr_expect(eq(int, render("resize(16x16)", &bad, &err), -EBADMSG));
+        advice = strstr(err.text, "a pipeline with the word junk forgives that");
+        cr_expect(advice == (image_verify(decoder, bad.bytes, bad.len, NULL, NULL) == 0), "%u: %s",
+                  i, err.text);
+        if (advice)
+            cr_expect(eq(int, render("junk resize(16x16)", &bad, &err), 0), "%u: %s", i, err.text);
+        advised += advice;
+        silent += !advice;
+        free(bad.bytes);
+        free(m.bytes);
+    }
+    cr_expect(advised > 150 && silent > 80, "advised %u times, not %u times", advised, silent);
+}
