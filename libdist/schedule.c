@@ -226,11 +226,20 @@ static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease
     e->substituted = m->substituted;
 }
 
-/* The batch has failed. Its error is handed out in its turn. */
+static bool has_failed(const struct entry *e)
+{
+    return e->ready && e->code < 0;
+}
+
+/* The batch has failed. Its error is handed out in its turn, and again until the program seeks: no
+ * batch behind it will be wanted. */
 static void settle_failed(struct entry *e)
 {
     forget(e);
     e->ready = true;
+    assert(has_failed(e));
+    while ((e = e->next))
+        forget(e);
 }
 
 static void count_done(struct plenum_stream *s, struct plenum_lease *slot,
@@ -244,13 +253,18 @@ static void count_done(struct plenum_stream *s, struct plenum_lease *slot,
     s->schedule->stats.rendered += wire_batch_count(&s->open);
 }
 
-/* The next entry to ask for: one that lost its loader; NULL: a new one at the end of the list. */
-static struct entry *first_unasked(const struct plenum_stream *s)
+/* The next entry to request: one that lost its loader; NULL: a new one at the end of the list.
+ * `failed`: a batch has failed, and nothing behind it is requested. */
+static struct entry *first_unasked(const struct plenum_stream *s, bool *failed)
 {
     struct entry *e;
 
-    for (e = s->schedule->first; e && (e->slot || e->ready); e = e->next)
-        ;
+    *failed = false;
+    for (e = s->schedule->first; e && (e->slot || e->ready); e = e->next) {
+        *failed = has_failed(e);
+        if (*failed)
+            return NULL;
+    }
     return e;
 }
 
@@ -338,14 +352,15 @@ static bool ask_another(struct plenum_stream *s, struct entry *e)
 
 static void ask_next(struct plenum_stream *s, unsigned *filling)
 {
-    struct entry *e = first_unasked(s);
+    bool failed;
+    struct entry *e = first_unasked(s, &failed);
     struct loader *l;
 
     if (e && e->code < 0 && is_hopeless(s, e)) {
         settle_failed(e);
         return;
     }
-    if (!e && !may_append(s)) {
+    if (failed || (!e && !may_append(s))) {
         *filling = s->depth;
         return;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* log_limit.h - a rate limit for messages about refused clients.
+/* log_limit.h - a rate limit for messages about clients: those that are refused, and batches that
+ * fail.
  *
  * Each reason of each peer is logged once a minute at the most, so that no peer can fill the
  * log. */
@@ -27,7 +28,7 @@ enum log_limit_verdict {
 };
 
 /**
- * A client was refused: what is to be logged? `*suppressed` is the number of messages of this peer
+ * A client was refused, or has a batch that failed: what is to be logged? `*suppressed` is the number of messages of this peer
  * and reason that were dropped since the last one was logged.
  */
 enum log_limit_verdict log_limit_check(struct log_limit *limit, const char *who, const char *why,

@@ -53,6 +53,7 @@ struct server {
     uint64_t last_id;           /* of a session */
     uint64_t refused;           /* clients that were told why they are not served */
     struct log_limit log_limit; /* of messages about refused clients */
+    struct log_limit failures;  /* of those about batches that failed */
     struct snapshot *snapshot;  /* the latest one, or NULL */
     struct histogram waits;     /* of programs, for a batch */
     struct window window;

@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/util.h"
@@ -35,13 +36,34 @@ void session_drop_answers(struct session *s)
         free(request);
 }
 
+/* Log why a batch failed: each reason of a client once a minute, as its other batches often fail
+ * for the same. */
+static void log_failure(struct session *s, const char *why)
+{
+    struct session_about about;
+    char times[64] = "";
+    uint32_t untold;
+
+    switch (log_limit_check(&s->server->failures, s->name, why, time_now_ns(), &untold)) {
+    case LOG_LIMIT_DROP:
+        return;
+    case LOG_LIMIT_LOG_OVERFLOW:
+        log_warn("batches fail for more reasons than are logged in a minute");
+        return;
+    case LOG_LIMIT_LOG:
+        break;
+    }
+    if (untold > 0)
+        (void)snprintf(times, sizeof(times), " (logged once for the last %u times)", untold + 1);
+    log_about(LOG_LEVEL_WARN, session_about(s, &about), "client %s: %s%s", s->name, why, times);
+}
+
 static int put_answer(struct session *s, const struct queue_request *request)
 {
     if (request->cancelled)
         return wire_put_empty(&s->conn.tx, WIRE_CANCELLED, request->id);
     if (request->done.status < 0)
-        log_about(LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}), "client %s: %s",
-                  s->name, request->done.text);
+        log_failure(s, request->done.text);
     return wire_put_done(&s->conn.tx, request->id, &request->done);
 }
 
