@@ -25,7 +25,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/options.c %D%/options.h \
 	%D%/order.c %D%/order.h \
 	%D%/parallel.c %D%/parallel.h \
-	%D%/philox.h \
+	%D%/philox.h %D%/png_depth.h \
 	%D%/pipeline.c %D%/pipeline.h %D%/pipeline_crop.c %D%/pipeline_map.c %D%/pipeline_mix.c \
 	%D%/pipeline_ops.c %D%/pipeline_policy.c \
 	%D%/pipeline_priv.h %D%/pipeline_text.c \

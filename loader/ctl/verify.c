@@ -27,6 +27,7 @@
 #include "common/error.h"
 #include "common/json.h"
 #include "common/parallel.h"
+#include "common/png_depth.h"
 #include "common/text.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
@@ -103,7 +104,8 @@ struct verify {
     struct pipeline upright, turned; /* one pixel of all of an image */
     size_t num_bad;                  /* on the list */
     unsigned threads;
-    struct content *content; /* [samples], or NULL */
+    struct content *content;   /* [samples], or NULL */
+    atomic_uint_fast64_t deep; /* PNGs of 16 bits, of which the upper 8 are shown */
     atomic_uint_fast64_t packed, jpeg, progressive, png, webp, avif, ppm, bytes;
     atomic_bool unread; /* some samples could not be read */
     bool listed;        /* a list was written, or removed */
@@ -297,6 +299,7 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
     }
     (void)atomic_fetch_add(counter_of(v, info.format), 1);
     (void)atomic_fetch_add(&v->progressive, info.progressive);
+    (void)atomic_fetch_add(&v->deep, png_is_deep(buffer->bytes, buffer->len));
     r = pack_prove(buffer->bytes, buffer->len, &err);
     if (r > 0)
         (void)atomic_fetch_add(&v->packed, 1);
@@ -382,6 +385,7 @@ static void print_json(const struct verify *v)
     json_number(&j, "webp", v->webp);
     json_number(&j, "avif", v->avif);
     json_number(&j, "ppm", v->ppm);
+    json_number(&j, "deep", v->deep);
     json_number(&j, "packed", v->packed);
     json_text(&j, "content", content[0] ? content : NULL);
     json_text(&j, "fingerprint", v->listed ? datasum_hex(v->kept.fingerprint, hex) : NULL);
@@ -431,6 +435,9 @@ static void print_text(const struct verify *v, double seconds)
         (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp,
         (unsigned long long)v->avif, (unsigned long long)v->ppm);
     ctl_print_progressive(&(struct ctl_jpegs){v->jpeg, v->progressive}, false);
+    if (v->deep > 0)
+        printf("16 bits      %llu of the PNGs: only the upper 8 bits of their channels are shown\n",
+               (unsigned long long)v->deep);
     printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
            (unsigned long long)v->packed);
     if (v->content)

@@ -66,6 +66,22 @@ void dataset_add_warning(struct dataset *d, const char *what, const char *more)
     (void)text_make_plain(d->warning);
 }
 
+/* Images are served as 8 bits. */
+static void warn_of_deep(struct dataset *d)
+{
+    const struct index_header *h = d->index.header;
+    char text[200], of[60] = "";
+
+    if (h->deep == 0 || !dataset_has_images(d))
+        return;
+    if (h->samples > FINGERPRINT_SAMPLES)
+        (void)snprintf(of, sizeof(of), " of %u samples that were looked at", FINGERPRINT_SAMPLES);
+    (void)snprintf(text, sizeof(text),
+                   "%llu PNG%s of 16 bits a channel%s: only the upper 8 bits are shown",
+                   (unsigned long long)h->deep, h->deep > 1 ? "s" : "", of);
+    dataset_add_warning(d, text, "");
+}
+
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err)
 {
@@ -105,6 +121,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
             goto fail;
         if (*index_warning(&d->index))
             dataset_add_warning(d, index_warning(&d->index), "");
+        warn_of_deep(d);
     }
     assert(d->index.header);
     r = known_bad_load(d, options, err);

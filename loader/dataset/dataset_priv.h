@@ -40,9 +40,13 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
 
 /* fingerprint.c */
 
-/** Compute the sum of the index, in parts: 0 or -errno with a sentence. */
+/** Samples whose first bytes are read to sum an index up; of smaller data sets all. */
+enum { FINGERPRINT_SAMPLES = 256 };
+
+/** Compute the sum of the index, in parts, and count the PNGs of 16 bits among the samples that it
+ * reads: 0 or -errno with a sentence. */
 int fingerprint_sum(const struct dataset *d, const struct dataset_options *options,
-                    struct datasum *sum, struct plenum_error *err);
+                    struct datasum *sum, uint32_t *deep, struct plenum_error *err);
 
 /* known_bad.c */
 

@@ -19,11 +19,9 @@
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/philox.h"
+#include "common/png_depth.h"
 
-enum {
-    FINGERPRINT_SAMPLES = 256,
-    FINGERPRINT_BYTES = 64 * 1024, /* of each */
-};
+enum { FINGERPRINT_BYTES = 64 * 1024 /* of each */ };
 
 /* The first bytes of some samples, read in parallel, because media may be slow. */
 struct heads {
@@ -32,6 +30,7 @@ struct heads {
     XXH128_hash_t hashes[FINGERPRINT_SAMPLES];
     struct plenum_error err;
     atomic_bool failed;
+    atomic_uint deep; /* PNGs of 16 bits */
 };
 
 static int hash_head(void *arg, uint64_t index, unsigned thread)
@@ -53,13 +52,14 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
     } else {
         len = buffer.len < FINGERPRINT_BYTES ? buffer.len : FINGERPRINT_BYTES;
         h->hashes[index] = XXH3_128bits(buffer.bytes, len);
+        (void)atomic_fetch_add(&h->deep, png_is_deep(buffer.bytes, buffer.len));
     }
     dataset_buffer_fini(&buffer);
     return r;
 }
 
 static int sum_heads(const struct dataset *d, const struct dataset_options *options,
-                     struct datasum *sum, struct plenum_error *err)
+                     struct datasum *sum, uint32_t *deep, struct plenum_error *err)
 {
     uint32_t n = d->index.header->samples;
     struct heads *heads = calloc(1, sizeof(*heads));
@@ -79,6 +79,7 @@ static int sum_heads(const struct dataset *d, const struct dataset_options *opti
     r = parallel_run(&loop);
     if (r < 0)
         (void)error_set(err, r, "%s", heads->err.text);
+    *deep = atomic_load(&heads->deep);
     sum->heads = XXH3_64bits(heads->hashes, loop.count * sizeof(heads->hashes[0]));
     free(heads);
     return r;
@@ -124,7 +125,7 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
 
 /* Compute the sum of an index, in parts. */
 int fingerprint_sum(const struct dataset *d, const struct dataset_options *options,
-                    struct datasum *sum, struct plenum_error *err)
+                    struct datasum *sum, uint32_t *deep, struct plenum_error *err)
 {
     const struct index *index = &d->index;
     struct segments segments = {.index = index, .sum = sum};
@@ -148,5 +149,5 @@ int fingerprint_sum(const struct dataset *d, const struct dataset_options *optio
         sum->class_names = XXH3_64bits_digest(&state);
     if (parallel_run(&loop) < 0)
         return -ECANCELED;
-    return sum_heads(d, options, sum, err);
+    return sum_heads(d, options, sum, deep, err);
 }

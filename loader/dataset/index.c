@@ -35,7 +35,7 @@
 
 static const uint8_t index_magic[8] = {'P', 'L', 'E', 'N', 'U', 'M', 'I', 'X'};
 
-enum { INDEX_VERSION = 4, EMPTY_NAMES_MAX = 10 };
+enum { INDEX_VERSION = 5, EMPTY_NAMES_MAX = 10 };
 
 _Static_assert(sizeof(struct index_sample) == 32, "a sample's entry has no holes");
 
@@ -593,11 +593,12 @@ int index_build(const struct index_builder *b, struct index *ret)
     return 0;
 }
 
-void index_set_sum(struct index *index, const struct datasum *sum)
+void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep)
 {
     struct index_header *h = (struct index_header *)(uintptr_t)index->header; /* our own memory */
 
     h->sum = *sum;
+    h->deep = deep;
     datasum_fingerprint(sum, h->fingerprint);
     h->checksum = checksum_of(h, index->bytes);
 }

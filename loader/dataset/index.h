@@ -53,6 +53,7 @@ struct index_header {
     uint64_t warning; /* likewise: a sentence about what is not in it, or "" */
     uint64_t bytes;   /* of all samples */
     uint64_t skipped; /* files that are no images */
+    uint64_t deep;    /* PNGs of 16 bits among the samples that the sum has read */
     struct datasum sum;
 };
 
@@ -172,8 +173,9 @@ int index_builder_set_warning(struct index_builder *b);
 /** Make the index. The caller frees it with index_close(). 0 or -ENOMEM. */
 int index_build(const struct index_builder *b, struct index *ret);
 
-/** Write the sum and the fingerprint into an index that was built. */
-void index_set_sum(struct index *index, const struct datasum *sum);
+/** Write the sum and the fingerprint into an index that was built, and how many PNGs of 16 bits were
+ * found on the way. */
+void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep);
 
 /** Write it into the cache folder, as a whole: 0 or -errno. */
 int index_write(const struct index *index, const char *path);

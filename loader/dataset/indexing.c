@@ -87,6 +87,7 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     struct index_builder b = {.memory = &memory};
     char limit[32];
     struct datasum sum;
+    uint32_t deep;
     int r = scan(d, options, &b, err);
 
     index_builder_fini(&b);
@@ -98,10 +99,10 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
             d->name, format_bytes(memory.limit, limit, sizeof(limit)));
     if (r < 0)
         return r;
-    r = fingerprint_sum(d, options, &sum, err);
+    r = fingerprint_sum(d, options, &sum, &deep, err);
     if (r < 0)
         return r;
-    index_set_sum(&d->index, &sum);
+    index_set_sum(&d->index, &sum, deep);
     return dataset_check_cancel(
         options); /* files may seem missing because the opening was cancelled */
 }

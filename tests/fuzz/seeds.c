@@ -193,7 +193,7 @@ static void index_seeds(void)
             &b, &(struct index_sample){.len = 10, .container = 1, .label = i % 2}, "x.jpg");
     if (index_build(&b, &index) < 0)
         exit(1);
-    index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2});
+    index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2}, 1);
     write_seed(index.header, index.bytes);
     index_close(&index);
     index_builder_fini(&b);
