@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """CLIP in small: train a network for images and one for captions, so that each finds the other's.
 
-    python3 clip.py "tar:pairs-{000..009}.tar"
-    plenumrun --num-instances 2 python3 clip.py "tar:pairs-{000..009}.tar"
+    python3 clip.py "tar,label=none:pairs-{000..009}.tar"
+    plenumrun --num-instances 2 python3 clip.py "tar,label=none:pairs-{000..009}.tar"
 
 The archives are WebDataset's: a .txt lies beside each image. Of a list with a column "caption" it is --caption caption.
 The loss is that of Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021).

@@ -27,6 +27,11 @@ class Photos(lightning.LightningDataModule):
         self.folder, self.micro_batch = folder, micro_batch
         self.loader, self.state = None, None
 
+    def num_classes(self) -> int:
+        # Asked before the process group is there, by each process alone.
+        with pyplenum.Stream(self.folder, "resize(32x32)", rank=0, world_size=1) as stream:
+            return stream.num_classes
+
     def train_dataloader(self) -> pyplenum.torch.Loader:
         if not self.loader:
             self.loader = pyplenum.torch.Loader(self.folder, "rrc(32) flip(0.5)", seed=7, micro_batch=self.micro_batch,
@@ -81,7 +86,8 @@ def main() -> None:
     lightning.seed_everything(7)
     trainer = lightning.Trainer(max_epochs=args.epochs, max_steps=args.steps, devices=args.devices, logger=False,
                                 enable_checkpointing=False)
-    trainer.fit(Classifier(classes=4), datamodule=Photos(args.dataset), ckpt_path=args.resume)
+    photos = Photos(args.dataset)
+    trainer.fit(Classifier(photos.num_classes()), datamodule=photos, ckpt_path=args.resume)
     if args.save:
         trainer.save_checkpoint(args.save)
 

@@ -46,9 +46,10 @@ def main() -> None:
     args = p.parse_args()
     device = timm.utils.init_distributed_device(args)
     timm.utils.random_seed(42)
-    model = timm.create_model(args.model, num_classes=4).to(device)
-    data_config = timm.data.resolve_data_config({"input_size": (3, args.size, args.size)}, model=model)
+    data_config = timm.data.resolve_data_config({"input_size": (3, args.size, args.size)},
+                                                pretrained_cfg=timm.get_pretrained_cfg(args.model).to_dict())
     train, evaluation = loaders(args.dataset, args.dataset, data_config, args.micro_batch, device)
+    model = timm.create_model(args.model, num_classes=train.stream.num_classes).to(device)
     optimizer = timm.optim.create_optimizer_v2(model, opt="adamw", lr=1e-3)
     schedule, epochs = timm.scheduler.create_scheduler_v2(optimizer, num_epochs=args.epochs,
                                                           updates_per_epoch=len(train))

@@ -70,15 +70,14 @@ void dataset_add_warning(struct dataset *d, const char *what, const char *more)
 static void warn_of_deep(struct dataset *d)
 {
     const struct index_header *h = d->index.header;
-    char text[200], of[60] = "";
+    char text[200];
 
     if (h->deep == 0 || !dataset_has_images(d))
         return;
-    if (h->samples > FINGERPRINT_SAMPLES)
-        (void)snprintf(of, sizeof(of), " of %u samples that were looked at", FINGERPRINT_SAMPLES);
     (void)snprintf(text, sizeof(text),
-                   "%llu PNG%s of 16 bits a channel%s: only the upper 8 bits are shown",
-                   (unsigned long long)h->deep, h->deep > 1 ? "s" : "", of);
+                   "only the upper 8 bits are shown of PNGs of 16 bits a channel (%llu of the %u "
+                   "images that were looked at)",
+                   (unsigned long long)h->deep, (unsigned)min_u64(h->samples, FINGERPRINT_SAMPLES));
     dataset_add_warning(d, text, "");
 }
 

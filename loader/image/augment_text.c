@@ -80,7 +80,7 @@ static void add_map(struct words *w, const struct augment_plan *plan,
     from[1] = centre[1] - (double)map.y[2] / one;
     dx = forth[0][0] * from[0] + forth[0][1] * from[1] + 0.5 - centre[0];
     dy = forth[1][0] * from[0] + forth[1][1] * from[1] + 0.5 - centre[1];
-    scale = hypot(forth[0][0], forth[1][0]);
+    scale = sqrt(forth[0][0] * forth[0][0] + forth[1][0] * forth[1][0]);
     angle = to_degrees(atan2(-forth[1][0], forth[0][0]));
     shear = to_degrees(-atan((forth[0][0] * forth[0][1] + forth[1][0] * forth[1][1]) * det / one));
     if (map.x[1] == 0 && map.x[0] == map.y[1] && map.y[0] != 0) {

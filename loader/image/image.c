@@ -157,8 +157,8 @@ static void forget_found(struct image_tiles *tiles)
  * fault. */
 enum { WHOLE = 1, JUNK = 2 };
 
-/* Whether a copy in text mode has changed a file of which the decoder may notice nothing: a JPEG has
- * no checksum, and the decoders of WebP and AVIF forgive much. */
+/* Whether a copy in text mode has changed a file without the decoder noticing: a JPEG has no
+ * checksum, and the decoders of WebP and AVIF forgive much. */
 static bool is_text_copy(size_t format, const struct image_header *header, const uint8_t *bytes,
                          size_t len)
 {

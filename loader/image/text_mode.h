@@ -15,8 +15,8 @@
  * NULL: the bytes do not show that it happened.
  *
  * A PNG's signature was made to tell. In other files the share of LFs behind a CR does, which is
- * one in 256 by chance: it misleads in less than one of 2^40 files. Ask only for files that are bad or
- * have junk anyway.
+ * one in 256 by chance: that misleads in less than one of 2^40 files. Use it only for files that
+ * are bad or have junk anyway.
  */
 const char *text_mode_change(const uint8_t *bytes, size_t len);
 

@@ -28,8 +28,8 @@ enum log_limit_verdict {
 };
 
 /**
- * A client was refused, or has a batch that failed: what is to be logged? `*suppressed` is the number of messages of this peer
- * and reason that were dropped since the last one was logged.
+ * A client was refused, or has a batch that failed: what is to be logged? `*suppressed` is the
+ * number of messages of this peer and reason that were dropped since the last one was logged.
  */
 enum log_limit_verdict log_limit_check(struct log_limit *limit, const char *who, const char *why,
                                        uint64_t now_ns, uint32_t *suppressed);

@@ -150,5 +150,31 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(told.replace("${prefix}", venv), where)
         self.assertNotIn("PYTHONPATH", done.stdout)
 
+    def test_promised_glibc(self):
+        """what is built on Debian 12 needs no newer glibc than the documentation promises for the wheel"""
+        with open(os.path.join(SOURCE, "scripts", "glibc")) as f:
+            promised = f.read().strip()
+        for page in ("README.md", os.path.join("docs", "install.md")):
+            with open(os.path.join(SOURCE, page), encoding="utf-8") as f:
+                self.assertIn(f"glibc {promised} or newer", " ".join(f.read().split()), page)
+        with open("/etc/os-release") as f:
+            system = f.read()
+        if not re.search(r"^ID=debian$", system, re.M) or not re.search(r'^VERSION_ID="?12"?$', system, re.M):
+            self.skipTest("the wheel is built on Debian 12")
+        if not shutil.which("objdump"):
+            self.skipTest("objdump is not there")
+        for name in ("plenumd", "plenumctl", "plenumrun", ".libs/libplenum.so.1", ".libs/libplenum-tls.so",
+                     ".libs/libplenum-mpi.so"):
+            path = os.path.join(BUILD, name)
+            if not os.path.exists(path):
+                continue
+            with open(path, "rb") as f:  # in the build folder a program may be libtool's script
+                real = path if f.read(4) == b"\x7fELF" else os.path.join(BUILD, ".libs", os.path.basename(name))
+            symbols = subprocess.check_output(["objdump", "-T", real], text=True)
+            newer = [line for line in symbols.splitlines()
+                     for version in re.findall(r"GLIBC_(\d+)\.(\d+)", line)
+                     if tuple(map(int, version)) > tuple(map(int, promised.split(".")))]
+            self.assertEqual(newer, [], f"{name} needs a glibc newer than {promised}")
+
 
 tap.main()
