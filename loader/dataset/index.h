@@ -173,7 +173,7 @@ int index_builder_set_warning(struct index_builder *b);
 /** Make the index. The caller frees it with index_close(). 0 or -ENOMEM. */
 int index_build(const struct index_builder *b, struct index *ret);
 
-/** Write the sum, the fingerprint and the number of PNGs of 16 bits into an index that was built. */
+/** Write sum, fingerprint and the number of PNGs of 16 bits into an index that was built. */
 void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep);
 
 /** Write it into the cache folder, as a whole: 0 or -errno. */

@@ -72,7 +72,8 @@ class AdviceTest(unittest.TestCase):
         """a PNG of 16 bits warns at the index, in the program, and is counted by verify"""
         put("data/a/0.png", image())
         put("data/a/1.png", deep_image())
-        sentence = "only the upper 8 bits are shown of PNGs of 16 bits a channel (1 of the 2 images that were looked at)"
+        sentence = ("only the upper 8 bits are shown of PNGs of 16 bits a channel "
+                    "(1 of the 2 images that were looked at)")
         for _ in range(2):  # a new index, and one that is kept
             self.assertIn(sentence, self.ctl("index", "data", status=0))
         with warnings.catch_warnings(record=True) as said:
