@@ -8,6 +8,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/crc32c.c %D%/crc32c.h %D%/crc_tables.h \
 	%D%/dataname.c %D%/dataname.h \
 	%D%/datasum.c %D%/datasum.h \
+	%D%/departed.c %D%/departed.h \
 	%D%/error.c %D%/error.h \
 	%D%/fields.c %D%/fields.h \
 	%D%/frame.c %D%/frame.h \

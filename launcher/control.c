@@ -377,6 +377,7 @@ int control_put_exited(struct frame_buffer *b, const struct control_exited *m)
     frame_put_u64(b, m->max_rss_bytes);
     frame_put_u64(b, m->traceback_ns);
     frame_put_u64(b, m->memory_kills);
+    frame_put_u64(b, m->reached);
     return frame_end(b, begin);
 }
 
@@ -390,6 +391,23 @@ int control_get_exited(struct frame_reader *r, struct control_exited *ret)
     ret->max_rss_bytes = frame_get_u64(r);
     ret->traceback_ns = frame_get_u64(r);
     ret->memory_kills = frame_get_u64(r);
+    ret->reached = frame_get_u64(r);
+    return frame_got(r);
+}
+
+int control_put_departed(struct frame_buffer *b, const struct control_departed *m)
+{
+    size_t begin = frame_begin(b, CONTROL_DEPARTED, 0);
+
+    frame_put_u32(b, m->instance);
+    frame_put_u64(b, m->reached);
+    return frame_end(b, begin);
+}
+
+int control_get_departed(struct frame_reader *r, struct control_departed *ret)
+{
+    ret->instance = frame_get_u32(r);
+    ret->reached = frame_get_u64(r);
     return frame_got(r);
 }
 

@@ -17,7 +17,9 @@
  *     TOLD (mpirun wants the end, or is gone) ->
  *     STOPPED (signal), and again when it goes on ->
  *     EXITED (status, usage)               ->       at once, though output may still wait
+ *                                          <-       DEPARTED (of another instance)
  *     DRAINED (last lines)                 ->       all output is sent
+ *                                          <-       LEAVE               others run on
  *                                          <-       END                 all instances are done
  *     BEAT                                <-->      once a second, whatever else happens
  *
@@ -76,6 +78,8 @@ enum control_type {
     CONTROL_BEAT,
     CONTROL_END,
     CONTROL_KEEP,
+    CONTROL_DEPARTED,
+    CONTROL_LEAVE,
 };
 
 struct control_hello {
@@ -160,6 +164,13 @@ struct control_exited {
     uint64_t max_rss_bytes;
     uint64_t traceback_ns; /* since its last traceback began; UINT64_MAX: there was none */
     uint64_t memory_kills; /* by the kernel, for want of memory, since it started (memory.h) */
+    uint64_t reached;      /* as the program says (common/departed.h) */
+};
+
+/** DEPARTED: an instance has ended; what others wait for it in vain. */
+struct control_departed {
+    uint32_t instance;
+    uint64_t reached;
 };
 
 /* Each appends one frame: 0 or -ENOMEM. */
@@ -169,6 +180,7 @@ int control_put_keep(struct frame_buffer *b, const struct control_keep *m);
 int control_put_started(struct frame_buffer *b, const struct control_started *m);
 int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
+int control_put_departed(struct frame_buffer *b, const struct control_departed *m);
 int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
                          size_t len);
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
@@ -183,7 +195,7 @@ int control_put_bytes(struct frame_buffer *b, enum control_type type, const char
  * missing; 0: they are back), TOLD (0: mpirun wants the end; 1: the process of Open MPI that
  * started the shim is gone), STOPPED (by which signal; 0: continued), UNREAD (errno). */
 int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number);
-/** Nothing: BEAT, END. */
+/** Nothing: BEAT, LEAVE, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);
 
 /* Each reads one payload: 0, -EPROTO (cut short, or a field out of its bounds) or -ENOMEM. */
@@ -193,6 +205,7 @@ int control_get_keep(struct frame_reader *r, struct control_keep *ret);
 int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
+int control_get_departed(struct frame_reader *r, struct control_departed *ret);
 /** Of OUTPUT and PROGRESS. */
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
                        size_t *len);

@@ -6,6 +6,7 @@
  *     one sentence: the cause (report.h) */
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,11 +47,34 @@ static bool has_failed_too(const struct supervisor *s, const struct instance *in
              failed_ns(inst) + s->job->limits->grace_ns >= first->exited_ns));
 }
 
+/* Has Open MPI ended the job because of an instance that has left? Both versions say "exiting
+ * improperly". */
+static void blame_unfinalised(struct supervisor *s)
+{
+    char words[sizeof(s->text_tail.bytes) + 1];
+
+    if (tail_get(&s->text_tail, MPIRUN_LINES, words) == 0 || !strstr(words, "exiting improperly"))
+        return;
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct instance *inst = &s->instances[i];
+
+        if (!inst->left)
+            continue;
+        (void)snprintf(s->report.text, sizeof(s->report.text),
+                       "instance %u on host %s ended with status 0 while others were in MPI: a "
+                       "program that uses MPI must call MPI_Finalize() before it ends",
+                       i, instance_host(s, inst)->name);
+        return;
+    }
+}
+
 void failure_find_cause(struct supervisor *s)
 {
     uint32_t first = s->report.instance, best = first;
     uint64_t before;
 
+    if (s->report.kind == REPORT_MPIRUN)
+        blame_unfinalised(s);
     if (s->report.kind != REPORT_EXITED || s->report.signal)
         return;
     before = failed_ns(&s->instances[first]) - ORDER_MS * NS_PER_MS;

@@ -31,6 +31,7 @@ enum {
     UNAUTHENTICATED_MAX = 256,  /* connections that have not */
     DEAF_MS = 500,              /* before we try to accept again, when no descriptor was left */
     SILENT_MS = 4000,           /* several missed heartbeats: more than a busy host causes */
+    LEAVE_MS = 1000,            /* for others to find out themselves that an instance has ended */
     WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
     WINDOW_LEAST = 64 * 1024,
     WINDOW_MOST = 1024 * 1024,
@@ -275,6 +276,19 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
+/* The others may wait for it in a collective. Without mpirun they learn it from their meeting
+ * place. */
+static void tell_departed(struct supervisor *s, const struct instance *inst)
+{
+    const struct control_departed m = {.instance = instance_index(s, inst),
+                                       .reached = inst->exited.reached};
+
+    meeting_server_note_end(s->place, m.instance);
+    for (uint32_t i = 0; s->job->mpirun && i < s->plan->num_instances; i++)
+        if (i != m.instance && s->instances[i].peer)
+            (void)control_put_departed(&s->instances[i].peer->conn.tx, &m);
+}
+
 static int handle_exited(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
     struct report report = {.kind = REPORT_EXITED, .instance = instance_index(s, inst)};
@@ -285,7 +299,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     move(inst, INSTANCE_EXITED);
     inst->has_exited = true;
     inst->exited_ns = time_now_ns();
-    meeting_server_note_end(s->place, instance_index(s, inst));
+    tell_departed(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              instance_index(s, inst), instance_host(s, inst)->name, status,
@@ -754,12 +768,41 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
+/* Is it one whose end Open MPI should see? Not one that has called collectives of libplenum: those
+ * know when it has ended, and one that does not call MPI_Finalize() has a reason. */
+static bool should_leave(const struct instance *inst, uint64_t now)
+{
+    return inst->state == INSTANCE_DONE && inst->peer && inst->has_exited && !inst->left &&
+           inst->exited.status == 0 && inst->exited.reached == 0 &&
+           now >= inst->exited_ns + LEAVE_MS * NS_PER_MS;
+}
+
+/* While others run, mpirun sees the end of those that have ended well (shim.c). */
+static void send_leave(struct supervisor *s, uint64_t now)
+{
+    bool running = false;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        running |= s->instances[i].state == INSTANCE_ALIVE;
+    if (!s->job->mpirun || s->phase != JOB_RUNNING || !running)
+        return;
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        struct instance *inst = &s->instances[i];
+
+        if (!should_leave(inst, now))
+            continue;
+        inst->left = true;
+        (void)control_put_empty(&inst->peer->conn.tx, CONTROL_LEAVE);
+    }
+}
+
 void instances_beat(struct supervisor *s, uint64_t now)
 {
     for (size_t i = 0; i < s->num_peers; i++)
         if (s->peers[i]->instance && frame_conn_pending(&s->peers[i]->conn) < SUPERVISE_INPUT_BYTES)
             (void)control_put_empty(&s->peers[i]->conn.tx, CONTROL_BEAT);
     check_silence(s, now);
+    send_leave(s, now);
 }
 
 void instances_close(struct supervisor *s)

@@ -54,6 +54,7 @@ struct instance {
     bool has_failed; /* to start */
     struct control_exited exited;
     bool has_exited;
+    bool left;          /* its outer shim: LEAVE was sent */
     uint64_t exited_ns; /* when that was heard */
     char *tail;         /* last lines of its standard error */
 };

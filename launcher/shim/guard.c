@@ -36,6 +36,7 @@ enum {
 struct guard {
     const struct guard_options *options;
     bool ended; /* the child */
+    bool leave; /* it wants to be left alone */
     int status;
     bool told;                      /* to end, and not to wait for the tree */
     const struct guard_step *steps; /* being taken; NULL: none yet */
@@ -56,6 +57,7 @@ static void signals(sigset_t *set)
     (void)sigaddset(set, SIGUSR1);
     (void)sigaddset(set, SIGUSR2);
     (void)sigaddset(set, GUARD_PARENT_SIGNAL);
+    (void)sigaddset(set, GUARD_LEAVE_SIGNAL);
 }
 
 void guard_block_signals(sigset_t *before)
@@ -124,6 +126,10 @@ static void handle_signal(struct guard *g, int signal, pid_t from)
 {
     if (signal == SIGCHLD)
         return;
+    if (signal == GUARD_LEAVE_SIGNAL) {
+        g->leave = from == g->options->child;
+        return;
+    }
     if (signal == SIGUSR1 || signal == SIGUSR2) {
         if (g->options->hand_on && !g->ended && signals_may_hand_on(&g->handed, signal, from))
             (void)kill(g->options->child, signal);
@@ -167,7 +173,7 @@ int guard_run(const struct guard_options *options)
     assert(options->child > 0 && options->told && options->orphaned);
     if (getppid() != options->parent)
         begin(&g, options->orphaned);
-    while (reap(&g)) {
+    while (!g.leave && reap(&g)) {
         uint64_t now = time_now_ns();
 
         send_due_signals(&g, now);

@@ -30,6 +30,10 @@ struct guard_options {
 /** The signal by which guards and shims ask to be told of their parent's end. */
 #define GUARD_PARENT_SIGNAL SIGRTMIN
 
+/** By which the child tells its guard to leave, with status 0, while the child stays. Ignored from
+ * others. */
+#define GUARD_LEAVE_SIGNAL (SIGRTMIN + 2)
+
 /** Block the signals that guard_run() waits for; to be called before the child is forked. A guard
  * itself ignores the others (signals.h). */
 void guard_block_signals(sigset_t *before);
@@ -37,8 +41,8 @@ void guard_block_signals(sigset_t *before);
 /**
  * Wait until the child and all of its descendants have ended, ending them where needed.
  *
- * Returns the child's wait status. Never waits for ever: descendants that even SIGKILL does not end
- * within some seconds are left behind.
+ * Returns the child's wait status; 0 after GUARD_LEAVE_SIGNAL. Never waits for ever: descendants
+ * that even SIGKILL does not end within some seconds are left behind.
  */
 int guard_run(const struct guard_options *options);
 

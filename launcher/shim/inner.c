@@ -32,6 +32,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/departed.h"
 #include "common/error.h"
 #include "common/jobloader.h"
 #include "common/log.h"
@@ -101,9 +102,10 @@ struct inner {
 
     struct jobloader *loader;
     char loader_address[CONTROL_ADDRESS_MAX];
-    char **environment; /* of the program, and of the loader */
-    int loader_fd;      /* what it prints */
-    int key_fd;         /* the key of loaders on other hosts */
+    char **environment;        /* of the program, and of the loader */
+    struct departed *departed; /* what the program learns about others; NULL: it does not need it */
+    int loader_fd;             /* what it prints */
+    int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
 };
 
@@ -180,6 +182,7 @@ static void note_exit(struct inner *a, int status, const struct rusage *usage)
         .elapsed_ns = now - a->started_ns,
         .traceback_ns = a->traceback.began_ns ? now - a->traceback.began_ns : UINT64_MAX,
         .memory_kills = memory_count_kills() - a->memory_kills,
+        .reached = departed_get_reached(a->departed),
         .user_ns = (uint64_t)usage->ru_utime.tv_sec * NS_PER_SEC +
                    (uint64_t)usage->ru_utime.tv_usec * 1000,
         .system_ns = (uint64_t)usage->ru_stime.tv_sec * NS_PER_SEC +
@@ -327,6 +330,20 @@ static int keep_key(struct inner *a)
     return environ_list_put(&a->plan.environment, ENVIRON_SET, "PLENUM_LOADER_KEY", path);
 }
 
+/* Under mpirun the program learns from us which instances have ended. Without the page it only
+ * waits longer. */
+static void make_departed(struct inner *a)
+{
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    char path[DEPARTED_PATH_MAX];
+    uint64_t instances;
+
+    if (!size || parse_u64(size, UINT32_MAX, &instances) < 0 ||
+        departed_create((uint32_t)instances, &a->departed, path) < 0)
+        return;
+    (void)environ_list_put(&a->plan.environment, ENVIRON_SET, DEPARTED_VARIABLE, path);
+}
+
 static void start_program(struct inner *a)
 {
     struct child_options options = {
@@ -352,6 +369,7 @@ static void start_program(struct inner *a)
         return;
     }
     options.inherit = a->key_fd > 0 ? a->key_fd : 0;
+    make_departed(a);
     (void)environ_list_put(&a->plan.environment, ENVIRON_SET, "PWD", a->plan.directory);
     a->environment = environ_apply(environ, &a->plan.environment);
     options.bind = &bind;
@@ -439,6 +457,16 @@ static void hand_on(struct inner *a, int signal, pid_t from)
         child_signal(&a->child, signal);
 }
 
+static void handle_departed(struct inner *a, struct frame_reader *payload)
+{
+    struct control_departed m;
+
+    if (control_get_departed(payload, &m) == 0)
+        departed_note(a->departed, m.instance, m.reached);
+    else
+        lose_control(a);
+}
+
 static void handle_frame(struct inner *a, const struct frame_header *header,
                          struct frame_reader *payload)
 {
@@ -473,6 +501,13 @@ static void handle_frame(struct inner *a, const struct frame_header *header,
         break;
     case CONTROL_SUSPEND:
         a->suspended = number != 0;
+        break;
+    case CONTROL_DEPARTED:
+        handle_departed(a, payload);
+        break;
+    case CONTROL_LEAVE:
+        if (getppid() == a->outer)
+            (void)kill(a->outer, GUARD_LEAVE_SIGNAL);
         break;
     case CONTROL_END:
         a->end = true;
@@ -857,6 +892,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     run(a);
     close_loader(a);
     environ_free(a->environment);
+    departed_destroy(a->departed);
     io_close(&a->key_fd);
     frame_conn_fini(&a->conn);
     tls_destroy(a->tls);

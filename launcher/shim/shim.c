@@ -11,7 +11,11 @@
  * changed their session included.
  *
  * Both leave with status 0 when plenumrun has said END, whatever the program did: failures are
- * told on the control connection, and the starter's opinion of them is not wanted. */
+ * told on the control connection, and the starter's opinion of them is not wanted. Except for one:
+ * a program that has called MPI_Init() and ends with status 0 without MPI_Finalize() leaves the
+ * others waiting for ever, and only Open MPI knows. So when a program has ended and others run on
+ * (LEAVE), the outer shim leaves, and Open MPI ends the job if it has to. The inner one stays with
+ * the host's loader. */
 #include "config.h"
 
 #include "launcher/shim/shim.h"

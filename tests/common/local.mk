@@ -4,6 +4,7 @@ common_tests = \
 	%D%/test_cgroup \
 	%D%/test_crc32c \
 	%D%/test_dataname \
+	%D%/test_departed \
 	%D%/test_fields \
 	%D%/test_frame \
 	%D%/test_hostlist \
@@ -32,6 +33,8 @@ TESTS += $(common_tests)
 %C%_test_address_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_cgroup_CFLAGS = $(test_cflags)
 %C%_test_cgroup_LDADD = tests/libtree.la common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+%C%_test_departed_CFLAGS = $(test_cflags)
+%C%_test_departed_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_fields_CFLAGS = $(test_cflags)
 %C%_test_fields_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_frame_CFLAGS = $(test_cflags)

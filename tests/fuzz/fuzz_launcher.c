@@ -160,6 +160,7 @@ static void try_control(const uint8_t *data, size_t size)
     struct control_started started;
     struct control_failed failed;
     struct control_exited exited;
+    struct control_departed departed;
     enum control_stream stream;
     const char *bytes;
     bool real;
@@ -183,6 +184,8 @@ static void try_control(const uint8_t *data, size_t size)
     require(control_get_failed(&again, &failed) < 0 || failed.step < CONTROL_STEPS);
     again = r;
     require(control_get_exited(&again, &exited) < 0 || exited.cause < CONTROL_CAUSES);
+    again = r;
+    (void)control_get_departed(&again, &departed);
     again = r;
     require(control_get_output(&again, &stream, &bytes, &len) < 0 || stream < CONTROL_STREAMS);
     again = r;

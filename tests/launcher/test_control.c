@@ -200,7 +200,9 @@ Test(control, the_small_ones)
                                           .system_ns = 3,
                                           .max_rss_bytes = 4,
                                           .traceback_ns = 5,
-                                          .memory_kills = 6};
+                                          .memory_kills = 6,
+                                          .reached = 7};
+    const struct control_departed departed = {.instance = 8, .reached = 9};
     const struct control_failed failed = {.step = CONTROL_STEP_EXEC, .error = -ENOENT};
     const struct control_started started = {.pid = 9,
                                             .memory_error = -EPERM,
@@ -209,6 +211,7 @@ Test(control, the_small_ones)
                                             .nodes = (char *)"0"};
     struct frame_buffer b = {0};
     struct control_exited e;
+    struct control_departed d;
     struct control_failed f;
     struct control_started s;
     enum control_stream stream;
@@ -222,6 +225,13 @@ Test(control, the_small_ones)
     r = payload_of(&b, CONTROL_EXITED);
     cr_assert(eq(int, control_get_exited(&r, &e), 0));
     cr_expect(eq(int, memcmp(&e, &exited, sizeof(e)), 0));
+
+    b.len = 0;
+    cr_assert(eq(int, control_put_departed(&b, &departed), 0));
+    r = payload_of(&b, CONTROL_DEPARTED);
+    cr_assert(eq(int, control_get_departed(&r, &d), 0));
+    cr_expect(eq(u32, d.instance, 8));
+    cr_expect(eq(u64, d.reached, 9));
 
     b.len = 0;
     cr_assert(eq(int, control_put_failed(&b, &failed), 0));
