@@ -272,11 +272,11 @@ static void sleep_until(struct meeting_shared *s, uint32_t woken, uint64_t until
     (void)syscall(SYS_futex, &s->woken, FUTEX_WAIT, woken, &limit, NULL, 0);
 }
 
-/* All have come: have they come for the same? */
-static bool find_odd(const struct meeting *m, const struct meeting_said *mine, uint32_t *ret)
+/* All have come: are they in the same run of the program? */
+static bool find_odd(const struct meeting *m, uint32_t *ret)
 {
     for (uint32_t i = 0; i < m->instances; i++) {
-        if (memcmp(&m->shared->slots[i].said[m->round & 1], mine, sizeof(*mine)) == 0)
+        if (m->shared->slots[i].first[m->round & 1] == m->first)
             continue;
         *ret = i;
         return true;
@@ -284,16 +284,14 @@ static bool find_odd(const struct meeting *m, const struct meeting_said *mine, u
     return false;
 }
 
-int meeting_come(struct meeting *meeting, const struct meeting_topic *topic, uint64_t deadline_ns,
-                 uint32_t *who)
+int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who)
 {
     struct meeting_shared *s = meeting->shared;
     struct meeting_slot *own = &s->slots[meeting->index];
-    const struct meeting_said mine = {.first = meeting->first, .topic = *topic};
     uint32_t at = 0;
     bool look = false;
 
-    own->said[meeting->round & 1] = mine;
+    own->first[meeting->round & 1] = meeting->first;
     atomic_store(&own->came, meeting->round + 1);
     if (all_have_come(meeting, &at))
         meeting_wake(s);
@@ -311,15 +309,10 @@ int meeting_come(struct meeting *meeting, const struct meeting_topic *topic, uin
         sleep_until(s, woken, min_u64(deadline_ns ? deadline_ns : UINT64_MAX, now + look_ns), now);
         look = true;
     }
-    if (find_odd(meeting, &mine, who))
+    if (find_odd(meeting, who))
         return -EPROTO;
     meeting->round++;
     return 0;
-}
-
-struct meeting_topic meeting_get_topic(const struct meeting *meeting, uint32_t who)
-{
-    return meeting->shared->slots[who].said[meeting->round & 1].topic;
 }
 
 unsigned char *meeting_next_rooms(struct meeting *meeting)

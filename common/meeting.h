@@ -22,11 +22,6 @@ struct meeting;
 /** What whoever starts the instances has. Opaque. */
 struct meeting_server;
 
-/** What an instance calls in a round. Instances that differ call different things. */
-struct meeting_topic {
-    uint64_t what, detail, bytes;
-};
-
 /* ---- whoever starts the instances ---- */
 
 /**
@@ -79,15 +74,12 @@ void meeting_destroy(struct meeting *meeting);
  * @param who  written on these errors:
  *
  * -ETIMEDOUT; -EPIPE: the program of instance `who` has ended, and will not come; -EPROTO: instance
- * `who` came with another topic, or belongs to another run of the program.
+ * `who` belongs to another run of the program.
  */
-int meeting_come(struct meeting *meeting, const struct meeting_topic *topic, uint64_t deadline_ns,
-                 uint32_t *who);
+int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who);
 
 /** Has it come to the round that the last meeting_come() was for? */
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
-/** What instance `who` came with, after -EPROTO. */
-struct meeting_topic meeting_get_topic(const struct meeting *meeting, uint32_t who);
 
 /**
  * The rooms of a turn, [instances][MEETING_ROOM_BYTES]; each instance writes its own.

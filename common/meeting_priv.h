@@ -12,20 +12,15 @@
 #include "common/util.h"
 
 /* Of the memory and of what is said. */
-enum { MEETING_LAYOUT = 2, MEETING_UNIT_BYTES = 4096, MEETING_JOB_MAX = 64 };
+enum { MEETING_LAYOUT = 3, MEETING_UNIT_BYTES = 4096, MEETING_JOB_MAX = 64 };
 
 static const char meeting_magic[8] = {'p', 'l', 'n', 'm', 'm', 'e', 'e', 't'};
 
-struct meeting_said {
-    uint64_t first; /* the first round of the process */
-    struct meeting_topic topic;
-};
-
 struct meeting_slot {
-    _Atomic uint64_t came;       /* to so many rounds */
-    _Atomic uint32_t ended;      /* what was started for this instance has */
-    _Atomic uint32_t present;    /* a process has joined, and not ended */
-    struct meeting_said said[2]; /* at even and odd rounds */
+    _Atomic uint64_t came;    /* to so many rounds */
+    _Atomic uint32_t ended;   /* what was started for this instance has */
+    _Atomic uint32_t present; /* a process has joined, and not ended */
+    uint64_t first[2];        /* the process's first round; written for even and odd rounds */
 };
 
 struct meeting_shared {

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* comm.c - collectives: what is the same for every carrier, and the loading of one.
  *
+ * Every collective begins with one exchange of constant size: each instance sends a header that
+ * says what it calls, with the data behind it where they are few. The headers are compared before
+ * the caller's memory changes (comm_header.c), so instances that call different things get an error
+ * on every side, and the carrier only ever moves data that all of them agree on. After such an
+ * error all instances are still in step: the next collective is compared again.
+ *
  * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run
  * where no MPI is installed. The carrier lies in libplenum-mpi.so beside libplenum.so and is loaded
  * at the first collective that needs it; where plenumrun has started the job without mpirun, which
@@ -25,8 +31,15 @@
 #include "common/module.h"
 #include "common/philox.h"
 #include "common/util.h"
+#include "libdist/combine.h"
+#include "libdist/comm_header.h"
 #include "libdist/comm_priv.h"
 #include "libdist/job_priv.h"
+
+/* What plenum_job_describe() says about the thread's next collective. */
+static _Thread_local struct {
+    char name[COMM_NAME_MAX], what[COMM_WHAT_MAX];
+} described;
 
 static const char backend_file[] = "libplenum-mpi.so";
 
@@ -40,6 +53,11 @@ static struct {
     pid_t pid;                          /* that has it */
     bool used, broken;                  /* a collective was begun; one timed out, */
     void *lost;                         /* and has this memory for ever */
+    uint64_t number;                    /* of the last collective */
+    /* [num_blocks]: one for each instance, and mine. Never freed: a collective that timed out may
+     * still be written to. */
+    struct comm_block *blocks;
+    size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 /* MPI is ended with the process. But one that has failed does not wait for the others, who may
@@ -112,13 +130,18 @@ static bool is_unfinished(int r)
     return r == -ETIMEDOUT || r == -EIO;
 }
 
+static int leave(struct plenum_job *job, int r)
+{
+    (void)pthread_mutex_unlock(&world.mu);
+    plenum_job_close(job);
+    return r;
+}
+
 static int end(struct plenum_job *job, int r)
 {
     if (is_unfinished(r))
         world.broken = true;
-    (void)pthread_mutex_unlock(&world.mu);
-    plenum_job_close(job);
-    return r;
+    return leave(job, r);
 }
 
 /* Take the turn for one collective. */
@@ -138,8 +161,8 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
                       "this process was forked from one that has collectives: they are that one's");
     else if (world.broken)
         r = error_set(err, -ENOTRECOVERABLE,
-                      "an earlier collective timed out: no further one can be trusted; end the "
-                      "process");
+                      "an earlier collective timed out, or an instance had ended: no further one "
+                      "can be trusted; end the process");
     else if (!world.carried)
         r = open_backend(job, err);
     if (r < 0)
@@ -153,74 +176,223 @@ static bool alone(const struct plenum_job *job)
     return job->info.num_instances == 1;
 }
 
-int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_t root,
-                     struct plenum_error *err)
+/* A collective under way. */
+struct call {
+    struct plenum_job *job;
+    struct comm_header header;
+    const void *send; /* this instance's bytes; NULL: none */
+    void *recv;       /* where the result goes */
+    size_t count;     /* allreduce: elements */
+    uint64_t deadline_ns;
+    struct plenum_error *err;
+};
+
+static struct call call_of(struct plenum_job *job, enum comm_kind kind, size_t bytes,
+                           struct plenum_error *err)
 {
-    const struct plenum_carrier *c = &world.carrier;
+    struct call c = {.job = job,
+                     .header = {.version = COMM_HEADER_VERSION, .kind = kind, .bytes = bytes},
+                     .err = err};
+
+    (void)snprintf(c.header.name, sizeof(c.header.name), "%s",
+                   described.name[0] ? described.name : comm_kind_name(kind));
+    memcpy(c.header.what, described.what, sizeof(c.header.what));
+    memset(&described, 0, sizeof(described));
+    return c;
+}
+
+/* Does the data travel with the header? */
+static bool is_inline(const struct call *c)
+{
+    return c->header.bytes <= COMM_INLINE_BYTES;
+}
+
+/* What is left of the time limit, as carriers take it. */
+static uint64_t time_left(const struct call *c)
+{
+    uint64_t now = time_now_ns();
+
+    if (c->deadline_ns == 0)
+        return 0;
+    return c->deadline_ns > now ? c->deadline_ns - now : 1;
+}
+
+static int make_blocks(size_t count, struct plenum_error *err)
+{
+    struct comm_block *blocks;
+
+    if (world.num_blocks == count)
+        return 0;
+    blocks = realloc(world.blocks, count * sizeof(*blocks));
+    if (!blocks)
+        return error_set(err, -ENOMEM, "out of memory");
+    world.blocks = blocks;
+    world.num_blocks = count;
+    return 0;
+}
+
+/* Send header and data, and wait for everybody's. */
+static int meet(struct call *c)
+{
+    uint32_t instances = c->job->info.num_instances;
+    struct comm_block *mine;
+    int r = make_blocks(instances + (size_t)1, c->err);
+
+    if (r < 0)
+        return r;
+    mine = &world.blocks[instances];
+    c->header.number = ++world.number;
+    *mine = (struct comm_block){.header = c->header};
+    if (is_inline(c) && c->send)
+        memcpy(mine->data, c->send, c->header.bytes);
+    if (world.backend)
+        return world.backend->meet(c->header.name, mine, sizeof(*mine), world.blocks,
+                                   c->job->timeout_ns, c->err);
+    r = world.carrier.allgather(world.carrier.arg, mine, sizeof(*mine), world.blocks,
+                                c->job->timeout_ns, c->err);
+    return r < 0 ? error_prefix(c->err, r, "%s", c->header.name) : 0;
+}
+
+/* All data is there: sums are formed in the order of the instances. */
+static void finish_inline(const struct call *c)
+{
+    uint32_t instances = c->job->info.num_instances;
+    size_t bytes = c->header.bytes;
+    struct comm_block sum;
+
+    switch ((enum comm_kind)c->header.kind) {
+    case COMM_BROADCAST:
+        if (c->header.root != c->job->info.instance_index && bytes > 0)
+            memcpy(c->recv, world.blocks[c->header.root].data, bytes);
+        break;
+    case COMM_ALLGATHER:
+        for (uint32_t i = 0; i < instances && bytes > 0; i++)
+            memcpy((char *)c->recv + i * bytes, world.blocks[i].data, bytes);
+        break;
+    case COMM_ALLREDUCE:
+        sum = world.blocks[0];
+        for (uint32_t i = 1; i < instances; i++)
+            combine(sum.data, world.blocks[i].data, c->count, (enum plenum_type)c->header.type,
+                    (enum plenum_op)c->header.op);
+        if (c->header.op == PLENUM_MEAN)
+            combine_divide(sum.data, c->count, (enum plenum_type)c->header.type, instances);
+        if (bytes > 0)
+            memcpy(c->recv, sum.data, bytes);
+        break;
+    case COMM_BARRIER:
+        break;
+    }
+}
+
+static int carry(const struct call *c)
+{
+    const struct plenum_carrier *by = &world.carrier;
+    const struct comm_header *h = &c->header;
+
+    switch ((enum comm_kind)h->kind) {
+    case COMM_BROADCAST:
+        return by->broadcast(by->arg, c->recv, h->bytes, h->root, time_left(c), c->err);
+    case COMM_ALLGATHER:
+        return by->allgather(by->arg, c->send, h->bytes, c->recv, time_left(c), c->err);
+    case COMM_ALLREDUCE:
+        return by->allreduce(by->arg, c->recv, c->count, (enum plenum_type)h->type,
+                             (enum plenum_op)h->op, time_left(c), c->err);
+    case COMM_BARRIER: /* is over when all have met */
+        break;
+    }
+    return 0;
+}
+
+static int run(struct call *c)
+{
+    struct plenum_job *job = c->job;
     struct plenum_error ignored;
     int r;
 
-    if (!err)
-        err = &ignored;
+    if (!c->err)
+        c->err = &ignored;
+    r = begin(job, c->err);
+    if (r < 0)
+        return r;
+    if (job->timeout_ns)
+        c->deadline_ns = sum_u64(time_now_ns(), job->timeout_ns);
+    r = meet(c);
+    if (r < 0)
+        return end(job, r);
+    r = comm_header_compare(world.blocks, job->info.num_instances, job->info.instance_index,
+                            c->err);
+    if (r < 0)
+        return leave(job, r); /* so do all the others, and nothing has moved */
+    if (!is_inline(c))
+        return end(job, carry(c));
+    finish_inline(c);
+    return end(job, 0);
+}
+
+void plenum_job_describe(struct plenum_job *job, const char *name, const char *what)
+{
+    (void)job;
+    memset(&described, 0, sizeof(described));
+    (void)snprintf(described.name, sizeof(described.name), "%s", name);
+    (void)snprintf(described.what, sizeof(described.what), "%s", what);
+}
+
+int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_t root,
+                     struct plenum_error *err)
+{
+    struct call c = call_of(job, COMM_BROADCAST, bytes, err);
+
     if (root >= job->info.num_instances)
         return error_set(err, -EINVAL, "root %u: the job has %u instances", root,
                          job->info.num_instances);
-    if (alone(job) || bytes == 0)
+    if (alone(job))
         return 0;
-    r = begin(job, err);
-    return r < 0 ? r : end(job, c->broadcast(c->arg, buffer, bytes, root, job->timeout_ns, err));
+    c.header.root = root;
+    c.send = root == job->info.instance_index ? buffer : NULL;
+    c.recv = buffer;
+    return run(&c);
 }
 
 int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum plenum_type type,
                      enum plenum_op op, struct plenum_error *err)
 {
-    const struct plenum_carrier *c = &world.carrier;
-    struct plenum_error ignored;
-    int r;
+    struct call c = call_of(job, COMM_ALLREDUCE, 0, err);
 
-    if (!err)
-        err = &ignored;
     if ((unsigned)type > PLENUM_FLOAT64 || (unsigned)op > PLENUM_MEAN)
         return error_set(err, -EINVAL, "allreduce: type %d or operation %d does not exist",
                          (int)type, (int)op);
-    if (alone(job) || count == 0)
+    if (count > SIZE_MAX / sizeof(uint64_t))
+        return error_set(err, -EINVAL, "allreduce: no memory holds %zu elements", count);
+    if (alone(job))
         return 0;
-    r = begin(job, err);
-    return r < 0 ? r
-                 : end(job, c->allreduce(c->arg, buffer, count, type, op, job->timeout_ns, err));
+    c.header.bytes = count * combine_size(type);
+    c.header.type = type;
+    c.header.op = op;
+    c.send = c.recv = buffer;
+    c.count = count;
+    return run(&c);
 }
 
 int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
                      struct plenum_error *err)
 {
-    const struct plenum_carrier *c = &world.carrier;
-    struct plenum_error ignored;
-    int r;
+    struct call c = call_of(job, COMM_ALLGATHER, bytes, err);
 
-    if (!err)
-        err = &ignored;
-    if (bytes == 0)
-        return 0;
     if (alone(job)) {
-        memcpy(recv, send, bytes);
+        if (bytes > 0)
+            memcpy(recv, send, bytes);
         return 0;
     }
-    r = begin(job, err);
-    return r < 0 ? r : end(job, c->allgather(c->arg, send, bytes, recv, job->timeout_ns, err));
+    c.send = send;
+    c.recv = recv;
+    return run(&c);
 }
 
 int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
 {
-    const struct plenum_carrier *c = &world.carrier;
-    struct plenum_error ignored;
-    int r;
+    struct call c = call_of(job, COMM_BARRIER, 0, err);
 
-    if (!err)
-        err = &ignored;
-    if (alone(job))
-        return 0;
-    r = begin(job, err);
-    return r < 0 ? r : end(job, c->barrier(c->arg, job->timeout_ns, err));
+    return alone(job) ? 0 : run(&c);
 }
 
 /* What instances tell each other of their bytes. */
@@ -255,9 +427,19 @@ static uint32_t majority(const struct digest *all, uint32_t count)
     return best;
 }
 
+static bool is_broken(void)
+{
+    bool broken;
+
+    (void)pthread_mutex_lock(&world.mu);
+    broken = world.broken;
+    (void)pthread_mutex_unlock(&world.mu);
+    return broken;
+}
+
 /* Mine is there, too, behind them. */
-void *comm_gather(struct plenum_job *job, const void *mine, size_t bytes, int *code,
-                  struct plenum_error *err)
+void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
+                  int *code, struct plenum_error *err)
 {
     uint32_t count = job->info.num_instances;
     char *all = calloc(count + (size_t)1, bytes);
@@ -267,10 +449,11 @@ void *comm_gather(struct plenum_job *job, const void *mine, size_t bytes, int *c
         return NULL;
     }
     memcpy(all + count * bytes, mine, bytes);
+    plenum_job_describe(job, name, "");
     *code = plenum_allgather(job, all + count * bytes, bytes, all, err);
     if (*code == 0)
         return all;
-    if (is_unfinished(*code))
+    if (is_broken())
         world.lost = all; /* the only one: nothing is begun after that */
     else
         free(all);
@@ -288,7 +471,7 @@ int plenum_same(struct plenum_job *job, const void *bytes, size_t size, struct p
     if (alone(job))
         return 0;
     XXH128_canonicalFromHash(&mine.hash, XXH3_128bits(bytes, size));
-    all = comm_gather(job, &mine, sizeof(mine), &r, err);
+    all = comm_gather(job, "same", &mine, sizeof(mine), &r, err);
     if (!all)
         return r;
     best = majority(all, count);
@@ -310,6 +493,7 @@ int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed, struct plenum_
             if (random_bytes(seed, sizeof(*seed)) < 0)
                 return error_set(err, -EIO, "the system gives no random numbers: %s",
                                  strerror(errno));
+    plenum_job_describe(job, "broadcast_seed", "");
     return plenum_broadcast(job, seed, sizeof(*seed), 0, err);
 }
 
@@ -338,7 +522,7 @@ int plenum_once_per_host(struct plenum_job *job,
     if (job->info.local_instance_index == 0)
         mine.code = prepare(arg, &why);
     memcpy(mine.text, why.text, sizeof(mine.text));
-    all = comm_gather(job, &mine, sizeof(mine), &r, err);
+    all = comm_gather(job, "once_per_host", &mine, sizeof(mine), &r, err);
     if (!all)
         return r;
     for (uint32_t i = 0; i < count && r == 0; i++)
@@ -362,6 +546,7 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
         world.carrier = *carrier;
         world.carried = true;
         world.used = world.broken = false; /* what a parent has begun is not this process's */
+        world.number = 0;
         world.pid = getpid();
     }
     (void)pthread_mutex_unlock(&world.mu);

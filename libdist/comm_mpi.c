@@ -6,9 +6,18 @@
  * collective is not slowed down and a long wait costs nothing.
  *
  * MPI moves bytes only while it is called, so a loop that sleeps would slow a large transfer down.
- * Waiting and moving are therefore two things: a large collective first waits, sleeping, until all
- * instances have come, and then moves its bytes without sleeping, but giving way to whoever wants
- * the core. If one of them is stopped meanwhile, the others begin to sleep after a while.
+ * Waiting and moving are therefore two things: every collective first waits, sleeping, until all
+ * instances have come (backend_meet()). Data that did not travel with that exchange then moves
+ * without sleeping, but giving way to whoever wants the core. If one of them is stopped meanwhile,
+ * the others begin to sleep after a while.
+ *
+ * MPI itself never matches calls that differ: only exchanges of one constant size meet, and data
+ * moves when comm.c has found that all instances call the same.
+ *
+ * An instance that ends says so in a message of its own (END_TAG), with the number of collectives
+ * that it has come to. Those that wait for a later one return at once. It then waits for the
+ * others' message, since MPI_Finalize() would wait for them without sleeping. An instance that
+ * could not send one is known from plenumrun (common/departed.h).
  *
  * Counts of MPI are ints, and large requests pass through the caches badly: buffers go in pieces.
  *
@@ -26,18 +35,20 @@
 
 #include <mpi.h>
 
+#include "common/departed.h"
 #include "common/error.h"
 #include "common/util.h"
+#include "libdist/combine.h"
 #include "libdist/comm_priv.h"
 #include "libdist/missing.h"
 #include "libdist/rendezvous.h"
 
 enum {
     NOTICE_TAG = 1,
+    END_TAG,
     PIECE_BYTES = 8 << 20,
     PIECES_UNDER_WAY = 4,
-    LARGE_BYTES = 64 << 10, /* from here on, all are waited for before bytes are moved */
-    SPINS = 200,            /* tests before the first sleep */
+    SPINS = 200, /* tests before the first sleep */
     PAUSE_FIRST_NS = 20000,
     PAUSE_LAST_NS = 2000000,
 };
@@ -45,8 +56,17 @@ enum {
 /* When a piece takes longer than this, an instance has stopped. */
 static const uint64_t moving_ns = 500 * NS_PER_MS;
 
-/* How long to wait before telling the others, at most; and how long at the end for all to come. */
-static const uint64_t notice_after_ns = NS_PER_SEC, finalize_within_ns = 30 * NS_PER_SEC;
+/* How long to wait before telling the others, at most. */
+static const uint64_t notice_after_ns = NS_PER_SEC;
+
+/* How long an instance that ends after a failure helps its last messages on their way. */
+static const uint64_t last_words_ns = 100 * NS_PER_MS;
+
+/* What an instance says at its end. */
+struct last_word {
+    uint64_t number; /* of the last collective that it has come to */
+    uint64_t broken; /* 1: it will not call MPI_Finalize() */
+};
 
 static MPI_Comm world = MPI_COMM_NULL;
 static MPI_Comm notices = MPI_COMM_NULL; /* apart from collectives, which may be half done */
@@ -54,9 +74,13 @@ static bool ours;                        /* we initialised MPI, and we finalise 
 static uint32_t world_size, world_rank;
 static uint64_t number;   /* of the collective under way, counted from 1 */
 static uint64_t *noticed; /* [world_size]: the last collective that each is known to have reached */
-static uint64_t sent_number; /* what our notices say; must stay while they are under way */
-static MPI_Request *sent;    /* [world_size] */
-static bool *came_now;       /* [world_size], for not_in_time() */
+static uint64_t sent_number;       /* what our notices say; must stay while they are under way */
+static MPI_Request *sent;          /* [world_size] */
+static bool *came_now;             /* [world_size], for not_in_time() */
+static struct last_word last_word; /* mine, while it is under way */
+static struct last_word *others_ended;  /* [world_size]; number UINT64_MAX: it runs */
+static const struct departed *departed; /* what plenumrun says about who has ended, or NULL */
+static MPI_Op least = MPI_OP_NULL, greatest = MPI_OP_NULL;
 
 static int mpi_error(int code, const char *what, struct plenum_error *err)
 {
@@ -132,6 +156,22 @@ static int started(struct plenum_error *err)
     return 0;
 }
 
+static const char first_collective[] = "the first collective";
+
+/* The first instance whose program has ended before collective no. `wanted`; UINT32_MAX: none. */
+static uint32_t find_departed(uint32_t instances, uint64_t wanted)
+{
+    for (uint32_t i = 0; i < instances; i++)
+        if (departed_before(departed, i, DEPARTED_FIRST + wanted))
+            return i;
+    return UINT32_MAX;
+}
+
+static bool is_one_gone(uint32_t instances)
+{
+    return find_departed(instances, 0) != UINT32_MAX;
+}
+
 /* Have all come to the first collective, as far as somebody knows? */
 static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err)
 {
@@ -140,15 +180,17 @@ static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
 
     if (!came)
         return error_set(err, -ENOMEM, "out of memory");
-    r = rendezvous(instances, index, deadline_ns, came);
+    r = rendezvous(instances, index, deadline_ns, came, is_one_gone);
     if (r == -ETIMEDOUT)
-        (void)missing_in_time("the first collective", came, instances, err);
+        (void)missing_in_time(first_collective, came, instances, err);
+    else if (r == -EPIPE)
+        r = missing_ended(first_collective, find_departed(instances, 0), err);
     free(came);
-    return r == -ETIMEDOUT ? r : 0;
+    return r == -ETIMEDOUT || r == -EIO ? r : 0;
 }
 
 /* Wait for MPI_Init_thread() in another thread. Until MPI has joined PMIx there are no marks, and
- * no time limit. */
+ * no time limit. False: the time is up, or an instance has ended that has not come. */
 static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline_ns)
 {
     int marked = -EAGAIN;
@@ -158,9 +200,13 @@ static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline
     while (!start.over) {
         uint64_t next = marked == -EAGAIN ? time_now_ns() + PAUSE_LAST_NS : UINT64_MAX;
 
+        next = min_u64(next, time_now_ns() + DEPARTED_LOOK_NS);
         if (marked == 0 && deadline_ns)
-            next = deadline_ns;
-        if (cond_wait_until(&start.changed, &start.mu, next) == -ETIMEDOUT && marked == 0)
+            next = min_u64(next, deadline_ns);
+        (void)cond_wait_until(&start.changed, &start.mu, next);
+        if (marked == 0 && deadline_ns && time_now_ns() >= deadline_ns)
+            break;
+        if (!start.over && is_one_gone(instances))
             break;
         if (start.over || marked != -EAGAIN)
             continue;
@@ -191,9 +237,11 @@ static int start_in_time(uint32_t instances, uint32_t index, uint64_t deadline_n
     if (wait_for_start(instances, index, deadline_ns)) {
         rendezvous_end();
         r = started(err);
+    } else if (is_one_gone(instances)) {
+        r = missing_ended(first_collective, find_departed(instances, 0), err);
     } else {
         rendezvous_look(instances, came);
-        r = missing_in_time("the first collective", came, instances, err);
+        r = missing_in_time(first_collective, came, instances, err);
     }
     free(came);
     return r;
@@ -235,40 +283,6 @@ static uint64_t deadline_of(uint64_t timeout_ns)
     return timeout_ns ? sum_u64(time_now_ns(), timeout_ns) : 0;
 }
 
-static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
-                        struct plenum_error *err)
-{
-    int size, rank, r;
-
-    r = init(instances, index, deadline_of(timeout_ns), err);
-    if (r < 0)
-        return r;
-    (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
-    (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if ((uint32_t)size != instances || (uint32_t)rank != index)
-        return error_set(err, -ENOTSUP,
-                         "this process is instance %u of %u of its job, but rank %d of %d for MPI: "
-                         "the job was not started through mpirun; start it with plenumrun",
-                         index, instances, rank, size);
-    noticed = calloc(instances, sizeof(*noticed));
-    sent = malloc(instances * sizeof(*sent));
-    came_now = malloc(instances * sizeof(*came_now));
-    if (!noticed || !sent || !came_now)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < instances; i++)
-        sent[i] = MPI_REQUEST_NULL;
-    r = MPI_Comm_dup(MPI_COMM_WORLD, &world);
-    if (r == MPI_SUCCESS)
-        r = MPI_Comm_dup(MPI_COMM_WORLD, &notices);
-    if (r != MPI_SUCCESS)
-        return mpi_error(r, "MPI_Comm_dup", err);
-    (void)MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
-    (void)MPI_Comm_set_errhandler(notices, MPI_ERRORS_RETURN);
-    world_size = instances;
-    world_rank = index;
-    return 0;
-}
-
 /* Tell all others where we wait. */
 static void send_notices(void)
 {
@@ -299,12 +313,77 @@ static void read_notices(void)
     }
 }
 
-/* An instance that comes late has notices from the others. They are received, as they would else
- * stay in memory. */
-static void begin_collective(void)
+static void read_last_words(void)
 {
-    number++;
-    read_notices();
+    MPI_Status status;
+    struct last_word theirs;
+    int there = 0;
+
+    while (MPI_Iprobe(MPI_ANY_SOURCE, END_TAG, notices, &there, &status) == MPI_SUCCESS && there) {
+        if (MPI_Recv(&theirs, sizeof(theirs), MPI_BYTE, status.MPI_SOURCE, END_TAG, notices,
+                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+        others_ended[status.MPI_SOURCE] = theirs;
+    }
+}
+
+/* Tell all others that this instance comes to no further collective, and wait until MPI has taken
+ * the messages: it may not be called again. */
+static void send_last_word(bool broken)
+{
+    struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
+    MPI_Request *requests = malloc(world_size * sizeof(*requests));
+    uint64_t end = time_now_ns() + last_words_ns;
+    int done = 0;
+
+    if (!requests)
+        return;
+    last_word = (struct last_word){.number = number, .broken = broken};
+    for (uint32_t i = 0; i < world_size; i++) {
+        requests[i] = MPI_REQUEST_NULL;
+        if (i != world_rank)
+            (void)MPI_Isend(&last_word, sizeof(last_word), MPI_BYTE, (int)i, END_TAG, notices,
+                            &requests[i]);
+    }
+    while (MPI_Testall((int)world_size, requests, &done, MPI_STATUSES_IGNORE) == MPI_SUCCESS &&
+           !done && time_now_ns() < end)
+        (void)nanosleep(&pause, NULL);
+    for (uint32_t i = 0; i < world_size; i++)
+        if (requests[i] != MPI_REQUEST_NULL)
+            (void)MPI_Request_free(&requests[i]);
+    free(requests);
+}
+
+/* The instance that has ended before the collective under way; UINT32_MAX: none. */
+static uint32_t find_ended(void)
+{
+    read_last_words();
+    for (uint32_t i = 0; i < world_size; i++)
+        if (others_ended[i].number < number)
+            return i;
+    return find_departed(world_size, number);
+}
+
+/* MPI_Finalize() of a program that has started MPI itself: MPI deletes the attributes of
+ * MPI_COMM_SELF first. */
+static int on_finalize(MPI_Comm comm, int key, void *value, void *state)
+{
+    (void)comm;
+    (void)key;
+    (void)value;
+    (void)state;
+    if (notices != MPI_COMM_NULL)
+        send_last_word(false);
+    return MPI_SUCCESS;
+}
+
+static int watch_finalize(struct plenum_error *err)
+{
+    int key, r = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, NULL);
+
+    if (r == MPI_SUCCESS)
+        r = MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+    return r == MPI_SUCCESS ? 0 : mpi_error(r, "MPI_Comm_set_attr", err);
 }
 
 static int not_in_time(const char *what, struct plenum_error *err)
@@ -314,36 +393,105 @@ static int not_in_time(const char *what, struct plenum_error *err)
     return missing_in_time(what, came_now, world_size, err);
 }
 
-/* Wait for the requests: sleeping, or, while bytes are `moving`, only giving way to others. */
-static int wait_all(MPI_Request *requests, int count, bool moving, uint64_t deadline_ns,
-                    const char *what, struct plenum_error *err)
+static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
+                        struct plenum_error *err)
+{
+    int size, rank, r;
+
+    departed = departed_open(instances);
+    departed_reach(departed, DEPARTED_FIRST);
+    r = init(instances, index, deadline_of(timeout_ns), err);
+    if (r < 0)
+        return r;
+    (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if ((uint32_t)size != instances || (uint32_t)rank != index)
+        return error_set(err, -ENOTSUP,
+                         "this process is instance %u of %u of its job, but rank %d of %d for MPI: "
+                         "the job was not started through mpirun; start it with plenumrun",
+                         index, instances, rank, size);
+    noticed = calloc(instances, sizeof(*noticed));
+    others_ended = malloc(instances * sizeof(*others_ended));
+    sent = malloc(instances * sizeof(*sent));
+    came_now = malloc(instances * sizeof(*came_now));
+    if (!noticed || !others_ended || !sent || !came_now)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < instances; i++) {
+        sent[i] = MPI_REQUEST_NULL;
+        others_ended[i].number = UINT64_MAX;
+    }
+    r = MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    if (r == MPI_SUCCESS)
+        r = MPI_Comm_dup(MPI_COMM_WORLD, &notices);
+    if (r != MPI_SUCCESS)
+        return mpi_error(r, "MPI_Comm_dup", err);
+    (void)MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+    (void)MPI_Comm_set_errhandler(notices, MPI_ERRORS_RETURN);
+    world_size = instances;
+    world_rank = index;
+    return ours ? 0 : watch_finalize(err);
+}
+
+/* What is waited for. */
+struct wait {
+    const char *what; /* for sentences */
+    bool moving;      /* all have come: bytes are moved */
+    uint64_t deadline_ns;
+    struct plenum_error *err;
+    /* While it lasts. */
+    uint64_t begin_ns, notice_ns;
+    bool told;
+};
+
+/* Tell the others where we wait, and hear where they do. */
+static void exchange_notices(struct wait *w, uint64_t now)
+{
+    if (w->deadline_ns == 0 || now <= w->notice_ns)
+        return;
+    if (!w->told)
+        send_notices();
+    w->told = true;
+    read_notices();
+}
+
+/* Why it cannot be waited for any longer: 0, -EIO or -ETIMEDOUT. Data that moves needs those alone
+ * that have come. */
+static int check_wait(const struct wait *w, uint64_t now)
+{
+    uint32_t ended = w->moving ? UINT32_MAX : find_ended();
+
+    if (ended != UINT32_MAX)
+        return missing_ended(w->what, ended, w->err);
+    return w->deadline_ns && now > w->deadline_ns ? not_in_time(w->what, w->err) : 0;
+}
+
+/* Wait for the requests: sleeping, or, while bytes are moved, only giving way to others. */
+static int wait_all(MPI_Request *requests, int count, struct wait *w)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
-    uint64_t begin = time_now_ns(), notice_ns = begin + notice_after_ns;
-    bool told = false;
 
-    if (deadline_ns) /* in time to be heard before the others' time is up */
-        notice_ns = min_u64(notice_ns, begin + (deadline_ns - min_u64(begin, deadline_ns)) / 4);
+    w->begin_ns = time_now_ns();
+    w->notice_ns = w->begin_ns + notice_after_ns;
+    if (w->deadline_ns) /* in time to be heard before the others' time is up */
+        w->notice_ns =
+            min_u64(w->notice_ns,
+                    w->begin_ns + (w->deadline_ns - min_u64(w->begin_ns, w->deadline_ns)) / 4);
     for (uint64_t tries = 0;; tries++) {
         int done = 0, r = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
         uint64_t now;
 
         if (r != MPI_SUCCESS)
-            return mpi_error(r, what, err);
+            return mpi_error(r, w->what, w->err);
         if (done)
             return 0;
         if (tries < SPINS)
             continue;
         now = time_now_ns();
-        if (deadline_ns && now > notice_ns) {
-            if (!told)
-                send_notices();
-            told = true;
-            read_notices();
-        }
-        if (deadline_ns && now > deadline_ns)
-            return not_in_time(what, err);
-        if (moving && now < begin + moving_ns) {
+        exchange_notices(w, now);
+        r = check_wait(w, now);
+        if (r < 0)
+            return r;
+        if (w->moving && now < w->begin_ns + moving_ns) {
             (void)sched_yield();
             continue;
         }
@@ -353,21 +501,60 @@ static int wait_all(MPI_Request *requests, int count, bool moving, uint64_t dead
     }
 }
 
-/* Have all come? */
-static int gather(uint64_t deadline_ns, const char *what, struct plenum_error *err)
+static int backend_meet(const char *what, const void *mine, size_t bytes, void *all,
+                        uint64_t timeout_ns, struct plenum_error *err)
 {
+    struct wait w = {.what = what, .deadline_ns = deadline_of(timeout_ns), .err = err};
     MPI_Request request;
-    int r = MPI_Ibarrier(world, &request);
+    int r;
 
+    number++;
+    departed_reach(departed, DEPARTED_FIRST + number);
+    read_notices(); /* one that comes late has some, which would stay in memory */
+    r = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world, &request);
     if (r != MPI_SUCCESS)
         return mpi_error(r, what, err);
-    return wait_all(&request, 1, false, deadline_ns, what, err);
+    return wait_all(&request, 1, &w);
 }
 
-/* MPI_Finalize() waits for all instances for ever: see first whether they come. */
-static bool all_come(void)
+/* MPI_Finalize() waits for all instances, and so does this, but asleep: are all at their end? No,
+ * if one of them will not call it. */
+static bool all_end(void)
 {
-    return gather(time_now_ns() + finalize_within_ns, "the end", NULL) == 0;
+    struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
+
+    for (uint32_t i = 0; i < world_size; i++) {
+        while (i != world_rank && others_ended[i].number == UINT64_MAX) {
+            /* One that has ended without a last word will send none; but the word may be on its
+             * way when plenumrun says so. */
+            bool gone = departed_before(departed, i, UINT64_MAX);
+
+            read_last_words();
+            if (gone && others_ended[i].number == UINT64_MAX)
+                return false;
+            (void)nanosleep(&pause, NULL);
+            if (pause.tv_nsec < PAUSE_LAST_NS)
+                pause.tv_nsec += pause.tv_nsec / 4;
+        }
+        if (i != world_rank && others_ended[i].broken)
+            return false;
+    }
+    return true;
+}
+
+static void free_world(void)
+{
+    for (uint32_t i = 0; i < world_size; i++)
+        if (sent[i] != MPI_REQUEST_NULL)
+            (void)MPI_Request_free(&sent[i]);
+    if (least != MPI_OP_NULL)
+        (void)MPI_Op_free(&least);
+    if (greatest != MPI_OP_NULL)
+        (void)MPI_Op_free(&greatest);
+    if (world != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&world);
+    if (notices != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&notices);
 }
 
 static void backend_close(bool broken)
@@ -375,46 +562,40 @@ static void backend_close(bool broken)
     int finalised;
 
     (void)MPI_Finalized(&finalised);
-    if (finalised || broken)
+    if (finalised || world_size == 0)
         return;
-    if (ours && !all_come())
+    send_last_word(broken);
+    if (broken || (ours && !all_end()))
         return; /* the process ends without MPI_Finalize(), which mpirun takes for a failure; it is
                    one */
-    for (uint32_t i = 0; i < world_size; i++)
-        if (sent[i] != MPI_REQUEST_NULL)
-            (void)MPI_Request_free(&sent[i]);
-    if (world != MPI_COMM_NULL)
-        (void)MPI_Comm_free(&world);
-    if (notices != MPI_COMM_NULL)
-        (void)MPI_Comm_free(&notices);
+    free_world();
     if (ours) {
         (void)MPI_Finalize();
         rendezvous_end();
     }
     ours = false;
     free(noticed);
+    free(others_ended);
     free(sent);
     free(came_now);
     noticed = NULL;
+    others_ended = NULL;
     sent = NULL;
     came_now = NULL;
+    world_size = 0;
 }
 
 /* A collective whose bytes go in pieces, of which some are under way. */
 struct pieces {
     MPI_Request requests[PIECES_UNDER_WAY];
     int count;
-    bool moving;
-    uint64_t deadline_ns;
-    const char *what;
-    struct plenum_error *err;
+    struct wait wait;
 };
 
-static int pieces_begin(struct pieces *p, size_t bytes)
+static struct pieces begin_pieces(const char *what, uint64_t timeout_ns, struct plenum_error *err)
 {
-    begin_collective();
-    p->moving = bytes >= LARGE_BYTES;
-    return p->moving ? gather(p->deadline_ns, p->what, p->err) : 0;
+    return (struct pieces){
+        .wait = {.what = what, .moving = true, .deadline_ns = deadline_of(timeout_ns), .err = err}};
 }
 
 static int pieces_wait(struct pieces *p)
@@ -422,22 +603,22 @@ static int pieces_wait(struct pieces *p)
     int count = p->count;
 
     p->count = 0;
-    return count ? wait_all(p->requests, count, p->moving, p->deadline_ns, p->what, p->err) : 0;
+    return count ? wait_all(p->requests, count, &p->wait) : 0;
 }
 
 /* A request was started (or not: `code`): wait when enough are under way. */
 static int piece_started(struct pieces *p, int code)
 {
     if (code != MPI_SUCCESS)
-        return mpi_error(code, p->what, p->err);
+        return mpi_error(code, p->wait.what, p->wait.err);
     return ++p->count == PIECES_UNDER_WAY ? pieces_wait(p) : 0;
 }
 
 static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
-    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "broadcast", .err = err};
-    int r = pieces_begin(&p, bytes);
+    struct pieces p = begin_pieces("broadcast", timeout_ns, err);
+    int r = 0;
 
     (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
@@ -449,23 +630,35 @@ static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t roo
     return r < 0 ? r : pieces_wait(&p);
 }
 
-static void divide(void *buffer, size_t count, enum plenum_type type)
+static enum plenum_type type_of(MPI_Datatype type)
 {
-    for (size_t i = 0; i < count; i++)
-        switch (type) {
-        case PLENUM_INT32:
-            ((int32_t *)buffer)[i] /= (int32_t)world_size;
-            break;
-        case PLENUM_INT64:
-            ((int64_t *)buffer)[i] /= (int64_t)world_size;
-            break;
-        case PLENUM_FLOAT32:
-            ((float *)buffer)[i] /= (float)world_size;
-            break;
-        case PLENUM_FLOAT64:
-            ((double *)buffer)[i] /= (double)world_size;
-            break;
-        }
+    if (type == MPI_INT32_T)
+        return PLENUM_INT32;
+    if (type == MPI_INT64_T)
+        return PLENUM_INT64;
+    return type == MPI_FLOAT ? PLENUM_FLOAT32 : PLENUM_FLOAT64;
+}
+
+static void combine_least(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    combine(to, from, (size_t)*count, type_of(*type), PLENUM_MIN);
+}
+
+static void combine_greatest(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    combine(to, from, (size_t)*count, type_of(*type), PLENUM_MAX);
+}
+
+/* MPI's own MPI_MIN and MPI_MAX drop a NaN or keep it, depending on which instance has it. */
+static int make_ops(struct plenum_error *err)
+{
+    int r = MPI_SUCCESS;
+
+    if (least == MPI_OP_NULL)
+        r = MPI_Op_create(combine_least, 1, &least);
+    if (r == MPI_SUCCESS && greatest == MPI_OP_NULL)
+        r = MPI_Op_create(combine_greatest, 1, &greatest);
+    return r == MPI_SUCCESS ? 0 : mpi_error(r, "MPI_Op_create", err);
 }
 
 static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_type type,
@@ -475,21 +668,17 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
                                   [PLENUM_INT64] = MPI_INT64_T,
                                   [PLENUM_FLOAT32] = MPI_FLOAT,
                                   [PLENUM_FLOAT64] = MPI_DOUBLE};
-    const MPI_Op ops[] = {[PLENUM_SUM] = MPI_SUM,
-                          [PLENUM_MIN] = MPI_MIN,
-                          [PLENUM_MAX] = MPI_MAX,
-                          [PLENUM_MEAN] = MPI_SUM};
-    size_t size = type == PLENUM_INT32 || type == PLENUM_FLOAT32 ? 4 : 8;
-    size_t piece = PIECE_BYTES / size;
-    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "allreduce", .err = err};
-    int r = pieces_begin(&p, count * size);
+    size_t size = combine_size(type), piece = PIECE_BYTES / size;
+    struct pieces p = begin_pieces("allreduce", timeout_ns, err);
+    int r = make_ops(err);
+    MPI_Op by = op == PLENUM_MIN ? least : op == PLENUM_MAX ? greatest : MPI_SUM;
 
     (void)arg;
     for (size_t at = 0; at < count && r == 0; at += piece) {
         int n = (int)min_u64(piece, count - at);
 
         r = piece_started(&p, MPI_Iallreduce(MPI_IN_PLACE, (char *)buffer + at * size, n,
-                                             types[type], ops[op], world, &p.requests[p.count]));
+                                             types[type], by, world, &p.requests[p.count]));
     }
     if (r < 0)
         return r;
@@ -497,7 +686,7 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
     if (r < 0)
         return r;
     if (op == PLENUM_MEAN)
-        divide(buffer, count, type);
+        combine_divide(buffer, count, type, world_size);
     return 0;
 }
 
@@ -506,8 +695,8 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
 static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
-    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "allgather", .err = err};
-    int r = pieces_begin(&p, bytes);
+    struct pieces p = begin_pieces("allgather", timeout_ns, err);
+    int r = 0;
 
     (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
@@ -526,21 +715,14 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
     return r < 0 ? r : pieces_wait(&p);
 }
 
-static int backend_barrier(void *arg, uint64_t timeout_ns, struct plenum_error *err)
-{
-    (void)arg;
-    begin_collective();
-    return gather(deadline_of(timeout_ns), "barrier", err);
-}
-
 extern const struct comm_backend plenum_mpi_backend;
 
 PLENUM_API const struct comm_backend plenum_mpi_backend = {
     .version = COMM_BACKEND_VERSION,
     .open = backend_open,
     .close = backend_close,
+    .meet = backend_meet,
     .carrier = {.broadcast = backend_broadcast,
                 .allreduce = backend_allreduce,
-                .allgather = backend_allgather,
-                .barrier = backend_barrier},
+                .allgather = backend_allgather},
 };

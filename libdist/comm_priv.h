@@ -11,7 +11,7 @@
 #include <plenum/comm.h>
 
 /** Version of this table: a library of another build is refused. */
-enum { COMM_BACKEND_VERSION = 4 };
+enum { COMM_BACKEND_VERSION = 5 };
 
 struct comm_backend {
     uint32_t version;
@@ -20,6 +20,16 @@ struct comm_backend {
     /** Leave it; `broken`: a collective never came to its end, so nobody may wait for the others.
      */
     void (*close)(bool broken);
+    /**
+     * How every collective begins: give all instances the bytes of each, like allgather. Returns
+     * -EIO, naming the instance, as soon as one has ended that has not come.
+     *
+     * @param what  the collective, for sentences
+     * @param bytes  the same number in every call
+     */
+    int (*meet)(const char *what, const void *mine, size_t bytes, void *all, uint64_t timeout_ns,
+                struct plenum_error *err);
+    /** Moves data when all have met, and have called the same. There is no barrier. */
     struct plenum_carrier carrier;
 };
 
@@ -27,9 +37,11 @@ struct comm_backend {
  * plenum_allgather() of small things of the library's own: all of them, [num_instances], which is
  * the caller's to free; NULL on an error, which `*code` and `err` tell. What a collective that came
  * to no end was given is kept for ever.
+ *
+ * @param name  the function that the program has called
  */
-void *comm_gather(struct plenum_job *job, const void *mine, size_t bytes, int *code,
-                  struct plenum_error *err);
+void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
+                  int *code, struct plenum_error *err);
 
 /** Between instances that plenumrun itself has started, on one host: where MEETING_VARIABLE is
  * set. */

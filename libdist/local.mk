@@ -2,7 +2,8 @@
 # libdist/: libplenum, the library in the training job, and libplenum-mpi.so, which it loads on demand.
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
-	%D%/comm.c %D%/comm_local.c %D%/comm_priv.h \
+	%D%/combine.c %D%/combine.h \
+	%D%/comm.c %D%/comm_header.c %D%/comm_header.h %D%/comm_local.c %D%/comm_priv.h \
 	%D%/io.c %D%/io.h \
 	%D%/job.c %D%/job_priv.h \
 	%D%/loaders.c %D%/loaders.h %D%/loaders_priv.h %D%/lookup.c %D%/missing.c %D%/missing.h %D%/ownloader.c %D%/ownloader.h \
@@ -24,7 +25,7 @@ EXTRA_DIST += %D%/libplenum.map
 
 if MPI
 lib_LTLIBRARIES += libplenum-mpi.la
-libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h %D%/missing.c %D%/missing.h \
+libplenum_mpi_la_SOURCES = %D%/combine.c %D%/combine.h %D%/comm_mpi.c %D%/comm_priv.h %D%/missing.c %D%/missing.h \
 	%D%/rendezvous.c %D%/rendezvous.h
 libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) $(PMIX_CFLAGS)
 libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS) $(PMIX_LIBS)

@@ -46,3 +46,8 @@ int missing_in_time(const char *what, const bool *came, uint32_t instances,
     name_missing(came, instances, missing, sizeof(missing));
     return error_set(err, -ETIMEDOUT, "%s: the time limit has passed and %s", what, missing);
 }
+
+int missing_ended(const char *what, uint32_t instance, struct plenum_error *err)
+{
+    return error_set(err, -EIO, "%s: instance %u has ended, and will not come", what, instance);
+}

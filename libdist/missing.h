@@ -12,4 +12,7 @@
 int missing_in_time(const char *what, const bool *came, uint32_t instances,
                     struct plenum_error *err);
 
+/** -EIO, with a sentence that names the instance whose program has ended. */
+int missing_ended(const char *what, uint32_t instance, struct plenum_error *err);
+
 #endif

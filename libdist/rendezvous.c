@@ -32,6 +32,7 @@
 #include <pmix.h>
 #pragma GCC diagnostic pop
 
+#include "common/departed.h"
 #include "common/util.h"
 
 /* How long to look for marks when the time is up, however many instances there are. */
@@ -58,14 +59,22 @@ static void on_fence(pmix_status_t status, void *arg)
     (void)pthread_mutex_unlock(&fence.mu);
 }
 
-/* 0, or -ETIMEDOUT when the fence did not end in time. */
-static int wait_for_fence(uint64_t deadline_ns)
+/* 0; -ETIMEDOUT when the fence did not end in time; -EPIPE when it never will. */
+static int wait_for_fence(uint32_t instances, uint64_t deadline_ns,
+                          bool (*is_one_gone)(uint32_t instances))
 {
+    uint64_t limit = deadline_ns ? deadline_ns : UINT64_MAX;
     int r = 0;
 
     (void)pthread_mutex_lock(&fence.mu);
-    while (!fence.over && r == 0)
-        r = cond_wait_until(&fence.changed, &fence.mu, deadline_ns ? deadline_ns : UINT64_MAX);
+    while (!fence.over && r == 0) {
+        (void)cond_wait_until(&fence.changed, &fence.mu,
+                              min_u64(limit, time_now_ns() + DEPARTED_LOOK_NS));
+        if (time_now_ns() >= limit)
+            r = -ETIMEDOUT;
+        else if (is_one_gone(instances))
+            r = -EPIPE;
+    }
     if (fence.over)
         r = fence.all_came ? 0 : -ENOTSUP;
     (void)pthread_mutex_unlock(&fence.mu);
@@ -138,7 +147,8 @@ static int join(uint32_t instances, uint32_t index)
     return 0;
 }
 
-int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came)
+int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came,
+               bool (*is_one_gone)(uint32_t instances))
 {
     pmix_proc_t all;
     int r = has_server() ? join(instances, index) : -ENOTSUP;
@@ -149,7 +159,7 @@ int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *c
     PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
     if (PMIx_Fence_nb(&all, 1, NULL, 0, on_fence, NULL) != PMIX_SUCCESS)
         return -ENOTSUP;
-    r = wait_for_fence(deadline_ns);
+    r = wait_for_fence(instances, deadline_ns, is_one_gone);
     if (r == -ETIMEDOUT)
         rendezvous_look(instances, came);
     return r;
@@ -171,8 +181,10 @@ void rendezvous_end(void)
 
 #else
 
-int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came)
+int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came,
+               bool (*is_one_gone)(uint32_t instances))
 {
+    (void)is_one_gone;
     (void)instances;
     (void)index;
     (void)deadline_ns;

@@ -12,10 +12,13 @@
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none.
  * @param came  [instances], written when it returns -ETIMEDOUT: who has called it.
  *
- * Returns 0 when all have come; -ETIMEDOUT; or -ENOTSUP when there is nobody to ask (no PMIx, or
- * one that knows another job than this one): then only MPI knows.
+ * @param is_one_gone  asked now and then: has an instance ended that has not come?
+ *
+ * Returns 0 when all have come; -ETIMEDOUT; -EPIPE when one is gone; or -ENOTSUP when there is
+ * nobody to ask (no PMIx, or one that knows another job than this one): then only MPI knows.
  */
-int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came);
+int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came,
+               bool (*is_one_gone)(uint32_t instances));
 
 /**
  * The two halves of it for an MPI that must be the first in PMIx, while MPI_Init() waits in another

@@ -137,7 +137,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     if (r < 0 && info->num_instances == 1) /* nobody else is meant */
         return error_set(err, r, "%s", own.text);
     tell(&mine, s, r, &own);
-    all = comm_gather(job, &mine, sizeof(mine), &r, err);
+    all = comm_gather(job, "stream_open_all", &mine, sizeof(mine), &r, err);
     assert(all || r < 0);
     if (all)
         r = together_agree(all, info->num_instances, &agreed, err);

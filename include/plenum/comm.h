@@ -2,10 +2,13 @@
 /* comm.h - what all instances of a job do together: seeds, weights, sums, waiting for each other.
  *
  * Collectives: every instance of the job calls the same functions in the same order, with the same
- * sizes. They work in place on the caller's memory, of any size. In a job of one instance they
- * succeed at once. In a job that plenumrun has started without mpirun, all of it on one host, they
- * go through memory that the instances share; PLENUM_COLLECTIVES in the environment says at which
- * socket it is had. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
+ * sizes. Before any data moves the instances compare what they call: if the calls differ, all of
+ * them return -EIO, no buffer has changed, and the next call is compared again.
+ *
+ * They work in place on the caller's memory, of any size. In a job of one instance they succeed at
+ * once. In a job that plenumrun has started without mpirun, all of it on one host, they go through
+ * memory that the instances share; PLENUM_COLLECTIVES in the environment says at which socket it is
+ * had. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
  * call: a program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
  * MPI_THREAD_FUNNELED and calls from its main thread) and finalises it itself; else plenum
  * initialises MPI at the first collective and finalises it when the process exits.
@@ -21,13 +24,13 @@
  *                     instance;
  *   -ETIMEDOUT        the others did not come within the time limit (plenum_job_set_timeout());
  *                     the sentence names those that are missing;
- *   -ENOTRECOVERABLE  an earlier collective timed out: its memory may still be written to by MPI,
- *                     and no further collective can be trusted. End the process;
+ *   -ENOTRECOVERABLE  an earlier collective timed out, or an instance had ended: memory may still
+ *                     be written to by MPI, and no further collective can be trusted. End the
+ *                     process;
  *   -EINVAL           a root, type or operation that does not exist;
  *   -ECHILD           this process was forked from the one that opened the job;
- *   -EIO              MPI reported an error; the sentence holds its text. Or, without MPI: the
- *                     program of another instance has ended, or calls something else; the sentence
- *                     names it;
+ *   -EIO              the program of another instance has ended, or calls something else; the
+ *                     sentence names it. Or MPI reported an error; the sentence holds its text;
  *   -ENOMEM.
  *
  * Threads: one collective at a time per process; calls from several threads wait for each other,
@@ -54,9 +57,9 @@ enum plenum_type {
 };
 
 enum plenum_op {
-    PLENUM_SUM, /**< Integers wrap modulo 2^32 or 2^64. */
-    PLENUM_MIN,
-    PLENUM_MAX,
+    PLENUM_SUM,  /**< Integers wrap modulo 2^32 or 2^64. */
+    PLENUM_MIN,  /**< Floats: NaN if any is NaN; -0 is less than +0. */
+    PLENUM_MAX,  /**< Floats: NaN if any is NaN; -0 is less than +0. */
     PLENUM_MEAN, /**< The sum divided by the number of instances; integers: towards zero. */
 };
 
@@ -88,6 +91,15 @@ PLENUM_API int plenum_allgather(struct plenum_job *job, const void *send, size_t
 
 /** Return when every instance has called it. */
 PLENUM_API int plenum_barrier(struct plenum_job *job, struct plenum_error *err);
+
+/**
+ * Describe the next collective that this thread calls. Instances whose descriptions differ get
+ * -EIO, as if they had called different functions. For bindings that know more than bytes.
+ *
+ * @param name  the function that the user has called, at most 31 bytes
+ * @param what  its data, such as "float32 (2, 3)", at most 55 bytes
+ */
+PLENUM_API void plenum_job_describe(struct plenum_job *job, const char *name, const char *what);
 
 /**
  * Do all instances hold the same bytes? Compares hashes (XXH3-128), so it costs the reading of the
@@ -136,7 +148,8 @@ PLENUM_API int plenum_once_per_host(struct plenum_job *job,
  * Each function does what the plenum_*() function of its name does, for all instances, within
  * `timeout_ns` nanoseconds (0: no limit), and returns 0, -ETIMEDOUT or -EIO with a sentence in
  * `err`, which is not NULL. One is called at a time, in the thread that called the collective, and
- * never with 0 bytes or elements.
+ * never with 0 bytes or elements. Every collective begins with an allgather() of 256 bytes, in
+ * which the instances compare what they call; one that moves at most 128 bytes is then over.
  */
 struct plenum_carrier {
     void *arg; /**< Handed to each function. */
@@ -146,6 +159,7 @@ struct plenum_carrier {
                      enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err);
     int (*allgather)(void *arg, const void *send, size_t bytes, void *recv, uint64_t timeout_ns,
                      struct plenum_error *err);
+    /** Not called: a barrier is over when the calls were compared. May be NULL. */
     int (*barrier)(void *arg, uint64_t timeout_ns, struct plenum_error *err);
 };
 

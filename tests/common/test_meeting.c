@@ -35,8 +35,6 @@ static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool closing;
 static _Atomic uint32_t *met; /* how many have been at a first round; shared with all */
 
-static const struct meeting_topic topic = {.what = 1, .bytes = 8};
-
 /* What an instance does in a process of its own: what it returns is its exit status, 0 when all was
  * well. */
 typedef int (*instance)(struct meeting *m, uint32_t index);
@@ -128,7 +126,7 @@ static int exchange(struct meeting *m, uint32_t index)
         uint64_t mine = turn * MANY + index, theirs;
 
         memcpy(rooms + index * MEETING_ROOM_BYTES, &mine, sizeof(mine));
-        if (meeting_come(m, &topic, 0, &who) != 0)
+        if (meeting_come(m, 0, &who) != 0)
             return 1;
         if ((random = random * 1103515245 + 12345) >> 24 == 0)
             (void)usleep(random >> 12 & 0xfff);
@@ -152,12 +150,12 @@ Test(meeting, what_was_written_is_seen_by_all)
 static int come_twice(struct meeting *m, uint32_t index)
 {
     uint32_t who;
-    int r = meeting_come(m, &topic, 0, &who);
+    int r = meeting_come(m, 0, &who);
 
     (void)atomic_fetch_add(met, 1);
     if (r == 0 && index == 1)
         pause(); /* until it is killed */
-    return r == 0 && meeting_come(m, &topic, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
+    return r == 0 && meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
 /* Of three that have met, one is killed. */
@@ -200,7 +198,7 @@ static int close_all_late(struct meeting *m, uint32_t index)
             closefrom(0);
         if (index == 1 && round > 0)
             (void)usleep(700000); /* the others look for it several times */
-        if (meeting_come(m, &topic, 0, &who) != 0)
+        if (meeting_come(m, 0, &who) != 0)
             return 1;
     }
     return 0;
@@ -265,7 +263,7 @@ static int wait_for_one(struct meeting *m, uint32_t index)
     uint32_t who = 77;
 
     (void)index;
-    return meeting_come(m, &topic, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
+    return meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
 Test(meeting, one_that_ended_without_a_word_is_not_waited_for)
@@ -289,7 +287,7 @@ static int come_and_go(struct meeting *m, uint32_t index)
 
     if (index == 1)
         (void)usleep(700000); /* the others look for it several times */
-    return meeting_come(m, &topic, 0, &who) == 0 ? 0 : 1;
+    return meeting_come(m, 0, &who) == 0 ? 0 : 1;
 }
 
 Test(meeting, one_that_has_come_and_ended_has_come)
@@ -312,7 +310,7 @@ static int be_late(struct meeting *m, uint32_t index)
 
     if (index == 1)
         return 0;
-    if (meeting_come(m, &topic, in_seconds(1), &who) != -ETIMEDOUT)
+    if (meeting_come(m, in_seconds(1), &who) != -ETIMEDOUT)
         return 1;
     return meeting_has_come(m, 0) && !meeting_has_come(m, 1) && meeting_has_come(m, 2) ? 0 : 2;
 }
@@ -324,38 +322,19 @@ Test(meeting, those_who_are_late_are_known)
     close_place();
 }
 
-static int differ(struct meeting *m, uint32_t index)
-{
-    const struct meeting_topic mine = {.what = index == 2 ? 9 : 1, .bytes = 8};
-    uint32_t who;
-
-    if (meeting_come(m, &mine, 0, &who) != -EPROTO)
-        return 1;
-    return who == (index == 2 ? 0 : 2) && meeting_get_topic(m, who).what == (index == 2 ? 1 : 9)
-               ? 0
-               : 2;
-}
-
-Test(meeting, those_who_do_something_else_are_known)
-{
-    make(3);
-    all_do(differ, 3);
-    close_place();
-}
-
 static int begin_anew(struct meeting *m, uint32_t index)
 {
     struct plenum_error err;
     uint32_t who;
 
-    if (meeting_come(m, &topic, 0, &who) != 0)
+    if (meeting_come(m, 0, &who) != 0)
         return 1;
     if (index == 1) { /* as if its program had crashed, and a script had started it again */
         meeting_destroy(m);
         if (meeting_join(address, "job", 2, 1, 0, &m, &err) < 0)
             return 2;
     }
-    return meeting_come(m, &topic, 0, &who) == -EPROTO && who == 1 - index ? 0 : 3;
+    return meeting_come(m, 0, &who) == -EPROTO && who == 1 - index ? 0 : 3;
 }
 
 Test(meeting, one_that_begins_anew_is_not_taken_for_the_one_before)

@@ -15,13 +15,21 @@
  *     comm_world thread     with MPI_THREAD_FUNNELED, called from another thread: refused
  *     comm_world ends       the last instance ends when all have met once: the others are told
  *     comm_world silent     the last instance ends without a collective: the others are told
- *     comm_world differ     the last instance calls something else: all are told
+ *     comm_world leaves     as ends, but it ends by _exit()
+ *     comm_world uneven     the last instance has one step less than the others, whose sums are
+ *                           right until they are told
+ *     comm_world finalizes  as ends, in a program that finalises MPI itself
+ *     comm_world improper   a program that uses MPI alone, of which the last instance ends without
+ *                           MPI_Finalize() while the others wait
+ *     comm_world differ     the last instance calls something else: all are told, and go on
+ *     comm_world nan        the least and the greatest of numbers of which some are NaN
  *     comm_world program N  meets the others N times: of several in a row, as of a script
  *
  * Without MPI (WITH_MPI) the ways of programs that use it themselves are not there. */
 #include "config.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -366,20 +374,49 @@ static bool is_last(void)
     return me->instance_index == me->num_instances - 1;
 }
 
-/* What carries collectives on one host tells it at once who does not come, without a time limit. */
-static void check_ended(bool meet_first)
+static void expect_ended(int r, const struct plenum_error *err)
+{
+    char want[64];
+
+    CHECK(r == -EIO);
+    (void)snprintf(want, sizeof(want), "instance %u has ended", me->num_instances - 1);
+    if (!strstr(err->text, want))
+        fprintf(stderr, "%s\n", err->text);
+    CHECK(strstr(err->text, want));
+    CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
+}
+
+/* Those that wait are told at once who does not come, without a time limit. */
+static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};
-    char want[64];
 
     if (meet_first)
         CHECK(plenum_barrier(job, NULL) == 0);
+    if (is_last() && leave)
+        _exit(0);
     if (is_last())
         exit(0);
-    CHECK(plenum_barrier(job, &err) == -EIO);
-    (void)snprintf(want, sizeof(want), "instance %u has ended", me->num_instances - 1);
-    CHECK(strstr(err.text, want));
-    CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
+    expect_ended(plenum_barrier(job, &err), &err);
+}
+
+static void check_uneven(void)
+{
+    unsigned steps = is_last() ? 4 : 5;
+    struct plenum_error err = {""};
+    uint32_t n = me->num_instances;
+
+    for (unsigned i = 0; i < steps; i++) {
+        double sum = me->instance_index + 1;
+        int r = plenum_allreduce(job, &sum, 1, PLENUM_FLOAT64, PLENUM_SUM, &err);
+
+        if (r == 0)
+            CHECK(sum == n * (n + 1) / 2);
+        else
+            expect_ended(i == 4 ? r : 0, &err);
+        CHECK(r == 0 || i == 4);
+        CHECK(r < 0 || i < 4);
+    }
 }
 
 static void check_differ(void)
@@ -393,6 +430,30 @@ static void check_differ(void)
     CHECK(r == -EIO);
     CHECK(strstr(err.text, is_last() ? "calls broadcast (8 bytes) while instance 0 calls barrier"
                                      : "calls barrier (0 bytes) while instance"));
+    CHECK(plenum_broadcast(job, &number, is_last() ? 0 : sizeof(number), 0, &err) == -EIO);
+    CHECK(plenum_barrier(job, NULL) == 0); /* they are in step all the same */
+}
+
+/* The number of elements decides whether they travel with the header or in pieces. */
+static void check_nan(void)
+{
+    for (size_t count = 4; count <= 400000; count *= 10) {
+        double *x = malloc(count * sizeof(*x)), with_nan[2] = {NAN, me->instance_index + 2.0};
+        size_t wrong = 0;
+
+        for (int greatest = 0; greatest < 2; greatest++) {
+            for (size_t i = 0; i < count; i++)
+                x[i] = with_nan[(i + me->instance_index) % me->num_instances != 0];
+            x[1] = me->instance_index;
+            CHECK(plenum_allreduce(job, x, count, PLENUM_FLOAT64,
+                                   greatest ? PLENUM_MAX : PLENUM_MIN, NULL) == 0);
+            for (size_t i = 0; i < count; i++)
+                wrong += i != 1 && !isnan(x[i]);
+            CHECK(x[1] == (greatest ? me->num_instances - 1 : 0));
+        }
+        CHECK(wrong == 0);
+        free(x);
+    }
 }
 
 static void check_program(unsigned long times)
@@ -411,7 +472,8 @@ static bool own_mpi(const char *what, int *argc, char ***argv)
     bool single = strcmp(what, "single") == 0, thread = strcmp(what, "thread") == 0;
     int level = single ? MPI_THREAD_SINGLE : thread ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED;
 
-    if (!single && !thread && strcmp(what, "own-mpi") != 0)
+    if (!single && !thread && strcmp(what, "own-mpi") != 0 && strcmp(what, "improper") != 0 &&
+        strcmp(what, "finalizes") != 0)
         return false;
     if (MPI_Init_thread(argc, argv, level, &level) != MPI_SUCCESS)
         exit(1);
@@ -429,10 +491,31 @@ static int end_mpi(void)
     return 1;
 }
 
+static void check_improper(void)
+{
+    if (is_last())
+        _exit(0);
+    (void)MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(false);
+}
+
+static void check_finalizes(void)
+{
+    struct plenum_error err = {""};
+
+    CHECK(plenum_barrier(job, NULL) == 0);
+    if (!is_last())
+        expect_ended(plenum_barrier(job, &err), &err);
+}
+
 /* What only MPI has. */
 static bool check_mpi(const char *what)
 {
-    if (strcmp(what, "straggler") == 0)
+    if (strcmp(what, "improper") == 0)
+        check_improper();
+    else if (strcmp(what, "finalizes") == 0)
+        check_finalizes();
+    else if (strcmp(what, "straggler") == 0)
         check_straggler();
     else if (strcmp(what, "single") == 0 || strcmp(what, "thread") == 0)
         check_thread_level(strcmp(what, "thread") == 0);
@@ -480,8 +563,13 @@ int main(int argc, char **argv)
         check_late(true, argc > 2 ? strtoul(argv[2], NULL, 10) : 0);
     } else if (strcmp(what, "big") == 0) {
         check_big();
-    } else if (strcmp(what, "ends") == 0 || strcmp(what, "silent") == 0) {
-        check_ended(strcmp(what, "ends") == 0);
+    } else if (strcmp(what, "ends") == 0 || strcmp(what, "silent") == 0 ||
+               strcmp(what, "leaves") == 0) {
+        check_ended(strcmp(what, "silent") != 0, strcmp(what, "leaves") == 0);
+    } else if (strcmp(what, "uneven") == 0) {
+        check_uneven();
+    } else if (strcmp(what, "nan") == 0) {
+        check_nan();
     } else if (strcmp(what, "differ") == 0) {
         check_differ();
     } else if (strcmp(what, "program") == 0) {

@@ -33,8 +33,25 @@ big() { # WAY HOW
 }
 
 ok "all collectives, 1 instance, no launcher" "$world"
+# Both carriers: nothing is taken for what it is not.
+in_step() { # WAY HOW
+    for what in ends silent leaves; do
+        ok "one that has ended ($what) is named at once $2, and not waited for" $1 -n 3 "$world" $what
+    done
+    ok "with a step less in one instance no sum is wrong $2" $1 -n 3 "$world" uneven
+    ok "an instance that calls something else is told of $2, and all can go on" $1 -n 3 "$world" differ
+    ok "NaN in any instance is NaN in all $2" $1 -n 3 "$world" nan
+}
+there() {
+    timeout 100 "$top_builddir/plenumrun" --loader none --grace 1 "$@"
+}
 if [ -n "$have_mpi" ]; then
     all_of mpi "by MPI"
+    in_step there "by MPI"
+    ok "one that ends in MPI_Finalize() is named at once" timeout 100 "$top_builddir/plenumrun" -n 3 "$world" finalizes
+    there -n 3 "$world" improper 2>"$T/err"
+    is 125 "a program of MPI alone whose instance leaves without MPI_Finalize() is ended" echo $?
+    ok "and the sentence says which" grep -q "instance 2 on host .* ended with status 0 while others were in MPI" "$T/err"
     ok "a program that uses MPI itself" mpi -n 2 "$world" own-mpi
     for level in single thread; do
         ok "a program that initialised MPI with too low a thread level ($level) is refused" mpi -n 2 "$world" $level
@@ -59,10 +76,7 @@ here() {
 }
 all_of here "by memory"
 ok "so is one that never came to any collective" timed_out here never
-for what in ends silent; do
-    ok "one that has ended ($what) is named at once, and not waited for" here -n 3 "$world" $what
-done
-ok "an instance that calls something else is told of" here -n 3 "$world" differ
+in_step here "by memory"
 ok "programs that a script runs one after the other" here -n 3 sh -c '"$0" program 3 && "$0" program 100 && "$0"' \
     "$world"
 ok "two programs of one instance at once are not both it" here -n 2 sh -c \
