@@ -250,6 +250,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_same": (c_int, [c_void_p, c_void_p, c_size_t, _ERR]),
     "plenum_replica_seed": (c_uint64, [c_uint64, c_uint32]),
     "plenum_once_per_host": (c_int, [c_void_p, CPrepare, c_void_p, _ERR]),
+    "plenum_job_describe": (None, [c_void_p, c_char_p, c_char_p]),
     "plenum_job_set_carrier": (c_int, [c_void_p, POINTER(CCarrier), _ERR]),
     "plenum_stream_options_init": (None, [POINTER(COptions)]),
     "plenum_stream_open": (c_int, [POINTER(CJobInfo), POINTER(COptions), POINTER(c_void_p), _ERR]),

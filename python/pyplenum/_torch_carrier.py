@@ -78,7 +78,7 @@ class _TorchCarrier:
                 work.wait(limit)
         except Exception as exception:
             late = timeout_ns and "timed out" in str(exception).lower()
-            text = (f"{what}: the time limit has passed and {self.missing()}" if late
+            text = (f"the time limit has passed and {self.missing()}" if late
                     else f"torch.distributed failed in {what}: {exception}")
             error.contents.text = text.encode("utf-8", "replace")[:500]
             return -errno.ETIMEDOUT if late else -errno.EIO

@@ -2,7 +2,7 @@
 """Who is this process in the training job, and what all its instances do together."""
 
 import errno
-import io
+import hashlib
 import os
 import pickle
 import platform
@@ -10,7 +10,7 @@ import secrets
 import sys
 import threading
 from datetime import timedelta
-from typing import Any, Callable, List, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,42 +110,104 @@ def _adopted(rank: int, world_size: int) -> _Place:
 
 
 class _Memory:
-    """An array's or tensor's memory: what it refers to stays alive as long as this does."""
+    """An array's or tensor's memory: what it refers to stays alive as long as this does. `dtype` is its native type,
+    and `text` says exactly what it holds."""
 
-    __slots__ = ("address", "nbytes", "size", "dtype", "shape", "keep")
+    __slots__ = ("address", "nbytes", "size", "dtype", "shape", "text", "keep")
 
-    def __init__(self, address: int, nbytes: int, size: int, dtype: str, shape: Any, keep: Any) -> None:
+    def __init__(self, address: int, nbytes: int, size: int, dtype: str, shape: Any, text: str, keep: Any) -> None:
         self.address, self.nbytes, self.size, self.dtype = address, nbytes, size, dtype
-        self.shape, self.keep = shape, keep
+        self.shape, self.text, self.keep = shape, f"{text} {tuple(shape)}", keep
+
+
+def _type_text(dtype: Any) -> str:
+    """A text that differs whenever the bytes mean something else: with the byte order where that is not this
+    machine's, and with all of a structure's fields."""
+    if dtype.fields is None and dtype.subdtype is None:
+        return str(dtype.name if dtype.isnative else dtype.str)
+    return repr(dtype)
+
+
+def _array_memory(x: Any, what: str, written: bool) -> _Memory:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{what}: a masked array's mask would be lost: pass x.filled(...), or x.data and x.mask, as "
+                        "arrays of their own")
+    if x.dtype.hasobject:
+        raise TypeError(f"{what}: an array of {x.dtype} holds references to Python objects, which mean nothing in "
+                        "another process: use broadcast_object() or allgather_object()")
+    if not x.flags.c_contiguous:
+        raise ValueError(f"{what}: the array is not contiguous, so it cannot be changed in place")
+    if written and not x.flags.writeable:
+        raise ValueError(f"{what}: the array is read-only, so it cannot be changed in place")
+    return _Memory(x.ctypes.data, x.nbytes, x.size, x.dtype.name, x.shape, _type_text(x.dtype), x)
 
 
 def _memory_of(x: Any, what: str, written: bool) -> _Memory:
     """Where a NumPy array, or a torch tensor in host memory, lies; never a copy."""
     if isinstance(x, np.ndarray):
-        if not x.flags.c_contiguous:
-            raise ValueError(f"{what}: the array is not contiguous, so it cannot be changed in place")
-        if written and not x.flags.writeable:
-            raise ValueError(f"{what}: the array is read-only, so it cannot be changed in place")
-        return _Memory(x.ctypes.data, x.nbytes, x.size, x.dtype.name, x.shape, x)
+        return _array_memory(x, what, written)
     if hasattr(x, "detach") and hasattr(x, "data_ptr"):
         x = x.detach()
         if x.device.type != "cpu":
             raise ValueError(f"{what}: the tensor lies on {x.device}; collectives work on host memory")
+        if str(x.layout) != "torch.strided":
+            raise TypeError(f"{what}: a tensor of layout {x.layout} has no memory of its own: pass x.to_dense()")
+        if getattr(x, "is_quantized", False):
+            raise TypeError(f"{what}: a quantized tensor's scale would be lost: pass x.int_repr() or x.dequantize()")
+        if x.is_conj() or getattr(x, "is_neg", bool)():
+            raise TypeError(f"{what}: the tensor is a view whose numbers differ from those in its memory: pass "
+                            "x.resolve_conj().resolve_neg()")
         if not x.is_contiguous():
             raise ValueError(f"{what}: the tensor is not contiguous, so it cannot be changed in place")
-        return _Memory(x.data_ptr(), x.numel() * x.element_size(), x.numel(), str(x.dtype).split(".")[-1],
-                       tuple(x.shape), x)
+        dtype = str(x.dtype).split(".")[-1]
+        return _Memory(x.data_ptr(), x.numel() * x.element_size(), x.numel(), dtype, tuple(x.shape), dtype, x)
     raise TypeError(f"{what}: a NumPy array or a torch tensor is needed, not {type(x).__name__}")
 
 
-# Memory of collectives that came to no end: MPI may write to it later. There is no further collective after that.
+_WHAT_BYTES = 55  # of a description (plenum_job_describe())
+
+
+def _description(text: str) -> bytes:
+    """As much of it as the library takes: a long one ends with a digest of the whole."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= _WHAT_BYTES:
+        return data
+    return data[:_WHAT_BYTES - 19] + b"..." + hashlib.blake2b(data, digest_size=8).hexdigest().encode()
+
+
+# Memory of the last collective that failed: MPI may write to it later if it came to no end. There is no further
+# collective after that.
 _lost: List[Any] = []
 
 
 def _check(code: int, error: CError, *used: _Memory) -> None:
     if -code in (errno.ETIMEDOUT, errno.EIO):
-        _lost.extend(used)
+        _lost[:] = used
     check(code, error)
+
+
+_TOLD_BYTES = 128  # of a pickled object's size, or -1, and of the reason why there is none
+
+
+class _Pickled:
+    """An object's bytes, or why there are none."""
+
+    def __init__(self, dump: Callable[[], bytes]) -> None:
+        self.data: npt.NDArray[np.uint8] = np.empty(0, np.uint8)  # writable
+        self.raised: Optional[BaseException] = None
+        self.told: npt.NDArray[np.uint8] = np.zeros(_TOLD_BYTES, np.uint8)
+        try:
+            self.data = np.frombuffer(dump(), np.uint8).copy()
+        except Exception as error:
+            self.raised = error
+            text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:_TOLD_BYTES - 8]
+            self.told[8:8 + len(text)] = np.frombuffer(text, np.uint8)
+        size = -1 if self.raised is not None else self.data.size
+        self.told[:8] = np.array([size], np.int64).view(np.uint8)
+
+
+def _size_told(row: Any) -> int:
+    return int(row[:8].copy().view(np.int64)[0])
 
 
 class Job:
@@ -166,9 +228,10 @@ class Job:
     ``job_id``
         the same text in all instances of the job
 
-    Collectives are called by all instances, in the same order, with the same sizes. They work in place on NumPy arrays
-    and on torch tensors in host memory. With one instance they do nothing. The interpreter's lock is not held while
-    they wait.
+    Collectives are called by all instances, in the same order, with the same dtypes and shapes. Before any data moves
+    the instances compare their calls: those that differ raise ``EIO`` in all of them, with both calls, and so does one
+    whose program has ended. They work in place on NumPy arrays and on torch tensors in host memory. With one instance
+    they do nothing. The interpreter's lock is not held while they wait.
 
     Where there is no MPI, as under torchrun, torch.distributed carries them, once the program has called its
     ``init_process_group()``; before, they raise ``ENOTSUP``.
@@ -273,34 +336,57 @@ class Job:
                                    if seconds is None else max(1, nanoseconds(seconds, "the time limit")))
 
     def broadcast(self, x: Any, root: int = 0) -> Any:
-        """Give every instance the content of ``x`` in instance ``root``, in place; returns ``x``. Any dtype."""
-        memory, error, root = _memory_of(x, "broadcast", True), CError(), whole(root, "root", 0, _MOST)
-        _check(lib.plenum_broadcast(self._for_collective(), memory.address, memory.nbytes, root, byref(error)), error,
-               memory)
+        """Give every instance the content of ``x`` in instance ``root``, in place; returns ``x``.
+
+        Any dtype without Python objects; dtype and shape are the same in all instances.
+        """
+        return self._broadcast("broadcast", x, root)
+
+    def _describe(self, handle: int, name: str, memory: _Memory) -> int:
+        lib.plenum_job_describe(handle, name.encode(), _description(memory.text))
+        return handle
+
+    def _broadcast(self, name: str, x: Any, root: int) -> Any:
+        memory, error, root = _memory_of(x, name, True), CError(), whole(root, "root", 0, _MOST)
+        handle = self._describe(self._for_collective(), name, memory)
+        _check(lib.plenum_broadcast(handle, memory.address, memory.nbytes, root, byref(error)), error, memory)
         return x
 
     def allreduce(self, x: Any, op: str = "sum") -> Any:
         """Combine ``x`` of all instances element by element ("sum", "min", "max", "mean"), in place; returns ``x``.
 
-        int32, int64, float32 or float64. Integers wrap; their mean is rounded towards zero.
+        int32, int64, float32 or float64, in either byte order; dtype and shape are the same in all instances. Integers
+        wrap; their mean is rounded towards zero. "min" and "max" are NaN where any instance has NaN, like
+        ``numpy.minimum`` and ``numpy.maximum``.
         """
         memory, error = _memory_of(x, "allreduce", True), CError()
         if memory.dtype not in _TYPES:
             raise TypeError(f"allreduce: {memory.dtype} is none of {', '.join(_TYPES)}")
         if op not in _OPS:
             raise ValueError(f"allreduce: '{op}' is none of {', '.join(_OPS)}")
+        if isinstance(x, np.ndarray) and not x.dtype.isnative:
+            x[...] = self.allreduce(x.astype(x.dtype.newbyteorder("=")), op)
+            return x
+        self._describe(self._for_collective(), "allreduce", memory)
         _check(lib.plenum_allreduce(self._for_collective(), memory.address, memory.size, _TYPES[memory.dtype],
                                     _OPS[op], byref(error)), error, memory)
         return x
 
     def allgather(self, x: Any) -> Any:
-        """A new array or tensor ``[num_instances, *x.shape]`` of what each instance gave."""
-        memory, error = _memory_of(x, "allgather", False), CError()
+        """A new array or tensor ``[num_instances, *x.shape]`` of what each instance gave.
+
+        Any dtype without Python objects; dtype and shape are the same in all instances.
+        """
+        return self._allgather("allgather", x)
+
+    def _allgather(self, name: str, x: Any) -> Any:
+        memory, error = _memory_of(x, name, False), CError()
         shape = (self.num_instances,) + tuple(memory.shape)
         result = np.empty(shape, x.dtype) if isinstance(x, np.ndarray) else x.detach().new_empty(shape)
-        into = _memory_of(result, "allgather", True)
-        _check(lib.plenum_allgather(self._for_collective(), memory.address, memory.nbytes, into.address, byref(error)),
-               error, memory, into)
+        into = _memory_of(result, name, True)
+        handle = self._describe(self._for_collective(), name, memory)
+        _check(lib.plenum_allgather(handle, memory.address, memory.nbytes, into.address, byref(error)), error, memory,
+               into)
         return result
 
     def barrier(self) -> None:
@@ -320,7 +406,7 @@ class Job:
         """One seed for the whole job: instance 0's ``seed``, or a number from the system's randomness where it has
         none."""
         mine = secrets.randbits(64) or 1 if seed is None else whole(seed, "seed", 0, 2**64 - 1)
-        return int(self.broadcast(np.array([mine], np.uint64))[0])
+        return int(self._broadcast("broadcast_seed", np.array([mine], np.uint64), 0)[0])
 
     def replica_seed(self, seed: int, replica: Optional[int] = None) -> int:
         """A seed for one replica, this process's first unless told: each has another, wherever it runs. No
@@ -329,20 +415,45 @@ class Job:
         return int(lib.plenum_replica_seed(whole(seed, "seed", 0, 2**64 - 1), number))
 
     def broadcast_object(self, x: Any, root: int = 0) -> Any:
-        """What instance ``root`` gave, pickled and made again in the others."""
-        data = np.frombuffer(pickle.dumps(x), np.uint8) if self.instance_index == root else np.empty(0, np.uint8)
-        size = self.broadcast(np.array([data.size], np.int64), root)
-        buffer = data.copy() if self.instance_index == root else np.empty(int(size[0]), np.uint8)
-        self.broadcast(buffer, root)
-        return x if self.instance_index == root else pickle.load(io.BytesIO(buffer.data))
+        """What instance ``root`` gave, pickled and made again in the others.
+
+        When it cannot be pickled, what pickling raised is raised there, and a :class:`PlenumError` that names the
+        instance in the others.
+        """
+        data = self._broadcast_pickled("broadcast_object", lambda: pickle.dumps(x), root)
+        return x if self.instance_index == root else pickle.loads(data)
+
+    def _broadcast_pickled(self, name: str, dump: Callable[[], bytes], root: int) -> bytes:
+        """What ``dump()`` returned in instance ``root``."""
+        mine = _Pickled(dump if self.instance_index == root else bytes)
+        told = self._broadcast(name, mine.told, root)
+        self._raise_unpickled(name, {root: told}, mine)
+        buffer = mine.data if self.instance_index == root else np.empty(_size_told(told), np.uint8)
+        return bytes(self._broadcast(name, buffer, root).data)
 
     def allgather_object(self, x: Any) -> List[Any]:
-        """What each instance gave, pickled, in the order of the instances."""
-        data = np.frombuffer(pickle.dumps(x), np.uint8)
-        sizes: npt.NDArray[np.int64] = self.allgather(np.array([data.size], np.int64)).reshape(-1)
-        room = np.zeros(int(sizes.max()), np.uint8)
-        room[:data.size] = data
-        return [pickle.loads(row[:size].tobytes()) for row, size in zip(self.allgather(room), sizes)]
+        """What each instance gave, pickled, in the order of the instances.
+
+        When one cannot be pickled, what pickling raised is raised there, and a :class:`PlenumError` that names the
+        instance in the others.
+        """
+        mine = _Pickled(lambda: pickle.dumps(x))
+        told = self._allgather("allgather_object", mine.told)
+        self._raise_unpickled("allgather_object", dict(enumerate(told)), mine)
+        sizes = [_size_told(row) for row in told]
+        room = np.zeros(max(sizes), np.uint8)
+        room[:mine.data.size] = mine.data
+        rows = self._allgather("allgather_object", room)
+        return [pickle.loads(row[:size].tobytes()) for row, size in zip(rows, sizes)]
+
+    def _raise_unpickled(self, name: str, told: Dict[int, Any], mine: "_Pickled") -> None:
+        """All instances know now whose objects could not be pickled, and none waits for their bytes."""
+        if mine.raised is not None:
+            raise mine.raised
+        for instance, row in told.items():
+            if _size_told(row) < 0:
+                text = row[8:].tobytes().rstrip(b"\0").decode("utf-8", "replace")
+                raise PlenumError(errno.EBADMSG, f"{name}: instance {instance} cannot pickle what it gave: {text}")
 
     def once_per_host(self, prepare: Callable[[], Any]) -> None:
         """Have one instance of each host call ``prepare()``, and return in all when all hosts are ready.

@@ -587,6 +587,7 @@ def _check_alike(job: Job, named: List[Tuple[str, torch.Tensor]]) -> None:
 
 def _on_host(value: torch.Tensor) -> torch.Tensor:
     """The tensor itself where a collective can work on it, else a copy."""
+    value = value.resolve_conj().resolve_neg()
     return value if value.device.type == "cpu" and value.is_contiguous() else value.cpu().contiguous()
 
 
@@ -612,12 +613,14 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root: int = 0, *
     A collective. For a run that goes on from a checkpoint which only ``root`` has read.
     """
     job = job or this_job()
-    if job.instance_index == root:
+
+    def save() -> bytes:
         buffer = io.BytesIO()
         torch.save(optimizer.state_dict(), buffer)
-        job.broadcast_object(buffer.getvalue(), root)
-    else:
-        data = job.broadcast_object(None, root)
+        return buffer.getvalue()
+
+    data = job._broadcast_pickled("broadcast_optimizer_state", save, root)
+    if job.instance_index != root:
         optimizer.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=False))  # it is our own
 
 

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: MIT
+"""Random programs of collectives, of which half differ between instances; started by test_collectives.py.
+
+    random_calls.py FOLDER SEED COUNT
+
+Every instance draws the same programs, so it knows what all of them call and with which data. A step in which all call
+the same must give what NumPy makes of everybody's data; one in which they do not must raise the same kind of error in
+all of them, with both calls in its text, and ends the program. What each program came to is written to FOLDER, for
+comparison between carriers.
+"""
+
+import errno
+import hashlib
+import os
+import random
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+import pyplenum
+
+job = pyplenum.job()
+me, count = job.instance_index, job.num_instances
+
+STRUCTURE = np.dtype([("a", "<i4"), ("b", "<f4")])
+SAME_SIZE = {  # types whose elements have as many bytes
+    1: ("int8", "uint8", "bool"),
+    2: ("int16", "uint16", "float16", ">i2"),
+    4: ("int32", "uint32", "float32", ">f4", ">i4"),
+    8: ("int64", "uint64", "float64", "complex64", ">f8", ">u8", "datetime64[s]", STRUCTURE,
+        np.dtype([("a", ">i4"), ("b", "<f4")])),
+}
+REDUCED = ("int32", "int64", "float32", "float64", ">f4", ">f8", ">i4", ">i8")
+OPS = ("sum", "min", "max", "mean")
+SHAPES = ((), (0,), (1,), (3,), (2, 3), (6,), (3, 2), (16,), (17,), (4, 0), (5, 7), (1000,))
+
+
+class Call(NamedTuple):
+    """What an instance calls. Those that are equal must succeed together."""
+
+    kind: str
+    dtype: object = None
+    shape: tuple = ()
+    detail: object = None  # root or reduction
+    bad: int = -1  # the instance whose object cannot be pickled, or whose bytes differ
+
+
+class Unpicklable:
+    def __reduce__(self):
+        raise RuntimeError("cannot be pickled")
+
+
+def draw_call(rng):
+    kind = rng.choice(("broadcast", "broadcast", "allreduce", "allreduce", "allreduce", "allgather", "barrier",
+                       "broadcast_object", "allgather_object", "same", "refused"))
+    shape = rng.choice(SHAPES) if rng.random() < 0.97 else (70000,)
+    dtype = rng.choice(rng.choice(list(SAME_SIZE.values())))
+    root = rng.randrange(count)
+    bad = rng.randrange(count) if rng.random() < 0.3 else -1
+    if kind == "allreduce":
+        return Call(kind, rng.choice(REDUCED), shape, rng.choice(OPS))
+    if kind in ("broadcast", "allgather"):
+        return Call(kind, dtype, shape, root if kind == "broadcast" else None)
+    if kind == "broadcast_object":
+        return Call(kind, detail=root, bad=root if bad >= 0 else -1)
+    if kind in ("allgather_object", "same"):
+        return Call(kind, bad=bad)
+    return Call(kind)
+
+
+def mutate(rng, calls):
+    """The program of an instance that does something else, if only a little."""
+    calls = list(calls)
+    at = rng.randrange(len(calls))
+    call = calls[at]
+    how = rng.randrange(7)
+    if how == 0:
+        del calls[at]
+    elif how == 1:
+        calls.insert(at, draw_call(rng))
+    elif how == 2 and call.kind in ("broadcast", "broadcast_object"):
+        calls[at] = call._replace(detail=rng.randrange(count), bad=-1)
+    elif how == 2 and call.kind == "allreduce":
+        calls[at] = call._replace(detail=rng.choice(OPS))
+    elif how == 3 and call.kind in ("broadcast", "allgather"):
+        calls[at] = call._replace(dtype=rng.choice(SAME_SIZE[np.dtype(call.dtype).itemsize]))
+    elif how == 3 and call.kind == "allreduce":
+        calls[at] = call._replace(dtype=rng.choice(REDUCED))
+    elif how == 4 and call.dtype is not None:
+        calls[at] = call._replace(shape=rng.choice(SHAPES))
+    elif how == 5:
+        calls[at], calls[0] = calls[0], calls[at]
+    else:
+        calls[at] = draw_call(rng)
+    return calls
+
+
+def said(call):
+    """What of a call is compared: byte order does not matter to sums."""
+    if call.kind == "allreduce":
+        return call._replace(dtype=np.dtype(call.dtype).newbyteorder("=").str)
+    if call.kind in ("broadcast", "allgather"):
+        return call._replace(dtype=repr(np.dtype(call.dtype)))
+    return Call(call.kind, detail=call.detail if call.kind == "broadcast_object" else None)
+
+
+def data_of(where, instance, call):
+    """An instance's data: sums of these floats are exact in any order."""
+    rng = np.random.default_rng([*where, instance])
+    dtype = np.dtype(call.dtype)
+    values = rng.integers(-100, 100, call.shape)
+    if call.kind == "allreduce" and call.detail in ("min", "max") and dtype.kind == "f":
+        values = np.where(rng.random(call.shape) < 0.1, rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0], call.shape),
+                          values)
+    elif call.kind == "allreduce" and dtype.kind == "i":
+        values = values * (np.iinfo(dtype).max // 120)
+    if dtype.fields:
+        x = np.zeros(call.shape, dtype)
+        for name in dtype.names:
+            x[name] = values
+        return x
+    return np.asarray(values).astype(dtype)
+
+
+def reduced(call, everybody):
+    """What NumPy makes of it; a mean of integers is rounded towards zero."""
+    stack = np.stack([x.astype(x.dtype.newbyteorder("=")) for x in everybody])
+    if call.detail == "min":
+        return np.minimum.reduce(stack)
+    if call.detail == "max":
+        return np.maximum.reduce(stack)
+    total = np.add.reduce(stack, dtype=stack.dtype)
+    if call.detail == "sum":
+        return total
+    if stack.dtype.kind == "f":
+        return (total / stack.dtype.type(count)).astype(stack.dtype)
+    return np.array([int(abs(int(v)) // count) * (1 if v >= 0 else -1) for v in total.ravel()],
+                    stack.dtype).reshape(total.shape)
+
+
+def gathered(everybody):
+    """As np.stack(), which would change the byte order."""
+    x = np.empty((count, *everybody[0].shape), everybody[0].dtype)
+    for i, given in enumerate(everybody):
+        x[i] = given
+    return x
+
+
+def expect_equal(got, want, call):
+    assert got.shape == want.shape, (call, got.shape, want.shape)
+    assert got.dtype == np.dtype(call.dtype), (call, got.dtype)
+    if got.dtype.fields:
+        assert got.tobytes() == want.tobytes(), call
+    else:
+        np.testing.assert_array_equal(got, want, str(call))
+
+
+def expect_told(bad, error):
+    """An object of the instances `bad` cannot be pickled: those have what pickling raised, the others a name."""
+    if me in bad:
+        assert isinstance(error, RuntimeError) and "cannot be pickled" in str(error), error
+    else:
+        assert isinstance(error, pyplenum.PlenumError) and error.errno == errno.EBADMSG, error
+        assert f"instance {min(bad)} cannot pickle" in str(error), error
+
+
+def run_refused():
+    """What no other process could use is refused before anything is said to the others."""
+    for x in (np.array([{}], object), np.zeros(2, [("a", "i4"), ("b", "O")]), np.ma.masked_array([1, 2], [0, 1])):
+        for function in (job.broadcast, job.allgather, job.same, job.allreduce):
+            try:
+                function(x)
+            except TypeError as error:
+                assert "broadcast_object() or allgather_object()" in str(error) or "mask" in str(error), error
+            else:
+                raise AssertionError(f"{x!r} was taken")
+
+
+def run_same(where, bad):
+    x = np.arange(100 + where[2], dtype=np.int16)
+    x[7] += me in bad
+    try:
+        job.same(x)
+    except pyplenum.PlenumError as error:
+        if error.errno != errno.EBADMSG:
+            raise
+        assert 0 < len(bad) < count, (bad, error)
+        assert len(bad) * 2 >= count or all(str(i) in str(error) for i in bad), (bad, error)
+    else:
+        assert len(bad) in (0, count), bad
+
+
+def run_objects(where, call, bad):
+    mine = Unpicklable() if me in bad else {"where": where, "instance": me, "filler": "x" * where[1]}
+    if call.kind == "broadcast_object":
+        bad = bad & {call.detail}
+    try:
+        got = (job.broadcast_object(mine, call.detail) if call.kind == "broadcast_object" else
+               job.allgather_object(mine))
+    except (pyplenum.PlenumError, RuntimeError) as error:
+        if isinstance(error, pyplenum.PlenumError) and error.errno == errno.EIO:
+            raise
+        assert bad, (call, error)
+        expect_told(bad, error)
+        return type(error).__name__
+    assert not bad, (call, bad)
+    if call.kind == "broadcast_object":
+        assert me == call.detail or got["instance"] == call.detail, got
+    else:
+        assert [x["instance"] for x in got] == list(range(count)), got
+    return "objects"
+
+
+def run_call(where, call, bad):
+    """Call it, and check the result if there is one; what is returned is written down."""
+    if call.kind == "barrier":
+        return job.barrier()
+    if call.kind == "same":
+        return run_same(where, bad)
+    if call.kind in ("broadcast_object", "allgather_object"):
+        return run_objects(where, call, bad)
+    return run_arrays(where, call)
+
+
+def run_arrays(where, call):
+    x = data_of(where, me, call)
+    before = x.copy()
+    try:
+        got = (job.broadcast(x, call.detail) if call.kind == "broadcast" else
+               job.allreduce(x, call.detail) if call.kind == "allreduce" else job.allgather(x))
+    except pyplenum.PlenumError:
+        assert x.tobytes() == before.tobytes(), f"{call} has failed and changed its array"
+        raise
+    everybody = [data_of(where, i, call) for i in range(count)]
+    want = (everybody[call.detail] if call.kind == "broadcast" else
+            reduced(call, everybody) if call.kind == "allreduce" else gathered(everybody))
+    expect_equal(got, want, call)
+    if got.dtype.kind == "f":
+        got = np.where(np.isnan(got), np.nan, got)
+    return got.tobytes()
+
+
+def run_program(where, programs):
+    """Every instance's calls, with one at the end that nothing else equals, so that no instance is left behind."""
+    ends = [[call for call in program if call.kind != "refused"] for program in programs]
+    log = hashlib.blake2b(digest_size=8)
+    if any(call.kind == "refused" for call in programs[me]):
+        run_refused()
+    for step in range(len(ends[me]) + 1):
+        all_calls = [said(p[step]) if step < len(p) else "end" for p in ends]
+        call = ends[me][step] if step < len(ends[me]) else None
+        bad = {i for i in range(count) if step < len(ends[i]) and ends[i][step].bad == i}
+        if len(set(all_calls)) > 1:
+            return expect_mismatch((*where, step), call, bad, ends, all_calls)
+        if call is None:
+            run_end(where)
+        else:
+            log.update(repr(run_call((*where, step), call, bad)).encode())
+    return "well " + log.hexdigest()
+
+
+def run_end(where):
+    job.allgather(np.array([where[1]], "timedelta64[s]"))
+
+
+def expect_mismatch(where, call, bad, ends, all_calls):
+    step = where[2]
+    other = next(i for i in range(count) if all_calls[i] != all_calls[me])
+    names = [p[step].kind if step < len(p) else "allgather" for p in ends]
+    try:
+        if call is None:
+            run_end(where)
+        else:
+            run_call(where, call, bad)
+    except pyplenum.PlenumError as error:
+        text = str(error)
+        assert error.errno == errno.EIO, error
+        assert f"this instance calls {names[me]} (" in text, (text, all_calls)
+        assert f"while instance {other} calls {names[other]} (" in text, (text, all_calls)
+        assert text.endswith("all must call the same, in the same order"), (text, all_calls)
+        return f"differs at {step}: {text}"
+    raise AssertionError(f"instance {me}, program {where}, step {step}: {all_calls} has succeeded")
+
+
+def main():
+    folder, seed, programs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    with open(os.path.join(folder, f"log-{me}"), "w", encoding="utf-8") as log:
+        for number in range(programs):
+            rng = random.Random(f"{seed} {count} {number}")
+            calls = [draw_call(rng) for _ in range(rng.randint(1, 5))]
+            odd = rng.randrange(count) if rng.random() < 0.5 else -1
+            both = rng.random() < 0.2  # two instances differ, perhaps in different ways
+            drawn = [mutate(rng, calls) if i == odd or (both and i == (odd + 1) % count and odd >= 0) else calls
+                     for i in range(count)]
+            print(run_program((seed, number), drawn), file=log)
+
+
+main()
