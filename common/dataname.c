@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -14,6 +15,44 @@
 enum { FORMAT_MAX = 15 };
 
 static const char lower[] = "abcdefghijklmnopqrstuvwxyz", word[] = "abcdefghijklmnopqrstuvwxyz-";
+
+/* To the comma or colon that ends a value: one behind a backslash belongs to it. */
+static size_t value_length(const char *value)
+{
+    size_t len = 0;
+
+    while (value[len] && value[len] != ',' && value[len] != ':')
+        len += value[len] == '\\' && value[len + 1] ? 2 : 1;
+    return len;
+}
+
+char *dataname_value(const char *value, size_t len)
+{
+    char *plain = malloc(len + 1);
+    size_t at = 0;
+
+    for (size_t i = 0; plain && i < len; i++) {
+        i += value[i] == '\\' && i + 1 < len;
+        plain[at++] = value[i];
+    }
+    if (plain)
+        plain[at] = '\0';
+    return plain;
+}
+
+char *dataname_quote(const char *value)
+{
+    char *quoted = malloc(2 * strlen(value) + 1), *to = quoted;
+
+    for (; quoted && *value; value++) {
+        if (*value == ',' || *value == ':' || *value == '\\')
+            *to++ = '\\';
+        *to++ = *value;
+    }
+    if (quoted)
+        *to = '\0';
+    return quoted;
+}
 
 bool dataname_next_setting(const char **at, const char *end, const char **key, size_t *key_len,
                            const char **value, size_t *value_len)
@@ -27,7 +66,7 @@ bool dataname_next_setting(const char **at, const char *end, const char **key, s
     if (*key_len == 0 || (*key)[*key_len] != '=')
         return false;
     *value = *key + *key_len + 1;
-    *value_len = strcspn(*value, ",:");
+    *value_len = value_length(*value);
     *at = *value + *value_len;
     return *at <= end;
 }
@@ -74,20 +113,96 @@ const char *dataname_path(const char *text)
     return name.format && is_format(&name, "generated") ? NULL : name.where;
 }
 
+/* A text that grows up to `size`. */
+struct made {
+    char *text;
+    size_t at, size;
+};
+
+static void add(struct made *m, const char *text, size_t len)
+{
+    if (len < m->size && m->at < m->size - len) {
+        memcpy(m->text + m->at, text, len);
+        m->text[m->at + len] = '\0';
+    }
+    m->at += len; /* beyond its size it is too long */
+}
+
+static bool is_class_path(const struct dataname *name, const char *key, size_t key_len)
+{
+    return key_len == 7 && memcmp(key, "classes", 7) == 0 && !is_format(name, "generated");
+}
+
+static bool is_relative_class_path(const char *value, size_t len)
+{
+    return len > 0 && *value != '/' && !(len == 7 && memcmp(value, "numbers", 7) == 0);
+}
+
+/* Format and settings of a name, up to its colon: the path of "classes=" is made absolute. */
+static int add_settings(struct made *m, const struct dataname *name, const char *folder)
+{
+    const char *at = name->settings, *end = name->settings + name->settings_len, *key, *value;
+    char *quoted = dataname_quote(folder);
+    size_t key_len, value_len;
+
+    if (!quoted)
+        return -ENOMEM;
+    add(m, name->format, name->format_len);
+    while (dataname_next_setting(&at, end, &key, &key_len, &value, &value_len)) {
+        add(m, key - 1, key_len + 2);
+        if (is_class_path(name, key, key_len) && is_relative_class_path(value, value_len)) {
+            add(m, quoted, strlen(quoted));
+            add(m, "/", strcmp(folder, "/") != 0);
+        }
+        add(m, value, value_len);
+    }
+    add(m, ":", 1);
+    free(quoted);
+    return 0;
+}
+
+bool dataname_is_absolute(const char *text)
+{
+    const char *at, *key, *value;
+    size_t key_len, value_len;
+    struct dataname name;
+
+    for (dataname_split(text, &name);; dataname_split(name.where, &name)) {
+        at = name.settings;
+        while (name.format && dataname_next_setting(&at, name.settings + name.settings_len, &key,
+                                                    &key_len, &value, &value_len))
+            if (is_class_path(&name, key, key_len) && is_relative_class_path(value, value_len))
+                return false;
+        if (!is_wrapped(&name))
+            break;
+    }
+    return (name.format && is_format(&name, "generated")) || *name.where == '/';
+}
+
 int dataname_make_absolute(const char *text, const char *folder, char *ret, size_t size,
                            struct plenum_error *err)
 {
-    const char *path = dataname_path(text);
-    int n;
+    struct made made = {.text = ret, .size = size};
+    struct dataname name;
+    bool wrapped = true;
+    int r = 0;
 
     if (!*text)
         return error_set(err, -EINVAL, "no data set is named");
-    if (!path || *path == '/' || !*path)
-        n = snprintf(ret, size, "%s", text);
-    else
-        n = snprintf(ret, size, "%.*s%s%s%s", (int)(path - text), text, folder,
-                     strcmp(folder, "/") == 0 ? "" : "/", path);
-    return n < 0 || (size_t)n >= size
+    for (const char *rest = text; wrapped && r == 0; rest = name.where) {
+        dataname_split(rest, &name);
+        wrapped = is_wrapped(&name);
+        if (name.format)
+            r = add_settings(&made, &name, folder);
+    }
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    if (!(name.format && is_format(&name, "generated")) && *name.where && *name.where != '/') {
+        add(&made, folder, strlen(folder));
+        add(&made, "/", strcmp(folder, "/") != 0);
+    }
+    add(&made, name.where, strlen(name.where));
+    return made.at >= size
                ? error_set(err, -EINVAL, "the data set's name is longer than %zu bytes", size - 1)
                : 0;
 }

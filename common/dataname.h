@@ -20,10 +20,14 @@ struct dataname {
 
 /**
  * Split a name. A format is lower-case letters; a setting is a word of lower-case letters and
- * dashes, '=', and a value without ',' and ':'. What does not begin so is a plain path; a file
- * whose name looks so is reached as "./tar:x".
+ * dashes, '=', and a value; before each ',', ':' and '\\' in it stands a '\\'. What does not begin
+ * so is a plain path; a file whose name looks so is reached as "./tar:x".
  */
 void dataname_split(const char *text, struct dataname *ret);
+
+/** A setting's value without its backslashes, and with them: malloc; NULL: out of memory. */
+char *dataname_value(const char *value, size_t len);
+char *dataname_quote(const char *value);
 
 /** The next setting of a list, `*at` being moved behind it; false at the end. */
 bool dataname_next_setting(const char **at, const char *end, const char **key, size_t *key_len,
@@ -33,8 +37,12 @@ bool dataname_next_setting(const char **at, const char *end, const char **key, s
  * (generated:N). */
 const char *dataname_path(const char *text);
 
+/** Does a name hold no relative path, neither its own nor that of "classes="? */
+bool dataname_is_absolute(const char *text);
+
 /**
- * The same name with an absolute path: relative ones are below `folder`.
+ * The same name with an absolute path: relative ones are below `folder`. So is the path of
+ * "classes=", unless it is the word "numbers".
  *
  * 0, or -EINVAL with a sentence: no name, or longer than `size` allows.
  */

@@ -48,11 +48,12 @@ static const char *readable(const void *value, size_t len, char *text)
     return text;
 }
 
-static void show_field(void *arg, const char *key, const void *value, size_t len)
+static void show_field(void *arg, const char *key, const void *value, size_t len, bool exact)
 {
     struct json *j = arg;
     char text[FIELD_MAX + 1], name[FIELD_MAX];
 
+    (void)exact;
     (void)readable(value, len, text);
     (void)snprintf(name, sizeof(name), "%s", key);
     if (j)

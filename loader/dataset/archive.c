@@ -342,7 +342,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < d->files.count; i++) {
         s->archives[i] = (struct archive){.arg = s->work->arg,
-                                          .builder = {.memory = s->memory},
+                                          .builder = {.memory = s->memory, .rule = &d->labels},
                                           .number = i,
                                           .dataset = d,
                                           .options = s->options,

@@ -7,10 +7,10 @@
 #include "loader/dataset/format.h"
 
 /** The settings of all archives: for the format's table. */
-#define ARCHIVE_SETTINGS                                              \
-    {"part", "i/k: the i-th of k equal parts of the files, from 0"},  \
-    {                                                                 \
-        "label-offset", "a whole number that is added to every label" \
+#define ARCHIVE_SETTINGS                                                              \
+    CLASSES_SETTING, {"part", "i/k: the i-th of k equal parts of the files, from 0"}, \
+    {                                                                                 \
+        "label-offset", "a whole number that is added to every label"                 \
     }
 
 /** One archive while it is scanned, by one thread. */

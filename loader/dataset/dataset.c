@@ -106,6 +106,11 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     r = name_parse(d, name, err);
     if (r < 0)
         goto fail;
+    r = d->format->scan ? name_read_labels(d, err) : 0;
+    if (r < 0) {
+        (void)error_prefix(err, r, "data set '%s'", name);
+        goto fail;
+    }
     r = d->format->locate(d, options, err);
     if (r < 0)
         goto fail;
@@ -131,6 +136,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         if (r < 0)
             goto fail;
     }
+    class_list_destroy(d->classes); /* the index has their names */
+    d->labels.classes = d->classes = NULL;
     d->scope.cancel = NULL; /* the flag lives only as long as the opening */
     if (d->format->whole_files && dataset_has_images(d))
         open_checksums(d);
@@ -177,6 +184,7 @@ void dataset_unref(struct dataset *dataset)
         free(dataset->settings[i].key);
         free(dataset->settings[i].value);
     }
+    class_list_destroy(dataset->classes);
     scope_fini(&dataset->scope);
     dataset_unref(dataset->inner);
     fields_close(dataset->field_table);

@@ -133,8 +133,9 @@ char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, ch
  */
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err);
-/** A field beside a sample's image: `value` may be any bytes. */
-typedef void dataset_field(void *arg, const char *key, const void *value, size_t len);
+/** A field beside a sample's image: `value` may be any bytes. `exact`: it was stored as a number of
+ * floating point, not as a text, so "NaN", "Infinity" and "-Infinity" are meant. */
+typedef void dataset_field(void *arg, const char *key, const void *value, size_t len, bool exact);
 
 /**
  * The fields of a sample besides image and label: the other columns of a list, the other features

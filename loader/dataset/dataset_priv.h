@@ -24,6 +24,8 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
 int name_check_scope(const struct scope *p, const char *name, struct plenum_error *err);
 /** The canonical name, "format,key=value:where". malloc. */
 char *name_canonical(const struct dataset *d);
+/** Read what the settings say of labels, classes= among them: 0 or -errno with a sentence. */
+int name_read_labels(struct dataset *d, struct plenum_error *err);
 /** Parse a name into format, settings and location: 0 or -errno with a sentence. */
 int name_parse(struct dataset *d, const char *name, struct plenum_error *err);
 

@@ -13,8 +13,7 @@
 #include "loader/dataset/field_json.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <math.h>
 
 #include "common/error.h"
 #include "loader/dataset/json_find.h"
@@ -26,99 +25,102 @@ static int put(struct dataset_buffer *to, const void *bytes, size_t len, struct 
     return field_append(to, bytes, len) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-static int wants(const json_t *value, const char *what, struct plenum_error *err)
+static int wants(struct json_at value, const char *what, struct plenum_error *err)
 {
     const char *hint = "";
 
-    if (json_is_array(value))
+    if (json_type(value) == JSON_AT_LIST)
         hint = ": line draws one of a list of texts, int64 and float32 are for one of numbers";
-    else if (json_is_number(value))
+    else if (json_type(value) == JSON_AT_NUMBER)
         hint = ": numbers are int64 or float32";
-    else if (json_is_object(value))
+    else if (json_type(value) == JSON_AT_OBJECT)
         hint = ": name a member of it";
     return error_set(err, -EBADMSG, "it is %s, and %s is wanted%s", json_kind(value), what, hint);
 }
 
-/* A whole number is exact, or is none: where one of a JSON is beyond int64, all are doubles. */
-static int pick_number(const struct field_spec *spec, const json_t *value,
-                       struct dataset_buffer *to, struct plenum_error *err)
+/* A number as it is spelled, followed by a blank. */
+static int pick_number(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
-    int64_t whole;
-    char text[64];
-    int n;
+    enum json_type type = json_type(value);
+    int r;
 
-    if (json_is_number(value) && spec->as == FIELD_AS_INT64 && !json_whole(value, &whole))
-        return error_set(err, -EBADMSG, "%.17g is no whole number that can be read exactly",
-                         json_number_value(value));
-    if (json_is_number(value) && spec->as == FIELD_AS_INT64)
-        n = snprintf(text, sizeof(text), "%" PRId64 " ", whole);
-    else if (json_is_integer(value))
-        n = snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT " ", json_integer_value(value));
-    else if (json_is_real(value))
-        n = snprintf(text, sizeof(text), "%.17g ", json_real_value(value));
-    else if (json_is_boolean(value))
-        n = snprintf(text, sizeof(text), "%d ", json_is_true(value));
-    else
+    if (type == JSON_AT_TRUE || type == JSON_AT_FALSE)
+        return put(to, type == JSON_AT_TRUE ? "1 " : "0 ", 2, err);
+    if (type != JSON_AT_NUMBER)
         return wants(value, "a number, or a list of numbers,", err);
-    return put(to, text, (size_t)n, err);
+    r = put(to, value.at, (size_t)(value.end - value.at), err);
+    return r < 0 ? r : put(to, " ", 1, err);
 }
 
-static int pick_text(const json_t *value, struct dataset_buffer *to, struct plenum_error *err)
+static int pick_text(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
-    if (!json_is_string(value))
+    size_t len;
+
+    if (json_type(value) != JSON_AT_TEXT)
         return wants(value, "a text", err);
-    return put(to, json_string_value(value), json_string_length(value), err);
+    len = json_copy(value, NULL, NULL);
+    if (field_reserve(to, len) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)json_copy(value, (char *)to->bytes + to->len, NULL);
+    return field_append(to, to->bytes + to->len, len);
 }
 
-static int pick(const struct field_spec *spec, const json_t *value, struct dataset_buffer *to,
-                struct plenum_error *err)
+/* The numbers of a list, and of the lists in it: a text has no more of them than bytes, and they
+ * are taken in one pass, whatever is nested. */
+static int pick_numbers(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
-    bool numbers = field_is_numbers(spec);
-    size_t i;
-    json_t *each;
+    struct json_at at;
     int r = 0;
 
-    if (!json_is_array(value) || spec->as == FIELD_AS_TEXT)
-        return numbers ? pick_number(spec, value, to, err) : pick_text(value, to, err);
-    json_array_foreach(value, i, each)
-    {
-        r = numbers ? pick(spec, each, to, err) : pick_text(each, to, err);
-        if (r == 0 && !numbers)
-            r = put(to, "\n", 1, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    if (json_type(value) != JSON_AT_LIST)
+        return pick_number(value, to, err);
+    for (struct json_at rest = json_begin(value); r == 0 && json_next_flat(&rest, &at);)
+        r = pick_number(at, to, err);
+    return r;
 }
 
-/* The value that is wanted: `*ret_root` is for json_decref(). */
-static int find(const struct field_stored *s, json_t **ret_root, json_t **ret,
+static int pick(const struct field_spec *spec, struct json_at value, struct dataset_buffer *to,
                 struct plenum_error *err)
 {
-    int r = json_parse((const char *)s->bytes.bytes, s->bytes.len, ret_root, err);
+    struct json_at rest, each;
+    int r = 0;
+
+    if (field_is_numbers(spec))
+        return pick_numbers(value, to, err);
+    if (json_type(value) != JSON_AT_LIST || spec->as == FIELD_AS_TEXT)
+        return pick_text(value, to, err);
+    for (rest = json_begin(value); r == 0 && json_next(&rest, &each);) {
+        r = pick_text(each, to, err);
+        if (r == 0)
+            r = put(to, "\n", 1, err);
+    }
+    return r;
+}
+
+/* The value that is wanted. */
+static int find(const struct field_stored *s, struct json_at *ret, struct plenum_error *err)
+{
+    struct json_at root;
+    int r = json_parse((const char *)s->bytes.bytes, s->bytes.len, &root, err);
 
     if (r < 0)
         return r;
-    *ret = s->member ? json_member(*ret_root, s->member) : *ret_root;
-    if (*ret)
+    *ret = root;
+    if (!s->member || !*s->member || json_member(root, s->member, ret))
         return 0;
-    json_decref(*ret_root);
     return error_set(err, -EBADMSG, "it has no member '%s'", s->member);
 }
 
 int field_pick(const struct field_spec *spec, struct field_stored *s, struct plenum_error *err)
 {
-    json_t *root, *value;
-    int r = find(s, &root, &value, err);
+    struct json_at value;
+    int r = find(s, &value, err);
 
     if (r < 0)
         return r;
     s->picked.len = 0;
     r = put(&s->picked, "", 0, err); /* the text may be empty */
-    if (r == 0)
-        r = pick(spec, value, &s->picked, err);
-    json_decref(root);
-    return r;
+    return r < 0 ? r : pick(spec, value, &s->picked, err);
 }
 
 /* ---- boxes ---- */
@@ -128,29 +130,26 @@ struct corners {
     double left, top, right, bottom;
 };
 
-static int get_number(const json_t *value, double *ret)
+static int get_four(struct json_at list, double ret[4])
 {
-    *ret = json_number_value(value);
-    return json_is_number(value) ? 0 : -EBADMSG;
+    struct json_at rest = json_begin(list), each;
+    int count = 0;
+
+    while (json_next(&rest, &each))
+        if (count == 4 || !json_double(each, &ret[count++]))
+            return -EBADMSG;
+    return count == 4 ? 0 : -EBADMSG;
 }
 
-static int get_four(const json_t *list, double ret[4])
-{
-    int r = json_array_size(list) == 4 ? 0 : -EBADMSG;
-
-    for (size_t i = 0; i < 4 && r == 0; i++)
-        r = get_number(json_array_get(list, i), &ret[i]);
-    return r;
-}
-
-static int get_bndbox(const json_t *box, double ret[4])
+static int get_bndbox(struct json_at box, double ret[4])
 {
     static const char *const names[] = {"xmin", "ymin", "xmax", "ymax"};
-    int r = 0;
+    struct json_at value;
 
-    for (size_t i = 0; i < 4 && r == 0; i++)
-        r = get_number(json_object_get(box, names[i]), &ret[i]);
-    return r;
+    for (size_t i = 0; i < 4; i++)
+        if (!json_get(box, names[i], &value) || !json_double(value, &ret[i]))
+            return -EBADMSG;
+    return 0;
 }
 
 static int add_box(struct field_stored *s, size_t index, const struct corners *c, int64_t class_id,
@@ -163,6 +162,9 @@ static int add_box(struct field_stored *s, size_t index, const struct corners *c
                              .class_id = class_id,
                              .id = id};
 
+    if (!isfinite(box.left) || !isfinite(box.top) || !isfinite(box.right) || !isfinite(box.bottom))
+        return error_set(err, -EBADMSG, "box %zu has an edge that is no number within float32",
+                         index);
     if (c->right < c->left || c->bottom < c->top)
         return error_set(err, -EBADMSG, "box %zu ends before it begins: it is %s", index, form);
     if (s->numbers.len + sizeof(box) > FIELD_BYTES_MAX)
@@ -170,56 +172,89 @@ static int add_box(struct field_stored *s, size_t index, const struct corners *c
     return put(&s->numbers, &box, sizeof(box), err);
 }
 
-static int add_object(struct field_stored *s, size_t index, const json_t *object,
-                      struct plenum_error *err)
+/* Is it a region (iscrowd), not an object? */
+static bool is_crowd(struct json_at object)
 {
-    const json_t *bbox = json_object_get(object, "bbox");
-    const json_t *bndbox = json_object_get(object, "bndbox");
-    const json_t *class = json_object_get(object, "category_id");
-    const json_t *id = json_object_get(object, "id"), *crowd = json_object_get(object, "iscrowd");
-    const char *form = bbox ? "[x, y, width, height]" : "xmin, ymin, xmax and ymax";
-    int64_t class_id = 0, number = (int64_t)index;
-    struct corners c;
+    struct json_at crowd;
+    double number;
+
+    return json_get(object, "iscrowd", &crowd) &&
+           (json_type(crowd) == JSON_AT_TRUE || (json_double(crowd, &number) && number != 0));
+}
+
+static int get_corners(struct json_at object, size_t index, struct corners *ret, const char **form,
+                       struct plenum_error *err)
+{
+    struct json_at bbox, bndbox;
+    bool coco = json_get(object, "bbox", &bbox);
+    bool voc = !coco && json_get(object, "bndbox", &bndbox);
     double v[4];
 
-    if (json_is_true(crowd) || json_number_value(crowd) != 0)
-        return 0; /* a region, not an object */
-    if (get_four(bbox, v) == 0)
-        c = (struct corners){v[0], v[1], v[0] + v[2], v[1] + v[3]};
-    else if (!bbox && get_bndbox(bndbox, v) == 0)
-        c = (struct corners){v[0] - 1, v[1] - 1, v[2], v[3]};
-    else if (bbox || bndbox)
+    *form = coco ? "[x, y, width, height]" : "xmin, ymin, xmax and ymax";
+    if (coco && get_four(bbox, v) == 0)
+        *ret = (struct corners){v[0], v[1], v[0] + v[2], v[1] + v[3]};
+    else if (voc && get_bndbox(bndbox, v) == 0)
+        *ret = (struct corners){v[0] - 1, v[1] - 1, v[2], v[3]};
+    else if (coco || voc)
         return error_set(err, -EBADMSG, "the \"%s\" of box %zu must be numbers: %s",
-                         bbox ? "bbox" : "bndbox", index, form);
+                         coco ? "bbox" : "bndbox", index, *form);
     else
         return error_set(err, -EBADMSG,
                          "box %zu has neither \"bbox\": [x, y, width, height] nor \"bndbox\" with "
                          "xmin, ymin, xmax and ymax",
                          index);
-    if (!class || !json_whole(class, &class_id))
+    return 0;
+}
+
+static int add_object(struct field_stored *s, size_t index, struct json_at object,
+                      struct plenum_error *err)
+{
+    int64_t class_id = 0, number = (int64_t)index;
+    struct json_at class, id;
+    struct corners c;
+    const char *form;
+    int r;
+
+    if (is_crowd(object))
+        return 0;
+    r = get_corners(object, index, &c, &form, err);
+    if (r < 0)
+        return r;
+    if (!json_get(object, "category_id", &class) || !json_whole(class, &class_id))
         return error_set(err, -EBADMSG,
                          "box %zu has no whole number as \"category_id\", which is its class",
                          index);
-    if (id && !json_whole(id, &number))
+    if (json_get(object, "id", &id) && !json_whole(id, &number))
         return error_set(err, -EBADMSG, "the \"id\" of box %zu is no whole number", index);
     return add_box(s, index, &c, class_id, number, form, err);
 }
 
-static int add_targets(struct field_stored *s, const json_t *boxes, const json_t *labels,
+static size_t count_values(struct json_at list)
+{
+    struct json_at rest = json_begin(list), each;
+    size_t count = 0;
+
+    while (json_next(&rest, &each))
+        count++;
+    return count;
+}
+
+static int add_targets(struct field_stored *s, struct json_at boxes, struct json_at labels,
                        struct plenum_error *err)
 {
-    size_t n = json_array_size(boxes);
+    struct json_at boxes_left = json_begin(boxes), labels_left = json_begin(labels), box, label;
     int r = 0;
 
-    if (!json_is_array(boxes) || json_array_size(labels) != n)
+    if (json_type(boxes) != JSON_AT_LIST || json_type(labels) != JSON_AT_LIST ||
+        count_values(boxes) != count_values(labels))
         return error_set(err, -EBADMSG, "its \"boxes\" and \"labels\" are no lists of one length");
-    for (size_t i = 0; i < n && r == 0; i++) {
+    for (size_t i = 0; r == 0 && json_next(&boxes_left, &box); i++) {
         int64_t class_id;
         double v[4];
 
-        if (get_four(json_array_get(boxes, i), v) < 0)
+        if (get_four(box, v) < 0)
             return error_set(err, -EBADMSG, "box %zu is not [left, top, right, bottom]", i);
-        if (!json_whole(json_array_get(labels, i), &class_id))
+        if (!json_next(&labels_left, &label) || !json_whole(label, &class_id))
             return error_set(err, -EBADMSG, "the label of box %zu is no whole number", i);
         r = add_box(s, i, &(struct corners){v[0], v[1], v[2], v[3]}, class_id, (int64_t)i,
                     "[left, top, right, bottom]", err);
@@ -227,35 +262,32 @@ static int add_targets(struct field_stored *s, const json_t *boxes, const json_t
     return r;
 }
 
-static int add_boxes(struct field_stored *s, const json_t *value, struct plenum_error *err)
+static int add_boxes(struct field_stored *s, struct json_at value, struct plenum_error *err)
 {
-    const json_t *list = value, *boxes = json_object_get(value, "boxes"), *each;
-    size_t i;
+    struct json_at list = value, boxes, labels, rest, each;
     int r = 0;
 
-    if (boxes)
-        return add_targets(s, boxes, json_object_get(value, "labels"), err);
-    if (json_is_object(value)) {
-        list = json_object_get(value, "annotations");
-        list = list ? list : json_object_get(value, "objects");
+    if (json_get(value, "boxes", &boxes)) {
+        if (!json_get(value, "labels", &labels))
+            labels = value; /* no list */
+        return add_targets(s, boxes, labels, err);
     }
-    if (!json_is_array(list))
+    if (json_type(value) == JSON_AT_OBJECT && !json_get(value, "annotations", &list))
+        (void)json_get(value, "objects", &list);
+    if (json_type(list) != JSON_AT_LIST)
         return error_set(err, -EBADMSG,
                          "it is no list of boxes, nor an object with one as \"annotations\", "
                          "\"objects\" or \"boxes\"");
-    json_array_foreach(list, i, each)
-    {
+    rest = json_begin(list);
+    for (size_t i = 0; r == 0 && json_next(&rest, &each); i++)
         r = add_object(s, i, each, err);
-        if (r < 0)
-            break;
-    }
     return r;
 }
 
 int field_make_boxes(struct field_stored *s, struct field_piece *ret, struct plenum_error *err)
 {
-    json_t *root, *value;
-    int r = find(s, &root, &value, err);
+    struct json_at value;
+    int r = find(s, &value, err);
 
     if (r < 0)
         return r;
@@ -263,7 +295,6 @@ int field_make_boxes(struct field_stored *s, struct field_piece *ret, struct ple
     r = put(&s->numbers, "", 0, err); /* there may be none */
     if (r == 0)
         r = add_boxes(s, value, err);
-    json_decref(root);
     if (r < 0)
         return r;
     ret->bytes = s->numbers.bytes;

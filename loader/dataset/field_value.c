@@ -14,6 +14,7 @@
 #include "common/util.h"
 #include "loader/dataset/field_json.h"
 #include "loader/dataset/npy.h"
+#include "loader/dataset/number.h"
 
 void field_stored_fini(struct field_stored *all, uint32_t count)
 {
@@ -24,7 +25,7 @@ void field_stored_fini(struct field_stored *all, uint32_t count)
     }
 }
 
-int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len)
+int field_reserve(struct dataset_buffer *buffer, size_t len)
 {
     size_t cap = buffer->len + len + DATASET_PADDING;
 
@@ -36,7 +37,14 @@ int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len)
         buffer->bytes = grown;
         buffer->cap = cap + cap / 2;
     }
-    memcpy(buffer->bytes + buffer->len, bytes, len);
+    return 0;
+}
+
+int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len)
+{
+    if (field_reserve(buffer, len) < 0)
+        return -ENOMEM;
+    memmove(buffer->bytes + buffer->len, bytes, len);
     buffer->len += len;
     memset(buffer->bytes + buffer->len, 0, DATASET_PADDING);
     return 0;
@@ -57,21 +65,48 @@ static bool is_text(const uint8_t *bytes, size_t len)
     return true;
 }
 
+/* One number of a text, into `to`. */
+static int add_number(const struct field_spec *spec, bool exact, const char *text, size_t len,
+                      struct dataset_buffer *to, struct plenum_error *err)
+{
+    bool whole = spec->as == FIELD_AS_INT64;
+    const char *why = NULL;
+    int64_t integer = 0;
+    float number = 0;
+
+    if (whole) {
+        enum number_kind kind = number_parse(text, len, &integer);
+
+        why = kind == NUMBER_INTEGER ? NULL : number_why_no_integer(kind);
+    } else if (!exact || !number_is_special(text, len, &number)) {
+        int r = number_to_float(text, len, &number);
+
+        if (r == -ENOMEM)
+            return error_set(err, r, "out of memory");
+        why = r == -EINVAL ? "is not a decimal number" : r == -ERANGE ? "is beyond float32" : NULL;
+    }
+    if (why)
+        return error_set(err, -EBADMSG, "'%.*s' %s", (int)min_u64(len, 63), text, why);
+    if (to->len + sizeof(integer) > FIELD_BYTES_MAX)
+        return error_set(err, -EBADMSG, "it has more than 1 MiB of numbers");
+    if (field_append(to, whole ? (void *)&integer : (void *)&number,
+                     whole ? sizeof(integer) : sizeof(number)) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
 /* Numbers with blanks, commas or brackets between. */
 static int make_numbers(const struct field_spec *spec, const struct dataset_buffer *text,
                         struct field_stored *s, struct field_piece *ret, struct plenum_error *err)
 {
     static const char between[] = " \t\r\n,;[]()";
-    char *at = (char *)text->bytes, *end = at + text->len, behind;
-    bool whole = spec->as == FIELD_AS_INT64;
+    const char *at = (const char *)text->bytes, *end = at + text->len;
     uint32_t count = 0;
 
     s->numbers.len = 0;
     for (;;) {
-        char *stop;
-        int64_t integer;
-        float number;
         size_t n = 0;
+        int r;
 
         while (at < end && *at && strchr(between, *at))
             at++;
@@ -79,20 +114,9 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
             break;
         while (at + n < end && !(at[n] && strchr(between, at[n])))
             n++;
-        behind = at[n];
-        at[n] = '\0'; /* for a moment: there are zeros behind the last one, too */
-        errno = 0;
-        integer = whole ? strtoll(at, &stop, 10) : 0;
-        number = whole ? 0 : strtof(at, &stop);
-        at[n] = behind;
-        if (stop != at + n || (whole && errno == ERANGE))
-            return error_set(err, -EBADMSG, "'%.*s' is no %s", (int)min_u64(n, 63), at,
-                             whole ? "whole number" : "number");
-        if (s->numbers.len + sizeof(integer) > FIELD_BYTES_MAX)
-            return error_set(err, -EBADMSG, "it has more than 1 MiB of numbers");
-        if (field_append(&s->numbers, whole ? (void *)&integer : (void *)&number,
-                         whole ? sizeof(integer) : sizeof(number)) < 0)
-            return error_set(err, -ENOMEM, "out of memory");
+        r = add_number(spec, s->exact || s->member, at, n, &s->numbers, err);
+        if (r < 0)
+            return r;
         at += n;
         count++;
     }
@@ -100,7 +124,8 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
         return error_set(err, -EBADMSG, "there is no number in it");
     ret->bytes = s->numbers.bytes;
     ret->len = (uint32_t)s->numbers.len;
-    ret->shape = (struct field_shape){.type = whole ? PLENUM_FIELD_INT64 : PLENUM_FIELD_FLOAT32,
+    ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_INT64 ? PLENUM_FIELD_INT64
+                                                                         : PLENUM_FIELD_FLOAT32,
                                       .dims = count > 1,
                                       .shape = {count > 1 ? count : 0},
                                       .room = (uint32_t)s->numbers.len};

@@ -14,7 +14,8 @@ struct field_stored {
     enum field_state state;
     bool too_long;
     uint32_t count;     /* values, of features that are lists */
-    const char *member; /* of the JSON that it is, or NULL: all of it is wanted */
+    bool exact;         /* numbers as their writer has them, so NaN and infinities are meant */
+    const char *member; /* of the JSON that it is; "": all of it; NULL: it is not read as JSON */
     struct dataset_buffer bytes;
     struct dataset_buffer picked;  /* of `bytes`: the member, as a text */
     struct dataset_buffer numbers; /* or boxes, made of them */
@@ -30,7 +31,9 @@ struct field_piece {
 /** Free `count` of them. */
 void field_stored_fini(struct field_stored *all, uint32_t count);
 
-/** Add bytes, and zeros behind, to a buffer: 0 or -ENOMEM. */
+/** Make room for `len` bytes more, and the padding: 0 or -ENOMEM. */
+int field_reserve(struct dataset_buffer *buffer, size_t len);
+/** Add bytes, and zeros behind, to a buffer: 0 or -ENOMEM. The bytes may lie in that room. */
 int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len);
 
 /** Does it become numbers, of which a list of values is one array? */

@@ -80,7 +80,7 @@ static bool source_is(const char *source, const char *key)
 }
 
 /* A list of numbers comes value by value. */
-static void collect(void *arg, const char *key, const void *value, size_t len)
+static void collect(void *arg, const char *key, const void *value, size_t len, bool exact)
 {
     struct collecting *c = arg;
     const struct fields *fields = &c->dataset->fields;
@@ -91,6 +91,7 @@ static void collect(void *arg, const char *key, const void *value, size_t len)
         if (!source_is(fields->spec[i].source, key))
             continue;
         s->state = FIELD_THERE;
+        s->exact = exact;
         if (s->count++ > 0 && field_is_numbers(&fields->spec[i]))
             c->code = field_append(&s->bytes, " ", 1);
         else if (s->count > 1 && fields->spec[i].as == FIELD_AS_LINE)
@@ -125,6 +126,17 @@ static bool has_places(const struct dataset *d)
     return places;
 }
 
+/* What is wanted of a file of JSON: a member, or, as numbers, all of it (""). NULL: it is none, or
+ * it is wanted as it is. */
+static const char *json_part(const struct field_spec *spec)
+{
+    size_t len = strlen(spec->source);
+    bool json = strcmp(spec->source, "json") == 0 ||
+                (len > 5 && strcmp(spec->source + len - 5, ".json") == 0);
+
+    return json && field_is_numbers(spec) ? "" : field_member(spec);
+}
+
 /* What the format tells of a sample's fields. */
 static int begin_sample(struct collecting *c, struct plenum_error *err)
 {
@@ -132,7 +144,8 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
     int r = 0;
 
     for (uint32_t i = 0; i < d->fields.count; i++) {
-        c->all[i].member = fields_are_files(d) ? field_member(&d->fields.spec[i]) : NULL;
+        c->all[i].member = fields_are_files(d) ? json_part(&d->fields.spec[i]) : NULL;
+        c->all[i].exact = false;
         c->all[i].bytes.len = 0;
         c->all[i].count = 0;
         c->all[i].state = FIELD_MISSING;
@@ -433,13 +446,14 @@ struct naming {
     size_t len;
 };
 
-static void name_field(void *arg, const char *key, const void *value, size_t len)
+static void name_field(void *arg, const char *key, const void *value, size_t len, bool exact)
 {
     struct naming *n = arg;
     size_t key_len = strlen(key);
 
     (void)value;
     (void)len;
+    (void)exact;
     if (n->len >= key_len && strcmp(n->text + n->len - key_len, key) == 0 &&
         (n->len == key_len || n->text[n->len - key_len - 1] == ' '))
         return; /* a feature's next value */

@@ -3,8 +3,8 @@
  *
  * As in torchvision's ImageFolder, classes are numbered in the byte order of their names, samples
  * are ordered by class and then by the byte order of their paths, and links to folders are
- * followed. Names that begin with a dot are skipped, because folders of file managers and notebooks
- * must not become classes.
+ * followed. What operating systems leave behind (skipped.c) is skipped, because it must not become a
+ * class. With classes= the numbers come from a list.
  *
  * A scan costs one readdir and one stat for each file; threads scan the classes. An index is stale
  * when the mtime of any folder has changed, because a file was added, removed or renamed. A folder
@@ -49,6 +49,7 @@ struct found_folder {
 /* One class, filled by one thread. */
 struct class_scan {
     char *name;
+    struct label label;
     struct found *files;
     size_t num_files, cap_files;
     struct found_folder *folders;
@@ -205,7 +206,7 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
         r = dataset_check_cancel(s->options);
         if (r < 0)
             goto out;
-        if (entry->d_name[0] == '.')
+        if (dataset_skips_name(entry->d_name))
             continue;
         r = scan_entry(s, c, &level, entry);
         if (r < 0)
@@ -226,10 +227,13 @@ static int by_path(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-static int by_name(const void *a, const void *b)
+/* By number where these are known (classes=), else by name. */
+static int by_class(const void *a, const void *b)
 {
     const struct class_scan *x = a, *y = b;
 
+    if (x->label.class != y->label.class)
+        return x->label.class < y->label.class ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
@@ -262,18 +266,25 @@ static void scan_progress(void *arg, uint64_t done, uint64_t total)
         s->options->progress(s->options->progress_arg, "reading folders", done, total);
 }
 
-static int add_class(struct scan *s, const char *name)
+static int add_class(struct scan *s, const char *name, struct plenum_error *err)
 {
+    const struct dataset *d = s->dataset;
     struct class_scan *c;
+    int r;
 
     if (array_grow(&s->classes, &s->cap_classes, s->num_classes, sizeof(*s->classes)) < 0)
-        return -ENOMEM;
+        return error_set(err, -ENOMEM, "out of memory");
     c = &s->classes[s->num_classes];
     *c = (struct class_scan){.name = strdup(name)};
     if (!c->name)
-        return -ENOMEM;
+        return error_set(err, -ENOMEM, "out of memory");
     s->num_classes++;
-    return 0;
+    r = label_read(&d->labels, LABEL_FOLDER, name, strlen(name), &c->label, err);
+    if (r == 0 && c->label.is_open && d->labels.offset != 0)
+        return error_set(err, -EINVAL,
+                         "folder,label-offset=...: names of folders are no numbers, unless "
+                         "classes=numbers says so");
+    return r < 0 ? error_prefix(err, r, "%s/%s", d->scope.folder, name) : 0;
 }
 
 /* Add an entry of the data set's folder: a class, or a stray file. */
@@ -291,7 +302,7 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
         *stray += dataset_takes_name(s->dataset, entry->d_name);
         return 0;
     }
-    return add_class(s, entry->d_name) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
+    return add_class(s, entry->d_name, err);
 }
 
 /* List the folders of the data set: each is a class. Images beside them are stray. */
@@ -305,7 +316,7 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
     if (r < 0)
         return scope_error(scope, err, r, scope->folder);
     while (errno = 0, entry = readdir(dir)) {
-        if (entry->d_name[0] == '.')
+        if (dataset_skips_name(entry->d_name))
             continue;
         r = add_entry(s, dirfd(dir), entry, stray, err);
         if (r < 0)
@@ -316,11 +327,19 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
         goto out;
     }
     if (s->num_classes > 1)
-        qsort(s->classes, s->num_classes, sizeof(*s->classes), by_name);
+        qsort(s->classes, s->num_classes, sizeof(*s->classes), by_class);
 
 out:
     (void)closedir(dir);
     return r;
+}
+
+/* With classes=, all classes that are listed are there, also those without a folder. */
+static int add_listed(const struct scan *s, struct index_builder *b, struct plenum_error *err)
+{
+    int64_t highest = s->num_classes ? s->classes[s->num_classes - 1].label.class : 0;
+
+    return index_builder_add_listed(b, highest) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 /* Add the classes, in order, into the index. */
@@ -328,8 +347,8 @@ static int add_all(const struct scan *s, struct index_builder *b, struct plenum_
 {
     for (size_t i = 0; i < s->num_classes; i++) {
         const struct class_scan *c = &s->classes[i];
-        int64_t label = index_builder_add_class(b, c->name), first = -1;
-        int64_t r = label;
+        int64_t label = c->label.is_open ? index_builder_add_class(b, c->name) : c->label.class;
+        int64_t r = label, first = -1;
 
         for (size_t f = 0; r >= 0 && f < c->num_folders; f++) {
             r = index_builder_add_container(b, c->folders[f].path, c->folders[f].mtime_ns, 0,
@@ -376,8 +395,8 @@ static void scan_fini(struct scan *s)
 }
 
 /* The error for a data set without samples, which says what there is. */
-static int no_images(const struct dataset *dataset, const struct index_builder *b, uint64_t stray,
-                     struct plenum_error *err)
+static int no_images(const struct dataset *dataset, const struct index_builder *b,
+                     size_t num_folders, uint64_t stray, struct plenum_error *err)
 {
     char others[256], why[400] = "", names[80];
 
@@ -387,7 +406,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
                        index_builder_advise_foreign(b));
     else if (stray)
         (void)snprintf(why, sizeof(why), " (there are images, but none in a sub-folder)");
-    else if (b->num_classes == 0)
+    else if (num_folders == 0)
         (void)snprintf(why, sizeof(why), "; it has no sub-folders");
     else if (b->skipped > 0)
         (void)snprintf(why, sizeof(why), "; there are %llu files with other names",
@@ -434,11 +453,14 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
         first_error(&s, r, err);
         goto out;
     }
+    r = add_listed(&s, b, err);
+    if (r < 0)
+        goto out;
     r = add_all(&s, b, err);
     if (r < 0)
         goto out;
     if (b->num_samples == 0)
-        r = no_images(dataset, b, stray, err);
+        r = no_images(dataset, b, s.num_classes, stray, err);
     else
         b->skipped += stray;
 
@@ -529,7 +551,9 @@ static int folder_locate(struct dataset *d, const struct dataset_options *option
 }
 
 static const struct format_setting settings[] = {
+    CLASSES_SETTING,
     {"image", "the extension of images, where other files are named like images, too"},
+    {"label-offset", "with classes=numbers, added to every number"},
 };
 
 const struct format format_folder = {

@@ -9,11 +9,14 @@
 
 #include "common/util.h"
 #include "loader/dataset/badlist.h"
+#include "loader/dataset/class_list.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/fields.h"
 #include "loader/dataset/index.h"
+#include "loader/dataset/label.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/scope.h"
+#include "loader/dataset/skipped.h"
 
 enum { DATASET_SETTINGS_MAX = 16 };
 
@@ -36,6 +39,8 @@ struct dataset {
     char *subject;                   /* what the index is of */
     char warning[512];               /* a sentence about what is not in the data set, or "" */
     char *index_path;                /* or NULL */
+    struct label_rule labels;        /* label-offset and classes */
+    struct class_list *classes;      /* while it is being opened: those of classes=, or NULL */
     struct index index;              /* without samples where they are generated */
     char *bad_path;                  /* of the list of bad samples, or NULL */
     struct badlist bad;              /* known before anything is read */
@@ -50,6 +55,12 @@ struct dataset {
     struct field_table *field_table; /* or NULL */
     atomic_uint refs;
 };
+
+/** The setting of all formats that number classes. */
+#define CLASSES_SETTING                                                             \
+    {                                                                               \
+        "classes", "a file of class names, a folder of class folders, or 'numbers'" \
+    }
 
 /** What was found at a plain path, for formats to recognise. */
 struct path_probe {
@@ -135,6 +146,9 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
 /** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, .ppm, .pnm, and .webp
  * and .avif where the build decodes them, in any case)? */
 bool dataset_is_image_name(const char *name);
+
+/** -EINVAL with a sentence where there is the setting "classes", for data sets without labels; 0. */
+int dataset_refuse_classes(const struct dataset *dataset, struct plenum_error *err);
 
 /** Has a file with this name the name of one of the format's archives? */
 bool format_has_name(const struct format *format, const char *name);

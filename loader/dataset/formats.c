@@ -94,7 +94,7 @@ static bool may_skip(int code)
 bool format_has_name(const struct format *format, const char *name)
 {
     for (unsigned i = 0; i < format->num_patterns; i++)
-        if (name[0] != '.' && fnmatch(format->patterns[i], name, 0) == 0)
+        if (!dataset_skips_name(name) && fnmatch(format->patterns[i], name, 0) == 0)
             return true;
     return false;
 }
@@ -149,7 +149,7 @@ static int archives_of(const struct scope *p, const char *folder, const struct f
     if (r < 0) /* the format will say why it cannot be read */
         return may_skip(r) ? 0 : scope_error(p, err, r, folder);
     while (errno = 0, entry = readdir(dir)) {
-        if (entry->d_name[0] == '.')
+        if (dataset_skips_name(entry->d_name))
             continue;
         r = probe_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
         if (r != 0)

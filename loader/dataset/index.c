@@ -32,6 +32,7 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
+#include "loader/dataset/number.h"
 
 static const uint8_t index_magic[8] = {'P', 'L', 'E', 'N', 'U', 'M', 'I', 'X'};
 
@@ -47,7 +48,7 @@ void index_builder_fini(struct index_builder *b)
     free(b->names);
     free(b->labels);
     free(b->label_slots);
-    *b = (struct index_builder){.memory = b->memory};
+    *b = (struct index_builder){.memory = b->memory, .rule = b->rule};
 }
 
 int index_memory_charge(struct index_memory *memory, size_t bytes)
@@ -207,12 +208,12 @@ static int grow_label_slots(struct index_builder *b)
     return 0;
 }
 
-int64_t index_builder_add_label(struct index_builder *b, const char *text, size_t len)
+/* The label with this text: its number, which is that of a new one where there was none. */
+static int64_t find_label(struct index_builder *b, const char *text, size_t len)
 {
     uint32_t *slot;
     int64_t at;
 
-    len = strnlen(text, len); /* what is kept ends at a NUL */
     if (b->num_labels * 2 >= b->num_label_slots && grow_label_slots(b) < 0)
         return -ENOMEM;
     slot = label_slot(b, text, len);
@@ -228,18 +229,55 @@ int64_t index_builder_add_label(struct index_builder *b, const char *text, size_
     return *slot - 1;
 }
 
+/* Labels are names in all samples, or numbers in all. */
+static int check_kind(const struct index_builder *b, const struct index_label *label,
+                      struct plenum_error *err)
+{
+    const struct index_label *first = &b->labels[0];
+
+    if (label->label.is_name == first->label.is_name)
+        return 0;
+    return error_set(err, -EBADMSG,
+                     "label '%.100s' is a %s, but '%.100s', another label of the data set, is a %s",
+                     b->names + label->text, label->label.is_name ? "name" : "number",
+                     b->names + first->text, first->label.is_name ? "name" : "number");
+}
+
+int64_t index_builder_add_label(struct index_builder *b, enum label_source source, const char *text,
+                                size_t len, struct plenum_error *err)
+{
+    static const struct label_rule no_settings;
+    size_t had = b->num_labels;
+    struct label label;
+    int64_t number;
+    int r;
+
+    len = strnlen(text, len); /* what is kept ends at a NUL */
+    number = find_label(b, text, len);
+    if (number < 0 || b->num_labels == had)
+        return number;
+    r = label_read(b->rule ? b->rule : &no_settings, source, text, len, &label, err);
+    if (r < 0)
+        return r;
+    b->labels[number].label = label;
+    r = check_kind(b, &b->labels[number], err);
+    return r < 0 ? r : number;
+}
+
 /* Add the labels of a part; `map` [part->num_labels] has their numbers here. */
 static int map_labels(struct index_builder *b, const struct index_builder *part, int32_t *map)
 {
     for (size_t i = 0; i < part->num_labels; i++) {
         const char *text = part->names + part->labels[i].text;
         size_t had = b->num_labels;
-        int64_t label = index_builder_add_label(b, text, strlen(text));
+        int64_t label = find_label(b, text, strlen(text));
 
         if (label < 0)
             return (int)label;
-        if (b->num_labels > had)
+        if (b->num_labels > had) {
             b->labels[label].first = b->num_samples + part->labels[i].first;
+            b->labels[label].label = part->labels[i].label;
+        }
         map[i] = (int32_t)label;
     }
     return 0;
@@ -298,59 +336,29 @@ out:
     return r;
 }
 
-/* "label 'x' of archive.tar, n01.jpg": for messages. */
-MESSAGE static int bad_label(const struct index_builder *b, const struct index_label *label,
-                             int code, struct plenum_error *err, const char *text)
+/* The archive or list, and the name, of the first sample that has a label: `ret`. */
+static const char *place_of(const struct index_builder *b, const struct index_label *label,
+                            char *ret, size_t size)
 {
     const struct index_sample *s = &b->samples[label->first];
     const char *name = b->names + s->name;
 
-    return error_set(err, code, "label '%.100s' of %s%s%s%s", b->names + label->text,
-                     b->names + b->containers[s->container].name, *name ? ", " : "", name, text);
+    (void)snprintf(ret, size, "%s%s%s", b->names + b->containers[s->container].name,
+                   *name ? ", " : "", name);
+    return ret;
 }
 
-static bool is_whole_number(const char *text, int64_t *value)
+int index_builder_add_listed(struct index_builder *b, int64_t highest)
 {
-    char *end;
+    const struct class_list *classes = b->rule ? b->rule->classes : NULL;
+    int64_t count = !classes ? 0 : classes->numbers ? highest + 1 : classes->count, r = 0;
+    char number[16];
 
-    if (text[strspn(text, "+-")] < '0' || text[strspn(text, "+-")] > '9')
-        return false;
-    errno = 0;
-    *value = strtoll(text, &end, 10);
-    if (*end)
-        return false;
-    if (errno)
-        *value = INT64_MAX;
-    return true;
-}
-
-static int settle_numbers(struct index_builder *b, int64_t offset, struct plenum_error *err)
-{
-    int64_t highest = -1, value = 0;
-
-    for (size_t i = 0; i < b->num_labels; i++) {
-        struct index_label *label = &b->labels[i];
-
-        if (!is_whole_number(b->names + label->text, &value))
-            return bad_label(b, label, -EBADMSG, err,
-                             " is no number, though other labels of the data set are");
-        /* An offset is below 2^31: such a number is out of range with any offset. */
-        if (value > 2 * (int64_t)INT32_MAX || value < -2 * (int64_t)INT32_MAX ||
-            value + offset < 0 || value + offset >= INT32_MAX) {
-            char text[200];
-
-            (void)snprintf(text, sizeof(text), " is out of range%s: class numbers begin at 0%s",
-                           offset ? " with the label-offset" : "",
-                           value < 0 || offset < 0 ? " (see label-offset)" : "");
-            return bad_label(b, label, -EBADMSG, err, text);
-        }
-        label->value = (int32_t)(value + offset);
-        if (label->value > highest)
-            highest = label->value;
+    for (int64_t i = 0; i < count && r >= 0; i++) {
+        (void)snprintf(number, sizeof(number), "%d", (int)i);
+        r = index_builder_add_class(b, classes->numbers ? number : classes->names[i]);
     }
-    b->num_classes = (size_t)(highest + 1);
-    b->unnamed = true;
-    return 0;
+    return r < 0 ? (int)r : 0;
 }
 
 /* For qsort_r: labels by their texts. */
@@ -361,29 +369,21 @@ static int by_text(const void *a, const void *b, void *names)
     return strcmp((const char *)names + (*x)->text, (const char *)names + (*y)->text);
 }
 
-static int settle_names(struct index_builder *b, int64_t offset, struct plenum_error *err)
+/* Number the names in their byte order. */
+static int number_names(struct index_builder *b)
 {
-    struct index_label **sorted;
-    int64_t value;
+    struct index_label **sorted = malloc((b->num_labels + 1) * sizeof(struct index_label *));
 
-    if (offset != 0)
-        return bad_label(b, &b->labels[0], -EINVAL, err,
-                         " is a name: a label-offset is for labels that are numbers");
-    for (size_t i = 0; i < b->num_labels; i++)
-        if (is_whole_number(b->names + b->labels[i].text, &value))
-            return bad_label(b, &b->labels[i], -EBADMSG, err,
-                             " is a number, though other labels of the data set are names");
-    sorted = malloc((b->num_labels + 1) * sizeof(struct index_label *));
     if (!sorted ||
         grow(b, &b->classes, sizeof(*b->classes), 0, b->num_labels, &b->cap_classes) < 0) {
         free(sorted);
-        return error_set(err, -ENOMEM, "out of memory");
+        return -ENOMEM;
     }
     for (size_t i = 0; i < b->num_labels; i++)
         sorted[i] = &b->labels[i];
     qsort_r(sorted, b->num_labels, sizeof(struct index_label *), by_text, b->names);
     for (size_t i = 0; i < b->num_labels; i++) {
-        sorted[i]->value = (int32_t)i;
+        sorted[i]->label.class = (int32_t)i;
         b->classes[i] = sorted[i]->text;
     }
     b->num_classes = b->num_labels;
@@ -391,24 +391,56 @@ static int settle_names(struct index_builder *b, int64_t offset, struct plenum_e
     return 0;
 }
 
-int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct plenum_error *err)
+/* All labels have their classes, but for names that no list numbers. */
+static int number_classes(struct index_builder *b)
 {
-    int64_t value;
-    int r = 0;
+    int64_t highest = -1;
 
-    if (b->num_labels > 0)
-        r = is_whole_number(b->names + b->labels[0].text, &value) ? settle_numbers(b, offset, err)
-                                                                  : settle_names(b, offset, err);
+    if (b->num_labels > 0 && b->labels[0].label.is_open)
+        return number_names(b);
+    for (size_t i = 0; i < b->num_labels; i++)
+        if (b->labels[i].label.class > highest)
+            highest = b->labels[i].label.class;
+    if (b->rule && b->rule->classes)
+        return index_builder_add_listed(b, highest < 0 ? 0 : highest);
+    /* Where no sample has a label, all have class 0. */
+    b->num_classes = (size_t)(highest < 0 ? 1 : highest + 1);
+    b->unnamed = true;
+    return 0;
+}
+
+/* Archives are read by threads of their own, so this is known last. */
+static int check_labels(const struct index_builder *b, struct plenum_error *err)
+{
+    char place[300];
+
+    for (size_t i = 0; i < b->num_labels; i++) {
+        const struct index_label *label = &b->labels[i];
+        int r = check_kind(b, label, err);
+
+        if (r < 0)
+            return error_prefix(err, r, "%s", place_of(b, label, place, sizeof(place)));
+        if (label->label.is_open && b->rule && b->rule->offset != 0)
+            return error_set(err, -EINVAL,
+                             "%s: label '%.100s' is a name: a label-offset is for labels that are "
+                             "numbers",
+                             place_of(b, label, place, sizeof(place)), b->names + label->text);
+    }
+    return 0;
+}
+
+int index_builder_settle_labels(struct index_builder *b, struct plenum_error *err)
+{
+    int r = check_labels(b, err);
+
     if (r < 0)
         return r;
-    if (b->num_classes == 0) { /* all samples are bad: their labels are never shown */
-        b->num_classes = 1;
-        b->unnamed = true;
-    }
+    if (number_classes(b) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < b->num_samples; i++) {
         struct index_sample *s = &b->samples[i];
 
-        s->label = s->label < 0 ? 0 : b->labels[s->label].value;
+        s->label = s->label < 0 ? 0 : b->labels[s->label].label.class;
     }
     b->num_labels = 0;
     return 0;
@@ -514,9 +546,87 @@ static const char *describe_empty(bool many, bool left_out)
                 : "folder without images counts as class";
 }
 
+/* The name of a class, where names are those that the data set has: not numbered by a list. */
+static const char *own_name(const struct index_builder *b, size_t class)
+{
+    assert(!b->unnamed);
+    return b->names + b->classes[class];
+}
+
+/* Are all names numbers, and in another order as numbers than as names (1, 10, 2)? */
+static bool has_numerals_astray(const struct index_builder *b)
+{
+    bool astray = false;
+    double last = 0;
+
+    for (size_t i = 0; i < b->num_classes; i++) {
+        const char *name = own_name(b, i);
+        int64_t ignored;
+        double value;
+
+        if (!number_is_decimal(number_parse(name, strlen(name), &ignored)))
+            return false;
+        value = strtod(name, NULL);
+        astray = astray || (i > 0 && value < last);
+        last = value;
+    }
+    return astray;
+}
+
+/* Is it what the parts of a data set are called: train, val, test2017 ...? */
+static bool is_part_name(const char *name)
+{
+    static const char *const parts[] = {"train",   "training", "trainval",   "val",
+                                        "valid",   "validate", "validation", "test",
+                                        "testing", "dev",      "eval",       "evaluation",
+                                        "minival", "holdout",  "unlabeled",  "unlabelled"};
+    size_t len = strcspn(name, "0123456789");
+
+    if (name[len + strspn(name + len, "0123456789")] != '\0')
+        return false;
+    while (len > 0 && strchr("_- ", name[len - 1]))
+        len--;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (strlen(parts[i]) == len && strncasecmp(parts[i], name, len) == 0)
+            return true;
+    return false;
+}
+
+static bool are_parts(const struct index_builder *b)
+{
+    bool parts = b->num_classes > 0;
+
+    for (size_t i = 0; i < b->num_classes && parts; i++)
+        parts = is_part_name(own_name(b, i));
+    return parts;
+}
+
+/* What is said of the names of classes, or "". */
+static const char *describe_names(const struct index_builder *b)
+{
+    if (b->unnamed || b->num_classes == 0 || (b->rule && b->rule->classes))
+        return "";
+    if (has_numerals_astray(b))
+        return "all class names are numbers, but they are numbered in byte order (1, 10, 2): "
+               "classes=numbers makes each name its own number";
+    if (are_parts(b))
+        return "its classes are called like the parts of a data set: name one part, such as its "
+               "folder train, instead of the folder above them";
+    return "";
+}
+
+static void add_clause(char *text, size_t size, const char *clause)
+{
+    size_t at = strlen(text);
+
+    if (*clause)
+        (void)snprintf(text + at, size - at, "%s%s", at ? "; " : "", clause);
+}
+
 int index_builder_set_warning(struct index_builder *b)
 {
-    char images[256], classes[400] = "", text[700];
+    char images[300], classes[400] = "", text[900] = "";
+    size_t len;
     int64_t at;
 
     (void)index_builder_describe_foreign(b, images, sizeof(images));
@@ -525,9 +635,13 @@ int index_builder_set_warning(struct index_builder *b)
                        (unsigned long long)b->empty_classes,
                        describe_empty(b->empty_classes > 1, images[0] != '\0'), b->empty_names,
                        b->empty_classes > EMPTY_NAMES_MAX ? " ..." : "");
-    (void)snprintf(text, sizeof(text), "%s%s%s%s%s", images, images[0] ? " are left out: " : "",
-                   images[0] ? index_builder_advise_foreign(b) : "",
-                   images[0] && classes[0] ? "; " : "", classes);
+    add_clause(text, sizeof(text), describe_names(b));
+    len = strlen(images);
+    if (len > 0)
+        (void)snprintf(images + len, sizeof(images) - len, " are left out: %s",
+                       index_builder_advise_foreign(b));
+    add_clause(text, sizeof(text), images);
+    add_clause(text, sizeof(text), classes);
     at = index_builder_add_name(b, text, strlen(text));
     if (at < 0)
         return (int)at;

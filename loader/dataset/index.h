@@ -11,6 +11,7 @@
 #include <plenum/error.h>
 
 #include "common/datasum.h"
+#include "loader/dataset/label.h"
 
 enum index_flag {
     INDEX_BAD = 1, /* of a sample: what was read while scanning is known to be damaged */
@@ -89,9 +90,9 @@ int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, siz
 
 /** A label as it was written, before labels are settled to be numbers or names. */
 struct index_label {
-    uint64_t text;  /* offset in the names */
-    uint64_t first; /* the first sample that has it */
-    int32_t value;  /* its class, once settled */
+    uint64_t text;      /* offset in the names */
+    uint64_t first;     /* the first sample that has it */
+    struct label label; /* its class, once settled */
 };
 
 enum { FOREIGN_KINDS = 13 };
@@ -123,6 +124,7 @@ struct index_builder {
     char empty_names[256];           /* the first of them: "'a', 'b'" */
     uint64_t subject, warning;       /* offsets in the names; 0: none was set */
     struct index_memory *memory;     /* borrowed, or NULL */
+    const struct label_rule *rule;   /* of its labels; borrowed, or NULL: there are no settings */
 };
 
 void index_builder_fini(struct index_builder *b);
@@ -138,21 +140,31 @@ int64_t index_builder_add_container(struct index_builder *b, const char *path, u
  * 2^32 - 1 samples. */
 int64_t index_builder_add_sample(struct index_builder *b, const struct index_sample *sample,
                                  const char *name);
-/** The number that stands for this text until labels are settled, for the next sample's `label`. */
-int64_t index_builder_add_label(struct index_builder *b, const char *text, size_t len);
+/**
+ * Read a label by b->rule: the number that identifies its text until labels are settled, for the
+ * next sample's `label`.
+ *
+ * Errors: -EBADMSG with a sentence that begins with the label: label_read() rejects it, or it is a
+ * name where another label is a number, or the reverse; -ENOMEM and -EOVERFLOW without a sentence.
+ */
+int64_t index_builder_add_label(struct index_builder *b, enum label_source source, const char *text,
+                                size_t len, struct plenum_error *err);
 
 /** All of `part` behind what `b` holds: 0, -ENOMEM or -EOVERFLOW. */
 int index_builder_append(struct index_builder *b, const struct index_builder *part);
 
 /**
- * Make class numbers of the texts: whole numbers are used as they are, plus `offset`; other texts
- * are names of classes, numbered in their byte order. Samples with INDEX_BAD may have no label
- * (-1).
+ * Make class numbers of all labels: names that no list numbers are numbered in their byte order.
+ * Samples without a label (-1) get class 0.
  *
- * 0; -EBADMSG with a sentence that names a sample: numbers and names are mixed, or a number is
- * below 0 or above 2^31 - 2 with the offset; -EINVAL an offset for names; -ENOMEM.
+ * 0; -EBADMSG with a sentence that names a sample: numbers and names are mixed; -EINVAL an offset
+ * for names; -ENOMEM.
  */
-int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct plenum_error *err);
+int index_builder_settle_labels(struct index_builder *b, struct plenum_error *err);
+
+/** Add the classes that b->rule lists, or, with classes=numbers, those from 0 to `highest`; nothing
+ * without a list. 0 or -ENOMEM. */
+int index_builder_add_listed(struct index_builder *b, int64_t highest);
 
 /** What the index is of: any text, by which one under a wrong name is told. 0 or -ENOMEM. */
 int index_builder_set_subject(struct index_builder *b, const char *text);

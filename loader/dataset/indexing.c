@@ -25,12 +25,17 @@
 #include "loader/dataset/cache.h"
 
 /* The identity of an index: the names of images that are looked for, the roots, the owner of the
- * cache, and the name of the data set, which is last because a client chose it. A loader with other
- * roots has another index, and so has a build that takes other images. malloc. */
+ * cache, the classes of "classes=", and the name of the data set, which is last because a client
+ * chose it. A loader with other roots has another index, and so has a build that takes other
+ * images. malloc. */
 static char *subject_of(const struct dataset *d, uid_t owner)
 {
-    char *text = str_format("%lu\n%s", (unsigned long)owner, d->name), *all;
+    char classes[32] = "", *text, *all;
 
+    /* Classes that have changed are another list, and so another index. */
+    if (d->classes)
+        (void)snprintf(classes, sizeof(classes), " %016llx", (unsigned long long)d->classes->hash);
+    text = str_format("%lu%s\n%s", (unsigned long)owner, classes, d->name);
     for (unsigned i = d->scope.num_roots; text && i-- > 0;) {
         char *more = str_format("%s\n%s", d->scope.roots[i], text);
 
@@ -84,7 +89,7 @@ static int scan(struct dataset *d, const struct dataset_options *options, struct
 static int build(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
 {
     struct index_memory memory = {.limit = options->memory};
-    struct index_builder b = {.memory = &memory};
+    struct index_builder b = {.memory = &memory, .rule = &d->labels};
     char limit[32];
     struct datasum sum;
     uint32_t deep;

@@ -29,7 +29,7 @@ enum {
 
 /* A line, while scanning. */
 struct found {
-    const char *path, *label;
+    const char *path, *label; /* no label: they have none */
     size_t line;
     uint32_t offset;
     uint64_t size, mtime_ns;
@@ -136,7 +136,7 @@ static int add_line(struct scan *s, const struct listfile_line *line)
     if (r < 0)
         return r;
     s->files[s->num_files++] = (struct found){.path = line->path,
-                                              .label = line->label ? line->label : "0",
+                                              .label = line->label,
                                               .line = line->number,
                                               .offset = (uint32_t)line->offset};
     return 0;
@@ -222,35 +222,46 @@ static int measure_lines(struct scan *s, size_t len)
     return 0;
 }
 
+static int64_t add_sample(const struct scan *s, const struct found *f, struct index_builder *b,
+                          struct plenum_error *err)
+{
+    int64_t label = -1;
+    char line[32];
+
+    if (f->label) {
+        label = index_builder_add_label(b, LABEL_VALUE, f->label, strlen(f->label), err);
+        if (label == -EBADMSG)
+            return error_prefix(err, -EBADMSG, "%s, line %zu", s->dataset->where, f->line);
+        if (label < 0)
+            return label;
+    }
+    (void)snprintf(line, sizeof(line), "line %zu", f->line);
+    return index_builder_add_sample(
+        b,
+        &(struct index_sample){.where = f->mtime_ns,
+                               .len = (uint32_t)min_u64(f->size, UINT32_MAX),
+                               .label = (int32_t)label,
+                               .extra = f->offset},
+        dataset_has_images(s->dataset) ? f->path : line);
+}
+
 static int add_all(const struct scan *s, const struct stat *st, struct index_builder *b,
                    struct plenum_error *err)
 {
     const char *name = strrchr(s->dataset->where, '/') + 1;
-    int64_t offset, r = dataset_setting_number(s->dataset, "label-offset", 0, &offset, err);
+    int64_t r = index_builder_add_container(b, name, dataset_mtime(st), (uint64_t)st->st_size,
+                                            dataset_settled(st));
 
-    if (r < 0)
-        return (int)r;
-    r = index_builder_add_container(b, name, dataset_mtime(st), (uint64_t)st->st_size,
-                                    dataset_settled(st));
-    for (size_t i = 0; i < s->num_files && r >= 0; i++) {
-        const struct found *f = &s->files[i];
-        int64_t label = index_builder_add_label(b, f->label, strlen(f->label));
-        char line[32];
-
-        (void)snprintf(line, sizeof(line), "line %zu", f->line);
-        r = label < 0 ? label
-                      : index_builder_add_sample(
-                            b,
-                            &(struct index_sample){.where = f->mtime_ns,
-                                                   .len = (uint32_t)min_u64(f->size, UINT32_MAX),
-                                                   .label = (int32_t)label,
-                                                   .extra = f->offset},
-                            dataset_has_images(s->dataset) ? f->path : line);
-    }
+    if (s->num_files > 0 && !s->files[0].label && dataset_refuse_classes(s->dataset, err) < 0)
+        return -EINVAL;
+    for (size_t i = 0; i < s->num_files && r >= 0; i++)
+        r = add_sample(s, &s->files[i], b, err);
+    if (r == -EBADMSG)
+        return -EBADMSG;
     if (r < 0)
         return error_set(err, (int)r, "%s: %s", s->dataset->where,
                          r == -EOVERFLOW ? "more lines than an index can hold" : "out of memory");
-    return index_builder_settle_labels(b, offset, err);
+    return index_builder_settle_labels(b, err);
 }
 
 static int list_scan(const struct dataset *dataset, const struct dataset_options *options,
@@ -408,7 +419,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
         (void)snprintf(key, sizeof(key), "column %u", i + 1);
         if (i != list.path_field && i != list.label_field)
             field(arg, i < list.num_header ? list.header[i] : key, line.fields[i],
-                  strlen(line.fields[i]));
+                  strlen(line.fields[i]), false);
     }
 
 out:
@@ -435,6 +446,7 @@ static bool list_recognise(const struct path_probe *probe)
 
 static const struct format_setting settings[] = {
     {"base", "the folder that relative paths begin in (the list's own)"},
+    CLASSES_SETTING,
     {"image", "none: each line is a sample, of fields alone; the first one names columns"},
     {"label", "the label's column, by name or number (2)"},
     {"label-offset", "a whole number that is added to every label"},

@@ -26,10 +26,14 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/name.c \
 	%D%/hint_cache.c %D%/hint_cache.h \
 	%D%/npy.c %D%/npy.h \
+	%D%/number.c %D%/number.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/scope.c %D%/scope.h \
 	%D%/sample_file.c \
 	%D%/checksums.c %D%/checksums.h \
+	%D%/class_list.c %D%/class_list.h \
+	%D%/label.c %D%/label.h \
+	%D%/skipped.c %D%/skipped.h \
 	%D%/tar.c \
 	%D%/tar_fields.c %D%/tar_fields.h \
 	%D%/tar_reader.c %D%/tar_reader.h \

@@ -50,7 +50,7 @@ static int parse_settings(struct dataset *d, const struct dataname *name, struct
                 memcmp(d->settings[i].key, key, key_len) == 0)
                 return error_set(err, -EINVAL, "setting '%s' is given twice", d->settings[i].key);
         s->key = strndup(key, key_len);
-        s->value = strndup(value, value_len);
+        s->value = dataname_value(value, value_len);
         d->num_settings++; /* there is room: none comes twice, and the format knows each */
         if (!s->key || !s->value)
             return error_set(err, -ENOMEM, "out of memory");
@@ -66,6 +66,40 @@ const char *dataset_setting(const struct dataset *dataset, const char *key, cons
         if (strcmp(dataset->settings[i].key, key) == 0)
             return dataset->settings[i].value;
     return absent;
+}
+
+int dataset_refuse_classes(const struct dataset *dataset, struct plenum_error *err)
+{
+    return dataset_setting(dataset, "classes", NULL)
+               ? error_set(err, -EINVAL,
+                           "%s,classes=...: there are no labels that could be classes (label= says "
+                           "where labels are)",
+                           dataset->format->name)
+               : 0;
+}
+
+int name_read_labels(struct dataset *d, struct plenum_error *err)
+{
+    const char *value = dataset_setting(d, "classes", NULL);
+    int r = dataset_setting_number(d, "label-offset", 0, &d->labels.offset, err);
+
+    if (r < 0 || !value)
+        return r;
+    r = class_list_open(&d->scope, value, &d->classes, err);
+    if (r < 0)
+        return r;
+    d->labels.classes = d->classes;
+    for (unsigned i = 0; d->classes->path && i < d->num_settings; i++)
+        if (d->settings[i].value == value) { /* the canonical name has the path without links */
+            char *path = strdup(d->classes->path);
+
+            if (!path)
+                return error_set(err, -ENOMEM, "out of memory");
+            free(d->settings[i].value);
+            d->settings[i].value = path;
+            break;
+        }
+    return 0;
 }
 
 int dataset_check_image_setting(const struct dataset *dataset, struct plenum_error *err)
@@ -133,12 +167,20 @@ int dataset_enter(struct dataset *d, const char *path, struct plenum_error *err)
 
 char *name_canonical(const struct dataset *d)
 {
-    char settings[2048] = "";
+    char *name = strdup(d->format->name), *whole;
 
-    for (unsigned i = 0; i < d->num_settings; i++)
-        (void)snprintf(settings + strlen(settings), sizeof(settings) - strlen(settings), ",%s=%s",
-                       d->settings[i].key, d->settings[i].value);
-    return str_format("%s%s:%s", d->format->name, settings, d->where);
+    for (unsigned i = 0; name && i < d->num_settings; i++) {
+        char *value = dataname_quote(d->settings[i].value), *more = NULL;
+
+        if (value)
+            more = str_format("%s,%s=%s", name, d->settings[i].key, value);
+        free(value);
+        free(name);
+        name = more;
+    }
+    whole = name ? str_format("%s:%s", name, d->where) : NULL;
+    free(name);
+    return whole;
 }
 
 /* Find the format that the name begins with. */
@@ -173,7 +215,7 @@ int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
     }
     r = plain ? format_recognise(&d->scope, parts.where, &d->format, err)
               : parse_format(d, &parts, err);
-    if (r >= 0 && parts.settings_len >= 1024)
+    if (r >= 0 && parts.settings_len >= 4096)
         r = error_set(err, -EINVAL, "its settings are too long");
     if (r < 0)
         return error_prefix(err, r, "data set '%s'", name);

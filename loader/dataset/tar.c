@@ -6,7 +6,7 @@
  * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png, .webp, .avif, .ppm,
  * .pnm; with "tar,image=EXTENSION:" of that extension alone) with a label:
  *
- *     tar:                 .cls, a whole number; else "label" of .json; else .txt, a whole number
+ *     tar:                 .cls, an integer; else "label" of .json; else .txt, an integer
  *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class
  *     tar,label=json.A.B:  member B of member A of the .json: a number, or the name of a class
  *     tar,label=folder:    the folder in the archive that the image lies in is its class; each
@@ -31,7 +31,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,9 +47,8 @@
 #include "loader/dataset/tar_reader.h"
 
 enum {
-    CLASSES_MAX = 1 << 24,     /* a number beyond is no label */
+    CLASSES_MAX = 1 << 24,     /* that classes.txt can name */
     CLASS_NAME_MAX = 255,      /* bytes */
-    TREE_NODE_BYTES = 64,      /* about what tsearch() takes for each */
     LABEL_BYTES_MAX = 1 << 20, /* of the member that a label is in */
     CLASSES_FILE_MAX = 1 << 28,
     FLAG_SPARSE = 1, /* of an indexed sample: `where` is its header */
@@ -73,28 +71,7 @@ enum label_from {
 struct tar_set {
     enum label_from from;
     const char *field; /* FROM_JSON, FROM_ANY */
-    int64_t offset;    /* of labels that are numbers */
     bool no_images;    /* each key is a sample */
-};
-
-/* A class that is named in an archive. */
-struct class_name {
-    int32_t label;
-    struct class_name *whole; /* the same class in the tree of all archives */
-    char text[];
-};
-
-struct label {
-    bool named;
-    int64_t number;
-    char text[CLASS_NAME_MAX + 1];
-};
-
-/* The classes of one archive whose labels are names, filled by the thread that scans it. */
-struct archive_classes {
-    struct class_name **of_samples; /* [samples of the archive] */
-    size_t cap;
-    void *names; /* tree of struct class_name */
 };
 
 /* The members with one key, while they are read. */
@@ -118,37 +95,6 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
-static int compare_classes(const void *a, const void *b)
-{
-    const struct class_name *x = a, *y = b;
-
-    return strcmp(x->text, y->text);
-}
-
-/* Find the class of this name in a tree, or add it. NULL: out of memory. */
-static struct class_name *find_class(void **tree, const char *text, struct index_memory *memory)
-{
-    size_t len = strlen(text) + 1, takes = sizeof(struct class_name) + len + TREE_NODE_BYTES;
-    struct class_name *made, **found;
-
-    if (index_memory_charge(memory, takes) < 0)
-        return NULL;
-    made = malloc(sizeof(*made) + len);
-    if (!made) {
-        index_memory_refund(memory, takes);
-        return NULL;
-    }
-    *made = (struct class_name){0};
-    memcpy(made->text, text, len);
-    found = tsearch(made, tree, compare_classes);
-    if (!found || *found != made) {
-        index_memory_refund(memory, takes);
-        free(made);
-        return found ? *found : NULL;
-    }
-    return made;
-}
-
 static int reserve(char **text, size_t *cap, size_t len)
 {
     char *grown;
@@ -165,19 +111,15 @@ static int reserve(char **text, size_t *cap, size_t len)
 
 /* --- labels --- */
 
-/* Add the label-offset, and check the range. */
-static int check_number(struct label *label, int64_t offset, const char *what,
-                        struct plenum_error *err)
-{
-    int64_t number = label->number;
-
-    if (number >= -CLASSES_MAX && number < 2 * CLASSES_MAX) /* no offset brings others into range */
-        label->number += offset;
-    if (label->number >= 0 && label->number < CLASSES_MAX)
-        return 0;
-    return error_set(err, -EBADMSG, "the label in '%s' is %lld%s: labels are 0 ... %d", what,
-                     (long long)number, offset ? ", with label-offset" : "", CLASSES_MAX - 1);
-}
+/* A label as it is written, and where. */
+struct written {
+    const char *text;
+    size_t len;
+    enum label_source source;
+    bool may_be_name;
+    char what[200]; /* the member */
+    struct json_value json;
+};
 
 /* Remove the blanks around a text. */
 static void trim(const char **text, size_t *len)
@@ -190,71 +132,35 @@ static void trim(const char **text, size_t *len)
     }
 }
 
-static bool is_number(const char *text, size_t len, int64_t *ret)
+/* What cannot even be the name of a class. */
+static int check_written(const struct written *w, struct plenum_error *err)
 {
-    bool negative = len > 0 && *text == '-';
-    int64_t value = 0;
-
-    if (negative)
-        text++, len--;
-    if (len == 0 || len > 18)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-        value = value * 10 + (text[i] - '0');
-    }
-    *ret = negative ? -value : value;
-    return true;
+    if (w->len > 0 && w->len <= CLASS_NAME_MAX && !memchr(w->text, 0, w->len))
+        return 0;
+    return error_set(err, -EBADMSG, "the label in '%s' %s", w->what,
+                     w->len == 0               ? "is empty"
+                     : w->len > CLASS_NAME_MAX ? "has more than 255 bytes"
+                                               : "holds a zero byte");
 }
 
-static int set_class_name(const char *text, size_t len, const char *what, struct label *ret,
-                          struct plenum_error *err)
+static int label_of_json(const char *text, size_t len, const char *field, struct written *ret,
+                         struct plenum_error *err)
 {
-    if (len == 0 || len > CLASS_NAME_MAX || memchr(text, 0, len))
-        return error_set(err, -EBADMSG, "the class in '%s' %s", what,
-                         len == 0               ? "is empty"
-                         : len > CLASS_NAME_MAX ? "has more than 255 bytes"
-                                                : "holds a zero byte");
-    ret->named = true;
-    memcpy(ret->text, text, len);
-    ret->text[len] = 0;
+    int r = json_find(text, len, field, &ret->json, err);
+
+    if (r < 0)
+        return error_prefix(err, r, "'%s'", ret->what);
+    if (ret->json.type != JSON_AT_TEXT && ret->json.type != JSON_AT_NUMBER)
+        return error_set(err, -EBADMSG, "'%s' in '%s' is neither a number nor a text", field,
+                         ret->what);
+    ret->text = ret->json.text;
+    ret->len = strlen(ret->json.text);
+    ret->may_be_name = true;
     return 0;
 }
 
-static int label_of_text(const char *text, size_t len, bool may_be_named, int64_t offset,
-                         const char *what, struct label *ret, struct plenum_error *err)
-{
-    trim(&text, &len);
-    if (is_number(text, len, &ret->number))
-        return check_number(ret, offset, what, err);
-    if (may_be_named)
-        return set_class_name(text, len, what, ret, err);
-    return error_set(err, -EBADMSG,
-                     "the label in '%s' is '%.*s', which is no whole number; tar,label=...: says "
-                     "where labels are, tar,label=none: that there are none",
-                     what, (int)min_u64(len, 40), text);
-}
-
-static int label_of_json(const char *text, size_t len, const char *field, int64_t offset,
-                         const char *what, struct label *ret, struct plenum_error *err)
-{
-    struct json_value value;
-    int r = json_find(text, len, field, &value, err);
-
-    if (r < 0)
-        return error_prefix(err, r, "'%s'", what);
-    if (value.type == JSON_FIND_TEXT)
-        return set_class_name(value.text, strlen(value.text), what, ret, err);
-    if (value.type != JSON_FIND_NUMBER)
-        return error_set(err, -EBADMSG, "'%s' in '%s' is neither a whole number nor a text", field,
-                         what);
-    ret->number = value.number;
-    return check_number(ret, offset, what, err);
-}
-
 /* The last folder of a member's path. */
-static int label_of_folder(const char *name, struct label *ret, struct plenum_error *err)
+static int label_of_folder(const char *name, struct written *ret, struct plenum_error *err)
 {
     const char *end = strrchr(name, '/'), *begin = end;
 
@@ -262,20 +168,23 @@ static int label_of_folder(const char *name, struct label *ret, struct plenum_er
         return error_set(err, -EBADMSG, "'%s' lies in no folder that could be its class", name);
     while (begin > name && begin[-1] != '/')
         begin--;
-    return set_class_name(begin, (size_t)(end - begin), name, ret, err);
+    ret->text = begin;
+    ret->len = (size_t)(end - begin);
+    ret->source = LABEL_FOLDER;
+    ret->may_be_name = true;
+    (void)snprintf(ret->what, sizeof(ret->what), "%.190s", name);
+    return 0;
 }
 
 static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
 
-/* The label of a group with an image. */
-static int find_label(const struct tar_set *set, const struct group *g, struct label *ret,
+/* The label of a group with an image, as it is written; `ret->text` is NULL where there is none. */
+static int find_label(const struct tar_set *set, const struct group *g, struct written *ret,
                       struct plenum_error *err)
 {
-    char what[200];
     int r;
 
-    ret->named = false;
-    ret->number = 0;
+    *ret = (struct written){.may_be_name = set->from == FROM_TXT};
     if (set->from == FROM_NONE)
         return 0;
     if (set->from == FROM_FOLDER)
@@ -283,12 +192,14 @@ static int find_label(const struct tar_set *set, const struct group *g, struct l
     for (enum label_from from = FROM_CLS; from < FROM_TYPES; from++) {
         if (!g->labels[from].there || (set->from != FROM_ANY && set->from != from))
             continue;
-        (void)snprintf(what, sizeof(what), "%.150s.%s", g->key, extensions[from]);
-        if (from != FROM_JSON)
-            return label_of_text(g->labels[from].text, g->labels[from].len, set->from == FROM_TXT,
-                                 set->offset, what, ret, err);
-        r = label_of_json(g->labels[from].text, g->labels[from].len, set->field, set->offset, what,
-                          ret, err);
+        (void)snprintf(ret->what, sizeof(ret->what), "%.150s.%s", g->key, extensions[from]);
+        if (from != FROM_JSON) {
+            ret->text = g->labels[from].text;
+            ret->len = g->labels[from].len;
+            trim(&ret->text, &ret->len);
+            return 0;
+        }
+        r = label_of_json(g->labels[from].text, g->labels[from].len, set->field, ret, err);
         if (r != -ENOENT || set->from != FROM_ANY)
             return r == -ENOENT ? -EBADMSG : r;
     }
@@ -318,29 +229,34 @@ static const struct tar_set *set_of(const struct archive *a)
     return a->dataset->state;
 }
 
-static struct archive_classes *classes_of(const struct archive *a)
+/* A text beside images is often a caption: it is the name of a class only where that is said. */
+static int refuse_name(const struct written *w, struct plenum_error *err)
 {
-    return (struct archive_classes *)a->arg + a->number;
+    return error_set(err, -EBADMSG,
+                     "the label in '%s' is '%.*s', which is no integer; tar,label=...: says where "
+                     "labels are, tar,label=none: that there are none",
+                     w->what, (int)min_u64(w->len, 40), w->text);
 }
 
-static int add_sample(struct archive *a, const struct group *g, const struct label *label)
+static int add_sample(struct archive *a, const struct group *g, const struct written *w)
 {
-    struct archive_classes *classes = classes_of(a);
     struct index_sample sample = g->sample;
-    size_t number = a->builder.num_samples;
+    int64_t label = -1;
 
-    if (number > 0 && (a->builder.samples[0].label < 0) != label->named)
-        return error_set(&a->err, -EBADMSG,
-                         "some labels are numbers and some are names, like that of '%s'", g->name);
-    sample.label = label->named ? -1 : (int32_t)label->number;
-    if (label->named) {
-        struct class_name *class = find_class(&classes->names, label->text, a->builder.memory);
+    if (w->text) {
+        int r = check_written(w, &a->err);
 
-        if (!class || index_memory_grow(a->builder.memory, &classes->of_samples, &classes->cap,
-                                        number, sizeof(class)) < 0)
+        if (r < 0)
+            return r;
+        label = index_builder_add_label(&a->builder, w->source, w->text, w->len, &a->err);
+        if (label == -EBADMSG)
+            return error_prefix(&a->err, -EBADMSG, "'%s'", w->what);
+        if (label < 0)
             return out_of_memory(&a->err);
-        classes->of_samples[number] = class;
+        if (a->builder.labels[label].label.is_open && !w->may_be_name)
+            return refuse_name(w, &a->err);
     }
+    sample.label = (int32_t)label;
     if (index_builder_add_sample(&a->builder, &sample, g->name) < 0)
         return out_of_memory(&a->err);
     return 0;
@@ -349,7 +265,7 @@ static int add_sample(struct archive *a, const struct group *g, const struct lab
 /* End a group: with an image it is a sample; else its files are skipped. */
 static int end_group(struct archive *a, struct group *g)
 {
-    struct label label;
+    struct written label;
     int r;
 
     if (g->any && g->image[0]) {
@@ -602,204 +518,107 @@ static int scan_archive(struct archive *a)
 
 /* --- all archives --- */
 
-/* classes.txt: a name a line. */
-static int add_class_names(const struct dataset *d, struct index_builder *b,
-                           struct plenum_error *err)
+/* Read classes.txt: 0 with its text, `len` bytes; NULL: there is none. */
+static int read_class_names(const struct dataset *d, char **text, struct stat *st,
+                            struct plenum_error *err)
 {
     int fd = scope_open(&d->scope, classes_file, 0), r;
-    struct stat st;
-    char *text;
 
+    *text = NULL;
     if (fd == -ENOENT)
         return 0;
     if (fd < 0)
         return scope_error(&d->scope, err, fd, classes_file);
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CLASSES_FILE_MAX) {
+    if (fstat(fd, st) < 0 || !S_ISREG(st->st_mode) || st->st_size > CLASSES_FILE_MAX) {
         (void)close(fd);
         return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->scope.folder,
                          classes_file);
     }
-    text = malloc((size_t)st.st_size + 1);
-    if (!text) {
-        r = out_of_memory(err);
-        goto out;
-    }
-    r = io_pread_all(fd, text, (size_t)st.st_size, 0);
-    if (r < 0) {
-        (void)error_set(err, r, "%s/%s: %s", d->scope.folder, classes_file,
-                        r == -ENODATA ? "it has become shorter" : strerror(-r));
-        goto out;
-    }
-    text[st.st_size] = 0;
-    for (char *line = text, *end; line < text + st.st_size; line = end + 1) {
-        end = strchrnul(line, '\n');
-        *end = 0;
-        if (b->num_classes >= CLASSES_MAX) {
-            r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->scope.folder,
-                          classes_file, CLASSES_MAX);
-            goto out;
-        }
-        if (index_builder_add_class(b, line) < 0) {
-            r = out_of_memory(err);
-            goto out;
-        }
-    }
-    if (index_builder_add_container(b, classes_file, dataset_mtime(&st), (uint64_t)st.st_size,
-                                    dataset_settled(&st)) < 0)
-        r = out_of_memory(err);
-
-out:
+    *text = malloc((size_t)st->st_size + 1);
+    r = *text ? io_pread_all(fd, *text, (size_t)st->st_size, 0) : -ENOMEM;
     (void)close(fd);
-    free(text);
-    return r;
-}
-
-/* Number the names of all archives, in byte order. */
-struct numbering {
-    struct index_builder *b;
-    bool failed;
-};
-
-static void number_class(const void *node, VISIT visit, void *arg)
-{
-    struct class_name *class = *(struct class_name *const *)node;
-    struct numbering *n = arg;
-    int64_t label;
-
-    if (visit != postorder && visit != leaf)
-        return;
-    label = n->failed ? -1 : index_builder_add_class(n->b, class->text);
-    n->failed = n->failed || label < 0;
-    class->label = (int32_t)label;
-}
-
-/* Merge the classes of all archives. */
-static int unite_names(struct archive *archives, size_t count, struct index_builder *b,
-                       struct plenum_error *err)
-{
-    void *all = NULL;
-    struct numbering numbering = {.b = b};
-    int r = 0;
-
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < archives[i].builder.num_samples; k++) {
-            struct class_name *class = classes_of(&archives[i])->of_samples[k];
-
-            if (!class->whole)
-                class->whole = find_class(&all, class->text, b->memory);
-            if (!class->whole) {
-                r = out_of_memory(err);
-                goto out;
-            }
-        }
-    twalk_r(all, number_class, &numbering);
-    if (numbering.failed) {
-        r = out_of_memory(err);
-        goto out;
+    if (r == 0) {
+        (*text)[st->st_size] = 0;
+        return 0;
     }
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < archives[i].builder.num_samples; k++)
-            archives[i].builder.samples[k].label =
-                classes_of(&archives[i])->of_samples[k]->whole->label;
-
-out:
-    tdestroy(all, free);
-    return r;
+    free(*text);
+    *text = NULL;
+    return error_set(err, r, "%s/%s: %s", d->scope.folder, classes_file,
+                     r == -ENODATA ? "it has become shorter" : strerror(-r));
 }
 
-/* Classes without a name, up to the largest label. */
-static int add_nameless_classes(const struct archive *archives, size_t count,
-                                struct index_builder *b)
+/* Name the classes by classes.txt, a name a line; those beyond its last line have no name. */
+static int name_classes(const struct dataset *d, char *text, size_t len, struct index_builder *b,
+                        struct plenum_error *err)
 {
-    int64_t nameless = -1, r = 0;
-    int32_t largest = -1;
+    size_t used = b->num_classes;
+    const char **names = NULL;
+    uint32_t count = 0;
+    int64_t nameless = -1, r = class_names_of_text(text, len, CLASSES_MAX, &names, &count);
 
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < archives[i].builder.num_samples; k++)
-            if (archives[i].builder.samples[k].label > largest)
-                largest = archives[i].builder.samples[k].label;
-    if (b->num_classes == 0) { /* there is no classes.txt */
-        b->num_classes = (size_t)largest + 1;
-        b->unnamed = true;
-    }
-    while ((int64_t)b->num_classes <= largest && r >= 0) {
+    if (r == -E2BIG || (r == 0 && used > CLASSES_MAX))
+        r = error_set(err, -EBADMSG, "%s/%s: it can name %d classes, and there are more",
+                      d->scope.folder, classes_file, CLASSES_MAX);
+    b->num_classes = 0;
+    b->unnamed = false;
+    for (uint32_t i = 0; i < count && r >= 0; i++)
+        r = index_builder_add_class(b, names[i]);
+    while (b->num_classes < used && r >= 0) {
         if (nameless < 0)
             r = nameless = index_builder_add_class(b, "");
         else
             r = index_builder_add_class_again(b, (uint32_t)nameless);
     }
-    return r < 0 ? (int)r : 0;
+    free(names);
+    return r >= 0 || r == -EBADMSG ? (r < 0 ? (int)r : 0) : out_of_memory(err);
 }
 
-/* Are labels names? They must be in all archives or in none. 1, 0 or an error. */
-static int find_naming(const struct archive *archives, size_t count, struct plenum_error *err)
+static int add_class_names(const struct dataset *d, struct index_builder *b,
+                           struct plenum_error *err)
 {
-    const struct archive *first = NULL;
+    struct stat st;
+    char *text;
+    int r = read_class_names(d, &text, &st, err);
 
-    for (size_t i = 0; i < count; i++) {
-        const struct archive *a = &archives[i];
-
-        if (a->builder.num_samples == 0)
-            continue;
-        if (!first)
-            first = a;
-        if ((a->builder.samples[0].label < 0) != (first->builder.samples[0].label < 0))
-            return error_set(err, -EBADMSG,
-                             "labels are numbers in some archives and names in others: %s and %s",
-                             first->path, a->path);
-    }
-    return first && first->builder.samples[0].label < 0;
+    if (r < 0 || !text)
+        return r;
+    r = name_classes(d, text, (size_t)st.st_size, b, err);
+    free(text);
+    if (r < 0)
+        return r;
+    if (index_builder_add_container(b, classes_file, dataset_mtime(&st), (uint64_t)st.st_size,
+                                    dataset_settled(&st)) < 0)
+        return out_of_memory(err);
+    return 0;
 }
 
 /* Merge the archives, in order, into the index. */
 static int merge(struct archive *archives, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
-    int named = find_naming(archives, count, err), r;
+    int r;
 
-    if (named < 0)
-        return named;
     for (size_t i = 0; i < count; i++) {
-        const struct index_container *c = &archives[i].builder.containers[0];
-
-        if (index_builder_add_container(b, archives[i].name, c->mtime_ns, c->size, c->flags) < 0)
-            return out_of_memory(err);
+        r = index_builder_append(b, &archives[i].builder);
+        index_builder_fini(&archives[i].builder);
+        if (r < 0)
+            return error_set(err, r, "%s",
+                             r == -EOVERFLOW ? "more samples than an index can hold"
+                                             : "out of memory");
     }
-    r = named ? unite_names(archives, count, b, err) : add_class_names(archives[0].dataset, b, err);
-    if (r < 0)
+    r = index_builder_settle_labels(b, err);
+    if (r < 0 || !b->unnamed)
         return r;
-    if (add_nameless_classes(archives, count, b) < 0)
-        return out_of_memory(err);
-    for (size_t i = 0; i < count; i++) {
-        const struct index_builder *part = &archives[i].builder;
-
-        for (size_t k = 0; k < part->num_samples; k++) {
-            struct index_sample sample = part->samples[k];
-            int64_t n;
-
-            sample.container = (uint32_t)i;
-            n = index_builder_add_sample(b, &sample, part->names + part->samples[k].name);
-            if (n < 0)
-                return error_set(err, (int)n, "%s",
-                                 n == -EOVERFLOW ? "more samples than an index can hold"
-                                                 : "out of memory");
-        }
-        index_builder_add_skipped(b, part);
-    }
-    return 0;
+    return add_class_names(archives[0].dataset, b, err);
 }
 
 static int tar_scan(const struct dataset *dataset, const struct dataset_options *options,
                     struct index_builder *b, struct plenum_error *err)
 {
-    size_t count = dataset->files.count;
-    struct archive_classes *classes = calloc(count, sizeof(*classes));
-    struct archive_work work = {.scan = scan_archive, .merge = merge, .arg = classes};
+    struct archive_work work = {.scan = scan_archive, .merge = merge};
     char others[256], names[80];
     int r;
 
-    if (!classes)
-        return out_of_memory(err);
     r = archive_scan(dataset, options, &work, b, err);
     if (r >= 0 && b->num_samples == 0 && !dataset_has_images(dataset)) {
         r = error_set(err, -EBADMSG, "%s holds no samples", dataset->name);
@@ -812,11 +631,6 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
                       (unsigned long long)b->skipped, others[0] ? "; there are " : "", others,
                       others[0] ? ": " : "", others[0] ? index_builder_advise_foreign(b) : "");
     }
-    for (size_t i = 0; i < count; i++) {
-        tdestroy(classes[i].names, free);
-        free(classes[i].of_samples);
-    }
-    free(classes);
     return r;
 }
 
@@ -865,11 +679,13 @@ static int tar_locate(struct dataset *d, const struct dataset_options *options,
         return r;
     if (!dataset_has_images(d))
         *set = (struct tar_set){.from = FROM_NONE, .field = "label", .no_images = true};
-    r = dataset_setting_number(d, "label-offset", 0, &set->offset, err);
-    if (r < 0)
-        return r;
     if (label) {
         r = parse_label_setting(label, set, err);
+        if (r < 0)
+            return r;
+    }
+    if (set->from == FROM_NONE) {
+        r = dataset_refuse_classes(d, err);
         if (r < 0)
             return r;
     }

@@ -16,6 +16,7 @@
 #include "common/parallel.h"
 #include "common/util.h"
 #include "loader/dataset/archive.h"
+#include "loader/dataset/skipped.h"
 
 /* All archives; a turn each. */
 struct finding {
@@ -44,7 +45,7 @@ bool tar_split_name(const struct tar_member *m, bool by_folder, struct tar_name 
     slash = strrchr(name, '/');
     ret->name = name;
     ret->base = slash ? slash + 1 : name;
-    if (m->type == TAR_OTHER || !*ret->base || *ret->base == '.')
+    if (m->type == TAR_OTHER || !*ret->base || dataset_skips_path(name))
         return false;
     ret->dot = by_folder ? strrchr(ret->base, '.') : strchr(ret->base, '.');
     ret->key_len = ret->dot && !by_folder ? (size_t)(ret->dot - name) : strlen(name);

@@ -15,6 +15,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,20 +235,47 @@ static struct keys keys_of(const struct dataset *d)
                          .name = dataset_setting(d, "name", "image/filename")};
 }
 
-/* Add the label as text, whatever its type is. */
-static int64_t add_label(struct archive *a, const Example__Feature *feature)
+/* A number of a list of floats, as JSON of Python spells it: NaN and infinities are no texts that
+ * anybody could have written. */
+static size_t print_float(float value, char *ret, size_t size)
+{
+    int n = isnan(value)   ? snprintf(ret, size, "NaN")
+            : isinf(value) ? snprintf(ret, size, value < 0 ? "-Infinity" : "Infinity")
+                           : snprintf(ret, size, "%.9g", (double)value);
+
+    return (size_t)n;
+}
+
+/* The one number of a feature, as text: its length, or 0. */
+static size_t print_number(const Example__Feature *feature, char *ret, size_t size)
+{
+    if (feature && feature->kind_case == EXAMPLE__FEATURE__KIND_INT64_LIST &&
+        feature->int64_list->n_value == 1)
+        return (size_t)snprintf(ret, size, "%lld", (long long)feature->int64_list->value[0]);
+    if (feature && feature->kind_case == EXAMPLE__FEATURE__KIND_FLOAT_LIST &&
+        feature->float_list->n_value == 1)
+        return print_float(feature->float_list->value[0], ret, size);
+    return 0;
+}
+
+/* Add the label as text, whatever its type is; -EINVAL: there is none. */
+static int64_t add_label(struct archive *a, const Example__Feature *feature, uint64_t offset)
 {
     const ProtobufCBinaryData *text = one_bytes(feature);
-    char number[32];
-    int n;
+    size_t len = text ? text->len : 0;
+    char number[64];
+    int64_t r;
 
-    if (text && text->len > 0)
-        return index_builder_add_label(&a->builder, (const char *)text->data, text->len);
-    if (!feature || feature->kind_case != EXAMPLE__FEATURE__KIND_INT64_LIST ||
-        feature->int64_list->n_value != 1)
+    if (!text)
+        len = print_number(feature, number, sizeof(number));
+    if (len == 0)
         return -EINVAL;
-    n = snprintf(number, sizeof(number), "%lld", (long long)feature->int64_list->value[0]);
-    return index_builder_add_label(&a->builder, number, (size_t)n);
+    r = index_builder_add_label(&a->builder, LABEL_VALUE, text ? (const char *)text->data : number,
+                                len, &a->err);
+    if (r == -EBADMSG)
+        return error_prefix(&a->err, -EBADMSG, "%s: the record at byte %llu", a->path,
+                            (unsigned long long)offset);
+    return r;
 }
 
 /* The sample of a record whose checksum is right. */
@@ -268,15 +296,16 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
                          "its features: %s (image=FEATURE names another)",
                          a->path, (unsigned long long)offset, keys->image,
                          list_features(example, list, sizeof(list)));
-    r = keys->label ? add_label(a, find(example, keys->label))
-                    : index_builder_add_label(&a->builder, "0", 1);
+    r = keys->label ? add_label(a, find(example, keys->label), offset) : -1;
+    if (r == -EBADMSG)
+        return -EBADMSG;
     if (r == -EINVAL)
         return error_set(&a->err, -EBADMSG,
                          "%s: the record at byte %llu has no label: no feature '%s' of one number "
                          "or text; its features: %s (label=FEATURE names another)",
                          a->path, (unsigned long long)offset, keys->label,
                          list_features(example, list, sizeof(list)));
-    if (r >= 0) {
+    if (r >= 0 || !keys->label) {
         sample.label = (int32_t)r;
         sample.len = (uint32_t)(has_image ? image->len : len);
         sample.extra = has_image ? (uint32_t)(found - data) : 0;
@@ -412,15 +441,14 @@ static int merge(struct archive *files, size_t count, struct index_builder *b,
                              r == -EOVERFLOW ? "more samples than an index can hold"
                                              : "out of memory");
     }
-    return index_builder_settle_labels(b, *(const int64_t *)files[0].arg, err);
+    return index_builder_settle_labels(b, err);
 }
 
 static int tfrecord_scan(const struct dataset *dataset, const struct dataset_options *options,
                          struct index_builder *b, struct plenum_error *err)
 {
-    int64_t offset;
-    struct archive_work work = {.scan = scan_file, .merge = merge, .arg = &offset};
-    int r = dataset_setting_number(dataset, "label-offset", 0, &offset, err);
+    struct archive_work work = {.scan = scan_file, .merge = merge};
+    int r = keys_of(dataset).label ? 0 : dataset_refuse_classes(dataset, err);
 
     return r < 0 ? r : archive_scan(dataset, options, &work, b, err);
 }
@@ -574,17 +602,15 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
                    (const char *)e->key.data);
     if (f && f->kind_case == EXAMPLE__FEATURE__KIND_BYTES_LIST)
         for (size_t i = 0; i < f->bytes_list->n_value; i++)
-            field(arg, key, f->bytes_list->value[i].data, f->bytes_list->value[i].len);
+            field(arg, key, f->bytes_list->value[i].data, f->bytes_list->value[i].len, false);
     if (f && f->kind_case == EXAMPLE__FEATURE__KIND_INT64_LIST)
         for (size_t i = 0; i < f->int64_list->n_value; i++) {
             n = snprintf(text, sizeof(text), "%lld", (long long)f->int64_list->value[i]);
-            field(arg, key, text, (size_t)n);
+            field(arg, key, text, (size_t)n, true);
         }
     if (f && f->kind_case == EXAMPLE__FEATURE__KIND_FLOAT_LIST)
-        for (size_t i = 0; i < f->float_list->n_value; i++) {
-            n = snprintf(text, sizeof(text), "%.9g", (double)f->float_list->value[i]);
-            field(arg, key, text, (size_t)n);
-        }
+        for (size_t i = 0; i < f->float_list->n_value; i++)
+            field(arg, key, text, print_float(f->float_list->value[i], text, sizeof(text)), true);
 }
 
 /* The data of a whole record, malloc: 0, -EBADMSG where a checksum is wrong, or -errno. */

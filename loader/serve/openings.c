@@ -85,9 +85,7 @@ static struct opening *opening_of(struct list *link)
 /* A relative path means nothing: the loader's working directory is not its clients'. */
 static int check_path(const char *text, struct plenum_error *err)
 {
-    const char *path = dataname_path(text);
-
-    if (!path || *path == '/')
+    if (dataname_is_absolute(text))
         return 0;
     return error_set(err, -EINVAL,
                      "data set '%s': a loader needs an absolute path, since its own folder is "

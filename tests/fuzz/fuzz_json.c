@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_json.c - any bytes as a JSON text, as a field and as boxes: every answer is a value or a
- * sentence. */
+/* fuzz_json.c - any bytes as a JSON text, as a field, as boxes, and as a number and a label: every
+ * answer is a value or a sentence. */
 #include "config.h"
 
 #include <errno.h>
@@ -9,6 +9,8 @@
 
 #include "loader/dataset/field_json.h"
 #include "loader/dataset/json_find.h"
+#include "loader/dataset/label.h"
+#include "loader/dataset/number.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,6 +32,24 @@ static void make(enum field_as as, const char *member, const uint8_t *data, size
     field_stored_fini(&s, 1);
 }
 
+/* What is an integer to the one is a class number to the other, if it is in range. */
+static void read_label(const char *text, size_t len)
+{
+    static const struct label_rule rule;
+    struct plenum_error err = {""};
+    struct label label;
+    int64_t value = 0;
+    enum number_kind kind = number_parse(text, len, &value);
+    int r = label_read(&rule, LABEL_VALUE, text, len, &label, &err);
+    float number;
+
+    if (r < 0 ? r != -EBADMSG || !err.text[0] || kind == NUMBER_NONE
+              : label.is_open != (kind == NUMBER_NONE) || (!label.is_open && label.class != value))
+        abort();
+    if ((number_to_float(text, len, &number) == -EINVAL) == number_is_decimal(kind))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const paths[] = {"label", "meta.label", "a.b.c.d"};
@@ -40,10 +60,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int r = json_find((const char *)data, size, paths[i], &v, &err);
 
         if (r < 0 ? (r != -EBADMSG && r != -ENOENT) || !err.text[0]
-                  : v.type == JSON_FIND_TEXT && strnlen(v.text, sizeof(v.text)) == sizeof(v.text))
+                  : strnlen(v.text, sizeof(v.text)) == sizeof(v.text))
             abort();
     }
+    read_label((const char *)data, size);
     make(FIELD_AS_BOXES, NULL, data, size);
+    make(FIELD_AS_FLOAT, "", data, size);
+    make(FIELD_AS_INT64, NULL, data, size);
     make(FIELD_AS_BOXES, "a.b", data, size);
     make(FIELD_AS_TEXT, "label", data, size);
     make(FIELD_AS_LINE, "label", data, size);

@@ -49,8 +49,9 @@ static void write_file(const struct bytes *file)
     (void)close(fd);
 }
 
-static void note_field(void *arg, const char *key, const void *value, size_t len)
+static void note_field(void *arg, const char *key, const void *value, size_t len, bool exact)
 {
+    (void)exact;
     size_t *sum = arg;
 
     *sum += strlen(key) + len + (len ? ((const uint8_t *)value)[len - 1] : 0);

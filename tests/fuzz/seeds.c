@@ -282,7 +282,13 @@ static void json_seeds(void)
         "{\"a\": {\"b\": [{\"bbox\": [1, 2.5, 3, 4], \"category_id\": 5, \"id\": 6}]}}",
         "{\"objects\": [{\"bndbox\": {\"xmin\": 1, \"ymin\": 2, \"xmax\": 3, \"ymax\": 4}, "
         "\"category_id\": 5}]}",
-        "{\"boxes\": [[1, 2, 3, 4]], \"labels\": [5]}"};
+        "{\"boxes\": [[1, 2, 3, 4]], \"labels\": [5]}",
+        "\xef\xbb\xbf{\"x\": [NaN, Infinity, -Infinity, 1e999], \"label\": 1.0}",
+        "{\"x\": \"\\ud800\", \"label\": \"10\"}",
+        "[[1, NaN], [2.5e-3]]",
+        "-12.50e+2",
+        "+1,000.5",
+        "0x1f"};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         write_seed(texts[i], strlen(texts[i]));

@@ -58,7 +58,7 @@ static inline void is_bounded(const char *name)
 static inline struct dataset *opened_in(const struct tree *tree, const char *format,
                                         const char *name)
 {
-    char text[600];
+    char text[1400];
 
     (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(tree, name));
     return opened(text);
@@ -67,7 +67,7 @@ static inline struct dataset *opened_in(const struct tree *tree, const char *for
 static inline void refused_in(const struct tree *tree, const char *format, const char *name,
                               int code, const char *sentence)
 {
-    char text[600];
+    char text[1400];
 
     (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(tree, name));
     refused(text, code, sentence);

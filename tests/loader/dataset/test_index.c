@@ -264,7 +264,7 @@ Test(index, the_first_difference_of_two_data_sets_is_named)
 
 static int64_t add(struct index_builder *b, const char *label)
 {
-    int64_t id = index_builder_add_label(b, label, strlen(label));
+    int64_t id = index_builder_add_label(b, LABEL_VALUE, label, strlen(label), NULL);
 
     cr_assert(ge(i64, id, 0));
     cr_assert(ge(
@@ -293,7 +293,7 @@ Test(index, labels_are_settled_the_same_in_pieces_and_in_one)
                 cr_assert(eq(int, index_builder_append(&whole, &part), 0));
                 index_builder_fini(&part);
             }
-            cr_assert(eq(int, index_builder_settle_labels(&whole, 0, NULL), 0));
+            cr_assert(eq(int, index_builder_settle_labels(&whole, NULL), 0));
             for (size_t i = 0; i < whole.num_samples; i++) {
                 const struct index_sample *s = &whole.samples[i];
 
@@ -309,7 +309,8 @@ Test(index, labels_are_settled_the_same_in_pieces_and_in_one)
 
 Test(index, numbers_keep_their_values)
 {
-    struct index_builder b = {0};
+    static const struct label_rule rule = {.offset = 10};
+    struct index_builder b = {.rule = &rule};
     struct plenum_error err = {""};
 
     cr_assert(eq(i64, index_builder_add_container(&b, "x", 0, 0, 0), 0));
@@ -319,7 +320,7 @@ Test(index, numbers_keep_their_values)
         (void)snprintf(text, sizeof(text), i % 3 ? "%d" : i % 2 ? "%05d" : "+%d", i);
         (void)add(&b, text);
     }
-    cr_assert(eq(int, index_builder_settle_labels(&b, 10, &err), 0), "%s", err.text);
+    cr_assert(eq(int, index_builder_settle_labels(&b, &err), 0), "%s", err.text);
     for (int i = 0; i < 5000; i++)
         cr_assert(eq(i32, b.samples[i].label, i + 10));
     cr_expect(eq(sz, b.num_classes, 5010));

@@ -16,7 +16,7 @@
 
 struct json_case {
     char text[100], path[20],
-        want[60]; /* want: "number", "'text'", "other" or a part of a sentence */
+        want[60]; /* want: "number", "'text'", a kind or a part of a sentence */
     int code;
 };
 
@@ -31,20 +31,34 @@ ParameterizedTestParameters(json_find, values)
         {"{\"a\":\"x y\"}", "a", "'x y'", 0},
         {"{\"a\":\"\\u00fc\\n\\\"\\ud83d\\ude00\"}", "a", "'\xC3\xBC\n\"\xF0\x9F\x98\x80'", 0},
         {"{\"\\u0061\":1}", "a", "1", 0},
-        {"{\"a\":true}", "a", "other", 0},
-        {"{\"a\":null}", "a", "other", 0},
-        {"{\"a\":1.0}", "a", "1", 0},
-        {"{\"a\":1.5}", "a", "other", 0},
-        {"{\"a\":9007199254740992.0}", "a", "other", 0},
-        {"{\"a\":1e3}", "a", "1000", 0},
-        {"{\"a\":[1]}", "a", "other", 0},
-        {"{\"a\":{\"b\":1}}", "a", "other", 0},
+        {"{\"a\":true}", "a", "true", 0},
+        {"{\"a\":null}", "a", "null", 0},
+        {"{\"a\":1.0}", "a", "1.0", 0},
+        {"{\"a\":1.5}", "a", "1.5", 0},
+        {"{\"a\":9007199254740992.0}", "a", "9007199254740992.0", 0},
+        {"{\"a\":1e3}", "a", "1e3", 0},
+        {"{\"a\":[1]}", "a", "a list", 0},
+        {"{\"a\":{\"b\":1}}", "a", "an object", 0},
         {"{\"a\":9223372036854775807}", "a", "9223372036854775807", 0},
-        {"{\"a\":9223372036854775808}", "a", "other", 0},
+        {"{\"a\":9223372036854775808}", "a", "9223372036854775808", 0},
         {"{\"b\":9223372036854775808,\"a\":3}", "a", "3", 0},
-        {"{\"b\":9223372036854775808,\"a\":9007199254740993}", "a", "other", 0},
+        {"{\"b\":9223372036854775808,\"a\":9007199254740993}", "a", "9007199254740993", 0},
         {"{\"a\":{\"x\":1},\"a.b\":2}", "a.b", "2", 0},
-        {"{\"a\":1e999}", "a", "it is no JSON: ", -EBADMSG},
+        /* What Python's json writes and reads. */
+        {"{\"a\":1e999}", "a", "1e999", 0},
+        {"{\"b\":NaN,\"a\":7}", "a", "7", 0},
+        {"{\"b\":[Infinity,-Infinity],\"a\":7}", "a", "7", 0},
+        {"{\"a\":NaN}", "a", "NaN", 0},
+        {"{\"a\":-Infinity}", "a", "-Infinity", 0},
+        {"{\"b\":\"\\ud800\",\"a\":7}", "a", "7", 0},
+        {"{\"b\":\"\xed\xa0\x80\",\"a\":7}", "a", "7", 0},
+        {"\xef\xbb\xbf{\"a\":7}", "a", "7", 0},
+        {" \xef\xbb\xbf{\"a\":7}", "a", "it is no JSON: ", -EBADMSG},
+        {"{\"a\":-NaN}", "a", "it is no JSON: ", -EBADMSG},
+        {"{\"a\":nan}", "a", "it is no JSON: ", -EBADMSG},
+        {"{\"a\":\"\xff\"}", "a", "it is no JSON: ", -EBADMSG},
+        {"{\"a\":{\"b\":1},\"a\":{\"b\":2,\"b\":3}}", "a.b", "3", 0},
+        {"{\"a\":[{},{\"x\":\"}\\\"]\"}],\"b\":4}", "b", "4", 0},
         {"{\"a\":922337203685477579}", "a", "922337203685477579", 0},
         {"{}", "a", "no member 'a'", -ENOENT},
         {"{\"ab\":1}", "a", "no member 'a'", -ENOENT},
@@ -59,8 +73,8 @@ ParameterizedTestParameters(json_find, values)
         {"{\"a\":\"x}", "a", "it is no JSON: ", -EBADMSG},
         {"{\"a\":\"\\x\"}", "a", "it is no JSON: ", -EBADMSG},
         {"{\"a\":\"\\u12g4\"}", "a", "it is no JSON: ", -EBADMSG},
-        {"{\"a\":\"\\ud800\"}", "a", "it is no JSON: ", -EBADMSG},
-        {"{\"a\":\"\\udc00\"}", "a", "it is no JSON: ", -EBADMSG},
+        {"{\"a\":\"\\ud800\"}", "a", "holds half a surrogate", -EBADMSG},
+        {"{\"a\":\"\\udc00\"}", "a", "holds half a surrogate", -EBADMSG},
         {"{\"a\":\"\\u0000\"}", "a", "holds U+0000", -EBADMSG},
         {"{\"a\":\"\n\"}", "a", "it is no JSON: ", -EBADMSG},
         {"{\"a\" 1}", "a", "it is no JSON: ", -EBADMSG},
@@ -86,10 +100,13 @@ ParameterizedTest(struct json_case *c, json_find, values)
         cr_expect(ne(ptr, (void *)strstr(err.text, c->want), NULL), "'%s' lacks '%s'", err.text,
                   c->want);
     } else {
-        if (v.type == JSON_FIND_NUMBER)
-            (void)snprintf(got, sizeof(got), "%lld", (long long)v.number);
-        else
-            (void)snprintf(got, sizeof(got), v.type == JSON_FIND_TEXT ? "'%s'" : "other", v.text);
+        static const char *const kinds[] = {
+            [JSON_AT_OBJECT] = "an object", [JSON_AT_LIST] = "a list", [JSON_AT_TEXT] = "'",
+            [JSON_AT_NUMBER] = "",          [JSON_AT_TRUE] = "true",   [JSON_AT_FALSE] = "false",
+            [JSON_AT_NULL] = "null"};
+
+        (void)snprintf(got, sizeof(got), "%s%s%s", kinds[v.type], v.text,
+                       v.type == JSON_AT_TEXT ? "'" : "");
         cr_expect(eq(str, got, c->want));
     }
     free(exact);

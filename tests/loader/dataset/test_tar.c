@@ -310,7 +310,7 @@ Test(tar, archives_in_several_folders_have_their_common_folder_as_root)
 }
 
 struct refusal {
-    char why[40], sentence[80];
+    char why[40], sentence[100];
     char members[6][60];
 };
 
@@ -321,15 +321,15 @@ ParameterizedTestParameters(tar, what_cannot_be_right_is_refused)
         {"the label lies elsewhere",
          "'1.jpg' has no label",
          {"1.jpg=x", "2.jpg=y", "2.cls=1", "1.cls=1"}},
-        {"no number", "'1.cls' is 'cat', which is no whole number", {"1.jpg=x", "1.cls=cat"}},
-        {"a fraction", "which is no whole number", {"1.jpg=x", "1.cls=1.5"}},
-        {"empty", "which is no whole number", {"1.jpg=x", "1.cls="}},
-        {"negative", "the label in '1.cls' is -1", {"1.jpg=x", "1.cls=-1"}},
-        {"too large", "labels are 0 ... 16777215", {"1.jpg=x", "1.cls=16777216"}},
-        {"far too large", "which is no whole number", {"1.jpg=x", "1.cls=99999999999999999999"}},
+        {"no number", "'1.cls' is 'cat', which is no integer", {"1.jpg=x", "1.cls=cat"}},
+        {"a fraction", "'1.cls': label '1.5' is not an integer", {"1.jpg=x", "1.cls=1.5"}},
+        {"empty", "the label in '1.cls' is empty", {"1.jpg=x", "1.cls="}},
+        {"negative", "'1.cls': label '-1' is out of range", {"1.jpg=x", "1.cls=-1"}},
+        {"too large", "class numbers are 0 to 2147483646", {"1.jpg=x", "1.cls=2147483647"}},
+        {"far too large", "is out of range", {"1.jpg=x", "1.cls=99999999999999999999"}},
         {"no JSON", "'1.json': it is no JSON", {"1.jpg=x", "1.json={\"label\": 1"}},
         {"a JSON fraction",
-         "neither a whole number nor a text",
+         "'1.json': label '1.5' is not an integer",
          {"1.jpg=x", "1.json={\"label\": 1.5}"}},
         {"twice",
          "'a.jpg' is there twice",
@@ -341,7 +341,7 @@ ParameterizedTestParameters(tar, what_cannot_be_right_is_refused)
         {"JPEG and PPM", "'1' has two images: .jpg and .ppm", {"1.jpg=x", "1.ppm=y", "1.cls=0"}},
         {"two labels", "'1.cls' is there twice", {"1.jpg=x", "1.cls=0", "1.cls=1"}},
         {"numbers and names",
-         "some labels are numbers and some are names",
+         "'2.json': label 'cat' is a name, but '0', another label of the data set",
          {"1.jpg=x", "1.cls=0", "2.jpg=y", "2.json={\"label\": \"cat\"}"}},
         {"no image", "holds no images", {"1.txt=x", "1.cls=0", "2.gif=y"}},
     };
@@ -366,7 +366,8 @@ Test(tar, labels_of_different_archives_are_of_one_kind)
 {
     ARCHIVE("data/a.tar", "1.jpg=x", "1.json={\"label\": 1}");
     ARCHIVE("data/b.tar", "1.jpg=x", "1.json={\"label\": \"cat\"}");
-    refused(tree_path(&tree, "data"), -EBADMSG, "numbers in some archives and names in others");
+    refused(tree_path(&tree, "data"), -EBADMSG,
+            "b.tar, 1.jpg: label 'cat' is a name, but '1', another label");
 }
 
 struct compressed {

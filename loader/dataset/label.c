@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/dataset/label.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/error.h"
+#include "common/message.h"
+#include "common/util.h"
+#include "loader/dataset/number.h"
+
+/* A text of which a message shows the beginning. */
+struct shown {
+    const char *text;
+    int len;
+};
+
+static struct shown show(const char *text, size_t len)
+{
+    return (struct shown){text, (int)min_u64(len, 100)};
+}
+
+static int not_listed(const struct class_list *classes, struct shown s, struct plenum_error *err)
+{
+    return error_set(err, -EBADMSG, "class '%.*s' is not one of the %u classes of %s (classes=)",
+                     s.len, s.text, classes->count, classes->path);
+}
+
+/* A number that is the number of a class. */
+static int take_number(const struct label_rule *rule, int64_t value, struct shown s,
+                       struct label *ret, struct plenum_error *err)
+{
+    const struct class_list *classes = rule->classes;
+    int64_t most = INT32_MAX - 1;
+
+    if (classes)
+        most = classes->numbers ? CLASS_LIST_MAX - 1 : (int64_t)classes->count - 1;
+    /* An offset is below 2^31: such a number is out of range with any offset. */
+    if (value > 2 * (int64_t)INT32_MAX || value < -2 * (int64_t)INT32_MAX ||
+        value + rule->offset < 0 || value + rule->offset > most)
+        return error_set(err, -EBADMSG,
+                         "label '%.*s' is out of range%s: class numbers are 0 to %" PRId64 "%s",
+                         s.len, s.text, rule->offset ? " with the label-offset" : "", most,
+                         value < 0 || rule->offset < 0 ? " (see label-offset)" : "");
+    ret->class = (int32_t)(value + rule->offset);
+    return 0;
+}
+
+/* A number where the listed names are numbers, too: the name with its value. */
+static int take_numeral(const struct class_list *classes, int64_t value, struct shown s,
+                        struct label *ret, struct plenum_error *err)
+{
+    char text[32];
+    int len = snprintf(text, sizeof(text), "%" PRId64, value);
+    int64_t found = class_list_find(classes, text, (size_t)len);
+
+    if (found < 0)
+        return not_listed(classes, s, err);
+    ret->class = (int32_t)found;
+    return 0;
+}
+
+int label_read(const struct label_rule *rule, enum label_source source, const char *text,
+               size_t len, struct label *ret, struct plenum_error *err)
+{
+    const struct class_list *classes = rule->classes;
+    bool listed = classes && !classes->numbers;
+    enum number_kind kind = NUMBER_NONE;
+    struct shown s = show(text, len);
+    int64_t value = 0, found;
+
+    *ret = (struct label){0};
+    if (source == LABEL_VALUE || (classes && classes->numbers))
+        kind = number_parse(text, len, &value);
+    found = listed ? class_list_find(classes, text, len) : -1;
+    ret->is_name = kind == NUMBER_NONE || (listed && classes->has_numerals);
+    if (found >= 0) {
+        ret->is_name = true;
+        ret->class = (int32_t)found;
+        return 0;
+    }
+    if (kind == NUMBER_INTEGER && listed && classes->has_numerals)
+        return take_numeral(classes, value, s, ret, err);
+    if (kind == NUMBER_INTEGER)
+        return take_number(rule, value, s, ret, err);
+    if (kind == NUMBER_HUGE)
+        return error_set(err, -EBADMSG, "label '%.*s' is out of range: it is beyond 64 bits", s.len,
+                         s.text);
+    if (kind != NUMBER_NONE)
+        return error_set(err, -EBADMSG, "label '%.*s' %s", s.len, s.text,
+                         number_why_no_integer(kind));
+    if (listed)
+        return not_listed(classes, s, err);
+    if (classes)
+        return error_set(err, -EBADMSG,
+                         "label '%.*s' is not an integer, as classes=numbers wants it", s.len,
+                         s.text);
+    ret->is_open = true;
+    return 0;
+}

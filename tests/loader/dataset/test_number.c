@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* The rule that says which texts are numbers. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#include "common/util.h"
+#include "loader/dataset/number.h"
+
+struct number_case {
+    char text[64];
+    enum number_kind kind;
+    int64_t value;
+};
+
+ParameterizedTestParameters(number, kinds)
+{
+    static struct number_case cases[] = {
+        {"1", NUMBER_INTEGER, 1},
+        {"+1", NUMBER_INTEGER, 1},
+        {"01", NUMBER_INTEGER, 1},
+        {" 1\r\n", NUMBER_INTEGER, 1},
+        {"1.", NUMBER_INTEGER, 1},
+        {"1.0", NUMBER_INTEGER, 1},
+        {"1e0", NUMBER_INTEGER, 1},
+        {"1.0e+00", NUMBER_INTEGER, 1},
+        {"10E-1", NUMBER_INTEGER, 1},
+        {"0.001e3", NUMBER_INTEGER, 1},
+        {"-1.0", NUMBER_INTEGER, -1},
+        {"-0.0", NUMBER_INTEGER, 0},
+        {"0e99999999999999999999", NUMBER_INTEGER, 0},
+        {".0", NUMBER_INTEGER, 0},
+        {"9007199254740993.0", NUMBER_INTEGER, INT64_C(9007199254740993)},
+        {"9223372036854775807", NUMBER_INTEGER, INT64_MAX},
+        {"-9223372036854775808", NUMBER_INTEGER, INT64_MIN},
+        {"9223372036854775808", NUMBER_HUGE, 0},
+        {"-9223372036854775809", NUMBER_HUGE, 0},
+        {"1e400", NUMBER_HUGE, 0},
+        {"1e99999999999999999999", NUMBER_HUGE, 0},
+        {"1.5", NUMBER_FRACTION, 0},
+        {".5", NUMBER_FRACTION, 0},
+        {"1e-1", NUMBER_FRACTION, 0},
+        {"1e-99999999999999999999", NUMBER_FRACTION, 0},
+        {"nan", NUMBER_ODD, 0},
+        {"-NaN", NUMBER_ODD, 0},
+        {"inf", NUMBER_ODD, 0},
+        {"+Infinity", NUMBER_ODD, 0},
+        {"0x10", NUMBER_ODD, 0},
+        {"-0X1p-3", NUMBER_ODD, 0},
+        {"0b101", NUMBER_ODD, 0},
+        {"0o17", NUMBER_ODD, 0},
+        {"1,000", NUMBER_ODD, 0},
+        {"1,5", NUMBER_ODD, 0},
+        {"1_000", NUMBER_ODD, 0},
+        {"1'000", NUMBER_ODD, 0},
+        {"1 000", NUMBER_ODD, 0},
+        {"1\xc2\xa0"
+         "000",
+         NUMBER_ODD, 0},
+        {"1.000.000", NUMBER_ODD, 0},
+        {"1.000,5", NUMBER_ODD, 0},
+        {"2^40", NUMBER_ODD, 0},
+        {"50%", NUMBER_ODD, 0},
+        {"--1", NUMBER_ODD, 0},
+        {"- 1", NUMBER_ODD, 0},
+        {"\xe2\x88\x92"
+         "1",
+         NUMBER_ODD, 0},
+        {"", NUMBER_NONE, 0},
+        {" ", NUMBER_NONE, 0},
+        {"cat", NUMBER_NONE, 0},
+        {"n01440764", NUMBER_NONE, 0},
+        {"3d", NUMBER_NONE, 0},
+        {"1st", NUMBER_NONE, 0},
+        {"e5", NUMBER_NONE, 0},
+        {"1e", NUMBER_NONE, 0},
+        {"-", NUMBER_NONE, 0},
+        {".", NUMBER_NONE, 0},
+        {"2001-01-31", NUMBER_NONE, 0},
+        {"1.2.3", NUMBER_NONE, 0},
+        {"1/2", NUMBER_NONE, 0},
+        {"nano", NUMBER_NONE, 0},
+        {"infant", NUMBER_NONE, 0},
+        {"0xyz", NUMBER_NONE, 0},
+        {"None", NUMBER_NONE, 0},
+    };
+    return cr_make_param_array(struct number_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct number_case *c, number, kinds)
+{
+    int64_t value = 0;
+
+    cr_expect(eq(int, number_parse(c->text, strlen(c->text), &value), c->kind), "%s", c->text);
+    cr_expect(eq(i64, value, c->value), "%s", c->text);
+}
+
+/* "%d" with its point moved `places` to the left and an exponent that moves it back, zeros at both
+ * ends, and a sign. */
+static void spell(int64_t value, unsigned draw, char *ret, size_t size)
+{
+    char digits[64], moved[96];
+    unsigned places = draw % 7, zeros = draw / 7 % 4, behind = draw / 28 % 4;
+    size_t len;
+
+    (void)snprintf(digits, sizeof(digits), "%.*s%" PRId64, (int)zeros, "000",
+                   value < 0 ? -value : value);
+    while (strlen(digits) <= places) {
+        memmove(digits + 1, digits, strlen(digits) + 1);
+        digits[0] = '0';
+    }
+    len = strlen(digits) - places;
+    (void)snprintf(moved, sizeof(moved), "%.*s.%s%.*s", (int)len, digits, digits + len, (int)behind,
+                   "000");
+    (void)snprintf(ret, size, "%s%s%s%u",
+                   value < 0  ? "-"
+                   : draw & 1 ? "+"
+                              : "",
+                   moved, draw & 2 ? "e" : "E+0", places);
+}
+
+/* The law: an integer has its value however it is spelled. NUMBERS sets how many are tried. */
+Test(number, integers_have_their_value_however_they_are_spelled)
+{
+    const char *text = getenv("NUMBERS");
+    unsigned count = text ? (unsigned)atoi(text) : 20000;
+    uint64_t state = 1;
+
+    for (unsigned i = 0; i < count; i++) {
+        int64_t want, got = 0;
+        char spelled[160];
+
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        want = (int64_t)(state >> 16) >> state % 47;
+        if (state & 64)
+            want = -want;
+        spell(want, (unsigned)(state >> 40), spelled, sizeof(spelled));
+        cr_assert(eq(int, number_parse(spelled, strlen(spelled), &got), NUMBER_INTEGER), "%s",
+                  spelled);
+        cr_assert(eq(i64, got, want), "%s", spelled);
+        spelled[strcspn(spelled, "eE")] = '\0'; /* without the exponent it is an integer or not */
+        if (strspn(strchr(spelled, '.') + 1, "0") != strlen(strchr(spelled, '.') + 1))
+            cr_assert(eq(int, number_parse(spelled, strlen(spelled), &got), NUMBER_FRACTION), "%s",
+                      spelled);
+    }
+}
+
+Test(number, floats_are_decimal_and_within_float32)
+{
+    static const struct {
+        const char *text;
+        int code;
+        float value;
+    } cases[] = {{"1", 0, 1},           {"-1.5e1", 0, -15},    {" 3.4028234e38 ", 0, 3.4028234e38f},
+                 {"1e-50", 0, 0},       {"1e39", -ERANGE, 7},  {"-1e39", -ERANGE, 7},
+                 {"1e400", -ERANGE, 7}, {"nan", -EINVAL, 7},   {"inf", -EINVAL, 7},
+                 {"0x10", -EINVAL, 7},  {"1,000", -EINVAL, 7}, {"", -EINVAL, 7},
+                 {"1_0", -EINVAL, 7},   {"1f", -EINVAL, 7}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        float got = 7;
+
+        cr_expect(
+            eq(int, number_to_float(cases[i].text, strlen(cases[i].text), &got), cases[i].code),
+            "%s", cases[i].text);
+        cr_expect(eq(flt, got, cases[i].value), "%s", cases[i].text);
+    }
+}
