@@ -86,7 +86,8 @@ static int add_number(const struct field_spec *spec, bool exact, const char *tex
         why = r == -EINVAL ? "is not a decimal number" : r == -ERANGE ? "is beyond float32" : NULL;
     }
     if (why)
-        return error_set(err, -EBADMSG, "'%.*s' %s", (int)min_u64(len, 63), text, why);
+        return error_set(err, -EBADMSG, "it has '%.*s', which %s", (int)min_u64(len, 63), text,
+                         why);
     if (to->len + sizeof(integer) > FIELD_BYTES_MAX)
         return error_set(err, -EBADMSG, "it has more than 1 MiB of numbers");
     if (field_append(to, whole ? (void *)&integer : (void *)&number,

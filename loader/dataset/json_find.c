@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/message.h"
 #include "common/text.h"
 #include "common/util.h"
 #include "loader/dataset/number.h"
@@ -36,7 +37,7 @@ static void skip_space(struct checker *c)
         c->at++;
 }
 
-static bool fail(struct checker *c, const char *why)
+MESSAGE static bool fail(struct checker *c, const char *why)
 {
     c->why = why;
     return false;
@@ -583,9 +584,10 @@ int json_find(const char *text, size_t len, const char *path, struct json_value 
         if (n >= sizeof(ret->text))
             return error_set(err, -EBADMSG, "a text of %zu bytes is too long", n);
         (void)json_copy(value, ret->text, NULL);
-        if (strlen(ret->text) != n || !is_sound)
-            return error_set(err, -EBADMSG, "a text holds %s",
-                             is_sound ? "U+0000" : "half a surrogate");
+        if (strlen(ret->text) != n)
+            return error_set(err, -EBADMSG, "a text holds U+0000");
+        if (!is_sound)
+            return error_set(err, -EBADMSG, "a text holds half a surrogate");
     }
     return 0;
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "common/error.h"
-#include "common/message.h"
 #include "common/util.h"
 #include "loader/dataset/number.h"
 

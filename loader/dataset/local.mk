@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c,
-# jansson only in json_find.c and field_json.c.
+# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c.
 noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
 	%D%/archive.c %D%/archive.h \
@@ -39,8 +38,8 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tar_writer.c %D%/tar_writer.h \
 	%D%/tfrecord.c
-%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS)
-%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(JANSSON_LIBS) $(PROTOBUF_C_LIBS) -lm
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS)
+%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) -lm
 
 # What protoc-c writes does not keep to our warnings.
 nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h

@@ -273,7 +273,7 @@ static int64_t add_label(struct archive *a, const Example__Feature *feature, uin
     r = index_builder_add_label(&a->builder, LABEL_VALUE, text ? (const char *)text->data : number,
                                 len, &a->err);
     if (r == -EBADMSG)
-        return error_prefix(&a->err, -EBADMSG, "%s: the record at byte %llu", a->path,
+        return error_prefix(&a->err, -EBADMSG, "%s: the label of the record at byte %llu", a->path,
                             (unsigned long long)offset);
     return r;
 }

@@ -212,7 +212,7 @@ Test(label, numbers_of_json_and_of_floats_are_numbers_too)
     record_put(&file, &f);
     tree_write_bytes(&tree, "n.tfrecord", &file);
     refused_in(&tree, "tfrecord:", "n.tfrecord", -EBADMSG,
-               "the record at byte 0: label '0.5' is not an integer");
+               "the label of the record at byte 0: label '0.5' is not an integer");
     bytes_fini(&f);
     bytes_fini(&file);
 }

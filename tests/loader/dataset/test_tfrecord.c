@@ -134,7 +134,8 @@ Test(tfrecord, features_have_other_names_and_types_if_told)
     reads(d, 3, "odd", 3, 1);
     dataset_unref(d);
     refused_in(&tree, "tfrecord,image=jpeg,label=number:", "x.tfrecord", -EBADMSG,
-               "x.tfrecord: the record at byte 0: label '-1' is out of range: class numbers are 0 "
+               "x.tfrecord: the label of the record at byte 0: label '-1' is out of range: class "
+               "numbers are 0 "
                "to 2147483646 (see label-offset)");
     refused_in(&tree, "tfrecord,image=jpeg,label=number,label-offset=-2:", "x.tfrecord", -EBADMSG,
                "out of range with the label-offset");
