@@ -17,6 +17,7 @@
 
 #include "common/error.h"
 #include "loader/dataset/json_find.h"
+#include "loader/dataset/number.h"
 
 /* ---- members ---- */
 
@@ -38,19 +39,7 @@ static int wants(struct json_at value, const char *what, struct plenum_error *er
     return error_set(err, -EBADMSG, "it is %s, and %s is wanted%s", json_kind(value), what, hint);
 }
 
-/* A number as it is spelled, followed by a blank. */
-static int pick_number(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
-{
-    enum json_type type = json_type(value);
-    int r;
-
-    if (type == JSON_AT_TRUE || type == JSON_AT_FALSE)
-        return put(to, type == JSON_AT_TRUE ? "1 " : "0 ", 2, err);
-    if (type != JSON_AT_NUMBER)
-        return wants(value, "a number, or a list of numbers,", err);
-    r = put(to, value.at, (size_t)(value.end - value.at), err);
-    return r < 0 ? r : put(to, " ", 1, err);
-}
+static const char numbers_are[] = "a number, or a list of numbers,";
 
 static int pick_text(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
@@ -63,6 +52,38 @@ static int pick_text(struct json_at value, struct dataset_buffer *to, struct ple
         return error_set(err, -ENOMEM, "out of memory");
     (void)json_copy(value, (char *)to->bytes + to->len, NULL);
     return field_append(to, to->bytes + to->len, len);
+}
+
+/* A text that is a decimal number, as one of a label may be. */
+static int pick_written_number(struct json_at value, struct dataset_buffer *to,
+                               struct plenum_error *err)
+{
+    size_t begin = to->len;
+    int64_t ignored;
+    int r = pick_text(value, to, err);
+
+    if (r < 0)
+        return r;
+    if (!number_is_decimal(
+            number_parse((const char *)to->bytes + begin, to->len - begin, &ignored)))
+        return wants(value, numbers_are, err);
+    return put(to, " ", 1, err);
+}
+
+/* A number as it is spelled, followed by a blank. */
+static int pick_number(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
+{
+    enum json_type type = json_type(value);
+    int r;
+
+    if (type == JSON_AT_TRUE || type == JSON_AT_FALSE)
+        return put(to, type == JSON_AT_TRUE ? "1 " : "0 ", 2, err);
+    if (type == JSON_AT_TEXT)
+        return pick_written_number(value, to, err);
+    if (type != JSON_AT_NUMBER)
+        return wants(value, numbers_are, err);
+    r = put(to, value.at, (size_t)(value.end - value.at), err);
+    return r < 0 ? r : put(to, " ", 1, err);
 }
 
 /* The numbers of a list, and of the lists in it: a text has no more of them than bytes, and they
@@ -106,7 +127,7 @@ static int find(const struct field_stored *s, struct json_at *ret, struct plenum
     if (r < 0)
         return r;
     *ret = root;
-    if (!s->member || !*s->member || json_member(root, s->member, ret))
+    if (!s->member || json_member(root, s->member, ret))
         return 0;
     return error_set(err, -EBADMSG, "it has no member '%s'", s->member);
 }

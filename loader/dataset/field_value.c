@@ -115,7 +115,7 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
             break;
         while (at + n < end && !(at[n] && strchr(between, at[n])))
             n++;
-        r = add_number(spec, s->exact || s->member, at, n, &s->numbers, err);
+        r = add_number(spec, s->exact || s->member || s->json, at, n, &s->numbers, err);
         if (r < 0)
             return r;
         at += n;
@@ -176,7 +176,8 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
                          "leads to",
         [FIELD_SPARSE] = "it is stored with holes: make the archive without --sparse",
     };
-    const struct dataset_buffer *bytes = s->member ? &s->picked : &s->bytes;
+    bool picked = s->member || s->json;
+    const struct dataset_buffer *bytes = picked ? &s->picked : &s->bytes;
     size_t at = 0;
     int r;
 
@@ -188,7 +189,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
         return error_set(err, -EBADMSG, "it has %u values, and one is wanted", s->count);
     if (spec->as == FIELD_AS_BOXES)
         return field_make_boxes(s, ret, err);
-    r = s->member ? field_pick(spec, s, err) : 0;
+    r = picked ? field_pick(spec, s, err) : 0;
     if (r < 0)
         return r;
     if (field_is_numbers(spec))

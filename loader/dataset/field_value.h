@@ -15,7 +15,8 @@ struct field_stored {
     bool too_long;
     uint32_t count;     /* values, of features that are lists */
     bool exact;         /* numbers as their writer has them, so NaN and infinities are meant */
-    const char *member; /* of the JSON that it is; "": all of it; NULL: it is not read as JSON */
+    bool json;          /* numbers that all of a JSON holds */
+    const char *member; /* of the JSON that it is, or NULL: all of it is wanted */
     struct dataset_buffer bytes;
     struct dataset_buffer picked;  /* of `bytes`: the member, as a text */
     struct dataset_buffer numbers; /* or boxes, made of them */

@@ -126,15 +126,14 @@ static bool has_places(const struct dataset *d)
     return places;
 }
 
-/* What is wanted of a file of JSON: a member, or, as numbers, all of it (""). NULL: it is none, or
- * it is wanted as it is. */
-static const char *json_part(const struct field_spec *spec)
+/* Is it a file of JSON, all of which is wanted as numbers? */
+static bool is_json_of_numbers(const struct field_spec *spec)
 {
     size_t len = strlen(spec->source);
-    bool json = strcmp(spec->source, "json") == 0 ||
-                (len > 5 && strcmp(spec->source + len - 5, ".json") == 0);
 
-    return json && field_is_numbers(spec) ? "" : field_member(spec);
+    return field_is_numbers(spec) && !field_member(spec) &&
+           (strcmp(spec->source, "json") == 0 ||
+            (len > 5 && strcmp(spec->source + len - 5, ".json") == 0));
 }
 
 /* What the format tells of a sample's fields. */
@@ -144,7 +143,8 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
     int r = 0;
 
     for (uint32_t i = 0; i < d->fields.count; i++) {
-        c->all[i].member = fields_are_files(d) ? json_part(&d->fields.spec[i]) : NULL;
+        c->all[i].member = fields_are_files(d) ? field_member(&d->fields.spec[i]) : NULL;
+        c->all[i].json = fields_are_files(d) && is_json_of_numbers(&d->fields.spec[i]);
         c->all[i].exact = false;
         c->all[i].bytes.len = 0;
         c->all[i].count = 0;

@@ -3,8 +3,8 @@
  *
  * As in torchvision's ImageFolder, classes are numbered in the byte order of their names, samples
  * are ordered by class and then by the byte order of their paths, and links to folders are
- * followed. What operating systems leave behind (skipped.c) is skipped, because it must not become a
- * class. With classes= the numbers come from a list.
+ * followed. What operating systems leave behind (skipped.c) is skipped, because it must not become
+ * a class. With classes= the numbers come from a list.
  *
  * A scan costs one readdir and one stat for each file; threads scan the classes. An index is stale
  * when the mtime of any folder has changed, because a file was added, removed or renamed. A folder

@@ -147,7 +147,8 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
  * and .avif where the build decodes them, in any case)? */
 bool dataset_is_image_name(const char *name);
 
-/** -EINVAL with a sentence where there is the setting "classes", for data sets without labels; 0. */
+/** For data sets without labels: -EINVAL with a sentence where there is the setting "classes"; 0.
+ */
 int dataset_refuse_classes(const struct dataset *dataset, struct plenum_error *err);
 
 /** Has a file with this name the name of one of the format's archives? */

@@ -5,9 +5,10 @@ import ctypes
 import errno
 import itertools
 import os
+import re
 import threading
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -431,6 +432,31 @@ def shuffle_of(value: Any) -> str:
     return value
 
 
+def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]) -> str:
+    """The name of a data set with one more setting."""
+    dataset, value = os.fsdecode(dataset), re.sub(r"([,:\\])", r"\\\1", os.fsdecode(value))
+    begin = re.match(r"[a-z]{1,15}((,[a-z-]+=(\\.|[^,:\\])*)*)(?=:)", dataset, re.DOTALL)
+    if begin is None:
+        return f"auto,{key}={value}:{dataset}"
+    return f"{begin.group()},{key}={value}{dataset[begin.end():]}"
+
+
+def _names_of(classes: Any) -> Optional[List[str]]:
+    """Names of classes that are given themselves; None: by a path, or not at all."""
+    if classes is None or isinstance(classes, (str, bytes, os.PathLike)):
+        return None
+    names = list(classes)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"classes is a path, \"numbers\" or names of classes, which are texts, not {name!r}")
+    seen = set()
+    for name in names:
+        if name and name in seen:
+            raise ValueError(f"classes names {name!r} twice")
+        seen.add(name)
+    return names
+
+
 class Stream:
     """The batches of one instance, in order; an iterator.
 
@@ -494,6 +520,11 @@ class Stream:
         ("bbox", "category_id"), Pascal VOC ("bndbox") or torchvision ("boxes", "labels"), which are cropped and flipped
         as each of its images is (:class:`Boxes`); "boxes:0.3" leaves those out of which an image shows less than 0.3. A
         sample that lacks a field, or has a damaged one, is a bad sample. docs/datasets.md, section 4, has the rules.
+    classes
+        the classes and their numbers, so that a validation set has those of its training set: the names themselves
+        (``train.classes``; the first is class 0), a file with a name in each line, a folder with a folder for each
+        class, or "numbers": the names are the numbers. A data set with another class is refused; a class without
+        samples keeps its number. None: the data set's own, in byte order. docs/datasets.md, section 3, has the rules.
     on_ring
         called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
         (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another
@@ -524,10 +555,17 @@ class Stream:
                  loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None, repeat: int = 1,
                  split: str = "sample", deal: str = "consecutive", together: bool = False,
                  fields: Union[str, Iterable[str], None] = None,
+                 classes: "Union[str, os.PathLike[str], Iterable[str], None]" = None,
                  on_ring: Optional[Callable[[int, int, bool], Any]] = None, **unknown: Any) -> None:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
         self._closed = False
+        self._targets: Optional["npt.NDArray[np.int64]"] = None  # not asked yet
+        # of names that the program gave: the number of each of the data set's classes among them
+        self._renumbered: Optional["npt.NDArray[np.int64]"] = None
+        given_names = _names_of(classes)
+        if classes is not None and given_names is None:
+            dataset = _with_setting(os.fspath(dataset), "classes", os.fspath(cast(str, classes)))
         for name in unknown:
             raise TypeError(f"there is no option '{name}'" + (f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""))
         o = COptions()
@@ -590,6 +628,39 @@ class Stream:
         self.identity: bytes = bytes(info.identity)
         self.slots: int = info.slots
         self._batches: int = info.batches
+        self._reopened: Dict[str, Any] = {"loader": loader, "loader_timeout": loader_timeout, "silence": silence,
+                                          "subset": subset}
+        self._split_of = (self._share.instance_index, self._share.num_instances) if split == "file" else None
+        self._dataset = os.fspath(dataset)
+        if given_names is not None:
+            try:
+                self._use_classes(given_names)
+            except BaseException:
+                self.close()
+                raise
+
+    def _use_classes(self, names: List[str]) -> None:
+        """Number classes as the program does: ``names[label]``."""
+        own = self.classes
+        if own is None:
+            if self.num_classes > len(names):
+                raise ValueError(f"{self._named}: its labels are numbers up to {self.num_classes - 1}, but 'classes' "
+                                 f"names {len(names)}")
+        else:
+            numbers = {name: number for number, name in enumerate(names)}
+            for name in own:
+                if name not in numbers:
+                    raise ValueError(f"{self._named}: its class {name!r} is not one of the {len(names)} of 'classes'")
+            self._renumbered = np.array([numbers[name] for name in own], np.int64)
+        self.num_classes = len(names)
+        self._classes = names
+
+    def _renumber(self, batch: "Batch") -> "Batch":
+        if self._renumbered is not None:
+            for labels in (batch.labels, batch.labels2):
+                if labels is not None:
+                    labels[...] = self._renumbered[labels]
+        return batch
 
     def _share_of(self, job: Union[Job, int, None]) -> CJobInfo:
         info = CJobInfo()
@@ -661,7 +732,7 @@ class Stream:
                 if left <= 0:
                     raise TimeoutError(errno.ETIMEDOUT, f"no batch was ready within {timeout} s")
         if code == 0:
-            return Batch(lease)
+            return self._renumber(Batch(lease))
         self._show_warnings(handle)
         if code == -errno.ENODATA:
             raise StopIteration
@@ -728,6 +799,43 @@ class Stream:
             self._classes = [os.fsdecode(result[i] or b"") for i in range(count.value)]
             libc_free(result)
         return list(self._classes) or None
+
+    @property
+    def class_to_idx(self) -> Optional[Dict[str, int]]:
+        """The label of each class by its name, as in torchvision. None where classes have no names; of classes with the
+        same name, or with none, the last."""
+        classes = self.classes
+        return {name: label for label, name in enumerate(classes)} if classes is not None else None
+
+    @property
+    def targets(self) -> "npt.NDArray[np.int64]":
+        """The labels of all samples, int64 [num_samples], in the order of the data set: ``targets[batch.samples]`` are
+        the labels of a batch. With ``subset``, only those of its samples.
+
+        The first use asks the loader for them, by a stream of labels alone, which reads no image: a million takes about
+        a second. The array is the caller's own.
+        """
+        if self._targets is None:
+            self._targets = self._find_targets()
+        return self._targets.copy()
+
+    def _find_targets(self) -> "npt.NDArray[np.int64]":
+        self._open_handle()
+        name = self._dataset
+        if self._split_of:
+            name = _with_setting(name, "part", "{}/{}".format(*self._split_of))
+        targets = np.full(self.num_samples, -1, np.int64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LoaderWarning)  # this stream shows them
+            with Stream(name, "none", rank=0, world_size=1, epochs=1, shuffle="none",
+                        micro_batch=min(self.num_samples, 65536), **self._reopened) as labels:
+                if labels.num_samples != self.num_samples:
+                    raise PlenumError(errno.ESTALE, f"{self._named} is another data set now, under the same name")
+                first = int(str(self._reopened["subset"] or "").partition(":")[0] or 0)
+                for batch in labels:
+                    valid = batch.valid.reshape(-1)
+                    targets[batch.samples.reshape(-1)[valid].astype(np.int64) - first] = batch.labels.reshape(-1)[valid]
+        return targets if self._renumbered is None else self._renumbered[targets]
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
         """How the data set names samples, such as ``batch.samples``: of a folder, the paths of their files."""

@@ -122,7 +122,19 @@ class _DataSet:
 
     @property
     def classes(self) -> Optional[List[str]]:
+        """The names of the classes: ``classes[label]``. None where labels are numbers without names."""
         return self._stream.classes
+
+    @property
+    def class_to_idx(self) -> Optional[Dict[str, int]]:
+        """The label of each class by its name. None where classes have no names."""
+        return self._stream.class_to_idx
+
+    @property
+    def targets(self) -> List[int]:
+        """The labels of all samples, in the order of the data set. The first use asks the loader for them, which reads
+        no image; ``loader.stream.targets`` is the same as an array."""
+        return cast(List[int], self._stream.targets.tolist())
 
     def __getitem__(self, index: Any) -> NoReturn:
         raise TypeError("a Loader's dataset has a length and classes: samples come in batches, by a loop over it")
@@ -198,8 +210,9 @@ class Loader:
 
     ``steps`` must divide the steps of an epoch, since a batch belongs to one epoch here.
 
-    ``len(loader.dataset)`` is the number of samples of an epoch, and ``loader.dataset.classes`` names the classes, for
-    programs that look these up there.
+    ``len(loader.dataset)`` is the number of samples of an epoch; ``loader.dataset.classes``, ``class_to_idx`` and
+    ``targets`` are as those of torchvision's ImageFolder, and ``loader.batch_size`` is as a DataLoader's. A validation
+    set has the numbers of the training set's classes with ``classes=train.dataset.classes``.
 
     ``stream`` is the :class:`Stream` that it takes its batches from, for the facts: ``loader.stream.num_samples``,
     ``num_classes``, ``classes``, ``fingerprint`` and ``names()``. Batches and places of it are the Loader's own
@@ -295,6 +308,7 @@ class Loader:
                           "says last=\"pad\" or last=\"drop\"",
                           stacklevel=caller())
         self._steps = steps
+        self._micro_batch = int(options.get("micro_batch", 1))
         self._loaded = True  # where the stream stands is where the next loop begins, even in mid-epoch
         self._loop = 0
 
@@ -318,8 +332,14 @@ class Loader:
         return self.stream.steps_per_epoch // self._steps
 
     @property
+    def batch_size(self) -> int:
+        """Samples of a whole batch in this process: steps times its replicas times micro_batch."""
+        return self._steps * int(self.stream._share.num_local_replicas) * self._micro_batch
+
+    @property
     def dataset(self) -> _DataSet:
-        """How many samples an epoch has, and their classes: for programs that ask a DataLoader's dataset for these."""
+        """How many samples an epoch has, their classes (``classes``, ``class_to_idx``) and labels (``targets``): for
+        programs that ask a DataLoader's dataset for these."""
         return _DataSet(self.stream)
 
     @property

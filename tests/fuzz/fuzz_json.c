@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void make(enum field_as as, const char *member, const uint8_t *data, size_t size)
 {
-    struct field_stored s = {.state = FIELD_THERE, .member = member};
+    struct field_stored s = {.state = FIELD_THERE, .member = member, .json = as == FIELD_AS_FLOAT};
     struct field_spec spec = {.as = as};
     struct field_piece piece = {.bytes = NULL};
     struct plenum_error err = {""};
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     read_label((const char *)data, size);
     make(FIELD_AS_BOXES, NULL, data, size);
-    make(FIELD_AS_FLOAT, "", data, size);
+    make(FIELD_AS_FLOAT, NULL, data, size);
     make(FIELD_AS_INT64, NULL, data, size);
     make(FIELD_AS_BOXES, "a.b", data, size);
     make(FIELD_AS_TEXT, "label", data, size);

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""Classes that the program gives, labels of whole data sets, and what JSON of Python may hold."""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+import unittest.mock
+import warnings
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+
+import tap  # noqa: E402
+
+tap.require("numpy")
+
+import numpy as np  # noqa: E402
+
+import pyplenum  # noqa: E402
+from made import png, write_tar  # noqa: E402
+
+PICTURE = png(np.zeros((8, 8), np.uint8))
+
+
+def folders(root, **classes):
+    """A folder for each class, with as many images."""
+    for name, count in classes.items():
+        os.makedirs(os.path.join(root, name))
+        for i in range(count):
+            with open(os.path.join(root, name, f"{i}.png"), "wb") as f:
+                f.write(PICTURE)
+    return root
+
+
+def labels_of(dataset, **options):
+    """Labels in the order of the data set, and the classes."""
+    with pyplenum.Stream(dataset, "none", shuffle="none", epochs=1, **options) as s:
+        return [int(batch.labels.item()) for batch in s], s.classes
+
+
+class Test(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.dir = folder.name
+        patch = unittest.mock.patch.dict(os.environ, PLENUM_CACHE_DIR=os.path.join(self.dir, "cache"))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def test_classes_of_the_training_set(self):
+        train = folders(self.path("train, all:x"), a=1, b=2, c=1)
+        val = folders(self.path("val"), a=1, c=2)
+        with open(self.path("classes"), "w") as f:
+            f.write("a\nb\nc\n")
+        for classes in (["a", "b", "c"], ("a", "b", "c"), train, self.path("classes")):
+            with self.subTest(classes=classes):
+                self.assertEqual(labels_of(val, classes=classes), ([0, 2, 2], ["a", "b", "c"]))
+        here = os.getcwd()
+        os.chdir(self.dir)
+        self.addCleanup(os.chdir, here)
+        self.assertEqual(labels_of("val", classes="train, all:x"), ([0, 2, 2], ["a", "b", "c"]))
+        self.assertEqual(labels_of("folder,classes=classes:val"), ([0, 2, 2], ["a", "b", "c"]))
+
+    def test_unlisted_classes_are_refused(self):
+        val = folders(self.path("val"), a=1, z=1)
+        with self.assertRaisesRegex(ValueError, "class 'z' is not one of the 2 of 'classes'"):
+            labels_of(val, classes=["a", "b"])
+        folders(self.path("train"), a=1)
+        with self.assertRaisesRegex(pyplenum.PlenumError, "val/z: class 'z' is not one of the 1 classes of .*train"):
+            labels_of(val, classes=self.path("train"))
+        with self.assertRaisesRegex(ValueError, "names 'a' twice"):
+            labels_of(val, classes=["a", "a"])
+        with self.assertRaisesRegex(TypeError, "a path, \"numbers\" or names"):
+            labels_of(val, classes=[1, 2])
+        with self.assertRaisesRegex(pyplenum.PlenumError, "given twice"):
+            labels_of(f"folder,classes=numbers:{val}", classes="numbers")
+
+    def test_numbers_and_names_of_numbers(self):
+        numbers = folders(self.path("n"), **{str(i): 1 for i in (0, 2, 10)})
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            self.assertEqual(labels_of(numbers), ([0, 1, 2], ["0", "10", "2"]))
+        self.assertEqual([str(w.message).count("classes=numbers") for w in heard], [1])
+        got, names = labels_of(numbers, classes="numbers")
+        self.assertEqual((got, names), ([0, 2, 10], [str(i) for i in range(11)]))
+        write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i).encode()}) for i in range(3)])
+        self.assertEqual(labels_of(self.path("n.tar"), classes=["x", "y", "z", "w"]), ([0, 1, 2], ["x", "y", "z", "w"]))
+        with self.assertRaisesRegex(ValueError, "labels are numbers up to 2, but 'classes' names 2"):
+            labels_of(self.path("n.tar"), classes=["x", "y"])
+
+    def test_second_labels_are_numbered_too(self):
+        data = folders(self.path("d"), a=4, b=4)
+        with pyplenum.Stream(data, "rrc(8) mixup(1)", micro_batch=8, epochs=1, classes=["x", "b", "y", "a"]) as s:
+            batch = s.next()
+            own = {0: 3, 1: 1}
+            want = [own[int(i >= 4)] for i in batch.samples.reshape(-1)]
+            self.assertEqual(batch.labels.reshape(-1).tolist(), want)
+            self.assertLessEqual(set(batch.labels2.reshape(-1).tolist()), {1, 3})
+            self.assertEqual(batch.soft_labels(s.num_classes).shape[-1], 4)
+
+    def test_targets_are_the_labels_of_all_samples(self):
+        data = folders(self.path("d"), a=3, b=70, c=5)
+        want = [0] * 3 + [1] * 70 + [2] * 5
+        with pyplenum.Stream(data, "rrc(8)", micro_batch=4, epochs=2, rank=1, world_size=3) as s:
+            self.assertEqual(s.class_to_idx, {"a": 0, "b": 1, "c": 2})
+            self.assertEqual(s.targets.tolist(), want)
+            for batch in s:
+                np.testing.assert_array_equal(s.targets[batch.samples], batch.labels)
+        with pyplenum.Stream(data, "rrc(8)", classes=["c", "b", "a"]) as s:
+            self.assertEqual(s.targets.tolist(), [2] * 3 + [1] * 70 + [0] * 5)
+        with pyplenum.Stream(data, "rrc(8)", subset="2:5") as s:
+            self.assertEqual(s.targets.tolist(), want[2:5])
+        with open(self.path("d/b/9.png"), "wb") as f:  # what does not decode has its label all the same
+            f.write(b"x")
+        with pyplenum.Stream(data, "rrc(8)") as s:
+            self.assertEqual(s.targets.tolist(), want)
+        with pyplenum.Stream("generated,classes=7:200000", "rrc(8)") as s:
+            np.testing.assert_array_equal(s.targets, np.arange(200000) % 7)
+            self.assertIsNone(s.class_to_idx)
+
+    def test_a_loader_has_what_programs_look_up(self):
+        try:
+            from pyplenum.torch import Loader
+        except ImportError:
+            self.skipTest("no torch")
+        train = Loader(folders(self.path("train"), a=1, b=1, c=1), "rrc(8)", micro_batch=2)
+        val = Loader(folders(self.path("val"), c=2), "rrc(8)", shuffle=False, micro_batch=2, steps=1,
+                     classes=train.dataset.classes)
+        self.assertEqual((train.batch_size, len(train.dataset)), (2, 3))
+        self.assertEqual(val.dataset.class_to_idx, {"a": 0, "b": 1, "c": 2})
+        self.assertEqual((train.dataset.targets, val.dataset.targets), ([0, 1, 2], [2, 2]))
+        (_, labels), = val
+        self.assertEqual(labels.tolist(), [2, 2])
+
+    def test_json_as_python_writes_it(self):
+        texts = [{"caption": "a", "x": 1.5, "v": [1, float("nan")], "label": 0},
+                 {"caption": "b", "x": float("nan"), "v": [float("inf"), 2], "label": 1.0},
+                 {"caption": "c\ud83d", "x": -1, "v": [3, float("-inf")], "label": "2", "other": "\ud800"}]
+        write_tar(self.path("d.tar"), [(i, {"png": PICTURE, "json": json.dumps(text).encode()})
+                                       for i, text in enumerate(texts)])
+        fields = ["caption:json.caption", "x:json.x:float32", "v:json.v:float32"]
+        with pyplenum.Stream(self.path("d.tar"), "none", fields=fields, micro_batch=3, shuffle="none") as s:
+            batch = s.next()
+            self.assertEqual(batch.num_substituted, 0)
+            self.assertEqual(batch.labels.reshape(-1).tolist(), [0, 1, 2])
+            self.assertEqual(batch["caption"], ["a", "b", "c\ufffd"])
+            np.testing.assert_array_equal(batch["x"].reshape(-1), np.float32([1.5, np.nan, -1]))
+            np.testing.assert_array_equal(batch["v"].reshape(3, 2),
+                                          np.float32([[1, np.nan], [np.inf, 2], [3, -np.inf]]))
+        with open(self.path("one.json"), "w", encoding="utf-8-sig") as f:
+            f.write("[1, NaN]")
+        with open(self.path("one.json"), "rb") as f:
+            write_tar(self.path("e.tar"), [(0, {"png": PICTURE, "cls": b"0", "json": f.read()})])
+        with pyplenum.Stream(self.path("e.tar"), "none", fields=["v:json:float32"]) as s:
+            np.testing.assert_array_equal(s.next()["v"].reshape(-1), np.float32([1, np.nan]))
+
+    def test_fields_that_are_no_numbers_are_bad(self):
+        def good(texts, extension, source):
+            write_tar(self.path("f.tar"), [(f"{i:02}", {"png": PICTURE, "cls": b"0", extension: text.encode()})
+                                           for i, text in enumerate(texts)])
+            found = []
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with pyplenum.Stream(self.path("f.tar"), "none", fields=[f"v:{source}"], shuffle="none",
+                                     epochs=1) as s:
+                    for batch in s:
+                        found.append(None if batch.num_substituted else batch["v"].item())
+            os.remove(self.path("f.tar"))
+            return found
+
+        self.assertEqual(good(["1", "1e400", "nan", "inf", "0x10", "-1e39", "2.50", "1e300", "1_0"], "txt",
+                              "txt:float32"), [1, None, None, None, None, None, 2.5, None, None])
+        self.assertEqual(good(["1", "1.0", "1e2", "+3", "007", "1.5", "nan", "0x10", "9223372036854775808"], "txt",
+                              "txt:int64"), [1, 1, 100, 3, 7, None, None, None, None])
+        self.assertEqual(good(['{"v":1}', '{"v":1e300}', '{"v":true}', '{"v":-1e39}', '{"v":"1"}', '{"v":"nan"}'],
+                              "json", "json.v:float32"), [1, None, 1, None, 1, None])
+        self.assertEqual(good(['{"v":1}', '{"v":NaN}', '{"v":9007199254740993}', '{"v":2.0}', '{"v":"3.0"}'], "json",
+                              "json.v:int64"), [1, None, 9007199254740993, 2, 3])
+
+
+if __name__ == "__main__":
+    tap.main()
