@@ -322,6 +322,16 @@ int address_connect(const struct address *address, unsigned turn)
     return fd;
 }
 
+int address_connect_until(const struct address *address, unsigned turn, uint64_t deadline_ns)
+{
+    int fd;
+
+    while ((fd = address_connect(address, turn)) == -EAGAIN && !address->tcp &&
+           time_now_ns() < deadline_ns)
+        (void)usleep(ADDRESS_AGAIN_MS * 1000);
+    return fd;
+}
+
 int address_check_peer(const struct address *address, int fd)
 {
     struct ucred peer;

@@ -5,6 +5,7 @@
 #define COMMON_ADDRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -12,7 +13,11 @@
 #include <plenum/error.h>
 
 /** Of a list that a program or the environment names. */
-enum { ADDRESS_LIST_MAX = 16, ADDRESS_OF_NAME_MAX = 4 };
+enum {
+    ADDRESS_LIST_MAX = 16,
+    ADDRESS_OF_NAME_MAX = 4,
+    ADDRESS_AGAIN_MS = 5, /* between two tries at a unix socket whose queue is full */
+};
 
 union address_any {
     struct sockaddr any;
@@ -71,8 +76,15 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
  *
  * A unix socket is connected. A TCP connection may be under way still: what is written waits, and
  * what comes of it is the result of the first read. `turn` chooses among the addresses of a host.
+ *
+ * Errors: -EAGAIN for a unix socket means "later": its queue of connections is full, as it is when
+ * many connect at once, or when a process floods it. Try again after ADDRESS_AGAIN_MS.
  */
 int address_connect(const struct address *address, unsigned turn);
+
+/** Like address_connect(), but tries a unix socket whose queue of connections is full again, until
+ * `deadline_ns` of time_now_ns(). Blocks. */
+int address_connect_until(const struct address *address, unsigned turn, uint64_t deadline_ns);
 
 /**
  * May what listens there be believed? 0, or -EPERM when whoever listened on a unix socket that is

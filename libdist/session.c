@@ -301,6 +301,8 @@ static const char *why_not(const struct session *se, int r)
         return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: its plenumd must "
                "have "
                "the one that this was made from, with --tls-key";
+    if (r == -EAGAIN && !se->address->tcp)
+        return "its queue of connections is full: too many connect to it at once";
     if (r == -EPROTO && !se->address->tcp)
         return "sent a descriptor, which no loader does";
     if (r == -ECONNRESET || r == -EPIPE)
@@ -370,6 +372,8 @@ static void connect_now(struct session *se, uint64_t now)
         r = take_connection(se, fd);
     if (r < 0) {
         loaders_unreached(se->loader, r);
+        if (r == -EAGAIN) /* it is there, and had no room at this moment */
+            se->retry_delay_ns = retry_first_ns;
         lose_now(se, why_not(se, r));
         return;
     }

@@ -150,13 +150,14 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
 static int ask(const struct address *address, struct answer *a, struct plenum_error *err)
 {
     struct frame_conn c;
-    int fd = address_connect(address, 0), r;
+    int fd = address_connect_until(address, 0, time_now_ns() + ANSWER_MS * NS_PER_MS), r;
 
     *a = (struct answer){0};
     if (fd < 0)
         return error_set(err, fd, "%s: %s%s", address->text, strerror(-fd),
                          fd == -ENOENT || fd == -ECONNREFUSED ? "; is plenumd running?"
                          : fd == -EACCES ? "; are you in the group of the socket?"
+                         : fd == -EAGAIN ? "; its queue of connections is full"
                                          : "");
     r = address_check_peer(address, fd);
     if (r < 0) {
