@@ -186,103 +186,158 @@ static void keep_alive(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-int dial_accept(int listener)
+/* Both families as IPv6 has them. */
+static void note_host(const union any_address *from, struct dial_peer *ret)
 {
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    static const uint8_t mapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+    if (from->any.sa_family == AF_INET6) {
+        memcpy(ret->host, &from->v6.sin6_addr, sizeof(ret->host));
+    } else if (from->any.sa_family == AF_INET) {
+        memcpy(ret->host, mapped, sizeof(mapped));
+        memcpy(ret->host + sizeof(mapped), &from->v4.sin_addr, sizeof(from->v4.sin_addr));
+    }
+}
+
+int dial_accept(int listener, struct dial_peer *ret)
+{
+    union any_address from = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t len = sizeof(from);
+    int fd = accept4(listener, &from.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct ucred peer;
-    socklen_t len = sizeof(peer);
-    int domain = AF_INET;
 
     if (fd < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    keep_alive(fd);
-    len = sizeof(domain);
-    (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-    len = sizeof(peer);
-    if (domain == AF_UNIX && (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ||
-                              (peer.uid != geteuid() && peer.uid != 0))) {
-        (void)close(fd);
-        return -EPERM;
+    *ret = (struct dial_peer){.uid = (uid_t)-1};
+    if (from.any.sa_family == AF_INET || from.any.sa_family == AF_INET6) {
+        keep_alive(fd);
+        note_host(&from, ret);
+        return fd;
     }
-    return fd;
+    len = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0) {
+        ret->uid = peer.uid;
+        if (peer.uid == geteuid() || peer.uid == 0)
+            return fd;
+    }
+    (void)close(fd);
+    return -EPERM;
 }
 
-/* A socket that is connected or on its way, or -errno. */
-static int begin_connect(const char *text)
+char *dial_format_host(const struct dial_peer *peer, char *text, size_t size)
 {
-    struct address address;
+    char address[INET6_ADDRSTRLEN] = "";
+    const char *v4;
 
-    return address_parse(text, &address, NULL) < 0 ? -EINVAL : address_connect(&address, 0);
+    (void)inet_ntop(AF_INET6, peer->host, address, sizeof(address));
+    v4 = str_after(address, "::ffff:");
+    (void)snprintf(text, size, "%s", v4 ? v4 : address);
+    return text;
 }
 
-/* The first of `fds` that is connected is taken out; others that have failed are closed. */
-static int find_connected(struct pollfd *fds, size_t count, int *error)
+/* The addresses that are tried. */
+struct tries {
+    struct pollfd fds[TRIES_MAX]; /* fd -1: not under way */
+    struct address addresses[TRIES_MAX];
+    bool later[TRIES_MAX]; /* its queue of connections was full */
+    size_t count;
+    int error; /* of the last that failed */
+};
+
+static void parse_all(const char *list, struct tries *ret)
 {
-    for (size_t i = 0; i < count; i++) {
+    *ret = (struct tries){.error = -EINVAL};
+    while (*list && ret->count < TRIES_MAX) {
+        char one[160];
+        size_t len = strcspn(list, ",");
+
+        if (len < sizeof(one)) {
+            memcpy(one, list, len);
+            one[len] = '\0';
+            if (address_parse(one, &ret->addresses[ret->count], NULL) == 0) {
+                ret->fds[ret->count] = (struct pollfd){.fd = -1, .events = POLLOUT};
+                ret->later[ret->count++] = true;
+            }
+        }
+        list += len;
+        list += *list == ',';
+    }
+}
+
+/* Begin what is to be begun, or again: can any of them still be reached? */
+static bool begin_all(struct tries *t)
+{
+    bool hope = false;
+
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->later[i]) {
+            int fd = address_connect(&t->addresses[i], 0);
+
+            t->later[i] = fd == -EAGAIN && !t->addresses[i].tcp;
+            t->fds[i].fd = fd < 0 ? -1 : fd;
+            t->error = fd < 0 ? fd : t->error;
+        }
+        hope |= t->later[i] || t->fds[i].fd >= 0;
+    }
+    return hope;
+}
+
+static bool any_later(const struct tries *t)
+{
+    bool later = false;
+
+    for (size_t i = 0; i < t->count; i++)
+        later |= t->later[i];
+    return later;
+}
+
+/* The first that is connected is taken out; others that have failed are closed. */
+static int find_connected(struct tries *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
         socklen_t len = sizeof(int);
-        int fd = fds[i].fd, r = 0;
+        int fd = t->fds[i].fd, r = 0;
 
-        if (fd < 0 || !fds[i].revents)
+        if (fd < 0 || !t->fds[i].revents)
             continue;
-        fds[i].fd = -1;
+        t->fds[i].fd = -1;
         if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &r, &len) < 0)
             r = errno;
         if (r == 0)
             return fd;
-        *error = -r;
+        t->error = -r;
         (void)close(fd);
     }
     return -1;
 }
 
-static bool any_left(const struct pollfd *fds, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (fds[i].fd >= 0)
-            return true;
-    return false;
-}
-
 int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err)
 {
-    uint64_t deadline = time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-    struct pollfd fds[TRIES_MAX];
-    const char *p = addresses;
-    size_t count = 0;
-    int fd = -1, error = -ETIMEDOUT;
+    uint64_t deadline = time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS, now;
+    struct tries t;
+    int fd = -1;
 
-    while (*p && count < TRIES_MAX) {
-        char one[160];
-        size_t len = strcspn(p, ",");
-        int r = -EINVAL;
+    parse_all(addresses, &t);
+    while (fd < 0 && begin_all(&t)) {
+        bool later = any_later(&t);
 
-        if (len < sizeof(one)) {
-            memcpy(one, p, len);
-            one[len] = '\0';
-            r = begin_connect(one);
-        }
-        if (r < 0)
-            error = r;
-        else
-            fds[count++] = (struct pollfd){.fd = r, .events = POLLOUT};
-        p += len;
-        p += *p == ',';
-    }
-    while (fd < 0 && any_left(fds, count)) {
-        uint64_t now = time_now_ns();
-
+        now = time_now_ns();
         if (now >= deadline) {
-            error = -ETIMEDOUT;
+            t.error = later ? -EAGAIN : -ETIMEDOUT;
             break;
         }
-        if (poll(fds, count, (int)((deadline - now) / NS_PER_MS) + 1) > 0)
-            fd = find_connected(fds, count, &error);
+        if (poll(t.fds, t.count,
+                 later ? ADDRESS_AGAIN_MS : (int)((deadline - now) / NS_PER_MS) + 1) > 0)
+            fd = find_connected(&t);
     }
-    for (size_t i = 0; i < count; i++)
-        io_close(&fds[i].fd);
+    for (size_t i = 0; i < t.count; i++)
+        io_close(&t.fds[i].fd);
     if (fd < 0)
-        return error_set(err, error, "cannot reach plenumrun at %s: %s", addresses,
-                         strerror(-error));
+        return error_set(err, t.error, "cannot reach plenumrun at %s: %s", addresses,
+                         t.error == -EAGAIN
+                             ? "its queue of connections stays full: a process of this host "
+                               "connects to it again and again"
+                             : strerror(-t.error));
     keep_alive(fd);
     return fd;
 }

@@ -27,11 +27,13 @@
 #include "launcher/topology.h"
 
 enum {
-    UNAUTHENTICATED_MS = 10000, /* to say HELLO */
-    UNAUTHENTICATED_MAX = 256,  /* connections that have not */
-    DEAF_MS = 500,              /* before we try to accept again, when no descriptor was left */
-    SILENT_MS = 4000,           /* several missed heartbeats: more than a busy host causes */
-    LEAVE_MS = 1000,            /* for others to find out themselves that an instance has ended */
+    STRANGER_MS = 10000, /* to say HELLO */
+    STRANGERS_MAX = 256, /* connections that have not */
+    ACCEPTS = 64,        /* of a turn: those accepted earlier are heard in between */
+    REFUSED_TOLD = 100,  /* processes of other users, before there is a word about it */
+    DEAF_MS = 500,       /* before we try to accept again, when no descriptor was left */
+    SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host causes */
+    LEAVE_MS = 1000,     /* for others to find out themselves that an instance has ended */
     WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
     WINDOW_LEAST = 64 * 1024,
     WINDOW_MOST = 1024 * 1024,
@@ -109,8 +111,39 @@ MESSAGE static void lose(struct supervisor *s, struct instance *inst, const char
 
 /* ---- what they say ---- */
 
+static bool is_mate(const struct peer *a, const struct peer *b)
+{
+    return a != b && !a->instance && !b->instance &&
+           memcmp(a->from.host, b->from.host, sizeof(a->from.host)) == 0;
+}
+
+/* A stranger that has just been added. */
+static void count_stranger(struct supervisor *s, struct peer *peer)
+{
+    s->strangers.count++;
+    peer->mates = 0;
+    for (size_t i = 0; i < s->num_peers; i++) {
+        if (!is_mate(s->peers[i], peer))
+            continue;
+        s->peers[i]->mates++;
+        peer->mates++;
+    }
+}
+
+/* It goes, or has told who it is. */
+static void discount_stranger(struct supervisor *s, const struct peer *peer)
+{
+    assert(!peer->instance && s->strangers.count > 0);
+    s->strangers.count--;
+    for (size_t i = 0; i < s->num_peers; i++)
+        if (is_mate(s->peers[i], peer))
+            s->peers[i]->mates--;
+}
+
 static void drop_peer(struct supervisor *s, struct peer *peer)
 {
+    if (!peer->instance)
+        discount_stranger(s, peer);
     for (size_t i = 0; i < s->num_peers; i++) {
         if (s->peers[i] == peer) {
             s->peers[i] = s->peers[--s->num_peers];
@@ -209,6 +242,7 @@ static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_re
         s->instances[hello.instance].state != INSTANCE_ABSENT)
         return -EPROTO;
     inst = &s->instances[hello.instance];
+    discount_stranger(s, peer);
     move(inst, INSTANCE_PRESENT);
     inst->peer = peer;
     inst->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
@@ -430,11 +464,20 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
     }
 }
 
+/* What encrypts a connection costs memory and time, so it waits for the first bytes. */
+static int64_t fill(struct supervisor *s, struct peer *peer)
+{
+    if (s->tls && !peer->conn.carrier && tls_carry(s->tls, peer->conn.fd, &peer->conn.carrier) < 0)
+        return -ENOMEM;
+    peer->moved_ns = time_now_ns();
+    return frame_conn_fill(&peer->conn);
+}
+
 void instances_read(struct supervisor *s, struct peer *peer)
 {
     struct frame_header header;
     struct frame_reader payload;
-    int64_t n = frame_conn_fill(&peer->conn);
+    int64_t n = fill(s, peer);
     int r;
 
     if (n == -EAGAIN)
@@ -450,57 +493,110 @@ void instances_read(struct supervisor *s, struct peer *peer)
         hang_up(s, peer);
 }
 
-/* Drop the unauthenticated peer that has waited longest: a shim authenticates at once. False: there
- * is none. */
-static bool drop_oldest_unauthenticated(struct supervisor *s)
+/* It has had a turn, and had nothing to say. A shim's first bytes come with its connection. */
+static bool is_silent(const struct supervisor *s, const struct peer *peer)
 {
-    struct peer *oldest = NULL;
-
-    for (size_t i = 0; i < s->num_peers; i++)
-        if (!s->peers[i]->instance && (!oldest || s->peers[i]->since_ns < oldest->since_ns))
-            oldest = s->peers[i];
-    if (oldest)
-        drop_peer(s, oldest);
-    return oldest != NULL;
+    return peer->moved_ns == 0 && peer->round != s->strangers.round;
 }
 
-static int add_peer(struct supervisor *s, int fd)
+/* Drop `a` rather than `b`? Those that are silent first, then those of the host that has most, then
+ * the one that has not moved for the longest time: a shim's handshake takes some turns, and moves
+ * in each. */
+static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
+                              const struct peer *b)
+{
+    if (is_silent(s, a) != is_silent(s, b))
+        return is_silent(s, a);
+    if (a->mates != b->mates)
+        return a->mates > b->mates;
+    return max_u64(a->moved_ns, a->since_ns) < max_u64(b->moved_ns, b->since_ns);
+}
+
+/* False: there is no stranger. */
+static bool drop_stranger(struct supervisor *s)
+{
+    struct peer *found = NULL;
+    char host[64];
+
+    for (size_t i = 0; i < s->num_peers; i++)
+        if (!s->peers[i]->instance && (!found || is_rather_dropped(s, s->peers[i], found)))
+            found = s->peers[i];
+    if (!found)
+        return false;
+    if (s->strangers.dropped++ == 0 && found->from.uid == (uid_t)-1)
+        log_warn("%zu connections from host %s do not say who they are: the oldest are closed to "
+                 "make room for those of the job",
+                 found->mates + 1, dial_format_host(&found->from, host, sizeof(host)));
+    s->strangers.worst = found->from;
+    drop_peer(s, found);
+    return true;
+}
+
+static void note_refused(struct supervisor *s, const struct dial_peer *from)
+{
+    s->strangers.worst = *from;
+    if (++s->strangers.refused == REFUSED_TOLD)
+        log_warn("processes of user %u connect to this job again and again, and are refused",
+                 (unsigned)from->uid);
+}
+
+void instances_describe_strangers(const struct supervisor *s, char *ret, size_t size)
+{
+    const struct strangers *n = &s->strangers;
+    char host[64];
+
+    *ret = '\0';
+    if (n->refused >= REFUSED_TOLD)
+        (void)snprintf(ret, size,
+                       "; meanwhile %llu connections of other users of this host were refused, the "
+                       "last of user %u",
+                       (unsigned long long)n->refused, (unsigned)n->worst.uid);
+    else if (n->dropped > 0)
+        (void)snprintf(ret, size,
+                       "; meanwhile %llu connections were closed that did not say who they are, "
+                       "the last from %s",
+                       (unsigned long long)n->dropped,
+                       n->worst.uid == (uid_t)-1 ? dial_format_host(&n->worst, host, sizeof(host))
+                                                 : "this host");
+}
+
+static int add_peer(struct supervisor *s, int fd, const struct dial_peer *from)
 {
     struct peer *peer;
 
-    if (s->num_peers > s->plan->num_instances + UNAUTHENTICATED_MAX)
-        (void)drop_oldest_unauthenticated(s);
+    if (s->strangers.count >= STRANGERS_MAX)
+        (void)drop_stranger(s);
     if (array_grow(&s->peers, &s->peers_cap, s->num_peers, sizeof(struct peer *)) < 0)
         return -ENOMEM;
     peer = calloc(1, sizeof(*peer));
     if (!peer)
         return -ENOMEM;
     (void)frame_conn_init(&peer->conn, fd, CONTROL_UNAUTHENTICATED_PAYLOAD);
-    if (s->tls && tls_carry(s->tls, fd, &peer->conn.carrier) < 0) {
-        free(peer);
-        return -ENOMEM;
-    }
     peer->since_ns = time_now_ns();
+    peer->from = *from;
+    peer->round = s->strangers.round;
     s->peers[s->num_peers++] = peer;
+    count_stranger(s, peer);
     return 0;
 }
 
 void instances_accept(struct supervisor *s)
 {
-    int fd;
+    struct dial_peer from;
+    int fd = 0;
 
-    for (;;) {
-        fd = dial_accept(s->listener);
-        if (fd == -EPERM || fd == -ECONNABORTED || fd == -EINTR)
-            continue;
-        if ((fd == -EMFILE || fd == -ENFILE) && drop_oldest_unauthenticated(s))
-            continue;
-        if (fd < 0)
-            break;
-        if (add_peer(s, fd) < 0)
+    s->strangers.round++;
+    for (int i = 0; i < ACCEPTS && fd >= 0; i++) {
+        fd = dial_accept(s->listener, &from);
+        if (fd == -EPERM)
+            note_refused(s, &from);
+        if (fd == -EPERM || fd == -ECONNABORTED || fd == -EINTR ||
+            ((fd == -EMFILE || fd == -ENFILE) && drop_stranger(s)))
+            fd = 0; /* go on with the next */
+        else if (fd >= 0 && add_peer(s, fd, &from) < 0)
             (void)close(fd);
     }
-    if (fd == -EAGAIN)
+    if (fd >= 0 || fd == -EAGAIN)
         return;
     if (s->deaf_until == 0)
         log_warn("no instance can connect for the moment: %s", strerror(-fd));
@@ -746,7 +842,7 @@ static void check_silence(struct supervisor *s, uint64_t now)
         lose(s, inst, why);
     }
     for (size_t i = s->num_peers; i-- > 0;)
-        if (!s->peers[i]->instance && now > s->peers[i]->since_ns + UNAUTHENTICATED_MS * NS_PER_MS)
+        if (!s->peers[i]->instance && now > s->peers[i]->since_ns + STRANGER_MS * NS_PER_MS)
             drop_peer(s, s->peers[i]);
 }
 

@@ -308,7 +308,7 @@ static bool has_crashed_at_arguments(const struct supervisor *s)
 /* It has ended or wants to, and no instance has told a better reason. */
 static void blame_starter(struct supervisor *s)
 {
-    char status[128];
+    char status[128], strangers[160];
     uint64_t silence;
     const struct instance *silent = instances_find_silent(s, time_now_ns(), &silence);
 
@@ -339,9 +339,11 @@ static void blame_starter(struct supervisor *s)
         return;
     }
     status_describe(s->starter_status, status, sizeof(status));
+    instances_describe_strangers(s, strangers, sizeof(strangers));
     supervise_fail_with(
-        s, REPORT_MPIRUN, NULL, "%s, which starts the instances, %s%s%s", starter_name(s), status,
+        s, REPORT_MPIRUN, NULL, "%s, which starts the instances, %s%s%s%s", starter_name(s), status,
         s->phase == JOB_STARTING ? " before all of them had started" : "",
+        s->phase == JOB_STARTING ? strangers : "",
         has_crashed_at_arguments(s)
             ? ": that of Open MPI 5.0 crashes when an instance has arguments of its own other than "
               "-x (--instance-mpi-local-args)"
@@ -354,13 +356,14 @@ static void be_late(struct supervisor *s)
 {
     struct report report = {
         .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->job->limits->start_timeout_ns};
-    char missing[400];
+    char missing[300], strangers[160];
 
     if (instances_are(s, INSTANCE_PRESENT) && !loaders_are_ready(s->loaders))
         loaders_list_missing(s->loaders, missing, sizeof(missing));
     else
         instances_list_missing(s, INSTANCE_ALIVE, missing, sizeof(missing));
-    (void)snprintf(report.text, sizeof(report.text), "no sign of %s", missing);
+    instances_describe_strangers(s, strangers, sizeof(strangers));
+    (void)snprintf(report.text, sizeof(report.text), "no sign of %s%s", missing, strangers);
     supervise_fail(s, &report);
 }
 

@@ -13,6 +13,7 @@
 #include "common/meeting.h"
 #include "common/message.h"
 #include "launcher/control.h"
+#include "launcher/dial.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
 #include "launcher/job/starter.h"
@@ -62,8 +63,22 @@ struct instance {
 /* A connection. */
 struct peer {
     struct frame_conn conn;
-    struct instance *instance; /* NULL: not authenticated, before its HELLO */
+    struct instance *instance; /* NULL: a stranger, which has not said HELLO */
     uint64_t since_ns;
+    uint64_t moved_ns; /* when a stranger last said something; 0: it has not */
+    struct dial_peer from;
+    uint64_t round; /* of instances_accept(), in which it came */
+    size_t mates;   /* how many other strangers there are from its host */
+};
+
+/* Connections of those who are no shims of this job. */
+struct strangers {
+    size_t count;     /* that are kept now */
+    uint64_t round;   /* of instances_accept() */
+    uint64_t dropped; /* for want of room */
+    uint64_t refused; /* processes of other users of this host */
+    struct dial_peer
+        worst; /* whose host had most when the last was dropped; who was refused last */
 };
 
 struct supervisor {
@@ -75,6 +90,7 @@ struct supervisor {
     struct instance *instances; /* [num_instances] */
     struct peer **peers;
     size_t num_peers, peers_cap;
+    struct strangers strangers;
     unsigned long *shown; /* whose output is; NULL: everybody's */
     uint16_t master_port;
     bool plans_sent, table_printed;
@@ -152,8 +168,11 @@ bool instances_are(const struct supervisor *s, enum instance_state state);
 void instances_list_missing(const struct supervisor *s, enum instance_state state, char *ret,
                             size_t size);
 
-/** Take the connections that wait. */
+/** Take connections that wait, but no more than some: others have their turn, too. */
 void instances_accept(struct supervisor *s);
+/** "; meanwhile ...": what strangers did that may have kept instances from connecting; "" when they
+ * did nothing. */
+void instances_describe_strangers(const struct supervisor *s, char *ret, size_t size);
 /** Read what a connection holds, and do as it says. May drop the peer. */
 void instances_read(struct supervisor *s, struct peer *peer);
 /** Send what is pending. May drop peers. */

@@ -7,11 +7,37 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/address.h"
 #include "common/util.h"
 #include "launcher/dial.h"
 #include "launcher/network.h"
+
+/* Each connect(2) of this program comes by here. */
+static struct {
+    int listener; /* its queue is emptied when it was full so often; 0: never */
+    unsigned make_room_after, full;
+} queue = {.listener = -1};
+
+static int accept_one(int listener)
+{
+    struct dial_peer peer;
+
+    return dial_accept(listener, &peer);
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t len)
+{
+    int r = (int)syscall(SYS_connect, fd, address, len), error = errno, one;
+
+    if (r < 0 && error == EAGAIN && ++queue.full == queue.make_room_after)
+        while ((one = accept_one(queue.listener)) >= 0)
+            close(one);
+    errno = error;
+    return r;
+}
 
 /* A byte from one end to the other. */
 static void expect_connected(int a, int b)
@@ -27,7 +53,7 @@ static void expect_connected(int a, int b)
 static int accept_soon(int listener)
 {
     for (int i = 0; i < 500; i++) {
-        int fd = dial_accept(listener);
+        int fd = accept_one(listener);
 
         if (fd != -EAGAIN)
             return fd;
@@ -121,4 +147,75 @@ Test(dial, nobody_answers_in_time)
 
     cr_expect(lt(int, r, 0));
     cr_expect(lt(u64, time_now_ns() - before, 3 * NS_PER_SEC));
+}
+
+/* A listener whose queue of connections is full, so that connect(2) returns EAGAIN. */
+static int listen_and_fill(const char *name, char *text, size_t size)
+{
+    struct plenum_error err = {""};
+    struct address address;
+
+    queue.listener = dial_listen(true, name, NULL, text, size, &err);
+    cr_assert(ge(int, queue.listener, 0), "%s", err.text);
+    cr_assert(eq(int, address_parse(text, &address, &err), 0));
+    for (int i = 0; address_connect(&address, 0) >= 0; i++) /* they stay open until the test ends */
+        cr_assert(lt(int, i, 100000));
+    queue.full = 0;
+    return queue.listener;
+}
+
+Test(dial, a_queue_that_is_full_is_tried_again)
+{
+    char text[DIAL_TEXT_MAX], name[40];
+    struct plenum_error err = {""};
+    struct address address;
+    int there;
+
+    snprintf(name, sizeof(name), "test-dial-full-%d", (int)getpid());
+    (void)listen_and_fill(name, text, sizeof(text));
+    queue.make_room_after = 3;
+    there = dial_connect(text, 60000, &err);
+    cr_assert(ge(int, there, 0), "%s", err.text);
+    cr_expect(eq(u32, queue.full, 3));
+    /* the way of programs that connect to one address, too */
+    cr_assert(eq(int, address_parse(text, &address, &err), 0));
+    while (address_connect(&address, 0) >= 0)
+        ;
+    queue.full = 0;
+    there = address_connect_until(&address, 0, time_now_ns() + 60 * NS_PER_SEC);
+    cr_expect(ge(int, there, 0));
+    cr_expect(eq(u32, queue.full, 3));
+}
+
+Test(dial, a_queue_that_stays_full_is_named)
+{
+    char text[DIAL_TEXT_MAX], name[40];
+    struct plenum_error err = {""};
+
+    snprintf(name, sizeof(name), "test-dial-flood-%d", (int)getpid());
+    (void)listen_and_fill(name, text, sizeof(text));
+    cr_expect(eq(int, dial_connect(text, 20, &err), -EAGAIN));
+    cr_expect(strstr(err.text, "its queue of connections stays full") != NULL, "%s", err.text);
+}
+
+Test(dial, who_connects)
+{
+    char text[DIAL_TEXT_MAX], name[40], host[64];
+    struct plenum_error err = {""};
+    struct dial_peer peer;
+    int listener;
+
+    snprintf(name, sizeof(name), "test-dial-who-%d", (int)getpid());
+    listener = dial_listen(true, name, NULL, text, sizeof(text), &err);
+    cr_assert(ge(int, dial_connect(text, 5000, &err), 0), "%s", err.text);
+    cr_assert(ge(int, dial_accept(listener, &peer), 0));
+    cr_expect(eq(u32, peer.uid, geteuid()));
+
+    listener = dial_listen(false, "unused", "127.0.0.0/8", text, sizeof(text), &err);
+    cr_assert(ge(int, listener, 0), "%s", err.text);
+    snprintf(name, sizeof(name), "tcp:127.0.0.1:%s", strrchr(text, ':') + 1);
+    cr_assert(ge(int, dial_connect(name, 5000, &err), 0), "%s", err.text);
+    cr_assert(ge(int, dial_accept(listener, &peer), 0));
+    cr_expect(eq(u32, peer.uid, (uid_t)-1));
+    cr_expect(eq(str, dial_format_host(&peer, host, sizeof(host)), (char *)"127.0.0.1"));
 }

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* What a shim says of its program comes in one order: STARTED or FAILED, EXITED, DRAINED. */
+/* Strangers keep no shim from connecting. What a shim says of its program comes in one order:
+ * STARTED or FAILED, EXITED, DRAINED. */
 #include "config.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/address.h"
+#include "common/util.h"
 #include "launcher/job/supervise_priv.h"
 
 static int put(struct frame_buffer *b, enum control_type type)
@@ -85,4 +92,270 @@ Test(instances, what_comes_out_of_order_breaks_the_connection)
             cr_expect(eq(int, hangs_up(state, types[i]), !right), "state %d, message %d", state,
                       types[i]);
         }
+}
+
+/* ---- strangers ---- */
+
+enum {
+    SHIMS = 8,
+    HOSTS = 5,       /* 127.0.0.1 ... of the strangers; shims connect from these, too */
+    HELD_MAX = 400,  /* connections that strangers keep open */
+    KEPT_MAX = 256,  /* of which plenumrun keeps so many */
+    PIECE = 3,       /* bytes of a HELLO that a shim says between two turns */
+    TURNS_MAX = 200, /* far more than it takes a shim to be known */
+};
+
+/* A job that starts, and its port. */
+struct port {
+    struct plan_instance planned[SHIMS];
+    struct plan_host host;
+    struct plan plan;
+    struct limits limits;
+    struct supervise_job job;
+    struct instance instances[SHIMS];
+    struct supervisor s;
+    struct sockaddr_in at;
+};
+
+static void open_port(struct port *p, bool local, char *text, size_t size)
+{
+    struct plenum_error err = {""};
+    char name[40];
+
+    *p = (struct port){.host = {.name = (char *)"node7", .known = true},
+                       .limits = {.grace_ns = 1, .heartbeat_timeout_ns = UINT64_MAX / 4}};
+    p->plan = (struct plan){
+        .num_instances = SHIMS, .instances = p->planned, .num_hosts = 1, .hosts = &p->host};
+    p->job = (struct supervise_job){.limits = &p->limits};
+    p->s = (struct supervisor){.plan = &p->plan,
+                               .job = &p->job,
+                               .phase = JOB_STARTING,
+                               .instances = p->instances,
+                               .token = "secret"};
+    snprintf(name, sizeof(name), "test-instances-%d", (int)getpid());
+    p->s.listener = dial_listen(local, name, "127.0.0.0/8", text, size, &err);
+    cr_assert(ge(int, p->s.listener, 0), "%s", err.text);
+    p->at = (struct sockaddr_in){.sin_family = AF_INET};
+    if (!local)
+        p->at.sin_port = htons((uint16_t)atoi(strrchr(text, ':') + 1));
+    p->at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+}
+
+static void close_port(struct port *p)
+{
+    instances_close(&p->s);
+    for (int i = 0; i < SHIMS; i++)
+        free(p->instances[i].loader);
+    close(p->s.listener);
+}
+
+/* From 127.0.0.1, 127.0.0.2 ... */
+static int knock(const struct port *p, uint32_t host)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK + host)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    cr_assert(ge(int, fd, 0));
+    cr_assert(eq(int, bind(fd, (struct sockaddr *)&from, sizeof(from)), 0));
+    cr_assert(eq(int, connect(fd, (const struct sockaddr *)&p->at, sizeof(p->at)), 0));
+    return fd;
+}
+
+/* As supervise.c has it: what can be read is read, and then the next are taken. */
+static void turn(struct supervisor *s)
+{
+    for (size_t i = s->num_peers; i-- > 0;) {
+        struct pollfd fd = {.fd = s->peers[i]->conn.fd, .events = POLLIN};
+
+        if (poll(&fd, 1, 0) == 1)
+            instances_read(s, s->peers[i]);
+    }
+    instances_accept(s);
+}
+
+static size_t count_strangers(const struct supervisor *s)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < s->num_peers; i++)
+        count += !s->peers[i]->instance;
+    return count;
+}
+
+/* A flood that waits when we begin to accept must not keep us from all else. */
+Test(instances, a_turn_takes_some_connections_and_not_all)
+{
+    char text[DIAL_TEXT_MAX];
+    struct port p;
+    int fds[150];
+
+    open_port(&p, false, text, sizeof(text));
+    for (int i = 0; i < 150; i++)
+        fds[i] = knock(&p, 0);
+    instances_accept(&p.s);
+    cr_expect(gt(sz, p.s.num_peers, 0));
+    cr_expect(lt(sz, p.s.num_peers, 150));
+    for (int i = 0; i < 10; i++)
+        instances_accept(&p.s);
+    cr_expect(eq(sz, p.s.num_peers, 150));
+    for (int i = 0; i < 150; i++)
+        close(fds[i]);
+    close_port(&p);
+}
+
+/* One shim: it says its HELLO piece by piece, as a handshake takes several turns. */
+struct knocker {
+    int fd; /* -1: it has not come yet */
+    struct frame_buffer hello;
+    size_t said;
+};
+
+static void begin_hello(struct knocker *k, uint32_t instance)
+{
+    struct control_hello hello;
+
+    control_hello_init(&hello);
+    snprintf(hello.token, sizeof(hello.token), "secret");
+    hello.instance = instance;
+    *k = (struct knocker){.fd = -1};
+    cr_assert(eq(int, control_put_hello(&k->hello, &hello), 0));
+}
+
+static void say_more(struct knocker *k)
+{
+    size_t len = min_u64(k->hello.len - k->said, PIECE);
+
+    if (k->fd < 0 || len == 0)
+        return;
+    /* EPIPE: plenumrun has hung up on it, which the test finds at the end */
+    k->said += send(k->fd, k->hello.bytes + k->said, len, MSG_NOSIGNAL) == (ssize_t)len ? len : 0;
+}
+
+/* Strangers that say nothing, a byte now and then, or nonsense, and keep some hundred open. */
+static void flood(const struct port *p, int *held, size_t *next)
+{
+    for (long n = random() % 60; n > 0; n--) {
+        if (held[*next] >= 0)
+            close(held[*next]);
+        held[*next] = knock(p, (uint32_t)(random() % HOSTS));
+        *next = (*next + 1) % HELD_MAX;
+    }
+    for (long n = random() % 8; n > 0; n--) {
+        int fd = held[random() % HELD_MAX];
+
+        if (fd >= 0)
+            (void)!send(fd, "\0", 1, MSG_NOSIGNAL);
+    }
+}
+
+static void strangers_round(unsigned seed)
+{
+    struct knocker shims[SHIMS];
+    char text[DIAL_TEXT_MAX];
+    int held[HELD_MAX], turns = 0;
+    size_t next = 0;
+    struct port p;
+
+    srandom(seed);
+    open_port(&p, false, text, sizeof(text));
+    for (int i = 0; i < HELD_MAX; i++)
+        held[i] = -1;
+    for (uint32_t i = 0; i < SHIMS; i++)
+        begin_hello(&shims[i], i);
+    while (!instances_are(&p.s, INSTANCE_PRESENT) && turns++ < TURNS_MAX) {
+        flood(&p, held, &next);
+        for (uint32_t i = 0; i < SHIMS; i++) {
+            if (shims[i].fd < 0 && random() % 8 == 0)
+                shims[i].fd = knock(&p, i % HOSTS);
+            say_more(&shims[i]);
+        }
+        turn(&p.s);
+        cr_assert(le(sz, count_strangers(&p.s), KEPT_MAX));
+        cr_assert(eq(sz, count_strangers(&p.s), p.s.strangers.count));
+    }
+    for (uint32_t i = 0; i < SHIMS; i++)
+        cr_expect(eq(int, p.instances[i].state, INSTANCE_PRESENT), "seed %u, shim %u", seed, i);
+    for (int i = 0; i < HELD_MAX; i++)
+        io_close(&held[i]);
+    for (int i = 0; i < SHIMS; i++) {
+        io_close(&shims[i].fd);
+        frame_buffer_fini(&shims[i].hello);
+    }
+    close_port(&p);
+}
+
+/* However strangers come and go, a shim that is saying its HELLO stays connected. PLENUM_STRANGERS
+ * sets the number of rounds (default 5). */
+Test(instances, strangers_displace_no_shim)
+{
+    const char *rounds = getenv("PLENUM_STRANGERS");
+
+    io_raise_descriptors(2 * HELD_MAX + KEPT_MAX);
+    for (unsigned i = 0; i < (rounds ? (unsigned)atoi(rounds) : 5); i++)
+        strangers_round(i);
+}
+
+/* The host with most gives way: one that floods costs another nothing, though both are silent. */
+Test(instances, the_host_with_most_connections_gives_them_up)
+{
+    char text[DIAL_TEXT_MAX], told[200];
+    int few[20], many[300], gone = 0;
+    struct port p;
+    char c;
+
+    open_port(&p, false, text, sizeof(text));
+    for (int i = 0; i < 20; i++)
+        few[i] = knock(&p, 1);
+    turn(&p.s);
+    for (int i = 0; i < 300; i++) {
+        many[i] = knock(&p, 2);
+        turn(&p.s);
+    }
+    for (int i = 0; i < 20; i++)
+        cr_expect(eq(int, (int)recv(few[i], &c, 1, MSG_DONTWAIT), -1), "%d is closed", i);
+    for (int i = 0; i < 300; i++)
+        gone += recv(many[i], &c, 1, MSG_DONTWAIT) == 0;
+    cr_expect(eq(int, gone, 20 + 300 - KEPT_MAX));
+    instances_describe_strangers(&p.s, told, sizeof(told));
+    cr_expect(strstr(told, "64 connections were closed") && strstr(told, "127.0.0.3"), "%s", told);
+    for (int i = 0; i < 300; i++)
+        close(many[i]);
+    for (int i = 0; i < 20; i++)
+        close(few[i]);
+    close_port(&p);
+}
+
+Test(instances, other_users_are_counted_and_named)
+{
+    char text[DIAL_TEXT_MAX], told[200];
+    struct port p;
+    int status;
+    pid_t pid;
+
+    if (geteuid() != 0)
+        cr_skip_test("needs root, to be another user");
+    open_port(&p, true, text, sizeof(text));
+    instances_describe_strangers(&p.s, told, sizeof(told));
+    cr_expect(eq(str, told, (char *)""));
+    pid = fork();
+    if (pid == 0) {
+        struct address address;
+        int made = 0;
+
+        if (setuid(65534) == 0 && address_parse(text, &address, NULL) == 0)
+            while (made < 120 && address_connect(&address, 0) >= 0)
+                made++;
+        _exit(made == 120 ? 0 : 1);
+    }
+    cr_assert(eq(int, waitpid(pid, &status, 0), pid));
+    cr_assert(eq(int, status, 0));
+    for (int i = 0; i < 10; i++)
+        instances_accept(&p.s);
+    cr_expect(eq(u64, p.s.strangers.refused, 120));
+    cr_expect(eq(sz, p.s.num_peers, 0));
+    instances_describe_strangers(&p.s, told, sizeof(told));
+    cr_expect(strstr(told, "120 connections of other users") && strstr(told, "user 65534"), "%s",
+              told);
+    close_port(&p);
 }
