@@ -47,7 +47,8 @@
 #include "launcher/topology.h"
 
 enum {
-    CONNECT_MS = 15000,
+    CONNECT_MS = 15000, /* to reach plenumrun, and to be heard there */
+    AGAIN_MS = 100,     /* between two connections, where the first was closed at once */
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* until the plan has told another */
     TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
@@ -66,9 +67,12 @@ struct inner {
     struct tls *tls; /* of the control connection, or NULL */
     struct frame_conn conn;
     bool connected;
-    bool suspended;   /* plenumrun is stopped, and told us so */
-    bool end;         /* plenumrun has said END */
-    uint64_t turn_ns; /* when the loop last came round */
+    bool answered;       /* plenumrun has said a word: it knows us */
+    uint64_t connect_by; /* the time by which it must */
+    uint64_t again_at;   /* when the next connection is tried; UINT64_MAX: none is */
+    bool suspended;      /* plenumrun is stopped, and told us so */
+    bool end;            /* plenumrun has said END */
+    uint64_t turn_ns;    /* when the loop last came round */
     uint64_t heard_ns, beat_at;
 
     bool planned;
@@ -527,10 +531,26 @@ MESSAGE static void say_why(const struct inner *a, const char *why)
     log_error("instance %u on host %s: %s", a->task->instance, host, why);
 }
 
+/* Where strangers flood its port, plenumrun may have closed our connection to make room before it
+ * knew that it was ours. */
+static bool may_connect_again(const struct inner *a, int r)
+{
+    return !a->answered && !a->end && (r == -ECONNRESET || r == -EPIPE) &&
+           time_now_ns() < a->connect_by;
+}
+
 static void break_control(struct inner *a, int r)
 {
+    if (may_connect_again(a, r)) {
+        a->connected = false;
+        a->again_at = time_now_ns() + AGAIN_MS * NS_PER_MS;
+        return;
+    }
     if (r == -EACCES && a->tls)
         say_why(a, "who answers in place of plenumrun does not have the job's key");
+    else if (!a->answered && !a->end)
+        say_why(a, "plenumrun closes each connection before it knows whose it is: do others "
+                   "connect to it without end?");
     lose_control(a);
 }
 
@@ -548,8 +568,10 @@ static void read_control(struct inner *a)
         return;
     }
     a->heard_ns = time_now_ns();
-    while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
+    while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1) {
+        a->answered = true;
         handle_frame(a, &header, &payload);
+    }
     if (r < 0)
         break_control(a, r);
 }
@@ -658,10 +680,73 @@ static void handle_signals(struct inner *a)
     }
 }
 
+static int say_hello(struct inner *a)
+{
+    struct control_hello m;
+
+    control_hello_init(&m);
+    (void)snprintf(m.token, sizeof(m.token), "%s", a->task->token);
+    m.instance = a->task->instance;
+    m.local_index = a->task->local_index;
+    m.pid = (uint32_t)getpid();
+    m.free_port = a->task->instance == 0 ? host_find_free_port() : 0;
+    if (a->loader)
+        (void)snprintf(m.loader, sizeof(m.loader), "%s", a->loader_address);
+    host_get_name(m.host, sizeof(m.host));
+    (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", a->loader_error);
+    return control_put_hello(&a->conn.tx, &m);
+}
+
+static int open_control(struct inner *a)
+{
+    struct plenum_error err;
+    uint64_t now;
+    int fd, r;
+
+    now = time_now_ns();
+    fd = dial_connect(a->task->control,
+                      now < a->connect_by ? (int)((a->connect_by - now) / NS_PER_MS) : 0, &err);
+    if (fd < 0) {
+        say_why(a, err.text);
+        return fd;
+    }
+    a->connected = true;
+    r = frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
+    if (r < 0) {
+        say_why(a, strerror(-r));
+        return r;
+    }
+    if (!a->task->encrypted)
+        return 0;
+    r = control_secure(a->task->token, true, &a->tls, &err);
+    if (r < 0) {
+        say_why(a, err.text);
+        return r;
+    }
+    r = tls_carry(a->tls, fd, &a->conn.carrier);
+    if (r < 0)
+        say_why(a, strerror(-r));
+    return r;
+}
+
+static void connect_again(struct inner *a)
+{
+    a->again_at = UINT64_MAX;
+    frame_conn_fini(&a->conn);
+    tls_destroy(a->tls);
+    a->tls = NULL;
+    if (open_control(a) < 0 || say_hello(a) < 0)
+        lose_control(a);
+    else
+        a->heard_ns = time_now_ns();
+}
+
 static void do_what_is_due(struct inner *a, uint64_t now)
 {
     uint64_t silence = a->planned ? a->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
 
+    if (now >= a->again_at)
+        connect_again(a);
     if (a->connected && !a->suspended && now > a->heard_ns + silence)
         lose_control(a);
     if (now >= a->told_at) {
@@ -682,7 +767,7 @@ static int time_to_wait(const struct inner *a, uint64_t now)
 {
     uint64_t next = a->connected ? a->beat_at : UINT64_MAX;
 
-    next = min_u64(next, a->told_at);
+    next = min_u64(min_u64(next, a->told_at), a->again_at);
     for (int s = 0; s < CONTROL_STREAMS; s++)
         if (a->progress[s])
             next = min_u64(next, a->progress_at[s]);
@@ -695,7 +780,7 @@ static bool is_done(const struct inner *a)
 {
     bool ended = a->child.pid == 0 || a->swept; /* or given up */
 
-    return (a->end || !a->connected) && ended;
+    return (a->end || (!a->connected && a->again_at == UINT64_MAX)) && ended;
 }
 
 enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = FD_STREAMS + 3 };
@@ -808,52 +893,6 @@ static void close_loader(struct inner *a)
         (void)frame_conn_flush(&a->conn);
 }
 
-static int say_hello(struct inner *a)
-{
-    struct control_hello m;
-
-    control_hello_init(&m);
-    (void)snprintf(m.token, sizeof(m.token), "%s", a->task->token);
-    m.instance = a->task->instance;
-    m.local_index = a->task->local_index;
-    m.pid = (uint32_t)getpid();
-    m.free_port = a->task->instance == 0 ? host_find_free_port() : 0;
-    if (a->loader)
-        (void)snprintf(m.loader, sizeof(m.loader), "%s", a->loader_address);
-    host_get_name(m.host, sizeof(m.host));
-    (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", a->loader_error);
-    return control_put_hello(&a->conn.tx, &m);
-}
-
-static int open_control(struct inner *a)
-{
-    struct plenum_error err;
-    int fd, r;
-
-    fd = dial_connect(a->task->control, CONNECT_MS, &err);
-    if (fd < 0) {
-        say_why(a, err.text);
-        return fd;
-    }
-    a->connected = true;
-    r = frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
-    if (r < 0) {
-        say_why(a, strerror(-r));
-        return r;
-    }
-    if (!a->task->encrypted)
-        return 0;
-    r = control_secure(a->task->token, true, &a->tls, &err);
-    if (r < 0) {
-        say_why(a, err.text);
-        return r;
-    }
-    r = tls_carry(a->tls, fd, &a->conn.carrier);
-    if (r < 0)
-        say_why(a, strerror(-r));
-    return r;
-}
-
 static int open_signals(struct inner *a)
 {
     const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2,
@@ -873,6 +912,8 @@ int shim_inner(const struct shim_task *task, pid_t outer)
         .task = task,
         .outer = outer,
         .heard_ns = time_now_ns(),
+        .connect_by = time_now_ns() + CONNECT_MS * NS_PER_MS,
+        .again_at = UINT64_MAX,
         .told_at = UINT64_MAX,
         .kill_at = UINT64_MAX,
         .child = {.input = -1, .output = {-1, -1}, .report_fd = -1},

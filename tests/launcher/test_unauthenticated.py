@@ -125,5 +125,50 @@ class Strangers(unittest.TestCase):
         self.assertIn("100 instances need 132 open files here, and 64 are allowed", p.stderr)
 
 
+class Shim(unittest.TestCase):
+    """A shim whose connection is closed before plenumrun has said a word: it had no room, as strangers flood it."""
+
+    def start(self, listener):
+        port = listener.getsockname()[1]
+        shim = {"CONTROL": f"tcp:127.0.0.1:{port}", "TOKEN": "ab" * 32, "JOB": "job", "LOADER": "0", "GRACE": "1000",
+                "IGNORED": "0", "RANK": "0"}
+        # a shim that has lost plenumrun ends what started it
+        p = subprocess.Popen(["sh", "-c", 'trap : TERM; "$0" --shim & wait $!; wait $!', RUN],
+                             stderr=subprocess.PIPE, text=True,
+                             env=dict(os.environ, **{"PLENUM_SHIM_" + name: value for name, value in shim.items()}))
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(p.kill)
+        return p
+
+    def test_again(self):
+        """it tries again, and says the same"""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(LIMIT)
+            p = self.start(listener)
+            for _ in range(3):
+                listener.accept()[0].close()
+            said = listener.accept()[0]
+            said.settimeout(LIMIT)
+            self.assertEqual(said.recv(24)[16:], b"plnmrun\0")
+        said.close()  # and nobody listens there any more
+        self.assertNotEqual(p.wait(LIMIT), 0)
+        self.assertIn("cannot reach plenumrun at tcp:127.0.0.1:", p.stderr.read())
+
+    def test_known(self):
+        """not once plenumrun knows it: then the connection is the job's, and its end is the shim's"""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(LIMIT)
+            p = self.start(listener)
+            one = listener.accept()[0]
+            one.sendall(b"\0\0\0\0" + (19).to_bytes(2, "little") + b"\0" * 10)  # BEAT
+            one.shutdown(socket.SHUT_WR)
+            self.assertNotEqual(p.wait(LIMIT), 0)
+            one.close()
+            self.assertEqual(p.stderr.read(), "")
+            listener.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                listener.accept()
+
+
 if __name__ == "__main__":
     tap.main()
