@@ -55,6 +55,7 @@ enum {
     SILENT_MAX = 10,    /* seconds without a beat: it hangs. Longer than clients wait for a word */
     KILLED_MS = 1000,   /* that jobloader_destroy() waits for a killed loader, which may hang */
     BETWEEN_STACK = 64 << 10,
+    EVENTS = 8, /* of one turn: no more than there are descriptors */
 };
 
 #ifndef P_PIDFD /* glibc 2.36 */
@@ -473,7 +474,7 @@ void jobloader_dispatch(struct jobloader *loader)
 {
     struct epoll_event ev;
 
-    while (epoll_wait(loader->epoll_fd, &ev, 1, 0) == 1) {
+    for (int i = 0; i < EVENTS && epoll_wait(loader->epoll_fd, &ev, 1, 0) == 1; i++) {
         if (ev.data.fd == loader->listen_fd)
             start(loader);
         else if (ev.data.fd == loader->timer_fd)

@@ -13,7 +13,8 @@
 
 enum {
     READ_BYTES = 64 * 1024,
-    CHAIN_MS = 1000, /* between tracebacks of one chain of exceptions */
+    FOLLOW_READS = 4, /* of a pipe, before others have their turn */
+    CHAIN_MS = 1000,  /* between tracebacks of one chain of exceptions */
 };
 
 void lines_fini(struct lines *lines)
@@ -122,7 +123,7 @@ void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg)
 
 void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg)
 {
-    while (*fd >= 0) {
+    for (int i = 0; i < FOLLOW_READS && *fd >= 0; i++) {
         size_t size;
         char *place = lines_reserve(lines, &size);
         ssize_t n = place ? read(*fd, place, size) : -1;
@@ -137,6 +138,26 @@ void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg)
             lines_added(lines, (size_t)n);
         lines_hand_on(lines, *fd < 0, call, arg);
     }
+}
+
+bool line_limit_pass(struct line_limit *limit, uint64_t now_ns)
+{
+    if (now_ns >= limit->begun_ns + NS_PER_SEC) {
+        limit->begun_ns = now_ns;
+        limit->passed = 0;
+    }
+    if (limit->passed++ < LINES_A_SECOND)
+        return true;
+    limit->left_out++;
+    return false;
+}
+
+uint64_t line_limit_settle(struct line_limit *limit, uint64_t now_ns)
+{
+    uint64_t left_out = now_ns >= limit->begun_ns + NS_PER_SEC ? limit->left_out : 0;
+
+    limit->left_out -= left_out;
+    return left_out;
 }
 
 /* No byte but its first is a 'T', so what does not match can only begin anew there. */

@@ -9,6 +9,7 @@
 
 enum {
     LINES_LONGEST = 1 << 20, /* a longer line is handed on in pieces */
+    LINES_A_SECOND = 100,    /* of one host, that are shown */
 };
 
 /** Zero-initialised: empty. */
@@ -49,8 +50,10 @@ typedef void lines_call(void *arg, const char *line, size_t len);
 /** Hand on and drop what lines_peek() would give, line by line. */
 void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg);
 
-/** Read what a non-blocking pipe holds, and hand it on; at its end also what is left, and the pipe
- * is closed (-1). */
+/** Read from a non-blocking pipe, and hand on what was read; at its end also what is left, and the
+ * pipe is closed (-1). Reads only some times: a writer that never pauses must not hold the caller
+ * up. What a pipe can hold at most (/proc/sys/fs/pipe-max-size, 1 MiB) may thus take several
+ * calls. */
 void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg);
 
 /** Bytes that wait. */
@@ -58,6 +61,18 @@ static inline size_t lines_pending(const struct lines *lines)
 {
     return lines->len - lines->at;
 }
+
+/** How many lines of one source are shown. Zero-initialised: none was. */
+struct line_limit {
+    uint64_t begun_ns; /* of the second that is counted */
+    uint64_t left_out; /* since line_limit_settle() */
+    unsigned passed;
+};
+
+/** May one more line be shown? Otherwise it is counted as left out. */
+bool line_limit_pass(struct line_limit *limit, uint64_t now_ns);
+/** How many lines were left out, to be told now; 0 while the second in which that began lasts. */
+uint64_t line_limit_settle(struct line_limit *limit, uint64_t now_ns);
 
 /** The end of what went by, for reports. */
 struct tail {

@@ -7,7 +7,8 @@
  *
  *     loop: output_put() ──> queue ──> thread: tags, write(2) ──> credit ──> loop: CREDIT to shim
  *
- * The queue needs no bound of its own: shims send no more than their credit. Both descriptors have
+ * What programs print needs no bound here: shims send no more than their credit. Our own messages
+ * have one (MESSAGES_MAX), as other hosts can make us print any number of them. Both descriptors have
  * one queue, so that lines appear in the order in which they arrived; our own messages and reports
  * go through it too, and so never break a line.
  *
@@ -44,6 +45,7 @@
 enum {
     STAGE_BYTES = 64 * 1024, /* written at once */
     OWN = -1,                /* in place of an instance: a message of our own */
+    MESSAGES_MAX = 1 << 20,  /* bytes of messages that are queued, with what each takes besides */
 };
 
 struct chunk {
@@ -51,6 +53,7 @@ struct chunk {
     int64_t instance;
     enum control_stream stream;
     bool progress;
+    bool message; /* counts towards MESSAGES_MAX */
     size_t len;
     char bytes[];
 };
@@ -96,6 +99,8 @@ struct output {
     struct list queue; /* of chunks */
     bool busy;         /* the thread has chunks in hand */
     bool stop;
+    size_t messages;   /* bytes of them in the queue */
+    uint64_t left_out; /* messages, since the last that was told */
     int failure;
     bool failed_stderr; /* it was that of standard error */
     int file_failure;
@@ -369,12 +374,42 @@ static void give_credit(struct output *o, const struct chunk *c)
         o->progresses[c->instance] &= (uint8_t) ~(1 << c->stream);
     else if (c->instance != OWN)
         o->credit[c->instance] += c->len;
+    else if (c->message)
+        o->messages -= sizeof(*c) + c->len;
     lock_release(&o->lock);
 }
 
 static void wake_loop(struct output *o)
 {
     io_event_set(o->event_fd);
+}
+
+/* Tell how many messages were left out, when all that were queued are written. */
+static void write_left_out(struct output *o)
+{
+    char text[160];
+    struct chunk *c;
+    uint64_t count;
+    int n;
+
+    lock_acquire(&o->lock);
+    count = o->messages == 0 ? o->left_out : 0;
+    o->left_out -= count;
+    lock_release(&o->lock);
+    if (count == 0)
+        return;
+    n = snprintf(
+        text, sizeof(text),
+        "plenumrun: warning: %llu messages were left out, as standard error took no more\n",
+        (unsigned long long)count);
+    c = malloc(sizeof(*c) + (size_t)n);
+    if (!c)
+        return;
+    *c = (struct chunk){.instance = OWN, .stream = CONTROL_STDERR, .len = (size_t)n};
+    memcpy(c->bytes, text, c->len);
+    handle_chunk(o, c);
+    flush_stage(o);
+    free(c);
 }
 
 static void *run(void *arg)
@@ -403,6 +438,7 @@ static void *run(void *arg)
             give_credit(o, c);
             free(c);
         }
+        write_left_out(o);
         lock_acquire(&o->lock);
         o->busy = false;
         if (list_is_empty(&o->queue))
@@ -495,49 +531,77 @@ fail:
     return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
 }
 
-static int put(struct output *o, int64_t instance, enum control_stream stream, bool progress,
-               const char *bytes, size_t len)
+/* What needs no credit has limits of its own, or a stopped terminal would cost memory: of progress
+ * only one is queued at a time, and messages may take so many bytes. Holding the lock. */
+static bool has_room(struct output *o, const struct chunk *c)
+{
+    if (c->progress) {
+        uint8_t bit = (uint8_t)(1 << c->stream);
+        bool queued = o->progresses[c->instance] & bit;
+
+        o->progresses[c->instance] |= bit;
+        return !queued;
+    }
+    if (!c->message)
+        return true;
+    if (o->messages + sizeof(*c) + c->len > MESSAGES_MAX) {
+        o->left_out++;
+        return false;
+    }
+    o->messages += sizeof(*c) + c->len;
+    return true;
+}
+
+/* As `kind` says, with these bytes. */
+static int put(struct output *o, const struct chunk *kind, const char *bytes, size_t len)
 {
     struct chunk *c = malloc(sizeof(*c) + len);
+    bool queued;
 
-    assert(instance == OWN || (instance >= 0 && instance < (int64_t)o->count));
-    assert(!progress || len <= CONTROL_PROGRESS_MAX);
+    assert(kind->instance == OWN || (kind->instance >= 0 && kind->instance < (int64_t)o->count));
+    assert(!kind->progress || len <= CONTROL_PROGRESS_MAX);
     if (!c)
         return -ENOMEM;
-    *c = (struct chunk){.instance = instance, .stream = stream, .progress = progress, .len = len};
+    *c = *kind;
+    c->len = len;
     memcpy(c->bytes, bytes, len);
     lock_acquire(&o->lock);
-    /* These need no credit, so only one is queued at a time: else a stopped terminal would cost
-     * memory. */
-    if (progress) {
-        if (o->progresses[instance] & 1 << stream) {
-            lock_release(&o->lock);
-            free(c);
-            return 0;
-        }
-        o->progresses[instance] |= (uint8_t)(1 << stream);
+    queued = has_room(o, c);
+    if (queued) {
+        list_add_last(&o->queue, &c->link);
+        (void)pthread_cond_signal(&o->work);
     }
-    list_add_last(&o->queue, &c->link);
-    (void)pthread_cond_signal(&o->work);
     lock_release(&o->lock);
+    if (!queued)
+        free(c);
     return 0;
 }
 
 int output_put(struct output *output, uint32_t instance, enum control_stream stream,
                const char *bytes, size_t len)
 {
-    return put(output, instance, stream, false, bytes, len);
+    return put(output, &(struct chunk){.instance = instance, .stream = stream}, bytes, len);
 }
 
 int output_put_progress(struct output *output, uint32_t instance, enum control_stream stream,
                         const char *bytes, size_t len)
 {
-    return put(output, instance, stream, true, bytes, len);
+    return put(output, &(struct chunk){.instance = instance, .stream = stream, .progress = true},
+               bytes, len);
 }
 
 int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len)
 {
-    return put(output, OWN, on_stderr ? CONTROL_STDERR : CONTROL_STDOUT, false, bytes, len);
+    return put(
+        output,
+        &(struct chunk){.instance = OWN, .stream = on_stderr ? CONTROL_STDERR : CONTROL_STDOUT},
+        bytes, len);
+}
+
+int output_put_message(struct output *output, const char *bytes, size_t len)
+{
+    return put(output, &(struct chunk){.instance = OWN, .stream = CONTROL_STDERR, .message = true},
+               bytes, len);
 }
 
 void output_set_pid(struct output *output, uint32_t instance, pid_t pid)

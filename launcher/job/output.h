@@ -51,8 +51,13 @@ int output_put(struct output *output, uint32_t instance, enum control_stream str
 int output_put_progress(struct output *output, uint32_t instance, enum control_stream stream,
                         const char *bytes, size_t len);
 
-/** Queue a line of our own, on standard error or standard output. */
+/** Queue text of our own, on standard error or standard output. There is no limit: for tables and
+ * reports, of which there are few. */
 int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len);
+
+/** Queue a message for standard error. While nobody takes standard error, messages wait up to a
+ * limit; those beyond it are dropped, and when there is room again a line tells how many. */
+int output_put_message(struct output *output, const char *bytes, size_t len);
 
 /** The process of an instance, for tags. */
 void output_set_pid(struct output *output, uint32_t instance, pid_t pid);

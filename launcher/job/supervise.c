@@ -36,6 +36,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "launcher/dial.h"
 #include "launcher/job/input.h"
@@ -63,6 +64,13 @@ enum {
 static struct output *log_output;
 
 static void log_to_output(const char *line, size_t len)
+{
+    if (output_put_message(log_output, line, len) < 0)
+        (void)io_write_all(STDERR_FILENO, line, len);
+}
+
+/* When the job has ended there are few more, and those matter. */
+static void log_last_words(const char *line, size_t len)
 {
     if (output_put_own(log_output, true, line, len) < 0)
         (void)io_write_all(STDERR_FILENO, line, len);
@@ -262,12 +270,20 @@ static void handle_line(void *arg, const char *line, size_t len)
 {
     struct supervisor *s = arg;
 
-    tail_add(&s->text_tail, line, len);
+    char *text = str_format("%.*s", (int)len, line);
+
+    if (!text)
+        return;
+    len = strlen(text_make_plain(text)); /* it may be another host's login that speaks */
+    tail_add(&s->text_tail, text, len);
     tail_add(&s->text_tail, "\n", 1);
-    if (s->job->mpi->global_args.count + s->job->mpi->local_args.count == 0)
-        log_debug("%s: %.*s", starter_name(s), (int)len, line);
-    else if (output_put_own(s->output, true, line, len) == 0)
-        (void)output_put_own(s->output, true, "\n", 1);
+    if (s->job->mpi->global_args.count + s->job->mpi->local_args.count == 0) {
+        log_debug("%s: %s", starter_name(s), text);
+    } else {
+        text[len] = '\n'; /* in place of its NUL */
+        (void)output_put_message(s->output, text, len + 1);
+    }
+    free(text);
 }
 
 static void read_text(struct supervisor *s)
@@ -866,6 +882,7 @@ int supervise_run(const struct supervise_job *job)
         }
     }
     lines_hand_on(&s.text, true, handle_line, &s);
+    log_set_sink(log_last_words);
     failure_find_cause(&s);
     failure_print(&s);
     finish_output(&s);

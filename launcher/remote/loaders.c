@@ -38,6 +38,8 @@ enum {
     RETRY_LAST_MS = 30000,
     SETTLED_MS = 60000, /* a login that lasted so long did not fail */
     CLOSED_MS = 1000,   /* to exit */
+    READS = 16,         /* of one login's output, before others have their turn */
+    EVENTS = 16,        /* likewise, of all logins */
 };
 
 struct remote_loader {
@@ -48,6 +50,7 @@ struct remote_loader {
     struct frame_conn conn; /* its standard input and output; fd -1: ended */
     int text_fd;            /* its standard error; -1: ended */
     struct lines text;
+    struct line_limit limit;
     char last[300]; /* line of it */
     char answer[ANSWER_MAX];
     size_t answer_len;
@@ -183,11 +186,22 @@ static void handle_line(void *arg, const char *line, size_t len)
 
     if (len == 0)
         return;
-    (void)snprintf(l->last, sizeof(l->last), "%.*s", (int)len, line);
+    (void)snprintf(l->last, sizeof(l->last), "%.*s", (int)min_u64(len, sizeof(l->last)), line);
+    if (!line_limit_pass(&l->limit, time_now_ns()))
+        return;
     if (l->listening)
         log_warn("host %s: %s", l->host->name, l->last);
     else
         log_debug("host %s: %s", l->host->name, l->last);
+}
+
+static void settle_limit(struct remote_loader *l, uint64_t now_ns)
+{
+    uint64_t left_out = line_limit_settle(&l->limit, now_ns);
+
+    if (left_out > 0)
+        log_warn("host %s: %llu more lines were left out: it prints more than %d in a second",
+                 l->host->name, (unsigned long long)left_out, LINES_A_SECOND);
 }
 
 static void read_text(struct remote_loader *l)
@@ -223,7 +237,7 @@ static bool read_answer(struct remote_loader *l)
 {
     char lost[256];
 
-    for (;;) {
+    for (int i = 0; i < READS; i++) {
         size_t room = sizeof(l->answer) - 1 - l->answer_len;
         bool keep = room > 0 && !l->listening;
         int64_t n = frame_conn_read_bulk(&l->conn, keep ? l->answer + l->answer_len : lost,
@@ -236,6 +250,7 @@ static bool read_answer(struct remote_loader *l)
         l->answer_len += keep ? (size_t)n : 0;
         handle_answer(l);
     }
+    return true;
 }
 
 /* Why did the login end? */
@@ -272,6 +287,7 @@ static void end_login(const struct loaders *all, struct remote_loader *l, int st
     l->pid = 0;
     read_text(l);
     lines_hand_on(&l->text, true, handle_line, l);
+    settle_limit(l, UINT64_MAX);
     close_all(l);
     if (all->ending)
         return;
@@ -324,12 +340,14 @@ static void reap(const struct loaders *all, struct remote_loader *l)
 
 void loaders_dispatch(struct loaders *loaders)
 {
-    struct epoll_event event;
+    struct epoll_event events[EVENTS];
+    int count;
 
     if (!loaders)
         return;
-    while (epoll_wait(loaders->epoll_fd, &event, 1, 0) == 1) {
-        struct remote_loader *l = &loaders->list[event.data.u32];
+    count = epoll_wait(loaders->epoll_fd, events, EVENTS, 0);
+    for (int i = 0; i < count; i++) {
+        struct remote_loader *l = &loaders->list[events[i].data.u32];
 
         read_text(l);
         if (l->conn.fd >= 0 && !read_answer(l)) {
@@ -351,6 +369,7 @@ void loaders_beat(struct loaders *loaders, uint64_t now_ns)
     FOR_LOADERS(l, loaders) {
         if (l->pid == 0 && now_ns >= l->retry_at)
             start_again(loaders, l);
+        settle_limit(l, now_ns);
         if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_UNAUTHENTICATED_PAYLOAD)
             continue;
         (void)control_put_empty(&l->conn.tx, CONTROL_BEAT);

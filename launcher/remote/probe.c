@@ -46,6 +46,7 @@ enum {
     PROMPT_MS = 3000,  /* but for those that have been silent for so long */
     LEAVE_MS = 1000,   /* for logins to end that have said what they had to say */
     POLL_MS = 1000,
+    READS = 16, /* of one login's output, before others have their turn */
 };
 
 static const char first_line[] = "plenumrun-probe\n";
@@ -132,18 +133,18 @@ static int ask(const struct probe_question *question, const struct plan_host *ho
 
 static void listen_to(struct inquiry *q)
 {
-    char lost[256];
-    ssize_t n;
+    char lost[4096];
+    ssize_t n = 1;
 
-    do {
+    for (int i = 0; i < READS && n > 0; i++) {
         size_t room = ANSWER_BYTES - 1 - q->len;
 
         n = room > 0 ? read(q->fd, q->said + q->len, room) : read(q->fd, lost, sizeof(lost));
         if (n > 0 && room > 0)
             q->len += (size_t)n;
-    } while (n > 0);
+    }
     q->heard_ns = real_time_ns();
-    if (n == 0 || errno != EAGAIN)
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
         io_close(&q->fd);
 }
 

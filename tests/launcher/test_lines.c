@@ -4,8 +4,11 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/util.h"
 #include "launcher/lines.h"
@@ -213,4 +216,82 @@ Test(lines, tracebacks_of_a_chain_are_one)
     cr_expect(eq(u64, t.began_ns, 20 * NS_PER_SEC));
     traceback_look(&t, "Traceback", 9, 30 * NS_PER_SEC);
     cr_expect(eq(u64, t.began_ns, 20 * NS_PER_SEC));
+}
+
+static void count_line(void *arg, const char *line, size_t len)
+{
+    size_t *count = arg;
+
+    (void)line;
+    *count += len;
+}
+
+/* A writer that never pauses: whoever reads has other things to do. */
+Test(lines, following_an_endless_source_ends, .timeout = 60)
+{
+    int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    struct lines l = {0};
+    size_t taken = 0;
+
+    for (int i = 0; i < 100; i++) {
+        lines_follow(&l, &fd, count_line, &taken);
+        cr_assert(le(sz, l.cap, 4 * (size_t)LINES_LONGEST), "memory is bounded: %zu", l.cap);
+    }
+    cr_expect(ge(int, fd, 0));
+    cr_expect(gt(sz, taken, LINES_LONGEST));
+    lines_fini(&l);
+    close(fd);
+}
+
+struct numbered {
+    unsigned next;
+    bool in_order;
+};
+
+static void take_number(void *arg, const char *line, size_t len)
+{
+    struct numbered *n = arg;
+    char want[16];
+
+    n->in_order &= (size_t)snprintf(want, sizeof(want), "%u", n->next++) == len &&
+                   memcmp(line, want, len) == 0;
+}
+
+/* A full pipe takes several calls, which lose nothing. */
+Test(lines, what_is_left_comes_with_the_next_call)
+{
+    struct numbered n = {.in_order = true};
+    struct lines l = {0};
+    unsigned wrote = 0;
+    int fds[2], calls = 0;
+
+    cr_assert(eq(int, pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0));
+    (void)fcntl(fds[0], F_SETPIPE_SZ, 1 << 20);
+    for (char text[16];; wrote++) {
+        int len = snprintf(text, sizeof(text), "%u\n", wrote);
+
+        if (write(fds[1], text, (size_t)len) != len)
+            break;
+    }
+    close(fds[1]);
+    for (; fds[0] >= 0; calls++)
+        lines_follow(&l, &fds[0], take_number, &n);
+    cr_expect(gt(int, calls, 1));
+    cr_expect(n.in_order);
+    cr_expect(ge(u32, n.next, wrote)); /* the last may have been cut where the pipe was full */
+    lines_fini(&l);
+}
+
+Test(line_limit, shows_some_and_counts_the_rest)
+{
+    struct line_limit limit = {0};
+    unsigned shown = 0;
+
+    for (int i = 0; i < 1000; i++)
+        shown += line_limit_pass(&limit, 10 * NS_PER_SEC + (uint64_t)i * NS_PER_MS / 2);
+    cr_expect(eq(u32, shown, LINES_A_SECOND));
+    cr_expect(eq(u64, line_limit_settle(&limit, 10 * NS_PER_SEC + 600 * NS_PER_MS), 0));
+    cr_expect(eq(u64, line_limit_settle(&limit, 11 * NS_PER_SEC), 1000 - LINES_A_SECOND));
+    cr_expect(eq(u64, line_limit_settle(&limit, 12 * NS_PER_SEC), 0));
+    cr_expect(line_limit_pass(&limit, 12 * NS_PER_SEC));
 }

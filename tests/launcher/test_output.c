@@ -5,6 +5,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,4 +184,47 @@ ParameterizedTest(struct tag_case *c, output, tags)
 
     cr_expect(eq(int, tag_check(c->tag, &err), c->want), "%s", c->tag);
     cr_expect(c->want == 0 || err.text[0]);
+}
+
+/* Nobody takes standard error: messages cost no more memory than their limit, and each is either
+ * written, in order, or counted. */
+Test(output, messages_that_nobody_takes_are_counted)
+{
+    enum { PUT = 100000, LIMIT = 1 << 20, PIPE = 64 << 10 };
+    struct output_options options = {
+        .instances = instances, .count = 2, .stdout_fd = STDOUT_FILENO};
+    unsigned long long number, written = 0, last = 0, left_out = 0;
+    char line[200];
+    struct output *o;
+    int fds[2];
+    FILE *f;
+
+    cr_assert(eq(int, pipe2(fds, O_CLOEXEC), 0));
+    options.stderr_fd = fds[1];
+    cr_assert(eq(int, output_create(&options, &o, NULL), 0));
+    for (unsigned i = 1; i <= PUT; i++) {
+        int len = snprintf(line, sizeof(line), "message %u\n", i);
+
+        cr_assert(eq(int, output_put_message(o, line, (size_t)len), 0));
+    }
+    cr_assert(eq(int, output_put_own(o, true, "a report\n", 9), 0)); /* has no limit */
+    f = fdopen(fds[0], "r");
+    while (left_out == 0 && fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "message %llu", &number) == 1) {
+            cr_assert(gt(u64, number, last));
+            last = number;
+            written++;
+        } else if (strcmp(line, "a report\n") != 0) {
+            cr_assert(eq(int,
+                         sscanf(line, "plenumrun: warning: %llu messages were left out", &left_out),
+                         1),
+                      "%s", line);
+        }
+    }
+    cr_expect(eq(u64, written + left_out, PUT));
+    cr_expect(lt(u64, written, (LIMIT + 2 * PIPE) / 10));
+    cr_assert(eq(int, output_flush(o, 5000), 0));
+    output_destroy(o);
+    close(fds[1]);
+    fclose(f);
 }
