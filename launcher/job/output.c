@@ -8,9 +8,9 @@
  *     loop: output_put() ──> queue ──> thread: tags, write(2) ──> credit ──> loop: CREDIT to shim
  *
  * What programs print needs no bound here: shims send no more than their credit. Our own messages
- * have one (MESSAGES_MAX), as other hosts can make us print any number of them. Both descriptors have
- * one queue, so that lines appear in the order in which they arrived; our own messages and reports
- * go through it too, and so never break a line.
+ * have one (MESSAGES_MAX), as other hosts can make us print any number of them. Both descriptors
+ * have one queue, so that lines appear in the order in which they arrived; our own messages and
+ * reports go through it too, and so never break a line.
  *
  * Where a line is unfinished when somebody else's turn comes (a last line without newline, a piece
  * of an endless line), a newline is put in: that is the only byte which nobody printed, apart from
