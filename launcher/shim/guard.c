@@ -107,6 +107,7 @@ static void send_due_signals(struct guard *g, uint64_t now)
         return;
     while (g->steps->signal && now - g->begun_ns >= g->steps->after_ns) {
         (void)kill(g->options->child, g->steps->signal);
+        (void)kill(g->options->child, SIGCONT); /* one that somebody has stopped could not end */
         g->steps++;
     }
     if (!g->steps->signal && g->give_up_at == UINT64_MAX)

@@ -115,8 +115,14 @@ static bool claim_task(struct shim_task *ret)
     return ok;
 }
 
-/* State ('R', 'S', 'T' ...) and name of a process: 0, or -1 when it is gone. */
-static int read_process(pid_t pid, char *state, char name[32])
+struct process {
+    char state; /* 'R', 'S', 'T' ... */
+    int parent;
+    char name[32];
+};
+
+/* 0, or -1 when it is gone. */
+static int read_process(pid_t pid, struct process *ret)
 {
     char path[32], text[256], *after;
     FILE *f;
@@ -130,10 +136,10 @@ static int read_process(pid_t pid, char *state, char name[32])
     (void)fclose(f);
     text[n] = '\0';
     after = strrchr(text, ')');
-    if (!after || !strchr(text, '(') || sscanf(after + 1, " %c", state) != 1)
+    if (!after || !strchr(text, '(') || sscanf(after + 1, " %c %d", &ret->state, &ret->parent) != 2)
         return -1;
     *after = '\0';
-    (void)snprintf(name, 32, "%s", strchr(text, '(') + 1);
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", strchr(text, '(') + 1);
     return 0;
 }
 
@@ -147,13 +153,13 @@ static bool is_daemon(const char *name)
  * instances of this job, would wait for a dead connection to break. (mpirun itself has a guard.) */
 static void end_parent(pid_t parent)
 {
-    char state, name[32];
+    struct process p;
 
-    if (parent <= 1 || getppid() != parent || read_process(parent, &state, name) < 0)
+    if (parent <= 1 || getppid() != parent || read_process(parent, &p) < 0)
         return;
     (void)kill(parent, SIGTERM);
     (void)kill(parent, SIGCONT);
-    if (!is_daemon(name))
+    if (!is_daemon(p.name))
         return;
     for (int i = 0; i < DAEMON_MS / LOOK_MS && getppid() == parent; i++)
         (void)usleep(LOOK_MS * 1000);
@@ -166,17 +172,50 @@ static void end_parent(pid_t parent)
 /* A daemon that somebody has stopped would stay for ever behind a job that has ended. */
 static void wake_parent(pid_t parent)
 {
-    char state, name[32];
+    struct process p;
 
-    if (parent > 1 && getppid() == parent && read_process(parent, &state, name) == 0 &&
-        state == 'T' && is_daemon(name))
+    if (parent > 1 && getppid() == parent && read_process(parent, &p) == 0 && p.state == 'T' &&
+        is_daemon(p.name))
         (void)kill(parent, SIGCONT);
+}
+
+/* The guard of what has started us, where that is on this host; 0: it is not. */
+static pid_t find_guard(pid_t parent)
+{
+    struct process p, above, own;
+
+    if (read_process(parent, &p) < 0 || p.parent <= 1 || read_process(p.parent, &above) < 0 ||
+        read_process(getpid(), &own) < 0 || strcmp(above.name, own.name) != 0)
+        return 0;
+    return p.parent;
+}
+
+/* When plenumrun is gone, too, nobody else wakes a guard that somebody has stopped. */
+static void wake_guard(pid_t guard)
+{
+    struct process p, own;
+
+    if (guard > 0 && read_process(guard, &p) == 0 && p.state == 'T' &&
+        read_process(getpid(), &own) == 0 && strcmp(p.name, own.name) == 0)
+        (void)kill(guard, SIGCONT);
+}
+
+/* What we do is in the inner shim; at its end it wakes the outer one, which somebody may have
+ * stopped, and sweeps in case that was killed. */
+static _Noreturn void become_inner(const struct shim_task *task, pid_t outer, pid_t parent)
+{
+    int status = shim_inner(task, outer);
+
+    sweep_after_program(parent, kill(parent, 0) < 0);
+    if (getppid() == outer)
+        (void)kill(outer, SIGCONT);
+    _exit(status);
 }
 
 int shim_main(void)
 {
     struct shim_task task;
-    pid_t parent = getppid(), self = getpid();
+    pid_t parent = getppid(), self = getpid(), guard = find_guard(parent);
     sigset_t before;
     int status;
 
@@ -202,12 +241,13 @@ int shim_main(void)
         return 1;
     }
     if (options.child == 0)
-        _exit(shim_inner(&task, self));
+        become_inner(&task, self, parent);
     status = guard_run(&options);
     if (WIFEXITED(status) && WEXITSTATUS(status) == SHIM_LOST)
         end_parent(parent);
     else
         wake_parent(parent);
-    sweep_after_program(parent);
+    wake_guard(guard);
+    sweep_after_program(parent, getppid() != parent);
     return WIFEXITED(status) && WEXITSTATUS(status) != SHIM_LOST ? WEXITSTATUS(status) : 1;
 }

@@ -177,16 +177,16 @@ static void remove_segment(void)
     }
 }
 
-void sweep_after_program(pid_t parent)
+void sweep_after_program(pid_t starter, bool starter_gone)
 {
     const char *session = getenv("OMPI_MCA_orte_jobfam_session_dir"),
                *prrte = getenv("PMIX_SERVER_TMPDIR");
 
     remove_segment();
-    if (getppid() == parent)
+    if (!starter_gone)
         return;
     if (session)
         remove_session(session);
     if (prrte)
-        remove_prrte_session(prrte, parent);
+        remove_prrte_session(prrte, starter);
 }

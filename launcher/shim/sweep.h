@@ -3,6 +3,7 @@
 #ifndef LAUNCHER_SWEEP_H
 #define LAUNCHER_SWEEP_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /** The session folder of an mpirun of this host that has ended. */
@@ -10,9 +11,9 @@ void sweep_after_mpirun(pid_t mpirun);
 
 /**
  * For a shim whose program has ended: the shared memory that the program made for MPI; and, when
- * the process of Open MPI that started the shim (`parent`) has gone without cleaning up, the
+ * the process of Open MPI that started the shim (`starter`) has gone without cleaning up, the
  * session folder of the job on this host. By Open MPI's variables in the environment.
  */
-void sweep_after_program(pid_t parent);
+void sweep_after_program(pid_t starter, bool starter_gone);
 
 #endif
