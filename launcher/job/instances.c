@@ -666,12 +666,14 @@ static uint8_t live_streams(void)
                      (isatty(STDERR_FILENO) ? 1 << CONTROL_STDERR : 0));
 }
 
-static int send_plan(struct supervisor *s, struct instance *inst)
+/* What an instance is told. The caller owns the environment; all else is borrowed. */
+static int make_plan(struct supervisor *s, struct instance *inst, struct control_plan *ret)
 {
     uint32_t index = instance_index(s, inst);
     const struct plan_instance *instance = &s->plan->instances[index];
     const struct plan_host *host = instance_host(s, inst);
     char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
+    char loader[ADDRESS_LIST_MAX * sizeof(((struct address *)0)->text)];
     const struct variables_job job = {
         .id = s->job->id,
         .restart_count = s->job->restart_count,
@@ -683,7 +685,8 @@ static int send_plan(struct supervisor *s, struct instance *inst)
         .mpi = s->job->mpi,
         .verify = s->job->verify,
     };
-    struct control_plan plan = {
+
+    *ret = (struct control_plan){
         .grace_ns = s->job->limits->grace_ns,
         .silence_ns = s->job->limits->heartbeat_timeout_ns,
         .input = wants_input(s, index),
@@ -700,18 +703,41 @@ static int send_plan(struct supervisor *s, struct instance *inst)
         .loader_key = (char *)loaders_get_key(s->loaders),
         .argv = (char **)s->job->program,
     };
-    char loader[ADDRESS_LIST_MAX * sizeof(((struct address *)0)->text)];
-    int r;
-
-    plan.window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),
+    ret->window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),
                                     WINDOW_MOST);
-    r = variables_of_instance(&job, s->plan, index, loader_of(s, inst, loader, sizeof(loader)),
-                              &plan.environment);
+    return variables_of_instance(&job, s->plan, index, loader_of(s, inst, loader, sizeof(loader)),
+                                 &ret->environment);
+}
+
+/* Append the plan to what is to be sent: 0, -ENOMEM, or -E2BIG: a shim takes no frame so long. */
+static int put_plan(struct supervisor *s, struct instance *inst)
+{
+    struct frame_buffer *tx = &inst->peer->conn.tx;
+    struct control_plan plan;
+    size_t before = tx->len;
+    int r = make_plan(s, inst, &plan);
+
     if (r == 0)
-        r = control_put_plan(&inst->peer->conn.tx, &plan);
+        r = control_put_plan(tx, &plan);
     environ_list_fini(&plan.environment);
-    move(inst, INSTANCE_PLANNED);
-    return r;
+    if (r < 0)
+        return r;
+    if (tx->len - before <= FRAME_HEADER_BYTES + CONTROL_MAX_PAYLOAD)
+        return 0;
+    supervise_fail_with(s, REPORT_OTHER, NULL,
+                        "the program's arguments and variables take %zu MiB, and %d MiB is what "
+                        "an instance can be given: give it fewer (-x, --env-file)",
+                        (tx->len - before) >> 20, CONTROL_MAX_PAYLOAD >> 20);
+    tx->len = before;
+    return -E2BIG;
+}
+
+/* Take back what no shim has been sent yet: no program shall start of a job that cannot. */
+static void take_back_plans(struct supervisor *s, const size_t *before, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (s->instances[i].peer)
+            s->instances[i].peer->conn.tx.len = before[i];
 }
 
 static void print_table(struct supervisor *s)
@@ -737,6 +763,27 @@ static void print_table(struct supervisor *s)
     free(text);
 }
 
+/* All of them, or none. */
+static int put_plans(struct supervisor *s)
+{
+    size_t *before = calloc(s->plan->num_instances, sizeof(*before));
+    uint32_t i = 0;
+    int r = before ? 0 : -ENOMEM;
+
+    for (; r == 0 && i < s->plan->num_instances; i++) {
+        before[i] = s->instances[i].peer->conn.tx.len;
+        r = put_plan(s, &s->instances[i]);
+    }
+    if (r < 0) {
+        take_back_plans(s, before, i);
+        if (r != -E2BIG)
+            supervise_fail_with(s, REPORT_OTHER, NULL, "out of memory for the plan of instance %u",
+                                i);
+    }
+    free(before);
+    return r;
+}
+
 /* All shims are there and all hosts known: now everybody starts. */
 void instances_send_plans(struct supervisor *s)
 {
@@ -744,11 +791,11 @@ void instances_send_plans(struct supervisor *s)
         if (!s->plan->hosts[h].known)
             return;
     print_table(s);
+    if (put_plans(s) < 0)
+        return;
     s->plans_sent = true;
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (send_plan(s, &s->instances[i]) < 0)
-            supervise_fail_with(s, REPORT_OTHER, NULL, "out of memory for the plan of instance %u",
-                                i);
+        move(&s->instances[i], INSTANCE_PLANNED);
 }
 
 void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number)
