@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/text.h"
 #include "common/util.h"
 
 static void free_host(struct hostlist_host *host)
@@ -404,8 +405,7 @@ int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_err
         r = -errno;
         return error_set(err, r, "cannot read the host file %s: %s", path, strerror(-r));
     }
-    errno = 0;
-    while (getline(&line, &cap, file) >= 0) {
+    while ((r = text_read_line(file, path, &line, &cap, err)) > 0) {
         number++;
         r = parse_line(list, line, err);
         if (r < 0) {
@@ -413,11 +413,8 @@ int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_err
             goto out;
         }
     }
-    if (ferror(file)) {
-        r = errno ? -errno : -EIO;
-        (void)error_set(err, r, "cannot read the host file %s: %s", path, strerror(-r));
+    if (r < 0)
         goto out;
-    }
     if (list->count == before)
         r = error_set(err, -EINVAL, "the host file %s names no host", path);
 out:

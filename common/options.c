@@ -37,6 +37,45 @@ static int unknown_option(const struct options_program *p, const char *word, siz
     return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
 }
 
+/* A limit in the units that the option takes: "1s", "24000h", "64M". */
+static char *format_limit(enum option_type type, uint64_t value, char *text, size_t size)
+{
+    static const struct unit {
+        enum option_type type;
+        uint64_t factor;
+        const char *name;
+    } units[] = {
+        {OPTION_BYTES, UINT64_C(1) << 40, "T"},    {OPTION_BYTES, UINT64_C(1) << 30, "G"},
+        {OPTION_BYTES, UINT64_C(1) << 20, "M"},    {OPTION_BYTES, UINT64_C(1) << 10, "K"},
+        {OPTION_DURATION, 3600 * NS_PER_SEC, "h"}, {OPTION_DURATION, 60 * NS_PER_SEC, "m"},
+        {OPTION_DURATION, NS_PER_SEC, "s"},        {OPTION_DURATION, NS_PER_MS, "ms"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        if (units[i].type != type || value == 0 || value % units[i].factor != 0)
+            continue;
+        (void)snprintf(text, size, "%llu%s", (unsigned long long)(value / units[i].factor),
+                       units[i].name);
+        return text;
+    }
+    (void)snprintf(text, size, "%llu", (unsigned long long)value);
+    return text;
+}
+
+static int out_of_range(const struct option_def *def, uint64_t max, const char *value,
+                        struct plenum_error *err)
+{
+    char least[32], most[32];
+
+    (void)format_limit(def->type, def->min, least, sizeof(least));
+    if (max == UINT64_MAX)
+        return error_set(err, -EINVAL,
+                         "--%s must be at least %s, and small enough to be counted, not %s",
+                         def->name, least, value);
+    return error_set(err, -EINVAL, "--%s must be %s to %s, not %s", def->name, least,
+                     format_limit(def->type, max, most, sizeof(most)), value);
+}
+
 int options_apply(const struct option_def *def, void *target, const char *value,
                   struct plenum_error *err)
 {
@@ -74,8 +113,7 @@ int options_apply(const struct option_def *def, void *target, const char *value,
                                                         : "a whole number",
                          value);
     if (r == -ERANGE || number < def->min || number > max)
-        return error_set(err, -EINVAL, "--%s must be %llu to %llu, not %s", def->name,
-                         (unsigned long long)def->min, (unsigned long long)max, value);
+        return out_of_range(def, max, value, err);
     if (def->type == OPTION_U32)
         *(uint32_t *)field = (uint32_t)number;
     else

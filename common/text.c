@@ -3,9 +3,15 @@
 
 #include "common/text.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "common/error.h"
 #include "common/util.h"
+
+enum { LINE_FIRST = 256, LINE_MOST = 1 << 20 };
 
 size_t text_utf8_length(const unsigned char *p)
 {
@@ -53,4 +59,45 @@ char *text_make_plain(char *text)
     }
     *to = '\0';
     return text;
+}
+
+/* Have room for one more byte and a NUL. */
+static int grow_line(char **line, size_t *cap, size_t len)
+{
+    size_t wanted = *cap ? *cap * 2 : LINE_FIRST;
+    char *more;
+
+    if (len + 2 <= *cap)
+        return 0;
+    more = realloc(*line, wanted);
+    if (!more)
+        return -ENOMEM;
+    *line = more;
+    *cap = wanted;
+    return 0;
+}
+
+int text_read_line(FILE *file, const char *path, char **line, size_t *cap, struct plenum_error *err)
+{
+    size_t len = 0;
+    int c = 0;
+
+    errno = 0;
+    while (c != '\n' && (c = getc_unlocked(file)) != EOF) {
+        if (c == '\0')
+            return error_set(err, -EINVAL, "%s holds a zero byte: is it a text file?", path);
+        if (len == LINE_MOST)
+            return error_set(err, -EINVAL, "%s has a line of more than 1 MiB: is it a text file?",
+                             path);
+        if (grow_line(line, cap, len) < 0)
+            return error_set(err, -ENOMEM, "cannot read %s: out of memory", path);
+        (*line)[len++] = (char)c;
+        (*line)[len] = '\0';
+    }
+    if (ferror(file)) {
+        int r = errno ? -errno : -EIO;
+
+        return error_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    }
+    return len > 0;
 }

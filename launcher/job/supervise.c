@@ -152,7 +152,7 @@ static void begin_close(struct supervisor *s)
 
 static void read_input(struct supervisor *s, const struct pollfd *fds)
 {
-    char bytes[SUPERVISE_INPUT_BYTES];
+    static char bytes[SUPERVISE_INPUT_BYTES]; /* the stack may be small (ulimit -s) */
     ssize_t n = input_read(fds, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
 
     if (n < 0)

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/text.h"
 #include "common/util.h"
 
 /* The number at *p, which is moved over: 0 or -EINVAL. */
@@ -121,16 +122,19 @@ int allocation_add_pbs(struct hostlist *list, const char *path, struct plenum_er
         r = -errno;
         return error_set(err, r, "PBS_NODEFILE: cannot read %s: %s", path, strerror(-r));
     }
-    while (getline(&line, &cap, file) >= 0) {
+    while ((r = text_read_line(file, path, &line, &cap, err)) > 0) {
         line[strcspn(line, " \t\r\n")] = '\0';
         if (!line[0])
             continue;
         r = hostlist_add_name(list, line, 1, err);
         if (r < 0) {
             (void)error_prefix(err, r, "PBS_NODEFILE %s", path);
-            break;
+            goto out;
         }
     }
+    if (r < 0)
+        (void)error_prefix(err, r, "PBS_NODEFILE");
+out:
     free(line);
     (void)fclose(file);
     if (r < 0)

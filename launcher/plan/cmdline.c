@@ -16,6 +16,7 @@
 
 #include "common/address.h"
 #include "common/error.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "launcher/numa.h"
 #include "launcher/plan/configfile.h"
@@ -205,14 +206,13 @@ static int add_env_file(void *target, const char *value, struct plenum_error *er
     char *line = NULL;
     size_t cap = 0;
     int number = 0, r = 0;
-    ssize_t n;
 
     if (!file) {
         r = -errno;
         return error_set(err, r, "--env-file: cannot read %s: %s", value, strerror(-r));
     }
-    while ((n = getline(&line, &cap, file)) >= 0) {
-        char *text = line + strspn(line, " \t"), *end = line + n;
+    while ((r = text_read_line(file, value, &line, &cap, err)) > 0) {
+        char *text = line + strspn(line, " \t"), *end = line + strlen(line);
 
         number++;
         while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
@@ -228,8 +228,11 @@ static int add_env_file(void *target, const char *value, struct plenum_error *er
         else
             r = add_item(&c->exports, text, strlen(text), err);
         if (r < 0)
-            break;
+            goto out;
     }
+    if (r < 0)
+        (void)error_prefix(err, r, "--env-file");
+out:
     free(line);
     (void)fclose(file);
     return r;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "launcher/plan/cmdline.h"
 
@@ -149,8 +150,7 @@ int configfile_read(const char *path, const struct options_settings *own,
         r = -errno;
         return error_set(err, r, "--import-config: cannot read %s: %s", path, strerror(-r));
     }
-    errno = 0;
-    while (getline(&line, &cap, file) >= 0) {
+    while ((r = text_read_line(file, path, &line, &cap, err)) > 0) {
         number++;
         r = read_line(&reader, line);
         if (r < 0) {
@@ -158,10 +158,8 @@ int configfile_read(const char *path, const struct options_settings *own,
             goto out;
         }
     }
-    if (ferror(file)) {
-        r = errno ? -errno : -EIO;
-        (void)error_set(err, r, "--import-config: cannot read %s: %s", path, strerror(-r));
-    }
+    if (r < 0)
+        (void)error_prefix(err, r, "--import-config");
 out:
     free(line);
     (void)fclose(file);

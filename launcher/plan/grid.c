@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "common/util.h"
 
 void grid_fini(struct grid *grid)
@@ -19,6 +20,8 @@ void grid_fini(struct grid *grid)
 
 void grid_take(struct grid *grid, char *text)
 {
+    if (text)
+        (void)text_make_plain(text);
     if (array_grow(&grid->cells, &grid->cap, grid->count, sizeof(char *)) < 0) {
         free(text);
         return;

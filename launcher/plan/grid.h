@@ -15,7 +15,8 @@ struct grid {
 };
 
 void grid_fini(struct grid *grid);
-/** The next cell; `text` is taken, NULL is an empty one. */
+/** The next cell; `text` is taken, NULL is an empty one. What would be a command to the terminal
+ * becomes '?': cells hold what other hosts and files say. */
 void grid_take(struct grid *grid, char *text);
 /** The same, with a text that is copied. */
 void grid_add(struct grid *grid, const char *text);

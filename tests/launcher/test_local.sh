@@ -110,6 +110,27 @@ ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc 
 (trap '' CHLD; job -n 2 true; echo $code >code)
 ok "a parent that ignores SIGCHLD does not keep the job from its end" same "$(cat code)" 0
 
+# ---- limits ----
+for i in $(seq 180); do printf 'BIG%d=%0100000d\n' "$i" 0; done >variables
+"$run" -n 2 --env-file variables touch started >out 2>err
+code=$?
+ok "more variables than an instance can be given: one sentence, and nothing starts" all 'same $code 125' \
+    'last_line_has err "arguments and variables take 17 MiB, and 16 MiB is what an instance can be given"' \
+    '[ ! -e started ]' 'same "$(wc -l <err)" 1'
+printf '#!/bin/sh\nprintf "\\033]0;owned\\007\\033[2J" >&2; exit 7\n' >agent
+chmod +x agent
+OMPI_MCA_plm_rsh_agent=$PWD/agent "$run" --loader-host elsewhere -n 1 true >out 2>err
+code=$?
+ok "what a login says is no command to the terminal" all 'same $code 125' 'has err "log in  ?]0;owned??\[2J"' \
+    '! grep -q "[[:cntrl:]]" err'
+if "$run" --version >/dev/null && (ulimit -s 96 && "$run" --version) >/dev/null 2>&1; then
+    (ulimit -s 96 && exec "$run" -n 2 echo ran) >out 2>err
+    ok "a small stack is enough" same "$(cat out)" "ran
+ran"
+else
+    skip "a small stack is enough" "nothing starts with so small a stack"
+fi
+
 # ---- faults ----
 start() {
     env --default-signal=INT "$run" --grace 500ms "$@" -n 2 \
@@ -161,6 +182,21 @@ kill -STOP $guard $starter
 kill -TERM $job
 await_end
 ok "the starter and its guard, stopped, do not keep the job from its end" all 'same $code 143' nothing_is_left
+start
+kill -STOP $outer
+kill -KILL $guard
+await_end
+ok "an outer shim that is stopped ends when its guard has been killed" all 'same $code 125' nothing_is_left
+start
+kill -STOP $guard
+kill -KILL $job
+await_end
+ok "a guard that is stopped ends when plenumrun has been killed" nothing_is_left
+start
+kill -STOP $inner
+kill -TERM $guard
+await_end
+ok "an inner shim that is stopped ends its program when the guard is told to" all 'same $code 125' nothing_is_left
 start --heartbeat-timeout 2
 kill -STOP $outer $inner
 await_end
