@@ -22,10 +22,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/error.h"
 #include "common/text.h"
 #include "common/util.h"
+
+/* What editors of Windows put before the first line. */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 static void free_host(struct hostlist_host *host)
 {
@@ -46,11 +50,22 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+/* "n1.example.com." is "n1.example.com". */
+static size_t name_length(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > 1 && name[len - 1] == '.' ? len - 1 : len;
+}
+
 static struct hostlist_host *find(struct hostlist *list, const struct hostlist_host *wanted)
 {
+    size_t len = name_length(wanted->name);
+
     for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->hosts[i].name, wanted->name) == 0 &&
-            same_text(list->hosts[i].user, wanted->user) && list->hosts[i].port == wanted->port)
+        if (strncasecmp(list->hosts[i].name, wanted->name, len) == 0 &&
+            list->hosts[i].name[len] == '\0' && same_text(list->hosts[i].user, wanted->user) &&
+            list->hosts[i].port == wanted->port)
             return &list->hosts[i];
     return NULL;
 }
@@ -75,7 +90,7 @@ static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
         return error_set(err, -EINVAL, "more than %d hosts are named", HOSTLIST_MAX);
     if (array_grow(&list->hosts, &list->cap, list->count, sizeof(*list->hosts)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    copy.name = strdup(wanted->name);
+    copy.name = strndup(wanted->name, name_length(wanted->name));
     copy.user = wanted->user ? strdup(wanted->user) : NULL;
     if (!copy.name || (wanted->user && !copy.user)) {
         free_host(&copy);
@@ -354,22 +369,50 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
     }
 }
 
-/* A word behind the host, "slots=2". */
+/* What follows `name` and '=' in "name=value", or NULL. */
+static const char *value_of(const char *word, const char *name)
+{
+    size_t len = strlen(name);
+
+    return strncmp(word, name, len) == 0 && word[len] == '=' ? word + len + 1 : NULL;
+}
+
+/* A word behind the host, "slots=2", or what Open MPI also takes for it. */
 static int parse_word(struct hostlist_host *host, char *word, struct plenum_error *err)
 {
-    if (strncmp(word, "max_slots=", 10) == 0 || strncmp(word, "max-slots=", 10) == 0)
+    static const char *const slots[] = {"slots", "count", "cpu", "cpus"};
+    const char *value;
+
+    if (value_of(word, "max_slots") || value_of(word, "max-slots"))
         return 0;
-    if (strncmp(word, "slots=", 6) == 0)
-        return parse_slots(host->name, word + 6, &host->slots, err);
-    if (strncmp(word, "port=", 5) == 0)
-        return parse_port(host->name, word + 5, &host->port, err);
-    if (strncmp(word, "user=", 5) == 0) {
-        host->user = word + 5;
+    for (size_t i = 0; i < ARRAY_LEN(slots); i++)
+        if ((value = value_of(word, slots[i])))
+            return parse_slots(host->name, value, &host->slots, err);
+    if ((value = value_of(word, "port")))
+        return parse_port(host->name, value, &host->port, err);
+    if ((value = value_of(word, "user"))) {
+        host->user = word + (value - word);
         return check_characters(host->user, ".-_", "user", err);
     }
     return error_set(err, -EINVAL,
                      "'%s' is not understood after a host; slots=N, port=N and user=NAME are",
                      word);
+}
+
+/* Take the blanks around each '=' away: "slots = 2". */
+static void join_words(char *line)
+{
+    char *to = line;
+
+    for (const char *from = line; *from;) {
+        const char *next = from + strspn(from, " \t");
+
+        if (next > from && (*next == '=' || (to > line && to[-1] == '=')))
+            from = next;
+        else
+            *to++ = *from++;
+    }
+    *to = '\0';
 }
 
 static int parse_line(struct hostlist *list, char *line, struct plenum_error *err)
@@ -380,6 +423,7 @@ static int parse_line(struct hostlist *list, char *line, struct plenum_error *er
     int r;
 
     line[strcspn(line, "#\r\n")] = '\0';
+    join_words(line);
     name = strtok_r(line, " \t", &save);
     if (!name)
         return 0;
@@ -406,8 +450,9 @@ int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_err
         return error_set(err, r, "cannot read the host file %s: %s", path, strerror(-r));
     }
     while ((r = text_read_line(file, path, &line, &cap, err)) > 0) {
-        number++;
-        r = parse_line(list, line, err);
+        const char *text = number++ == 0 ? str_after(line, BYTE_ORDER_MARK) : NULL;
+
+        r = parse_line(list, text ? line + (text - line) : line, err);
         if (r < 0) {
             (void)error_prefix(err, r, "%s:%d", path, number);
             goto out;
@@ -437,7 +482,7 @@ static bool is_named(const struct hostlist *names, const struct hostlist_host *h
     for (size_t i = 0; i < names->count; i++) {
         const struct hostlist_host *n = &names->hosts[i];
 
-        if (strcmp(n->name, host->name) == 0 && (!n->user || same_text(n->user, host->user)) &&
+        if (strcasecmp(n->name, host->name) == 0 && (!n->user || same_text(n->user, host->user)) &&
             (!n->port || n->port == host->port))
             return true;
     }

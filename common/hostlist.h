@@ -40,7 +40,8 @@ void hostlist_fini(struct hostlist *list);
  * name may be an IPv6 address, in brackets when numbers follow: "[fd00::7]:4".
  *
  * A host that is named again (with the same user and port) gains slots; a mention without a number
- * counts one then.
+ * counts one then. Names are compared without regard to case, and lose a dot at their end:
+ * "N1.example.com." is "n1.example.com".
  *
  * Errors: -EINVAL with a sentence that quotes the item; -ENOMEM. The list then holds what came
  * before the bad item.
@@ -49,7 +50,9 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
 
 /**
  * Append the hosts of a file: one a line, an item as above and then, if wanted, "slots=N",
- * "port=N", "user=NAME", "max_slots=N" (the last is not used); '#' begins a comment.
+ * "port=N", "user=NAME", "max_slots=N" (the last is not used); '#' begins a comment. As in Open
+ * MPI's files, "count=N", "cpu=N" and "cpus=N" mean slots, and blanks may surround '='. A byte
+ * order mark is skipped.
  *
  * Errors: -errno of opening or reading; -EINVAL with file and line; -ENOMEM.
  */

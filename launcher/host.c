@@ -66,14 +66,18 @@ static bool get_address(const char *name, struct subnet *ret)
 static bool is_own_name(const char *name)
 {
     char own[HOST_NAME_MAX_BYTES];
+
+    host_get_name(own, sizeof(own));
+    return strcasecmp(name, "localhost") == 0 || strcasecmp(name, own) == 0;
+}
+
+/* Could it be our name with or without its domain? Two different domains are two machines. */
+static bool resembles_own_name(const char *name)
+{
+    char own[HOST_NAME_MAX_BYTES];
     size_t label;
 
-    if (strcasecmp(name, "localhost") == 0)
-        return true;
     host_get_name(own, sizeof(own));
-    if (strcasecmp(name, own) == 0)
-        return true;
-    /* One of them may be without its domain; two different domains are two machines. */
     label = strcspn(own, ".");
     return strcspn(name, ".") == label && strncasecmp(name, own, label) == 0 &&
            (name[label] == '\0' || own[label] == '\0');
@@ -86,7 +90,7 @@ bool host_is_this(const char *name)
     bool found;
 
     if (!get_address(name, &address))
-        return is_own_name(name);
+        return is_own_name(name) || resembles_own_name(name);
     (void)network_read(&own);
     found = is_own_address(&own, &address);
     network_fini(&own);
@@ -134,6 +138,8 @@ static void leave_lookup(struct lookup *l)
     free(l);
 }
 
+/* n1.rack-b is another machine than n1.rack-a, though both may call themselves n1: the addresses
+ * decide. Only a name without an address is judged by its first part. */
 static bool resolves_to_own(const struct network *own, const char *name)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
@@ -141,7 +147,7 @@ static bool resolves_to_own(const struct network *own, const char *name)
     bool found = false;
 
     if (getaddrinfo(name, NULL, &hints, &list) != 0)
-        return false;
+        return resembles_own_name(name);
     for (const struct addrinfo *a = list; a && !found; a = a->ai_next) {
         struct subnet address = {.family = a->ai_family,
                                  .bits = a->ai_family == AF_INET ? 32 : 128};
@@ -231,6 +237,7 @@ void host_find_this(const struct hostlist *list, bool *ret)
             ret[i] = true;
         } else {
             l->names[i] = strdup(host->name);
+            l->found[i] = resembles_own_name(host->name); /* unless an answer comes in time */
             unknown += l->names[i] != NULL;
         }
     }

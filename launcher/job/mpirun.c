@@ -57,6 +57,9 @@ static const struct {
     {"OMPI_MCA_orte_", "PRTE_MCA_prte_"},
 };
 
+/* Names of hosts stay whole. */
+#define KEEP_NAMES "OMPI_MCA_orte_keep_fqdn_hostnames="
+
 static bool is_prrte(const struct mpirun_program *program)
 {
     return program && program->major >= 5;
@@ -388,7 +391,7 @@ static void add_allocation(struct starter_words *w, const struct plan *plan)
 /* Settings that the environment need not say again, as our own are put in their place. */
 static bool is_replaced(const char *entry, bool agent, bool translate)
 {
-    if (str_after(entry, HANDOVER_PREFIX))
+    if (str_after(entry, HANDOVER_PREFIX) || str_after(entry, KEEP_NAMES))
         return true;
     if (in_slurm_step() &&
         (str_after(entry, "SLURM_NODELIST=") || str_after(entry, "SLURM_TASKS_PER_NODE=") ||
@@ -453,7 +456,11 @@ static int make_environment(const struct plan *plan, const struct starter_job *j
             starter_words_take(&w, str_format("%s=%s", settings[i].name, settings[i].value));
     add_networks(&w, job, plan_is_local(plan), environment);
     if (!plan_is_local(plan)) {
-        int r = add_agent(&w, plan, job, environment);
+        int r;
+
+        /* Otherwise mpirun cuts names at their first dot: n1.rack-a and n1.rack-b become one. */
+        starter_words_take(&w, strdup(KEEP_NAMES "1"));
+        r = add_agent(&w, plan, job, environment);
 
         if (r < 0) {
             starter_words_fini(&w);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/error.h"
 #include "launcher/ranges.h"
@@ -83,7 +84,7 @@ static int check_loader_hosts(const struct plan *plan, struct plenum_error *err)
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
         for (uint32_t h = 0; h < plan->num_hosts; h++)
             if ((plan->loader_hosts[i].local && plan->hosts[h].local) ||
-                strcmp(plan->loader_hosts[i].name, plan->hosts[h].name) == 0)
+                strcasecmp(plan->loader_hosts[i].name, plan->hosts[h].name) == 0)
                 return error_set(err, -EINVAL,
                                  "--loader-host %s: instances run there, so it has a loader of its "
                                  "own: leave it out, or --exclude it from the instances",

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -155,7 +156,7 @@ static bool is_nameless(const struct plan *plan, uint32_t host)
     if ((h->user || h->port) && host_is_this(h->name))
         return true;
     for (uint32_t i = 0; i < host; i++) /* one address, several doors */
-        if ((h->user || h->port) && strcmp(plan->hosts[i].name, h->name) == 0)
+        if ((h->user || h->port) && strcasecmp(plan->hosts[i].name, h->name) == 0)
             return true;
     return false;
 }
@@ -174,8 +175,8 @@ bool agent_must_translate(const struct plan *plan)
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX])
 {
     assert(host < plan->num_hosts);
-    if (plan->hosts[host].local && strchr(plan->hosts[host].name, ':'))
-        (void)snprintf(ret, AGENT_NAME_MAX, "localhost");
+    if (plan->hosts[host].local) /* PRRTE does not know each of our names */
+        host_get_name(ret, AGENT_NAME_MAX);
     else if (is_nameless(plan, host))
         (void)snprintf(ret, AGENT_NAME_MAX, "240.%u.%u.%u", host >> 16 & 0xff, host >> 8 & 0xff,
                        host & 0xff);
@@ -369,7 +370,7 @@ static bool find_in_list(char *list, const char *name, char *fields[3])
 
         if (bar)
             *bar = '\0';
-        if (strcmp(item, name) != 0)
+        if (strcasecmp(item, name) != 0)
             continue;
         fields[0] = item; /* unless it says more */
         for (int i = 0; bar && i < 3; i++) {

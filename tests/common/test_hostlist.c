@@ -67,6 +67,10 @@ ParameterizedTestParameters(hostlist, good)
         {"fd00::7", "fd00::7"},
         {"[fd00::7]:4,b", "fd00::7:4 b"},
         {"me@[fd00::7]:2222,[::1]", "me@fd00::7/2222 ::1"},
+        {"n1.example.com.", "n1.example.com"},
+        {"N1.example.com,n1.Example.com.,n1.example.org", "N1.example.com:2 n1.example.org"},
+        {"n1.rack-[1-2].lan.:2", "n1.rack-1.lan:2 n1.rack-2.lan:2"},
+        {"10.1.2.3.", "10.1.2.3"},
     };
     return cr_make_param_array(struct text_case, cases, ARRAY_LEN(cases));
 }
@@ -199,6 +203,38 @@ Test(hostlist, file)
     got = show(&list);
     cr_expect(eq(str, got, (char *)"a:2 b1:1 b2:1 c me@e/2222:3 you@f fd00::7:2 d"));
     free(got);
+    hostlist_fini(&list);
+}
+
+/* As Open MPI reads them, and as editors of Windows write them. */
+Test(hostlist, file_in_other_spellings)
+{
+    struct hostlist list = {0};
+    struct plenum_error err = {""};
+    char *got;
+
+    cr_expect(eq(int,
+                 read_text(&list,
+                           "\xef\xbb\xbf"
+                           "a slots = 2 max-slots =4\r\n"
+                           "b cpu=2\r\n"
+                           "c count=3 port= 2222\r\n"
+                           "d\tcpus\t=\t4\r\n"
+                           "e.lan. user =you\r\n",
+                           &err),
+                 0),
+              "%s", err.text);
+    got = show(&list);
+    cr_expect(eq(str, got, (char *)"a:2 b:2 c/2222:3 d:4 you@e.lan"));
+    free(got);
+    hostlist_fini(&list);
+    cr_expect(eq(int, read_text(&list, "a\n\xef\xbb\xbf b\n", &err), -EINVAL), "only at the top");
+    hostlist_fini(&list);
+    cr_expect(eq(int, read_text(&list, "a slots = auto\n", &err), -EINVAL));
+    cr_expect(strstr(err.text, ":1: host 'a': 'auto' is not a number of slots") != NULL, "%s",
+              err.text);
+    hostlist_fini(&list);
+    cr_expect(eq(int, read_text(&list, "\xef\xbb\xbf", &err), -EINVAL), "nothing but the mark");
     hostlist_fini(&list);
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/util.h"
 #include "launcher/handover.h"
+#include "launcher/host.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/job/starter.h"
 #include "launcher/plan/cmdline.h"
@@ -343,6 +344,39 @@ Test(mpirun, settings_of_open_mpi_5)
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));
     starter_words_fini(&w);
     unsetenv("PRTE_MCA_plm_ssh_agent");
+    cmdline_fini(&options);
+}
+
+/* Open MPI would cut n1.rack-a and n1.rack-b down to n1. */
+Test(mpirun, names_of_hosts_stay_whole)
+{
+    static const struct mpirun_program program = {.major = 5};
+    static char *cut[] = {(char *)"OMPI_MCA_orte_keep_fqdn_hostnames=0",
+                          (char *)"PRTE_MCA_prte_keep_fqdn_hostnames=0", NULL};
+    static struct plan_host mixed[] = {
+        {.name = (char *)"fd00::1", .local = true, .first = 0, .count = 2},
+        {.name = (char *)"n1.rack-b.lan", .first = 2, .count = 1}};
+    static const struct plan plan = {
+        .hosts = mixed, .num_hosts = 2, .instances = instances, .num_instances = 3};
+    char name[AGENT_NAME_MAX], want[3 * AGENT_NAME_MAX];
+    struct starter_job with = job;
+    struct cmdline options;
+    struct starter_words w;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, environment_for(&several, &options, &job, cut, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_orte_keep_fqdn_hostnames"), (char *)"1"));
+    starter_words_fini(&w);
+    with.mpirun = &program;
+    cr_assert(eq(int, environment_for(&several, &options, &with, cut, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_prte_keep_fqdn_hostnames"), (char *)"1"));
+    starter_words_fini(&w);
+
+    host_get_name(name, sizeof(name));
+    (void)snprintf(want, sizeof(want), "--host %s,%s,n1.rack-b.lan -n 3 ", name, name);
+    cr_assert(eq(int, arguments_for(&plan, &options, "/p", &w), 0));
+    cr_expect(strstr(joined(&w), want) != NULL, "not '%s': %s", want, joined(&w));
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 

@@ -21,6 +21,8 @@ fi
 case $(mpirun --version) in *"(Open MPI) 4."*) daemon=orted ;; *) daemon=prted ;; esac
 dir=$VHOSTS_DIR/shared
 cd "$dir" || exit 99
+# PATH may lead to another Open MPI than configure found: PATH=/opt/ompi5/bin:$PATH make check-system.
+[ ! -x "$mpi_sum" ] || ! mpicc "$top_srcdir/tests/launcher/mpi_sum.c" -o mpi_sum >log 2>&1 || mpi_sum=$dir/mpi_sum
 id=$$ # makes our sleeping processes unlike all others
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 unset "${!OMPI_MCA_@}"

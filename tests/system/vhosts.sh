@@ -4,7 +4,7 @@
 #
 # Each host is a set of namespaces (network, PID, mount, UTS, IPC): its own name and address on a
 # private bridge, its own processes, /tmp, /run and /dev/shm, its own sshd with a throw-away key. All
-# other files are shared, as on a cluster with a network file system. The "head" is a place on the same
+# other files are shared, as on a cluster with a network file system, and logins have the PATH of "up". The "head" is a place on the same
 # bridge with this machine's own processes and files: from there tests reach the hosts. A host name of
 # its own is a must: Open MPI takes processes on hosts of one name for neighbours in shared memory.
 #
@@ -156,6 +156,7 @@ make_ssh() {
 		UseDNS no
 		MaxStartups 100
 		PidFile /run/sshd.pid
+		SetEnv PATH=$PATH
 	EOF
 	cat >"$D/ssh_config" <<-EOF
 		Host *
@@ -177,7 +178,7 @@ cmd_agent() { # HOST CMD...: as with ssh, CMD goes through a shell that starts i
 	shift
 	p=$(pid_of "$h.init") || { echo "vhosts: cannot reach host $h" >&2; exit 255; }
 	exec nsenter -t "$p" -m -u -i -n -p -- env -i HOME="$HOME" USER=root LOGNAME=root SHELL=/bin/sh \
-		PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin /bin/sh -c "cd; $*"
+		PATH="$PATH" /bin/sh -c "cd; $*"
 }
 cmd_env() {
 	echo "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"

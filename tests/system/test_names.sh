@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# test_names.sh - plenumrun on three virtual hosts with full names, two of which share their first part. Speaks TAP.
+# Needs root.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/system/hosts.sh"
+eval "$("$vhosts" env ssh)"
+
+# What a name server would say. v3 calls itself n1, as v1 does.
+cat >>"$VHOSTS_DIR/etc/hosts" <<END
+$VHOSTS_NET.1 n1.rack-a.example.com
+$VHOSTS_NET.2 n2.rack-a.example.com v2.1.2 v2.44
+$VHOSTS_NET.3 n1.rack-b.example.com
+$VHOSTS_NET.254 vhead.rack-a.example.com vhead.rack-a
+END
+where='echo $RANK $(cat /proc/sys/kernel/hostname)'
+# names HOSTS WANT SENTENCE - where do the instances run, and does MPI connect them?
+names() {
+    job --host "$1" sh -c "$where"
+    ok "$3" all 'same $code 0' "same \"\$(sort out | tr '\n' ' ')\" '$2 '"
+    [ -x "$mpi_sum" ] || return
+    local count=$(grep -c . out)
+    job --host "$1" "$mpi_sum"
+    ok "and MPI" all 'same $code 0' "same \"\$(grep -c sum out)\" $count"
+}
+names n2.rack-a.example.com '0 v2' "one other host"
+names n1.rack-a.example.com,n2.rack-a.example.com '0 v1 1 v2' "several"
+names n1.rack-b.example.com:2,n1.rack-a.example.com '0 v3 1 v3 2 v1' "the same first part twice"
+names vhead.rack-a.example.com,n1.rack-a.example.com '0 vhead 1 v1' "this host among them"
+names n1.rack-a.example.com,vhead.rack-a,v2 '0 v1 1 vhead 2 v2' "this host not first"
+names N2.Rack-A.example.COM,v1 '0 v2 1 v1' "upper case"
+names V2,v1 '0 v2 1 v1' "upper case, without a dot"
+names n2.rack-a.example.com.,n1.rack-a.example.com. '0 v2 1 v1' "a dot at the end"
+names v2.1.2,v1 '0 v2 1 v1' "parts that are digits"
+names v2.44 '0 v2' "one of them"
+names "root@n1.rack-a.example.com,root@n1.rack-b.example.com:22:1" '0 v1 1 v3' "with users and ports"
+OMPI_MCA_orte_keep_fqdn_hostnames=0 PRTE_MCA_prte_keep_fqdn_hostnames=0 \
+    names n1.rack-a.example.com,n1.rack-b.example.com '0 v1 1 v3' "whatever Open MPI was told about names"
+
+# On a host named n1, n1.rack-b is another.
+"$vhosts" exec v1 hostname n1
+eval "cp $VHOSTS_DIR/ssh_config ssh_config"
+timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" \
+    "$run" --host n1.rack-a.example.com,n1.rack-b.example.com sh -c 'echo $RANK $(ip -o -4 addr show eth0)' >out 2>err
+code=$?
+ok "another host of this one's first name" all 'same $code 0' \
+    'same "$(sort out | sed "s/ .* inet \([0-9.]*\).*/ \1/" | tr "\n" " ")" "0 $VHOSTS_NET.1 1 $VHOSTS_NET.3 "'
+"$vhosts" exec v1 hostname v1
+
+if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
+    export PLENUM_CACHE_DIR=$PWD/cache
+    "$top_builddir/plenumctl" make-sample data --classes 2 --images 20 --size 96 >log 2>&1
+    want=$("$top_builddir/plenumctl" hash data --epochs 5)
+    LD_LIBRARY_PATH=$top_builddir/.libs job -x LD_LIBRARY_PATH --host n1.rack-a.example.com \
+        --loader none --loader-host N1.rack-b.example.com "$top_builddir/examples/feed" data --epochs 5 --json
+    ok "--loader-host by its full name" all 'same $code 0' 'grep -q "$want" out'
+    job --host n1.rack-a.example.com --loader-host N1.Rack-A.example.com. true
+    ok "one host for both, written in two ways" all 'same $code 2' 'has "loader-host"'
+else
+    skip "--loader-host by its full name" "built without TLS"
+fi
+finish
