@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/util.h"
+#include "launcher/handover.h"
 
 void environ_list_fini(struct environ_list *list)
 {
@@ -117,4 +119,58 @@ int environ_adopt(const struct environ_list *list)
             return -ENOMEM;
     }
     return 0;
+}
+
+/* An mpirun around us, an MPI_Init() in the program that started us, or srun --mpi=pmix. */
+static bool is_in_outer(void)
+{
+    static const char *const marks[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
+                                        "PMI_RANK"};
+
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++)
+        if (getenv(marks[i]))
+            return true;
+    return false;
+}
+
+static bool is_of_outer(const char *entry)
+{
+    static const char *const beginnings[] = {"OMPI_COMM_WORLD_",
+                                             "OMPI_UNIVERSE_SIZE=",
+                                             "PMIX_",
+                                             "PMI_",
+                                             "OMPI_MCA_ess",
+                                             "OMPI_MCA_orte_",
+                                             "PRTE_",
+                                             "OMPI_MCA_pmix=",
+                                             "OMPI_MCA_btl_vader_backing_directory=",
+                                             "OMPI_MCA_btl_sm_backing_directory="};
+    /* mpirun.c makes these settings for a job on one host. */
+    static const char *const settings[] = {
+        "OMPI_MCA_oob_tcp_if_include=lo", "OMPI_MCA_btl_tcp_if_include=lo",
+        "OMPI_MCA_plm=" ENVIRON_ONE_HOST_PLM, "OMPI_MCA_ras=" ENVIRON_ONE_HOST_RAS};
+    const char *agent = str_after(entry, "OMPI_MCA_plm_rsh_agent=");
+
+    for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
+        if (str_after(entry, beginnings[i]))
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        if (strcmp(entry, settings[i]) == 0)
+            return true;
+    return agent && strstr(agent, " " AGENT_ARGUMENT);
+}
+
+void environ_leave_outer(void)
+{
+    size_t i = 0;
+
+    if (!is_in_outer())
+        return;
+    while (environ[i]) {
+        char *name = is_of_outer(environ[i]) ? strndup(environ[i], strcspn(environ[i], "=")) : NULL;
+
+        if (!name || unsetenv(name) < 0) /* which moves the others up */
+            i++;
+        free(name);
+    }
 }

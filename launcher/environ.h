@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/** How a job on one host is started, whatever a scheduler's variables say: Open MPI's settings. */
+#define ENVIRON_ONE_HOST_PLM "isolated"
+#define ENVIRON_ONE_HOST_RAS "^slurm,tm,pbs,lsf,gridengine,alps,flux"
+
 enum environ_how {
     ENVIRON_SET,    /* whatever was there */
     ENVIRON_SET_IF, /* when it is not set */
@@ -37,5 +41,10 @@ char **environ_apply(char *const *environment, const struct environ_list *list);
 void environ_free(char **environment);
 /** Make the changes to our own: 0 or -ENOMEM. */
 int environ_adopt(const struct environ_list *list);
+
+/** If an mpirun, or an MPI program, started us: remove from our environment what it set for us, and
+ * what another plenumrun set for that mpirun. Otherwise our own mpirun would refuse to start, and
+ * instances would take themselves for processes of the outer job. */
+void environ_leave_outer(void);
 
 #endif

@@ -17,6 +17,7 @@
 #include "launcher/job/variables.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
+#include "launcher/status.h"
 
 enum {
     PROBE_MS = 5000,
@@ -207,6 +208,37 @@ static void put_tails(const struct supervisor *s)
         put_tail(s, i);
     }
     put_tail(s, s->report.instance);
+}
+
+/* Open MPI's messages have a frame of dashes or asterisks. */
+static bool is_frame(const char *line, size_t len)
+{
+    return strspn(line, "-=* \t\r") >= len;
+}
+
+void failure_get_words(const struct supervisor *s, char *ret, size_t size)
+{
+    char text[sizeof(s->text_tail.bytes) + 1], status[128];
+    size_t at = 0;
+
+    text[0] = '\0';
+    (void)tail_get(&s->text_tail, MPIRUN_LINES, text);
+    for (const char *line = text; *line && at + 1 < size;) {
+        size_t len = strcspn(line, "\n"), n = len;
+
+        if (is_frame(line, len) && at > 0 && ret[min_u64(at, size - 1) - 1] != ':')
+            break; /* the sentence is complete */
+        for (; !is_frame(line, len) && n > 0 && line[n - 1] == ' '; n--)
+            ;
+        if (!is_frame(line, len))
+            at += (size_t)snprintf(ret + at, size - at, "%s%.*s", at > 0 ? " " : "", (int)n, line);
+        line += len;
+        line += *line == '\n';
+    }
+    if (at > 0)
+        return;
+    status_describe(s->starter_status, status, sizeof(status));
+    (void)snprintf(ret, size, "it %s", status);
 }
 
 void failure_print(const struct supervisor *s)

@@ -23,6 +23,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/util.h"
+#include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/job/report.h"
@@ -243,6 +244,22 @@ static const char *find_mpirun_option(const struct cmdline *options)
     return options->mpi.num_instance_args > 0 ? "--instance-mpi-local-args" : NULL;
 }
 
+static int choose_own(const struct plan *plan, const char *option, struct plenum_error *why)
+{
+    if (!plan_is_local(plan))
+        return error_set(
+            why, -EINVAL,
+            "--starter own starts instances on this host only, and the job has others: "
+            "leave it out");
+    if (option)
+        return error_set(why, -EINVAL,
+                         "%s is for mpirun, and --starter own uses none: leave one "
+                         "of them out",
+                         option);
+    (void)error_set(why, 0, "--starter own");
+    return 0;
+}
+
 /* What starts the instances: mpirun; or, where there is none that is Open MPI's and all are on this
  * host, plenumrun itself: `*ret` is NULL then, and `why` says it. */
 static int choose_starter(const struct cmdline *options, const struct plan *plan,
@@ -251,12 +268,18 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
 {
     const char *option = find_mpirun_option(options);
     struct plenum_error lack;
-    int r = mpirun_find(mpirun, why);
+    int r;
 
+    *ret = NULL;
+    if (options->mpi.starter == STARTER_OWN)
+        return choose_own(plan, option, why);
+    r = mpirun_find(mpirun, why);
     *ret = r == 0 ? mpirun : NULL;
     if (r == 0)
         return 0;
     lack = *why;
+    if (options->mpi.starter == STARTER_MPIRUN)
+        return error_set(why, r, "--starter mpirun: %s", lack.text);
     if (!plan_is_local(plan))
         return error_set(
             why, r,
@@ -271,8 +294,8 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
                          option, lack.text);
     if (r != -ENOENT && plan->num_instances > 1)
         log_warn(
-            "%s: plenumrun starts the instances itself; to a program that uses MPI each is the "
-            "only one",
+            "%s: plenumrun starts the instances itself; a program that uses MPI will end with an "
+            "error",
             lack.text);
     return 0;
 }
@@ -371,10 +394,16 @@ static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
     return wait_until(now + left * NS_PER_SEC);
 }
 
+static void tell_replaced(const struct plan *plan, const char *why)
+{
+    log_warn("mpirun cannot start the instances here: %s: plenumrun starts them itself%s", why,
+             plan->num_instances > 1 ? ", and a program that uses MPI will end with an error" : "");
+}
+
 /* Run the job, and run it again when it has failed and may be restarted. */
 static int run(const struct cmdline *options, struct plan *plan)
 {
-    char directory[4096], id[17], why[80];
+    char directory[4096], id[17], why[80], why_not[SUPERVISE_REASON_MAX] = "";
     const struct agent_settings agent = {.mpi_args = &options->mpi.global_args,
                                          .start_timeout_ns = options->limits.start_timeout_ns,
                                          .heartbeat_timeout_ns =
@@ -410,6 +439,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         .descriptors = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
         .again = &again,
         .ran = &ran,
+        .why_not = why_not,
     };
     struct plenum_error err;
     sigset_t before;
@@ -418,6 +448,7 @@ static int run(const struct cmdline *options, struct plan *plan)
     (void)sigprocmask(SIG_SETMASK, NULL, &before);
     if (status != 0)
         return status;
+    environ_leave_outer();
     if (random_hex(id, sizeof(id) / 2) < 0) {
         log_error("the kernel has no random numbers");
         return STATUS_LAUNCH;
@@ -430,6 +461,8 @@ static int run(const struct cmdline *options, struct plan *plan)
         log_error("%s", err.text);
         return STATUS_LAUNCH;
     }
+    job.may_replace =
+        options->mpi.starter == STARTER_AUTO && plan_is_local(plan) && !find_mpirun_option(options);
     if (job.mpirun)
         log_info("the instances are started by %s", mpirun.path);
     else
@@ -442,6 +475,12 @@ static int run(const struct cmdline *options, struct plan *plan)
         job.attempt_ns += ready.stopped_ns;
         if (status == 0) {
             status = supervise_run(&job);
+            if (why_not[0]) { /* nothing has started: the restarts are for what has */
+                tell_replaced(plan, why_not);
+                job.mpirun = NULL;
+                why_not[0] = '\0';
+                continue;
+            }
         } else {
             supervise_not_started(&job, status, "a host is not ready");
             again = job.restart_count > 0; /* all was ready before */

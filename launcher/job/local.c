@@ -36,34 +36,32 @@ int local_arguments(const struct plan *plan, struct starter_words *ret)
     return starter_words_finish(&w, ret);
 }
 
-/* An mpirun that started plenumrun has set these variables for plenumrun. They are wrong for our
- * instances, which are not its processes: with them, an instance would remove its files. */
-static bool is_of_another(const char *entry)
-{
-    static const char *const beginnings[] = {HANDOVER_PREFIX,
-                                             "OMPI_COMM_WORLD_",
-                                             "PMIX_",
-                                             "PMI_",
-                                             "OMPI_MCA_ess",
-                                             "OMPI_MCA_orte_",
-                                             "PRTE_MCA_",
-                                             "OMPI_MCA_btl_vader_backing_directory",
-                                             "OMPI_MCA_btl_sm_backing_directory"};
+/* Without mpirun, MPI_Init() would make each of several instances rank 0 of 1. With these it fails:
+ * that of Open MPI 4; of Open MPI 5 and MPICH 4, which use PMIx; of others that use PMI. An mpirun
+ * of Open MPI's that an instance starts works. */
+#define SINGLETON_SERVER "OMPI_MCA_ess_singleton_server="
+#define NAMESPACE "PMIX_NAMESPACE="
+#define PMI_PORT "PMI_PORT="
 
-    for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
-        if (str_after(entry, beginnings[i]))
-            return true;
-    return false;
+static bool is_replaced(const char *entry)
+{
+    return str_after(entry, HANDOVER_PREFIX) || str_after(entry, NAMESPACE) ||
+           str_after(entry, PMI_PORT) || str_after(entry, SINGLETON_SERVER);
 }
 
-int local_environment(const struct starter_job *job, char *const *environment,
-                      struct starter_words *ret)
+int local_environment(const struct plan *plan, const struct starter_job *job,
+                      char *const *environment, struct starter_words *ret)
 {
     struct starter_words w = {0};
 
     for (size_t i = 0; environment[i]; i++)
-        if (!is_of_another(environment[i]))
+        if (!is_replaced(environment[i]))
             starter_words_add(&w, environment[i]);
+    if (plan->num_instances > 1) {
+        starter_words_add(&w, SINGLETON_SERVER "file:/plenumrun-started-this-without-mpirun");
+        starter_words_add(&w, PMI_PORT "127.0.0.1:1"); /* where nothing listens */
+        starter_words_take(&w, str_format(NAMESPACE "plenumrun-%s-without-mpirun", job->id));
+    }
     starter_add_shim(&w, job);
     return starter_words_finish(&w, ret);
 }

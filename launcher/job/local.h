@@ -12,8 +12,8 @@
 /** Its command line. */
 int local_arguments(const struct plan *plan, struct starter_words *ret);
 
-/** Its environment: ours, without what another launcher has said to us. */
-int local_environment(const struct starter_job *job, char *const *environment,
+/** Its environment: ours, and settings with which MPI programs fail where each would be alone. */
+int local_environment(const struct plan *plan, const struct starter_job *job, char *const *environment,
                       struct starter_words *ret);
 
 /** The program "plenumrun --start COUNT": its exit status. */

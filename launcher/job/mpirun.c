@@ -24,6 +24,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/environ.h"
 #include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/job/version.h"
@@ -51,6 +52,7 @@ static const struct {
 } renamed[] = {
     {"OMPI_MCA_plm_rsh_", "PRTE_MCA_plm_ssh_"},
     {"OMPI_MCA_plm", "PRTE_MCA_plm"},
+    {"OMPI_MCA_ras", "PRTE_MCA_ras"},
     {"OMPI_MCA_oob_", "PRTE_MCA_oob_"},
     {"OMPI_MCA_routed_", "PRTE_MCA_routed_"},
     {"OMPI_MCA_oob_tcp_if_", "PRTE_MCA_prte_if_"}, /* two names of one setting */
@@ -388,6 +390,16 @@ static void add_allocation(struct starter_words *w, const struct plan *plan)
     starter_words_take(w, strdup("SLURM_OVERLAP=1"));
 }
 
+/* A job on one host needs neither a login nor an allocation. Schedulers' variables may be another
+ * job's, or those of a step, and mpirun would end at what it does not find. */
+static void add_one_host(struct starter_words *w, const struct starter_job *job,
+                         char *const *environment)
+{
+    if (!is_prrte(job->mpirun)) /* which has no such component, and needs none */
+        add_setting(w, environment, "OMPI_MCA_plm", ENVIRON_ONE_HOST_PLM);
+    add_setting(w, environment, "OMPI_MCA_ras", ENVIRON_ONE_HOST_RAS);
+}
+
 /* Settings that the environment need not say again, as our own are put in their place. */
 static bool is_replaced(const char *entry, bool agent, bool translate)
 {
@@ -468,6 +480,8 @@ static int make_environment(const struct plan *plan, const struct starter_job *j
         }
         add_keepalive(&w, job->agent, environment);
         add_allocation(&w, plan);
+    } else {
+        add_one_host(&w, job, environment);
     }
     starter_add_shim(&w, job);
     return starter_words_finish(&w, ret);

@@ -188,7 +188,7 @@ int starter_start(const struct plan *plan, const struct starter_job *job, struct
                     : local_arguments(plan, &s.arguments);
     if (r == 0)
         r = job->mpirun ? mpirun_environment(plan, job, environ, &s.environment)
-                        : local_environment(job, environ, &s.environment);
+                        : local_environment(plan, job, environ, &s.environment);
     if (r < 0) {
         (void)error_set(err, r, "out of memory");
         goto out;

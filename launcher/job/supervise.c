@@ -796,6 +796,23 @@ static bool may_start_again(const struct supervisor *s)
            (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
+/* Did mpirun end by itself before a single shim came, in a job that can do without it? */
+static bool is_mpirun_useless(const struct supervisor *s)
+{
+    int status = s->starter_status;
+    bool killed =
+        WIFSIGNALED(status) &&
+        (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
+
+    if (!s->job->may_replace || !s->job->mpirun || s->report.kind != REPORT_MPIRUN ||
+        s->report.signal || !s->starter_ended || killed)
+        return false;
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (s->instances[i].state != INSTANCE_ABSENT)
+            return false;
+    return true;
+}
+
 static void supervisor_fini(struct supervisor *s)
 {
     instances_close(s);
@@ -882,6 +899,11 @@ int supervise_run(const struct supervise_job *job)
         }
     }
     lines_hand_on(&s.text, true, handle_line, &s);
+    if (is_mpirun_useless(&s)) {
+        failure_get_words(&s, job->why_not, SUPERVISE_REASON_MAX);
+        status = STATUS_LAUNCH;
+        goto out;
+    }
     log_set_sink(log_last_words);
     failure_find_cause(&s);
     failure_print(&s);

@@ -12,6 +12,8 @@
 #include "launcher/remote/agent.h"
 #include "launcher/remote/ready.h"
 
+enum { SUPERVISE_REASON_MAX = 240 };
+
 /** Borrowed. */
 struct supervise_job {
     /* What the person asks for. */
@@ -35,6 +37,8 @@ struct supervise_job {
     uint64_t begun_ns;    /* when the person began to wait */
     uint64_t attempt_ns;  /* the same for this start of the job */
     uint64_t descriptors; /* the soft limit with which plenumrun was started; 0: not known */
+    bool may_replace;     /* may plenumrun's own starter take mpirun's place? */
+    char *why_not;        /* [SUPERVISE_REASON_MAX]: set where it must, nothing having started */
     bool *again;          /* set: an end from which a job may be started again */
     bool *ran;            /* set: did its programs start? */
 };

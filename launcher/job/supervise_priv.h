@@ -207,6 +207,8 @@ void instances_send_credit(struct supervisor *s);
 /** Of programs that failed in a row, the first need not be the first to end: whose traceback came
  * first is the cause. To be called when all have ended. */
 void failure_find_cause(struct supervisor *s);
+/** The first sentence that mpirun printed, or how it ended where it printed none: in one line. */
+void failure_get_words(const struct supervisor *s, char *ret, size_t size);
 /** Tell what went wrong, the cause last. Nothing when nothing did. */
 void failure_print(const struct supervisor *s);
 

@@ -390,6 +390,21 @@ static int add_loader_hosts(void *target, const char *value, struct plenum_error
     return r < 0 ? error_prefix(err, r, "--loader-host") : 0;
 }
 
+static int set_starter(void *target, const char *value, struct plenum_error *err)
+{
+    static const char *const names[] = {
+        [STARTER_AUTO] = "auto", [STARTER_MPIRUN] = "mpirun", [STARTER_OWN] = "own"};
+    struct cmdline *c = target;
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            c->mpi.starter = (enum starter_choice)i;
+            return 0;
+        }
+    }
+    return error_set(err, -EINVAL, "--starter must be auto, mpirun or own, not '%s'", value);
+}
+
 static int set_tag(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
@@ -531,6 +546,9 @@ static const struct option_def defs[] = {
      .help = "start the job again, N times at most, when an instance has failed (default: 0)"},
 
     {.help = "Open MPI"},
+    {"starter", 0, "auto|mpirun|own", OPTION_CALL, .call = set_starter,
+     .help = "mpirun, or plenumrun's own starter, which is for one host and programs without MPI "
+             "(default: mpirun, and on one host where it is missing or fails, our own)"},
     {"mpi-global-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_global_args,
      .help = "further arguments of mpirun"},
     {"mpi-local-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_local_args,

@@ -19,8 +19,16 @@ struct limits {
     uint64_t heartbeat_timeout_ns;
 };
 
-/** Words for mpirun's command line. */
+/** What starts the instances. */
+enum starter_choice {
+    STARTER_AUTO,   /* mpirun; plenumrun itself on one host where mpirun is missing or fails */
+    STARTER_MPIRUN, /* nothing else will do */
+    STARTER_OWN,    /* plenumrun itself, on one host */
+};
+
+/** What starts the instances, and words for mpirun's command line. */
 struct mpi_settings {
+    enum starter_choice starter;
     struct texts global_args; /* one word each */
     struct texts local_args;
     struct instance_args {

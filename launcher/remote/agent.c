@@ -465,7 +465,10 @@ int agent_main(int argc, char **argv)
     all = calloc((size_t)argc + AGENT_WORDS_MAX + 1, sizeof(*all));
     if (at >= argc || !text || !all || split_words(text, words, &count) < 0 || count == 0) {
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the process ends */
-        fprintf(stderr, "plenumrun: mpirun wants to start something on a host that nobody named\n");
+        fprintf(stderr,
+                "plenumrun: mpirun wants to start something on host '%s', which the job does not "
+                "have\n",
+                argc > 2 ? argv[2] : "");
         return 255;
     }
     memcpy(all, words, count * sizeof(*all));

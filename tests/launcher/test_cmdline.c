@@ -293,6 +293,7 @@ Test(cmdline, what_is_exported_is_imported)
         {"export", " A=\"b\\ c' "},
         {"loader", "unix:/x"},
         {"tag-output", "%i: "},
+        {"starter", "own"},
         {"stdin", "none"},
         {"mpi-global-args", "--mca x 'a b'"},
         {"mpi-local-args", "--y"},

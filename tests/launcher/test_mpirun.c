@@ -458,10 +458,13 @@ Test(mpirun, settings_that_nobody_has_made)
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_mpi_yield_when_idle"), (char *)"1"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"lo"));
     cr_expect(value_of(&w, "OMPI_MCA_plm_rsh_args") == NULL);
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm"), (char *)"isolated"), "no ssh");
+    cr_expect(strstr(value_of(&w, "OMPI_MCA_ras"), "slurm") != NULL, "and no allocation");
     starter_words_fini(&w);
 
     cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
     cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_include") == NULL, "other hosts are not on lo");
+    cr_expect(value_of(&w, "OMPI_MCA_plm") == NULL);
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_args"), "BatchMode=yes") != NULL);
     starter_words_fini(&w);
     cmdline_fini(&options);

@@ -142,13 +142,26 @@ ok "and one that does not tell whose it is: a program of MPI would be alone" all
     "has err \"'$T/other/mpirun --version' says nothing: plenumrun starts the instances itself\"" \
     'same "$(wc -l <err)" 1'
 printf '#!/bin/sh\necho "[h:1] opal_ifinit: no interfaces" >&2\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexit 9\n' >other/mpirun
-PATH=$T/other:$PATH job -n 2 true
+PATH=$T/other:$PATH job --starter mpirun -n 2 true
 ok "Open MPI that complains of something first is taken for what it is" all 'same $code 125' \
     'has err "  | .*opal_ifinit"' 'has_not err "not Open MPI"'
+PATH=$T/other:$PATH job -n 2 --result result sh -c 'echo $RANK'
+ok "plenumrun's own starter takes the place of an mpirun that fails at once" all 'same $code 0' \
+    'same "$(sort out | tr "\n" ,)" 0,1,' 'same "$(wc -l <err)" 1' 'has result "\"exit_status\": 0"' \
+    'has err "warning: mpirun cannot start the instances here: \[h:1\] opal_ifinit: no interfaces: plenumrun starts them itself, and a program that uses MPI will end with an error"'
+PATH=$T/other:$PATH job -n 2 --max-restarts 1 sh -c '[ $PLENUM_RESTART_COUNT = 1 ] || exit 3'
+ok "that costs no restart" all 'same $code 0' 'has err "starts again (1 of 1 times)"'
+PATH=$T/other:$PATH job -n 2 --mpi-global-args=--report-bindings true
+ok "but not with options for mpirun" all 'same $code 125' 'has err "  | .*opal_ifinit"'
+printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nkill -SEGV $$\n' >other/mpirun
+(ulimit -c 0; PATH=$T/other:$PATH job -n 1 echo there; echo $code >code)
+ok "one that crashes is told as such; a single instance has nothing to fear" all 'same "$(cat code)" 0' \
+    'same "$(cat out)" there' \
+    'last_line_has err "here: it was ended by signal 11 (Segmentation fault): plenumrun starts them itself$"'
 PATH=$T/other:$PATH job --version-format full-text
 ok "and its version is what it says last" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' \
     'has out "^ssh .*[0-9]\|not found"'
-TMPDIR=/proc/self job -n 1 true
+TMPDIR=/proc/self job --starter mpirun -n 1 true
 ok "no folder for Open MPI's files: it is shown why" all 'same $code 125' 'has err "  | .*/proc/self/\(ompi\|prterun\)"'
 cat >other/mpirun <<'END'
 #!/bin/bash
@@ -172,6 +185,57 @@ long=a-host-with-a-name-that-is-as-long-as-those-of-some-clouds-are.us-west-2.co
 OMPI_MCA_plm_rsh_agent=$T/logs-in PATH=$T/other:$PATH job --no-host-check -vv --host "$long-[0001-2000]" true
 ok "and so is its agent" all 'same $code 125' 'has err "a login at $long-0001$"' 'has err "a login at $long-2000$"' \
     'has_not err PLENUM_SHIM_AGENT'
+TMPDIR=/proc/self job -n 2 true
+ok "without --starter this is no reason to give up" all 'same $code 0' 'has err "here: .*unable to create.*directory"'
+if [ -x "$mpi_sum" ]; then
+    TMPDIR=/proc/self job -n 2 "$mpi_sum"
+    ok "an MPI program does not become several of one rank each" all '[ $code != 0 ]' 'has_not out sum'
+    job --starter own -n 2 "$mpi_sum"
+    ok "nor by our own starter" all '[ $code != 0 ]' 'has_not out sum'
+    job --starter own -n 1 "$mpi_sum"
+    ok "which does for a single one" all 'same $code 0' 'same "$(cat out)" "rank 0 sum 1"'
+    job --starter own -n 2 mpirun -n 1 "$mpi_sum"
+    ok "and for an mpirun in each instance" all 'same $code 0' 'same "$(cat out)" "rank 0 sum 1
+rank 0 sum 1"'
+    # A launcher within a launcher, within mpirun, and in a program that has called MPI_Init().
+    job -n 1 "$run" -n 2 "$mpi_sum"
+    ok "plenumrun in an instance" all 'same $code 0' 'same "$(sort out)" "rank 0 sum 2
+rank 1 sum 2"'
+    job --starter own -n 2 "$run" -n 2 "$mpi_sum"
+    ok "in instances of its own starter" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 4'
+    mpirun --oversubscribe -n 2 "$run" -n 2 "$mpi_sum" >out 2>err
+    code=$?
+    ok "in an mpirun" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 4'
+    PMIX_NAMESPACE=1 PMIX_RANK=0 PMIX_SERVER_URI2='1.0;tcp4://127.0.0.1:1' OMPI_MCA_ess_base_jobid=1 \
+        OMPI_MCA_orte_hnp_uri='1.0;tcp://127.0.0.1:1' OMPI_UNIVERSE_SIZE=1 job -n 2 "$mpi_sum"
+    ok "in a program that has called MPI_Init()" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
+    # Variables of schedulers that are another job's, an ended one's, or a step's.
+    SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_JOB_NODELIST=$host \
+        SLURM_JOB_NUM_NODES=1 SLURM_NODELIST=elsewhere SLURM_TASKS_PER_NODE=1 job -n 2 "$mpi_sum"
+    ok "in a step of Slurm's on this host" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
+    PE_HOSTFILE=$T/nothing SGE_ROOT=/ ARC=x JOB_ID=1 job --host localhost:2 "$mpi_sum"
+    ok "with an SGE's file that is gone" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
+else
+    skip "MPI programs and launchers in launchers" "built without MPI"
+fi
+job --starter own -n 2 -v sh -c 'echo ${OMPI_COMM_WORLD_RANK-own}'
+ok "--starter own" all 'same $code 0' 'same "$(sort -u out)" own' 'has err "by plenumrun itself: --starter own"'
+job --starter own --mpi-local-args '-x A' true
+ok "and options for mpirun" all 'same $code 125' 'has err "mpi-local-args is for mpirun, and --starter own uses none"'
+job --starter own --no-host-check --host a,b true
+ok "and other hosts" all 'same $code 125' 'has err "--starter own starts instances on this host only"'
+job --starter his true
+ok "another one" all 'same $code 2' 'has err "--starter must be auto, mpirun or own, not .his."'
+(hide_mpirun; job --starter mpirun true; echo $code >code)
+ok "--starter mpirun where there is none" all 'same $(cat code) 125' \
+    'has err "error: --starter mpirun: mpirun was not found in PATH"'
+rm -rf programs
+mkdir no-ssh && for tool in mpirun orted prted prte sh echo; do
+    ! command -v $tool >/dev/null || ln -s "$(readlink -f "$(type -P $tool)")" no-ssh/$tool
+done
+PATH=$T/no-ssh "$run" -n 2 sh -c 'echo $RANK' >out 2>err
+code=$?
+ok "one host needs no ssh" all 'same $code 0' 'same "$(sort out | tr "\n" ,)" 0,1,' 'has_not err mpirun'
 mkdir empty
 for tool in env sh true; do ln -s "$(type -P $tool)" empty/; done
 PATH=$T/empty "$run" -n 2 true >out 2>err

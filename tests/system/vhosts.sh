@@ -4,7 +4,8 @@
 #
 # Each host is a set of namespaces (network, PID, mount, UTS, IPC): its own name and address on a
 # private bridge, its own processes, /tmp, /run and /dev/shm, its own sshd with a throw-away key. All
-# other files are shared, as on a cluster with a network file system, and logins have the PATH of "up". The "head" is a place on the same
+# other files are shared, as on a cluster with a network file system, and logins have the PATH of
+# "up". The "head" is a place on the same
 # bridge with this machine's own processes and files: from there tests reach the hosts. A host name of
 # its own is a must: Open MPI takes processes on hosts of one name for neighbours in shared memory.
 #
