@@ -814,7 +814,8 @@ void instances_send_empty(struct supervisor *s, enum control_type type)
 
 void instances_send_credit(struct supervisor *s)
 {
-    char why[300];
+    char why[OUTPUT_FAILURE_MAX];
+    uint32_t files;
     const char *stream;
     int r;
 
@@ -825,10 +826,9 @@ void instances_send_credit(struct supervisor *s)
         if (bytes > 0 && s->instances[i].peer)
             (void)control_put_number(&s->instances[i].peer->conn.tx, CONTROL_CREDIT, bytes);
     }
-    if (!s->files_failed && output_get_file_failure(s->output, why, sizeof(why)) < 0) {
-        s->files_failed = true;
-        log_warn("--output-dir: %s; what follows of that file is lost", why);
-    }
+    files = output_take_file_failures(s->output, why);
+    if (files > 0)
+        log_warn("--output-dir: %s; what follows is lost", why);
     r = output_get_failure(s->output, &stream);
     if (r == s->output_failure)
         return;

@@ -256,7 +256,7 @@ static int choose_own(const struct plan *plan, const char *option, struct plenum
                          "%s is for mpirun, and --starter own uses none: leave one "
                          "of them out",
                          option);
-    (void)error_set(why, 0, "--starter own");
+    (void)snprintf(why->text, sizeof(why->text), "--starter own");
     return 0;
 }
 
@@ -449,6 +449,10 @@ static int run(const struct cmdline *options, struct plan *plan)
     if (status != 0)
         return status;
     environ_leave_outer();
+    if (options->output.result && result_prepare(options->output.result, &err) < 0) {
+        log_error("%s", err.text);
+        return STATUS_LAUNCH;
+    }
     if (random_hex(id, sizeof(id) / 2) < 0) {
         log_error("the kernel has no random numbers");
         return STATUS_LAUNCH;
@@ -475,6 +479,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         job.attempt_ns += ready.stopped_ns;
         if (status == 0) {
             status = supervise_run(&job);
+            job.attempts++;
             if (why_not[0]) { /* nothing has started: the restarts are for what has */
                 tell_replaced(plan, why_not);
                 job.mpirun = NULL;

@@ -40,6 +40,7 @@
 #include "common/list.h"
 #include "common/lock.h"
 #include "common/util.h"
+#include "launcher/job/folder.h"
 #include "launcher/plan/tag.h"
 
 enum {
@@ -104,7 +105,8 @@ struct output {
     int failure;
     bool failed_stderr; /* it was that of standard error */
     int file_failure;
-    char file_failure_text[300];
+    uint32_t file_failures; /* of which the text tells */
+    char file_failure_text[OUTPUT_FAILURE_MAX];
     uint64_t *credit;    /* [count] */
     uint8_t *progresses; /* [count]: 1 << stream when one is queued */
 };
@@ -180,13 +182,31 @@ static bool tears(const struct output *o, const struct sink *sink, const struct 
 
 static void fail_file(struct output *o, const char *path, int error)
 {
+    size_t len;
+
     lock_acquire(&o->lock);
-    if (o->file_failure == 0) {
+    if (o->file_failure == 0)
         o->file_failure = error;
-        (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text),
-                       "cannot write %.200s: %s", path, strerror(-error));
-    }
+    o->file_failures++;
+    len = strlen(o->file_failure_text);
+    (void)snprintf(o->file_failure_text + len, sizeof(o->file_failure_text) - len,
+                   "%scannot write %.200s: %s", len > 0 ? "; " : "", path,
+                   error == -EINVAL ? "it is not a regular file" : strerror(-error));
     lock_release(&o->lock);
+}
+
+/* Never waits: a FIFO may have no reader, or a slow one. */
+static int open_file(const char *path, int flags, int *ret)
+{
+    struct stat st;
+
+    *ret = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags, 0666);
+    if (*ret < 0)
+        return errno == ENXIO ? -EINVAL : -errno;
+    if (fstat(*ret, &st) == 0 && S_ISREG(st.st_mode))
+        return 0;
+    io_close(ret);
+    return -EINVAL;
 }
 
 static void write_file(struct output *o, const struct chunk *c)
@@ -202,10 +222,7 @@ static void write_file(struct output *o, const struct chunk *c)
     (void)snprintf(path, sizeof(path), "%s/instance-%u.%s", o->folder,
                    o->instances[c->instance].index, endings[c->stream]);
     if (f->fd[c->stream] < 0) {
-        f->fd[c->stream] =
-            open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (o->append ? O_APPEND : O_TRUNC), 0666);
-        if (f->fd[c->stream] < 0)
-            r = -errno;
+        r = open_file(path, o->append ? O_APPEND : O_TRUNC, &f->fd[c->stream]);
     }
     if (r == 0)
         r = io_write_all(f->fd[c->stream], c->bytes, c->len);
@@ -220,11 +237,9 @@ static int make_files(struct output *o, struct plenum_error *err)
 {
     int r;
 
-    if (mkdir(o->folder, 0777) < 0 && errno != EEXIST) {
-        r = -errno;
-        return error_set(err, r, "--output-dir: cannot make the folder %s: %s", o->folder,
-                         strerror(-r));
-    }
+    r = o->append ? 0 : folder_prepare(o->folder, err);
+    if (r < 0)
+        return r;
     o->files = malloc((o->count + 1) * sizeof(*o->files));
     if (!o->files)
         return error_set(err, -ENOMEM, "out of memory");
@@ -644,16 +659,27 @@ int output_get_failure(struct output *output, const char **stream)
     return r;
 }
 
-int output_get_file_failure(struct output *output, char *ret, size_t size)
+bool output_lost_files(struct output *output)
 {
-    int r;
+    bool lost;
 
     lock_acquire(&output->lock);
-    r = output->file_failure;
-    if (r < 0)
-        (void)snprintf(ret, size, "%s", output->file_failure_text);
+    lost = output->file_failure < 0;
     lock_release(&output->lock);
-    return r;
+    return lost;
+}
+
+uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILURE_MAX])
+{
+    uint32_t count;
+
+    lock_acquire(&output->lock);
+    count = output->file_failures;
+    output->file_failures = 0;
+    (void)snprintf(ret, OUTPUT_FAILURE_MAX, "%s", output->file_failure_text);
+    output->file_failure_text[0] = '\0';
+    lock_release(&output->lock);
+    return count;
 }
 
 bool output_is_idle(struct output *output)

@@ -12,6 +12,8 @@
 
 #include "launcher/control.h"
 
+enum { OUTPUT_FAILURE_MAX = 1200 };
+
 /** A queue and a thread that writes it out, however slow the reader. Opaque. */
 struct output;
 
@@ -74,8 +76,12 @@ void output_acknowledge(struct output *output);
  * names which): what is queued for it is thrown away then. */
 int output_get_failure(struct output *output, const char **stream);
 
-/** 0, or the -errno with which writing a file failed first, with a sentence. */
-int output_get_file_failure(struct output *output, char *ret, size_t size);
+/** Has a file lost output? */
+bool output_lost_files(struct output *output);
+
+/** How many files have failed since the last call; `ret` names each with its reason, as far as it
+ * has room. */
+uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILURE_MAX]);
 
 /** Is all written? */
 bool output_is_idle(struct output *output);

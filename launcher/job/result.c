@@ -4,17 +4,24 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "common/error.h"
 #include "common/json.h"
 #include "common/log.h"
 #include "common/util.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/plan/grid.h"
+
+enum { READER_MS = 5000 };
 
 /* In a word, for both. */
 static const char *state_of(const struct instance *inst)
@@ -118,7 +125,57 @@ static void put_all(struct json *j, const struct supervisor *s)
     json_end_object(j);
 }
 
-void result_write(const struct supervisor *s)
+/* A terminal or a pipe, whose reader gets some seconds a piece; a FIFO without one is refused. */
+static int write_special(const char *path, const char *text, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = fd < 0 ? -errno : 0;
+
+    while (r == 0 && len > 0) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        ssize_t n = write(fd, text, len);
+
+        if (n < 0 && errno == EAGAIN)
+            r = poll(&p, 1, READER_MS) == 0 ? -ETIMEDOUT : 0;
+        else if (n < 0)
+            r = -errno;
+        text += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+    }
+    io_close(&fd);
+    return r;
+}
+
+static bool is_special(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
+int result_prepare(const char *path, struct plenum_error *err)
+{
+    char *temporary = NULL;
+    int fd, r = 0;
+
+    if (is_special(path)) {
+        r = write_special(path, "", 0);
+        return r < 0 ? error_set(err, r, "--result: cannot write %s: %s", path,
+                                 r == -ENXIO ? "it is a FIFO without a reader" : strerror(-r))
+                     : 0;
+    }
+    r = io_name_temporary(path, ".tmp", &temporary);
+    if (r == 0) {
+        fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        r = fd < 0 || unlink(temporary) < 0 ? -errno : 0;
+        io_close(&fd);
+    }
+    if (r == 0 && unlink(path) < 0 && errno != ENOENT)
+        r = -errno;
+    free(temporary);
+    return r < 0 ? error_set(err, r, "--result: cannot write %s: %s", path, strerror(-r)) : 0;
+}
+
+int result_write(const struct supervisor *s)
 {
     char *text = NULL;
     size_t len = 0;
@@ -126,16 +183,19 @@ void result_write(const struct supervisor *s)
     int r = -ENOMEM;
 
     if (!s->job->output->result)
-        return;
+        return 0;
     j.file = open_memstream(&text, &len);
     if (j.file) {
         put_all(&j, s);
         if (fclose(j.file) == 0)
-            r = io_write_file(s->job->output->result, text, len, true);
+            r = is_special(s->job->output->result)
+                    ? write_special(s->job->output->result, text, len)
+                    : io_write_file(s->job->output->result, text, len, true);
         free(text);
     }
     if (r < 0)
         log_error("--result: cannot write %s: %s", s->job->output->result, strerror(-r));
+    return r;
 }
 
 static char *seconds_ago(uint64_t now, uint64_t then)

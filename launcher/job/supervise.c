@@ -645,7 +645,7 @@ static int open_output(struct supervisor *s, struct plenum_error *err)
     struct output_instance *instances = calloc(s->plan->num_instances, sizeof(*instances));
     struct output_options options = {.tag = s->job->output->tag,
                                      .folder = s->job->output->folder,
-                                     .append = s->job->restart_count > 0,
+                                     .append = s->job->attempts > 0,
                                      .instances = instances,
                                      .count = s->plan->num_instances,
                                      .stdout_fd = STDOUT_FILENO,
@@ -838,7 +838,6 @@ static void supervisor_fini(struct supervisor *s)
 /* Output that is lost is a failure, though the programs know nothing of it. */
 static int exit_status(struct supervisor *s)
 {
-    char why[300];
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
@@ -846,9 +845,9 @@ static int exit_status(struct supervisor *s)
     r = output_get_failure(s->output, &stream);
     if (status == 0 && r == -EPIPE)
         return STATUS_SIGNAL + SIGPIPE;
-    if (r == 0)
-        r = output_get_file_failure(s->output, why, sizeof(why));
-    return status == 0 && (r < 0 || s->output_unread) ? STATUS_OUTPUT : status;
+    return status == 0 && (r < 0 || output_lost_files(s->output) || s->output_unread)
+               ? STATUS_OUTPUT
+               : status;
 }
 
 int supervise_run(const struct supervise_job *job)
@@ -909,7 +908,8 @@ int supervise_run(const struct supervise_job *job)
     failure_print(&s);
     finish_output(&s);
     status = s.status = exit_status(&s);
-    result_write(&s);
+    if (result_write(&s) < 0 && status == 0)
+        status = STATUS_OUTPUT;
     *job->again = may_start_again(&s);
     *job->ran = s.plans_sent;
 out:
@@ -932,6 +932,6 @@ void supervise_not_started(const struct supervise_job *job, int status, const ch
 
     (void)snprintf(s.report.text, sizeof(s.report.text), "%s", why);
     if (s.instances)
-        result_write(&s);
+        (void)result_write(&s);
     free(s.instances);
 }

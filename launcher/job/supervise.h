@@ -34,6 +34,7 @@ struct supervise_job {
     const char *loader;    /* "auto", "none" or addresses */
     const char *id;        /* a name of the job, the same for all its restarts */
     uint32_t restart_count;
+    uint32_t attempts;    /* so far, also of a starter that could not start it */
     uint64_t begun_ns;    /* when the person began to wait */
     uint64_t attempt_ns;  /* the same for this start of the job */
     uint64_t descriptors; /* the soft limit with which plenumrun was started; 0: not known */
@@ -49,6 +50,10 @@ struct supervise_job {
  * Threads: starts one (output.c). Blocks the signals that it takes by descriptor.
  */
 int supervise_run(const struct supervise_job *job);
+
+/** Can --result be written? A file of an earlier job is removed: it would be taken for this one's,
+ * should the job not come to its end. 0, or -errno with a sentence. */
+int result_prepare(const char *path, struct plenum_error *err);
 
 /** Write --result for a job that was not started, whose exit status this is, with a sentence. */
 void supervise_not_started(const struct supervise_job *job, int status, const char *why);

@@ -113,7 +113,6 @@ struct supervisor {
     struct tail text_tail;
 
     struct output *output;
-    bool files_failed;
     bool output_unread; /* some of what a program printed could not be read */
     int output_failure; /* that was told of, or 0 */
     bool input_ended;
@@ -214,8 +213,8 @@ void failure_print(const struct supervisor *s);
 
 /* ---- result.c ---- */
 
-/** Write --result. Says so when that fails. */
-void result_write(const struct supervisor *s);
+/** Write --result: 0, or -errno, which it reports. */
+int result_write(const struct supervisor *s);
 /** A table of all instances and what they are doing, for people who wonder. Owned by the caller;
  * NULL when memory is short. */
 char *result_table(const struct supervisor *s);

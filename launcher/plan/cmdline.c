@@ -591,9 +591,9 @@ const struct options_program cmdline_program = {
     .summary = "Start the replicas of a training job on this host or on several, watch over them, "
                "and leave nothing behind.",
     .footer = "Exit status: that of the instance that failed first, or 128 and the number of\n"
-              "the signal that ended it; 2 wrong usage; 124 --timeout; 125 the job could not\n"
-              "be started or a host was lost; 126 the program cannot be executed;\n"
-              "127 there is no such program.",
+              "the signal that ended it; 2 wrong usage; 123 output or the result was lost;\n"
+              "124 --timeout; 125 the job could not be started or a host was lost; 126 the\n"
+              "program cannot be executed; 127 there is no such program.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .stop_at_operand = true,
