@@ -15,6 +15,7 @@
 #include "launcher/host.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
+#include "launcher/job/version.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
 #include "launcher/status.h"
@@ -216,6 +217,19 @@ static bool is_frame(const char *line, size_t len)
     return strspn(line, "-=* \t\r") >= len;
 }
 
+/* Where mpirun starts its daemons by srun, srun knows why they do not come; mpirun guesses. */
+static void ask_slurm(const struct supervisor *s)
+{
+    char path[4096], said[256];
+
+    if (!s->job->mpirun || s->plans_sent || plan_is_local(s->plan) ||
+        agent_is_used(s->job->agent) || host_find_program("srun", path, sizeof(path)) < 0 ||
+        version_ask(path, "true", PROBE_MS, said, sizeof(said)) < 0)
+        return;
+    log_error("srun, by which mpirun starts its daemons, prints:");
+    put_lines(s, said);
+}
+
 void failure_get_words(const struct supervisor *s, char *ret, size_t size)
 {
     char text[sizeof(s->text_tail.bytes) + 1], status[128];
@@ -262,6 +276,7 @@ void failure_print(const struct supervisor *s)
             log_error("the last words of %s:", starter_name(s));
             put_lines(s, last);
         }
+        ask_slurm(s);
     }
     if (sentence[0])
         log_error("%s", sentence);

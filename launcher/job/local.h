@@ -13,8 +13,8 @@
 int local_arguments(const struct plan *plan, struct starter_words *ret);
 
 /** Its environment: ours, and settings with which MPI programs fail where each would be alone. */
-int local_environment(const struct plan *plan, const struct starter_job *job, char *const *environment,
-                      struct starter_words *ret);
+int local_environment(const struct plan *plan, const struct starter_job *job,
+                      char *const *environment, struct starter_words *ret);
 
 /** The program "plenumrun --start COUNT": its exit status. */
 int local_main(const char *count);

@@ -62,6 +62,10 @@ static const struct {
 /* Names of hosts stay whole. */
 #define KEEP_NAMES "OMPI_MCA_orte_keep_fqdn_hostnames="
 
+#define ATTACHED "OMPI_MCA_orte_leave_session_attached="
+#define CONCURRENT "OMPI_MCA_plm_rsh_num_concurrent="
+#define SLURM_EXPORT "SLURM_EXPORT_ENV="
+
 static bool is_prrte(const struct mpirun_program *program)
 {
     return program && program->major >= 5;
@@ -320,6 +324,9 @@ static int add_agent(struct starter_words *w, const struct plan *plan,
     starter_words_take(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
     if (agent_must_translate(plan))
         starter_words_take(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
+    /* A daemon in the background could not say why it fails: its login stays, one for each host. */
+    starter_words_take(w, strdup(ATTACHED "1"));
+    starter_words_take(w, str_format(CONCURRENT "%u", plan->num_hosts + 1));
     return 0;
 }
 
@@ -400,16 +407,38 @@ static void add_one_host(struct starter_words *w, const struct starter_job *job,
     add_setting(w, environment, "OMPI_MCA_ras", ENVIRON_ONE_HOST_RAS);
 }
 
+/* srun rejects these beside each other; without them a step has the memory of its job. */
+static bool is_contradiction(const char *entry)
+{
+    static const char *const names[] = {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU",
+                                        "SLURM_MEM_PER_NODE"};
+    size_t count = 0;
+    bool found = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *rest = str_after(entry, names[i]);
+
+        count += getenv(names[i]) != NULL;
+        found |= rest && *rest == '=';
+    }
+    return found && count > 1;
+}
+
 /* Settings that the environment need not say again, as our own are put in their place. */
 static bool is_replaced(const char *entry, bool agent, bool translate)
 {
     if (str_after(entry, HANDOVER_PREFIX) || str_after(entry, KEEP_NAMES))
         return true;
+    if (str_after(entry, SLURM_EXPORT) && getenv("SLURM_JOB_ID"))
+        return true;
+    if (is_contradiction(entry))
+        return true;
     if (in_slurm_step() &&
         (str_after(entry, "SLURM_NODELIST=") || str_after(entry, "SLURM_TASKS_PER_NODE=") ||
          str_after(entry, "SLURM_OVERLAP=")))
         return true;
-    return (agent && (str_after(entry, "OMPI_MCA_plm_rsh_agent=") ||
+    return (agent && (str_after(entry, "OMPI_MCA_plm_rsh_agent=") || str_after(entry, ATTACHED) ||
+                      str_after(entry, CONCURRENT) ||
                       str_after(entry, "OMPI_MCA_plm_rsh_no_tree_spawn="))) ||
            (translate && str_after(entry, "OMPI_MCA_routed_radix="));
 }
@@ -480,6 +509,8 @@ static int make_environment(const struct plan *plan, const struct starter_job *j
         }
         add_keepalive(&w, job->agent, environment);
         add_allocation(&w, plan);
+        if (getenv("SLURM_JOB_ID")) /* many sites set NONE, with which srun does not find orted */
+            starter_words_take(&w, strdup(SLURM_EXPORT "ALL"));
     } else {
         add_one_host(&w, job, environment);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* allocation.c - what Slurm, PBS and LSF tell a job of its hosts, each in its own way.
+/* allocation.c - what Slurm, PBS, SGE, OAR, Cobalt and LSF say of a job's hosts, each in its own way.
  *
  * Slurm's list has our own syntax for sets of hosts; how many tasks each has stands in another
  * variable, run-length encoded. It is there also when nobody asked for tasks (it then says how many
@@ -15,8 +15,11 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/log.h"
 #include "common/text.h"
 #include "common/util.h"
+
+enum { HET_PARTS_MAX = 128 };
 
 /* The number at *p, which is moved over: 0 or -EINVAL. */
 static int get_number(const char **p, uint32_t *ret)
@@ -111,7 +114,22 @@ int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_er
     return list->count == before ? error_set(err, -EINVAL, "LSB_MCPU_HOSTS names no host") : 0;
 }
 
-int allocation_add_pbs(struct hostlist *list, const char *path, struct plenum_error *err)
+/* "HOST", one line a slot, or "HOST SLOTS ..." where the file counts them. */
+static int add_line(struct hostlist *list, char *line, bool counted, struct plenum_error *err)
+{
+    char *save = NULL, *name = strtok_r(line, " \t\r\n", &save), *number;
+    uint64_t slots = 1;
+
+    if (!name)
+        return 0;
+    number = counted ? strtok_r(NULL, " \t\r\n", &save) : NULL;
+    if (counted && (!number || parse_u64(number, HOSTLIST_SLOTS_MAX, &slots) < 0 || slots == 0))
+        return error_set(err, -EINVAL, "host '%s' has no number of slots", name);
+    return hostlist_add_name(list, name, (uint32_t)slots, err);
+}
+
+int allocation_add_file(struct hostlist *list, const char *variable, const char *path, bool counted,
+                        struct plenum_error *err)
 {
     FILE *file = fopen(path, "re");
     size_t cap = 0, before = list->count;
@@ -120,26 +138,22 @@ int allocation_add_pbs(struct hostlist *list, const char *path, struct plenum_er
 
     if (!file) {
         r = -errno;
-        return error_set(err, r, "PBS_NODEFILE: cannot read %s: %s", path, strerror(-r));
+        return error_set(err, r, "%s: cannot read %s: %s; --host wins over it", variable, path,
+                         strerror(-r));
     }
-    while ((r = text_read_line(file, path, &line, &cap, err)) > 0) {
-        line[strcspn(line, " \t\r\n")] = '\0';
-        if (!line[0])
-            continue;
-        r = hostlist_add_name(list, line, 1, err);
-        if (r < 0) {
-            (void)error_prefix(err, r, "PBS_NODEFILE %s", path);
+    while ((r = text_read_line(file, path, &line, &cap, err)) > 0)
+        if ((r = add_line(list, line, counted, err)) < 0) {
+            (void)error_prefix(err, r, "%s %s", variable, path);
             goto out;
         }
-    }
     if (r < 0)
-        (void)error_prefix(err, r, "PBS_NODEFILE");
+        (void)error_prefix(err, r, "%s", variable);
 out:
     free(line);
     (void)fclose(file);
     if (r < 0)
         return r;
-    return list->count == before ? error_set(err, -EINVAL, "PBS_NODEFILE: %s names no host", path)
+    return list->count == before ? error_set(err, -EINVAL, "%s: %s names no host", variable, path)
                                  : 0;
 }
 
@@ -177,22 +191,93 @@ static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_e
     return 0;
 }
 
+/* The parts of a heterogeneous job, "v1 and v[2-3]". Only the first is in SLURM_JOB_NODELIST, and
+ * Open MPI does not start its daemons by srun there. */
+static int refuse_parts(const char *count, struct plenum_error *err)
+{
+    char parts[300] = "";
+
+    for (unsigned i = 0; i < HET_PARTS_MAX; i++) {
+        char variable[64];
+        const char *nodes;
+        size_t len = strlen(parts);
+
+        (void)snprintf(variable, sizeof(variable), "SLURM_JOB_NODELIST_HET_GROUP_%u", i);
+        nodes = told(variable);
+        if (!nodes)
+            break;
+        (void)snprintf(parts + len, sizeof(parts) - len, "%s%s", len > 0 ? " and " : "", nodes);
+    }
+    return error_set(
+        err, -EINVAL,
+        "a heterogeneous job of Slurm (SLURM_HET_SIZE=%s) with the hosts %s is not "
+        "understood: name hosts by --host; if these are several, they must let you log "
+        "in by ssh (--mpi-global-args '--mca plm rsh')",
+        count, parts[0] ? parts : "of several parts");
+}
+
+/* Flux has no file of hosts, and starts as many of us as it was told to. */
+static int read_flux(const char *job, struct plenum_error *err)
+{
+    const char *size = told("FLUX_JOB_SIZE");
+    uint64_t total = 0;
+
+    if (size && parse_u64(size, UINT32_MAX, &total) == 0 && total > 1)
+        return error_set(err, -EINVAL,
+                         "flux has started plenumrun %s times, and each would start the whole job: "
+                         "start it without flux run, or by flux run -n1",
+                         size);
+    log_warn("this job of Flux (%s) may have several hosts, of which only this one is used: "
+             "name them by --host \"$(flux hostlist local)\"",
+             job);
+    return 0;
+}
+
+/* Schedulers whose jobs have a file of hosts. */
+static const struct {
+    const char *variable, *name;
+    bool counted; /* "HOST SLOTS ..."; else a line a slot */
+} files[] = {
+    {"PBS_NODEFILE", "PBS", false},   {"PE_HOSTFILE", "SGE", true},
+    {"OAR_NODEFILE", "OAR", false},   {"OAR_NODE_FILE", "OAR", false},
+    {"OAR_FILE_NODES", "OAR", false}, {"COBALT_NODEFILE", "Cobalt", false},
+};
+
+static int read_file(struct allocation *ret, struct plenum_error *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        const char *path = told(files[i].variable);
+
+        if (!path)
+            continue;
+        ret->name = files[i].name;
+        return allocation_add_file(&ret->hosts, files[i].variable, path, files[i].counted, err);
+    }
+    return 0;
+}
+
 int allocation_read(struct allocation *ret, struct plenum_error *err)
 {
-    const char *slurm = told("SLURM_JOB_NODELIST"), *pbs = told("PBS_NODEFILE"),
-               *lsf = told("LSB_MCPU_HOSTS");
-    int r = 0;
+    const char *slurm = told("SLURM_JOB_NODELIST"), *parts = told("SLURM_HET_SIZE"),
+               *lsf = told("LSB_MCPU_HOSTS"),
+               *flux = told("FLUX_JOB_ID") ? told("FLUX_JOB_ID") : told("FLUX_ENCLOSING_ID");
+    uint64_t number;
+    int r;
 
     *ret = (struct allocation){0};
-    if (slurm) {
+    if (parts && parse_u64(parts, UINT32_MAX, &number) == 0 && number > 1) {
+        r = refuse_parts(parts, err);
+    } else if (slurm) {
         ret->name = "Slurm";
         r = read_slurm(slurm, ret, err);
-    } else if (pbs) {
-        ret->name = "PBS";
-        r = allocation_add_pbs(&ret->hosts, pbs, err);
-    } else if (lsf) {
-        ret->name = "LSF";
-        r = allocation_add_lsf(&ret->hosts, lsf, err);
+    } else {
+        r = read_file(ret, err);
+        if (r == 0 && !ret->name && lsf) {
+            ret->name = "LSF";
+            r = allocation_add_lsf(&ret->hosts, lsf, err);
+        } else if (r == 0 && !ret->name && flux) {
+            r = read_flux(flux, err);
+        }
     }
     if (r < 0)
         allocation_fini(ret);

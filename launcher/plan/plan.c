@@ -118,10 +118,11 @@ static int split_instances(struct plan *plan, const struct plan_request *request
             placed++;
         }
         if (placed == before)
-            return error_set(err, -EINVAL,
-                             "%u instances do not fit on the hosts, which have %u slots: raise the "
-                             "slots or lower --num-instances",
-                             total, placed);
+            return error_set(
+                err, -EINVAL,
+                "%u instances do not fit on the hosts, which have %u slots: raise them "
+                "(--host %s:%u) or lower --num-instances",
+                total, placed, plan->hosts[0].name, plan->hosts[0].count + total - placed);
     }
     plan->num_instances = total;
     return 0;

@@ -11,6 +11,7 @@
  *     directory 0                     0, or what failed
  *     program 0
  *     memory 22548578304 25281560576  free, all
+ *     folder 0                        0, or why Open MPI cannot keep its files in TMPDIR or /tmp
  *     tls 0                           0, or why there is none
  *     address eth0 10.1.2.3/16 reached
  *     end
@@ -191,6 +192,8 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
         probe_fail(p, "working directory", "%s", value);
     else if (strcmp(key, "program") == 0 && strcmp(value, "0") != 0)
         probe_fail(p, "program", "%s", value);
+    else if (strcmp(key, "folder") == 0 && strcmp(value, "0") != 0 && !p->loader)
+        probe_fail(p, "folder", "Open MPI's files cannot be written there: %s", value);
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
         (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
     else if (strcmp(key, "memory") == 0)
@@ -427,6 +430,25 @@ static void answer_program(const char *program)
     }
 }
 
+/* Where Open MPI's daemon keeps its files: is it writable, and not full? */
+static void answer_folder(void)
+{
+    const char *named = getenv("TMPDIR"), *folder = named && *named ? named : "/tmp";
+    char *path = str_format("%s/plenumrun-XXXXXX", folder), block[4096] = "";
+    int fd = path ? mkstemp(path) : -1, r = fd < 0 ? -errno : 0;
+
+    if (r == 0) {
+        (void)unlink(path);
+        r = io_write_all(fd, block, sizeof(block));
+    }
+    if (r < 0)
+        printf("folder %s: %s\n", folder, strerror(-r));
+    else
+        printf("folder 0\n");
+    io_close(&fd);
+    free(path);
+}
+
 static void answer_addresses(void)
 {
     const char *connection = getenv("SSH_CONNECTION"); /* client port server port */
@@ -469,6 +491,7 @@ int probe_answer(int argc, char **argv)
     memory_available(&memory);
     printf("memory %llu %llu\n", (unsigned long long)memory.bytes,
            (unsigned long long)pages * (unsigned long long)page);
+    answer_folder();
     printf("tls %s\n", tls_is_installed(&err) == 0 ? "0" : err.text);
     answer_addresses();
     printf("end\n");

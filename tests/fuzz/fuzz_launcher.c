@@ -99,7 +99,9 @@ static void try_files(const uint8_t *data, size_t size)
     require_sentence(hostlist_add_file(&list, path, &err), &err);
     require_names(&list);
     hostlist_fini(&list);
-    require_sentence(allocation_add_pbs(&list, path, &err), &err);
+    require_sentence(allocation_add_file(&list, "PBS_NODEFILE", path, false, &err), &err);
+    hostlist_fini(&list);
+    require_sentence(allocation_add_file(&list, "PE_HOSTFILE", path, true, &err), &err);
     require_names(&list);
     hostlist_fini(&list);
 

@@ -76,9 +76,11 @@ ParameterizedTest(struct slurm_case *c, allocation, slurm)
 static void forget_all(void)
 {
     static const char *const names[] = {
-        "SLURM_JOB_NODELIST",   "SLURM_NTASKS",         "SLURM_NTASKS_PER_NODE",
-        "SLURM_TASKS_PER_NODE", "PBS_NODEFILE",         "LSB_MCPU_HOSTS",
-        "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
+        "SLURM_JOB_NODELIST", "SLURM_NTASKS",     "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+        "PBS_NODEFILE",       "LSB_MCPU_HOSTS",   "SLURM_STEP_ID",         "SLURM_STEP_NUM_TASKS",
+        "SLURM_PROCID",       "SLURM_HET_SIZE",   "PE_HOSTFILE",           "OAR_NODEFILE",
+        "OAR_NODE_FILE",      "OAR_FILE_NODES",   "COBALT_NODEFILE",       "FLUX_JOB_ID",
+        "FLUX_JOB_SIZE",      "FLUX_ENCLOSING_ID"};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         unsetenv(names[i]);
@@ -99,6 +101,73 @@ static void expect_hosts(const char *name, const char *want)
     cr_expect(eq(str, got, (char *)want));
     free(got);
     allocation_fini(&a);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    cr_assert(f != NULL);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Each scheduler's file, by each of its variables. */
+Test(allocation, files_of_hosts)
+{
+    static const struct {
+        const char *variable, *name, *text, *want;
+    } cases[] = {
+        {"PE_HOSTFILE", "SGE",
+         "a.lan 4 all.q@a.lan UNDEFINED\nb 2 all.q@b 0,0:0,1\n\na.lan 1 other.q@a.lan <NULL>\n",
+         "a.lan:5 b:2"},
+        {"OAR_NODEFILE", "OAR", "a\na\nb\n", "a:2 b:1"},
+        {"OAR_NODE_FILE", "OAR", "a\n", "a:1"},
+        {"OAR_FILE_NODES", "OAR", "a\r\nb\r\n", "a:1 b:1"},
+        {"COBALT_NODEFILE", "Cobalt", "nid00012\nnid00013\n", "nid00012:1 nid00013:1"},
+        {"PBS_NODEFILE", "PBS", "a\n\na", "a:2"},
+    };
+    char path[] = "/tmp/plenum-allocation-XXXXXX";
+    struct plenum_error err = {""};
+    struct allocation a;
+
+    close(mkstemp(path));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        forget_all();
+        write_text(path, cases[i].text);
+        setenv(cases[i].variable, path, 1);
+        expect_hosts(cases[i].name, cases[i].want);
+        write_text(path, "");
+        cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
+        cr_expect(strstr(err.text, cases[i].variable) && strstr(err.text, "names no host"), "%s",
+                  err.text);
+        setenv(cases[i].variable, "/nonexistent/file", 1);
+        cr_expect(eq(int, allocation_read(&a, &err), -ENOENT));
+        cr_expect(strstr(err.text, cases[i].variable) && strstr(err.text, "--host"), "%s",
+                  err.text);
+    }
+    forget_all();
+    setenv("PE_HOSTFILE", path, 1);
+    write_text(path, "a four all.q\n");
+    cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
+    cr_expect(strstr(err.text, "host 'a' has no number of slots") != NULL, "%s", err.text);
+    unlink(path);
+}
+
+/* Flux has no file: its hosts are asked for, and several of us are refused. */
+Test(allocation, flux)
+{
+    struct plenum_error err = {""};
+    struct allocation a;
+
+    forget_all();
+    setenv("FLUX_JOB_ID", "ƒ2ND", 1);
+    expect_hosts(NULL, "");
+    setenv("FLUX_JOB_SIZE", "1", 1);
+    expect_hosts(NULL, "");
+    setenv("FLUX_JOB_SIZE", "4", 1);
+    cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
+    cr_expect(strstr(err.text, "flux has started plenumrun 4 times") != NULL, "%s", err.text);
 }
 
 Test(allocation, the_environment_decides)
@@ -134,6 +203,17 @@ Test(allocation, the_environment_decides)
     setenv("SLURM_STEP_NUM_TASKS", "4", 1);
     cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
     cr_expect(strstr(err.text, "srun has started plenumrun 4 times") != NULL, "%s", err.text);
+
+    forget_all();
+    setenv("SLURM_JOB_NODELIST", "n1", 1); /* the first part of three */
+    setenv("SLURM_HET_SIZE", "2", 1);
+    setenv("SLURM_JOB_NODELIST_HET_GROUP_0", "n1", 1);
+    setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]", 1);
+    cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
+    cr_expect(strstr(err.text, "SLURM_HET_SIZE=2) with the hosts n1 and n[2-3] ") != NULL, "%s",
+              err.text);
+    setenv("SLURM_HET_SIZE", "1", 1);
+    expect_hosts("Slurm", "n1");
 
     forget_all();
     setenv("LSB_MCPU_HOSTS", "x 4 y", 1);

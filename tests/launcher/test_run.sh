@@ -312,7 +312,7 @@ SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job --
 ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n3 .* 4  "' \
     'has err "3 hosts given by Slurm"'
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n 6 --dry-run
-ok "has no room for more" all 'same $code 2' 'has err "have 5 slots"'
+ok "has no room for more" all 'same $code 2' 'has err "have 5 slots: raise them (--host n1:3)"'
 
 # other_hosts NUMBER WAYS - as an agent: what host hN does by its last digit
 cat >agent <<'END'

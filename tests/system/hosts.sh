@@ -38,6 +38,7 @@ job() {
 }
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
 has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
+has_not() { ! grep -e "$1" err; }
 last_line_has() { tail -n 1 err | grep -q -e "$1" ||
     { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
 below() { [ "$1" -lt "$2" ] || { echo "$1 ms is not below $2"; false; }; }

@@ -47,6 +47,30 @@ ok "another host of this one's first name" all 'same $code 0' \
     'same "$(sort out | sed "s/ .* inet \([0-9.]*\).*/ \1/" | tr "\n" " ")" "0 $VHOSTS_NET.1 1 $VHOSTS_NET.3 "'
 "$vhosts" exec v1 hostname v1
 
+# ---- Open MPI's daemon, or its folder, fails on one host ----
+on v2 mount -o remount,ro /tmp
+job --host v1,v2 true
+ok "/tmp that is read-only is found before the start" all 'same $code 125' \
+    'last_line_has "v2  *folder  *.*there: /tmp: Read-only file system"' 'nothing_is_left'
+job --no-host-check --host v1,v2 true
+ok "and without the check the host is asked when its daemon has failed" all 'same $code 125' 'last_line_has "v2  *folder .*/tmp"' \
+    'has_not "did not start within"' 'nothing_is_left'
+on v2 mount -o remount,rw,size=8k /tmp
+on v2 sh -c 'head -c 100000 /dev/zero >/tmp/full' 2>/dev/null
+job --host v1,v2 true
+ok "so is one that is full" all 'same $code 125' 'last_line_has "v2  *folder  *.*there: /tmp: No space left"'
+on v2 sh -c 'rm /tmp/full; mount -o remount,rw,size=100m /tmp'
+mkdir broken && printf '#!/bin/sh\necho "orted: error while loading shared libraries: libhwloc.so.15" >&2\nexit 127\n' >broken/daemon
+chmod +x broken/daemon
+path=$(type -P $daemon)
+on v2 mount --bind "$PWD/broken/daemon" "$(readlink -f "$path")"
+job --host v1,v2 true
+ok "a daemon that misses a library" all 'same $code 125' 'has "  | orted: error while loading shared libraries: libhwloc"' \
+    'has_not "did not start within"' 'nothing_is_left'
+on v2 umount "$(readlink -f "$path")"
+job --host v1,v2 true
+ok "all is well again" same $code 0
+
 if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
     export PLENUM_CACHE_DIR=$PWD/cache
     "$top_builddir/plenumctl" make-sample data --classes 2 --images 20 --size 96 >log 2>&1

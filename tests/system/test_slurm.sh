@@ -38,7 +38,8 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-SchedulerType=sched/builtin
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_interval=1
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 JobCompType=jobcomp/none
@@ -87,7 +88,7 @@ in_slurm salloc -N2 --ntasks-per-node=2 "$run" -n 2 sh -c 'echo $RANK $(hostname
 ok "-n 2 of four: spread" same "$(sort out)" "0 v1
 1 v2"
 in_slurm salloc -N2 --ntasks-per-node=1 "$run" -n 4 true
-ok "more than there is room for" all 'same $code 2' 'has "have 2 slots"'
+ok "more than there is room for" all 'same $code 2' 'has "have 2 slots: raise them (--host v1:3)"'
 in_slurm salloc -N3 "$run" --exclude v1 sh -c 'echo $RANK $(hostname)'
 ok "--exclude" same "$(sort out)" "0 v2
 1 v3"
@@ -117,6 +118,68 @@ ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 
 in_slurm salloc -N2 srun -N1 -n1 "$run" sh -c 'echo $RANK $(hostname)'
 ok "from within a step" same "$(sort out)" "0 v1
 1 v2"
+# ---- where it may be started from: each line is an allocation, what starts plenumrun in it, its hosts, and where the
+# instances must be ----
+what='echo $RANK $(hostname)'
+while IFS='|' read -r allocation by options want <&9; do
+    in_slurm salloc $allocation $by "$run" $options sh -c "$what"
+    ok "salloc $allocation $by plenumrun $options" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "$want "' \
+        'wait_for 20 no_step'
+    [ -x "$mpi_sum" ] || continue
+    in_slurm salloc $allocation $by "$run" $options "$mpi_sum"
+    ok "and MPI" all 'same $code 0' 'same "$(grep -c "sum $(wc -w <<<"$want" | awk "{print \$1 / 2}")" out)" \
+        "$(($(wc -w <<<"$want") / 2))"' 'wait_for 20 no_step'
+done 9<<END
+-N1|||0 v1
+-N1 -n2|||0 v1 1 v1
+-N1 -n1|srun -n1||0 v1
+-N1 -n2|srun -n1||0 v1
+-N1 -n2|srun -n1|-n 2|0 v1 1 v1
+-N1 -n2|srun -n1 --overlap|-n 2|0 v1 1 v1
+-N1 -n2|srun -n1 --pty|-n 2|0 v1 1 v1
+-N2|srun -N1 -n1||0 v1 1 v2
+-N2|srun -N1 -n1 --overlap||0 v1 1 v2
+-N2 -n4|srun -N1 -n1 --overlap|-n 2 --host v1|0 v1 1 v1
+-N2 -n4|srun -N1 -n1 --overlap|--host v2|0 v2
+-N2 -n4|srun -N1 -n1 --overlap|-n 2 --host v2:2|0 v2 1 v2
+-N2|srun -N1 -n1 -w v2||0 v1 1 v2
+-N2|srun -N1 -n1 -w v2|--host v1|0 v1
+-N3|srun -N1 -n1|--host v1,v3|0 v1 1 v3
+-N3|srun -N1 -n1|--exclude v2,v3|0 v1
+END
+while IFS='|' read -r step options want <&9; do
+    in_slurm srun $step "$run" $options sh -c "$what"
+    ok "srun $step plenumrun $options" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "$want "'
+done 9<<END
+-N1 -n1||0 v1
+-N1 -n1|-n 2|0 v1 1 v1
+-N1 -n1 -c2|-n 2|0 v1 1 v1
+END
+in_slurm salloc -N1 -n2 srun -n2 "$run" true
+ok "srun -n2 plenumrun would be two jobs" all '[ $code != 0 ]' 'has "srun has started plenumrun 2 times"'
+for line in '-N1 -n2|||0 v1 1 v1' '-N1 -n2|srun -n1|-n 2|0 v1 1 v1' '-N2|srun -N1 -n1 --overlap||0 v1 1 v2'; do
+    IFS='|' read -r size by options want <<<"$line"
+    printf '#!/bin/sh\nexec %s "%s" %s sh -c '"'%s'"'\n' "$by" "$run" "$options" "$what" >script
+    in_slurm sbatch -W $size -o "$PWD/batch" script
+    ok "sbatch $size: $by plenumrun $options" all 'same "$(sort batch | tr "\n" " ")" "$want "'
+done
+
+# ---- what a site or another job has left in the environment ----
+in_slurm salloc -N2 env SLURM_EXPORT_ENV=NONE "$run" sh -c "$what"
+ok "SLURM_EXPORT_ENV=NONE" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
+in_slurm salloc -N2 env SLURM_MEM_PER_CPU=10 SLURM_MEM_PER_NODE=20 "$run" sh -c "$what"
+ok "memory variables that contradict each other" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
+in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST=v1 SLURM_NODELIST=v1 SLURM_NNODES=1 \
+    SLURM_JOB_NUM_NODES=1 SLURM_TASKS_PER_NODE=1 "$run" -n 2 --host v1 sh -c "$what"
+ok "variables of an ended job, on this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
+in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST='v[1-2]' SLURM_NODELIST='v[1-2]' SLURM_NNODES=2 \
+    SLURM_JOB_NUM_NODES=2 SLURM_TASKS_PER_NODE='1(x2)' "$run" true
+ok "and on several: srun's own sentence is shown" all 'same $code 125' 'has "  | srun: error: .*Invalid job id"'
+in_slurm salloc -N1 -n1 : -N2 -n2 "$run" true
+ok "a heterogeneous job is refused by name" all 'same $code 2' 'has "SLURM_HET_SIZE=2) with the hosts v1 and v\[2-3\]"'
+in_slurm salloc -N1 -n1 : -N2 -n2 "$run" --host v1:2 sh -c "$what"
+ok "and runs on this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
+
 cat >script <<END
 #!/bin/sh
 #SBATCH -N3 --ntasks-per-node=2 -o $PWD/batch
