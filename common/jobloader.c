@@ -7,27 +7,36 @@
  * take memory from the training program) and inherits the socket. Clients that connect while it is
  * away wait in the socket's backlog: nobody is refused.
  *
- * A socket pair ("lifeline") ties the two processes: the loader ends when it reads end-of-file from
- * it, so it cannot outlive its keeper. (PR_SET_PDEATHSIG would follow the thread that forked, not
- * the process.) After a first byte from the keeper the loader sends one byte a second. When these
- * cease, the loader hangs: it is killed and replaced like one that has died. Time in which the
- * keeper itself did not run does not count.
+ *     none --a client waits--> starting --its first beat--> serving --death--> none ...
+ *                                 |
+ *                                 +--death--> none; again, observed; again: clients are answered
  *
- * The loader is nobody's child but process 1's (or a subreaper's): the program that libplenum is
- * part of waits for its own children in its own ways. It is held by a pidfd, never by its number,
- * which may be another process's by then. Of the program's descriptors it inherits none but its
+ * A socket pair ("lifeline") ties the two processes: the loader ends when it reads end-of-file from
+ * it, so it cannot outlive its keeper. After a first byte from the keeper the loader sends one byte
+ * a second. When these cease, the loader hangs: it is killed and replaced like one that has died.
+ * Time in which the keeper itself did not run does not count. While it starts, its bytes say with
+ * what (enum jobloader_phase), and the kernel ends it with its keeper (jobspawn.c).
+ *
+ * A loader that dies while it starts is started once more at once, as somebody may have killed it.
+ * That time its end is observed, and its standard error goes through us. If it dies again, clients
+ * that wait get what is known (signal, code, last message) as the loader's ERROR, and so do those
+ * that connect before the next try. Clients of a loader whose start takes long are answered, too:
+ * they try again, and can say what they wait for.
+ *
+ * The loader is nobody's child but process 1's (or a subreaper's). It is held by a pidfd, as its
+ * number may be another process's by then. Where there is no pidfd, the lifeline shows that it
+ * lives: only then is its number used. Of the program's descriptors it inherits none but its
  * standard error.
  */
 #include "config.h"
 
 #include "common/jobloader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,21 +50,26 @@
 
 #include "common/address.h"
 #include "common/error.h"
+#include "common/frame.h"
+#include "common/jobspawn.h"
 #include "common/module.h"
 #include "common/util.h"
+#include "common/waitstatus.h"
+#include "common/wire.h"
 
 enum {
-    LISTEN_FD = 3, /* in the loader */
-    LIFELINE_FD = 4,
     ARGS_MAX = 32,
     BACKOFF_FIRST_MS =
         50, /* between a loader's death and its restart, doubled for each early death */
     BACKOFF_LAST_MS = 5000,
     SETTLED_MS = 10000, /* a loader that lived so long was not a failed start */
     SILENT_MAX = 10,    /* seconds without a beat: it hangs. Longer than clients wait for a word */
+    SLOW_MAX = 3,       /* seconds that a start may take before clients are told */
     KILLED_MS = 1000,   /* that jobloader_destroy() waits for a killed loader, which may hang */
-    BETWEEN_STACK = 64 << 10,
     EVENTS = 8, /* of one turn: no more than there are descriptors */
+    /* Points for early deaths in a row, after which clients are answered: see strikes_for(). */
+    STRIKES_MAX = 5,
+    ANSWERS_MAX = 256, /* at once */
 };
 
 #ifndef P_PIDFD /* glibc 2.36 */
@@ -66,18 +80,52 @@ struct jobloader {
     char *plenumd;
     char *args[ARGS_MAX + 1]; /* plenumd's own: argv[0] first */
     char *const *environment; /* borrowed; NULL: this process's */
+    jobloader_report *report; /* or NULL */
+    void *report_arg;
     int listen_fd;
+    bool tcp; /* clients there speak TLS, which we do not */
     int epoll_fd;
     int timer_fd;
+    int spare_fd;    /* closed for a moment to answer a client when no descriptor is left */
     int lifeline;    /* to the running loader; -1 when there is none */
+    int leash;       /* likewise: closed when we end, which ends a loader that starts */
     pid_t pid;       /* of the running loader; 0 when there is none */
-    int pidfd;       /* likewise; -1 */
+    int pidfd;       /* likewise; -1 also where the kernel has none */
     int dying;       /* pidfd of one that is being replaced, and is not gone yet; or -1 */
-    bool beats;      /* while it runs: it has said a word, */
-    unsigned silent; /* and then none in so many of our own seconds */
+    bool beats;      /* while it runs: it serves, */
+    unsigned silent; /* and has been silent for so many of our own seconds; or starts since then */
+    enum jobloader_phase phase;
+    /* While its end is observed: */
+    struct jobspawn_observer *observer; /* or NULL */
+    bool ended;                         /* and how is about to be known */
+    int text_fd;                        /* what it prints; -1: that goes where ours does */
+    char last[256];                     /* line of it */
+    size_t last_len;
+    bool last_complete;
     uint64_t started_ns;
+    unsigned strikes;
+    char failure[WIRE_TEXT_MAX]; /* of the last start; "": clients are not answered */
+    uint64_t retry_ns;           /* no start before this */
     int backoff_ms;
 };
+
+static const char *const phases[] = {
+    [JOBLOADER_SERVES] = "serves",
+    [JOBLOADER_UNKNOWN] = "has not begun to run: its program file, or a library of it, is slow to "
+                          "be read or initialised",
+    [JOBLOADER_SETTINGS] = "reads its settings",
+    [JOBLOADER_PIXELS] = "tests its decoders",
+    [JOBLOADER_ROOTS] = "looks at the folders that it may serve",
+    [JOBLOADER_TOPOLOGY] = "reads the topology of this machine (hwloc, sched_getaffinity)",
+    [JOBLOADER_THREADS] = "starts its threads",
+    [JOBLOADER_SOCKETS] = "opens its sockets",
+};
+
+const char *jobloader_describe_phase(enum jobloader_phase phase)
+{
+    assert(phase < JOBLOADER_PHASES);
+    return phases[phase];
+}
 
 char *jobloader_form_address(const char *job, char *text, size_t size)
 {
@@ -143,7 +191,8 @@ static int watch(struct jobloader *l, int fd, bool wanted)
 
 static int copy_args(struct jobloader *l, const char *const *args)
 {
-    static const char *const own[] = {"plenumd", "--job", "--listen-fd", "3", "--leash-fd", "4"};
+    static const char *const own[] = {"plenumd",    "--job", "--listen-fd", "3",
+                                      "--leash-fd", "4",     "--start-fd",  "5"};
     size_t n = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
@@ -179,10 +228,16 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
     l = malloc(sizeof(*l));
     if (!l)
         return error_set(err, -ENOMEM, "out of memory");
-    *l = (struct jobloader){.listen_fd = -1,
+    *l = (struct jobloader){.report = options->report,
+                            .report_arg = options->report_arg,
+                            .tcp = address.tcp,
+                            .listen_fd = -1,
                             .epoll_fd = -1,
                             .timer_fd = -1,
+                            .spare_fd = -1,
                             .lifeline = -1,
+                            .leash = -1,
+                            .text_fd = -1,
                             .pidfd = -1,
                             .dying = -1,
                             .backoff_ms = BACKOFF_FIRST_MS};
@@ -199,6 +254,7 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
     }
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* where there is no /dev, none */
     if (l->epoll_fd < 0 || l->timer_fd < 0) {
         r = -errno;
         (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
@@ -237,126 +293,6 @@ pid_t jobloader_get_pid(const struct jobloader *loader)
     return loader->pid;
 }
 
-/* A copy above the numbers that the loader expects, so that dup2() cannot tread on it. */
-static int move_up(int fd)
-{
-    return fcntl(fd, F_DUPFD_CLOEXEC, 16);
-}
-
-/* A process that is to be started. */
-struct spawn {
-    const struct jobloader *loader;
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    int r;
-    pid_t pid;
-    int pidfd;
-};
-
-/* The intermediate process of a double fork: it shares our memory and descriptors and ends at once,
- * so that the loader is not our child. While it lives the loader's process id cannot be reused,
- * because a dead loader stays its zombie: SIGCHLD is set to SIG_DFL, as the program may ignore it.
- * (By the system call itself: a library that wraps sigaction() would take this for the program's
- * setting.) */
-static int between(void *arg)
-{
-    static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */
-    struct spawn *b = arg;
-    const struct jobloader *l = b->loader;
-
-    (void)syscall(SYS_rt_sigaction, SIGCHLD, nothing, NULL, NSIG / 8);
-    b->r = -posix_spawn(&b->pid, l->plenumd, &b->actions, &b->attr, l->args,
-                        l->environment ? l->environment : environ);
-    if (b->r < 0)
-        return 0;
-    b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0);
-    if (b->pidfd < 0) /* it ends by its lifeline */
-        b->r = -errno;
-    return 0;
-}
-
-/* For kernels without such a clone(): qemu's user mode knows only children with memory of their own
- * and SIGCHLD. The child sends the loader's process id and lives until we hold a pidfd. The program
- * may see the child come and go. */
-static int spawn_by_fork(struct spawn *b)
-{
-    int pair[2];
-    pid_t child;
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    child = _Fork();
-    if (child == 0) {
-        (void)close(pair[0]);
-        (void)between(b);
-        (void)send(pair[1], b, sizeof(*b), MSG_NOSIGNAL);
-        (void)!recv(pair[1], b, 1, 0);
-        _exit(0);
-    }
-    b->r = child < 0 ? -errno : -EIO;
-    (void)close(pair[1]);
-    if (child > 0 && recv(pair[0], b, sizeof(*b), 0) == (ssize_t)sizeof(*b) && b->r == 0) {
-        b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0);
-        if (b->pidfd < 0)
-            b->r = -errno;
-    }
-    (void)close(pair[0]);
-    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
-    return b->r;
-}
-
-/* The child sends no signal when it ends, and only __WCLONE waits for it, so the program does not
- * see it. */
-static int spawn_by_clone(struct spawn *b)
-{
-    char *stack = malloc(BETWEEN_STACK);
-    sigset_t all, old;
-    pid_t pid;
-
-    if (!stack)
-        return -ENOMEM;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    pid = clone(between, stack + BETWEEN_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES, b);
-    if (pid < 0)
-        b->r = -errno;
-    while (pid > 0 && waitpid(pid, NULL, (int)__WCLONE) < 0 && errno == EINTR)
-        ;
-    if (b->r == -EINVAL && pid < 0)
-        b->r = spawn_by_fork(b);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    free(stack);
-    return b->r;
-}
-
-/* With these two descriptors and no others. */
-static int spawn_with(struct spawn *b, int listen_fd, int lifeline_fd)
-{
-    sigset_t none, all;
-    int r;
-
-    (void)sigemptyset(&none);
-    (void)sigfillset(&all);
-    (void)posix_spawn_file_actions_init(&b->actions);
-    (void)posix_spawn_file_actions_adddup2(&b->actions, listen_fd, LISTEN_FD);
-    (void)posix_spawn_file_actions_adddup2(&b->actions, lifeline_fd, LIFELINE_FD);
-    (void)posix_spawn_file_actions_addclosefrom_np(&b->actions, LIFELINE_FD + 1);
-    (void)posix_spawn_file_actions_addopen(&b->actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    (void)posix_spawn_file_actions_addopen(&b->actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    (void)posix_spawnattr_init(&b->attr);
-    (void)posix_spawnattr_setsigmask(&b->attr, &none);
-    (void)posix_spawnattr_setsigdefault(&b->attr, &all);
-    /* Its own session: Ctrl-C at the terminal is for the training program; the lifeline ends the
-     * loader. */
-    (void)posix_spawnattr_setflags(&b->attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                                 POSIX_SPAWN_SETSID);
-    r = spawn_by_clone(b);
-    (void)posix_spawnattr_destroy(&b->attr);
-    (void)posix_spawn_file_actions_destroy(&b->actions);
-    return r;
-}
-
 static void set_timer(struct jobloader *l, unsigned first_ms, unsigned every_ms)
 {
     struct itimerspec t = {
@@ -366,53 +302,273 @@ static void set_timer(struct jobloader *l, unsigned first_ms, unsigned every_ms)
     (void)timerfd_settime(l->timer_fd, 0, &t, NULL);
 }
 
-static int spawn(struct jobloader *l)
+/* ---- what clients are told ---- */
+
+/* One client: its request is not read, but must not be lost in our queue, which would break the
+ * connection before our answer is read. */
+static void answer(int fd, const struct frame_buffer *b)
 {
-    struct spawn b = {.loader = l, .pidfd = -1};
-    int pair[2], listen_fd, lifeline_fd, r;
+    char request[4096];
+
+    (void)send(fd, b->bytes, b->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (recv(fd, request, sizeof(request), MSG_DONTWAIT) > 0)
+        ;
+    (void)close(fd);
+}
+
+static int accept_client(struct jobloader *l)
+{
+    int fd = accept4(l->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && l->spare_fd >= 0) {
+        io_close(&l->spare_fd);
+        fd = accept4(l->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    }
+    return fd;
+}
+
+/* Answer all clients that wait, in the loader's place. Over TCP they would not believe us: we only
+ * hang up. */
+static void answer_clients(struct jobloader *l, int code, const char *text)
+{
+    struct frame_buffer b = {0};
+    struct wire_error m = {.code = code};
+    int fd;
+
+    (void)snprintf(m.text, sizeof(m.text), "%s", text);
+    if (wire_put_error(&b, 0, &m) < 0 || l->tcp)
+        b.len = 0;
+    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l)) >= 0; i++) {
+        answer(fd, &b);
+        if (l->spare_fd < 0)
+            l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    frame_buffer_fini(&b);
+}
+
+static void report(const struct jobloader *l, const char *text)
+{
+    if (l->report)
+        l->report(l->report_arg, text);
+}
+
+/* ---- what an observed loader prints ---- */
+
+/* Keep the last line that is not empty. */
+static void keep_last(struct jobloader *l, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '\n') {
+            l->last_complete = true;
+            continue;
+        }
+        if (l->last_complete)
+            l->last_len = 0;
+        l->last_complete = false;
+        if (l->last_len < sizeof(l->last) - 1)
+            l->last[l->last_len++] = (unsigned char)text[i] < ' ' ? ' ' : text[i];
+    }
+    l->last[l->last_len] = '\0';
+}
+
+/* Hand it on to our own standard error, as far as that can take it now: to wait would stop the
+ * program's streams. */
+static void hand_on(const char *text, size_t len)
+{
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    if (poll(&fd, 1, 0) == 1 && (fd.revents & POLLOUT))
+        (void)!write(STDERR_FILENO, text, len);
+}
+
+static void read_text(struct jobloader *l)
+{
+    char text[1024]; /* less than PIPE_BUF */
+    ssize_t n;
+
+    if (l->text_fd < 0)
+        return;
+    n = read(l->text_fd, text, sizeof(text));
+    if (n > 0) {
+        hand_on(text, (size_t)n);
+        keep_last(l, text, (size_t)n);
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        (void)watch(l, l->text_fd, false);
+        io_close(&l->text_fd);
+    }
+}
+
+/* It has ended: what it printed is in the pipe, all of it or as much as fits there. */
+static void read_last_text(struct jobloader *l)
+{
+    enum { READS = 1024 };
+
+    for (int i = 0; i < READS && l->text_fd >= 0; i++) {
+        struct pollfd fd = {.fd = l->text_fd, .events = POLLIN};
+
+        if (poll(&fd, 1, 0) != 1)
+            return;
+        read_text(l);
+    }
+}
+
+/* ---- starting ---- */
+
+/* A start, with our end of each pair of sockets, and that of the pipe. */
+struct start {
+    struct jobspawn_request request;
+    struct jobspawn_process process;
+    int lifeline, leash, text;
+};
+
+static void start_close_theirs(struct start *t)
+{
+    io_close(&t->request.lifeline_fd);
+    io_close(&t->request.leash_fd);
+    io_close(&t->request.stderr_fd);
+}
+
+static void start_close(struct start *t)
+{
+    start_close_theirs(t);
+    io_close(&t->lifeline);
+    io_close(&t->leash);
+    io_close(&t->text);
+}
+
+static int open_pair(int *ours, int *theirs)
+{
+    int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return -errno;
-    listen_fd = move_up(l->listen_fd);
-    lifeline_fd = move_up(pair[1]);
-    r = listen_fd < 0 || lifeline_fd < 0 ? -EMFILE : spawn_with(&b, listen_fd, lifeline_fd);
-    io_close(&listen_fd);
-    io_close(&lifeline_fd);
-    (void)close(pair[1]);
+    *ours = pair[0];
+    *theirs = pair[1];
+    return 0;
+}
+
+static int open_text(int *ours, int *theirs)
+{
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    *ours = fds[0];
+    *theirs = fds[1];
+    return io_set_nonblock(fds[0]);
+}
+
+static int start_process(struct jobloader *l, struct start *t, bool observed)
+{
+    int r;
+
+    *t = (struct start){.request = {.program = l->plenumd,
+                                    .args = l->args,
+                                    .environment = l->environment,
+                                    .listen_fd = l->listen_fd,
+                                    .lifeline_fd = -1,
+                                    .leash_fd = -1,
+                                    .stderr_fd = -1},
+                        .lifeline = -1,
+                        .leash = -1,
+                        .text = -1};
+    if ((r = open_pair(&t->lifeline, &t->request.lifeline_fd)) < 0 ||
+        (r = open_pair(&t->leash, &t->request.leash_fd)) < 0 ||
+        (observed && (r = open_text(&t->text, &t->request.stderr_fd)) < 0))
+        return r;
+    r = observed ? jobspawn_observe(&t->request, &t->process, &l->observer) : -ENOTSUP;
+    return r == -ENOTSUP ? jobspawn_start(&t->request, &t->process) : r;
+}
+
+/* Observed where the last one did not last. */
+static int spawn(struct jobloader *l)
+{
+    struct start t;
+    int r = start_process(l, &t, l->strikes > 0);
+
     if (r < 0) {
-        (void)close(pair[0]);
+        start_close(&t);
         return r;
     }
-    l->lifeline = pair[0];
-    l->pid = b.pid;
-    l->pidfd = b.pidfd;
-    l->beats = false;
-    l->silent = 0;
+    start_close_theirs(&t);
+    l->lifeline = t.lifeline;
+    l->leash = t.leash;
+    l->text_fd = t.text;
+    l->pid = t.process.pid;
+    l->pidfd = t.process.pidfd;
+    l->beats = l->ended = l->last_complete = false;
+    l->last[0] = '\0';
+    l->last_len = l->silent = 0;
+    l->phase = JOBLOADER_UNKNOWN;
     l->started_ns = time_now_ns();
     (void)send(l->lifeline, "", 1, MSG_NOSIGNAL); /* asks for beats */
     (void)watch(l, l->lifeline, true);
-    (void)watch(l, l->pidfd, true);
+    if (l->pidfd >= 0)
+        (void)watch(l, l->pidfd, true);
+    if (l->observer)
+        (void)watch(l, jobspawn_observer_fd(l->observer), true);
+    if (l->text_fd >= 0)
+        (void)watch(l, l->text_fd, true);
     set_timer(l, 1000, 1000);
     return 0;
 }
 
-/* The next try, when somebody still waits for a loader then. */
+/* The next try, when somebody still waits for a loader then. Whoever connects before it is answered
+ * where it is known that no loader comes. */
 static void retry_later(struct jobloader *l)
 {
+    l->retry_ns = time_now_ns() + (uint64_t)l->backoff_ms * NS_PER_MS;
     set_timer(l, (unsigned)l->backoff_ms, 0);
     l->backoff_ms = l->backoff_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : l->backoff_ms * 2;
+    if (l->failure[0])
+        (void)watch(l, l->listen_fd, true);
+}
+
+/* No loader has come of it. */
+static void note_failure(struct jobloader *l, const char *text)
+{
+    bool again = strcmp(l->failure, text) == 0;
+
+    (void)snprintf(l->failure, sizeof(l->failure), "%s", text);
+    if (!again)
+        report(l, text);
+    answer_clients(l, -ENOEXEC, text);
+}
+
+static void note_no_start(struct jobloader *l, int r)
+{
+    char text[sizeof(l->failure)];
+
+    (void)snprintf(text, sizeof(text), "the loader %s could not be started: %s%s", l->plenumd,
+                   strerror(-r),
+                   r == -EMFILE   ? "; this process needs some descriptors more (ulimit -n)"
+                   : r == -EAGAIN ? "; this user may have no more processes (ulimit -u)"
+                                  : "");
+    l->strikes = STRIKES_MAX;
+    note_failure(l, text);
 }
 
 /* Somebody waits for a loader. (Who waits for one that is being started is told of once more where
  * watching could not be ended.) */
 static void start(struct jobloader *l)
 {
+    int r;
+
     if (l->pid != 0)
         return;
+    if (l->failure[0] && time_now_ns() < l->retry_ns) {
+        answer_clients(l, -ENOEXEC, l->failure);
+        return;
+    }
     (void)watch(l, l->listen_fd, false);
-    if (spawn(l) < 0)
+    r = spawn(l);
+    if (r < 0) {
+        note_no_start(l, r);
         retry_later(l);
+    }
 }
+
+/* ---- the end ---- */
 
 /* One that was killed is gone, or is not waited for any more. */
 static void bury(struct jobloader *l)
@@ -426,19 +582,114 @@ static void bury(struct jobloader *l)
     io_close(&l->dying);
 }
 
-/* The loader has ended, or shall: another one is to be started. */
-static void lose(struct jobloader *l)
+/* Has it closed its end of the lifeline? */
+static bool lifeline_is_over(const struct jobloader *l)
 {
-    bury(l);
+    struct pollfd fd = {.fd = l->lifeline};
+
+    return poll(&fd, 1, 0) == 1 && (fd.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+/* By its number only while it lives. */
+static void kill_process(const struct jobloader *l)
+{
+    if (l->pidfd >= 0 && syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0) == 0)
+        return;
+    if (!lifeline_is_over(l))
+        (void)kill(l->pid, SIGKILL);
+}
+
+static void stop_observing(struct jobloader *l)
+{
+    if (l->observer)
+        (void)watch(l, jobspawn_observer_fd(l->observer), false);
+    jobspawn_unobserve(l->observer);
+    l->observer = NULL;
+}
+
+static void describe_end(struct jobloader *l, bool known, int wait_status, char *ret, size_t size)
+{
+    char how[128] = "has ended";
+    bool killed = known && WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+
+    if (known)
+        status_describe(wait_status, how, sizeof(how));
+    (void)snprintf(ret, size, "the loader %s %s %s%s%s%s%s", l->plenumd, how,
+                   l->beats ? "soon after its start" : "while it started",
+                   killed ? ", by hand or for want of memory (see dmesg)" : "",
+                   l->last[0] ? "; its last message: " : "", l->last,
+                   l->last[0] || known ? "" : "; it has printed why, most likely");
+}
+
+/* Nothing is left of the loader but its pidfd, which becomes readable when the process is gone. */
+static void forget_process(struct jobloader *l)
+{
     (void)watch(l, l->lifeline, false);
     io_close(&l->lifeline);
-    (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
-    l->dying = l->pidfd; /* still watched: it becomes readable when the process is gone */
+    io_close(&l->leash);
+    if (l->text_fd >= 0)
+        (void)watch(l, l->text_fd, false);
+    io_close(&l->text_fd);
+    l->dying = l->pidfd; /* still watched */
     l->pidfd = -1;
     l->pid = 0;
-    if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
+}
+
+/* The second start that fails by itself is the last one. SIGKILL may be a person's, or be sent for
+ * want of memory, which may pass: that is tried a little longer. */
+static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
+{
+    if (l->beats || (wait_status && WIFSIGNALED(*wait_status) && WTERMSIG(*wait_status) == SIGKILL))
+        return 1;
+    return wait_status ? 3 : 2;
+}
+
+/* The loader has ended, or shall: another one is to be started. `wait_status`: NULL where it is not
+ * known. */
+static void lose(struct jobloader *l, const int *wait_status)
+{
+    char text[sizeof(l->failure)];
+
+    bury(l);
+    kill_process(l);
+    read_last_text(l);
+    if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS) {
         l->backoff_ms = BACKOFF_FIRST_MS;
+        l->strikes = 0;
+    } else {
+        l->strikes += strikes_for(l, wait_status);
+    }
+    stop_observing(l);
+    forget_process(l);
+    if (l->strikes >= STRIKES_MAX) {
+        describe_end(l, wait_status != NULL, wait_status ? *wait_status : 0, text, sizeof(text));
+        note_failure(l, text);
+    }
     retry_later(l);
+}
+
+/* Its descriptors are closed, or it is gone. How it ended is reported in a moment, where somebody
+ * observes it. */
+static void note_end(struct jobloader *l)
+{
+    if (!l->observer) {
+        lose(l, NULL);
+        return;
+    }
+    if (l->ended)
+        return;
+    l->ended = true;
+    (void)watch(l, l->lifeline, false);
+    if (l->pidfd >= 0)
+        (void)watch(l, l->pidfd, false);
+}
+
+static void hear_observer(struct jobloader *l)
+{
+    int wait_status, r = jobspawn_get_status(l->observer, &wait_status);
+
+    if (r != -EAGAIN)
+        lose(l, r == 0 ? &wait_status : NULL);
 }
 
 static void hear(struct jobloader *l)
@@ -446,17 +697,37 @@ static void hear(struct jobloader *l)
     char bytes[64];
     ssize_t n = recv(l->lifeline, bytes, sizeof(bytes), 0);
 
-    if (n > 0) {
-        l->beats = true;
-        l->silent = 0;
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        lose(l);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        note_end(l);
+        return;
+    }
+    for (ssize_t i = 0; i < n; i++) {
+        if (bytes[i] == JOBLOADER_SERVES) {
+            l->beats = true;
+            l->silent = 0;
+            l->failure[0] = '\0';
+        } else if (!l->beats && bytes[i] > 0 && bytes[i] < JOBLOADER_PHASES) {
+            l->phase = (enum jobloader_phase)bytes[i];
+        }
     }
 }
 
-/* A second of a loader's life has passed, or the pause after a death. One that has not said a word
- * yet may take long to be loaded from a file server. Seconds in which we did not run ourselves (a
- * job that is frozen as a whole) come as one. */
+/* It takes long to start: say with what. */
+static void tell_slow(struct jobloader *l)
+{
+    char text[sizeof(l->failure)];
+
+    (void)snprintf(text, sizeof(text), "the loader %s has been starting for %.0f s: it %s",
+                   l->plenumd, (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,
+                   jobloader_describe_phase(l->phase));
+    if (l->silent == SLOW_MAX)
+        report(l, text);
+    answer_clients(l, -EINPROGRESS, text);
+}
+
+/* A second of a loader's life has passed, or the pause after a death. One that does not serve yet
+ * may take long to be loaded from a file server. Seconds in which we did not run ourselves (a job
+ * that is frozen as a whole) come as one. */
 static void tick(struct jobloader *l)
 {
     uint64_t ticks;
@@ -466,26 +737,39 @@ static void tick(struct jobloader *l)
         (void)watch(l, l->listen_fd, true);
         return;
     }
-    if (l->beats && ++l->silent > SILENT_MAX)
-        lose(l);
+    l->silent++;
+    if (!l->beats && l->silent >= SLOW_MAX)
+        tell_slow(l);
+    if (l->observer && !l->ended && time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
+        stop_observing(l);
+    if (l->beats && l->silent > SILENT_MAX)
+        lose(l, NULL);
+}
+
+static void serve_event(struct jobloader *l, int fd)
+{
+    if (fd == l->listen_fd)
+        start(l);
+    else if (fd == l->timer_fd)
+        tick(l);
+    else if (fd == l->lifeline)
+        hear(l);
+    else if (fd == l->text_fd)
+        read_text(l);
+    else if (l->observer && fd == jobspawn_observer_fd(l->observer))
+        hear_observer(l);
+    else if (fd == l->pidfd)
+        note_end(l);
+    else
+        bury(l);
 }
 
 void jobloader_dispatch(struct jobloader *loader)
 {
     struct epoll_event ev;
 
-    for (int i = 0; i < EVENTS && epoll_wait(loader->epoll_fd, &ev, 1, 0) == 1; i++) {
-        if (ev.data.fd == loader->listen_fd)
-            start(loader);
-        else if (ev.data.fd == loader->timer_fd)
-            tick(loader);
-        else if (ev.data.fd == loader->lifeline)
-            hear(loader);
-        else if (ev.data.fd == loader->pidfd)
-            lose(loader);
-        else
-            bury(loader);
-    }
+    for (int i = 0; i < EVENTS && epoll_wait(loader->epoll_fd, &ev, 1, 0) == 1; i++)
+        serve_event(loader, ev.data.fd);
 }
 
 void jobloader_forget(struct jobloader *loader)
@@ -493,16 +777,22 @@ void jobloader_forget(struct jobloader *loader)
     io_close(&loader->listen_fd);
     io_close(&loader->epoll_fd);
     io_close(&loader->timer_fd);
+    io_close(&loader->spare_fd);
     io_close(&loader->lifeline);
+    io_close(&loader->leash);
+    io_close(&loader->text_fd);
+    jobspawn_forget(loader->observer);
     io_close(&loader->pidfd);
     io_close(&loader->dying);
     loader->pid = 0;
 }
 
-static bool is_gone_within(int pidfd, int timeout_ms)
+/* Without a pidfd: has it closed its end of the lifeline? */
+static bool is_gone_within(const struct jobloader *l, int timeout_ms)
 {
     uint64_t end = time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS, now;
-    struct pollfd fd = {.fd = pidfd, .events = POLLIN};
+    struct pollfd fd = {.fd = l->pidfd >= 0 ? l->pidfd : l->lifeline,
+                        .events = l->pidfd >= 0 ? POLLIN : 0};
 
     while ((now = time_now_ns()) < end)
         if (poll(&fd, 1, (int)((end - now) / NS_PER_MS) + 1) == 1)
@@ -510,6 +800,7 @@ static bool is_gone_within(int pidfd, int timeout_ms)
     return false;
 }
 
+/* One that does not serve yet has nothing to finish. */
 static void end_process(struct jobloader *l, int grace_ms)
 {
     siginfo_t info;
@@ -518,11 +809,14 @@ static void end_process(struct jobloader *l, int grace_ms)
     if (l->pid == 0)
         return;
     (void)shutdown(l->lifeline, SHUT_WR);
-    if (!is_gone_within(l->pidfd, grace_ms)) {
-        (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
-        (void)is_gone_within(l->pidfd, KILLED_MS);
+    if (!l->beats || !is_gone_within(l, grace_ms)) {
+        kill_process(l);
+        (void)is_gone_within(l, KILLED_MS);
     }
-    (void)waitid(P_PIDFD, (id_t)l->pidfd, &info, WEXITED | WNOHANG);
+    read_last_text(l);
+    stop_observing(l);
+    if (l->pidfd >= 0)
+        (void)waitid(P_PIDFD, (id_t)l->pidfd, &info, WEXITED | WNOHANG);
 }
 
 void jobloader_destroy(struct jobloader *loader, int grace_ms)

@@ -12,11 +12,32 @@
 /** One loader process and the socket that outlives it. Opaque. Threads: one at a time. */
 struct jobloader;
 
+/** With what a loader is busy while it starts. It says so by bytes, and that it serves by others. */
+enum jobloader_phase {
+    JOBLOADER_SERVES,
+    JOBLOADER_UNKNOWN, /* it has not said yet */
+    JOBLOADER_SETTINGS,
+    JOBLOADER_PIXELS,
+    JOBLOADER_ROOTS,
+    JOBLOADER_TOPOLOGY,
+    JOBLOADER_THREADS,
+    JOBLOADER_SOCKETS,
+    JOBLOADER_PHASES,
+};
+
+/** "reads its settings": what "the loader" does then. */
+const char *jobloader_describe_phase(enum jobloader_phase phase);
+
+/** Why no loader comes, or comes late: one sentence. */
+typedef void jobloader_report(void *arg, const char *text);
+
 struct jobloader_options {
-    const char *plenumd;     /* the program; NULL: jobloader_find_program() */
-    const char *address;     /* "unix:@name", or HOST:PORT (an IP address; port 0: any): all who
+    const char *plenumd;      /* the program; NULL: jobloader_find_program() */
+    const char *address;      /* "unix:@name", or HOST:PORT (an IP address; port 0: any): all who
                                 connect there are served by this loader */
-    const char *const *args; /* further arguments of plenumd, ended by NULL; may be NULL */
+    const char *const *args;  /* further arguments of plenumd, ended by NULL; may be NULL */
+    jobloader_report *report; /* NULL: only clients are told, those of a socket of this host */
+    void *report_arg;
 };
 
 /** Where this user's loader of a job listens on this host, "unix:@plenum-UID-JOB": this form is
@@ -43,7 +64,8 @@ void jobloader_set_environment(struct jobloader *loader, char *const *environmen
 /** The running loader, 0 when there is none: for a caller that ends all its other children. */
 pid_t jobloader_get_pid(const struct jobloader *loader);
 
-/** Start, watch, replace. Never blocks. */
+/** Start, watch, replace, and answer clients where no loader comes. Never blocks, but for the time
+ * that the kernel takes to begin another program. */
 void jobloader_dispatch(struct jobloader *loader);
 
 /** End the loader (asked, then killed after `grace_ms` milliseconds) and close the socket. It takes

@@ -15,6 +15,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/jobloader.c %D%/jobloader.h \
+	%D%/jobspawn.c %D%/jobspawn.h \
 	%D%/json.c %D%/json.h \
 	%D%/list.h \
 	%D%/lock.h \
@@ -38,6 +39,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/tls.c %D%/tls.h \
 	%D%/util.c %D%/util.h \
 	%D%/views.c %D%/views.h \
+	%D%/waitstatus.c %D%/waitstatus.h \
 	%D%/wire.c %D%/wire.h
 %C%_libcommon_la_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_BINDIR='"$(bindir)"' -DPLENUM_LIBDIR='"$(libdir)"'
 

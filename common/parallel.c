@@ -123,7 +123,7 @@ int parallel_run(const struct parallel *p)
         (void)pthread_mutex_lock(&run.mu);
         run.running++;
         (void)pthread_mutex_unlock(&run.mu);
-        if (pthread_create(&workers[started].thread, NULL, worker_main, &workers[started])) {
+        if (thread_start(&workers[started].thread, worker_main, &workers[started]) < 0) {
             (void)pthread_mutex_lock(&run.mu);
             run.running--;
             (void)pthread_mutex_unlock(&run.mu);

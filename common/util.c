@@ -33,15 +33,20 @@ static const int own_faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 {
     sigset_t all, before;
+    pthread_attr_t attr;
     pthread_t id;
-    int r;
+    int r = -pthread_attr_init(&attr);
 
+    if (r < 0)
+        return r;
+    (void)pthread_attr_setstacksize(&attr, THREAD_STACK_BYTES);
     (void)sigfillset(&all);
     for (size_t i = 0; i < ARRAY_LEN(own_faults); i++)
         (void)sigdelset(&all, own_faults[i]);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = -pthread_create(ret ? ret : &id, NULL, run, arg);
+    r = -pthread_create(ret ? ret : &id, &attr, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
     if (r == 0 && !ret)
         (void)pthread_detach(id);
     return r;
@@ -79,13 +84,19 @@ int random_bytes(void *ret, size_t bytes)
 
 int random_hex(char *ret, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char random;
+    static const char digits[] = "0123456789abcdef";
+    unsigned char *random =
+        (unsigned char *)ret + bytes; /* each is read before it is written over */
 
-        if (random_bytes(&random, 1) < 0)
-            return -EIO;
-        (void)sprintf(ret + 2 * i, "%02x", random);
+    if (random_bytes(random, bytes) < 0)
+        return -EIO;
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char byte = random[i];
+
+        ret[2 * i] = digits[byte >> 4];
+        ret[2 * i + 1] = digits[byte & 15];
     }
+    ret[2 * bytes] = '\0';
     return 0;
 }
 
@@ -293,6 +304,17 @@ void io_event_clear(int fd)
 
     while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
         ;
+}
+
+void io_fill_standard(int mode)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", mode | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
 }
 
 int io_set_nonblock(int fd)

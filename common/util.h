@@ -47,7 +47,11 @@ static inline uint64_t time_cpu_ns(void)
  * whatever happens to the time of day: 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
-/** pthread_create(3) of a thread that gets no signals but of its own faults: they are for those
+/** The stack of each thread, whatever RLIMIT_STACK is: decoders need some 100 KiB, and sanitizers
+ * several times as much. Only what is used takes memory. */
+enum { THREAD_STACK_BYTES = 4 << 20 };
+
+/** pthread_create(3) of a thread with such a stack that gets no signals but of its own faults: they are for those
  * that wait for them. `ret` is for pthread_join(3); NULL: nobody waits for its end. 0 or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
@@ -138,6 +142,12 @@ void io_close(int *fd);
 /** Make an eventfd readable, or not: a wake that is lost would be waited for for ever. */
 void io_event_set(int fd);
 void io_event_clear(int fd);
+
+/** Open /dev/null where a standard descriptor is closed: what is opened later shall not be found
+ * there, and be read or written to as such. The first thing that main() does.
+ *
+ * @param mode  O_RDWR: what is written there is lost in silence. O_RDONLY: writing fails */
+void io_fill_standard(int mode);
 
 /** O_NONBLOCK on an open descriptor: 0 or -errno. */
 int io_set_nonblock(int fd);

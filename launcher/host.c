@@ -190,19 +190,14 @@ static void *look_up(void *arg)
 
 static void run_lookup(struct lookup *l, size_t threads)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
     uint64_t until = time_now_ns() + LOOKUP_MS * NS_PER_MS;
 
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     lock_acquire(&l->lock);
     for (size_t i = 0; i < threads; i++) {
         l->users++;
-        if (pthread_create(&thread, &attr, look_up, l) != 0)
+        if (thread_start(NULL, look_up, l) < 0)
             l->users--;
     }
-    (void)pthread_attr_destroy(&attr);
     while (l->answered < l->count && l->users > 1)
         if (lock_wait_until(&l->lock, &l->done, until) < 0)
             break;

@@ -13,7 +13,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/network.c %D%/network.h \
 	%D%/ranges.c %D%/ranges.h \
 	%D%/signals.c %D%/signals.h \
-	%D%/status.c %D%/status.h \
+	%D%/status.h \
 	%D%/subnet.c %D%/subnet.h \
 	%D%/texts.c %D%/texts.h \
 	%D%/topology.c %D%/topology.h \

@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
+#include "common/util.h"
 #include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/job/launch.h"
@@ -18,16 +19,21 @@
 #include "launcher/shim/shim.h"
 #include "launcher/status.h"
 
-/* Whoever started us with a standard descriptor closed shall not find a socket of ours there. */
-static void fill_standard_descriptors(void)
-{
-    int fd;
+/* Below this mpirun, or we, would end by SIGSEGV without a word. Programs inherit the limit, so it is
+ * not raised. */
+enum { STACK_LEAST_KIB = 256 };
 
-    do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        (void)close(fd);
+static bool has_stack(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_STACK, &limit) < 0 || limit.rlim_cur >= STACK_LEAST_KIB << 10)
+        return true;
+    fprintf(stderr,
+            "plenumrun: error: the stack of a process is limited to %llu KiB here (ulimit -s), and "
+            "%d KiB are needed\n",
+            (unsigned long long)limit.rlim_cur >> 10, STACK_LEAST_KIB);
+    return false;
 }
 
 /* Said by a shim or a keeper of a loader, before all else. */
@@ -43,7 +49,9 @@ static bool has_proc(void)
 
 int main(int argc, char **argv)
 {
-    fill_standard_descriptors();
+    io_fill_standard(O_RDWR);
+    if (!has_stack())
+        return STATUS_LAUNCH;
     (void)signal(SIGCHLD, SIG_DFL); /* where it is ignored nobody can be waited for */
     if (argc > 1 && strcmp(argv[1], SHIM_ARGUMENT) == 0)
         return has_proc() ? shim_main() : STATUS_LAUNCH;

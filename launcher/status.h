@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* status.h - plenumrun's exit statuses, and what a process's wait status says. */
+/* status.h - plenumrun's exit statuses. */
 #ifndef LAUNCHER_STATUS_H
 #define LAUNCHER_STATUS_H
 
-#include <stddef.h>
+#include "common/waitstatus.h" /* status_describe(), which goes with them */
 
 /** Exit statuses that are plenumrun's own. The manual page lists them. */
 enum {
@@ -15,8 +15,5 @@ enum {
     STATUS_NOT_FOUND = 127,
     STATUS_SIGNAL = 128, /* and the number of the signal */
 };
-
-/** "exited with code 3", "was ended by signal 9 (Killed)". */
-void status_describe(int wait_status, char *ret, size_t size);
 
 #endif

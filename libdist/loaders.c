@@ -19,6 +19,7 @@
 
 #include "common/error.h"
 #include "common/identity.h"
+#include "common/jobloader.h"
 #include "common/util.h"
 #include "libdist/io.h"
 #include "libdist/loaders_priv.h"
@@ -28,6 +29,9 @@ enum {
     /* Tries, within a second or so, before the own loader's address is believed to be taken. */
     OWN_TAKEN_MAX = 8,
 };
+
+/* How long a stream that is being opened waits for a word in silence. */
+static const uint64_t first_word_ns = NS_PER_SEC;
 
 struct loader *loaders_from(struct plenum_stream *s, struct loader *from)
 {
@@ -102,26 +106,68 @@ static bool has_loader(struct plenum_stream *s, int of)
     return false;
 }
 
-static void no_loader(struct plenum_stream *s, uint64_t now)
+/* "ADDRESS (what became of it), ..." of all. */
+static void list_errors(struct plenum_stream *s, char *text, size_t size)
 {
-    char text[sizeof(s->error.text)] = "", all[sizeof(text) + 64];
     size_t n = 0;
 
+    *text = '\0';
     FOR_LOADERS(l, s)
-        if (n < sizeof(text) - 1)
-            n += (size_t)snprintf(
-                text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "", l->address->text,
-                session_error(l->session)[0] ? session_error(l->session) : "not tried");
+        if (n < size - 1)
+            n += (size_t)snprintf(text + n, size - n, "%s%s (%s)", n ? ", " : "", l->address->text,
+                                  session_error(l->session)[0]  ? session_error(l->session)
+                                  : session_is_down(l->session) ? "not tried"
+                                                                : "says nothing");
     for (int i = 0; i < s->loaders->num_named; i++)
-        if (n < sizeof(text) - 1 && s->loaders->named[i].error.text[0] && !has_loader(s, i))
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "",
+        if (n < size - 1 && s->loaders->named[i].error.text[0] && !has_loader(s, i))
+            n += (size_t)snprintf(text + n, size - n, "%s%s (%s)", n ? ", " : "",
                                   s->loaders->named[i].address.text,
                                   s->loaders->named[i].error.text);
+}
+
+static void no_loader(struct plenum_stream *s, uint64_t now)
+{
+    char text[sizeof(s->error.text)], all[sizeof(text) + 64];
+
+    list_errors(s, text, sizeof(text));
     (void)snprintf(all, sizeof(all), "no loader answered for %.0f s: %s",
                    s->loaders->alone_ns ? (double)(now - s->loaders->alone_ns) / (double)NS_PER_SEC
                                         : 0.0,
                    text);
     stream_fail(s, -ECONNRESET, all);
+}
+
+/* No loader that was named has said a word to a stream that is being opened. A job's own is another
+ * matter: its keeper speaks for it (jobloader.c). */
+static bool waits_for_first_word(struct plenum_stream *s)
+{
+    char own[64];
+
+    (void)jobloader_form_address("", own, sizeof(own));
+    if (s->opened || s->loaders->own || s->loaders->told_waiting || !s->loaders->alone_ns)
+        return false;
+    FOR_LOADERS(l, s)
+        if (session_has_greeted(l->session) || str_after(l->address->text, own))
+            return false;
+    return true;
+}
+
+/* Say early what is waited for: returns when to look again. */
+static uint64_t tell_waiting(struct plenum_stream *s, uint64_t now)
+{
+    char text[512];
+    uint64_t at;
+
+    if (!waits_for_first_word(s))
+        return UINT64_MAX;
+    at = sum_u64(s->loaders->alone_ns, first_word_ns);
+    if (now < at)
+        return at;
+    s->loaders->told_waiting = true;
+    list_errors(s, text, sizeof(text));
+    stream_warn(s, "no loader answers yet: %s; the stream waits up to %.0f s for one", text,
+                (double)s->loader_timeout_ns / (double)NS_PER_SEC);
+    return UINT64_MAX;
 }
 
 /* Every loader has refused to serve the stream. */
@@ -307,13 +353,16 @@ int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_
 /* A loader that has served the stream, or we, may be short of something for a moment (-EAGAIN:
  * threads): our session of before is not closed yet there, and batches of its ring are held here.
  *
+ * A job's own loader that died may be started again when what ended it has passed (-ENOEXEC, from
+ * its keeper: jobloader.c).
+ *
  * Storage that fails (-EIO) is not among these: the file system has tried again by then, a batch
  * that cannot be read ends the stream as well, and who runs the job is to hear it at once. That
  * storage has not answered in time is (-ETIMEDOUT, handle_error() of session.c). */
 static bool is_for_later(const struct plenum_stream *s, int code)
 {
     return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM || code == -EMFILE ||
-                         code == -ENFILE || code == -EAGAIN);
+                         code == -ENFILE || code == -EAGAIN || code == -ENOEXEC);
 }
 
 /* Is no other loader connected? */
@@ -339,6 +388,14 @@ bool loaders_refused(struct loader *l, int code, const char *text)
     if (s->loaders->alone_ns && l->alone_ns && is_only_one(l))
         s->loaders->alone_ns = l->alone_ns;
     return true;
+}
+
+void loaders_starting(struct loader *l, const char *text)
+{
+    assert(lock_is_held(&l->stream->mu));
+    if (!l->told_starting)
+        stream_warn(l->stream, "%s", text);
+    l->told_starting = true;
 }
 
 bool loaders_short(struct loader *l, int code, const char *text)
@@ -476,6 +533,7 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
     }
     if (s->error_code < 0)
         return UINT64_MAX;
+    next = min_u64(next, tell_waiting(s, now_ns));
     next = min_u64(next, lookup_tick(s, now_ns));
     if (loaders_count_open(s) > 1)
         next = min_u64(next, schedule_tick(s, now_ns));

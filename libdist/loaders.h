@@ -67,6 +67,8 @@ int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_
  * are our own. */
 int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,
                     struct plenum_error *err);
+/** Its keeper says that it is still starting, and with what that is busy. */
+void loaders_starting(struct loader *l, const char *text);
 /** Our own memory is short, or descriptors, and no other loader can help: true when that may pass;
  * else the stream has failed. */
 bool loaders_short(struct loader *l, int code, const char *text);

@@ -40,7 +40,8 @@ struct loader {
     bool unlisted; /* the name stands for it no more: it is asked only where no other can be */
     uint32_t bit;  /* of it among the stream's */
     uint32_t threads, io_threads;
-    uint64_t alone_ns; /* the stream's, when its connection was begun */
+    uint64_t alone_ns;  /* the stream's, when its connection was begun */
+    bool told_starting; /* the program knows that it takes long to start */
     /* Kept by schedule.c. */
     uint64_t since_ns;     /* when it answered last, or began to have work */
     uint64_t service_ns;   /* time that it takes for a batch while it has work; 0: not known */
@@ -62,6 +63,7 @@ struct loaders {
     /* Holding the stream's lock. */
     unsigned own_turn;              /* this one */
     unsigned own_taken;             /* times in a row that it was bound, and nobody listened */
+    bool told_waiting;              /* that none has said a word yet */
     bool wants_keeper;              /* nobody listens there: io.c is to see to it */
     struct loader all[LOADERS_MAX]; /* FOR_LOADERS */
     bool looking;                   /* names are being looked up (lookup.c) */

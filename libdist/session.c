@@ -330,6 +330,32 @@ static void lose_unauthenticated(struct session *se, uint64_t now)
         refused(se, -EPERM, why_not(se, -EPERM));
 }
 
+/* Our own memory is short, or descriptors: no other loader can help. */
+static void fail_here(struct session *se, int code, const char *text)
+{
+    if (loaders_short(se->loader, code, text))
+        refused(se, code, text);
+    else
+        session_close(se, false);
+}
+
+/* No connection can be made. */
+static void fail_connection(struct session *se, int r)
+{
+    struct plenum_error err;
+
+    if (r == -EMFILE || r == -ENFILE) {
+        (void)error_set(&err, r, "no descriptor is left for a connection to %s: %s (ulimit -n)",
+                        se->address->text, strerror(-r));
+        fail_here(se, r, err.text);
+        return;
+    }
+    loaders_unreached(se->loader, r);
+    if (r == -EAGAIN) /* it is there, and had no room at this moment */
+        se->retry_delay_ns = retry_first_ns;
+    lose_now(se, why_not(se, r));
+}
+
 /* Have it carry our frames: 0 or -errno. */
 static int take_connection(struct session *se, int fd)
 {
@@ -371,10 +397,7 @@ static void connect_now(struct session *se, uint64_t now)
     if (fd >= 0)
         r = take_connection(se, fd);
     if (r < 0) {
-        loaders_unreached(se->loader, r);
-        if (r == -EAGAIN) /* it is there, and had no room at this moment */
-            se->retry_delay_ns = retry_first_ns;
-        lose_now(se, why_not(se, r));
+        fail_connection(se, r);
         return;
     }
     move(se, SESSION_HELLO);
@@ -430,15 +453,6 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "fields";
     return minor < WIRE_MINOR_BOXES && asks_for_new_fields(open) ? "boxes and members of JSON"
                                                                  : NULL;
-}
-
-/* Our own memory is short, or descriptors: no other loader can help. */
-static void fail_here(struct session *se, int code, const char *text)
-{
-    if (loaders_short(se->loader, code, text))
-        refused(se, code, text);
-    else
-        session_close(se, false);
 }
 
 static void send_open(struct session *se)
@@ -694,6 +708,13 @@ static void handle_life(struct session *se, const struct frame_header *h,
     rtt_update(&se->pong, took);
 }
 
+/* It is still starting. */
+MESSAGE static void lose_starting(struct session *se, const char *text)
+{
+    loaders_starting(se->loader, text);
+    lose_now(se, text);
+}
+
 static void handle_error(struct session *se, const struct frame_header *h,
                          struct frame_reader *payload)
 {
@@ -702,6 +723,8 @@ static void handle_error(struct session *se, const struct frame_header *h,
     (void)h;
     if (wire_get_error(payload, &m) < 0)
         lose_now(se, "sent what was not understood");
+    else if (m.code == -EINPROGRESS) /* its keeper says so: jobloader.c */
+        lose_starting(se, m.text);
     else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
         lose_now(se, m.text);
     else
@@ -919,6 +942,11 @@ void session_forgive(struct session *se, uint64_t now_ns)
 bool session_is_down(const struct session *se)
 {
     return se->state == SESSION_DOWN;
+}
+
+bool session_has_greeted(const struct session *se)
+{
+    return se->state > SESSION_HELLO;
 }
 
 bool session_is_open(const struct session *se)

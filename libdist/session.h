@@ -74,6 +74,7 @@ int session_ask_name(struct session *se, uint64_t request, const struct wire_ask
                      struct plenum_error *err);
 
 bool session_is_down(const struct session *se);
+bool session_has_greeted(const struct session *se);
 bool session_is_open(const struct session *se);
 /** Has it been silent for so long that others should be asked? */
 bool session_is_silent(const struct session *se, uint64_t now_ns);

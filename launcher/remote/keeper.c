@@ -44,12 +44,20 @@ struct keeper {
     struct jobloader *loader;
 };
 
+/* plenumrun shows it with our host's name. */
+static void report_loader(void *arg, const char *text)
+{
+    (void)arg;
+    log_warn("%s", text);
+}
+
 /* Find faults now, so that the job does not start, and not when the first client connects. */
 static int begin(struct keeper *l, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
     const char *const args[] = {"--tls-key", key, "--pin", "core", NULL};
-    struct jobloader_options options = {.address = l->task.address, .args = args};
+    struct jobloader_options options = {
+        .address = l->task.address, .args = args, .report = report_loader};
     struct tls *tls;
     int r;
 

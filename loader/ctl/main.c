@@ -2,6 +2,8 @@
 /* main.c - plenumctl: finds the subcommand. */
 #include "config.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,9 +46,8 @@ static int complete(int argc, char **argv)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-    log_init("plenumctl", LOG_LEVEL_INFO);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         if (argc >= 2)
@@ -66,4 +67,18 @@ int main(int argc, char **argv)
             return commands[i]->run(argc - 1, argv + 1);
     log_error("there is no command '%s'; see plenumctl --help", argv[1]);
     return 2;
+}
+
+/* A result that nobody got is a failure. */
+int main(int argc, char **argv)
+{
+    int r;
+
+    io_fill_standard(O_RDONLY);
+    log_init("plenumctl", LOG_LEVEL_INFO);
+    r = run_command(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return r;
+    log_error("cannot write to standard output: %s", strerror(errno));
+    return r ? r : 1;
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "common/log.h"
 #include "common/options.h"
 #include "common/util.h"
+#include "loader/serve/leash.h"
 #include "loader/serve/settings.h"
 #include "loader/serve/notify.h"
 #include "loader/serve/users.h"
@@ -27,8 +29,8 @@ struct arguments {
     struct server_options server;
     const char *config;
     bool check_config;
-    bool file_roots;                 /* all roots so far are from the file */
-    uint32_t listen_fd, lifeline_fd; /* UINT32_MAX: not given */
+    bool file_roots;                           /* all roots so far are from the file */
+    uint32_t listen_fd, lifeline_fd, start_fd; /* UINT32_MAX: not given */
     bool job;
     bool pin_given;
     bool quiet;
@@ -208,6 +210,9 @@ static const struct option_def defs[] = {
      .help = "use this socket, which listens already, instead of --socket"},
     {"leash-fd", 0, "FD", OPTION_U32, AT(lifeline_fd), 0, 1 << 20,
      .help = "end when this descriptor reaches end of file"},
+    {"start-fd", 0, "FD", OPTION_U32, AT(start_fd), 0, 1 << 20,
+     .help = "say by --leash-fd with what the start is busy, and close this descriptor when it is "
+             "over"},
     {"log-format", 0, "FORMAT", OPTION_CALL, .call = parse_log_format,
      .help = "write messages as text (default) or as json, one object a line"},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), .help = "say only what is wrong"},
@@ -301,8 +306,8 @@ static int check_value(const char *name, const char *value, struct plenum_error 
 }
 
 /* Options that make no sense in a file, which is read at every start. */
-static const char *const command_line_only[] = {"config",    "check-config", "job",
-                                                "listen-fd", "leash-fd",     NULL};
+static const char *const command_line_only[] = {"config",   "check-config", "job", "listen-fd",
+                                                "leash-fd", "start-fd",     NULL};
 static const char *const repeatable[] = {"root", NULL};
 
 static const struct settings_rules rules = {.program = &program,
@@ -400,6 +405,17 @@ static void reloaded(void *arg)
     set_log(&s->fresh);
 }
 
+/* The descriptor that an option names on the command line, which is not parsed yet; or -1. */
+static int early_descriptor(int argc, char **argv, const char *option)
+{
+    uint64_t fd;
+
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], option) == 0 && parse_u64(argv[i + 1], 1 << 20, &fd) == 0)
+            return (int)fd;
+    return -1;
+}
+
 /* Allow as many descriptors as possible: a client needs two. */
 static void allow_descriptors(void)
 {
@@ -419,7 +435,10 @@ int main(int argc, char **argv)
     struct plenum_error err;
     int operands, r;
 
+    io_fill_standard(O_RDONLY);
     log_init("plenumd", LOG_LEVEL_INFO);
+    leash_init(early_descriptor(argc, argv, "--leash-fd"),
+               early_descriptor(argc, argv, "--start-fd"));
     r = options_start(&program, a, argc, argv, &operands);
     if (r >= 0)
         return r;

@@ -39,6 +39,7 @@
 #include "common/util.h"
 #include "loader/image/image.h"
 #include "loader/serve/http.h"
+#include "loader/serve/leash.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
 #include "loader/serve/users.h"
@@ -144,14 +145,10 @@ static void *exit_after_limit(void *arg)
 /* From now on the process lives a few seconds at most. */
 static void limit_shutdown(struct main_loop *m)
 {
-    pthread_t id;
-
     if (m->limited)
         return;
     m->limited = true;
-    if (pthread_create(&id, NULL, exit_after_limit, NULL) == 0)
-        (void)pthread_detach(id);
-    else
+    if (thread_start(NULL, exit_after_limit, NULL) < 0)
         (void)alarm(END_LIMIT_S);
 }
 
@@ -704,11 +701,13 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
         .worker_start = worker_start, .worker_node = worker_node, .wake = wake, .arg = m};
     int r;
 
+    leash_phase(JOBLOADER_TOPOLOGY);
     if (o->all_cpus)
         pin_widen();
     r = pin_create(o->pin, &m->server.pin, err);
     if (r < 0)
         return r;
+    leash_phase(JOBLOADER_THREADS);
     q.cpu_millicores = cpu_budget(o);
     q.workers = o->threads ? o->threads : pin_cpus(m->server.pin);
     if (o->threads == 0 && q.cpu_millicores > 0) /* more threads could not run at once */
@@ -827,8 +826,6 @@ static int find_user(struct main_loop *m, struct plenum_error *err)
     /* Use the cache of that user, not of root. */
     (void)setenv("HOME", m->user.home, 1);
     (void)unsetenv("XDG_CACHE_HOME");
-    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0,
-                0); /* inherited by the threads that are started later */
     return 0;
 }
 
@@ -850,6 +847,7 @@ static int start(struct main_loop *m, struct plenum_error *err)
     r = start_openings(m, err);
     if (r < 0)
         return r;
+    leash_phase(JOBLOADER_SOCKETS);
     r = start_listening(m, err);
     if (r < 0)
         return r;
@@ -906,6 +904,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     } else {
         log_started(m);
         (void)start_beat(m);
+        leash_serves();
     }
     (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
     http_stop(m->http);
@@ -916,7 +915,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     return r;
 }
 
-int server_run(const struct server_options *options, struct plenum_error *err)
+static int run_loop(const struct server_options *options, struct plenum_error *err)
 {
     struct main_loop *m = calloc(1, sizeof(*m));
     int r;
@@ -932,9 +931,11 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     m->server.started_ns = time_now_ns();
     m->server.session_gone = on_session_gone;
     (void)signal(SIGPIPE, SIG_IGN);
+    leash_phase(JOBLOADER_PIXELS);
     r = test_pixels(&m->server, err);
     if (r < 0)
         goto out;
+    leash_phase(JOBLOADER_ROOTS);
     r = roots_create(options->roots, options->num_roots, &m->server.roots, err);
     if (r < 0)
         goto out;
@@ -955,4 +956,35 @@ out:
     roots_unref(m->server.roots);
     free(m);
     return r;
+}
+
+struct loop_run {
+    const struct server_options *options;
+    struct plenum_error *err;
+    int r;
+};
+
+static void *loop_main(void *arg)
+{
+    struct loop_run *run = arg;
+
+    run->r = run_loop(run->options, run->err);
+    return NULL;
+}
+
+/* In a thread, whose stack is not RLIMIT_STACK's. Signals come to this one, and libuv's handler
+ * hands them on. */
+int server_run(const struct server_options *options, struct plenum_error *err)
+{
+    struct loop_run run = {options, err, 0};
+    pthread_t id;
+    int r;
+
+    if (options->user) /* inherited by the threads that are started now */
+        (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    r = thread_start(&id, loop_main, &run);
+    if (r < 0)
+        return error_set(err, r, "cannot start a thread: %s", strerror(-r));
+    (void)pthread_join(id, NULL);
+    return run.r;
 }

@@ -297,6 +297,37 @@ Test(jobloader, is_known_even_if_it_ends_at_once)
     (void)close(connection);
 }
 
+static char reported[512];
+
+static void on_report(void *arg, const char *text)
+{
+    (void)arg;
+    (void)snprintf(reported, sizeof(reported), "%s", text);
+}
+
+/* By TCP clients believe a loader alone, which has the key: the keeper says why there is none. */
+Test(jobloader, that_does_not_start_is_reported)
+{
+    char text[64];
+    struct jobloader_options options = {
+        .address = "127.0.0.1:0", .plenumd = "/bin/false", .report = on_report};
+    struct plenum_error err = {""};
+
+    jobloader_destroy(loader, 1000);
+    cr_assert(eq(int, jobloader_create(&options, &loader, &err), 0), "%s", err.text);
+    (void)jobloader_get_address(loader, text, sizeof(text));
+    cr_assert(eq(int, address_parse(text, &address, &err), 0));
+    while (!reported[0]) {
+        struct pollfd fd = {.fd = jobloader_get_fd(loader), .events = POLLIN};
+        int connection = address_connect(&address, 0);
+
+        (void)poll(&fd, 1, 100);
+        jobloader_dispatch(loader);
+        (void)close(connection);
+    }
+    cr_expect(eq(str, reported, "the loader /bin/false exited with code 1 while it started"));
+}
+
 Test(jobloader, is_replaced_when_it_hangs)
 {
     int connection = address_connect(&address, 0);

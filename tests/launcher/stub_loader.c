@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* stub_loader - plays plenumd for the launcher's tests, and asks it.
  *
- *     stub_loader --job --listen-fd 3 --leash-fd 4    tells everybody who connects its process id
+ *     stub_loader --job --listen-fd 3 --leash-fd 4 ...   tells everybody who connects its process id
  *     stub_loader ask                                 prints what the loader in PLENUM_LOADER tells
  */
 #include "config.h"
@@ -22,6 +22,7 @@ static int serve(void)
     int n = snprintf(text, sizeof(text), "loader %d\n", (int)getpid());
 
     fprintf(stderr, "stub_loader: started\n");
+    (void)!write(4, "", 1); /* it serves */
     for (;;) {
         if (poll(fds, 2, -1) < 0)
             continue;

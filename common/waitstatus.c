@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/status.h"
+#include "common/waitstatus.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* waitstatus.h - what a process's wait status says. */
+#ifndef COMMON_WAITSTATUS_H
+#define COMMON_WAITSTATUS_H
+
+#include <stddef.h>
+
+/** "exited with code 3", "was ended by signal 9 (Killed)". */
+void status_describe(int wait_status, char *ret, size_t size);
+
+#endif

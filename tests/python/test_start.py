@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""Loaders that do not start, or do not end: what the program is told, and what is left.
+
+PLENUM_STARTS=N is the number of programs that are killed while their loader starts (10), PLENUM_SEED=N the seed of the
+moments, which a failure prints.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import tap
+
+BUILD = os.path.abspath(os.environ["top_builddir"])
+SOURCE = os.path.abspath(os.environ["top_srcdir"])
+tap.require("numpy")
+PLENUMD = os.environ.get("PLENUM_PLENUMD", os.path.join(BUILD, "plenumd"))
+LIMIT = 300  # nothing takes as long; what hangs shall fail
+PROGRAM = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+import pyplenum
+exec(os.environ.get("BEFORE", ""))
+try:
+    with pyplenum.Stream(sys.argv[1], "rrc(32)", micro_batch=4, epochs=1,
+                         loader_timeout=float(os.environ.get("LOADER_TIMEOUT", 600))) as s:
+        print("samples:", sum(b.num_valid for b in s))
+except pyplenum.PlenumError as e:
+    print(e)
+"""
+PIDFD_OPEN, SCHED_GETAFFINITY = 434, 204  # of x86-64
+
+
+def refuse(number, code):
+    """From now on this system call fails, in this process and those that it starts."""
+    instructions = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | code), (0x06, 0, 0, 0x7fff0000)]
+    text = b"".join(struct.pack("HBBI", *i) for i in instructions)
+    bytes_ = ctypes.create_string_buffer(text, len(text))
+
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = Program(len(instructions), ctypes.addressof(bytes_))
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(program)) != 0:
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def limit(what, number):
+    resource.setrlimit(what, (number, number))
+
+
+on_x86 = unittest.skipUnless(platform.machine() == "x86_64", "numbers of system calls are those of x86-64")
+
+
+class ProgramCase(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="plenum-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.data = os.path.join(self.folder, "data")
+        subprocess.run([os.path.join(BUILD, "plenumctl"), "make-sample", self.data, "--classes", "2", "--images", "8",
+                        "--size", "64"], check=True, stdout=subprocess.DEVNULL)
+        names = ("PLENUM_LOADER", "RANK", "WORLD_SIZE", "BEFORE")
+        self.environment = {k: v for k, v in os.environ.items() if k not in names}
+        self.environment |= {"PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
+                             "PLENUM_CACHE_DIR": os.path.join(self.folder, "cache"), "PLENUM_PLENUMD": PLENUMD}
+
+    def loader(self, text):
+        """A program in plenumd's place."""
+        path = os.path.join(self.folder, "loader")
+        with open(path, "w") as f:
+            f.write(text)
+        os.chmod(path, 0o755)
+        return path
+
+    def command(self):
+        return [sys.executable, "-W", "ignore", "-c", PROGRAM, self.data, os.path.join(SOURCE, "python")]
+
+    def run_program(self, before=None, **variables):
+        """What a program prints that opens a stream with a loader of its own."""
+        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=LIMIT, preexec_fn=before,
+                              env=self.environment | variables)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+
+class StartTest(ProgramCase):
+    def expect_failure(self, text, *parts, before=None, **variables):
+        said = self.run_program(before, **variables, **({"PLENUM_PLENUMD": self.loader(text)} if text else {}))
+        for part in parts:
+            self.assertIn(part, said)
+        self.assertNotIn("no loader answered", said)
+
+    def test_ends(self):
+        """a loader that ends while it starts: how, and its last message, are in the exception"""
+        cases = [("echo first >&2; echo 'my last words' >&2; exit 3", "exited with code 3", "my last words"),
+                 ("printf 'no newline' >&2; exit 127", "exited with code 127", "no newline"),
+                 ("exit 0", "exited with code 0"),
+                 ("kill -SEGV $$", "signal 11 (Segmentation fault)"),
+                 ("kill -ABRT $$", "signal 6 (Aborted)"),
+                 ("kill -KILL $$", "signal 9 (Killed)", "want of memory")]
+        for text, *parts in cases:
+            with self.subTest(text):
+                self.expect_failure(f"#!/bin/sh\n{text}\n", "while it started", *parts)
+
+    def test_cannot_be_executed(self):
+        """a loader that is no program is named, with the reason"""
+        for text, part in (("nothing\n", "Exec format error"), ("#!/nonexistent/sh\n", "No such file or directory")):
+            with self.subTest(part):
+                self.expect_failure(text, "could not be started", part)
+
+    def test_broken_library(self):
+        """a shared library that cannot be loaded: the dynamic linker's line is in the exception"""
+        os.mkdir(os.path.join(self.folder, "lib"))
+        with open(os.path.join(self.folder, "lib", "libuv.so.1"), "w") as f:
+            f.write("broken")
+        self.expect_failure(f"#!/bin/sh\nLD_LIBRARY_PATH={self.folder}/lib exec {PLENUMD} \"$@\"\n",
+                            "error while loading shared libraries", "libuv.so.1")
+
+    def test_stack(self):
+        """a small stack (ulimit -s) is no reason to fail"""
+        for kib in (96, 128, 512):
+            with self.subTest(kib=kib):
+                said = self.run_program(lambda kib=kib: limit(resource.RLIMIT_STACK, kib << 10))
+                self.assertEqual(said, "samples: 16\n")
+
+    def test_descriptors(self):
+        """with few descriptors left the program is told so, or served"""
+        before = ("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\nfds = []\n"
+                  "try:\n    while True: fds.append(os.dup(0))\nexcept OSError: pass\n"
+                  "for fd in fds[-{}:]: os.close(fd)")
+        served = []
+        for left in range(3, 24):
+            with self.subTest(left=left):
+                said = self.run_program(BEFORE=before.format(left))
+                if said != "samples: 16\n":
+                    self.assertIn("Too many open files", said)
+                    self.assertNotIn("no loader answered", said)
+                served.append(said == "samples: 16\n")
+        self.assertEqual(served, sorted(served), "more descriptors never help less")
+        self.assertTrue(served[-1])
+        self.expect_failure(None, "Too many open files", before=lambda: limit(resource.RLIMIT_NOFILE, 16))
+
+    @on_x86
+    def test_no_pidfd(self):
+        """kernels without pidfd_open, or seccomp in front of it"""
+        for code in (errno.EPERM, errno.ENOSYS):
+            with self.subTest(errno.errorcode[code]):
+                self.assertEqual(self.run_program(lambda code=code: refuse(PIDFD_OPEN, code)), "samples: 16\n")
+                self.expect_failure("#!/bin/sh\nexit 5\n", "exited with code 5",
+                                    before=lambda code=code: refuse(PIDFD_OPEN, code))
+
+    def test_slow(self):
+        """a loader that does not begin to run: what is waited for is said when the time is over"""
+        said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nexec sleep 1000\n"), LOADER_TIMEOUT="6")
+        self.assertIn("has been starting for", said)
+        self.assertIn("has not begun to run", said)
+
+    @on_x86
+    def test_topology(self):
+        """hwloc goes round for ever where sched_getaffinity is refused: that is what is said"""
+        said = self.run_program(lambda: refuse(SCHED_GETAFFINITY, errno.EPERM), LOADER_TIMEOUT="6")
+        self.assertTrue("samples: 16" in said or "reads the topology of this machine" in said, said)
+
+    def killed(self, moment, before=None, **variables):
+        """Kill a program `moment` seconds after its loader was begun; wait until nothing holds its standard error."""
+        begun, theirs = os.pipe()
+        loader = self.loader(f"#!/bin/sh\necho begun >&2\n{variables.pop('loader', '')}\nexec {PLENUMD} \"$@\"\n")
+        with subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=theirs, preexec_fn=before,
+                              env=self.environment | {"PLENUM_PLENUMD": loader} | variables) as p:
+            os.close(theirs)
+            with open(begun) as f:
+                self.assertEqual(f.readline(), "begun\n")
+                time.sleep(moment)  # this one does not wait for anything: any moment is good
+                p.send_signal(signal.SIGKILL)
+                f.read()
+
+    def test_killed(self):
+        """a loader ends with its program, at whatever moment of its start that is killed"""
+        seed = int(os.environ.get("PLENUM_SEED", random.randrange(1 << 32)))
+        rng = random.Random(seed)
+        for i in range(int(os.environ.get("PLENUM_STARTS", 10))):
+            with self.subTest(seed=seed, round=i):
+                self.killed(rng.choice((0, 0.1)) * rng.random())
+
+    def test_killed_while_it_hangs(self):
+        """so does one that hangs in its dynamic linker, or in hwloc, with and without pidfds"""
+        ways = [None]
+        if platform.machine() == "x86_64":
+            ways += [lambda: refuse(PIDFD_OPEN, errno.EPERM), lambda: refuse(SCHED_GETAFFINITY, errno.EPERM)]
+        for i, before in enumerate(ways):
+            with self.subTest(way=i):
+                self.killed(0, before, loader="exec sleep 1000")
+                self.killed(0.2, before)
+
+
+class DescriptorsTest(ProgramCase):
+    """Programs that are started with standard descriptors closed."""
+
+    def test_ends(self):
+        """plenumd without standard descriptors serves, and ends with 0"""
+        for closed in ((0, 1, 2), (0, 1), (2,), (0,)):
+            with self.subTest(closed=closed):
+                path = os.path.join(self.folder, f"socket{len(closed)}{closed[0]}")
+                p = subprocess.Popen([PLENUMD, "--socket", "unix:" + path, "--threads", "1"], env=self.environment,
+                                     preexec_fn=lambda fds=closed: [os.close(fd) for fd in fds])
+                self.addCleanup(p.kill)
+                said = self.run_program(PLENUM_LOADER="unix:" + path)
+                self.assertEqual(said, "samples: 16\n")
+                p.terminate()
+                self.assertEqual(p.wait(LIMIT), 0)
+
+    def test_result(self):
+        """a result that cannot be written is a failure of plenumctl"""
+        command = [os.path.join(BUILD, "plenumctl"), "hash", "--pipeline", "rrc(32)", self.data]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=self.environment)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "plenumctl: error: cannot write to standard output: No space left on device\n"))
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: os.close(1),
+                              env=self.environment)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "plenumctl: error: cannot write to standard output: Bad file descriptor\n"))
+
+    def test_small_stack(self):
+        """plenumrun says that its stack is too small, and does not crash"""
+        for kib in (64, 96, 255):
+            done = subprocess.run([os.path.join(BUILD, "plenumrun"), "-n", "1", "true"], capture_output=True, text=True,
+                                  preexec_fn=lambda kib=kib: limit(resource.RLIMIT_STACK, kib << 10))
+            self.assertEqual((done.returncode, done.stderr),
+                             (125, f"plenumrun: error: the stack of a process is limited to {kib} KiB here (ulimit -s), "
+                                   "and 256 KiB are needed\n"))
+
+
+if __name__ == "__main__":
+    tap.main()
