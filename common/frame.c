@@ -348,8 +348,10 @@ int64_t frame_conn_fill(struct frame_conn *conn)
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    if (!conn->leaves_fds)
+    if (!conn->leaves_fds) {
         receive_fds(conn, &msg);
+        conn->lost_fds |= (msg.msg_flags & MSG_CTRUNC) != 0;
+    }
     if (n == 0)
         return -ECONNRESET;
     conn->rx.len += (size_t)n;

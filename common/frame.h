@@ -117,6 +117,7 @@ struct frame_conn {
     bool leaves_fds;
     int rx_fd;             /* owned; the one that has come; -1 when none */
     unsigned unwanted_fds; /* that have come all the same */
+    bool lost_fds;         /* some have come that the kernel closed: this process had no room */
     /* Closes what the other side had a hand in, and may so make close(2) wait; NULL: close(2). */
     void (*close_fd)(void *arg, int fd);
     void *close_arg;

@@ -614,9 +614,10 @@ static void describe_end(struct jobloader *l, bool known, int wait_status, char 
 
     if (known)
         status_describe(wait_status, how, sizeof(how));
-    (void)snprintf(ret, size, "the loader %s %s %s%s%s%s%s", l->plenumd, how,
-                   l->beats ? "soon after its start" : "while it started",
-                   killed ? ", by hand or for want of memory (see dmesg)" : "",
+    (void)snprintf(ret, size,
+                   l->beats ? "the loader %s %s soon after its start%s%s%s%s"
+                            : "the loader %s %s while it started%s%s%s%s",
+                   l->plenumd, how, killed ? ", by hand or for want of memory (see dmesg)" : "",
                    l->last[0] ? "; its last message: " : "", l->last,
                    l->last[0] || known ? "" : "; it has printed why, most likely");
 }

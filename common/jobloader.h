@@ -12,7 +12,7 @@
 /** One loader process and the socket that outlives it. Opaque. Threads: one at a time. */
 struct jobloader;
 
-/** With what a loader is busy while it starts. It says so by bytes, and that it serves by others. */
+/** With what a loader is busy while it starts: it says so by bytes. */
 enum jobloader_phase {
     JOBLOADER_SERVES,
     JOBLOADER_UNKNOWN, /* it has not said yet */

@@ -9,9 +9,9 @@
  *
  * The leash: one end of a socket pair is the loader's, the other one the keeper's. `between` has
  * the kernel send SIGKILL to the loader when the keeper's end is closed (F_SETSIG, F_SETOWN,
- * O_ASYNC). That needs nothing of the loader, which may hang in its dynamic linker. (PR_SET_PDEATHSIG
- * follows the thread that forked, not the process, and `between` has ended by then.) A loader that
- * serves ends in order instead, by its lifeline, and lets go of the leash.
+ * O_ASYNC). That needs nothing of the loader, which may hang in its dynamic linker.
+ * (PR_SET_PDEATHSIG follows the thread that forked, not the process, and `between` has ended by
+ * then.) A loader that serves ends in order instead, by its lifeline, and lets go of the leash.
  *
  * Only a parent learns how a process ended. An observed loader's `between` stays until then, and so
  * does the thread that cloned it, as the two share a stack's thread-local memory. That thread dies
@@ -91,8 +91,8 @@ static void put_on_leash(const struct spawn *b)
         (void)kill(b->pid, SIGKILL); /* our child, or its zombie */
 }
 
-/* While this process lives the loader's process id cannot be reused, because a dead loader stays its
- * zombie: SIGCHLD is set to SIG_DFL, as the program may ignore it. (By the system call itself: a
+/* While this process lives the loader's process id cannot be reused, because a dead loader stays
+ * its zombie: SIGCHLD is set to SIG_DFL, as the program may ignore it. (By the system call itself: a
  * library that wraps sigaction() would take this for the program's setting.) */
 static int between(void *arg)
 {

@@ -3,6 +3,7 @@
 
 #include "common/json.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -56,14 +57,14 @@ static void begin(struct json *j, const char *key, char bracket, bool flat)
 
     lead_in(j, key);
     (void)fputc(bracket, j->file);
-    if (j->depth == JSON_DEPTH_MAX)
-        return;
+    assert(j->depth < JSON_DEPTH_MAX); /* how deep we nest is known when it is written down */
     j->full[j->depth] = false;
     j->flat[j->depth++] = flat || inside_flat;
 }
 
 static void end(struct json *j, char bracket)
 {
+    assert(j->depth > 0);
     j->depth--;
     if (j->full[j->depth] && !j->flat[j->depth])
         (void)fprintf(j->file, "\n%*s", (int)j->depth * 2, "");

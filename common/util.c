@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -410,6 +411,23 @@ static int hex_digit(char c)
     const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
 
     return at ? (int)(at - digits) : -1;
+}
+
+/* Made once, and kept. */
+static locale_t c_locale;
+
+static void make_c_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+double parse_real(const char *text, char **end)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, make_c_locale);
+    assert(c_locale != (locale_t)0); /* glibc has this one without files or memory */
+    return strtod_l(text, end, c_locale);
 }
 
 int parse_hex(const char *text, unsigned char *ret, size_t bytes)

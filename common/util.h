@@ -51,8 +51,9 @@ int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline
  * several times as much. Only what is used takes memory. */
 enum { THREAD_STACK_BYTES = 4 << 20 };
 
-/** pthread_create(3) of a thread with such a stack that gets no signals but of its own faults: they are for those
- * that wait for them. `ret` is for pthread_join(3); NULL: nobody waits for its end. 0 or -errno. */
+/** pthread_create(3) of a thread with such a stack that gets no signals but of its own faults: they
+ * are for those that wait for them. `ret` is for pthread_join(3); NULL: nobody waits for its end. 0
+ * or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
@@ -186,6 +187,10 @@ static inline const char *str_after(const char *text, const char *beginning)
 int parse_u64(const char *text, uint64_t max, uint64_t *ret);
 /** The same of the digits at `*text`, which then points at what follows them. */
 int parse_next_u64(const char **text, uint64_t max, uint64_t *ret);
+
+/** strtod(3) with a decimal point, whatever locale the program has set: a number, and `*end` behind
+ * it, or at `text` where there is none. */
+double parse_real(const char *text, char **end);
 
 /** 2 * `bytes` hexadecimal digits, and no more: 0 or -EINVAL. */
 int parse_hex(const char *text, unsigned char *ret, size_t bytes);

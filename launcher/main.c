@@ -19,8 +19,8 @@
 #include "launcher/shim/shim.h"
 #include "launcher/status.h"
 
-/* Below this mpirun, or we, would end by SIGSEGV without a word. Programs inherit the limit, so it is
- * not raised. */
+/* Below this mpirun, or we, would end by SIGSEGV without a word. Programs inherit the limit, so it
+ * is not raised. */
 enum { STACK_LEAST_KIB = 256 };
 
 static bool has_stack(void)

@@ -202,7 +202,7 @@ static int set_verify(struct plenum_stream *s, const struct stream_trial *trial,
 
     if (!text || !*text)
         return 0;
-    percent = strtod(text, &end);
+    percent = parse_real(text, &end);
     end += *end == '%';
     if (*end || end == text || !(percent >= 0 && percent <= 100))
         return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",

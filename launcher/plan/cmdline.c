@@ -357,7 +357,7 @@ static int set_verify(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
     char *end;
-    double percent = strtod(value, &end);
+    double percent = parse_real(value, &end);
 
     end += *end == '%';
     if (*end || end == value || !(percent >= 0 && percent <= 100))

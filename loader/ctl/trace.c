@@ -78,7 +78,7 @@ static int count_event(struct times *times, const char *event)
     name += strlen("\"name\": \"");
     for (int i = 0; i < KINDS; i++)
         if (strncmp(name, kinds[i], strlen(kinds[i])) == 0 && name[strlen(kinds[i])] == '"')
-            return add_time(&times[i], strtod(dur + strlen("\"dur\": "), NULL));
+            return add_time(&times[i], parse_real(dur + strlen("\"dur\": "), NULL));
     return 0;
 }
 

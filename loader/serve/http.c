@@ -47,11 +47,13 @@
 #ifdef HAVE_MICROHTTPD
 enum {
     CONNECTIONS_MAX = 128,
-    IDLE_LIMIT_S = 15,
-    SESSIONS_MAX = 256,        /* streams with thumbnails */
-    HISTORY = 300,             /* seconds */
-    FRESH_S = 15,              /* texts that are older show that the loop hangs */
-    THUMBNAILS_MAX = 64,       /* of a batch */
+    CONNECTIONS_FREE = 16, /* of them: the oldest that waits makes room for a newcomer */
+    REQUEST_LIMIT_S = 15, /* for a request as a whole, from its first byte to the end of the answer,
+                              and for the pause before the next one */
+    SESSIONS_MAX = 256,   /* streams with thumbnails */
+    HISTORY = 300,        /* seconds */
+    FRESH_S = 15,         /* texts that are older show that the loop hangs */
+    THUMBNAILS_MAX = 64,  /* of a batch */
     THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would delay all others */
     MAKING_MAX = 32, /* connections that wait for thumbnails; the others are left for pages */
     MAKING_S = 5,    /* how long a connection waits */
@@ -73,11 +75,20 @@ struct making {
     uint64_t began_ns;
 };
 
+/* A connection. Its descriptor is open as long as it is listed. */
+struct viewer {
+    struct list link;
+    int fd;
+    uint64_t since_ns; /* when it began, or its last request was answered */
+    bool suspended;    /* a thumbnail is made for it */
+};
+
 struct http {
     /* Constant. */
     struct blocking *blocking;
     struct MHD_Daemon *daemon;
     bool loopback, thumbnails;
+    char host[80]; /* the address as requests name it */
     /* Any thread, holding mu. */
     struct lock mu;
     struct text status, metrics, history;
@@ -85,6 +96,8 @@ struct http {
     unsigned num_views;
     uint64_t published_ns;
     bool stopping;
+    struct list viewers; /* the newest first */
+    unsigned num_viewers;
     struct list making;
     unsigned num_making;
     bool ending; /* no further connection may wait */
@@ -106,6 +119,108 @@ static void drop_views(const struct http *h, const struct session_view *views, u
     for (unsigned i = 0; i < count; i++)
         openings_release(h->blocking, views[i].user, views[i].dataset);
 }
+
+/* ---- connections ---- */
+
+/* End a connection: the library's thread closes it, which wakes up for it. Holding the lock. */
+static void end_viewer(struct http *h, const struct viewer *v)
+{
+    assert(lock_is_held(&h->mu));
+    (void)shutdown(v->fd, SHUT_RDWR);
+}
+
+/* The one that has gone longest without an answer, or NULL. Holding the lock. */
+static struct viewer *oldest_viewer(struct http *h)
+{
+    struct viewer *oldest = NULL;
+
+    assert(lock_is_held(&h->mu));
+    for (struct list *at = list_first(&h->viewers); at; at = list_next(&h->viewers, at)) {
+        struct viewer *v = container_of(at, struct viewer, link);
+
+        if (!v->suspended && (!oldest || v->since_ns <= oldest->since_ns))
+            oldest = v;
+    }
+    return oldest;
+}
+
+/* End all whose requests, or pauses, have taken too long. Holding the lock. */
+static void end_late_viewers(struct http *h, uint64_t now_ns)
+{
+    assert(lock_is_held(&h->mu));
+    for (struct list *at = list_first(&h->viewers); at; at = list_next(&h->viewers, at)) {
+        struct viewer *v = container_of(at, struct viewer, link);
+
+        if (!v->suspended && now_ns >= v->since_ns + REQUEST_LIMIT_S * NS_PER_SEC)
+            end_viewer(h, v);
+    }
+}
+
+static void add_viewer(struct http *h, int fd, void **ret)
+{
+    struct viewer *v = malloc(sizeof(*v)), *oldest;
+
+    *ret = v;
+    if (!v)
+        return;
+    *v = (struct viewer){.fd = fd, .since_ns = time_now_ns()};
+    lock_acquire(&h->mu);
+    if (h->num_viewers >= CONNECTIONS_MAX - CONNECTIONS_FREE && (oldest = oldest_viewer(h))) {
+        end_viewer(h, oldest);
+        oldest->since_ns = UINT64_MAX; /* the next one makes room for the next newcomer */
+    }
+    list_add_first(&h->viewers, &v->link);
+    h->num_viewers++;
+    lock_release(&h->mu);
+}
+
+static void remove_viewer(struct http *h, void **viewer)
+{
+    struct viewer *v = *viewer;
+
+    if (!v)
+        return;
+    lock_acquire(&h->mu);
+    list_remove(&v->link);
+    h->num_viewers--;
+    lock_release(&h->mu);
+    free(v);
+    *viewer = NULL;
+}
+
+/* It has made progress: a request has come, or was answered. */
+static void touch_viewer(struct http *h, struct viewer *v)
+{
+    lock_acquire(&h->mu);
+    if (v) {
+        v->since_ns = time_now_ns();
+        v->suspended = false;
+    }
+    lock_release(&h->mu);
+}
+
+/* The library calls before it closes the descriptor. */
+static void on_connection(void *arg, struct MHD_Connection *c, void **viewer,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+        add_viewer(arg, info ? info->connect_fd : -1, viewer);
+    else
+        remove_viewer(arg, viewer);
+}
+
+static struct viewer *viewer_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+/* ---- texts ---- */
 
 static void write_history(FILE *file, const struct http *h)
 {
@@ -250,6 +365,7 @@ void http_publish(struct http *http, const struct server *server)
     http->published_ns = time_now_ns();
     http->stopping = server->stopping;
     give_up_making(http, time_now_ns() - MAKING_S * NS_PER_SEC);
+    end_late_viewers(http, time_now_ns());
     lock_release(&http->mu);
     drop_views(http, views, old_n);
     for (int i = 0; i < 3; i++)
@@ -344,6 +460,8 @@ static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
         list_add_first(&h->making, &m->link);
         h->num_making++;
         *state = m;
+        if (viewer_of(c))
+            viewer_of(c)->suspended = true;
         MHD_suspend_connection(c);
     }
     lock_release(&h->mu);
@@ -395,10 +513,10 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     return make_thumbnail(h, c, &view, (unsigned)index, state);
 }
 
-/* Does the request name the loopback, with or without a port? */
-static bool names_loopback(const char *host)
+/* Does the request name the loopback, or the address that we listen on, with or without a port? */
+static bool names_loopback(const struct http *h, const char *host)
 {
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *const names[] = {"localhost", "127.0.0.1", "[::1]", h->host};
 
     for (size_t i = 0; host && i < ARRAY_LEN(names); i++) {
         size_t len = strlen(names[i]);
@@ -422,6 +540,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
     (void)upload;
     if (!*state) { /* the header has come; the library calls again for the answer */
         *state = &seen;
+        touch_viewer(h, viewer_of(c));
         return MHD_YES;
     }
     if (*upload_size > 0) { /* a body is ignored */
@@ -431,7 +550,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
     if (*state != &seen)
         return answer_made(c, *state);
     if (h->loopback &&
-        !names_loopback(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
+        !names_loopback(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
         return say(c, 421, "this page is for this host alone: ask for localhost\n");
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return say(c, MHD_HTTP_METHOD_NOT_ALLOWED, "there is nothing here to be changed\n");
@@ -460,8 +579,8 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
     struct http *h = arg;
     struct making *m = *state;
 
-    (void)c;
     (void)how;
+    touch_viewer(h, viewer_of(c));
     if (!m || *state == &seen)
         return;
     *state = NULL;
@@ -505,9 +624,10 @@ static int start_daemon(struct http *h, const struct addrinfo *at)
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
     h->daemon =
         MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
-                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT,
-                         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                         (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
+                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
+                         on_connection, h, MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK_BYTES,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)REQUEST_LIMIT_S, MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     /* The library closes the socket. On failure some versions have closed it and some have not; it
      * may stay open, because the loader ends. */
@@ -519,6 +639,15 @@ static bool is_loopback(const struct sockaddr *a)
     if (a->sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
     return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
+}
+
+/* As the Host of a request has it: "127.0.0.5", "[::1]". */
+static void name_host(const struct addrinfo *at, char *ret, size_t size)
+{
+    char text[64] = "";
+
+    (void)getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), NULL, 0, NI_NUMERICHOST);
+    (void)snprintf(ret, size, at->ai_family == AF_INET6 ? "[%s]" : "%s", text);
 }
 
 int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
@@ -542,7 +671,9 @@ int http_start(const struct server_options *options, struct blocking *blocking, 
         return error_set(err, -ENOMEM, "out of memory");
     }
     lock_init(&h->mu);
+    list_init(&h->viewers);
     list_init(&h->making);
+    name_host(at, h->host, sizeof(h->host));
     h->blocking = blocking;
     h->published_ns = time_now_ns(); /* the first texts come soon */
     h->loopback = is_loopback(at->ai_addr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* leash.h - a loader ends with its keeper, and says with what its start is busy.
  *
- * The loop watches the keeper's descriptor (--leash-fd), but the loop runs late, and may be held up.
- * So a thread watches it from the beginning of main() on. */
+ * The loop watches the keeper's descriptor (--leash-fd), too, but the loop runs late, and may be
+ * held up. So a thread watches it from the beginning of main() on. */
 #ifndef LOADER_SERVE_LEASH_H
 #define LOADER_SERVE_LEASH_H
 

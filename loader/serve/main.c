@@ -94,7 +94,7 @@ static int parse_cpu_budget(void *target, const char *value, struct plenum_error
 {
     struct arguments *a = target;
     char *end;
-    double cores = strtod(value, &end);
+    double cores = parse_real(value, &end);
 
     if (*end || end == value || !(cores >= 0.01 && cores <= 65536))
         return error_set(err, -EINVAL,

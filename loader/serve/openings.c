@@ -3,9 +3,9 @@
  *
  *     asked --> QUICK: is there a fresh index? --> done
  *                  | no
- *                  v          another process is indexing it
- *               INDEXING <------------------------> WAITING
- *                  |            again in a moment
+ *                  v      another opening, or process, is indexing it
+ *               INDEXING <----------------------------------------> WAITING
+ *                  |            it has ended, or again in a moment
  *                  v
  *                done
  *
@@ -13,6 +13,11 @@
  * opening has a thread (blocking.h); some openings of a user run at a time. Openings that only look
  * for an index have a group of their own, so that those which make an index do not delay them. An
  * opening that waits for another process has no thread.
+ *
+ * Openings of one index, of whatever users, make it first come, first served: a newcomer does not
+ * take the index's lock before one that waits for it. If all leave for whom an index is being made,
+ * it is made for the next that waits: else a client that comes and goes would keep others from ever
+ * having it.
  *
  * An opening ends when nobody waits for it any more, or when its storage has not answered for long.
  * A thread that hangs in a system call cannot be ended: it stays, and counts for its group. */
@@ -52,6 +57,7 @@ struct opening {
     enum stage stage;
     struct list waiters;
     bool cancelled; /* no client may join it */
+    bool inherited; /* cancelled, but another opening waits for the index that it makes */
     bool junk;
     char *name, *fields, *user, *groups[2];
     struct roots *roots;
@@ -182,18 +188,94 @@ static void answer(struct opening *o, int code, const struct plenum_error *err)
     }
 }
 
+/* Do they need the same index, or fields of it? Users and fields may differ. */
+static bool is_of_same_index(const struct opening *a, const struct opening *b)
+{
+    bool same = a->num_allowed == b->num_allowed && strcmp(a->name, b->name) == 0;
+
+    for (unsigned i = 0; same && i < a->num_allowed; i++)
+        same = strcmp(a->allowed[i], b->allowed[i]) == 0;
+    return same;
+}
+
+static bool is_indexing(struct opening *o)
+{
+    return o->stage == STAGE_INDEXING && blocking_has_begun(&o->job) && !atomic_load(&o->cancel);
+}
+
+/* The one that makes this one's index now, or NULL. */
+static struct opening *find_indexing(struct opening *o)
+{
+    struct list *all = &o->openings->all;
+
+    for (struct list *at = list_first(all); at; at = list_next(all, at))
+        if (opening_of(at) != o && is_of_same_index(opening_of(at), o) &&
+            is_indexing(opening_of(at)))
+            return opening_of(at);
+    return NULL;
+}
+
+/* The one that has waited longest for this one's index, which may be itself; or NULL. */
+static struct opening *find_next(const struct opening *o)
+{
+    struct list *all = &o->openings->all;
+    struct opening *next = NULL;
+
+    for (struct list *at = list_first(all); at; at = list_next(all, at)) /* the newest first */
+        if (opening_of(at)->stage == STAGE_WAITING && is_of_same_index(opening_of(at), o))
+            next = opening_of(at);
+    return next;
+}
+
+/* End an index that is made for nobody. */
+static void end_if_not_inherited(struct opening *o)
+{
+    if (o && o->inherited && !find_next(o)) {
+        o->inherited = false;
+        atomic_store(&o->cancel, true);
+    }
+}
+
 /* Nobody waits for it any more. */
 static void cancel(struct opening *o)
 {
+    struct opening *other = find_indexing(o);
+
     o->cancelled = true;
+    o->inherited = is_indexing(o) && find_next(o);
+    if (o->inherited)
+        return;
     atomic_store(&o->cancel, true);
     if (o->stage != STAGE_WAITING && !blocking_cancel(&o->job))
         return;
     unlink_opening(o);
+    end_if_not_inherited(other);
     free_opening(o);
 }
 
 static void begin(struct opening *o, enum stage stage);
+
+/* Make the index, or wait for those that came before. */
+static void index_in_turn(struct opening *o)
+{
+    struct opening *other = find_indexing(o), *next;
+
+    o->stage = STAGE_WAITING;
+    next = find_next(o);
+    if (!other && next == o)
+        begin(o, STAGE_INDEXING);
+    else
+        tell(o, "waiting for another client, for which it is being indexed", 0, 0);
+}
+
+/* An index is made, or is not: it is the next one's turn, which finds it, or makes it. */
+static void begin_next(const struct opening *o)
+{
+    struct opening *next = find_next(o);
+
+    if (next)
+        begin(next, STAGE_INDEXING);
+}
 
 static void done(struct blocking_job *job)
 {
@@ -203,7 +285,7 @@ static void done(struct blocking_job *job)
         o->code = error_set(&o->err, job->code, "the loader has no thread left to open it: %s",
                             strerror(-job->code));
     if (!o->cancelled && o->code == -EINPROGRESS) {
-        begin(o, STAGE_INDEXING);
+        index_in_turn(o);
         return;
     }
     if (!o->cancelled && o->code == -EALREADY) {
@@ -212,6 +294,8 @@ static void done(struct blocking_job *job)
         return;
     }
     unlink_opening(o);
+    if (o->stage == STAGE_INDEXING)
+        begin_next(o);
     answer(o, o->code, &o->err);
     openings_release(o->openings->options.blocking, o->user, o->dataset);
     free_opening(o);
@@ -245,7 +329,27 @@ static void give_up(struct opening *o)
                       (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
 
     answer(o, r, &err);
+    atomic_store(&o->cancel, true); /* nobody inherits it */
     cancel(o);
+}
+
+/* Its turn may have come: another process may have made the index. Else tell how that goes on. */
+static void wait_on(struct opening *o)
+{
+    struct opening *other = find_indexing(o);
+    struct wire_progress progress;
+
+    if (!other && find_next(o) == o) {
+        begin(o, STAGE_INDEXING);
+        return;
+    }
+    if (!other)
+        return;
+    (void)pthread_mutex_lock(&other->mu);
+    progress = other->progress;
+    (void)pthread_mutex_unlock(&other->mu);
+    if (progress.text[0])
+        tell(o, progress.text, progress.done, progress.total);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -261,10 +365,10 @@ static void on_tick(uv_timer_t *timer)
         (void)pthread_mutex_lock(&o->mu);
         changed = o->changed_ns;
         (void)pthread_mutex_unlock(&o->mu);
-        if (o->cancelled)
+        if (o->cancelled && !o->inherited)
             continue;
         if (o->stage == STAGE_WAITING) {
-            begin(o, STAGE_INDEXING);
+            wait_on(o);
         } else if (!blocking_has_begun(&o->job)) {
             touch(o);
             tell(o, "waiting for other data sets that the same user opens", 0, 0);

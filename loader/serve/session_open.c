@@ -275,6 +275,10 @@ static int check_open(struct session *s, struct plenum_error *err)
                          s->open.mix ? "second labels were asked for, but the pipeline does not mix"
                                      : "the client is too old for mixup and cutmix: install the "
                                        "version of this loader there");
+    if (s->ring_fd < 0 && s->conn.lost_fds)
+        return error_set(err, -EMFILE,
+                         "no descriptor is left in the loader for the ring of a stream: its "
+                         "operator raises ulimit -n (LimitNOFILE=)");
     if (s->ring_fd < 0 && !s->remote)
         return error_set(err, -EINVAL, "no ring came with the request to open a stream");
     return 0;

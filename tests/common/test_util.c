@@ -2,7 +2,9 @@
 #include "config.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -33,4 +35,39 @@ Test(util, an_array_that_cannot_grow_is_as_it_was)
     cr_expect(eq(int, array_grow(&bytes, &cap, half, 8), -ENOMEM));
     cr_expect(eq(ptr, bytes, &byte));
     cr_expect(eq(sz, cap, half));
+}
+
+/* A program may have set a locale with a decimal comma. (Where the system has none, this is the
+ * same in "C".) */
+Test(util, numbers_have_points_in_any_locale)
+{
+    static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"};
+    static const struct {
+        const char *text;
+        double number;
+        size_t len;
+    } cases[] = {{"0.5", 0.5, 3}, {"0.5%", 0.5, 3}, {"1e-3", 1e-3, 4}, {"2,5", 2, 1}, {"x", 0, 0}};
+
+    for (size_t l = 0; l < ARRAY_LEN(locales); l++) {
+        (void)setlocale(LC_ALL, locales[l]);
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+            char *end;
+
+            cr_expect(eq(dbl, parse_real(cases[i].text, &end), cases[i].number));
+            cr_expect(eq(sz, (size_t)(end - cases[i].text), cases[i].len), "%s", cases[i].text);
+        }
+    }
+}
+
+Test(util, random_digits_are_hexadecimal_and_end)
+{
+    char text[2 * 48 + 2];
+
+    for (size_t bytes = 0; bytes <= 48; bytes++) {
+        memset(text, 'x', sizeof(text));
+        cr_assert(eq(int, random_hex(text, bytes), 0));
+        cr_expect(eq(sz, strspn(text, "0123456789abcdef"), 2 * bytes));
+        cr_expect(eq(chr, text[2 * bytes], '\0'));
+        cr_expect(eq(chr, text[2 * bytes + 1], 'x'));
+    }
 }

@@ -6,7 +6,7 @@ import sys
 
 import frameworks
 
-frameworks.need("torchvision", "numpy", "torchvision")
+frameworks.need("torchvision with transforms.v2 (0.16 or later)", "numpy", "torchvision.transforms.v2")
 
 import torch  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402

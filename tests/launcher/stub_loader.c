@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* stub_loader - plays plenumd for the launcher's tests, and asks it.
  *
- *     stub_loader --job --listen-fd 3 --leash-fd 4 ...   tells everybody who connects its process id
+ *     stub_loader --job --listen-fd 3 --leash-fd 4 ...   tells all that connect its process id
  *     stub_loader ask                                 prints what the loader in PLENUM_LOADER tells
  */
 #include "config.h"

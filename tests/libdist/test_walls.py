@@ -68,6 +68,13 @@ class Walls(unittest.TestCase):
         self.assertEqual({name for name, text in sources().items() if re.search(r"->state = ", text)},
                          set(STATES.values()))
 
+    def test_locale(self):
+        """no number is read by the program's locale, which may have a decimal comma"""
+        for folder in ("libdist", "common"):
+            for path in glob.glob(os.path.join(SOURCE, folder, "*.c")):
+                with open(path, encoding="utf-8") as f:
+                    self.assertEqual(re.findall(r"\b(?:strtod|strtof|strtold|atof|v?f?scanf)\(", f.read()), [], path)
+
     def test_environment(self):
         """nobody tells the library in its own process by the environment"""
         for path in glob.glob(os.path.join(SOURCE, "loader", "*", "*.c")):

@@ -241,8 +241,8 @@ class DescriptorsTest(ProgramCase):
             done = subprocess.run([os.path.join(BUILD, "plenumrun"), "-n", "1", "true"], capture_output=True, text=True,
                                   preexec_fn=lambda kib=kib: limit(resource.RLIMIT_STACK, kib << 10))
             self.assertEqual((done.returncode, done.stderr),
-                             (125, f"plenumrun: error: the stack of a process is limited to {kib} KiB here (ulimit -s), "
-                                   "and 256 KiB are needed\n"))
+                             (125, f"plenumrun: error: the stack of a process is limited to {kib} KiB here "
+                                   "(ulimit -s), and 256 KiB are needed\n"))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 """What a loader may take and whom it serves: budgets of CPU time and memory, numbers of clients, readers of folders."""
 
 import contextlib
+import errno
 import fcntl
 import grp
 import json
 import os
 import pwd
+import resource
 import socket
 import struct
 import subprocess
@@ -18,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from service import (  # noqa: E402
     CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for, why_no_other_users,
 )
+from rawclient import Raw, Refused  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -228,6 +231,21 @@ class LimitsTest(ServiceCase):
             return p.returncode == 0
 
         wait_for("the loader to have seen it go", is_served)
+
+    def test_descriptors(self):
+        """no descriptor is left for a ring: the client is told that, with a code that is tried again"""
+        self.make_data()
+        p = self.serve("--threads", "1")
+        with Raw(f"unix:{self.socket}") as client:
+            _, most = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (3, most))
+            with self.assertRaises(Refused) as refused:
+                client.open(self.data)
+            self.assertEqual(refused.exception.args[0], -errno.EMFILE)
+            self.assertIn("no descriptor is left in the loader", refused.exception.args[1])
+            resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (most, most))
+        with Raw(f"unix:{self.socket}") as client:
+            client.open(self.data)
 
     def test_what_is_no_setting(self):
         """sentences for settings that make no sense"""

@@ -18,7 +18,8 @@
 enum { ASKERS = 16 };
 
 /* What a name begins with says what happens to it: "/hang" hangs until it is let go or called off,
- * "/index" has no index and hangs likewise while one is made, "/busy" is indexed by another process
+ * "/index" has no index and hangs likewise while one is made, "/fails" does so,
+ * and cannot be indexed, "/busy" is indexed by another process
  * the first two times; all others are there at once. */
 static struct {
     pthread_mutex_t mu;
@@ -55,6 +56,8 @@ int __wrap_dataset_open(const char *name, const struct dataset_options *options,
         r = hang(options);
     else if (strncmp(name, "/index", 6) == 0)
         r = quick ? -EINPROGRESS : hang(options);
+    else if (strncmp(name, "/fails", 6) == 0)
+        r = quick ? -EINPROGRESS : hang(options) < 0 ? -ECANCELED : -EIO;
     else if (strncmp(name, "/busy", 5) == 0)
         r = quick ? -EINPROGRESS : storage.calls < 4 ? -EALREADY : 0;
     storage.inside--;
@@ -310,6 +313,59 @@ Test(openings, end_with_the_last_who_waits)
     storage.let_go = true;
     wait_done(&askers[2]);
     cr_assert(zero(int, askers[2].code), "who comes then has one of their own");
+}
+
+/* It is made on for the next one, of another user, which has waited longest. */
+Test(openings, that_are_left_are_inherited)
+{
+    ask(&askers[0], "1", "/index");
+    wait_count(&storage.inside, 1);
+    ask(&askers[1], "2", "/index");
+    wait_count(&storage.calls, 3);
+    for (unsigned i = 2; i < 12; i++) { /* one user that comes and goes */
+        openings_leave(&askers[i == 2 ? 0 : i - 1].waiter);
+        ask(&askers[i], "1", "/index");
+        wait_count(&storage.calls, 2 + i);
+    }
+    cr_assert(eq(u32, count(&storage.inside), 1), "the first goes on");
+    cr_assert(eq(u32, count(&storage.called_off), 0));
+    storage.let_go = true;
+    wait_done(&askers[1]);
+    cr_assert(zero(int, askers[1].code));
+    wait_done(&askers[11]);
+}
+
+Test(openings, that_nobody_inherits_end)
+{
+    ask(&askers[0], "1", "/index");
+    wait_count(&storage.inside, 1);
+    ask(&askers[1], "2", "/index");
+    wait_count(&storage.calls, 3);
+    openings_leave(&askers[0].waiter);
+    for (unsigned i = 0; i < 20; i++)
+        turn();
+    cr_assert(eq(u32, count(&storage.called_off), 0));
+    openings_leave(&askers[1].waiter);
+    wait_count(&storage.called_off, 1);
+}
+
+/* An index that fails again and again: each has its turn, in order, however many come later. */
+Test(openings, of_one_index_take_turns)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        char user[4];
+
+        (void)snprintf(user, sizeof(user), "%u", i);
+        ask(&askers[i], user, "/fails");
+        wait_count(&storage.calls, 2 + i); /* the first one: a look, and an index */
+    }
+    storage.let_go = true;
+    for (unsigned i = 0; i < 8; i++) {
+        wait_done(&askers[i]);
+        cr_assert(eq(int, askers[i].code, -EIO));
+        for (unsigned k = i + 2; k < 8; k++)
+            cr_assert(not(askers[k].done), "%u before %u", k, i);
+    }
 }
 
 Test(openings, that_wait_in_line_are_forgotten_with_those_who_asked)

@@ -184,6 +184,48 @@ class StatusTest(ServiceCase):
             s.recv(4096)
         self.assertEqual(self.get("/healthz")[0].status, 200)
 
+    def test_slow_requests(self):
+        """more connections than there is room for, whose requests never end: each probe is answered, and they end"""
+        self.start()
+        slow = []
+        for i in range(300):
+            s = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT)
+            self.addCleanup(s.close)
+            s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+            slow.append(s)
+            if i % 10 == 9:
+                self.assertEqual(self.get("/healthz")[0].status, 200, f"with {i} connections")
+
+        def is_closed(s):
+            """It sends a byte now and then, so that it is never idle."""
+            try:
+                s.send(b"a", socket.MSG_DONTWAIT)
+                return s.recv(1, socket.MSG_DONTWAIT) == b""
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+
+        wait_for("the end of their time", lambda: all([is_closed(s) for s in slow]))
+
+    def test_loopback_address(self):
+        """an address of the loopback that is listened on may be named as the host"""
+        with socket.socket() as s:
+            s.bind(("127.0.0.5", 0))
+            self.port = s.getsockname()[1]
+        self.serve("--http-port", str(self.port), "--http-address", "127.0.0.5")
+
+        def ask(host):
+            c = http.client.HTTPConnection("127.0.0.5", self.port, timeout=20)
+            c.request("GET", "/healthz", headers={"Host": host})
+            self.addCleanup(c.close)
+            return c.getresponse().status
+
+        wait_for("the page", lambda: not socket.socket().connect_ex(("127.0.0.5", self.port)))
+        for host, status in ((f"127.0.0.5:{self.port}", 200), ("127.0.0.5", 200), ("localhost", 200),
+                             ("127.0.0.6", 421), ("127.0.0.50", 421), ("evil.example", 421)):
+            self.assertEqual(ask(host), status, host)
+
     def test_thumbnail(self):
         """a thumbnail is a PNG of the stream's size"""
         self.start()
