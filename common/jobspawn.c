@@ -92,8 +92,8 @@ static void put_on_leash(const struct spawn *b)
 }
 
 /* While this process lives the loader's process id cannot be reused, because a dead loader stays
- * its zombie: SIGCHLD is set to SIG_DFL, as the program may ignore it. (By the system call itself: a
- * library that wraps sigaction() would take this for the program's setting.) */
+ * its zombie: SIGCHLD is set to SIG_DFL, as the program may ignore it. (By the system call itself:
+ * a library that wraps sigaction() would take this for the program's setting.) */
 static int between(void *arg)
 {
     static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */

@@ -129,7 +129,7 @@ class KubernetesTest(unittest.TestCase):
         except ImportError:
             self.skipTest("python3-kubernetes is missing")
         kinds = {"DaemonSet": "V1DaemonSet", "Deployment": "V1Deployment", "Service": "V1Service",
-                 "PodDisruptionBudget": "V1PodDisruptionBudget"}
+                 "PodDisruptionBudget": "V1PodDisruptionBudget", "NetworkPolicy": "V1NetworkPolicy"}
         m, found = Models(models), set()
         for name, each in everything():
             if each["kind"] in kinds:
@@ -217,6 +217,20 @@ class KubernetesTest(unittest.TestCase):
         job = load("job-mpi.yaml")[0]
         launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
         self.assertIn(f"tcp:{service['metadata']['name']}:{service['spec']['ports'][0]['port']}", launcher)
+
+    def test_policies(self):
+        """who reaches a loader's ports: of the status page, Prometheus alone"""
+        for name in ("loader-daemonset.yaml", "loader-service.yaml"):
+            policy, = (each for each in load(name) if each["kind"] == "NetworkPolicy")
+            pod, = (p for each in load(name) for p in pods(each))
+            self.assertEqual(policy["spec"]["policyTypes"], ["Ingress"])
+            ports = {p["name"] for c in pod["containers"] for p in c.get("ports", [])}
+            named = {}
+            for rule in policy["spec"]["ingress"]:
+                for port in rule["ports"]:
+                    named.setdefault(port["port"], []).append(rule.get("from"))
+            self.assertEqual(set(named), ports, "each port has its rule, and no other port")
+            self.assertTrue(all(named["http"]), "the page is for those that are listed")
 
     def test_images(self):
         """what the manifests start is in the images, under the users that these have"""
