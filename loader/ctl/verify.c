@@ -31,6 +31,7 @@
 #include "common/text.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
+#include "loader/dataset/stamp.h"
 #include "loader/image/pack.h"
 
 struct arguments {
@@ -85,7 +86,8 @@ static const struct options_program program = {
 struct problem {
     uint32_t sample;
     const char *kind;
-    bool unreadable; /* then the sample may be good */
+    bool unreadable;  /* then the sample may be good */
+    uint64_t content; /* hash of the sample's bytes, or DATASET_NO_BYTES */
     struct plenum_error reason;
 };
 
@@ -116,15 +118,18 @@ struct verify {
     size_t num_problems, cap_problems;
 };
 
+/* `bytes`: the sample's, or NULL where they could not be read. */
 static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool unreadable,
-                       const struct plenum_error *reason)
+                       const struct dataset_buffer *bytes, const struct plenum_error *reason)
 {
+    uint64_t content = bytes ? stamp_hash_bytes(bytes->bytes, bytes->len) : DATASET_NO_BYTES;
     int r;
 
     (void)pthread_mutex_lock(&v->mu);
     r = array_grow(&v->problems, &v->cap_problems, v->num_problems, sizeof(*v->problems));
     if (r >= 0)
-        v->problems[v->num_problems++] = (struct problem){sample, kind, unreadable, *reason};
+        v->problems[v->num_problems++] =
+            (struct problem){sample, kind, unreadable, content, *reason};
     (void)pthread_mutex_unlock(&v->mu);
     return r;
 }
@@ -165,7 +170,7 @@ static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, in
                     "the decoders differ: libjpeg: %s; Plenum's own: %s; report this file, and use "
                     "--decoder libjpeg until then",
                     code < 0 ? err->text : good, r < 0 ? own_err.text : good);
-    return add_problem(v, sample, differ, false, &difference);
+    return add_problem(v, sample, differ, false, buffer, &difference);
 }
 
 static atomic_uint_fast64_t *counter_of(struct verify *v, const char *format)
@@ -269,7 +274,7 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
             (void)error_prefix(&err, r, "field '%s' ('%s')", fields->spec[i].name,
                                fields->spec[i].source);
     }
-    return r == -ENOMEM || r == 0 ? r : add_problem(v, sample, in_field, false, &err);
+    return r == -ENOMEM || r == 0 ? r : add_problem(v, sample, in_field, false, NULL, &err);
 }
 
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
@@ -289,12 +294,12 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
             return s;
     }
     if (r == -ENOTSUP) /* by this build; others may decode it */
-        return add_problem(v, sample, "unreadable", true, &err);
+        return add_problem(v, sample, "unreadable", true, NULL, &err);
     if (r < 0)
-        return r == -EBADMSG ? add_problem(v, sample, "bad", false, &err) : r;
+        return r == -EBADMSG ? add_problem(v, sample, "bad", false, buffer, &err) : r;
     if (info.junk > 0) {
         (void)image_refuse_junk(info.junk, &err);
-        r = add_problem(v, sample, junk, false, &err);
+        r = add_problem(v, sample, junk, false, buffer, &err);
         return r < 0 ? r : check_fields(v, sample, thread, &info);
     }
     (void)atomic_fetch_add(counter_of(v, info.format), 1);
@@ -304,7 +309,7 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
     if (r > 0)
         (void)atomic_fetch_add(&v->packed, 1);
     if (r < 0)
-        return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", false, &err) : r;
+        return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", false, buffer, &err) : r;
     return check_fields(v, sample, thread, &info);
 }
 
@@ -331,7 +336,8 @@ static int turn(void *arg, uint64_t index, unsigned thread)
             track_content(v, sample, buffer);
         if (dataset_get_sample_bytes(v->dataset, sample) > 0)
             atomic_store(&v->unread, true);
-        return add_problem(v, sample, r == -EBADMSG ? "bad" : "unreadable", r != -EBADMSG, &err);
+        return add_problem(v, sample, r == -EBADMSG ? "bad" : "unreadable", r != -EBADMSG, NULL,
+                           &err);
     }
     (void)atomic_fetch_add(&v->bytes, buffer->len);
     if (v->content)
@@ -473,7 +479,8 @@ static int keep_list(struct verify *v, struct plenum_error *err)
         if (v->problems[i].kind != differ && v->problems[i].kind != in_field)
             bad[count++] = (struct dataset_bad){.sample = v->problems[i].sample,
                                                 .reason = v->problems[i].reason.text,
-                                                .junk = v->problems[i].kind == junk};
+                                                .junk = v->problems[i].kind == junk,
+                                                .content = v->problems[i].content};
     r = dataset_keep_bad(v->dataset, bad, count, &v->kept, err);
     v->listed = r == 0;
     v->num_bad = count;
@@ -527,7 +534,8 @@ static void verify_fini(struct verify *v)
 static int run(int argc, char **argv)
 {
     struct arguments a = {0};
-    struct dataset_options options = {.forget_bad = true};
+    /* All is read anyway: so what is known from before is not relied upon. */
+    struct dataset_options options = {.forget_bad = true, .rebuild = true};
     struct verify v = {.arguments = &a, .mu = PTHREAD_MUTEX_INITIALIZER};
     struct plenum_error err;
     uint64_t begin = time_now_ns();

@@ -5,7 +5,8 @@
  * system asks its server at every open. When there are more archives than spare descriptors, the
  * rest are opened for each sample; a data set keeps at most as many open as it leaves for others.
  * An archive that is replaced under its name while it is open is still read; a change in place is
- * noticed, because size and time are compared at every read.
+ * noticed, because size and times are compared at every read. Where only the ctime has changed, all
+ * archives are scanned once more, and reading continues if they hold the same samples.
  *
  * Archives of small samples are mapped (mapping.h), and compared once in a tick of the kernel's
  * clock, a few milliseconds, by which the kernel tells times of changes, too. Not those of large
@@ -19,6 +20,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +38,12 @@ enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes of a mean one, and of each 
 struct kept_archive {
     atomic_int fd;                    /* -1: not open */
     atomic_uint_fast64_t compared_ns; /* the tick in which it was found to be as indexed, or 0 */
+    atomic_uint_fast64_t ctime_ns;    /* when it was scanned again; 0: it was not */
     _Atomic(const uint8_t *) mapping; /* of as many bytes as were indexed, or NULL */
 };
 
 struct archive_fds {
+    pthread_mutex_t mu; /* held while archives are scanned again */
     atomic_uint kept;
     atomic_int small;         /* is_small(): 1 or -1; 0: nobody has asked yet */
     struct kept_archive of[]; /* each archive */
@@ -229,12 +233,14 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
     d->fds = calloc(1, sizeof(*d->fds) + d->files.count * sizeof(d->fds->of[0]));
     if (!d->fds)
         return error_set(err, -ENOMEM, "out of memory");
+    (void)pthread_mutex_init(&d->fds->mu, NULL);
     for (size_t i = 0; i < d->files.count; i++) {
         char *path = d->files.paths[i];
 
         memmove(path, path + len + 1, strlen(path + len + 1) + 1);
         atomic_init(&d->fds->of[i].fd, -1);
         atomic_init(&d->fds->of[i].compared_ns, 0);
+        atomic_init(&d->fds->of[i].ctime_ns, 0);
         atomic_init(&d->fds->of[i].mapping, NULL);
     }
     return 0;
@@ -290,22 +296,26 @@ static int open_archive(struct archive *a, struct stat *st)
 static int scan_open_archive(struct scan *s, struct archive *a)
 {
     struct stat before, after;
+    enum stamp_match match;
+    struct stamp stamp;
     int r = open_archive(a, &before);
 
     if (r < 0)
         return r;
-    if (index_builder_add_container(&a->builder, a->name, dataset_mtime(&before),
-                                    (uint64_t)before.st_size, dataset_settled(&before)) < 0)
+    stamp = stamp_of(a->fd, &before);
+    if (index_builder_add_container(&a->builder, a->name, &stamp) < 0)
         return error_set(&a->err, -ENOMEM, "out of memory");
     r = s->work->scan(a);
     if (r < 0)
         return r;
-    if (fstat(a->fd, &after) < 0 || after.st_size != before.st_size ||
-        dataset_mtime(&after) != dataset_mtime(&before))
+    match = fstat(a->fd, &after) < 0 ? STAMP_DIFFERS : stamp_compare(&stamp, &after);
+    if (match == STAMP_DIFFERS)
         return error_set(&a->err, -ESTALE,
                          "%s changed while it was read: open the data set again "
                          "when it is complete",
                          a->path);
+    if (match == STAMP_MAYBE) /* the next opening scans it again */
+        a->builder.containers[0].stamp.flags &= ~(uint64_t)STAMP_SETTLED;
     return 0;
 }
 
@@ -408,12 +418,9 @@ bool archive_fresh(const struct dataset *dataset)
     for (uint32_t i = 0; i < index->header->containers; i++) {
         const struct index_container *c = &index->containers[i];
         const char *name = index_name(index, c->name);
-        struct stat st;
 
-        if (!(c->flags & INDEX_SETTLED) ||
-            (i < dataset->files.count && strcmp(name, dataset->files.paths[i]) != 0) ||
-            scope_stat(&dataset->scope, name, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
-            (uint64_t)st.st_size != c->size)
+        if ((i < dataset->files.count && strcmp(name, dataset->files.paths[i]) != 0) ||
+            !stamp_holds(&dataset->scope, name, &c->stamp))
             return false;
     }
     return true;
@@ -481,8 +488,10 @@ void archive_forget(struct dataset *dataset)
         (void)close(a->fd);
         (void)atomic_fetch_sub(&kept_by_all, 1);
         if (a->mapping)
-            mapping_close(a->mapping, dataset->index.containers[i].size);
+            mapping_close(a->mapping, dataset->index.containers[i].stamp.size);
     }
+    if (dataset->fds)
+        (void)pthread_mutex_destroy(&dataset->fds->mu);
     free(dataset->fds);
     dataset->fds = NULL;
 }
@@ -502,7 +511,7 @@ static bool is_small(const struct dataset *dataset)
     if (known != 0)
         return known > 0;
     for (size_t i = 0; i < dataset->files.count; i++)
-        sum += dataset->index.containers[i].size;
+        sum += dataset->index.containers[i].stamp.size;
     known = sum <= MAPPED_DATASET && h->bytes <= (uint64_t)h->samples * MAPPED_SAMPLE ? 1 : -1;
     atomic_store(&dataset->fds->small, known);
     return known > 0;
@@ -515,6 +524,60 @@ static void map(struct kept_archive *a, int fd, uint64_t size)
 
     if (!atomic_compare_exchange_strong(&a->mapping, &none, mapping))
         mapping_close(mapping, size); /* another thread was first */
+}
+
+/* How an archive and its indexed stamp differ, as far as it was not scanned again since. */
+static enum stamp_match compare_archive(const struct dataset *dataset, uint32_t archive,
+                                        const struct stat *st)
+{
+    struct stamp stamp = dataset->index.containers[archive].stamp;
+    uint64_t ctime_ns = atomic_load(&dataset->fds->of[archive].ctime_ns);
+
+    if (ctime_ns != 0) {
+        stamp.ctime_ns = ctime_ns;
+        stamp.flags |= STAMP_NO_INODE;
+    }
+    return stamp_compare(&stamp, st);
+}
+
+/* Scan all archives again: have they the samples that were indexed, with their fields? */
+static bool scan_again(const struct dataset *dataset)
+{
+    struct index_builder b = {0};
+    struct index again = {0};
+    bool alike =
+        dataset->format->scan(dataset, &(struct dataset_options){.again = true}, &b, NULL) == 0 &&
+        index_build(&b, 0, &again) == 0 && index_is_alike(&again, &dataset->index) &&
+        fields_hold(dataset);
+
+    for (size_t i = 0; alike && i < dataset->files.count; i++) {
+        const struct stamp *stamp = &again.containers[i].stamp;
+
+        alike = stamp->mtime_ns == dataset->index.containers[i].stamp.mtime_ns;
+        if (alike && (stamp->flags & STAMP_SETTLED)) /* else it is scanned once more */
+            atomic_store(&dataset->fds->of[i].ctime_ns, stamp->ctime_ns);
+    }
+    index_builder_fini(&b);
+    index_close(&again);
+    return alike;
+}
+
+/* Is an archive that was opened still what was indexed? With the same mtime and another ctime it
+ * may have been written to, and its mtime put back; or somebody has changed its mode, or made a
+ * hard link of it, as backups do. */
+static bool is_as_indexed(const struct dataset *dataset, uint32_t archive, const struct stat *st)
+{
+    enum stamp_match match = compare_archive(dataset, archive, st);
+    bool same = match == STAMP_SAME;
+
+    if (match == STAMP_MAYBE && st->st_nlink == 0)
+        return true; /* it was replaced: nobody else can write to it */
+    if (match == STAMP_MAYBE) {
+        (void)pthread_mutex_lock(&dataset->fds->mu);
+        same = compare_archive(dataset, archive, st) == STAMP_SAME || scan_again(dataset);
+        (void)pthread_mutex_unlock(&dataset->fds->mu);
+    }
+    return same;
 }
 
 int archive_open(const struct dataset *dataset, const struct index_sample *sample,
@@ -539,14 +602,13 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
             return scope_error(&dataset->scope, err, fd, name);
         fd = keep(dataset, &kept->fd, fd);
     }
-    if (fstat(fd, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
-        (uint64_t)st.st_size != c->size) {
+    if (fstat(fd, &st) < 0 || !is_as_indexed(dataset, sample->container, &st)) {
         archive_close(dataset, sample, fd);
         return dataset_has_changed(dataset, name, err);
     }
     atomic_store(&kept->compared_ns, tick);
     if (opened && atomic_load(&kept->fd) == fd && is_small(dataset))
-        map(kept, fd, c->size);
+        map(kept, fd, c->stamp.size);
     return fd;
 }
 
@@ -562,7 +624,7 @@ static int copy_mapped(const struct dataset *dataset, const struct index_sample 
                        uint64_t offset, uint8_t *dst)
 {
     const uint8_t *mapping = atomic_load(&dataset->fds->of[sample->container].mapping);
-    uint64_t size = dataset->index.containers[sample->container].size;
+    uint64_t size = dataset->index.containers[sample->container].stamp.size;
 
     if (!mapping || sample->len > MAPPED_SAMPLE || offset > size || sample->len > size - offset)
         return -ENODATA;

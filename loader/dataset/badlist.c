@@ -4,13 +4,19 @@
  *     # plenumctl verify of folder:/data/train
  *     fingerprint 0123456789abcdef0123456789abcdef
  *     bad 17 premature end of JPEG file
+ *     bytes 0f1e2d3c4b5a6978
  *     bad 29 junk: 4 bytes before the first scan belong to no segment
- *     end 2 89abcdef01234567
+ *     bytes 1122334455667788
+ *     bad 31 the file is empty
+ *     bytes ffffffffffffffff
+ *     end 3 89abcdef01234567
  *
  * It is text, so that people can read it. The last line holds the number of samples and the XXH3-64
  * of all text before it. The fingerprint is that of the data set without the list: when the data
- * changes, the list does not apply any more. What begins with "junk: " is no reason for pipelines
- * that say so; versions that do not know the word take it for the beginning of a sentence. */
+ * changes, the list does not apply any more. But a fingerprint does not cover all bytes. So each
+ * entry has the hash of the bytes that were found bad, or ff..ff where there were none, and holds
+ * for these alone. What begins with "junk: " is no reason for pipelines that say so; versions that
+ * do not know the word take it for the beginning of a sentence. */
 #include "config.h"
 
 #include "loader/dataset/badlist.h"
@@ -31,9 +37,9 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-static const char junk_mark[] = "junk: ";
+static const char junk_mark[] = "junk: ", content_mark[] = "bytes ";
 
-enum { BYTES_MAX = 1 << 30, LAST_LINE_MAX = 64 };
+enum { BYTES_MAX = 1 << 30, LAST_LINE_MAX = 64, CONTENT_DIGITS = 16 };
 
 void badlist_fini(struct badlist *list)
 {
@@ -68,12 +74,26 @@ static size_t find_end(const char *text, size_t len, uint32_t *count)
     return at;
 }
 
+/* "bytes HASH": a line that may follow; returns the hash, or 0. */
+static uint64_t parse_content(char **at, const char *end)
+{
+    size_t mark = strlen(content_mark);
+    const char *line = *at;
+
+    if ((size_t)(end - line) <= mark + CONTENT_DIGITS || strncmp(line, content_mark, mark) != 0 ||
+        strspn(line + mark, "0123456789abcdef") != CONTENT_DIGITS ||
+        line[mark + CONTENT_DIGITS] != '\n')
+        return 0;
+    *at += mark + CONTENT_DIGITS + 1;
+    return strtoull(line + mark, NULL, 16);
+}
+
 /* "bad NUMBER [junk:] reason": the line is ended in place. */
 static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist *list)
 {
     char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line));
     const char *rest = line + strlen("bad ");
-    uint64_t number;
+    uint64_t number, content;
     bool junk;
 
     if (!newline || strncmp(line, "bad ", 4) != 0)
@@ -84,9 +104,13 @@ static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist 
         (list->count > 0 && number <= list->samples[list->count - 1].sample))
         return false;
     rest++;
+    content = parse_content(at, end);
     junk = strncmp(rest, junk_mark, strlen(junk_mark)) == 0;
-    list->samples[list->count++] = (struct dataset_bad){
-        .sample = (uint32_t)number, .reason = rest + (junk ? strlen(junk_mark) : 0), .junk = junk};
+    list->samples[list->count++] =
+        (struct dataset_bad){.sample = (uint32_t)number,
+                             .reason = rest + (junk ? strlen(junk_mark) : 0),
+                             .junk = junk,
+                             .content = content};
     return true;
 }
 
@@ -187,9 +211,12 @@ int badlist_write(const char *path, const char *name, const uint8_t fingerprint[
     put_plain(f, name);
     (void)fprintf(f, "\nfingerprint %s\n", hex);
     for (uint32_t i = 0; i < count; i++) {
-        (void)fprintf(f, "bad %" PRIu32 " %s", samples[i].sample, samples[i].junk ? junk_mark : "");
+        (void)fprintf(f, "bad %" PRIu32 " ", samples[i].sample);
+        (void)fputs(samples[i].junk ? junk_mark : "", f);
         put_plain(f, samples[i].reason);
         (void)fputc('\n', f);
+        if (samples[i].content)
+            (void)fprintf(f, "%s%016" PRIx64 "\n", content_mark, samples[i].content);
     }
     failed = fflush(f) != 0;
     if (!failed)

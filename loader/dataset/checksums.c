@@ -12,11 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/util.h"
 #include "loader/dataset/cache.h"
+#include "loader/dataset/stamp.h"
 
 static const uint8_t checksums_magic[8] = {'p', 'l', 'n', 'S', 'U', 'M', 'S', '1'};
 
@@ -89,22 +87,12 @@ static uint64_t get(const struct checksums *s, uint32_t sample)
     return io_pread_all(s->fd, &hash, sizeof(hash), (uint64_t)offset_of(sample)) < 0 ? 0 : hash;
 }
 
-static uint64_t hash_of(const void *bytes, size_t len)
+bool checksums_agree(const struct checksums *s, uint32_t sample, const void *bytes, size_t len,
+                     bool record)
 {
-    return max_u64(XXH3_64bits(bytes, len), 1);
-}
+    uint64_t had = get(s, sample), hash = stamp_hash_bytes(bytes, len);
 
-void checksums_record(const struct checksums *s, uint32_t sample, const void *bytes, size_t len)
-{
-    uint64_t hash;
-
-    if (get(s, sample) != 0)
-        return;
-    hash = hash_of(bytes, len);
-    (void)!pwrite(s->fd, &hash, sizeof(hash), offset_of(sample)); /* else there is none */
-}
-
-bool checksums_match(const struct checksums *s, uint32_t sample, const void *bytes, size_t len)
-{
-    return get(s, sample) == hash_of(bytes, len);
+    if (had == 0 && record)
+        (void)!pwrite(s->fd, &hash, sizeof(hash), offset_of(sample)); /* else there is none */
+    return had == hash || (had == 0 && record);
 }

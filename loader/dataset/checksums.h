@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* checksums.h - a hash of each file as it was when it was first read, in a file beside the index.
  *
- * A file whose time has changed, but not its size, is the same if its hash is the same: somebody
- * touched it, or copied it back. Without a hash nobody can tell, and the file counts as changed. */
+ * A file whose time has changed, but not its size, is the same if its hash is the same: it was
+ * touched, or copied back. Without a hash it counts as changed. A file with another hash has
+ * changed, whatever its time: times can be put back. */
 #ifndef LOADER_DATASET_CHECKSUMS_H
 #define LOADER_DATASET_CHECKSUMS_H
 
@@ -19,11 +20,9 @@ int checksums_open(const char *path, uint64_t index_checksum, struct checksums *
 /** NULL is nothing. */
 void checksums_close(struct checksums *checksums);
 
-/** Record the hash of a file that is as it was when it was indexed, unless there is one. */
-void checksums_record(const struct checksums *checksums, uint32_t sample, const void *bytes,
-                      size_t len);
-/** Are these the bytes whose hash was recorded? False also when there is no hash. */
-bool checksums_match(const struct checksums *checksums, uint32_t sample, const void *bytes,
-                     size_t len);
+/** Are these the bytes whose hash was recorded? Where none was, it is recorded if `record` says so;
+ * otherwise false. */
+bool checksums_agree(const struct checksums *checksums, uint32_t sample, const void *bytes,
+                     size_t len, bool record);
 
 #endif

@@ -344,9 +344,9 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
         (void)nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
     }
-    /* The next open must index the data set again. The index is a file that we wrote. */
-    if (r == -ESTALE && dataset->index_path)
-        (void)cache_remove(dataset->index_path);
+    /* The next open must index the data set again, unless that has happened meanwhile. */
+    if ((r == -ESTALE || r == -ENOENT || r == -ENOTDIR) && dataset->index_path)
+        index_remove(&dataset->index, dataset->index_path);
     return r;
 }
 
@@ -361,6 +361,65 @@ static int read_once(void *arg, struct plenum_error *err)
     const struct reading *read = arg;
 
     return read->dataset->format->read(read->dataset, read->sample, read->buffer, err);
+}
+
+static int check_once(void *arg, struct plenum_error *err)
+{
+    const struct reading *read = arg;
+
+    return dataset_check_unchanged(read->dataset, read->sample, err);
+}
+
+/* -EBADMSG for a sample whose size makes it bad, which must not have changed. */
+static int refuse_size(const struct reading *read, struct plenum_error *err)
+{
+    const struct dataset *d = read->dataset;
+    int r = dataset_try(d, check_once, (void *)(uintptr_t)read, err);
+    char name[512];
+
+    if (r < 0)
+        return r;
+    d->format->describe(d, read->sample, name, sizeof(name));
+    return error_set(err, -EBADMSG, "%s: %s", name,
+                     read->sample->len == 0 ? "the file is empty"
+                                            : "the file is larger than 256 MiB");
+}
+
+/* Has a sample on the list other bytes than those that were found bad? 1, 0 or -errno. */
+static int is_repaired(const struct reading *read, const struct dataset_bad *bad,
+                       struct plenum_error *err)
+{
+    bool has_bytes = read->sample->len > 0 && read->sample->len <= DATASET_SAMPLE_MAX;
+    void *arg = (void *)(uintptr_t)read;
+    int r;
+
+    if (bad->content == 0 || !has_bytes)
+        return dataset_try(read->dataset, check_once, arg, err);
+    r = dataset_try(read->dataset, read_once, arg, err);
+    if (r < 0)
+        return r == -EBADMSG ? 0 : r;
+    return bad->content == DATASET_NO_BYTES ||
+           bad->content != stamp_hash_bytes(read->buffer->bytes, read->buffer->len);
+}
+
+/* -EBADMSG for a sample that is on the list, unless it was repaired. */
+static int refuse_known(const struct reading *read, const struct dataset_bad *bad,
+                        struct plenum_error *err)
+{
+    const struct dataset *d = read->dataset;
+    int r = is_repaired(read, bad, err);
+    char name[512];
+
+    if (r < 0)
+        return r;
+    (void)dataset_get_sample_name(d, bad->sample, name, sizeof(name));
+    if (r == 0)
+        return error_set(err, -EBADMSG, "%s is known to be bad: %s", name, bad->reason);
+    known_bad_forget(d, bad->sample);
+    return error_set(err, -ESTALE,
+                     "%s has changed since plenumctl verify found it bad: start the job again, and "
+                     "verify the data set again",
+                     name);
 }
 
 bool dataset_has_images(const struct dataset *dataset)
@@ -379,24 +438,20 @@ int dataset_refuse_images(const struct dataset *dataset, struct plenum_error *er
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err)
 {
-    const struct index_sample *s;
-    const char *known;
-    char name[512];
+    const struct dataset_bad *bad;
+    struct reading reading;
 
     if (dataset_is_generated(dataset))
         return 0;
     if (!dataset_has_images(dataset))
         return dataset_refuse_images(dataset, err);
-    s = sample_at(dataset, sample);
-    known = dataset_get_why_bad(dataset, sample);
-    if (known)
-        return error_set(err, -EBADMSG, "%s is known to be bad: %s",
-                         dataset_get_sample_name(dataset, sample, name, sizeof(name)), known);
-    if (s->len == 0 || s->len > DATASET_SAMPLE_MAX)
-        return error_set(err, -EBADMSG, "%s: %s",
-                         dataset_get_sample_name(dataset, sample, name, sizeof(name)),
-                         s->len == 0 ? "the file is empty" : "the file is larger than 256 MiB");
-    return dataset_try(dataset, read_once, &(struct reading){dataset, s, buffer}, err);
+    reading = (struct reading){dataset, sample_at(dataset, sample), buffer};
+    bad = known_bad_find(dataset, sample);
+    if (bad)
+        return refuse_known(&reading, bad, err);
+    if (reading.sample->len == 0 || reading.sample->len > DATASET_SAMPLE_MAX)
+        return refuse_size(&reading, err);
+    return dataset_try(dataset, read_once, &reading, err);
 }
 
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,

@@ -39,6 +39,7 @@ struct dataset_options {
     const char *cache_dir; /* where indices are kept; NULL: dataset_default_cache() */
     unsigned threads;      /* that build an index; 0: one a CPU */
     bool rebuild;          /* build the index even if there is a fresh one */
+    bool again;            /* what is open already is scanned once more, to see if it changed */
     bool forget_bad;       /* ignore the list of bad samples */
     bool junk;             /* take from it what pipelines with `junk` show */
     bool hints;            /* keep a cache of hints beside the index (hint_cache.h), if possible */
@@ -159,11 +160,15 @@ size_t dataset_get_record_bytes(const struct dataset *dataset);
 int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
                         struct dataset_buffer *buffer, struct plenum_error *err);
 
+/** The content of a bad sample whose bytes could not be read: an empty file, a wrong checksum. */
+#define DATASET_NO_BYTES UINT64_MAX
+
 /** A sample that is known to be bad. */
 struct dataset_bad {
     uint32_t sample;
     const char *reason; /* a line */
     bool junk;          /* pipelines with `junk` show it */
+    uint64_t content;   /* stamp_hash_bytes() of the sample, or DATASET_NO_BYTES; 0: not known */
 };
 
 /** The result of dataset_keep_bad(). */

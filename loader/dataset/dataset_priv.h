@@ -42,13 +42,15 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
 
 /* fingerprint.c */
 
-/** Samples whose first bytes are read to sum an index up; of smaller data sets all. */
-enum { FINGERPRINT_SAMPLES = 256 };
-
-/** Compute the sum of the index, in parts, and count the PNGs of 16 bits among the samples that it
- * reads: 0 or -errno with a sentence. */
-int fingerprint_sum(const struct dataset *d, const struct dataset_options *options,
-                    struct datasum *sum, uint32_t *deep, struct plenum_error *err);
+/** How many samples are files of their own whose first bytes are part of the fingerprint: heads of
+ * the index. */
+size_t fingerprint_heads(const struct dataset *d, size_t samples);
+/** Compute the sum of the index, in parts, fill its heads, and count the PNGs of 16 bits among the
+ * samples that it reads: 0 or -errno with a sentence. */
+int fingerprint_sum(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
+                    uint32_t *deep, struct plenum_error *err);
+/** Have the index's heads still the bytes that they had? Reads those whose stamps differ. */
+bool fingerprint_holds(const struct dataset *d);
 
 /* known_bad.c */
 
@@ -56,6 +58,11 @@ int fingerprint_sum(const struct dataset *d, const struct dataset_options *optio
  * sentence. */
 int known_bad_load(struct dataset *d, const struct dataset_options *options,
                    struct plenum_error *err);
+
+/** The entry of a sample on the list, or NULL. Borrowed. */
+const struct dataset_bad *known_bad_find(const struct dataset *d, uint32_t sample);
+/** Remove a sample from the list in the cache folder, as far as that can be written. */
+void known_bad_forget(const struct dataset *d, uint32_t sample);
 
 /* dataset.c */
 

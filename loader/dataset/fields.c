@@ -31,7 +31,7 @@
 #include "loader/dataset/field_value.h"
 
 enum {
-    TABLE_VERSION = 2,
+    TABLE_VERSION = 3,
     SAMPLES_A_TURN = 256,
 };
 
@@ -189,8 +189,10 @@ static int read_place(struct collecting *c, uint32_t i, const struct field_place
     s->bytes.len = 0;
     s->state = (enum field_state)place->state;
     s->too_long = place->len > FIELD_STORED_MAX;
-    if (s->state != FIELD_THERE || s->too_long)
-        return 0;
+    if (s->state != FIELD_THERE || s->too_long) /* it cannot be used; is that still so? */
+        return is_file(d, &d->fields.spec[i])
+                   ? dataset_check_field(d, path, place, err)
+                   : dataset_check_unchanged(d, &d->index.samples[c->sample], err);
     if (is_file(d, &d->fields.spec[i]))
         return dataset_read_field(d, path, place, &s->bytes, err);
     return d->format->read_field(d, &d->index.samples[c->sample], place, &s->bytes, err);
@@ -234,6 +236,17 @@ static int read_stored(const struct dataset *d, uint32_t sample, struct field_st
 {
     return dataset_try(d, read_all,
                        &(struct collecting){.dataset = d, .sample = sample, .all = all}, err);
+}
+
+/* Note the hashes of files that are fields of a sample, which were read just now. */
+static void note_hashes(const struct dataset *d, uint32_t sample, const struct field_stored *all)
+{
+    struct field_place *places = /* our own memory */
+        (struct field_place *)(uintptr_t)d->field_table->places + (size_t)sample * d->fields.count;
+
+    for (uint32_t i = 0; i < d->fields.count; i++)
+        if (is_file(d, &d->fields.spec[i]) && all[i].state == FIELD_THERE && !all[i].too_long)
+            places[i].hash = stamp_hash_bytes(all[i].bytes.bytes, all[i].bytes.len);
 }
 
 /* Note where the files of a sample's fields are. */
@@ -322,8 +335,6 @@ int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
     if (count == 0)
         return 0;
     r = read_stored(dataset, sample, all, err);
-    if (r == -ESTALE && dataset->field_table->path) /* the next opening must make it anew */
-        (void)cache_remove(dataset->field_table->path);
     if (r < 0)
         goto out;
     if (dataset_buffer_reserve(buffer, dataset_get_record_bytes(dataset)) < 0) {
@@ -415,6 +426,8 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
             r = find_files(d, (uint32_t)i, all, &err);
         if (r == 0)
             r = read_stored(d, (uint32_t)i, all, &err);
+        if (r == 0 && reading->finds)
+            note_hashes(d, (uint32_t)i, all);
         if (r == -EBADMSG) { /* a damaged record */
             for (uint32_t k = 0; k < d->fields.count; k++)
                 all[k].state = FIELD_MISSING;
@@ -826,6 +839,22 @@ int fields_open(struct dataset *dataset, const struct dataset_options *options,
     if (r == 0 && table->header->warning[0])
         dataset_add_warning(d, table->header->warning, "");
     return r;
+}
+
+bool fields_hold(const struct dataset *d)
+{
+    size_t count = (size_t)samples_of(d) * d->fields.count;
+    struct field_place *places;
+    bool hold;
+
+    if (!d->field_table || !d->format->find_fields)
+        return true;
+    places = calloc(count, sizeof(*places));
+    hold = places &&
+           d->format->find_fields(d, &(struct dataset_options){.again = true}, places, NULL) == 0 &&
+           memcmp(places, d->field_table->places, count * sizeof(*places)) == 0;
+    free(places);
+    return hold;
 }
 
 const struct fields *dataset_get_fields(const struct dataset *dataset)

@@ -11,9 +11,10 @@
 
 struct field_table;
 
-/** Where a field of a sample lies, in a format that finds them beforehand. */
+/** Where a field of a sample lies, in a format that finds them in advance. */
 struct field_place {
-    uint64_t where; /* offset in the sample's archive */
+    uint64_t where; /* offset in the sample's archive; of a file: its mtime when it was found */
+    uint64_t hash;  /* of a file's bytes: stamp_hash_bytes(); 0: it was not read yet */
     uint32_t len;
     uint32_t state; /* enum field_state */
 };
@@ -37,7 +38,10 @@ enum field_state {
 int fields_open(struct dataset *dataset, const struct dataset_options *options,
                 struct plenum_error *err);
 
-/** NULL is nothing. */
+/** Do the fields that were found in archives still lie where they lay? */
+bool fields_hold(const struct dataset *dataset);
+
+/** NULL is ignored. */
 void fields_close(struct field_table *table);
 
 #endif

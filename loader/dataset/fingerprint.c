@@ -8,6 +8,7 @@
 
 #include "loader/dataset/dataset_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,11 +22,9 @@
 #include "common/philox.h"
 #include "common/png_depth.h"
 
-enum { FINGERPRINT_BYTES = 64 * 1024 /* of each */ };
-
 /* The first bytes of some samples, read in parallel, because media may be slow. */
 struct heads {
-    const struct dataset *dataset;
+    struct dataset *dataset;
     uint32_t samples[FINGERPRINT_SAMPLES];
     XXH128_hash_t hashes[FINGERPRINT_SAMPLES];
     struct plenum_error err;
@@ -33,33 +32,51 @@ struct heads {
     atomic_uint deep; /* PNGs of 16 bits */
 };
 
+/* Read the head of a sample that is a file, and note it in the index. */
+static int read_file_head(const struct heads *h, uint64_t index, struct dataset_buffer *buffer,
+                          struct plenum_error *err)
+{
+    struct dataset *d = h->dataset;
+    struct index_head head = {.sample = h->samples[index]};
+    const struct index_sample *sample = &d->index.samples[head.sample];
+    char path[DATASET_PATH_MAX];
+    int r = dataset_read_head(d, sample, buffer, &head.stamp, err);
+
+    if (r < 0)
+        return r;
+    if (head.stamp.mtime_ns != sample->where) {
+        d->format->file(d, sample, path, sizeof(path));
+        return dataset_has_changed(d, path, err);
+    }
+    index_set_head(&d->index, index, &head);
+    return 0;
+}
+
 static int hash_head(void *arg, uint64_t index, unsigned thread)
 {
     struct heads *h = arg;
     const struct index_sample *sample = &h->dataset->index.samples[h->samples[index]];
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
-    size_t len;
-    int r;
+    int r = 0;
 
     (void)thread;
-    if (sample->len == 0 || sample->len > DATASET_SAMPLE_MAX || (sample->flags & INDEX_BAD))
-        return 0; /* a bad sample; its size is in the fingerprint */
-    r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
-    if (r < 0) {
-        if (!atomic_exchange(&h->failed, true))
-            h->err = err;
-    } else {
-        len = buffer.len < FINGERPRINT_BYTES ? buffer.len : FINGERPRINT_BYTES;
-        h->hashes[index] = XXH3_128bits(buffer.bytes, len);
+    if (h->dataset->index.header->heads > 0)
+        r = read_file_head(h, index, &buffer, &err);
+    else if (sample->len > 0 && sample->len <= DATASET_SAMPLE_MAX && !(sample->flags & INDEX_BAD))
+        r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
+    if (r < 0 && !atomic_exchange(&h->failed, true))
+        h->err = err;
+    if (r >= 0 && buffer.len > 0) { /* else it is a bad sample; its size is in the fingerprint */
+        h->hashes[index] = XXH3_128bits(buffer.bytes, min_u64(buffer.len, FINGERPRINT_BYTES));
         (void)atomic_fetch_add(&h->deep, png_is_deep(buffer.bytes, buffer.len));
     }
     dataset_buffer_fini(&buffer);
     return r;
 }
 
-static int sum_heads(const struct dataset *d, const struct dataset_options *options,
-                     struct datasum *sum, uint32_t *deep, struct plenum_error *err)
+static int sum_heads(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
+                     uint32_t *deep, struct plenum_error *err)
 {
     uint32_t n = d->index.header->samples;
     struct heads *heads = calloc(1, sizeof(*heads));
@@ -71,6 +88,7 @@ static int sum_heads(const struct dataset *d, const struct dataset_options *opti
         return error_set(err, -ENOMEM, "out of memory");
     heads->dataset = d;
     loop.count = n < FINGERPRINT_SAMPLES ? n : FINGERPRINT_SAMPLES;
+    assert(d->index.header->heads == 0 || d->index.header->heads == loop.count);
     for (uint32_t i = 0; i < loop.count; i++)
         heads->samples[i] =
             n <= FINGERPRINT_SAMPLES
@@ -123,9 +141,16 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
     return 0;
 }
 
+size_t fingerprint_heads(const struct dataset *d, size_t samples)
+{
+    bool files = d->format->whole_files && dataset_has_images(d);
+
+    return files ? min_u64(samples, FINGERPRINT_SAMPLES) : 0;
+}
+
 /* Compute the sum of an index, in parts. */
-int fingerprint_sum(const struct dataset *d, const struct dataset_options *options,
-                    struct datasum *sum, uint32_t *deep, struct plenum_error *err)
+int fingerprint_sum(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
+                    uint32_t *deep, struct plenum_error *err)
 {
     const struct index *index = &d->index;
     struct segments segments = {.index = index, .sum = sum};
@@ -150,4 +175,33 @@ int fingerprint_sum(const struct dataset *d, const struct dataset_options *optio
     if (parallel_run(&loop) < 0)
         return -ECANCELED;
     return sum_heads(d, options, sum, deep, err);
+}
+
+/* Does a sample that is a file still have the first bytes that it had? */
+static bool head_holds(const struct dataset *d, const struct index_head *head)
+{
+    const struct index_sample *sample = &d->index.samples[head->sample];
+    struct dataset_buffer buffer = {0};
+    char path[DATASET_PATH_MAX];
+    struct stamp now = {0};
+    struct stat st;
+    int r;
+
+    d->format->file(d, sample, path, sizeof(path));
+    r = scope_stat(&d->scope, path, &st);
+    if (r == 0 && (head->stamp.flags & STAMP_SETTLED) &&
+        stamp_compare(&head->stamp, &st) == STAMP_SAME)
+        return true;
+    if (r == 0)
+        r = dataset_read_head(d, sample, &buffer, &now, NULL);
+    dataset_buffer_fini(&buffer);
+    return r == 0 && now.content == head->stamp.content;
+}
+
+bool fingerprint_holds(const struct dataset *d)
+{
+    for (uint64_t i = 0; i < d->index.header->heads; i++)
+        if (!head_holds(d, &d->index.heads[i]))
+            return false;
+    return true;
 }

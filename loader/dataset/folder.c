@@ -7,11 +7,11 @@
  * a class. With classes= the numbers come from a list.
  *
  * A scan costs one readdir and one stat for each file; threads scan the classes. An index is stale
- * when the mtime of any folder has changed, because a file was added, removed or renamed. A folder
+ * when the stamp of any folder has changed, because a file was added, removed or renamed. A folder
  * that changed just before it was read may change again within the resolution of its file system's
- * clock, which would not show in its mtime. So such an mtime is not trusted, and the next open
- * scans again. The index has the size and mtime of every file, so a file that was changed in place
- * is noticed when it is read. */
+ * clock, which would not show in its times. So such times are not trusted, and the next open scans
+ * again. The index has the size and mtime of every file, so a file that was changed in place is
+ * noticed when it is read. */
 #include "config.h"
 
 #include "loader/dataset/format.h"
@@ -42,8 +42,7 @@ struct found {
 
 struct found_folder {
     char *path;
-    uint64_t mtime_ns;
-    uint64_t flags;
+    struct stamp stamp;
 };
 
 /* One class, filled by one thread. */
@@ -179,8 +178,8 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     level->folder = (uint32_t)c->num_folders;
     if (array_grow(&c->folders, &c->cap_folders, c->num_folders, sizeof(*c->folders)) < 0)
         return error_set(&c->err, -ENOMEM, "out of memory");
-    c->folders[c->num_folders] = (struct found_folder){
-        .path = strdup(level->path), .mtime_ns = dataset_mtime(&st), .flags = dataset_settled(&st)};
+    c->folders[c->num_folders] =
+        (struct found_folder){.path = strdup(level->path), .stamp = stamp_of(level->fd, &st)};
     if (!c->folders[c->num_folders].path)
         return error_set(&c->err, -ENOMEM, "out of memory");
     c->num_folders++;
@@ -206,6 +205,7 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
         r = dataset_check_cancel(s->options);
         if (r < 0)
             goto out;
+        c->folders[level.folder].stamp.content += stamp_hash_name(entry->d_name);
         if (dataset_skips_name(entry->d_name))
             continue;
         r = scan_entry(s, c, &level, entry);
@@ -306,7 +306,8 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
 }
 
 /* List the folders of the data set: each is a class. Images beside them are stray. */
-static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
+static int list_classes(struct scan *s, struct stamp *stamp, uint64_t *stray,
+                        struct plenum_error *err)
 {
     const struct scope *scope = &s->dataset->scope;
     struct dirent *entry;
@@ -316,6 +317,7 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
     if (r < 0)
         return scope_error(scope, err, r, scope->folder);
     while (errno = 0, entry = readdir(dir)) {
+        stamp->content += stamp_hash_name(entry->d_name);
         if (dataset_skips_name(entry->d_name))
             continue;
         r = add_entry(s, dirfd(dir), entry, stray, err);
@@ -351,8 +353,7 @@ static int add_all(const struct scan *s, struct index_builder *b, struct plenum_
         int64_t r = label, first = -1;
 
         for (size_t f = 0; r >= 0 && f < c->num_folders; f++) {
-            r = index_builder_add_container(b, c->folders[f].path, c->folders[f].mtime_ns, 0,
-                                            c->folders[f].flags);
+            r = index_builder_add_container(b, c->folders[f].path, &c->folders[f].stamp);
             if (f == 0)
                 first = r;
         }
@@ -437,16 +438,20 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
                             .cancel = options->cancel,
                             .arg = &s};
     uint64_t stray = 0;
+    struct stamp stamp;
     struct stat st;
     int r;
 
     if (fstat(dataset->scope.fd, &st) < 0)
         return error_set(err, -errno, "%s: %s", dataset->scope.folder, strerror(errno));
-    if (index_builder_add_container(b, ".", dataset_mtime(&st), 0, dataset_settled(&st)) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = list_classes(&s, &stray, err);
+    stamp = stamp_of(dataset->scope.fd, &st);
+    r = list_classes(&s, &stamp, &stray, err);
     if (r < 0)
         goto out;
+    if (index_builder_add_container(b, ".", &stamp) < 0) {
+        r = error_set(err, -ENOMEM, "out of memory");
+        goto out;
+    }
     loop.count = s.num_classes;
     r = parallel_run(&loop);
     if (r < 0) {
@@ -473,15 +478,10 @@ static bool folder_fresh(const struct dataset *dataset)
 {
     const struct index *index = &dataset->index;
 
-    for (uint32_t i = 0; i < index->header->containers; i++) {
-        const struct index_container *c = &index->containers[i];
-        struct stat st;
-
-        if (!(c->flags & INDEX_SETTLED) ||
-            scope_stat(&dataset->scope, index_name(index, c->name), &st) < 0 ||
-            dataset_mtime(&st) != c->mtime_ns)
+    for (uint32_t i = 0; i < index->header->containers; i++)
+        if (!stamp_holds(&dataset->scope, index_name(index, index->containers[i].name),
+                         &index->containers[i].stamp))
             return false;
-    }
     return true;
 }
 
@@ -511,23 +511,6 @@ static void folder_describe(const struct dataset *dataset, const struct index_sa
 
     if (n > 0 && (size_t)n < size)
         folder_path(dataset, sample, ret + n, size - (size_t)n);
-}
-
-static int folder_read(const struct dataset *dataset, const struct index_sample *sample,
-                       struct dataset_buffer *buffer, struct plenum_error *err)
-{
-    char path[8192];
-
-    folder_path(dataset, sample, path, sizeof(path));
-    return dataset_read_file(dataset, path, sample, buffer, err);
-}
-
-static void folder_announce(const struct dataset *dataset, const struct index_sample *sample)
-{
-    char path[8192];
-
-    folder_path(dataset, sample, path, sizeof(path));
-    dataset_announce_file(dataset, path);
 }
 
 static bool folder_recognise(const struct path_probe *probe)
@@ -565,8 +548,9 @@ const struct format format_folder = {
     .locate = folder_locate,
     .scan = folder_scan,
     .fresh = folder_fresh,
-    .read = folder_read,
-    .announce = folder_announce,
+    .file = folder_path,
+    .read = dataset_read_file,
+    .announce = dataset_announce_file,
     .path = folder_path,
     .describe = folder_describe,
     .field_path = folder_field_path,

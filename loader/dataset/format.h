@@ -18,7 +18,11 @@
 #include "loader/dataset/scope.h"
 #include "loader/dataset/skipped.h"
 
-enum { DATASET_SETTINGS_MAX = 16 };
+enum {
+    DATASET_SETTINGS_MAX = 16,
+    FINGERPRINT_SAMPLES = 256,     /* whose first bytes are part of the fingerprint, */
+    FINGERPRINT_BYTES = 64 * 1024, /* this many of each */
+};
 
 /** One ",key=value" of a data set's name. */
 struct dataset_setting {
@@ -31,28 +35,29 @@ struct dataset {
     char *where; /* what follows the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
-    bool no_images;                  /* image=none: its samples have fields alone */
-    struct scope scope;              /* opens all files, relative to its folder */
-    struct pattern_list files;       /* of archives: relative to the folder, in their order */
-    struct archive_fds *fds;         /* of archives: the descriptors that are kept open */
-    void *state;                     /* the format's own */
-    char *subject;                   /* what the index is of */
-    char warning[512];               /* a sentence about what is not in the data set, or "" */
-    char *index_path;                /* or NULL */
-    struct label_rule labels;        /* label-offset and classes */
-    struct class_list *classes;      /* while it is being opened: those of classes=, or NULL */
-    struct index index;              /* without samples where they are generated */
-    char *bad_path;                  /* of the list of bad samples, or NULL */
-    struct badlist bad;              /* known before anything is read */
-    struct checksums *checksums;     /* of samples that are files, or NULL */
-    struct hint_cache *hints;        /* or NULL; */
-    int hints_code;                  /* then why there is none */
-    struct datasum sum;              /* the index's, with these */
-    uint8_t fingerprint[16];         /* of sum */
-    struct index_header generated;   /* generated: what index.header points to */
-    struct dataset *inner;           /* generated: whose labels these are, or NULL */
-    struct fields fields;            /* that it was opened with */
-    struct field_table *field_table; /* or NULL */
+    bool no_images;                     /* image=none: its samples have fields alone */
+    struct scope scope;                 /* opens all files, relative to its folder */
+    struct pattern_list files;          /* of archives: relative to the folder, in their order */
+    struct archive_fds *fds;            /* of archives: the descriptors that are kept open */
+    atomic_uint_fast64_t list_ctime_ns; /* a list's, when its text was last found to be the same */
+    void *state;                        /* the format's own */
+    char *subject;                      /* what the index is of */
+    char warning[512];                  /* a sentence about what is not in the data set, or "" */
+    char *index_path;                   /* or NULL */
+    struct label_rule labels;           /* label-offset and classes */
+    struct class_list *classes;         /* while it is being opened: those of classes=, or NULL */
+    struct index index;                 /* without samples where they are generated */
+    char *bad_path;                     /* of the list of bad samples, or NULL */
+    struct badlist bad;                 /* known before anything is read */
+    struct checksums *checksums;        /* of samples that are files, or NULL */
+    struct hint_cache *hints;           /* or NULL; */
+    int hints_code;                     /* then why there is none */
+    struct datasum sum;                 /* the index's, with these */
+    uint8_t fingerprint[16];            /* of sum */
+    struct index_header generated;      /* generated: what index.header points to */
+    struct dataset *inner;              /* generated: whose labels these are, or NULL */
+    struct fields fields;               /* that it was opened with */
+    struct field_table *field_table;    /* or NULL */
     atomic_uint refs;
 };
 
@@ -100,6 +105,9 @@ struct format {
                 struct index_builder *b, struct plenum_error *err);
     /** Each sample is a file of its own, read by dataset_read_file(). */
     bool whole_files;
+    /** Then its path, relative to the folder unless absolute. */
+    void (*file)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                 size_t size);
     /** Is the opened index still true? Must be fast. */
     bool (*fresh)(const struct dataset *dataset);
     /** Read the bytes of an indexed sample; no retries here. As dataset_read(). */
@@ -186,18 +194,24 @@ static inline int dataset_check_cancel(const struct dataset_options *options)
 
 static inline uint64_t dataset_mtime(const struct stat *st)
 {
-    return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
+    return stamp_time(&st->st_mtim);
 }
 
-/** INDEX_SETTLED, or 0 when it changed just now. */
-uint64_t dataset_settled(const struct stat *st);
+enum { DATASET_PATH_MAX = 8192 };
 
-/** Read a file, relative to the folder unless absolute, that is a whole sample: its size must be
- * sample->len, and its mtime sample->where, unless it is known to hold what it held then. As struct
- * format's read. */
-int dataset_read_file(const struct dataset *dataset, const char *path,
-                      const struct index_sample *sample, struct dataset_buffer *buffer,
-                      struct plenum_error *err);
+/** Read a sample that is a file: its size must be sample->len, its mtime sample->where, and its
+ * bytes those that were first read since it was indexed; with the latter, the mtime may differ. As
+ * struct format's read. */
+int dataset_read_file(const struct dataset *dataset, const struct index_sample *sample,
+                      struct dataset_buffer *buffer, struct plenum_error *err);
+/** Check without reading it that what a sample lies in, its file or its archive, is what was
+ * indexed: 0, -ESTALE or another -errno with a sentence. */
+int dataset_check_unchanged(const struct dataset *dataset, const struct index_sample *sample,
+                            struct plenum_error *err);
+/** Read the first FINGERPRINT_BYTES of a sample that is a file, and its stamp with their hash; of a
+ * bad sample nothing is read. 0; -ESTALE it has another size; or another -errno with a sentence. */
+int dataset_read_head(const struct dataset *dataset, const struct index_sample *sample,
+                      struct dataset_buffer *buffer, struct stamp *ret, struct plenum_error *err);
 /** Of a file that is a field: its size and time, into `ret`; 0, also where there is none. */
 int dataset_find_field(const struct dataset *dataset, const char *path, struct field_place *ret,
                        struct plenum_error *err);
@@ -205,8 +219,12 @@ int dataset_find_field(const struct dataset *dataset, const char *path, struct f
 int dataset_read_field(const struct dataset *dataset, const char *path,
                        const struct field_place *place, struct dataset_buffer *buffer,
                        struct plenum_error *err);
+/** Check of one whose bytes cannot be used, since it is missing or too long, that it still is: 0,
+ * -ESTALE or another -errno with a sentence. */
+int dataset_check_field(const struct dataset *dataset, const char *path,
+                        const struct field_place *place, struct plenum_error *err);
 /** As struct format's announce. */
-void dataset_announce_file(const struct dataset *dataset, const char *path);
+void dataset_announce_file(const struct dataset *dataset, const struct index_sample *sample);
 
 /** The sentence for a file that is not what was indexed. */
 int dataset_has_changed(const struct dataset *dataset, const char *path, struct plenum_error *err);

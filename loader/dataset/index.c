@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* index.c - makes, writes and maps the index of a data set.
  *
- *     header | samples [32 bytes each] | containers | classes | names
+ *     header | samples [32 bytes each] | containers | heads | classes | names
  *
  * An index is used in place: opening a mapped index of a million samples takes as long as its
  * checksum, and all loaders of a user share its pages. Only a file on a local disk that nobody else
@@ -134,8 +134,8 @@ int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other)
     return add_class(b, b->classes[other]);
 }
 
-int64_t index_builder_add_container(struct index_builder *b, const char *path, uint64_t mtime_ns,
-                                    uint64_t size, uint64_t flags)
+int64_t index_builder_add_container(struct index_builder *b, const char *path,
+                                    const struct stamp *stamp)
 {
     int64_t at = index_builder_add_name(b, path, strlen(path));
 
@@ -146,8 +146,8 @@ int64_t index_builder_add_container(struct index_builder *b, const char *path, u
     if (grow(b, &b->containers, sizeof(*b->containers), b->num_containers, 1, &b->cap_containers) <
         0)
         return -ENOMEM;
-    b->containers[b->num_containers] = (struct index_container){
-        .name = (uint64_t)at, .mtime_ns = mtime_ns, .size = size, .flags = flags};
+    b->containers[b->num_containers] =
+        (struct index_container){.name = (uint64_t)at, .stamp = *stamp};
     return (int64_t)b->num_containers++;
 }
 
@@ -466,6 +466,7 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
     *index = (struct index){.header = h,
                             .samples = (const void *)((const char *)bytes + h->samples_at),
                             .containers = (const void *)((const char *)bytes + h->containers_at),
+                            .heads = (const void *)((const char *)bytes + h->heads_at),
                             .classes = (const void *)((const char *)bytes + h->classes_at),
                             .names = (const char *)bytes + h->names_at,
                             .bytes = len,
@@ -669,7 +670,7 @@ const char *index_warning(const struct index *index)
     return index_name(index, index->header->warning);
 }
 
-int index_build(const struct index_builder *b, struct index *ret)
+int index_build(const struct index_builder *b, size_t heads, struct index *ret)
 {
     size_t class_names = b->unnamed ? 0 : b->num_classes;
     struct index_header h = {.version = INDEX_VERSION,
@@ -678,6 +679,8 @@ int index_build(const struct index_builder *b, struct index *ret)
                              .classes = (uint32_t)b->num_classes,
                              .containers = (uint32_t)b->num_containers,
                              .class_names = (uint32_t)class_names,
+                             .heads = heads,
+                             .made_ns = time_clock_ns(CLOCK_REALTIME),
                              .names_bytes = b->names_bytes,
                              .subject = b->subject,
                              .warning = b->warning,
@@ -688,7 +691,8 @@ int index_build(const struct index_builder *b, struct index *ret)
     memcpy(h.magic, index_magic, sizeof(h.magic));
     h.samples_at = sizeof(h);
     h.containers_at = h.samples_at + b->num_samples * sizeof(*b->samples);
-    h.classes_at = h.containers_at + b->num_containers * sizeof(*b->containers);
+    h.heads_at = h.containers_at + b->num_containers * sizeof(*b->containers);
+    h.classes_at = h.heads_at + heads * sizeof(struct index_head);
     h.names_at = h.classes_at + class_names * sizeof(*b->classes);
     h.file_bytes = h.names_at + b->names_bytes;
     bytes = index_memory_charge(b->memory, h.file_bytes) < 0 ? NULL : malloc(h.file_bytes);
@@ -699,6 +703,7 @@ int index_build(const struct index_builder *b, struct index *ret)
         memcpy(bytes + h.samples_at, b->samples, b->num_samples * sizeof(*b->samples));
     if (b->num_containers)
         memcpy(bytes + h.containers_at, b->containers, b->num_containers * sizeof(*b->containers));
+    memset(bytes + h.heads_at, 0, heads * sizeof(struct index_head));
     if (class_names)
         memcpy(bytes + h.classes_at, b->classes, class_names * sizeof(*b->classes));
     if (b->names_bytes)
@@ -715,6 +720,65 @@ void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep
     h->deep = deep;
     datasum_fingerprint(sum, h->fingerprint);
     h->checksum = checksum_of(h, index->bytes);
+}
+
+void index_set_head(struct index *index, uint64_t i, const struct index_head *head)
+{
+    assert(i < index->header->heads && head->sample < index->header->samples);
+    memcpy((void *)(uintptr_t)&index->heads[i], head, sizeof(*head)); /* our own memory */
+}
+
+/* Have two samples the same label, by its name where classes have names? */
+static bool has_label(const struct index *a, int32_t one, const struct index *b, int32_t two)
+{
+    bool named = a->header->class_names > 0;
+
+    if (named != (b->header->class_names > 0))
+        return false;
+    return named ? strcmp(index_name(a, a->classes[one]), index_name(b, b->classes[two])) == 0
+                 : one == two;
+}
+
+/* Is it the same sample, read at the same place? */
+static bool is_sample(const struct index *a, const struct index_sample *one, const struct index *b,
+                      const struct index_sample *two)
+{
+    return one->where == two->where && one->len == two->len && one->container == two->container &&
+           one->extra == two->extra && one->flags == two->flags &&
+           has_label(a, one->label, b, two->label) &&
+           strcmp(index_name(a, one->name), index_name(b, two->name)) == 0;
+}
+
+static bool has_classes(const struct index *a, const struct index *b)
+{
+    if (a->header->classes != b->header->classes)
+        return false;
+    for (uint32_t i = 0; i < a->header->class_names; i++)
+        if (!has_label(a, (int32_t)i, b, (int32_t)i))
+            return false;
+    return true;
+}
+
+bool index_is_alike(const struct index *now, const struct index *index)
+{
+    bool damaged = false;
+
+    if (now->header->samples != index->header->samples ||
+        now->header->containers != index->header->containers)
+        return false;
+    for (uint32_t i = 0; i < now->header->containers; i++)
+        if (strcmp(index_name(now, now->containers[i].name),
+                   index_name(index, index->containers[i].name)) != 0)
+            return false;
+    for (uint32_t i = 0; i < now->header->samples; i++) {
+        const struct index_sample *one = &now->samples[i], *two = &index->samples[i];
+
+        if ((one->flags & INDEX_BAD) && one->where == two->where) /* it shows when it is read */
+            damaged = true;
+        else if (!is_sample(now, one, index, two))
+            return false;
+    }
+    return damaged || has_classes(now, index);
 }
 
 int index_write(const struct index *index, const char *path)
@@ -739,6 +803,7 @@ static bool valid(const void *bytes, size_t len)
         return false;
     if (!inside(h, h->samples_at, h->samples, sizeof(struct index_sample)) ||
         !inside(h, h->containers_at, h->containers, sizeof(struct index_container)) ||
+        !inside(h, h->heads_at, h->heads, sizeof(struct index_head)) ||
         !inside(h, h->classes_at, h->class_names, sizeof(uint64_t)) ||
         !inside(h, h->names_at, h->names_bytes, 1))
         return false;
@@ -756,6 +821,9 @@ static bool valid(const void *bytes, size_t len)
             return false;
     for (uint32_t i = 0; i < h->containers; i++)
         if (index.containers[i].name >= h->names_bytes)
+            return false;
+    for (uint64_t i = 0; i < h->heads; i++)
+        if (index.heads[i].sample >= h->samples)
             return false;
     for (uint32_t i = 0; i < h->class_names; i++)
         if (index.classes[i] >= h->names_bytes)
@@ -811,4 +879,14 @@ void index_close(struct index *index)
 
     cache_unload(bytes, index->bytes, index->mapped);
     *index = (struct index){0};
+}
+
+void index_remove(const struct index *index, const char *path)
+{
+    struct index_header h;
+    int fd = cache_open(path, false);
+
+    if (fd >= 0 && io_pread_all(fd, &h, sizeof(h), 0) == 0 && h.checksum == index->header->checksum)
+        (void)cache_remove(path);
+    io_close(&fd);
 }

@@ -12,12 +12,10 @@
 
 #include "common/datasum.h"
 #include "loader/dataset/label.h"
+#include "loader/dataset/stamp.h"
 
 enum index_flag {
     INDEX_BAD = 1, /* of a sample: what was read while scanning is known to be damaged */
-    /* of a container: it had not changed just before it was scanned, so that a later change will
-     * show in its time */
-    INDEX_SETTLED = 1,
 };
 
 /** One sample, as it lies in the file. */
@@ -31,12 +29,16 @@ struct index_sample {
     uint32_t extra; /* the format's own */
 };
 
-/** A folder or archive, whose change makes the index stale. */
+/** A folder, archive or list, whose change makes the index stale. */
 struct index_container {
     uint64_t name; /* offset of its path, relative to the root, in the names */
-    uint64_t mtime_ns;
-    uint64_t size; /* archives and lists; 0 for folders */
-    uint64_t flags;
+    struct stamp stamp;
+};
+
+/** A sample that is a file of its own, and whose first bytes are part of the fingerprint. */
+struct index_head {
+    uint64_t sample;
+    struct stamp stamp; /* with the hash of these bytes as its content */
 };
 
 /** Of the index as a whole. */
@@ -49,7 +51,9 @@ struct index_header {
     uint8_t fingerprint[16]; /* of `sum` */
     uint32_t samples, classes, containers;
     uint32_t class_names; /* as many as classes, or none */
-    uint64_t samples_at, containers_at, classes_at, names_at, names_bytes;
+    uint64_t heads;
+    uint64_t samples_at, containers_at, heads_at, classes_at, names_at, names_bytes;
+    uint64_t made_ns; /* so that what is kept beside the index belongs to this one alone */
     uint64_t subject; /* offset in the names of what was indexed: index_subject() */
     uint64_t warning; /* likewise: a sentence about what is not in it, or "" */
     uint64_t bytes;   /* of all samples */
@@ -63,6 +67,7 @@ struct index {
     const struct index_header *header;
     const struct index_sample *samples;
     const struct index_container *containers;
+    const struct index_head *heads;
     const uint64_t *classes; /* offsets of their names, if they have any */
     const char *names;       /* NUL-terminated texts */
     size_t bytes;
@@ -134,8 +139,8 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
 int64_t index_builder_add_class(struct index_builder *b, const char *name);
 /** A class with a name that another has already. */
 int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other);
-int64_t index_builder_add_container(struct index_builder *b, const char *path, uint64_t mtime_ns,
-                                    uint64_t size, uint64_t flags);
+int64_t index_builder_add_container(struct index_builder *b, const char *path,
+                                    const struct stamp *stamp);
 /** `sample` with its name filled in here ("": samples without names share one). -EOVERFLOW at
  * 2^32 - 1 samples. */
 int64_t index_builder_add_sample(struct index_builder *b, const struct index_sample *sample,
@@ -182,11 +187,20 @@ const char *index_builder_advise_foreign(const struct index_builder *b);
 /** Add the sentence about what was left out, from these counts. 0 or -ENOMEM. */
 int index_builder_set_warning(struct index_builder *b);
 
-/** Make the index. The caller frees it with index_close(). 0 or -ENOMEM. */
-int index_build(const struct index_builder *b, struct index *ret);
+/** Make the index, with room for so many heads. The caller frees it with index_close(). 0 or
+ * -ENOMEM. */
+int index_build(const struct index_builder *b, size_t heads, struct index *ret);
 
 /** Write sum, fingerprint and the number of PNGs of 16 bits into an index that was built. */
 void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep);
+/** Write head number `i` of an index that was built; before index_set_sum(). Threads: any, for
+ * different heads. */
+void index_set_head(struct index *index, uint64_t i, const struct index_head *head);
+
+/** Has an index that was made now the samples of an older one at the same places, with the same
+ * labels? Stamps may differ, and samples may be damaged now (INDEX_BAD), whose labels are unknown.
+ */
+bool index_is_alike(const struct index *now, const struct index *index);
 
 /** Write it into the cache folder, as a whole: 0 or -errno. */
 int index_write(const struct index *index, const char *path);
@@ -197,6 +211,8 @@ int index_write(const struct index *index, const char *path);
 int index_open(const char *path, struct index *ret);
 /** Read a file that may be anybody's. */
 int index_read(const char *path, struct index *ret);
+/** Remove the file at `path` if it holds this index, and not one that was made since. */
+void index_remove(const struct index *index, const char *path);
 /** What the index was said to be of, and the sentence about what was left out. Borrowed. */
 const char *index_subject(const struct index *index);
 const char *index_warning(const struct index *index);

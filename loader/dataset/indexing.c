@@ -25,9 +25,9 @@
 #include "loader/dataset/cache.h"
 
 /* The identity of an index: the names of images that are looked for, the roots, the owner of the
- * cache, the classes of "classes=", and the name of the data set, which is last because a client
- * chose it. A loader with other roots has another index, and so has a build that takes other
- * images. malloc. */
+ * cache, the classes of "classes=", the folder without links (a link on the way to it may lead
+ * elsewhere one day), and the name of the data set, which is last because a client chose it. A
+ * loader with other roots has another index, and so has a build that takes other images. malloc. */
 static char *subject_of(const struct dataset *d, uid_t owner)
 {
     char classes[32] = "", *text, *all;
@@ -35,7 +35,7 @@ static char *subject_of(const struct dataset *d, uid_t owner)
     /* Classes that have changed are another list, and so another index. */
     if (d->classes)
         (void)snprintf(classes, sizeof(classes), " %016llx", (unsigned long long)d->classes->hash);
-    text = str_format("%lu%s\n%s", (unsigned long)owner, classes, d->name);
+    text = str_format("%lu%s\n%s\n%s", (unsigned long)owner, classes, d->scope.folder, d->name);
     for (unsigned i = d->scope.num_roots; text && i-- > 0;) {
         char *more = str_format("%s\n%s", d->scope.roots[i], text);
 
@@ -81,7 +81,7 @@ static int scan(struct dataset *d, const struct dataset_options *options, struct
     r = index_builder_set_warning(b);
     if (r < 0)
         return error_set(err, r, "out of memory");
-    r = index_build(b, &d->index);
+    r = index_build(b, fingerprint_heads(d, b->num_samples), &d->index);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
@@ -116,7 +116,8 @@ static bool open_fresh(struct dataset *d)
 {
     if (!d->index_path || index_open(d->index_path, &d->index) < 0)
         return false;
-    if (strcmp(index_subject(&d->index), d->subject) == 0 && d->format->fresh(d))
+    if (strcmp(index_subject(&d->index), d->subject) == 0 && d->format->fresh(d) &&
+        fingerprint_holds(d))
         return true;
     index_close(&d->index);
     return false;

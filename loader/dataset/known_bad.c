@@ -135,9 +135,37 @@ uint32_t dataset_get_known_bad(const struct dataset *dataset)
     return dataset->bad.count;
 }
 
+const struct dataset_bad *known_bad_find(const struct dataset *d, uint32_t sample)
+{
+    int64_t at = d->bad.count ? badlist_find(&d->bad, sample) : -1;
+
+    return at < 0 ? NULL : &d->bad.samples[at];
+}
+
+void known_bad_forget(const struct dataset *d, uint32_t sample)
+{
+    const struct index_header *h = d->index.header;
+    struct badlist list;
+    int64_t at;
+
+    if (badlist_read(d->bad_path, h->fingerprint, h->samples, &list) < 0)
+        return;
+    at = badlist_find(&list, sample);
+    if (at >= 0) {
+        list.count--;
+        memmove(&list.samples[at], &list.samples[at + 1],
+                (list.count - (size_t)at) * sizeof(*list.samples));
+        if (list.count > 0)
+            (void)badlist_write(d->bad_path, d->name, h->fingerprint, list.samples, list.count);
+        else
+            (void)cache_remove(d->bad_path);
+    }
+    badlist_fini(&list);
+}
+
 const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample)
 {
-    int64_t at = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
+    const struct dataset_bad *bad = known_bad_find(dataset, sample);
 
-    return at < 0 ? NULL : dataset->bad.samples[at].reason;
+    return bad ? bad->reason : NULL;
 }

@@ -79,35 +79,36 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 
 /* Read the whole list, with room for one byte more. */
 static int read_text(const struct dataset *d, struct index_memory *memory, char **text, size_t *len,
-                     struct stat *st, struct plenum_error *err)
+                     struct stamp *stamp, struct plenum_error *err)
 {
     int fd = scope_open(&d->scope, d->where, 0), r;
-    struct stat after;
+    struct stat st, after;
 
     if (fd < 0)
         return scope_error(&d->scope, err, fd, d->where);
-    if (fstat(fd, st) < 0) {
+    if (fstat(fd, &st) < 0) {
         r = -errno;
         goto fail;
     }
-    if (!S_ISREG(st->st_mode)) {
-        r = S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
+    if (!S_ISREG(st.st_mode)) {
+        r = S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
         goto fail;
     }
-    if (st->st_size > UINT32_MAX) {
+    if (st.st_size > UINT32_MAX) {
         r = -EFBIG;
         goto fail;
     }
-    *len = (size_t)st->st_size;
+    *stamp = stamp_of(fd, &st);
+    *len = (size_t)st.st_size;
     *text = index_memory_charge(memory, *len) < 0 ? NULL : malloc(*len + 1);
     r = *text ? io_pread_all(fd, *text, *len, 0) : -ENOMEM;
     if (r < 0)
         goto fail;
-    if (fstat(fd, &after) < 0 || after.st_size != st->st_size ||
-        dataset_mtime(&after) != dataset_mtime(st)) {
+    if (fstat(fd, &after) < 0 || stamp_compare(stamp, &after) == STAMP_DIFFERS) {
         r = -ENODATA;
         goto fail;
     }
+    stamp->content = stamp_hash_bytes(*text, *len);
     io_close(&fd);
     return 0;
 
@@ -245,15 +246,15 @@ static int64_t add_sample(const struct scan *s, const struct found *f, struct in
         dataset_has_images(s->dataset) ? f->path : line);
 }
 
-static int add_all(const struct scan *s, const struct stat *st, struct index_builder *b,
+static int add_all(const struct scan *s, const struct stamp *stamp, struct index_builder *b,
                    struct plenum_error *err)
 {
     const char *name = strrchr(s->dataset->where, '/') + 1;
-    int64_t r = index_builder_add_container(b, name, dataset_mtime(st), (uint64_t)st->st_size,
-                                            dataset_settled(st));
+    int64_t r;
 
     if (s->num_files > 0 && !s->files[0].label && dataset_refuse_classes(s->dataset, err) < 0)
         return -EINVAL;
+    r = index_builder_add_container(b, name, stamp);
     for (size_t i = 0; i < s->num_files && r >= 0; i++)
         r = add_sample(s, &s->files[i], b, err);
     if (r == -EBADMSG)
@@ -270,9 +271,9 @@ static int list_scan(const struct dataset *dataset, const struct dataset_options
     struct scan s = {.dataset = dataset, .options = options, .memory = b->memory};
     struct listfile list;
     char *text = NULL;
-    struct stat st;
+    struct stamp stamp;
     size_t len = 0;
-    int r = read_text(dataset, b->memory, &text, &len, &st, err);
+    int r = read_text(dataset, b->memory, &text, &len, &stamp, err);
 
     if (r < 0)
         goto out;
@@ -283,7 +284,7 @@ static int list_scan(const struct dataset *dataset, const struct dataset_options
     r = dataset_has_images(dataset) ? look_at_all(&s, err) : measure_lines(&s, len);
     if (r < 0)
         goto out;
-    r = add_all(&s, &st, b, err);
+    r = add_all(&s, &stamp, b, err);
 
 out:
     free(s.err);
@@ -292,19 +293,34 @@ out:
     return r;
 }
 
-static bool is_same_list(const struct dataset *d, const struct stat *st)
-{
-    const struct index_container *c = d->index.containers;
-
-    return dataset_mtime(st) == c->mtime_ns && (uint64_t)st->st_size == c->size;
-}
-
 static bool list_fresh(const struct dataset *d)
 {
-    struct stat st;
+    return d->index.header->containers == 1 &&
+           stamp_holds(&d->scope, d->where, &d->index.containers[0].stamp);
+}
 
-    return d->index.header->containers == 1 && (d->index.containers[0].flags & INDEX_SETTLED) &&
-           scope_stat(&d->scope, d->where, &st) == 0 && is_same_list(d, &st);
+/* Is the open list what was indexed? Its text is compared where only its ctime has changed. */
+static bool is_same_list(const struct dataset *d, const struct stat *st)
+{
+    /* `d` is const for all but this, which any thread may write. */
+    atomic_uint_fast64_t *found = (atomic_uint_fast64_t *)(uintptr_t)&d->list_ctime_ns;
+    struct stamp stamp = d->index.containers[0].stamp, now = stamp_of(-1, st);
+
+    switch (stamp_compare(&stamp, st)) {
+    case STAMP_SAME:
+        return true;
+    case STAMP_MAYBE:
+        if (atomic_load(found) == now.ctime_ns)
+            return true;
+        stamp.flags |= STAMP_SETTLED; /* what changed since it was indexed shows in its text */
+        if (!stamp_holds(&d->scope, d->where, &stamp))
+            return false;
+        if (now.flags & STAMP_SETTLED)
+            atomic_store(found, now.ctime_ns);
+        return true;
+    default:
+        return false;
+    }
 }
 
 static void list_describe(const struct dataset *d, const struct index_sample *sample, char *ret,
@@ -338,12 +354,13 @@ static int list_read(const struct dataset *d, const struct index_sample *sample,
 {
     if (!dataset_has_images(d))
         return read_line(d, sample, buffer, err);
-    return dataset_read_file(d, index_name(&d->index, sample->name), sample, buffer, err);
+    return dataset_read_file(d, sample, buffer, err);
 }
 
-static void list_announce(const struct dataset *d, const struct index_sample *sample)
+static void list_file(const struct dataset *d, const struct index_sample *sample, char *ret,
+                      size_t size)
 {
-    dataset_announce_file(d, index_name(&d->index, sample->name));
+    (void)snprintf(ret, size, "%s", index_name(&d->index, sample->name));
 }
 
 /* Read and parse the line at `offset`: `list` has read its header. `*text` is what the line's
@@ -458,12 +475,13 @@ const struct format format_list = {
     .settings = settings,
     .num_settings = ARRAY_LEN(settings),
     .whole_files = true,
+    .file = list_file,
     .recognise = list_recognise,
     .locate = list_locate,
     .scan = list_scan,
     .fresh = list_fresh,
     .read = list_read,
-    .announce = list_announce,
+    .announce = dataset_announce_file,
     .describe = list_describe,
     .fields = list_fields,
 };

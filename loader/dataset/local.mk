@@ -29,6 +29,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/pattern.c %D%/pattern.h \
 	%D%/scope.c %D%/scope.h \
 	%D%/sample_file.c \
+	%D%/stamp.c %D%/stamp.h \
 	%D%/checksums.c %D%/checksums.h \
 	%D%/class_list.c %D%/class_list.h \
 	%D%/label.c %D%/label.h \

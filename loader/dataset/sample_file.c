@@ -16,6 +16,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/dataset/archive.h"
 #include "loader/dataset/checksums.h"
 
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
@@ -114,16 +115,6 @@ const char *dataset_image_names(void)
     return image_names;
 }
 
-uint64_t dataset_settled(const struct stat *st)
-{
-    /* FAT has the coarsest clock of all file systems. */
-    const uint64_t grain_ns = 2 * NS_PER_SEC;
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return dataset_mtime(st) + grain_ns <= (uint64_t)now.tv_sec * NS_PER_SEC ? INDEX_SETTLED : 0;
-}
-
 int dataset_has_changed(const struct dataset *d, const char *path, struct plenum_error *err)
 {
     char name[SCOPE_NAME_MAX];
@@ -160,18 +151,27 @@ static int open_file(const struct dataset *d, const char *path, struct stat *ret
     return file_error(d, path, r, err);
 }
 
-int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
+/* Does a file of this size have the length that an index or a table can hold of it? */
+static bool has_len(const struct stat *st, uint32_t len)
+{
+    return min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
+}
+
+int dataset_read_file(const struct dataset *d, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
     uint32_t number = (uint32_t)(sample - d->index.samples);
+    char path[DATASET_PATH_MAX];
     struct stat st;
-    int fd = open_file(d, path, &st, err), r;
     bool touched;
+    int fd, r;
 
+    d->format->file(d, sample, path, sizeof(path));
+    fd = open_file(d, path, &st, err);
     if (fd < 0)
         return fd;
     touched = dataset_mtime(&st) != sample->where;
-    if ((uint64_t)st.st_size != sample->len || (touched && !d->checksums)) {
+    if (!has_len(&st, sample->len) || (touched && !d->checksums)) {
         (void)close(fd);
         return dataset_has_changed(d, path, err);
     }
@@ -181,10 +181,65 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
     (void)close(fd);
     if (r < 0) /* some file systems return -EBADMSG for a bad checksum; here it is a bad image */
         return file_error(d, path, r == -EBADMSG ? -EIO : r, err);
-    if (touched && !checksums_match(d->checksums, number, buffer->bytes, buffer->len))
+    if (d->checksums &&
+        !checksums_agree(d->checksums, number, buffer->bytes, buffer->len, !touched))
         return dataset_has_changed(d, path, err);
-    if (!touched && d->checksums)
-        checksums_record(d->checksums, number, buffer->bytes, buffer->len);
+    return 0;
+}
+
+int dataset_check_unchanged(const struct dataset *d, const struct index_sample *sample,
+                            struct plenum_error *err)
+{
+    char path[DATASET_PATH_MAX];
+    struct stat st;
+    int r;
+
+    if (!d->format->whole_files) {
+        int fd = archive_open(d, sample, err);
+
+        if (fd >= 0)
+            archive_close(d, sample, fd);
+        return fd < 0 ? fd : 0;
+    }
+    d->format->file(d, sample, path, sizeof(path));
+    r = scope_stat(&d->scope, path, &st);
+    if (r < 0)
+        return file_error(d, path, r, err);
+    return has_len(&st, sample->len) ? 0 : dataset_has_changed(d, path, err);
+}
+
+int dataset_read_head(const struct dataset *d, const struct index_sample *sample,
+                      struct dataset_buffer *buffer, struct stamp *ret, struct plenum_error *err)
+{
+    bool bad = sample->len == 0 || sample->len > DATASET_SAMPLE_MAX;
+    char path[DATASET_PATH_MAX];
+    struct stat st;
+    int fd, r;
+
+    d->format->file(d, sample, path, sizeof(path));
+    buffer->len = 0;
+    if (bad) { /* it need not be readable */
+        r = scope_stat(&d->scope, path, &st);
+        if (r < 0)
+            return file_error(d, path, r, err);
+        *ret = stamp_of(-1, &st);
+        return has_len(&st, sample->len) ? 0 : dataset_has_changed(d, path, err);
+    }
+    fd = open_file(d, path, &st, err);
+    if (fd < 0)
+        return fd;
+    *ret = stamp_of(fd, &st);
+    if (!has_len(&st, sample->len)) {
+        (void)close(fd);
+        return dataset_has_changed(d, path, err);
+    }
+    r = dataset_buffer_reserve(buffer, min_u64(sample->len, FINGERPRINT_BYTES));
+    if (r >= 0)
+        r = io_pread_all(fd, buffer->bytes, buffer->len, 0);
+    (void)close(fd);
+    if (r < 0)
+        return file_error(d, path, r == -EBADMSG ? -EIO : r, err);
+    ret->content = stamp_hash_bytes(buffer->bytes, buffer->len);
     return 0;
 }
 
@@ -213,7 +268,8 @@ int dataset_read_field(const struct dataset *d, const char *path, const struct f
 
     if (fd < 0)
         return fd;
-    if ((uint64_t)st.st_size != place->len || dataset_mtime(&st) != place->where) {
+    if (!has_len(&st, place->len) ||
+        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* it is read first */
         (void)close(fd);
         return dataset_has_changed(d, path, err);
     }
@@ -221,12 +277,32 @@ int dataset_read_field(const struct dataset *d, const char *path, const struct f
     if (r >= 0)
         r = io_pread_all(fd, buffer->bytes, place->len, 0);
     (void)close(fd);
-    return r < 0 ? file_error(d, path, r == -EBADMSG ? -EIO : r, err) : 0;
+    if (r < 0)
+        return file_error(d, path, r == -EBADMSG ? -EIO : r, err);
+    if (place->hash != 0 && place->hash != stamp_hash_bytes(buffer->bytes, buffer->len))
+        return dataset_has_changed(d, path, err);
+    return 0;
 }
 
-void dataset_announce_file(const struct dataset *d, const char *path)
+int dataset_check_field(const struct dataset *d, const char *path, const struct field_place *place,
+                        struct plenum_error *err)
 {
-    int fd = scope_open(&d->scope, path, 0);
+    struct field_place now;
+    int r = dataset_find_field(d, path, &now, err);
+
+    if (r < 0)
+        return r;
+    return now.state == place->state && now.len == place->len ? 0
+                                                              : dataset_has_changed(d, path, err);
+}
+
+void dataset_announce_file(const struct dataset *d, const struct index_sample *sample)
+{
+    char path[DATASET_PATH_MAX];
+    int fd;
+
+    d->format->file(d, sample, path, sizeof(path));
+    fd = scope_open(&d->scope, path, 0);
 
     if (fd < 0)
         return;

@@ -518,27 +518,31 @@ static int scan_archive(struct archive *a)
 
 /* --- all archives --- */
 
-/* Read classes.txt: 0 with its text, `len` bytes; NULL: there is none. */
-static int read_class_names(const struct dataset *d, char **text, struct stat *st,
+/* Read classes.txt: 0 with its text and its stamp; a NULL text if there is none. */
+static int read_class_names(const struct dataset *d, char **text, struct stamp *stamp,
                             struct plenum_error *err)
 {
     int fd = scope_open(&d->scope, classes_file, 0), r;
+    struct stat st;
 
     *text = NULL;
+    *stamp = stamp_absent(); /* one that comes later makes the index stale */
     if (fd == -ENOENT)
         return 0;
     if (fd < 0)
         return scope_error(&d->scope, err, fd, classes_file);
-    if (fstat(fd, st) < 0 || !S_ISREG(st->st_mode) || st->st_size > CLASSES_FILE_MAX) {
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CLASSES_FILE_MAX) {
         (void)close(fd);
         return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->scope.folder,
                          classes_file);
     }
-    *text = malloc((size_t)st->st_size + 1);
-    r = *text ? io_pread_all(fd, *text, (size_t)st->st_size, 0) : -ENOMEM;
+    *stamp = stamp_of(fd, &st);
+    *text = malloc((size_t)st.st_size + 1);
+    r = *text ? io_pread_all(fd, *text, (size_t)st.st_size, 0) : -ENOMEM;
     (void)close(fd);
     if (r == 0) {
-        (*text)[st->st_size] = 0;
+        (*text)[st.st_size] = 0;
+        stamp->content = stamp_hash_bytes(*text, (size_t)st.st_size);
         return 0;
     }
     free(*text);
@@ -576,20 +580,16 @@ static int name_classes(const struct dataset *d, char *text, size_t len, struct 
 static int add_class_names(const struct dataset *d, struct index_builder *b,
                            struct plenum_error *err)
 {
-    struct stat st;
+    struct stamp stamp;
     char *text;
-    int r = read_class_names(d, &text, &st, err);
+    int r = read_class_names(d, &text, &stamp, err);
 
-    if (r < 0 || !text)
-        return r;
-    r = name_classes(d, text, (size_t)st.st_size, b, err);
+    if (r == 0 && text)
+        r = name_classes(d, text, (size_t)stamp.size, b, err);
     free(text);
-    if (r < 0)
-        return r;
-    if (index_builder_add_container(b, classes_file, dataset_mtime(&st), (uint64_t)st.st_size,
-                                    dataset_settled(&st)) < 0)
-        return out_of_memory(err);
-    return 0;
+    if (r == 0 && index_builder_add_container(b, classes_file, &stamp) < 0)
+        r = out_of_memory(err);
+    return r;
 }
 
 /* Merge the archives, in order, into the index. */
@@ -730,7 +730,7 @@ static int read_sparse(int fd, const struct index_container *c, const struct ind
 {
     struct tar_reader *reader;
     struct tar_member m;
-    int r = tar_reader_open(fd, sample->where, c->size, &reader, err);
+    int r = tar_reader_open(fd, sample->where, c->stamp.size, &reader, err);
 
     if (r < 0)
         return r;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/parallel.h"
@@ -173,11 +174,15 @@ static int find_in_archive(void *arg, uint64_t turn, unsigned thread)
     (void)thread;
     if (first == end)
         return 0;
-    fd = archive_open(d, &d->index.samples[first], &err);
+    fd = f->options->again ? scope_open(&d->scope, index_name(&d->index, c->name), 0)
+                           : archive_open(d, &d->index.samples[first], &err);
     r = fd;
     if (fd >= 0) {
-        r = walk(f, fd, c->size, first, end, &err);
-        archive_close(d, &d->index.samples[first], fd);
+        r = walk(f, fd, c->stamp.size, first, end, &err);
+        if (f->options->again)
+            (void)close(fd);
+        else
+            archive_close(d, &d->index.samples[first], fd);
         if (r < 0) {
             (void)archive_path(d, &d->index.samples[first], path, sizeof(path));
             (void)error_prefix(&err, r, "%s", path);

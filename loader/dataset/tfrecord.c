@@ -573,11 +573,13 @@ static int tfrecord_read(const struct dataset *dataset, const struct index_sampl
     struct pieces p;
     int fd, r;
 
-    if (sample->flags & INDEX_BAD)
-        return wrong_checksum(dataset, sample, err);
     fd = archive_open(dataset, sample, err);
     if (fd < 0)
         return fd;
+    if (sample->flags & INDEX_BAD) {
+        archive_close(dataset, sample, fd);
+        return wrong_checksum(dataset, sample, err);
+    }
     p.before = p.after = NULL;
     r = read_pieces(fd, sample, buffer, &p);
     archive_close(dataset, sample, fd);
@@ -654,11 +656,13 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
     uint64_t len = 0;
     int fd, r;
 
-    if (sample->flags & INDEX_BAD)
-        return wrong_checksum(dataset, sample, err);
     fd = archive_open(dataset, sample, err);
     if (fd < 0)
         return fd;
+    if (sample->flags & INDEX_BAD) {
+        archive_close(dataset, sample, fd);
+        return wrong_checksum(dataset, sample, err);
+    }
     r = read_record(fd, sample, &data, &len);
     archive_close(dataset, sample, fd);
     if (r < 0 && r != -EBADMSG)
@@ -681,7 +685,8 @@ static bool tfrecord_recognise(const struct path_probe *probe)
     return S_ISREG(probe->st.st_mode) && probe->head_len >= HEADER && header_is_right(probe->head);
 }
 
-static const char *const patterns[] = {"*.tfrecord", "*.tfrecords", "*-of-*"};
+static const char *const patterns[] = {"*.tfrecord", "*.tfrecords", "*-of-*",
+                                       "*.tfrec",    "*.record",    "*.records"};
 
 static const struct format_setting settings[] = {
     ARCHIVE_SETTINGS,

@@ -24,12 +24,14 @@ static void read_all(const struct index *index)
 
     for (uint32_t i = 0; i < h->samples; i++) {
         sum += strlen(index_name(index, index->samples[i].name));
-        sum += index->containers[index->samples[i].container].mtime_ns;
+        sum += index->containers[index->samples[i].container].stamp.mtime_ns;
         if (h->class_names > 0)
             sum += index->classes[index->samples[i].label];
     }
     for (uint32_t i = 0; i < h->containers; i++)
         sum += strlen(index_name(index, index->containers[i].name));
+    for (uint64_t i = 0; i < h->heads; i++)
+        sum += index->samples[index->heads[i].sample].len + index->heads[i].stamp.content;
     for (uint32_t i = 0; i < h->class_names; i++)
         sum += strlen(index_name(index, index->classes[i]));
     if (sum == 4711) /* so that the reading is not left out */

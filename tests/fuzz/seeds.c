@@ -186,13 +186,15 @@ static void index_seeds(void)
 
     (void)index_builder_add_class(&b, "cats");
     (void)index_builder_add_class(&b, "dogs");
-    (void)index_builder_add_container(&b, ".", 5, 0, INDEX_SETTLED);
-    (void)index_builder_add_container(&b, "cats", 6, 0, 0);
+    (void)index_builder_add_container(
+        &b, ".", &(struct stamp){.mtime_ns = 5, .content = 7, .flags = STAMP_SETTLED});
+    (void)index_builder_add_container(&b, "cats", &(struct stamp){.mtime_ns = 6});
     for (int i = 0; i < 3; i++)
         (void)index_builder_add_sample(
             &b, &(struct index_sample){.len = 10, .container = 1, .label = i % 2}, "x.jpg");
-    if (index_build(&b, &index) < 0)
+    if (index_build(&b, 1, &index) < 0)
         exit(1);
+    index_set_head(&index, 0, &(struct index_head){.sample = 2, .stamp = {.mtime_ns = 8}});
     index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2}, 1);
     write_seed(index.header, index.bytes);
     index_close(&index);

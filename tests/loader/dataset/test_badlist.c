@@ -68,13 +68,15 @@ Test(badlist, what_is_written_is_read)
 
         for (uint32_t i = every / 3; i < 1000; i += every)
             bad[count++] =
-                (struct dataset_bad){i, i % 2 ? "odd \"reason\"" : "two\nlines", i % 3 == 0};
+                (struct dataset_bad){i, i % 2 ? "odd \"reason\"" : "two\nlines", i % 3 == 0,
+                                     i % 5 ? i * UINT64_C(0x9E3779B97F4A7C15) : 0};
         cr_assert(eq(int, badlist_write(path, "folder:/a\nb", mine, bad, count), 0));
         cr_assert(eq(int, badlist_read(path, mine, 1000, &list), 0));
         cr_assert(eq(u32, list.count, count));
         for (uint32_t i = 0; i < count; i++) {
             cr_assert(eq(u32, list.samples[i].sample, bad[i].sample));
             cr_assert(eq(int, list.samples[i].junk, bad[i].junk));
+            cr_assert(eq(u64, list.samples[i].content, bad[i].content));
             cr_assert(eq(str, (char *)list.samples[i].reason,
                          bad[i].sample % 2 ? "odd \"reason\"" : "two?lines"));
         }
@@ -97,9 +99,9 @@ Test(badlist, what_is_written_is_read)
 
 Test(badlist, the_hash_is_of_which_samples)
 {
-    struct dataset_bad a[] = {{3, "x", false}, {5, "y", false}},
-                       b[] = {{3, "z", false}, {5, "z", false}},
-                       c[] = {{3, "x", false}, {6, "y", false}};
+    struct dataset_bad a[] = {{3, "x", false, 0}, {5, "y", false, 0}},
+                       b[] = {{3, "z", false, 0}, {5, "z", false, 0}},
+                       c[] = {{3, "x", false, 0}, {6, "y", false, 0}};
     struct badlist one = {a, 2, NULL}, two = {b, 2, NULL}, three = {c, 2, NULL},
                    four = {a, 1, NULL}, none = {0};
 
@@ -113,7 +115,7 @@ Test(badlist, the_hash_is_of_which_samples)
 Test(badlist, cut_and_changed_at_every_byte_it_is_refused)
 {
     struct dataset_bad bad[] = {
-        {3, "cut off", false}, {40, "no JPEG", false}, {999, "empty", false}};
+        {3, "cut off", false, 0x1234}, {40, "no JPEG", true, UINT64_MAX}, {999, "empty", false, 0}};
     struct badlist list;
     size_t len;
     char *text;
@@ -168,7 +170,7 @@ static void expect_known(const char *name, uint32_t want, const uint8_t fingerpr
 
 Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off", false}, {7, "it is no JPEG", false}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false, 0}, {7, "it is no JPEG", false, 0}};
     struct dataset_kept kept, again;
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -212,7 +214,7 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
  * another data set; and for all others nothing depends on which these are. */
 Test(badlist, junk_is_forgiven)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off", false}, {7, "4 bytes", true}}, old[2];
+    struct dataset_bad bad[] = {{3, "it is cut off", false, 0}, {7, "4 bytes", true, 0}}, old[2];
     struct dataset_options options = {.junk = true};
     struct dataset_kept kept, again;
     struct dataset_buffer buffer = {0};
@@ -254,7 +256,7 @@ Test(badlist, junk_is_forgiven)
 
 Test(badlist, it_goes_with_the_data_and_not_with_its_name)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off", false}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};
     struct dataset_options options = {0};
     const char *roots[] = {tree.root};
     struct dataset_kept kept;
@@ -289,7 +291,7 @@ static void path_of_list(char ret[512])
 /* Else who writes to a shared folder decides what others' runs show. */
 Test(badlist, that_another_could_have_written_is_passed_over)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off", false}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};
     struct dataset_kept kept;
     struct dataset *d;
     char path[512];
@@ -307,7 +309,7 @@ Test(badlist, that_another_could_have_written_is_passed_over)
 
 Test(badlist, a_damaged_list_is_named)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off", false}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};
     struct plenum_error err = {""};
     struct dataset_kept kept;
     struct dataset *d;
