@@ -1,0 +1,898 @@
+/* SPDX-License-Identifier: MIT */
+/* What is known of a data set does not outlive its bytes.
+ *
+ * Random sequences change a small data set between openings, while another opening of it goes on:
+ * files are made, replaced, repaired, touched, cut, renamed and removed, in place or by a rename,
+ * and then times are put back as tar and rsync do. After each change, an opening with the cache
+ * folder of the whole sequence must show what one with an empty cache folder shows, or end in
+ * -ESTALE (-ENOENT where a file is gone), after which one of the next openings shows it.
+ *
+ * The oracle is that empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences of each form
+ * (default 12), PLENUM_FRESH_SEED=N other ones. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/datasum.h"
+#include "common/util.h"
+#include "loader/dataset/dataset.h"
+#include "loader/dataset/stamp.h"
+#include "loader/dataset/tar_writer.h"
+#include "tests/records.h"
+#include "tests/tree.h"
+
+int __wrap_fsync(int fd);
+
+/* Indices are written by the thousand, and lost with the test. */
+int __wrap_fsync(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+static struct tree tree;
+static uint64_t random_state;
+static char story[20000]; /* what was done in this sequence */
+
+static void setup(void)
+{
+    tree_init(&tree);
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(fresh, .init = setup, .fini = teardown, .timeout = 36000);
+
+/* splitmix64 */
+static uint32_t below(uint32_t n)
+{
+    uint64_t z = random_state += UINT64_C(0x9E3779B97F4A7C15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return (uint32_t)((z ^ z >> 31) % n);
+}
+
+__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...)
+{
+    va_list ap;
+    size_t at = strlen(story);
+
+    va_start(ap, format);
+    (void)vsnprintf(story + at, sizeof(story) - at, format, ap);
+    va_end(ap);
+}
+
+static char *path_of(const char *name, char ret[512])
+{
+    (void)snprintf(ret, 512, "%s/%s", tree.root, name);
+    return ret;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static void remove_all(const char *name)
+{
+    char path[512];
+
+    (void)nftw(path_of(name, path), remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- times ---- */
+
+/* All paths of the data set with the times that they had before a change. */
+static struct {
+    char path[512];
+    struct timespec times[2];
+} had[400];
+static size_t num_had;
+
+static int note_time(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)type, (void)ftw;
+    cr_assert(lt(sz, num_had, ARRAY_LEN(had)));
+    (void)snprintf(had[num_had].path, sizeof(had[num_had].path), "%s", path);
+    had[num_had].times[0] = st->st_atim;
+    had[num_had++].times[1] = st->st_mtim;
+    return 0;
+}
+
+static int64_t constant;
+
+static int set_constant(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    struct timespec times[2] = {{.tv_sec = constant}, {.tv_sec = constant}};
+
+    (void)st, (void)type, (void)ftw;
+    return utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
+}
+
+static void note_times(void)
+{
+    char path[512];
+
+    num_had = 0;
+    (void)nftw(path_of("data", path), note_time, 16, FTW_PHYS);
+}
+
+/* After a change: put times back, or set all to one of some, or leave them. */
+static void set_times(void)
+{
+    static const int64_t constants[] = {1577836800, 1, -300000000, 4070908800};
+    char path[512];
+
+    switch (below(6)) {
+    case 0:
+        tell("; times left");
+        break;
+    case 1:
+        constant = constants[below(ARRAY_LEN(constants))];
+        tell("; all times constant");
+        (void)nftw(path_of("data", path), set_constant, 16, FTW_PHYS);
+        break;
+    default:
+        tell("; times put back");
+        for (size_t i = 0; i < num_had; i++)
+            (void)utimensat(AT_FDCWD, had[i].path, had[i].times, AT_SYMLINK_NOFOLLOW);
+    }
+    tell("\n");
+}
+
+/* ---- files ---- */
+
+static void write_in_place(const char *name, const void *bytes, size_t len)
+{
+    char path[512];
+    int fd = open(path_of(name, path), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+
+    cr_assert(ge(int, fd, 0), "%s", path);
+    cr_assert(eq(int, io_write_all(fd, bytes, len), 0));
+    (void)close(fd);
+}
+
+static void put_file(const char *name, const void *bytes, size_t len)
+{
+    char path[512], other[512];
+
+    if (below(2)) {
+        tell(" (in place)");
+        write_in_place(name, bytes, len);
+        return;
+    }
+    tell(" (by rename)");
+    write_in_place("new", bytes, len);
+    cr_assert(eq(int, rename(path_of("new", other), path_of(name, path)), 0), "%s", path);
+}
+
+/* ---- the model ---- */
+
+enum { SAMPLES = 7, PREFIX = 64 << 10 };
+
+enum form { FORM_FOLDER, FORM_LIST, FORM_TAR, FORM_TARS, FORM_TFRECORD };
+
+/* The data set, as far as a form has it. */
+static struct {
+    enum form form;
+    bool fields, same_size, long_files;
+    bool there[SAMPLES];
+    unsigned label[SAMPLES], image[SAMPLES], caption[SAMPLES]; /* 0: empty; missing */
+    unsigned classes;                                          /* of classes.txt; 0: none */
+} m;
+
+/* Bytes of an image: 0 is empty, odd ones are bad. */
+static size_t image_bytes(unsigned number, char *ret)
+{
+    size_t at = m.long_files && number ? PREFIX : 0;
+
+    memset(ret, 'x', at);
+    if (number == 0)
+        return 0;
+    return at + (size_t)snprintf(ret + at, 100, m.same_size ? "%s %03u" : "%s %.*u",
+                                 number % 2 ? "BAD" : "img",
+                                 m.same_size ? (int)(number % 1000) : (int)(number % 7), number);
+}
+
+static size_t caption_bytes(unsigned number, char *ret)
+{
+    return (size_t)snprintf(ret, 100, m.same_size ? "caption %03u" : "caption %u", number % 1000);
+}
+
+static const char *sample_file(int i, char ret[64])
+{
+    (void)snprintf(ret, 64, "data/c%u/%d.jpg", m.form == FORM_LIST ? 0 : m.label[i] % 3, i);
+    return ret;
+}
+
+static const char *caption_file(int i, char ret[64])
+{
+    (void)snprintf(ret, 64, "data/c%u/%d.txt", m.form == FORM_LIST ? 0 : m.label[i] % 3, i);
+    return ret;
+}
+
+static void write_list(void)
+{
+    char text[2000] = "path,label,file\n", name[64], caption[64];
+
+    for (int i = 0; i < SAMPLES; i++)
+        if (m.there[i])
+            (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s,%u,%s\n",
+                           sample_file(i, name) + 5, m.label[i], caption_file(i, caption) + 5);
+    put_file("data/list.csv", text, strlen(text));
+}
+
+/* Put the file that the last call of a writer made into its place. */
+static void put_archive(const char *made, const char *name)
+{
+    char path[512];
+    struct stat st;
+    char *bytes;
+    int fd = open(path_of(made, path), O_RDONLY);
+
+    cr_assert(eq(int, fstat(fd, &st), 0));
+    bytes = malloc((size_t)st.st_size + 1);
+    cr_assert(eq(int, io_pread_all(fd, bytes, (size_t)st.st_size, 0), 0));
+    (void)close(fd);
+    put_file(name, bytes, (size_t)st.st_size);
+    free(bytes);
+}
+
+static void add_member(struct tar_writer *w, int i, const char *extension, const void *bytes,
+                       size_t len)
+{
+    struct plenum_error err;
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "%03d.%s", i, extension);
+    cr_assert(eq(int, tar_writer_add(w, name, bytes, len, &err), 0), "%s", err.text);
+}
+
+static void write_tar(const char *name, int begin, int end)
+{
+    static char bytes[PREFIX + 200];
+    struct tar_written written;
+    struct plenum_error err;
+    struct tar_writer *w;
+    char path[512];
+
+    cr_assert(eq(int, tar_writer_create(path_of("made", path), &w, &err), 0), "%s", err.text);
+    for (int i = begin; i < end; i++) {
+        char text[32];
+
+        if (!m.there[i])
+            continue;
+        add_member(w, i, "jpg", bytes, image_bytes(m.image[i], bytes));
+        add_member(w, i, "cls", text, (size_t)snprintf(text, sizeof(text), "%u", m.label[i]));
+        if (m.caption[i])
+            add_member(w, i, "txt", bytes, caption_bytes(m.caption[i], bytes));
+    }
+    cr_assert(eq(int, tar_writer_finish(w, &written, &err), 0), "%s", err.text);
+    tar_writer_destroy(w);
+    put_archive("made", name);
+}
+
+static void write_records(void)
+{
+    static char bytes[PREFIX + 200];
+    struct bytes file = {0};
+
+    for (int i = 0; i < SAMPLES; i++) {
+        struct bytes features = {0};
+        char name[32];
+
+        if (!m.there[i])
+            continue;
+        example_put_bytes(&features, "image/encoded", bytes, image_bytes(m.image[i], bytes));
+        example_put_int(&features, "image/class/label", m.label[i]);
+        example_put_bytes(&features, "image/filename", name,
+                          (size_t)snprintf(name, sizeof(name), "%d", i));
+        if (m.caption[i])
+            example_put_bytes(&features, "file", bytes, caption_bytes(m.caption[i], bytes));
+        record_put(&file, &features);
+        bytes_fini(&features);
+    }
+    put_file("data/x", file.p, file.len);
+    bytes_fini(&file);
+}
+
+/* Everything that is not a file for each sample. */
+static void write_containers(void)
+{
+    if (m.form == FORM_LIST)
+        write_list();
+    if (m.form == FORM_TAR)
+        write_tar("data/x.tar", 0, SAMPLES);
+    if (m.form == FORM_TARS && below(4))
+        write_tar("data/a.tar", 0, SAMPLES / 2);
+    if (m.form == FORM_TARS)
+        write_tar("data/b.tar", SAMPLES / 2, SAMPLES);
+    if (m.form == FORM_TFRECORD)
+        write_records();
+}
+
+static void write_classes(void)
+{
+    char text[200] = "", path[512];
+
+    if (m.classes == 0) {
+        (void)unlink(path_of("data/classes.txt", path));
+        return;
+    }
+    for (unsigned i = 0; i < m.classes; i++)
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "class%u\n", i);
+    put_file("data/classes.txt", text, strlen(text));
+}
+
+static bool has_files(void)
+{
+    return m.form == FORM_FOLDER || m.form == FORM_LIST;
+}
+
+static void write_sample(int i)
+{
+    static char bytes[PREFIX + 200];
+    char name[64];
+
+    if (has_files())
+        put_file(sample_file(i, name), bytes, image_bytes(m.image[i], bytes));
+}
+
+static void write_caption(int i)
+{
+    char bytes[200], name[64], path[512];
+
+    if (!has_files())
+        return;
+    if (m.caption[i])
+        put_file(caption_file(i, name), bytes, caption_bytes(m.caption[i], bytes));
+    else
+        (void)unlink(path_of(caption_file(i, name), path));
+}
+
+static void make(enum form form)
+{
+    char path[512];
+
+    remove_all("data");
+    remove_all("cache");
+    (void)mkdir(path_of("data", path), 0777);
+    for (unsigned c = 0; has_files() && c < 3; c++) {
+        char name[64];
+
+        (void)snprintf(name, sizeof(name), "data/c%u", c);
+        (void)mkdir(path_of(name, path), 0777);
+    }
+    m.form = form;
+    for (int i = 0; i < SAMPLES; i++) {
+        m.there[i] = i < 2 || below(3) > 0;
+        m.label[i] = below(3);
+        m.image[i] = below(5) ? 2 + below(100) : 0;
+        m.caption[i] = below(5) ? 1 + below(100) : 0;
+        if (m.there[i] || form == FORM_LIST)
+            write_sample(i);
+        if (m.there[i] || form == FORM_LIST)
+            write_caption(i);
+    }
+    m.classes = below(2) ? 0 : 3 + below(2);
+    if (form == FORM_TARS)
+        write_tar("data/a.tar", 0, SAMPLES / 2);
+    write_containers();
+    if (!has_files())
+        write_classes();
+    constant = 1577836800;
+    (void)nftw(path_of("data", path), set_constant, 16, FTW_PHYS);
+}
+
+/* ---- changes ---- */
+
+static void change_sample(int i)
+{
+    char name[64], path[512];
+
+    switch (below(5)) {
+    case 0:
+        m.image[i] = 0;
+        break;
+    case 1:
+        if (has_files() && m.there[i]) {
+            tell("%s cut", sample_file(i, name));
+            (void)!truncate(path_of(name, path), below(2) ? 0 : 3);
+            return;
+        }
+        /* fall through */
+    default:
+        m.image[i] = 2 + below(100);
+    }
+    tell("sample %s written", sample_file(i, name));
+    write_sample(i);
+    if (!has_files())
+        write_containers();
+}
+
+static void change_caption(int i)
+{
+    char name[64];
+
+    m.caption[i] = below(4) ? 1 + below(100) : 0;
+    tell("%s written", caption_file(i, name));
+    if (m.there[i] || m.form == FORM_LIST)
+        write_caption(i);
+    if (!has_files())
+        write_containers();
+}
+
+/* A sample comes, goes, or gets another label. */
+static void change_samples(int i)
+{
+    char name[64], path[512];
+
+    tell("%s comes, goes, or gets another label", sample_file(i, name));
+    if (m.form == FORM_FOLDER) {
+        (void)unlink(path_of(sample_file(i, name), path));
+        (void)unlink(path_of(caption_file(i, name), path));
+    }
+    if (m.there[i] && below(2))
+        m.label[i] = below(5);
+    else
+        m.there[i] = i < 2 || !m.there[i];
+    if (m.form == FORM_FOLDER && m.there[i]) {
+        write_sample(i);
+        write_caption(i);
+    }
+    write_containers();
+}
+
+/* The file of a sample, or of all. */
+static const char *any_file(int i, char ret[64])
+{
+    switch (m.form) {
+    case FORM_LIST:
+        return below(3) ? sample_file(i, ret) : "data/list.csv";
+    case FORM_TAR:
+        return "data/x.tar";
+    case FORM_TARS:
+        return "data/b.tar";
+    case FORM_TFRECORD:
+        return "data/x";
+    default:
+        return below(3) ? sample_file(i, ret) : caption_file(i, ret);
+    }
+}
+
+/* What changes no byte of it. */
+static void change_nothing(int i)
+{
+    char name[64], path[512], other[512], link[64];
+    struct stat st;
+
+    (void)path_of(any_file(i, name), path);
+    tell("%s: no byte", path);
+    if (stat(path, &st) < 0)
+        return;
+    switch (below(5)) {
+    case 0:
+        (void)utimensat(AT_FDCWD, path, NULL, 0);
+        break;
+    case 1:
+        (void)chmod(path, below(2) ? 0644 : 0600);
+        break;
+    case 2:
+        (void)snprintf(link, sizeof(link), "backup%u", below(1000000));
+        (void)!linkat(AT_FDCWD, path, AT_FDCWD, path_of(link, other), 0);
+        break;
+    case 3:
+        (void)rename(path, path_of("aside", other));
+        (void)rename(other, path);
+        break;
+    default:
+        (void)chmod(path_of("data", path), below(2) ? 0755 : 0700);
+    }
+}
+
+/* A folder or file is moved away, and a link to it put in its place; or to another one. */
+static void change_link(int i)
+{
+    char name[64], path[512], target[512], to[64], bytes[200];
+
+    if (!has_files())
+        return;
+    tell("%s becomes a link", sample_file(i, name));
+    if (!m.there[i] && m.form == FORM_FOLDER)
+        return;
+    (void)snprintf(to, sizeof(to), "target%u", below(4));
+    if (below(2))
+        write_in_place(to, bytes, image_bytes(m.long_files ? 0 : 2 + below(100), bytes));
+    (void)unlink(path_of(name, path));
+    if (access(path_of(to, target), F_OK) < 0)
+        write_in_place(to, "img", 3);
+    cr_assert(eq(int, symlink(target, path), 0));
+}
+
+/* Archives are compared once in a tick of the kernel's clock (archive.c). */
+static void pass_tick(void)
+{
+    uint64_t now = time_clock_ns(CLOCK_MONOTONIC_COARSE);
+
+    while (time_clock_ns(CLOCK_MONOTONIC_COARSE) == now)
+        (void)sched_yield();
+}
+
+static void change(void)
+{
+    int i = (int)below(SAMPLES);
+
+    note_times();
+    switch (below(8)) {
+    case 0:
+    case 1:
+        change_sample(i);
+        break;
+    case 2:
+        change_caption(i);
+        break;
+    case 3:
+    case 4:
+        change_samples(i);
+        break;
+    case 5:
+        change_nothing(i);
+        break;
+    case 6:
+        change_link(i);
+        break;
+    default:
+        m.classes = below(2) ? 0 : 5 + below(2);
+        if (!has_files()) {
+            tell("classes.txt");
+            write_classes();
+        }
+    }
+    set_times();
+    pass_tick();
+}
+
+/* ---- what is shown ---- */
+
+struct line {
+    char name[300];
+    int label, code, field_code;
+    uint64_t bytes, field;
+    bool bad; /* bytes that verify() calls bad */
+};
+
+/* The samples in their order; then the whole. */
+struct shown {
+    struct line lines[SAMPLES];
+    uint32_t count;
+    char whole[600];
+    bool ended; /* in -ESTALE */
+};
+
+static bool ends(int r)
+{
+    return r == -ESTALE || r == -ENOENT || r == -ENOTDIR;
+}
+
+static struct dataset *open_set(const char *cache, bool forget, bool rebuild, int *code)
+{
+    static const char *const formats[] = {"folder:", "list:", "tar:", "tar:", "tfrecord:"};
+    static const char *const files[] = {"data", "data/list.csv", "data/x.tar", "data", "data/x"};
+    static const char *const fields[] = {"c:txt:text", "c:file:bytes", "c:txt:text", "c:txt:text",
+                                         "c:file:text"};
+    char name[600], path[512], folder[512];
+    struct dataset_options options = {.cache_dir = path_of(cache, folder),
+                                      .threads = 1,
+                                      .rebuild = rebuild,
+                                      .forget_bad = forget,
+                                      .fields = m.fields ? fields[m.form] : NULL};
+    struct dataset *d = NULL;
+    struct plenum_error err;
+
+    (void)snprintf(name, sizeof(name), "%s%s", formats[m.form], path_of(files[m.form], path));
+    *code = dataset_open(name, &options, &d, &err);
+    return *code < 0 ? NULL : d;
+}
+
+/* Has a sample bytes that are bad? */
+static bool is_bad(const struct dataset_buffer *buffer)
+{
+    for (size_t i = 0; i + 3 <= buffer->len; i++)
+        if (memcmp(buffer->bytes + i, "BAD", 3) == 0)
+            return true;
+    return false;
+}
+
+static struct line show_sample(struct dataset *d, uint32_t i)
+{
+    struct dataset_buffer buffer = {0}, record = {0};
+    struct plenum_error err;
+    struct line line = {.label = (int)dataset_get_label(d, i)};
+
+    (void)dataset_get_sample_name(d, i, line.name, sizeof(line.name));
+    line.code = dataset_read(d, i, &buffer, &err);
+    if (line.code == 0) {
+        line.bytes = stamp_hash_bytes(buffer.bytes, buffer.len);
+        line.bad = is_bad(&buffer);
+    }
+    line.field_code = m.fields ? dataset_read_fields(d, i, &record, &err) : 0;
+    if (line.field_code == 0 && m.fields) /* its length, then its bytes */
+        line.field = stamp_hash_bytes(record.bytes + sizeof(uint32_t), *(uint32_t *)record.bytes);
+    dataset_buffer_fini(&buffer);
+    dataset_buffer_fini(&record);
+    return line;
+}
+
+static void show(struct dataset *d, int code, struct shown *ret)
+{
+    struct datasum sum;
+    uint8_t fingerprint[16];
+    char hex[33], fields[33];
+
+    *ret = (struct shown){.ended = ends(code)};
+    (void)snprintf(ret->whole, sizeof(ret->whole), "code %d", code);
+    if (code < 0)
+        return;
+    ret->count = dataset_get_samples(d);
+    for (uint32_t i = 0; i < ret->count; i++) {
+        ret->lines[i] = show_sample(d, i);
+        if (ends(ret->lines[i].code) || ends(ret->lines[i].field_code)) {
+            ret->ended = true;
+            ret->count = i;
+        }
+    }
+    sum = *dataset_get_sum(d);
+    sum.bad = 0; /* only the old cache has a list */
+    datasum_fingerprint(&sum, fingerprint);
+    (void)snprintf(ret->whole, sizeof(ret->whole), "%u samples, %u classes, %s ... %s, %s %s",
+                   ret->count, dataset_get_classes(d), dataset_get_class_name(d, 0),
+                   dataset_get_class_name(d, dataset_get_classes(d) - 1),
+                   datasum_hex(fingerprint, hex), datasum_hex(dataset_get_fields_hash(d), fields));
+}
+
+static void look(const char *cache, struct shown *ret)
+{
+    int code;
+    struct dataset *d = open_set(cache, false, false, &code);
+
+    show(d, code, ret);
+    dataset_unref(d);
+}
+
+/* As plenumctl verify does. */
+static void verify(void)
+{
+    struct dataset_bad bad[SAMPLES] = {{0}};
+    struct dataset_buffer buffer = {0};
+    struct dataset_kept kept;
+    struct plenum_error err;
+    uint32_t count = 0;
+    int code;
+    struct dataset *d = open_set("cache", true, true, &code);
+
+    tell("verify\n");
+    for (uint32_t i = 0; d && i < dataset_get_samples(d); i++) {
+        int r = dataset_read(d, i, &buffer, &err);
+
+        cr_assert(eq(int, ends(r), 0), "verify: %s\n%s", err.text, story);
+        if (r < 0)
+            bad[count++] = (struct dataset_bad){i, "unreadable", false, DATASET_NO_BYTES};
+        else if (is_bad(&buffer))
+            bad[count++] =
+                (struct dataset_bad){i, "BAD", false, stamp_hash_bytes(buffer.bytes, buffer.len)};
+    }
+    if (d)
+        cr_assert(eq(int, dataset_keep_bad(d, bad, count, &kept, &err), 0), "%s", err.text);
+    dataset_buffer_fini(&buffer);
+    dataset_unref(d);
+}
+
+/* May the old cache show `line`, where the empty one shows `want`? A sample on the list is not
+ * shown, if its bytes are bad. */
+static bool is_line(const struct line *line, const struct line *want)
+{
+    bool same = line->code == want->code && line->bytes == want->bytes;
+
+    return strcmp(line->name, want->name) == 0 && line->label == want->label &&
+           (same || (line->code == -EBADMSG && want->bad)) &&
+           line->field_code == want->field_code && line->field == want->field;
+}
+
+/* Is it one of these? */
+static bool is_among(const struct line *line, const struct shown *shown)
+{
+    for (uint32_t i = 0; i < shown->count; i++)
+        if (is_line(line, &shown->lines[i]))
+            return true;
+    return false;
+}
+
+static void describe(const char *what, const struct shown *s)
+{
+    size_t at = strlen(story);
+
+    at += (size_t)snprintf(story + at, sizeof(story) - at, "%s: %s%s\n", what, s->whole,
+                           s->ended ? " (ended)" : "");
+    for (uint32_t i = 0; i < s->count && at < sizeof(story); i++)
+        at += (size_t)snprintf(story + at, sizeof(story) - at, "  %s %d %d %016llx %d %016llx\n",
+                               strrchr(s->lines[i].name, '/'), s->lines[i].label, s->lines[i].code,
+                               (unsigned long long)s->lines[i].bytes, s->lines[i].field_code,
+                               (unsigned long long)s->lines[i].field);
+}
+
+static void fail(const char *why, const struct shown *got, const struct shown *want)
+{
+    describe("got", got);
+    describe("want", want);
+    cr_assert(false, "%s\n%s", why, story);
+}
+
+static uint64_t looks, endings;
+
+/* An opening with the old cache shows `want`, or ends; then one of the next ones shows it. */
+static void compare(const struct shown *want)
+{
+    struct shown got;
+
+    for (int tries = 0;; tries++) {
+        bool same;
+
+        look("cache", &got);
+        looks++;
+        same = !got.ended && got.count == want->count && strcmp(got.whole, want->whole) == 0;
+        for (uint32_t i = 0; i < got.count; i++) {
+            same = same && is_line(&got.lines[i], &want->lines[i]);
+            if (!is_among(&got.lines[i], want))
+                fail("it shows what is not there", &got, want);
+        }
+        if (same || (want->ended && got.ended))
+            return;
+        if (!got.ended)
+            fail("it shows something else", &got, want);
+        endings++;
+        if (tries == 3)
+            fail("it ends again and again", &got, want);
+    }
+}
+
+/* What was shown since the open stream was opened: by itself, and then by empty caches. */
+static struct shown history[16];
+static size_t num_history;
+
+static bool was_shown(const struct line *line)
+{
+    for (size_t i = 0; i < num_history; i++)
+        if (is_among(line, &history[i]))
+            return true;
+    return false;
+}
+
+/* The stream that is open shows what there was since it was opened, or ends. (An archive that was
+ * replaced while it is open is still read.) */
+static bool goes_on(struct dataset *d)
+{
+    for (uint32_t i = 0; i < dataset_get_samples(d); i++) {
+        struct line line = show_sample(d, below(dataset_get_samples(d)));
+
+        if (ends(line.code) || ends(line.field_code)) {
+            endings++;
+            return false;
+        }
+        if (!was_shown(&line)) {
+            struct shown got = {.lines = {line}, .count = 1};
+
+            describe("before", &history[0]);
+            fail("an open stream shows what was never there", &got, &history[num_history - 1]);
+        }
+    }
+    return true;
+}
+
+static struct dataset *begin_stream(void)
+{
+    int code;
+    struct dataset *stream = open_set("cache", false, false, &code);
+
+    num_history = 1;
+    if (stream)
+        show(stream, 0, &history[0]);
+    if (!stream || !history[0].ended)
+        return stream;
+    dataset_unref(stream);
+    return NULL;
+}
+
+static void run_sequence(enum form form, uint64_t seed)
+{
+    struct dataset *stream = NULL;
+    struct shown now;
+    int steps;
+
+    random_state = seed;
+    story[0] = '\0';
+    num_history = 0;
+    m.fields = below(2);
+    m.same_size = below(2);
+    m.long_files = below(4) == 0;
+    make(form);
+    steps = 3 + (int)below(6);
+    for (int i = 0; i < steps; i++) {
+        if (below(4) == 0)
+            verify();
+        if (i > 0)
+            change();
+        remove_all("empty");
+        look("empty", &now);
+        history[num_history++] = now;
+        if (stream && !goes_on(stream)) {
+            dataset_unref(stream);
+            stream = NULL;
+        }
+        if (below(4) > 0)
+            compare(&now);
+        if (!stream && !now.ended && below(2))
+            stream = begin_stream();
+    }
+    dataset_unref(stream);
+}
+
+static uint64_t number_of(const char *variable, uint64_t absent)
+{
+    const char *text = getenv(variable);
+
+    return text ? strtoull(text, NULL, 10) : absent;
+}
+
+static void run_form(enum form form)
+{
+    uint64_t count = number_of("PLENUM_FRESH_SEQUENCES", 12);
+    uint64_t seed = number_of("PLENUM_FRESH_SEED", 1);
+
+    for (uint64_t i = 0; i < count; i++)
+        run_sequence(form, (seed * 1000003 + i) * 8 + form);
+    cr_log_info("%llu sequences, %llu openings compared, %llu ended\n", (unsigned long long)count,
+                (unsigned long long)looks, (unsigned long long)endings);
+}
+
+Test(fresh, folder)
+{
+    run_form(FORM_FOLDER);
+}
+
+Test(fresh, list)
+{
+    run_form(FORM_LIST);
+}
+
+Test(fresh, one_archive)
+{
+    run_form(FORM_TAR);
+}
+
+Test(fresh, folder_of_archives)
+{
+    run_form(FORM_TARS);
+}
+
+Test(fresh, tfrecord)
+{
+    run_form(FORM_TFRECORD);
+}
