@@ -121,9 +121,11 @@ void stream_unref(struct plenum_stream *s)
 /* Loaders have a folder of their own: the path must be whole. "folder:x" -> "folder:/here/x". */
 static int absolute_dataset(const char *name, char *ret, size_t size, struct plenum_error *err)
 {
-    char here[WIRE_DATASET_MAX];
+    const char *path = dataname_path(name);
+    char here[WIRE_DATASET_MAX] = "";
 
-    if (!getcwd(here, sizeof(here)))
+    /* The current folder may have been removed, which matters to relative paths only. */
+    if (path && *path && *path != '/' && !getcwd(here, sizeof(here)))
         return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
     return dataname_make_absolute(name, here, ret, size, err);
 }

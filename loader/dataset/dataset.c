@@ -410,6 +410,8 @@ static int refuse_known(const struct reading *read, const struct dataset_bad *ba
     int r = is_repaired(read, bad, err);
     char name[512];
 
+    if (r == -ESTALE)
+        known_bad_forget(d, bad->sample);
     if (r < 0)
         return r;
     (void)dataset_get_sample_name(d, bad->sample, name, sizeof(name));

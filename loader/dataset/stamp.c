@@ -38,14 +38,11 @@ static int64_t kernel_now(void)
     return signed_time(&now);
 }
 
-/* Wait until a change shows in the ctime: a tick of the kernel's clock at most. */
+/* Wait until a change shows in the ctime: for the next tick of the kernel's clock, at most. */
 static void pass_ctime(int64_t ctime_ns)
 {
-    struct timespec tick;
-
-    (void)clock_getres(CLOCK_REALTIME_COARSE, &tick);
-    while (ctime_ns >= kernel_now() && ctime_ns <= kernel_now() + signed_time(&tick))
-        (void)nanosleep(&(struct timespec){.tv_nsec = tick.tv_nsec / 2}, NULL);
+    while (ctime_ns >= kernel_now() && ctime_ns <= (int64_t)time_clock_ns(CLOCK_REALTIME))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
 /* Had it changed just before? Times in the future count as settled: a wrong clock has set them, and

@@ -457,6 +457,18 @@ def _names_of(classes: Any) -> Optional[List[str]]:
     return names
 
 
+def with_home(dataset: str) -> str:
+    """The data set's name, in which ``~`` or ``~user`` at the beginning of its path, or of a setting's, is expanded.
+
+    >>> with_home("list,base=~/images:~/train.csv").count(os.path.expanduser("~"))
+    2
+    """
+    found = re.fullmatch(r"((?:[a-z]+(?:,[^:]*)?:)*)(.*)", dataset, re.DOTALL)
+    assert found is not None  # it matches everything
+    settings = re.sub(r"(?<==)~[^,:]*", lambda setting: os.path.expanduser(setting[0]), found[1])
+    return settings + os.path.expanduser(found[2])
+
+
 class Stream:
     """The batches of one instance, in order; an iterator.
 
@@ -466,7 +478,8 @@ class Stream:
     Parameters
     ----------
     dataset
-        "folder:DIR", "tar:ARCHIVES" or a plain path, also a :class:`pathlib.Path`: see plenumctl(1).
+        "folder:DIR", "tar:ARCHIVES" or a plain path, also a :class:`pathlib.Path`: see plenumctl(1). A path may begin
+        with ``~``.
     pipeline
         "train", "eval", or stages such as "rrc(160, scale=0.25:1) flip(0.5)" or "rrc(224) mixup(0.2)".
     job
@@ -570,7 +583,8 @@ class Stream:
             raise TypeError(f"there is no option '{name}'" + (f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""))
         o = COptions()
         lib.plenum_stream_options_init(byref(o))
-        o.dataset = text_of(os.fspath(dataset), "dataset")
+        name = os.fspath(dataset)
+        o.dataset = text_of(with_home(name) if isinstance(name, str) else name, "dataset")
         o.pipeline = text_of(pipeline, "pipeline")
         o.shuffle = text_of(shuffle_of(shuffle), "shuffle")
         o.loader = text_of(loader, "loader") if loader is not None else None

@@ -827,3 +827,97 @@ Test(tar, changed_at_every_byte)
     cr_expect(served > 100 && turned_away > 1000, "%u %u", served, turned_away);
     dataset_buffer_fini(&buffer);
 }
+
+static void put_time_back(const char *name)
+{
+    struct timespec times[2] = {{.tv_sec = 1600000000}, {.tv_sec = 1600000000}};
+
+    cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), times, 0), 0));
+}
+
+/* Archives are a multiple of 10 KiB: another one of the same size is nothing unusual. */
+Test(tar, an_archive_of_the_same_size_and_time_is_seen)
+{
+    ARCHIVE("data/x.tar", "1.jpg=a", "1.cls=0", "2.jpg=b", "2.cls=1");
+    put_time_back("data/x.tar");
+    EXPECT_SAMPLES(in_tree("tar:%T/data/x.tar"), "0 1.jpg=a", "1 2.jpg=b");
+    ARCHIVE("data/x.tar", "1.jpg=a", "1.cls=1", "2.jpg=b", "2.cls=0", "3.jpg=c", "3.cls=0");
+    put_time_back("data/x.tar");
+    EXPECT_SAMPLES(in_tree("tar:%T/data/x.tar"), "1 1.jpg=a", "0 2.jpg=b", "0 3.jpg=c");
+}
+
+static void has_classes(uint32_t classes, const char *first)
+{
+    struct dataset *d = opened_in(&tree, "tar:", "data/x.tar");
+
+    cr_expect(eq(u32, dataset_get_classes(d), classes));
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 0), (char *)first));
+    dataset_unref(d);
+}
+
+Test(tar, a_classes_txt_that_comes_or_goes_later_is_seen)
+{
+    ARCHIVE("data/x.tar", "1.jpg=a", "1.cls=0", "2.jpg=b", "2.cls=3");
+    put_time_back("data/x.tar");
+    put_time_back("data");
+    has_classes(4, "");
+    tree_write_text(&tree, "data/classes.txt", "cat\ndog\na\nb\nc\nd\n");
+    put_time_back("data/classes.txt");
+    put_time_back("data");
+    has_classes(6, "cat");
+    tree_write_text(&tree, "data/classes.txt", "dog\ncat\na\nb\nc\nd\n");
+    put_time_back("data/classes.txt");
+    has_classes(6, "dog");
+    cr_assert(eq(int, unlink(tree_path(&tree, "data/classes.txt")), 0));
+    put_time_back("data");
+    has_classes(4, "");
+}
+
+static int read_code(struct dataset *d, uint32_t sample)
+{
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err;
+    int r = dataset_read(d, sample, &buffer, &err);
+
+    dataset_buffer_fini(&buffer);
+    return r;
+}
+
+/* Write one archive's bytes over another's, in place. */
+static void overwrite(const char *name, const char *with)
+{
+    int from = open(tree_path(&tree, with), O_RDONLY), to = open(tree_path(&tree, name), O_WRONLY);
+    struct stat st;
+    char *bytes;
+
+    cr_assert(eq(int, fstat(from, &st), 0));
+    bytes = malloc((size_t)st.st_size);
+    cr_assert(eq(int, io_pread_all(from, bytes, (size_t)st.st_size, 0), 0));
+    cr_assert(eq(int, io_write_all(to, bytes, (size_t)st.st_size), 0));
+    free(bytes);
+    (void)close(from);
+    (void)close(to);
+}
+
+Test(tar, an_open_archive_may_get_another_mode_or_a_link_but_no_other_samples)
+{
+    struct dataset *d;
+
+    ARCHIVE("data/x.tar", "1.jpg=a", "1.cls=0", "2.jpg=", "2.cls=1");
+    put_time_back("data/x.tar");
+    d = opened_in(&tree, "tar:", "data/x.tar");
+    cr_expect(eq(int, read_code(d, 0), 0));
+    cr_expect(eq(int, read_code(d, 1), -EBADMSG), "it is empty");
+    cr_assert(eq(int, chmod(tree_path(&tree, "data/x.tar"), 0600), 0));
+    cr_expect(eq(int, read_code(d, 0), 0), "another mode");
+    cr_assert(eq(int, link(tree_path(&tree, "data/x.tar"), tree_path(&tree, "data/backup")), 0));
+    cr_expect(eq(int, read_code(d, 1), -EBADMSG), "another link");
+    cr_expect(eq(int, read_code(d, 0), 0));
+
+    ARCHIVE("new", "1.jpg=a", "1.cls=0", "2.jpg=b", "2.cls=1");
+    overwrite("data/x.tar", "new");
+    put_time_back("data/x.tar");
+    cr_expect(eq(int, read_code(d, 1), -ESTALE), "it is not empty any more");
+    dataset_unref(d);
+    EXPECT_SAMPLES(in_tree("tar:%T/data/x.tar"), "0 1.jpg=a", "1 2.jpg=b");
+}
