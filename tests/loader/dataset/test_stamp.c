@@ -475,7 +475,7 @@ Test(stamp, an_index_of_another_version_is_made_anew)
     const char *name = in_tree("folder:", "data");
     uint8_t fingerprint[16];
     struct dataset *d;
-    uint32_t old = 4;
+    uint32_t old = 5;
     int fd;
 
     write_text("data/a/1.jpg", "one");
