@@ -4,6 +4,7 @@
 
 #include <plenum/job.h>
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "libdist/claim.h"
 #include "libdist/job_priv.h"
 
 /* The names that one launcher uses. */
@@ -51,6 +53,8 @@ static const struct names known[] = {
      "SLURM_LOCALID", false},
 };
 #undef MPI
+
+enum { KNOWN_TORCH = 1, KNOWN_SLURM = ARRAY_LEN(known) - 1 };
 
 static pthread_mutex_t job_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct plenum_job *the_job;
@@ -171,17 +175,114 @@ static int refuse_halves(job_getenv get, struct plenum_error *err)
     return 0;
 }
 
-/* RANK=0 and WORLD_SIZE=1 may have been set for a whole host or container, in which mpirun has then
- * started several. torchrun, whose word counts, also says who is on this host. */
-static int refuse_alone_among_others(job_getenv get, const struct names *n,
-                                     const struct plenum_job_info *info, struct plenum_error *err)
+/* What the variables of one launcher say. */
+struct said {
+    const struct names *names;
+    uint32_t count, index;
+};
+
+static bool read_said(job_getenv get, const struct names *n, struct said *ret)
 {
-    if (n->launcher != PLENUM_LAUNCHER_TORCH || info->num_instances > 1 || get(n->local_count))
+    *ret = (struct said){.names = n};
+    return read_number(get, n->count, &ret->count, NULL) == 0 &&
+           read_number(get, n->index, &ret->index, NULL) == 0;
+}
+
+static bool says_same(const struct said *a, const struct said *b)
+{
+    return a->count == b->count && a->index == b->index;
+}
+
+/* Do torchrun's variables come from a launcher that each process of `outer` has started? Then these
+ * launchers know of each other: together they have started outer->count times as many processes as
+ * each of them has. torchrun says how many of it there are. */
+static bool fits_within(job_getenv get, const struct said *torch, const struct said *outer)
+{
+    uint32_t launchers, each = 1;
+
+    if (get("GROUP_WORLD_SIZE"))
+        return read_number(get, "GROUP_WORLD_SIZE", &launchers, NULL) == 0 &&
+               launchers == outer->count;
+    if (get("LOCAL_WORLD_SIZE") && read_number(get, "LOCAL_WORLD_SIZE", &each, NULL) < 0)
+        return false;
+    return torch->count == (uint64_t)outer->count * each;
+}
+
+static int refuse_two(job_getenv get, const struct names *a, const struct names *b,
+                      struct plenum_error *err)
+{
+    const char *index = get(b->index), *count = get(b->count);
+
+    return error_set(
+        err, -EINVAL,
+        "%s=%s and %s=%s do not fit %s=%s and %s=%s: one launcher was started within another, or "
+        "variables are left over from one. Use one launcher, unset the variables of the other, or "
+        "pass rank and world_size (rank=0, world_size=1: all samples)",
+        a->index, get(a->index), a->count, get(a->count), b->index, index ? index : "(not set)",
+        b->count, count ? count : "(not set)");
+}
+
+/* plenumrun sets RANK and WORLD_SIZE, too, and unsets GROUP_WORLD_SIZE. Where they say something
+ * else, they were set within its instance, by another launcher. */
+static int choose_within_plenumrun(job_getenv get, const struct names **n, struct plenum_error *err)
+{
+    const struct names *torch = &known[KNOWN_TORCH];
+    struct said outer, inner;
+    bool readable;
+
+    assert((*n)->launcher == PLENUM_LAUNCHER_PLENUM && torch->launcher == PLENUM_LAUNCHER_TORCH);
+    if (!read_said(get, *n, &outer) || (!get(torch->count) && !get(torch->index)))
         return 0;
-    for (const struct names *o = n + 1; o < known + ARRAY_LEN(known); o++)
-        if (mentions(get, o, false) && tells_of_others(get(o->count)))
-            return error_set(err, -EINVAL, "%s is 1, but %s is %s: unset the one that is not meant",
-                             n->count, o->count, get(o->count));
+    readable = read_said(get, torch, &inner);
+    if (readable && says_same(&outer, &inner) && !get("GROUP_WORLD_SIZE"))
+        return 0;
+    if (!readable || (outer.count > 1 && !fits_within(get, &inner, &outer)))
+        return refuse_two(get, *n, torch, err);
+    *n = torch;
+    return 0;
+}
+
+/* A step of Slurm's may have started an MPI's daemons, on several hosts: then it is not about the
+ * processes that they have started. */
+static bool has_daemons(job_getenv get, const struct said *mpi)
+{
+    uint32_t here;
+
+    if (mpi->count == 1 || !mentions(get, &known[KNOWN_SLURM], false))
+        return false;
+    return !get(mpi->names->local_count) ||
+           (read_number(get, mpi->names->local_count, &here, NULL) == 0 && here < mpi->count);
+}
+
+/* Does what an MPI or Slurm says go with what is believed? */
+static bool goes_with(job_getenv get, const struct said *believed, const struct said *other)
+{
+    bool torchrun = believed->names->launcher == PLENUM_LAUNCHER_TORCH;
+
+    if (other->count == 1) /* it has started one launcher, or one has started it for each process */
+        return true;
+    if (says_same(believed, other))
+        return !torchrun || !get("GROUP_WORLD_SIZE") || fits_within(get, believed, other);
+    if (torchrun)
+        return believed->count > 1 && fits_within(get, believed, other);
+    return believed->names->mpi && has_daemons(get, believed);
+}
+
+/* Of two launchers one runs within the other. Where it cannot be that both are right, neither is
+ * believed: processes would be given the same samples. */
+static int refuse_other_launchers(job_getenv get, const struct names *n, struct plenum_error *err)
+{
+    struct said believed, other;
+
+    if (!read_said(get, n, &believed))
+        return 0; /* nonsense, which is named later */
+    for (const struct names *o = known; o < known + ARRAY_LEN(known); o++) {
+        if (o == n || o->launcher == PLENUM_LAUNCHER_PLENUM ||
+            o->launcher == PLENUM_LAUNCHER_TORCH || !mentions(get, o, false))
+            continue;
+        if (!read_said(get, o, &other) || !goes_with(get, &believed, &other))
+            return refuse_two(get, n, o, err);
+    }
     return 0;
 }
 
@@ -327,11 +428,14 @@ int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_e
 
     job->info = (struct plenum_job_info){.num_instances = 1, .num_local_instances = 1};
     if (n) {
+        r = n->launcher == PLENUM_LAUNCHER_PLENUM ? choose_within_plenumrun(get, &n, err) : 0;
+        if (r < 0)
+            return r;
         job->info.launcher = n->launcher;
         r = read_instances(get, n, &job->info, err);
         if (r < 0)
             return r;
-        r = refuse_alone_among_others(get, n, &job->info, err);
+        r = refuse_other_launchers(get, n, err);
     } else {
         r = refuse_halves(get, err);
     }
@@ -370,8 +474,7 @@ static const char *get_from_process(const char *name)
     return getenv(name);
 }
 
-/* Is it the same place, by numbers? */
-static bool same_place(const struct plenum_job_info *a, const struct plenum_job_info *b)
+bool job_same_place(const struct plenum_job_info *a, const struct plenum_job_info *b)
 {
     return a->num_instances == b->num_instances && a->instance_index == b->instance_index &&
            a->num_local_instances == b->num_local_instances &&
@@ -409,7 +512,7 @@ static int open_job(const struct plenum_job_info *info, struct plenum_job **ret,
     (void)pthread_mutex_lock(&job_mu);
     if (!the_job || the_job->pid != getpid())
         r = make_job(info, &the_job, err);
-    else if (info && !same_place(info, &the_job->info))
+    else if (info && !job_same_place(info, &the_job->info))
         r = error_set(
             err, -EBUSY,
             "this process is instance %u of %u already: say who it is before anything else asks",
@@ -431,6 +534,19 @@ int plenum_job_open_as(const struct plenum_job_info *info, struct plenum_job **r
                        struct plenum_error *err)
 {
     return open_job(info, ret, err);
+}
+
+int job_claim(const struct plenum_job_info *info, struct plenum_error *err)
+{
+    int r = 0;
+
+    (void)pthread_mutex_lock(&job_mu);
+    /* A program that plays another instance has said so itself. */
+    if (the_job && the_job->pid == getpid() && the_job->info.launcher == info->launcher &&
+        job_same_place(&the_job->info, info))
+        r = claim_instance(the_job, err);
+    (void)pthread_mutex_unlock(&job_mu);
+    return r;
 }
 
 void job_ref(struct plenum_job *job)

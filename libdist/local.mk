@@ -2,6 +2,7 @@
 # libdist/: libplenum, the library in the training job, and libplenum-mpi.so, which it loads on demand.
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
+	%D%/claim.c %D%/claim.h \
 	%D%/combine.c %D%/combine.h \
 	%D%/comm.c %D%/comm_header.c %D%/comm_header.h %D%/comm_local.c %D%/comm_priv.h \
 	%D%/io.c %D%/io.h \

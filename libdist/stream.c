@@ -28,6 +28,7 @@
 #include "common/streamhash.h"
 #include "common/util.h"
 #include "libdist/io.h"
+#include "libdist/job_priv.h"
 #include "libdist/loaders.h"
 #include "libdist/names.h"
 #include "libdist/schedule.h"
@@ -375,8 +376,11 @@ int stream_open(const struct plenum_job_info *info, const struct plenum_stream_o
 {
     static const struct stream_trial none;
     struct plenum_stream *s = NULL;
-    int r = stream_create(info, options, trial ? trial : &none, &s, err);
+    int r = job_claim(info, err);
 
+    if (r < 0)
+        return r;
+    r = stream_create(info, options, trial ? trial : &none, &s, err);
     if (r < 0)
         return r;
     s->held = held;

@@ -53,8 +53,14 @@ struct plenum_job_info {
  *
  * The first of these that is there counts: plenumrun's variables, torchrun's, an MPI's, Slurm's
  * (of a step started by srun); none of them makes a job of one instance. A process that is told of
- * others, but not which of them it is, is refused. Calling it again gives the same object and
- * counts; the environment is read once. A forked child has a job of its own.
+ * others, but not which of them it is, is refused, and so is one where two launchers disagree: one
+ * was started within the other. (torchrun's variables count within plenumrun's only instance, and
+ * where each process of another launcher has started one torchrun of a job.) Calling it again gives
+ * the same object and counts; the environment is read once. A forked child has a job of its own.
+ *
+ * Variables are inherited by programs that an instance starts. plenum_stream_open() therefore fails
+ * with -EBUSY in a process that has the place of a running one among several. A process takes its
+ * place when it opens its first stream, and keeps it until it ends.
  *
  * Ownership: close each successful open once, with plenum_job_close().
  * Errors:

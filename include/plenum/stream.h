@@ -275,6 +275,7 @@ PLENUM_API void plenum_stream_options_init(struct plenum_stream_options *options
  *   -ENOENT                      no such data set;
  *   -EBADMSG                     it holds nothing usable;
  *   -EACCES                      it may not be read;
+ *   -EBUSY                       another process of this host is the job's instance already;
  *   -ECONNREFUSED, -ECONNRESET   no loader answered within loader_timeout_ns; all are named;
  *   -EPROTONOSUPPORT             a loader of another major version;
  *   -ENOSPC, -ENOMEM             the ring cannot be reserved.

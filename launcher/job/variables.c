@@ -215,6 +215,15 @@ static int put_or_unset(struct environ_list *list, const char *name, const char 
     return environ_list_put(list, value ? ENVIRON_SET : ENVIRON_UNSET, name, value ? value : "");
 }
 
+/* torchrun and srun set these. Where a program finds them, such a launcher runs within the instance,
+ * and the variables that both set are its own (libdist/job.c). */
+static int unset_markers(struct environ_list *list)
+{
+    int r = put_or_unset(list, "GROUP_WORLD_SIZE", NULL);
+
+    return r < 0 ? r : put_or_unset(list, "SLURM_STEP_NUM_TASKS", NULL);
+}
+
 int variables_of_instance(const struct variables_job *job, const struct plan *plan, uint32_t index,
                           const char *loader, struct environ_list *ret)
 {
@@ -227,7 +236,7 @@ int variables_of_instance(const struct variables_job *job, const struct plan *pl
         (r = put_own(&list, job->mpi, index)) < 0 || (r = put_tuning(&list, instance)) < 0 ||
         (r = put_master(&list, job)) < 0 || (r = put_interface(&list, job->interface)) < 0 ||
         (r = put_devices(&list, plan, instance)) < 0 ||
-        (r = put_identity(&list, job, plan, index)) < 0 ||
+        (r = put_identity(&list, job, plan, index)) < 0 || (r = unset_markers(&list)) < 0 ||
         (r = put_or_unset(&list, MEETING_VARIABLE, job->meeting)) < 0 ||
         (r = put_or_unset(&list, "PLENUM_LOADER", loader)) < 0)
         goto fail;
@@ -273,6 +282,27 @@ fail:
     return r;
 }
 
+/* Each process of a job around ours starts a job of its own, and each of those is complete. */
+static void warn_of_job_around(void)
+{
+    static const char *const around[][2] = {{"RANK", "WORLD_SIZE"},
+                                            {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                            {"PMI_RANK", "PMI_SIZE"}};
+    uint64_t count;
+
+    for (size_t i = 0; i < ARRAY_LEN(around); i++) {
+        const char *index = getenv(around[i][0]), *text = getenv(around[i][1]);
+
+        if (!index || !text || parse_u64(text, UINT32_MAX, &count) < 0 || count < 2)
+            continue;
+        log_warn("%s=%s and %s=%s: plenumrun was started by a process of another job. This job is "
+                 "complete by itself: where each process of that one starts plenumrun, each such "
+                 "job sees all samples",
+                 around[i][0], index, around[i][1], text);
+        return;
+    }
+}
+
 void variables_warn(const struct plan *plan, const struct texts *exports)
 {
     const struct {
@@ -285,6 +315,7 @@ void variables_warn(const struct plan *plan, const struct texts *exports)
     };
     uint64_t value;
 
+    warn_of_job_around();
     for (size_t i = 0; i < ARRAY_LEN(same_for_all); i++) {
         const char *own = getenv(same_for_all[i].name);
 

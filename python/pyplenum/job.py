@@ -74,6 +74,12 @@ def in_worker() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
+def _in_child() -> bool:
+    """Has multiprocessing started this process, as torch.multiprocessing.spawn() does?"""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
 def _hosts(rank: int, world_size: int) -> List[str]:
     """The host of each rank, by way of the group's store, whatever the group's backend is."""
     import torch.distributed as dist
@@ -257,6 +263,11 @@ class Job:
                 self.close()
                 raise PlenumError(errno.ECHILD, "a worker process of a DataLoader is not told which process of the job "
                                   "it belongs to: say rank= and world_size=")
+            elif group is None and self._info.num_instances == 1 and _in_child():
+                self.close()
+                raise PlenumError(errno.ECHILD, "multiprocessing has started this process, and nothing says whether it "
+                                  "is one of several: pass rank= and world_size= (rank=0, world_size=1: all samples), "
+                                  "or call torch.distributed.init_process_group() first")
         self._info = lib.plenum_job_get_info(self._handle).contents
         self._carrier: Any = None
         info = self._info

@@ -64,7 +64,7 @@ Test(job, by_plenumrun)
         "PLENUM_NUM_INSTANCES=4", "PLENUM_INSTANCE_INDEX=3", "PLENUM_NUM_LOCAL_INSTANCES=2",
         "PLENUM_LOCAL_INSTANCE_INDEX=1", "PLENUM_NUM_REPLICAS=16", "PLENUM_NUM_LOCAL_REPLICAS=4",
         "PLENUM_REPLICA_OFFSET=12", "PLENUM_DEVICES_PER_REPLICA=2", "PLENUM_RESTART_COUNT=1",
-        "PLENUM_JOB_ID=abc", "PLENUM_LOADER=unix:@x", "RANK=7", "WORLD_SIZE=9"));
+        "PLENUM_JOB_ID=abc", "PLENUM_LOADER=unix:@x", "RANK=3", "WORLD_SIZE=4"));
 
     cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_PLENUM));
     cr_expect(eq(u32, job->info.num_instances, 4));
@@ -139,7 +139,7 @@ Test(job, the_script_of_an_sbatch_job_is_alone)
 
 struct told_case {
     const char *why;
-    const char *environment[12];
+    const char *environment[16];
     /* What is made of it; nothing: it is refused, by a sentence that names `variable`. */
     uint32_t place[4]; /* instances, index, on this host, index on this host */
     enum plenum_launcher launcher;
@@ -151,6 +151,11 @@ struct told_case {
 #define MPI PLENUM_LAUNCHER_MPI
 #define SLURM PLENUM_LAUNCHER_SLURM
 #define HYDRA "PMI_SIZE=8", "PMI_RANK=5", "MPI_LOCALNRANKS=4", "MPI_LOCALRANKID=1"
+#define PLENUM(count, index)                                                       \
+    "PLENUM_NUM_INSTANCES=" count, "PLENUM_INSTANCE_INDEX=" index,                 \
+        "PLENUM_NUM_LOCAL_INSTANCES=" count, "PLENUM_LOCAL_INSTANCE_INDEX=" index, \
+        "PLENUM_NUM_REPLICAS=" count, "PLENUM_NUM_LOCAL_REPLICAS=1",               \
+        "PLENUM_REPLICA_OFFSET=" index
 #define STEP(tasks, index)                                                  \
     "SLURM_STEP_NUM_TASKS=" tasks, "SLURM_PROCID=" index, "SLURM_NODEID=0", \
         "SLURM_LOCALID=" index, "SLURM_STEP_TASKS_PER_NODE=" tasks
@@ -205,10 +210,45 @@ static const struct told_case told[] = {
      {1, 0, 1, 0},
      MPI,
      ""},
-    {"torchrun in a step of Slurm's, one a host", /* each step task is a host's torchrun */
-     {"WORLD_SIZE=1", "RANK=0", "LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0", STEP("2", "1")},
-     {1, 0, 1, 0},
+    {"torchrun in a step of Slurm's, one a host",
+     {"WORLD_SIZE=2", "RANK=0", "LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0", "GROUP_WORLD_SIZE=2",
+      STEP("2", "1")},
+     {2, 0, 1, 0},
      TORCH,
+     ""},
+    {"torchrun with another number of processes on each host",
+     {"WORLD_SIZE=5", "RANK=4", "LOCAL_WORLD_SIZE=3", "LOCAL_RANK=2", "GROUP_WORLD_SIZE=2",
+      STEP("2", "1")},
+     {5, 4, 3, 2},
+     TORCH,
+     ""},
+    {"a program that sets RANK for each GPU of a host, in a step of one task a host",
+     {"WORLD_SIZE=8", "RANK=5", "LOCAL_WORLD_SIZE=4", "LOCAL_RANK=1", STEP("2", "1")},
+     {8, 5, 4, 1},
+     TORCH,
+     ""},
+    {"hosts that are started one by one",
+     {"WORLD_SIZE=8", "RANK=5", "LOCAL_WORLD_SIZE=4", "LOCAL_RANK=1", STEP("1", "0")},
+     {8, 5, 4, 1},
+     TORCH,
+     ""},
+    {"torchrun in plenumrun's only instance",
+     {PLENUM("1", "0"), "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
+      "GROUP_WORLD_SIZE=1"},
+     {2, 1, 2, 1},
+     TORCH,
+     ""},
+    {"a torchrun for each of plenumrun's instances, which know of each other",
+     {PLENUM("2", "1"), "RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
+      "GROUP_WORLD_SIZE=2"},
+     {4, 1, 2, 1},
+     TORCH,
+     ""},
+    {"an MPI's mpirun in plenumrun's instance, for one process",
+     {PLENUM("2", "1"), "RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=1",
+      "OMPI_COMM_WORLD_RANK=0"},
+     {2, 1, 2, 1},
+     PLENUM_LAUNCHER_PLENUM,
      ""},
     {"Open MPI's MPI_Init() of a program that nobody started",
      {"PMIX_RANK=0"},
@@ -244,10 +284,43 @@ static const struct told_case told[] = {
     {"which on this host", {"LOCAL_RANK=1"}, .variable = "LOCAL_RANK"},
     {"a host's RANK and WORLD_SIZE, and Hydra's below them",
      {"WORLD_SIZE=1", "RANK=0", HYDRA},
-     .variable = "WORLD_SIZE is 1, but PMI_SIZE is 8"},
+     .variable = "RANK=0 and WORLD_SIZE=1 do not fit PMI_RANK=5 and PMI_SIZE=8"},
     {"a host's RANK and WORLD_SIZE, and a step of two tasks",
      {"WORLD_SIZE=1", "RANK=0", STEP("2", "1")},
-     .variable = "SLURM_STEP_NUM_TASKS is 2"},
+     .variable = "SLURM_STEP_NUM_TASKS=2"},
+    {"a torchrun for each task, which does not know of the others",
+     {"WORLD_SIZE=1", "RANK=0", "LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0", STEP("2", "1")},
+     .variable = "do not fit SLURM_PROCID=1 and SLURM_STEP_NUM_TASKS=2"},
+    {"the same, with as many processes as tasks",
+     {"WORLD_SIZE=2", "RANK=1", "LOCAL_WORLD_SIZE=2", "LOCAL_RANK=1", "GROUP_WORLD_SIZE=1",
+      STEP("2", "1")},
+     .variable = "SLURM_STEP_NUM_TASKS=2"},
+    {"mpirun in torchrun's only process",
+     {"WORLD_SIZE=1", "RANK=0", "LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0", "GROUP_WORLD_SIZE=1", HYDRA},
+     .variable = "PMI_RANK=5"},
+    {"an mpirun for each task",
+     {"OMPI_COMM_WORLD_SIZE=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1",
+      "OMPI_COMM_WORLD_LOCAL_RANK=0", STEP("2", "1")},
+     .variable = "OMPI_COMM_WORLD_RANK=0"},
+    {"mpirun in plenumrun's only instance",
+     {PLENUM("1", "0"), "RANK=0", "WORLD_SIZE=1", "OMPI_COMM_WORLD_SIZE=2",
+      "OMPI_COMM_WORLD_RANK=1"},
+     .variable = "PLENUM_INSTANCE_INDEX=0 and PLENUM_NUM_INSTANCES=1 do not fit "
+                 "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2"},
+    {"srun in plenumrun's only instance",
+     {PLENUM("1", "0"), "RANK=0", "WORLD_SIZE=1", STEP("2", "1")},
+     .variable = "SLURM_PROCID=1"},
+    {"a torchrun for each of plenumrun's instances, which do not know of each other",
+     {PLENUM("2", "1"), "RANK=0", "WORLD_SIZE=3", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=3",
+      "GROUP_WORLD_SIZE=1"},
+     .variable = "PLENUM_INSTANCE_INDEX=1 and PLENUM_NUM_INSTANCES=2 do not fit RANK=0 and "
+                 "WORLD_SIZE=3"},
+    {"Lightning's processes in plenumrun's instance",
+     {PLENUM("2", "1"), "RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=1"},
+     .variable = "WORLD_SIZE=4"},
+    {"half of torchrun's in plenumrun's instance",
+     {PLENUM("2", "1"), "RANK=1"},
+     .variable = "WORLD_SIZE=(not set)"},
     {"more than 32 bits, of Slurm",
      {"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_NODEID=0", "SLURM_LOCALID=0",
       "SLURM_STEP_TASKS_PER_NODE=4294967298"},

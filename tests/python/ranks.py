@@ -5,6 +5,7 @@
 """
 
 import json
+import multiprocessing.process
 import os
 import sys
 
@@ -77,6 +78,8 @@ def explicit(rank, folder, told):
 
 def late(rank, folder, told):
     """The group comes when the stream is there already."""
+    told["spawned"] = sentence(loader, folder), sentence(pyplenum.job)
+    multiprocessing.process._parent_process = None  # as in a process that something else has started
     opened = loader(folder)
     stream = pyplenum.Stream(os.path.join(folder, "data"), "rrc(16)")
     whole = loader(folder, rank=0, world_size=1)
@@ -107,16 +110,20 @@ def absent(rank, folder, told):
 
 
 def forked(rank, folder, told):
-    """A child of a rank is that rank."""
+    """A child of a rank would see what the rank sees."""
     adopted(rank, folder, told)
+    said = os.path.join(folder, f"child-{rank}")
     child = os.fork()
     if child == 0:
-        code = 1
         try:
-            code = 0 if shown(loader(folder)) == told["samples"] else 2
+            with open(said, "w") as file:
+                json.dump([sentence(loader, folder), shown(loader(folder, rank=rank, world_size=RANKS)),
+                           shown(loader(folder, rank=0, world_size=1))], file)
         finally:
-            os._exit(code)
-    told["child"] = os.waitpid(child, 0)[1]
+            os._exit(0)
+    os.waitpid(child, 0)
+    with open(said) as file:
+        told["child"], told["pid"] = json.load(file), os.getpid()
 
 
 class Handed(torch.utils.data.IterableDataset):
@@ -142,8 +149,8 @@ def workers(rank, folder, told):
         batches = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
         return [int(n) for batch in batches for n in batch[0]]
 
-    told["handed"] = sentence(through, Handed(loader(folder)))
-    told["spawned"] = sentence(through, Handed(loader(folder)), "spawn")
+    told["handed"] = sentence(through, Handed(loader(folder, rank=0, world_size=1)))
+    told["spawned"] = sentence(through, Handed(loader(folder, rank=0, world_size=1)), "spawn")
     told["opened"] = sentence(through, Opened(folder, False))
     told["shares"] = through(Opened(folder, True))
 

@@ -107,6 +107,9 @@ class IdentityTest(unittest.TestCase):
         """a group that comes after the stream is an error at the next batch, unless the program has said whose share it
         is"""
         for rank, one in enumerate(self.told("late")):
+            for refused in one["spawned"]:
+                self.assertIn("multiprocessing has started this process", refused)
+                self.assertIn("rank=0, world_size=1", refused)
             for name in ("loop", "stream", "job", "open"):
                 self.assertIn(f"rank {rank} of 2, but when the job was opened it was instance 0 of 1", one[name], name)
             self.assertIn("call init_process_group() before", one["stream"])
@@ -126,10 +129,14 @@ class IdentityTest(unittest.TestCase):
         self.assertIn("rank 1 of torch.distributed has opened neither a job nor a stream", told[0]["open"])
 
     def test_forked(self):
-        """a child of a rank is that rank"""
+        """a child of a rank would see its samples again: it is refused, unless it says whose share it takes"""
         told = self.told("forked")
         self.check_places(told, "torch.distributed")
-        self.assertEqual([one["child"] for one in told], [0, 0])
+        for rank, one in enumerate(told):
+            refused, share, whole = one["child"]
+            self.assertIn(f"process {one['pid']}, from which this one was forked, is instance {rank} of 2", refused)
+            self.assertIn("rank=0, world_size=1", refused)
+            self.assertEqual((share, whole), (SHARES[rank], ALL))
 
     def test_workers(self):
         """a DataLoader's workers: an error where each would be given nothing, or everything; shares where they are

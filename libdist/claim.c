@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* claim.c - each instance of a job is one process.
+ *
+ * A program inherits the variables of the process that starts it. An evaluation that rank 0 of 2
+ * starts would take itself for rank 0, and see half of the data. Its variables are right for a
+ * program that a wrapper starts (sh, numactl, time), and for one that follows another in a script.
+ * So what tells them apart is not in the variables. A process is refused when
+ *
+ *   1. it was forked from a process that has claimed the instance;
+ *   2. a process above it has the same instance in its environment, and has loaded this library:
+ *      this one is a wrapper's program only if that one is a wrapper;
+ *   3. another process holds the instance's name, an abstract socket. It needs no cleaning: the
+ *      kernel gives it back when its process ends.
+ *
+ * 3 needs a job that has a name. Where a program has said itself which instance it is, its children
+ * cannot inherit that except by fork(), and only 1 is checked. */
+#include "config.h"
+
+#include "libdist/claim.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/crc32c.h"
+#include "common/error.h"
+#include "common/util.h"
+
+#define REMEDY                                                                               \
+    "and both would get the same samples: pass rank and world_size to say which share this " \
+    "process takes (rank=0, world_size=1: all samples)"
+
+enum {
+    PIECE = 4096,     /* of a file of /proc */
+    WAITING = 64,     /* processes that ask for the holder of a name */
+    ANCESTORS = 1000, /* more is a loop: processes come and go while we look */
+};
+
+/* What this process, or the one that it was forked from, is. */
+static struct {
+    pid_t pid; /* 0: nothing yet */
+    struct plenum_job_info place;
+    int fd; /* -1: no name */
+} mine = {.fd = -1};
+
+/* The environment of the process that environment_get() looks at. Under job.c's lock. */
+static struct {
+    const char *text;
+    size_t len;
+} environment;
+
+static const char *environment_get(const char *name)
+{
+    size_t name_len = strlen(name);
+
+    for (const char *at = environment.text, *end = at + environment.len; at < end;
+         at += strlen(at) + 1)
+        if (strncmp(at, name, name_len) == 0 && at[name_len] == '=')
+            return at + name_len + 1;
+    return NULL;
+}
+
+/* A file of /proc, with a zero byte behind it: 0, or a negative error, as of a process that is
+ * gone or another user's. */
+static int read_proc(pid_t pid, const char *file, char **ret, size_t *len)
+{
+    char path[64], *text = NULL;
+    size_t room = 0;
+    ssize_t n;
+    int fd, r = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    *len = 0;
+    do {
+        n = 0;
+        if (room - *len < PIECE) { /* one byte of it is for the zero */
+            char *larger = realloc(text, room + 2 * PIECE);
+
+            if (!larger) {
+                r = -ENOMEM;
+                break;
+            }
+            text = larger;
+            room += 2 * PIECE;
+        }
+        n = read(fd, text + *len, PIECE - 1);
+        if (n > 0)
+            *len += (size_t)n;
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    if (n < 0)
+        r = -errno;
+    (void)close(fd);
+    if (r < 0) {
+        free(text);
+        return r;
+    }
+    text[*len] = '\0';
+    *ret = text;
+    return 0;
+}
+
+/* 0 when it is not known. */
+static pid_t parent_of(pid_t pid)
+{
+    char *text, *after;
+    int parent = 0;
+    size_t len;
+
+    if (read_proc(pid, "stat", &text, &len) < 0)
+        return 0;
+    after = strrchr(text, ')');
+    if (!after || sscanf(after + 1, " %*c %d", &parent) != 1)
+        parent = 0;
+    free(text);
+    return parent;
+}
+
+static bool has_name(const struct plenum_job *job)
+{
+    return strncmp(job->id, "pid-", 4) != 0;
+}
+
+/* Is this the instance of a process whose environment is `text`? */
+static bool is_instance_of(const struct plenum_job *job, const char *text, size_t len)
+{
+    struct plenum_job *other = calloc(1, sizeof(*other));
+    bool same = false;
+
+    if (!other)
+        return false;
+    environment.text = text;
+    environment.len = len;
+    if (job_from_environment(environment_get, other, NULL) == 0)
+        same = other->info.launcher == job->info.launcher &&
+               job_same_place(&other->info, &job->info) &&
+               (!has_name(job) || strcmp(other->id, job->id) == 0);
+    free(other);
+    return same;
+}
+
+static bool has_library(pid_t pid)
+{
+    char *text;
+    size_t len;
+    bool found;
+
+    if (read_proc(pid, "maps", &text, &len) < 0)
+        return false;
+    found = strstr(text, "/libplenum") != NULL;
+    free(text);
+    return found;
+}
+
+/* The process above this one that is the same instance, and no mere wrapper; or 0. */
+static pid_t find_ancestor(const struct plenum_job *job)
+{
+    pid_t pid = proc_self();
+
+    for (int i = 0; i < ANCESTORS && (pid = parent_of(pid)) > 1; i++) {
+        char *text;
+        size_t len;
+        bool same;
+
+        if (read_proc(pid, "environ", &text, &len) < 0)
+            return 0;
+        same = is_instance_of(job, text, len);
+        free(text);
+        if (!same)
+            return 0; /* the launcher */
+        if (has_library(pid))
+            return pid;
+    }
+    return 0;
+}
+
+static socklen_t name_address(const struct plenum_job *job, struct sockaddr_un *ret)
+{
+    char key[sizeof(job->id) + 64];
+    int len;
+
+    (void)snprintf(key, sizeof(key), "%s %d", job->id, (int)job->info.launcher);
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    len = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "plenum-%u-%08x-%.40s-%u-of-%u",
+                   (unsigned)geteuid(), crc32c(0, key, strlen(key)), job->id,
+                   job->info.instance_index, job->info.num_instances);
+    assert(len > 0 && (size_t)len < sizeof(ret->sun_path) - 1);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+/* The process that holds the name; 0 when it has ended, and a child of it that it forked is left,
+ * or is another user's. */
+static pid_t find_holder(const struct sockaddr_un *address, socklen_t len)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct ucred peer = {.pid = 0};
+    socklen_t size = sizeof(peer);
+
+    if (fd < 0)
+        return 0;
+    if (connect(fd, (const struct sockaddr *)address, len) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() ||
+        peer.pid <= 0 || kill(peer.pid, 0) < 0)
+        peer.pid = 0;
+    (void)close(fd);
+    return peer.pid;
+}
+
+/* Hold the instance's name: a descriptor, or -1 where there can be none; -EBUSY and `holder`. */
+static int hold_name(const struct plenum_job *job, pid_t *holder)
+{
+    struct sockaddr_un address;
+    socklen_t len = name_address(job, &address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -1;
+    if (bind(fd, (const struct sockaddr *)&address, len) == 0 && listen(fd, WAITING) == 0)
+        return fd;
+    (void)close(fd);
+    *holder = find_holder(&address, len);
+    return *holder > 0 ? -EBUSY : -1;
+}
+
+static int refuse_forked(const struct plenum_job *job, struct plenum_error *err)
+{
+    return error_set(err, -EBUSY,
+                     "process %d, from which this one was forked, is instance %u of %u of this "
+                     "job, " REMEDY,
+                     (int)mine.pid, job->info.instance_index, job->info.num_instances);
+}
+
+/* By the environment: who else is this instance? */
+static int claim_by_name(const struct plenum_job *job, int *fd, struct plenum_error *err)
+{
+    pid_t other = find_ancestor(job);
+
+    if (other > 0)
+        return error_set(err, -EBUSY,
+                         "process %d, which started this one, is instance %u of %u of this job, "
+                         "and this process has inherited its variables, " REMEDY,
+                         (int)other, job->info.instance_index, job->info.num_instances);
+    if (!has_name(job))
+        return 0;
+    *fd = hold_name(job, &other);
+    if (*fd != -EBUSY)
+        return 0;
+    *fd = -1;
+    return error_set(err, -EBUSY, "process %d is instance %u of %u of this job already, " REMEDY,
+                     (int)other, job->info.instance_index, job->info.num_instances);
+}
+
+int claim_instance(const struct plenum_job *job, struct plenum_error *err)
+{
+    bool same = mine.pid != 0 && job_same_place(&mine.place, &job->info);
+    int fd = -1, r;
+
+    if (job->info.num_instances == 1 || (same && mine.pid == getpid()))
+        return 0;
+    if (same && kill(mine.pid, 0) == 0)
+        return refuse_forked(job, err);
+    if (job->info.launcher != PLENUM_LAUNCHER_PROGRAM) {
+        r = claim_by_name(job, &fd, err);
+        if (r < 0)
+            return r;
+    }
+    if (mine.pid == getpid())
+        io_close(&mine.fd); /* the process says now that it is another instance */
+    mine.pid = getpid();
+    mine.place = job->info;
+    mine.place.job_id = mine.place.loader = NULL;
+    mine.fd = fd;
+    return 0;
+}

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""A program of test_launchers.py: takes what it believes to be its share, and says which samples these were.
+
+    nested.py ACTION FOLDER COUNT
+
+It waits for COUNT outcomes in the folder before it ends, so that processes that claim one place meet.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+ACTION, FOLDER, COUNT = sys.argv[1], sys.argv[2], int(sys.argv[3])
+DEADLINE_S = 120
+
+
+def outcomes():
+    return [name for name in os.listdir(FOLDER) if name.endswith(".json")]
+
+
+def tell(action, outcome):
+    path = os.path.join(FOLDER, f"{os.getpid()}-{action}")
+    with open(path, "w") as file:
+        json.dump({"action": action, "pid": os.getpid(), **outcome}, file)
+    os.rename(path, path + ".json")
+
+
+def take(action, **options):
+    import pyplenum
+
+    try:
+        with pyplenum.Stream(os.path.join(FOLDER, "data"), "none", micro_batch=4, epochs=1, **options) as stream:
+            tell(action, {"samples": [int(n) for batch in stream for n in batch.samples[batch.valid]]})
+    except pyplenum.PlenumError as error:
+        tell(action, {"refused": str(error)})
+
+
+def spawned(rank, action):
+    take(action)
+    wait()
+
+
+def wait():
+    end = time.monotonic() + DEADLINE_S
+    while len(outcomes()) < COUNT:
+        if time.monotonic() > end:
+            sys.exit("the other processes have not come")
+        time.sleep(0.02)
+
+
+def start(action):
+    subprocess.run([sys.executable, __file__, action, FOLDER, "0"], check=True)
+
+
+def main():
+    first = os.environ.get("RANK", os.environ.get("SLURM_PROCID")) == "0"
+    if ACTION == "before":  # it looks at the version, say, and evaluates before it trains
+        import pyplenum  # noqa: F401
+        if first:
+            start("child")
+    if ACTION == "spawn":
+        import multiprocessing
+
+        context = multiprocessing.get_context("spawn")
+        processes = [context.Process(target=spawned, args=(rank, "spawned")) for rank in range(2)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        return
+    take(ACTION, **({"rank": 0, "world_size": 1} if ACTION == "whole" else {}))
+    if ACTION in ("during", "explicit") and first:
+        start("child" if ACTION == "during" else "whole")
+    if ACTION == "fork" and first:
+        child = os.fork()
+        if child == 0:
+            take("forked")
+            os._exit(0)
+        os.waitpid(child, 0)
+    wait()
+
+
+if __name__ == "__main__":
+    main()
