@@ -30,8 +30,8 @@ void job_ref(struct plenum_job *job);
 /** Is it the same place, by numbers? */
 bool job_same_place(const struct plenum_job_info *a, const struct plenum_job_info *b);
 
-/** This process is about to take the samples of `info`: if that is its own place in its job, make it
- * that instance until it ends. -EBUSY: another process is (claim.h). */
+/** This process is about to take the samples of `info`: if that is its own place in its job, make
+ * it that instance until it ends. -EBUSY: another process is (claim.h). */
 int job_claim(const struct plenum_job_info *info, struct plenum_error *err);
 
 int job_from_info(job_getenv get, const struct plenum_job_info *info, struct plenum_job *job,

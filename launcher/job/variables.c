@@ -215,8 +215,8 @@ static int put_or_unset(struct environ_list *list, const char *name, const char 
     return environ_list_put(list, value ? ENVIRON_SET : ENVIRON_UNSET, name, value ? value : "");
 }
 
-/* torchrun and srun set these. Where a program finds them, such a launcher runs within the instance,
- * and the variables that both set are its own (libdist/job.c). */
+/* torchrun and srun set these. Where a program finds them, such a launcher runs within the
+ * instance, and the variables that both set are its own (libdist/job.c). */
 static int unset_markers(struct environ_list *list)
 {
     int r = put_or_unset(list, "GROUP_WORLD_SIZE", NULL);
