@@ -132,6 +132,12 @@ static bool has_name(const struct plenum_job *job)
     return strncmp(job->id, "pid-", 4) != 0;
 }
 
+/* Would both take the same samples? */
+static bool takes_same(const struct plenum_job_info *a, const struct plenum_job_info *b)
+{
+    return a->num_instances == b->num_instances && a->instance_index == b->instance_index;
+}
+
 /* Is this the instance of a process whose environment is `text`? */
 static bool is_instance_of(const struct plenum_job *job, const char *text, size_t len)
 {
@@ -143,8 +149,7 @@ static bool is_instance_of(const struct plenum_job *job, const char *text, size_
     environment.text = text;
     environment.len = len;
     if (job_from_environment(environment_get, other, NULL) == 0)
-        same = other->info.launcher == job->info.launcher &&
-               job_same_place(&other->info, &job->info) &&
+        same = other->info.launcher == job->info.launcher && takes_same(&other->info, &job->info) &&
                (!has_name(job) || strcmp(other->id, job->id) == 0);
     free(other);
     return same;
@@ -263,7 +268,7 @@ static int claim_by_name(const struct plenum_job *job, int *fd, struct plenum_er
 
 int claim_instance(const struct plenum_job *job, struct plenum_error *err)
 {
-    bool same = mine.pid != 0 && job_same_place(&mine.place, &job->info);
+    bool same = mine.pid != 0 && takes_same(&mine.place, &job->info);
     int fd = -1, r;
 
     if (job->info.num_instances == 1 || (same && mine.pid == getpid()))

@@ -110,9 +110,14 @@ static bool same_text(const char *a, const char *b)
     return a && b && strcmp(a, b) == 0;
 }
 
+static bool says(job_getenv get, const struct names *n)
+{
+    return get(n->count) && get(n->index);
+}
+
 static bool mentions(job_getenv get, const struct names *n, bool all)
 {
-    if (!get(n->count) || !get(n->index))
+    if (!says(get, n))
         return false;
     /* srun --mpi=pmi2 sets PMI's variables, too; where they differ from its own, they are those of
      * an mpirun whose daemons it has started. */
@@ -146,9 +151,9 @@ static int refuse_half(struct plenum_error *err, const char *said, const char *v
         said, value, missing);
 }
 
-/* No launcher has said both the number of instances and which of them this is. Where nothing was
- * said, the process is alone. Where half was said it is an error, because all processes would be
- * given the same samples. */
+/* No launcher has said both the number of instances, of several, and which of them this is. Where
+ * nothing was said, the process is alone. Where half was said it is an error, because all processes
+ * would be given the same samples. */
 static int refuse_halves(job_getenv get, struct plenum_error *err)
 {
     const char *text;
@@ -202,7 +207,7 @@ static bool fits_within(job_getenv get, const struct said *torch, const struct s
 
     if (get("GROUP_WORLD_SIZE"))
         return read_number(get, "GROUP_WORLD_SIZE", &launchers, NULL) == 0 &&
-               launchers == outer->count;
+               launchers == outer->count && torch->count >= launchers;
     if (get("LOCAL_WORLD_SIZE") && read_number(get, "LOCAL_WORLD_SIZE", &each, NULL) < 0)
         return false;
     return torch->count == (uint64_t)outer->count * each;
@@ -222,8 +227,9 @@ static int refuse_two(job_getenv get, const struct names *a, const struct names 
         b->count, count ? count : "(not set)");
 }
 
-/* plenumrun sets RANK and WORLD_SIZE, too, and unsets GROUP_WORLD_SIZE. Where they say something
- * else, they were set within its instance, by another launcher. */
+/* plenumrun sets RANK and WORLD_SIZE, too, and unsets GROUP_WORLD_SIZE. Where that is set, a torchrun
+ * runs within its instance. Where RANK and WORLD_SIZE alone say something else, another launcher
+ * has set some of the variables, and others are still plenumrun's. */
 static int choose_within_plenumrun(job_getenv get, const struct names **n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];
@@ -236,7 +242,8 @@ static int choose_within_plenumrun(job_getenv get, const struct names **n, struc
     readable = read_said(get, torch, &inner);
     if (readable && says_same(&outer, &inner) && !get("GROUP_WORLD_SIZE"))
         return 0;
-    if (!readable || (outer.count > 1 && !fits_within(get, &inner, &outer)))
+    if (!readable || !get("GROUP_WORLD_SIZE") ||
+        (outer.count > 1 && !fits_within(get, &inner, &outer)))
         return refuse_two(get, *n, torch, err);
     *n = torch;
     return 0;
@@ -248,7 +255,7 @@ static bool has_daemons(job_getenv get, const struct said *mpi)
 {
     uint32_t here;
 
-    if (mpi->count == 1 || !mentions(get, &known[KNOWN_SLURM], false))
+    if (mpi->count == 1 || !says(get, &known[KNOWN_SLURM]))
         return false;
     return !get(mpi->names->local_count) ||
            (read_number(get, mpi->names->local_count, &here, NULL) == 0 && here < mpi->count);
@@ -268,17 +275,34 @@ static bool goes_with(job_getenv get, const struct said *believed, const struct 
     return believed->names->mpi && has_daemons(get, believed);
 }
 
+/* Has a framework started this process within the one that is believed? Lightning's have WORLD_SIZE
+ * and LOCAL_RANK, and no RANK. Scripts set WORLD_SIZE for Slurm's tasks: then it is theirs. */
+static bool is_framework(job_getenv get, const struct said *believed)
+{
+    const struct names *torch = &known[KNOWN_TORCH];
+    const char *local = get(torch->local_index), *its = get(believed->names->local_index);
+    uint32_t count;
+
+    if (!get(torch->count) || get(torch->index))
+        return false;
+    return read_number(get, torch->count, &count, NULL) < 0 || count != believed->count ||
+           (local && its && !same_text(local, its));
+}
+
 /* Of two launchers one runs within the other. Where it cannot be that both are right, neither is
  * believed: processes would be given the same samples. */
 static int refuse_other_launchers(job_getenv get, const struct names *n, struct plenum_error *err)
 {
+    const struct names *torch = &known[KNOWN_TORCH];
     struct said believed, other;
 
     if (!read_said(get, n, &believed))
         return 0; /* nonsense, which is named later */
+    if (n != torch && is_framework(get, &believed))
+        return refuse_two(get, n, torch, err);
     for (const struct names *o = known; o < known + ARRAY_LEN(known); o++) {
         if (o == n || o->launcher == PLENUM_LAUNCHER_PLENUM ||
-            o->launcher == PLENUM_LAUNCHER_TORCH || !mentions(get, o, false))
+            o->launcher == PLENUM_LAUNCHER_TORCH || !says(get, o))
             continue;
         if (!read_said(get, o, &other) || !goes_with(get, &believed, &other))
             return refuse_two(get, n, o, err);
@@ -424,7 +448,7 @@ static void name_rest(job_getenv get, struct plenum_job *job)
 int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err)
 {
     const struct names *n = find_names(get);
-    int r;
+    int r = 0;
 
     job->info = (struct plenum_job_info){.num_instances = 1, .num_local_instances = 1};
     if (n) {
@@ -436,9 +460,10 @@ int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_e
         if (r < 0)
             return r;
         r = refuse_other_launchers(get, n, err);
-    } else {
-        r = refuse_halves(get, err);
     }
+    /* A launcher of one may have started a framework that starts others. */
+    if (r == 0 && job->info.num_instances == 1)
+        r = refuse_halves(get, err);
     if (r < 0)
         return r;
     r = read_replicas(get, &job->info, err);

@@ -309,6 +309,15 @@ def whole(value: Any, what: str, low: int, high: int) -> int:
     return number
 
 
+def dtype_name(value: Any) -> Any:
+    """The name of a type of numbers, as "uint8" of "uint8", numpy.uint8, numpy.dtype("uint8") and torch.uint8."""
+    text = str(value)
+    if text.startswith("torch.") and not isinstance(value, str):
+        return text[len("torch."):]
+    name = getattr(value, "name", getattr(value, "__name__", None))
+    return name if isinstance(name, str) and not isinstance(value, str) else value
+
+
 def text_of(value: Any, what: str) -> bytes:
     """A text as C takes it, which ends at the first NUL."""
     if not isinstance(value, str):

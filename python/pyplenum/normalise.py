@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 
-from ._lib import CError, CImages, byref, c_void_p, check, lib
+from ._lib import CError, CImages, byref, c_void_p, check, dtype_name, lib
 
 __all__ = ["normalise"]
 
@@ -43,7 +43,7 @@ def _layout_of(shape: Tuple[int, ...], told: Optional[str]) -> str:
 
 
 def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = IMAGENET_MEAN,
-              std: Union[float, Sequence[float]] = IMAGENET_STD, dtype: str = "float32",
+              std: Union[float, Sequence[float]] = IMAGENET_STD, dtype: Any = "float32",
               layout: Optional[str] = None, out: "Optional[npt.NDArray[Any]]" = None,
               source: Optional[str] = None) -> "npt.NDArray[Any]":
     """Floats of pixels: ``(pixel / 255 - mean) / std`` of each channel, as torchvision's ToTensor and Normalize make
@@ -60,7 +60,7 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
     mean, std
         of red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
     dtype
-        "float32", "float16" or "bfloat16". NumPy has no bfloat16: these are uint16 with their bits, which torch takes
+        "float32", "float16" or "bfloat16", or these of NumPy or torch. NumPy has no bfloat16: these are uint16 with their bits, which torch takes
         without a copy as ``torch.from_numpy(floats.view("i2")).view(torch.bfloat16)``.
     layout
         of the floats: "nhwc", "nchw", or None for that of the images.
@@ -83,6 +83,7 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
                         f"{images.dtype if isinstance(images, np.ndarray) else type(images).__name__}")
     if not images.flags.c_contiguous:
         raise ValueError("the images are not contiguous: numpy.ascontiguousarray(images) is a copy that is")
+    dtype = dtype_name(dtype)
     if dtype not in _FLOATS:
         raise ValueError(f"dtype is one of {', '.join(_FLOATS)}, not {dtype!r}")
     if max(_three(mean, "mean")) > 1:

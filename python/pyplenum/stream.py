@@ -3,6 +3,7 @@
 
 import ctypes
 import errno
+import functools
 import itertools
 import os
 import re
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, CMix, COptions, CPlace, CRing,
                    CRingCall, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, VIEWS_MAX, byref, c_void_p, caller,
-                   check, lib, libc_free, nanoseconds, text_of, whole)
+                   check, dtype_name, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
 
 __all__ = ["Batch", "Boxes", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
@@ -38,6 +39,12 @@ _ELSEWHERE = {
     "timeout": "it is 'loader_timeout'",
     "num_replicas": "it is 'world_size', beside 'rank'",
     "root": "the first argument is the data set",
+    "weights": "no sample is drawn more often than others; 'repeat' shows all of them so many times an epoch",
+    "limit": "it is 'subset', such as subset=\"0:1000\"",
+    "num_samples": "it is 'subset', such as subset=\"0:1000\"",
+    "target_transform": "labels come as the data set has them: map them in the loop, as in table[labels]",
+    "return_paths": "have \"samples\" among the fields: stream.names(batch.samples) are the files",
+    "return_indices": "have \"samples\" among the fields",
 }
 
 # How long a call into the library may take before Python looks for Ctrl-C.
@@ -104,17 +111,56 @@ class Stats(NamedTuple):
 class _Lease:
     """Holds a slot of the ring. Every array that views the slot refers to it; with the last one it goes."""
 
-    __slots__ = ("batch", "on_ring")
+    __slots__ = ("batch", "on_ring", "__del__")
 
     def __init__(self, batch: CBatch, on_ring: Any) -> None:
         self.batch = batch
         self.on_ring = on_ring  # it may be called when the slot is given back
-
-    def __del__(self) -> None:
-        lib.plenum_batch_release(byref(self.batch))
+        # No method: Python would handle signals in it, and what a handler raises is lost there.
+        self.__del__ = functools.partial(lib.plenum_batch_release, byref(batch))
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("the lease of a slot cannot be copied")
+
+
+class _Owner:
+    """Frees a stream's handle with the last reference to the Stream, not before: another thread may be about to make a
+    call with it, but that refers to the Stream."""
+
+    __slots__ = ("__del__",)
+
+    def __init__(self, handle: c_void_p) -> None:
+        self.__del__ = functools.partial(lib.plenum_stream_destroy, handle)  # no method, as a lease has none
+
+
+class _Coming(List[Any]):
+    """A batch on its way to the program: a list of what the program will get, and empty once it has that.
+
+    Taking it from the list is one step, which no signal interrupts. Until then the stream stands before the batch, and
+    the next call gets it.
+    """
+
+    __slots__ = ("lease", "cursor", "place", "labels", "made", "thread")
+
+    def __init__(self) -> None:
+        self.lease: Optional[_Lease] = None  # until the batch is made
+        self.cursor = b""  # before it
+        self.place = Place(0, 0, 0)
+        self.labels: Optional[List[Any]] = None  # a copy, before they are renumbered
+        self.made = False
+        self.thread: Optional[int] = None  # the one that is about to take it
+
+    def is_kept(self) -> bool:
+        """Is it there, and nobody else's?"""
+        if self.made:
+            return bool(self) and self.thread in (None, threading.get_ident())
+        return self.lease is not None and bool(self.lease.batch.lease)
+
+
+def taking(fill: Callable[[], _Coming]) -> Iterator[Any]:
+    """An iterator that takes what ``fill()`` makes ready. The step in which the program gets it is not in Python: there
+    is no place between for a signal or an error, so the program either has the batch or the next call gives it."""
+    return map(list.pop, iter(fill, None))
 
 
 class _View:
@@ -423,6 +469,16 @@ def _choice(value: Any, choices: Tuple[str, ...], what: str) -> int:
     return choices.index(value)
 
 
+def path_of(dataset: Any) -> str:
+    """A data set's name: a text or a path."""
+    if isinstance(dataset, (str, bytes, os.PathLike)):
+        return os.fsdecode(dataset)
+    root = getattr(dataset, "root", None)
+    way = f"its root, {os.fspath(root)!r}" if isinstance(root, (str, os.PathLike)) else "what it reads its files from"
+    raise TypeError(f"the data set is a folder or a name such as \"tar:train.tar\", not a {type(dataset).__name__}: "
+                    f"pass {way}. plenumd reads and decodes the files itself")
+
+
 def shuffle_of(value: Any) -> str:
     """True and False as a DataLoader takes them."""
     if isinstance(value, (bool, np.bool_)):
@@ -471,6 +527,10 @@ def with_home(dataset: str) -> str:
 
 class Stream:
     """The batches of one instance, in order; an iterator.
+
+    ``cursor`` and ``place`` are behind the last batch that the program got, whatever interrupts it: a batch that was on
+    its way when a signal's handler raised, or an error, is the next one. Threads that share a stream take turns; each
+    batch goes to one of them, and all of them see its end.
 
     >>> for batch in Stream("/data/train", pipeline="train", micro_batch=16, epochs=90):  # doctest: +SKIP
     ...     train(batch.pixels, batch.labels)
@@ -573,18 +633,19 @@ class Stream:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
         self._closed = False
+        self._lock = threading.RLock()  # threads that share a stream take turns
+        self._coming: Optional[_Coming] = None
         self._targets: Optional["npt.NDArray[np.int64]"] = None  # not asked yet
         # of names that the program gave: the number of each of the data set's classes among them
         self._renumbered: Optional["npt.NDArray[np.int64]"] = None
         given_names = _names_of(classes)
         if classes is not None and given_names is None:
-            dataset = _with_setting(os.fspath(dataset), "classes", os.fspath(cast(str, classes)))
+            dataset = _with_setting(path_of(dataset), "classes", os.fspath(cast(str, classes)))
         for name in unknown:
             raise TypeError(f"there is no option '{name}'" + (f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""))
         o = COptions()
         lib.plenum_stream_options_init(byref(o))
-        name = os.fspath(dataset)
-        o.dataset = text_of(with_home(name) if isinstance(name, str) else name, "dataset")
+        o.dataset = text_of(with_home(path_of(dataset)), "dataset")
         o.pipeline = text_of(pipeline, "pipeline")
         o.shuffle = text_of(shuffle_of(shuffle), "shuffle")
         o.loader = text_of(loader, "loader") if loader is not None else None
@@ -593,7 +654,7 @@ class Stream:
         o.micro_batch = whole(micro_batch, "micro_batch", 1, _MOST)
         o.steps = whole(steps, "steps", 1, _MOST)
         o.prefetch_depth = whole(prefetch_depth, "prefetch_depth", 1, _MOST)
-        o.dtype = _choice(dtype, ("int8", "uint8"), "dtype")
+        o.dtype = _choice(dtype_name(dtype), ("int8", "uint8"), "dtype")
         o.layout = _choice(layout, ("nhwc", "nchw"), "layout")
         o.channels = whole(channels, "channels", 0, _MOST)
         o.last = _choice(last, ("pad", "drop"), "last")
@@ -630,7 +691,7 @@ class Stream:
         else:
             self._share = info_as(rank, world_size) if told else self._share_of(job)
             self._open(lambda *to: lib.plenum_stream_open(byref(self._share), byref(o), *to))
-        self._named = f"{os.fspath(dataset)!r} {pipeline!r}"
+        self._named = f"{path_of(dataset)!r} {pipeline!r}"
         info = CInfo()
         lib.plenum_stream_get_info(self._handle, byref(info))
         self.num_samples: int = info.num_samples
@@ -669,12 +730,15 @@ class Stream:
         self.num_classes = len(names)
         self._classes = names
 
-    def _renumber(self, batch: "Batch") -> "Batch":
-        if self._renumbered is not None:
-            for labels in (batch.labels, batch.labels2):
-                if labels is not None:
-                    labels[...] = self._renumbered[labels]
-        return batch
+    def _renumber(self, coming: _Coming, batch: Batch) -> None:
+        """Give the labels the numbers that the program asked for. An interrupted call can be repeated."""
+        if self._renumbered is None:
+            return
+        if coming.labels is None:
+            coming.labels = [own if own is None else own.copy() for own in (batch.labels, batch.labels2)]
+        for labels, own in zip((batch.labels, batch.labels2), coming.labels):
+            if labels is not None:
+                labels[...] = self._renumbered[own]
 
     def _share_of(self, job: Union[Job, int, None]) -> CJobInfo:
         info = CJobInfo()
@@ -695,6 +759,7 @@ class Stream:
             handle = c_void_p()
             code = opener(byref(handle), byref(error))
             if code == 0:
+                self._owner = _Owner(handle)
                 self._handle = handle.value
             codes.append(code)
             if self._closed:  # nobody waits any more
@@ -730,14 +795,48 @@ class Stream:
         Raises :class:`TimeoutError` when none was ready in time, :class:`StopIteration` after the last,
         :class:`SlotsHeldError` when views of earlier batches hold every slot, and :class:`PlenumError`.
         """
+        coming = self._fill(timeout)
+        batch: Batch = coming[0]
+        # In one line, and without a call: neither a signal nor a debugger comes between.
+        del coming[:]; return batch  # noqa: E702
+
+    def _fill(self, timeout: Optional[float] = None, make: Optional[Callable[[Batch], Any]] = None) -> _Coming:
+        """Have the next batch, or what ``make`` makes of it, ready for the program."""
+        self._open_handle()
+        with self._lock:
+            while True:
+                coming = self._undelivered()
+                if coming is None:
+                    coming = _Coming()
+                    self._take(coming, timeout)
+                if not coming.made:
+                    assert coming.lease is not None
+                    if not coming:
+                        batch = Batch(coming.lease)
+                        self._renumber(coming, batch)
+                        coming.append(make(batch) if make else batch)
+                    coming.made = True
+                    coming.lease = None
+                if coming:  # else a handler of a signal has taken it meanwhile
+                    coming.thread = threading.get_ident()
+                    return coming
+
+    def _undelivered(self) -> Optional[_Coming]:
+        coming = self._coming
+        return coming if coming is not None and coming.is_kept() else None
+
+    def _take(self, coming: _Coming, timeout: Optional[float]) -> None:
+        """Take the next batch from the library."""
         handle, error = self._open_handle(), CError()
-        lease = _Lease(CBatch(), self._on_ring)  # before there is one: Ctrl-C may be heard as soon as it is there
+        lease = coming.lease = _Lease(CBatch(), self._on_ring)
         left = None if timeout is None else nanoseconds(max(timeout, 0.0), "timeout")
         if self._of_job is not None:
             self._of_job._check_group()
         while True:
             self._show_warnings(handle)  # before a batch is taken, as a filter may make them errors
             piece = _SLICE_NS if left is None else min(_SLICE_NS, left)
+            coming.cursor, coming.place = self._cursor_of(handle), self._place_of(handle)
+            self._coming = coming
             code = lib.plenum_stream_next(handle, piece, byref(lease.batch), byref(error))
             if code != -errno.EAGAIN:
                 break
@@ -746,7 +845,7 @@ class Stream:
                 if left <= 0:
                     raise TimeoutError(errno.ETIMEDOUT, f"no batch was ready within {timeout} s")
         if code == 0:
-            return self._renumber(Batch(lease))
+            return
         self._show_warnings(handle)
         if code == -errno.ENODATA:
             raise StopIteration
@@ -758,16 +857,25 @@ class Stream:
         check(code, error)
         raise AssertionError("a code that is neither 0 nor an error")
 
+    def peek(self) -> Batch:
+        """The next batch, without taking it: ``next()`` gives it again, in the same memory. Raises as ``next()``."""
+        with self._lock:
+            coming = self._fill()
+            coming.thread = None
+            return Batch(coming[0]._held())
+
     def _show_warnings(self, handle: int) -> None:
         error = CError()
         while lib.plenum_stream_take_warning(handle, byref(error)):
             warnings.warn(error.text.decode("utf-8", "replace"), LoaderWarning, stacklevel=caller())
 
     def __iter__(self) -> Iterator[Batch]:
-        return self
+        return taking(self._fill)
 
     def __next__(self) -> Batch:
-        return self.next()
+        coming = self._fill()
+        batch: Batch = coming[0]
+        del coming[:]; return batch  # noqa: E702 (as in next())
 
     def __len__(self) -> int:
         """Batches of the whole stream, from epoch 0 on."""
@@ -777,16 +885,25 @@ class Stream:
 
     @property
     def cursor(self) -> bytes:
-        """The place behind the last batch: 32 bytes for the checkpoint."""
-        cursor = CCursor()
-        check(lib.plenum_stream_cursor(self._open_handle(), byref(cursor)), CError())
-        return bytes(cursor)
+        """The place behind the last batch that the program got: 32 bytes for the checkpoint."""
+        handle, coming = self._open_handle(), self._undelivered()
+        return coming.cursor if coming is not None else self._cursor_of(handle)
 
     @property
     def place(self) -> Place:
         """The same place as the next step sees it: at the end of an epoch, the begin of the next."""
+        handle, coming = self._open_handle(), self._undelivered()
+        return coming.place if coming is not None else self._place_of(handle)
+
+    def _cursor_of(self, handle: int) -> bytes:
+        """Behind the last batch that the library has handed out."""
+        cursor = CCursor()
+        check(lib.plenum_stream_cursor(handle, byref(cursor)), CError())
+        return bytes(cursor)
+
+    def _place_of(self, handle: int) -> Place:
         p = CPlace()
-        check(lib.plenum_stream_get_place(self._open_handle(), byref(p)), CError())
+        check(lib.plenum_stream_get_place(handle, byref(p)), CError())
         return Place(p.epoch, p.position, p.steps_left)
 
     def seek_to(self, epoch: int, position: int = 0) -> None:
@@ -800,9 +917,16 @@ class Stream:
             raise TypeError(f"a cursor is the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
         if len(cursor) != ctypes.sizeof(CCursor):
             raise ValueError(f"a cursor has {ctypes.sizeof(CCursor)} bytes, not {len(cursor)}")
-        error = CError()
-        check(lib.plenum_stream_seek(self._open_handle(), byref(CCursor.from_buffer_copy(cursor)), byref(error)),
-              error)
+        handle, error, wanted = self._open_handle(), CError(), CCursor.from_buffer_copy(cursor)
+        with self._lock:
+            before, coming = self._cursor_of(handle), self._undelivered()
+            self._coming = None
+            try:
+                check(lib.plenum_stream_seek(handle, byref(wanted), byref(error)), error)
+            except BaseException:
+                if self._cursor_of(handle) == before:  # it has not moved
+                    self._coming = coming
+                raise
 
     @property
     def classes(self) -> Optional[List[str]]:
@@ -922,8 +1046,3 @@ class Stream:
         first, count = share.replica_offset, share.num_local_replicas
         return (f"<pyplenum.Stream {self._named}: {self.num_samples} samples of {self.num_classes} classes, replicas "
                 f"{first}..{first + count - 1} of {share.num_replicas}, {self._where()}>")
-
-    def __del__(self) -> None:
-        # Not before: another thread may be about to make a call with the handle, but it refers to this object.
-        if getattr(self, "_handle", None) is not None:
-            lib.plenum_stream_destroy(self._handle)

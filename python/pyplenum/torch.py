@@ -9,17 +9,18 @@ import errno
 import functools
 import io
 import os
+import threading
 import warnings
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union, cast
 
 import numpy as np
 import torch
 
-from ._lib import PlenumError, caller, whole
+from ._lib import PlenumError, caller, dtype_name, whole
 from ._torch_device import Copier, Copies, FloatsOnDevice, To, open_copies, pinned_for_cuda
 from .job import Job, job as this_job
 from .normalise import IMAGENET_MEAN, IMAGENET_STD, normalise
-from .stream import Batch, Boxes, Place, SlotsHeldError, Stats, Stream, shuffle_of
+from .stream import Batch, Boxes, Place, SlotsHeldError, Stats, Stream, _Coming, shuffle_of, taking
 
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
            "view_list"]
@@ -45,6 +46,9 @@ def _of_numpy(array: Any) -> torch.Tensor:
 
 
 def _no_field(field: str) -> ValueError:
+    if field in ("names", "paths", "filenames", "index", "indices"):
+        return ValueError(f"a batch has no '{field}': it has \"samples\", their numbers in the data set, and "
+                          "loader.stream.names(samples) are the names of their files")
     near = difflib.get_close_matches(field, _FIELDS, 1)
     return ValueError(f"a batch has no '{field}'{f' (did you mean {near[0]!r}?)' if near else ''}: it has "
                       f"{', '.join(_FIELDS)}; one of the data set has a colon, as in 'caption:txt'")
@@ -98,17 +102,25 @@ def tensors(batch: Batch) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return tensor(batch, "images"), tensor(batch, "labels"), tensor(batch, "valid")
 
 
-class _Loop:
-    """One loop over a loader: what ``iter()`` gives."""
+class _Given(_Coming):
+    """What a loop gets next of batches that were copied to a device, and where it stands before and behind it."""
 
-    def __init__(self, loader: "Loader", number: int, left: int) -> None:
-        self.loader, self.number, self.left = loader, number, left
+    __slots__ = ("behind",)
 
-    def __iter__(self) -> "_Loop":
-        return self
+    def __init__(self, cursor: bytes, place: Place) -> None:
+        super().__init__()
+        self.cursor, self.place = cursor, place
+        self.behind = cursor, place
+        self.made = True
 
-    def __next__(self) -> Tuple[Any, ...]:
-        return self.loader._next(self)
+
+def _copied(made: Any) -> Any:
+    """The same in memory of its own."""
+    if isinstance(made, torch.Tensor):
+        return made.clone()
+    if isinstance(made, Boxes):
+        return Boxes(*map(_copied, made))
+    return type(made)(map(_copied, made)) if isinstance(made, (list, tuple)) else made
 
 
 class _DataSet:
@@ -153,9 +165,14 @@ class Loader:
     of its epoch out; after one that ended in an error of the loader's (a warning made an error, a loader that is gone)
     the next goes on where it stood. ``len()`` is the number of batches of an epoch, the same in all instances.
 
-    ``state_dict()`` is the place behind the last batch that the loop was given, also in mid-epoch; after
+    ``peek()`` shows the next batch and takes nothing. ``next(iter(loader))`` is a loop that is left early.
+
+    ``state_dict()`` is the place behind the last batch that the loop got, also in mid-epoch, and whatever interrupted
+    the loop: a batch that was on its way when a signal's handler raised, or an error in copying, is not lost. After
     ``load_state_dict()`` the next loop goes on there, to the end of that epoch. It is as torchdata's StatefulDataLoader
     has them, but holds for any number of instances and any micro-batch, and costs nothing to go on from.
+
+    Threads that share one loop take turns: each batch goes to one of them, and the loop ends in all of them.
 
     It belongs to the process that made it, and has no worker processes: it is not given to a DataLoader.
 
@@ -172,7 +189,7 @@ class Loader:
         [N, ...], masks [N, H, W] and boxes :class:`pyplenum.Boxes` of tensors, with views a list of them as of "views".
         Unsigned numbers are tensors of signed ones: uint16 of int32, others of as many bits.
     dtype
-        "uint8" or "int8", as of a Stream, or torch.float32, torch.float16 or torch.bfloat16: then images and views are
+        "uint8" or "int8", as of a Stream, or "float32", "float16" or "bfloat16", or these of torch or NumPy: with floats images and views are
         such floats, (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory of their own,
         and have three channels. With ``device`` bytes are moved, and made floats there.
     mean, std
@@ -222,7 +239,7 @@ class Loader:
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
                  fields: Optional[Iterable[str]] = None, smoothing: float = 0.0, pin_memory: bool = False,
-                 copy: bool = False, layout: Optional[str] = None, dtype: "Union[str, torch.dtype, None]" = None,
+                 copy: bool = False, layout: Optional[str] = None, dtype: Any = None,
                  device: "Union[str, int, torch.device, None]" = None, prefetch: int = 2,
                  memory_format: torch.memory_format = torch.contiguous_format,
                  mean: Any = None, std: Any = None, last: Optional[str] = None,
@@ -257,11 +274,13 @@ class Loader:
         order, dropped = shuffle_of(shuffle), last == "drop"
         if deal is None:
             deal = "round-robin" if order == "none" and last in (None, "partial") else "consecutive"
+        dtype = dtype_name(dtype)
         self._floats: Optional[torch.dtype] = None
-        if isinstance(dtype, torch.dtype) and dtype in _FLOATS:
-            self._floats, dtype = dtype, "uint8"
-        elif isinstance(dtype, torch.dtype) or dtype in _FLOATS.values():
-            raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(map(str, _FLOATS))}, not {dtype!r}")
+        if dtype in _FLOATS.values():
+            self._floats, dtype = getattr(torch, dtype), "uint8"
+        elif dtype not in (None, "uint8", "int8"):
+            raise ValueError(f"dtype is \"uint8\", \"int8\" or one of {', '.join(_FLOATS.values())}, or these of torch "
+                             f"or NumPy, not {dtype!r}")
         elif mean is not None or std is not None:
             raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
         self._mean, self._std = IMAGENET_MEAN if mean is None else mean, IMAGENET_STD if std is None else std
@@ -277,8 +296,7 @@ class Loader:
         self._on_device: Optional[FloatsOnDevice] = None
         self._prefetch = whole(prefetch, "prefetch, batches copied ahead,", 0, 64)
         self._failed: Optional[Exception] = None  # while batches are ahead of the loop
-        # Behind the last batch that the loop was given; the stream may be further on.
-        self._stands: Optional[Tuple[bytes, Place]] = None
+        self._given: Optional[_Given] = None  # the stream may be further on than the loop
         self._astray = False  # a batch may have been taken of the stream, and lost
         if device is not None and torch.device(device).type != "cpu":
             if pin_memory:
@@ -311,6 +329,7 @@ class Loader:
         self._micro_batch = int(options.get("micro_batch", 1))
         self._loaded = True  # where the stream stands is where the next loop begins, even in mid-epoch
         self._loop = 0
+        self._fresh = True  # no loop has gone through an epoch, or on to the next one, from where it was put
 
     def _use_device(self, copies: Copies, options: Dict[str, Any]) -> None:
         self._copier = Copier(copies)
@@ -331,6 +350,10 @@ class Loader:
         """Batches of one epoch."""
         return self.stream.steps_per_epoch // self._steps
 
+    def __getitem__(self, index: Any) -> NoReturn:
+        raise TypeError("a Loader is no data set for a DataLoader, but takes a DataLoader's place: its batches come from "
+                        "a loop over it, for images, labels in loader")
+
     @property
     def batch_size(self) -> int:
         """Samples of a whole batch in this process: steps times its replicas times micro_batch."""
@@ -343,9 +366,23 @@ class Loader:
         return _DataSet(self.stream)
 
     @property
+    def _stands(self) -> Optional[Tuple[bytes, Place]]:
+        """Behind the last batch that the loop got, where the stream is further on."""
+        given = self._given
+        if given is None:
+            return None
+        return (given.cursor, given.place) if given.is_kept() else given.behind
+
+    @property
+    def _place(self) -> Place:
+        stands = self._stands
+        return stands[1] if stands else self.stream.place
+
+    @property
     def epoch(self) -> int:
-        """The epoch of the next batch: that of the loop, or, behind its last batch, the next."""
-        return self._stands[1].epoch if self._stands else self.stream.place.epoch
+        """The epoch of the next batch: that of the loop, or, behind its last batch, the next. A loop that was left
+        early still counts: the next loop begins ``epoch + 1``."""
+        return self._place.epoch
 
     @property
     def stats(self) -> Stats:
@@ -357,40 +394,85 @@ class Loader:
         return found._replace(copied=copied, copy_waited=copy_waited)
 
     def __iter__(self) -> Iterator[Tuple[Any, ...]]:
-        self._go_back()
-        place = self.stream.place
-        if place.position != 0 and not self._loaded:
-            self.stream.seek_to(place.epoch + 1)  # the last loop was left early
-            place = self.stream.place
-            self._loaded = True  # a loop that takes nothing leaves nothing out: Lightning asks twice for one
-        self._loop += 1
-        return _Loop(self, self._loop, place.steps_left // self._steps)
-
-    def _next(self, loop: _Loop) -> Tuple[Any, ...]:
-        if loop.left == 0:
-            raise StopIteration
-        if loop.number != self._loop:
-            raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
-        try:
-            if self._copier:
-                found = self._next_on_device(self._copier, loop.left)
-            else:
-                found = self._tensors(next(self.stream))
-        except BaseException as error:
-            self._astray = True
-            if isinstance(error, Exception):
-                self._loaded = True  # the next loop goes on here
-            raise
-        self._loaded = False
-        loop.left -= 1
-        return found
-
-    def _next_on_device(self, copier: Copier, left: int) -> Tuple[Any, ...]:
-        """The next batch, and begin to copy those behind it that are ready, of the ``left`` of this epoch."""
-        self.stream._open_handle()  # or it is closed, or another process's, and so is the device
-        if self._stands is None or self._astray:
+        with self.stream._lock:
             self._go_back()
-            self._stands, self._astray = (self.stream.cursor, self.stream.place), False
+            place = self.stream.place
+            if place.position != 0 and not self._loaded:
+                self._warn_of_rest(place)
+                self.stream.seek_to(place.epoch + 1)  # the last loop was left early
+                place = self.stream.place
+                self._loaded = True  # a loop that takes nothing leaves nothing out: Lightning asks twice for one
+            self._loop += 1
+            return taking(functools.partial(self._fill, self._loop, place.epoch))
+
+    def _warn_of_rest(self, place: Place) -> None:
+        """The first loop was left early. Was that a look at the data, which shortens the training by an epoch?"""
+        if self._fresh and self._choices["shuffle"] != "none":
+            taken = len(self) - place.steps_left // self._steps
+            warnings.warn(f"the loop before was left after {taken} of {len(self)} batches of epoch {place.epoch}, and this "
+                          f"one goes through epoch {place.epoch + 1}: loader.peek() shows a batch without taking it, "
+                          f"and loader.set_epoch({place.epoch}) goes back", stacklevel=caller())
+        self._fresh = False
+
+    def peek(self) -> Tuple[Any, ...]:
+        """The batch behind the last one that a loop got, in memory of its own, without taking it.
+
+        For a look at the data before training: loops, ``epoch`` and ``state_dict()`` are as if it had not been called.
+        Within a loop it is that loop's next batch, or, at its end, the first of the next epoch.
+        """
+        with self.stream._lock:
+            coming = self._ready()
+            coming.thread = None
+            return cast(Tuple[Any, ...], _copied(coming[0]))
+
+    def _fill(self, loop: int, epoch: int) -> _Coming:
+        """Have the next batch of a loop ready."""
+        loaded = self._loaded
+        try:
+            with self.stream._lock:
+                if loop == self._loop and self._place.epoch == epoch:
+                    self._loaded = False
+                    return self._ready()
+                if loop == self._loop:
+                    self._fresh = False
+        except BaseException as error:
+            self._loaded = loaded or isinstance(error, Exception)  # the next loop goes on here
+            raise
+        if loop != self._loop:
+            raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
+        raise StopIteration
+
+    def _ready(self) -> _Coming:
+        return self._ready_on_device(self._copier) if self._copier else self.stream._fill(None, self._tensors)
+
+    def _ready_on_device(self, copier: Copier) -> _Coming:
+        """The next batch, and begin to copy those behind it that are ready, of this epoch."""
+        self.stream._open_handle()  # or it is closed, or another process's, and so is the device
+        if self._given is None or self._astray:
+            self._go_back()
+            self._given, self._astray = _Given(self.stream.cursor, self.stream.place), False
+        given = self._given
+        if given.is_kept():
+            return given
+        if copier.ahead and copier.ahead[0].cursor == given.behind[0]:
+            copier.ahead.popleft()  # what the loop got, if it was interrupted just then
+        self._astray = True  # until all that was taken of the stream is among the copies
+        self._copy_ahead(copier, given.behind[1].steps_left // self._steps)
+        self._astray = False
+        if not copier.ahead and self._failed:
+            failed, self._failed = self._failed, None
+            self._astray = True
+            raise failed
+        ahead = copier.ahead[0]
+        coming = _Given(*given.behind)
+        coming.append(copier.copies.take(ahead.ticket))
+        coming.behind, coming.thread = (ahead.cursor, ahead.place), threading.get_ident()
+        self._given = coming
+        copier.ahead.popleft()
+        return coming
+
+    def _copy_ahead(self, copier: Copier, left: int) -> None:
+        """Begin to copy batches that are ready, of the ``left`` of this epoch."""
         copier.give_back()
         while not self._failed and len(copier.ahead) < min(1 + self._prefetch, left):
             try:
@@ -410,22 +492,16 @@ class Loader:
                 self._failed = error.with_traceback(None)
                 break
             copier.begin(batch, functools.partial(self._tensors, batch), self.stream.cursor, self.stream.place)
-        if not copier.ahead and self._failed:
-            failed, self._failed = self._failed, None
-            raise failed
-        found = copier.ahead.popleft()
-        made = cast(Tuple[Any, ...], copier.copies.take(found.ticket))
-        self._stands = found.cursor, found.place
-        return made
 
     def _go_back(self) -> None:
         """Drop what was copied ahead of the loop: the stream stands where the loop does."""
-        if self._copier and self._stands:
+        stands = self._stands
+        if self._copier and stands:
             if self._copier.ahead:
                 self._copier.drop()
-            if self.stream.cursor != self._stands[0]:
-                self.stream.seek(self._stands[0])
-        self._stands = self._failed = None
+            if self.stream.cursor != stands[0]:
+                self.stream.seek(stands[0])
+        self._given = self._failed = None
 
     def _tensor(self, batch: Batch, field: str) -> Union[torch.Tensor, List[torch.Tensor]]:
         if field == "views" or field in ("boxes", "flips") and batch.views:
@@ -520,14 +596,17 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Have the next loop go through this epoch, from its begin."""
-        self._go_back()
-        self.stream.seek_to(epoch)
-        self._loop += 1
-        self._loaded = True
+        with self.stream._lock:
+            self._go_back()
+            self.stream.seek_to(epoch)
+            self._loop += 1
+            self._loaded = self._fresh = True
 
     def state_dict(self) -> Dict[str, Any]:
-        """The place behind the last batch that a loop was given. The same in all instances: one copy is enough."""
-        cursor = self._stands[0] if self._stands else self.stream.cursor
+        """The place behind the last batch that a loop got, whatever interrupted it since. The same in all instances:
+        one copy is enough."""
+        stands = self._stands
+        cursor = stands[0] if stands else self.stream.cursor
         return {"version": 1, "cursor": cursor.hex(), "dtype": self.dtype, "made with": dict(self._choices)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -549,14 +628,18 @@ class Loader:
             raise ValueError(f"{left} steps are left of the epoch there, which batches of {self._steps} steps do not "
                              "divide")
         self._loop += 1
-        self._loaded = True
+        self._loaded = self._fresh = True
 
     def _differences(self, state: Mapping[str, Any]) -> str:
         made = state.get("made with")
         if not isinstance(made, Mapping):
             return ""
-        differ = [f"{name} was {made[name]!r} and is {now!r}" for name, now in self._choices.items()
+        # "partial" is "pad" for the loader, and None may have become any of them
+        here = {**self._choices, "last": self.last}
+        differ = [f"{name} was {made[name]!r} and is {here[name]!r}" for name, now in self._choices.items()
                   if name in made and made[name] != now]
+        if made.get("last", self._choices["last"]) != self._choices["last"]:
+            differ.append(f"pass last={made['last']!r} to go on as before")
         return f": {'; '.join(differ)}" if differ else ""
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-libdist_tests = %D%/test_combine %D%/test_comm_header %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
+libdist_tests = %D%/test_combine %D%/test_comm_header %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
 	%D%/test_stream %D%/test_threads %D%/test_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
@@ -15,6 +15,8 @@ endif
 %C%_test_comm_header_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_job_CFLAGS = $(test_cflags)
 %C%_test_job_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
+%C%_test_launchers_CFLAGS = $(test_cflags)
+%C%_test_launchers_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_normalise_CFLAGS = $(test_cflags)
 %C%_test_normalise_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
 %C%_test_slot_CFLAGS = $(test_cflags)
