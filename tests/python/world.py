@@ -84,6 +84,19 @@ def check_objects():
     expect(job.replica_seed(seed, 5) == job.broadcast_object(job.replica_seed(seed, 5)), "and are the same everywhere")
 
 
+def check_mismatch():
+    """Whatever carries them, instances that call different things are told, and are in step afterwards."""
+    x = np.full(1000, me, "float32" if me == last else "int32")
+    raises(5, "all must call the same", job.broadcast, x)
+    expect((x == me).all(), "and nothing has changed")
+    raises(5, "all must call the same", *((job.barrier,) if me == last else (job.allgather, x[:0])))
+    for size in (1, 1000):  # with the header, and apart from it
+        for who in range(count):
+            x = np.array([[np.nan, me] if me == who else [1.0, me]] * size)
+            job.allreduce(x, "max")
+            expect(np.isnan(x[:, 0]).all() and (x[:, 1] == last).all(), "NaN in one is NaN in all")
+
+
 def check_same():
     x = np.arange(100000, dtype=np.float32)
     job.same(x)
@@ -243,6 +256,7 @@ def main():
         os._exit(0)
     check_arrays()
     check_objects()
+    check_mismatch()
     check_same()
     check_once_per_host(sys.argv[2])
     check_stream(sys.argv[2])
