@@ -11,6 +11,7 @@
 #include "common/departed.h"
 
 static struct departed *page;
+static const struct departed *program; /* lasts until the process ends */
 
 static void make(uint32_t instances)
 {
@@ -22,8 +23,6 @@ static void make(uint32_t instances)
 
 Test(departed, an_instance_that_has_reached_a_collective_is_not_missed_there)
 {
-    const struct departed *program;
-
     make(3);
     program = departed_open(3);
     cr_assert(ne(ptr, (void *)program, NULL));
