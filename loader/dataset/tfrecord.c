@@ -16,6 +16,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ enum {
     RECORD_MAX = DATASET_SAMPLE_MAX + (64 << 20),
     PROBE = 64, /* the first bytes of an image, by which it is found in the record */
     PROBES_MAX = 64,
+    LARGE = 256 << 10, /* bytes of a record that a thread parses beside others */
 };
 
 static uint32_t get_u32(const uint8_t *p)
@@ -646,38 +648,62 @@ fail:
     return r;
 }
 
-static int tfrecord_fields(const struct dataset *dataset, const struct index_sample *sample,
-                           dataset_field *field, void *arg, struct plenum_error *err)
+/* Parsing takes many times the memory of the record. So that the memory of a loader does not grow
+ * with its reading threads, they take turns with records beyond LARGE, once these have been read:
+ * storage that hangs holds no other thread up. Innermost lock. */
+static pthread_mutex_t large_record = PTHREAD_MUTEX_INITIALIZER;
+
+/* Call `field` for each feature of an Example but its image. */
+static void tell_features(const struct dataset *dataset, const Example__Example *example,
+                          dataset_field *field, void *arg)
 {
     struct keys keys = keys_of(dataset);
-    Example__Example *example;
-    struct budget budget = {0};
-    uint8_t *data = NULL;
-    uint64_t len = 0;
-    int fd, r;
 
-    fd = archive_open(dataset, sample, err);
-    if (fd < 0)
-        return fd;
-    if (sample->flags & INDEX_BAD) {
-        archive_close(dataset, sample, fd);
-        return wrong_checksum(dataset, sample, err);
-    }
-    r = read_record(fd, sample, &data, &len);
-    archive_close(dataset, sample, fd);
-    if (r < 0 && r != -EBADMSG)
-        return read_failed(dataset, sample, r, err);
-    example = r == 0 ? parse(data, len, &budget) : NULL;
-    free(data);
-    if (!example && budget.memory_is_short)
-        return error_set(err, -ENOMEM, "out of memory");
-    if (!example)
-        return wrong_checksum(dataset, sample, err);
     for (size_t i = 0; example->features && i < example->features->n_feature; i++)
         if (!key_is(example->features->feature[i], keys.image))
             tell_feature(example->features->feature[i], field, arg);
-    discard(example, &budget);
-    return 0;
+}
+
+static int parse_fields(const struct dataset *dataset, const struct index_sample *sample,
+                        const uint8_t *data, size_t len, dataset_field *field, void *arg,
+                        struct plenum_error *err)
+{
+    struct budget budget = {0};
+    Example__Example *example;
+
+    if (len > LARGE)
+        (void)pthread_mutex_lock(&large_record);
+    example = parse(data, len, &budget);
+    if (example) {
+        tell_features(dataset, example, field, arg);
+        discard(example, &budget);
+    }
+    if (len > LARGE)
+        (void)pthread_mutex_unlock(&large_record);
+    if (!example && budget.memory_is_short)
+        return error_set(err, -ENOMEM, "out of memory");
+    return example ? 0 : wrong_checksum(dataset, sample, err);
+}
+
+static int tfrecord_fields(const struct dataset *dataset, const struct index_sample *sample,
+                           dataset_field *field, void *arg, struct plenum_error *err)
+{
+    uint8_t *data = NULL;
+    uint64_t len = 0;
+    int fd = archive_open(dataset, sample, err), r;
+
+    if (fd < 0)
+        return fd;
+    r = sample->flags & INDEX_BAD ? -EBADMSG : read_record(fd, sample, &data, &len);
+    archive_close(dataset, sample, fd);
+    if (r == 0)
+        r = parse_fields(dataset, sample, data, len, field, arg, err);
+    else if (r == -EBADMSG)
+        r = wrong_checksum(dataset, sample, err);
+    else
+        r = read_failed(dataset, sample, r, err);
+    free(data);
+    return r;
 }
 
 static bool tfrecord_recognise(const struct path_probe *probe)

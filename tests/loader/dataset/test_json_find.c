@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -130,4 +131,32 @@ Test(json_find, depth_and_length_have_limits)
     memset(text + 6 + 255, 'x', 2);
     memcpy(text + 6 + 256, "\"}", 2);
     cr_expect(eq(int, json_find(text, 6 + 256 + 2, "a", &v, &err), -EBADMSG));
+}
+
+/* Millions of empty objects: a tree of them would take 75 times the text. The text is all there is,
+ * so hardly any memory is left for this. */
+Test(json_find, takes_no_memory_beside_the_text)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    cr_skip_test("sanitizers reserve address space of their own");
+#endif
+    static const char begin[] = "{\"x\":[{}", end[] = "],\"label\":\"7\"}";
+    enum { COUNT = 1400000 };
+    char *text = malloc(COUNT * 3 + sizeof(begin) + sizeof(end)), *at = text;
+    struct plenum_error err = {""};
+    struct rlimit limit;
+    struct json_value v;
+
+    at = stpcpy(at, begin);
+    for (int i = 0; i < COUNT; i++)
+        at = mempcpy(at, ",{}", 3);
+    at = stpcpy(at, end);
+    cr_assert(eq(int, getrlimit(RLIMIT_AS, &limit), 0));
+    limit.rlim_cur = 1 << 20; /* what is mapped stays; nothing more can be */
+    cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
+    cr_expect(eq(int, json_find(text, (size_t)(at - text), "label", &v, &err), 0), "%s", err.text);
+    limit.rlim_cur = limit.rlim_max;
+    cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
+    cr_expect(eq(str, v.text, "7"));
+    free(text);
 }
