@@ -179,6 +179,36 @@ bool dataname_is_absolute(const char *text)
     return (name.format && is_format(&name, "generated")) || *name.where == '/';
 }
 
+/* Does a text begin with the scheme of a URL? */
+static bool is_url(const char *text)
+{
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+
+    return len > 0 && strncmp(text + len, "://", 3) == 0;
+}
+
+int dataname_refuse_url(const char *text, struct plenum_error *err)
+{
+    const char *path = dataname_path(text);
+
+    if (is_url(text)) /* what precedes its colon may look like a format */
+        path = text;
+    if (strncmp(text, "pipe:", 5) == 0 || (path && strncmp(path, "pipe:", 5) == 0))
+        return error_set(
+            err, -EINVAL,
+            "data set '%s': Plenum starts no command (pipe:) to read data: store them as "
+            "files first",
+            text);
+    if (path && strncmp(path, "file://", 7) == 0)
+        return error_set(err, -EINVAL, "data set '%s': name the path alone, without file://", text);
+    if (path && is_url(path))
+        return error_set(err, -EINVAL,
+                         "data set '%s': Plenum reads files, and no URLs: mount what it names as a "
+                         "file system, or copy it to a disk",
+                         text);
+    return 0;
+}
+
 int dataname_make_absolute(const char *text, const char *folder, char *ret, size_t size,
                            struct plenum_error *err)
 {
@@ -189,6 +219,8 @@ int dataname_make_absolute(const char *text, const char *folder, char *ret, size
 
     if (!*text)
         return error_set(err, -EINVAL, "no data set is named");
+    if (dataname_refuse_url(text, err) < 0)
+        return -EINVAL;
     for (const char *rest = text; wrapped && r == 0; rest = name.where) {
         dataname_split(rest, &name);
         wrapped = is_wrapped(&name);

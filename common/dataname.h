@@ -41,10 +41,16 @@ const char *dataname_path(const char *text);
 bool dataname_is_absolute(const char *text);
 
 /**
+ * -EINVAL with a sentence where the name's path is a URL (s3://, https:// ...) or a command
+ * (pipe:), as other libraries take them; else 0.
+ */
+int dataname_refuse_url(const char *text, struct plenum_error *err);
+
+/**
  * The same name with an absolute path: relative ones are below `folder`. So is the path of
  * "classes=", unless it is the word "numbers".
  *
- * 0, or -EINVAL with a sentence: no name, or longer than `size` allows.
+ * 0, or -EINVAL with a sentence: no name, a URL, or longer than `size` allows.
  */
 int dataname_make_absolute(const char *text, const char *folder, char *ret, size_t size,
                            struct plenum_error *err);

@@ -141,7 +141,7 @@ static int write_canonical(struct pipeline *p, struct plenum_error *err)
 static const char *const presets[][2] = {
     {"train", "rrc(224) flip(0.5)"},
     {"eval", "resize(256) center_crop(224)"},
-    {"torchvision_v2", "rrc(176) flip(0.5) trivial_augment_wide "
+    {"torchvision_v2", "rrc(176) flip(0.5) trivial_augment_wide(interpolation=bilinear) "
                        "erase(0.1, value=124:116:104) mix(mixup=0.2, cutmix=1)"},
     {"timm_a1", "rrc(224, interpolation=random) flip(0.5) rand_augment(2, 7, mstd=0.5, "
                 "inc=1) mix(mixup=0.2, cutmix=1)"},

@@ -14,7 +14,7 @@ enum {
     PIPELINE_KERNEL_MAX = 99, /* samples of a blur's kernel */
     PIPELINE_FACTOR_MAX = 3,  /* the largest factor of a colour operation */
     PIPELINE_ALPHA_MAX = 10,  /* of mixup and cutmix */
-    PIPELINE_TEXT_MAX = 512,  /* bytes of a canonical text with its NUL */
+    PIPELINE_TEXT_MAX = 2048, /* bytes of a canonical text with its NUL */
 };
 
 /** A named definition of pixels. Bytes never change under a name; a new rule gets a new name. */
@@ -121,6 +121,13 @@ enum pipeline_auto_augment {
     PIPELINE_AUTO_AUGMENTS,
 };
 
+/** How a policy's operations that move pixels read them. */
+enum pipeline_reading {
+    PIPELINE_READING_USUAL, /* timm's rand_augment and augmix: bilinear; others: nearest */
+    PIPELINE_READING_NEAREST,
+    PIPELINE_READING_BILINEAR,
+};
+
 /** What one_of and the policies are told. */
 struct pipeline_policy {
     enum pipeline_auto_augment table;
@@ -133,6 +140,8 @@ struct pipeline_policy {
     bool timm;          /* rand_augment: timm's, with what follows */
     bool increasing;
     struct rational deviation; /* of the magnitude */
+    /** Of all but one_of; never what is usual for the policy under another name. */
+    enum pipeline_reading reading;
 };
 
 /** What an erased rectangle becomes. */
@@ -223,5 +232,8 @@ static inline bool pipeline_mixes(const struct pipeline *pipeline)
 {
     return pipeline->mix.p.num > 0;
 }
+
+/** Whether a policy's operations that move pixels are bilinear. */
+bool pipeline_policy_is_bilinear(const struct pipeline_op *op);
 
 #endif

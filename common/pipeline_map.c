@@ -88,7 +88,7 @@ static int parse_scale(struct parser *p, struct pipeline_map *map)
     return r;
 }
 
-static int parse_interpolation(struct parser *p, bool *bilinear)
+int parser_map_interpolation(struct parser *p, bool *bilinear)
 {
     *bilinear = parser_word(p, "bilinear");
     if (!*bilinear && !parser_word(p, "nearest"))
@@ -127,7 +127,7 @@ static int parse_named(struct parser *p, const char *takes, struct pipeline_op *
     if (parser_key(p, "p"))
         return parser_probability(p, &op->p);
     if (parser_key(p, "interpolation"))
-        return parse_interpolation(p, &map->bilinear);
+        return parser_map_interpolation(p, &map->bilinear);
     if (parser_key(p, "fill"))
         return parser_levels(p, map->fill);
     if (affine && parser_key(p, "translate"))

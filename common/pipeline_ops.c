@@ -86,15 +86,16 @@ static const struct op_form {
      "p=PROBABILITY, as in perspective(0.5, p=0.5)"},
     {"rand_augment", PIPELINE_RAND_AUGMENT, POLICY, 0, 0,
      "rand_augment takes the number of operations (1 to 15) and the magnitude (0 to 30), and for "
-     "timm's form (0 to 10) mstd=DEVIATION and inc=0|1; then p=PROBABILITY"},
-    {"trivial_augment_wide", PIPELINE_TRIVIAL_AUGMENT_WIDE, POLICY, 0, 0,
-     "trivial_augment_wide takes p=PROBABILITY alone"},
-    {"auto_augment", PIPELINE_AUTO_AUGMENT, POLICY, 0, 0,
-     "auto_augment takes imagenet, cifar10 or svhn, and p=PROBABILITY, as in "
-     "auto_augment(imagenet)"},
-    {"augmix", PIPELINE_AUGMIX, POLICY, 0, 0,
-     "augmix takes severity=1 ... 10, width=1 ... 5, depth=1 ... 3 (or -1: drawn) and "
+     "timm's form (0 to 10) mstd=DEVIATION and inc=0|1; then interpolation=nearest or bilinear and "
      "p=PROBABILITY"},
+    {"trivial_augment_wide", PIPELINE_TRIVIAL_AUGMENT_WIDE, POLICY, 0, 0,
+     "trivial_augment_wide takes interpolation=nearest or bilinear, and p=PROBABILITY"},
+    {"auto_augment", PIPELINE_AUTO_AUGMENT, POLICY, 0, 0,
+     "auto_augment takes imagenet, cifar10 or svhn, interpolation=nearest or bilinear, and "
+     "p=PROBABILITY, as in auto_augment(imagenet)"},
+    {"augmix", PIPELINE_AUGMIX, POLICY, 0, 0,
+     "augmix takes severity=1 ... 10, width=1 ... 5, depth=1 ... 3 (or -1: drawn), "
+     "interpolation=nearest or bilinear, and p=PROBABILITY"},
 };
 
 static const struct op_form *form_of(enum pipeline_op_kind kind)
@@ -128,9 +129,8 @@ static int parse_factors(struct parser *p, bool spread, struct rational *low, st
     } else if (spread) {
         struct rational x = *low;
 
-        if (rational_make((uint64_t)x.den + x.num, x.den, high) < 0 ||
-            rational_make(x.num < x.den ? x.den - x.num : 0, x.den, low) < 0)
-            return parser_error(p, "a number is too large");
+        *high = rational_nearest((uint64_t)x.den + x.num, x.den);
+        *low = rational_nearest(x.num < x.den ? x.den - x.num : 0, x.den);
     } else {
         return parser_error(p, "a range is written low:high");
     }

@@ -81,6 +81,13 @@ static int parse_key_of(struct parser *p, const char *takes, struct pipeline_op 
 {
     if (parser_key(p, "p"))
         return parser_probability(p, &op->p);
+    if (parser_key(p, "interpolation")) {
+        bool bilinear;
+        int r = parser_map_interpolation(p, &bilinear);
+
+        op->policy.reading = bilinear ? PIPELINE_READING_BILINEAR : PIPELINE_READING_NEAREST;
+        return r;
+    }
     if (op->kind == PIPELINE_RAND_AUGMENT)
         return parse_rand_key(p, takes, &op->policy);
     if (op->kind == PIPELINE_AUGMIX)
@@ -108,9 +115,24 @@ bool pipeline_policy_is_bare(enum pipeline_op_kind kind)
     return kind == PIPELINE_TRIVIAL_AUGMENT_WIDE || kind == PIPELINE_AUGMIX;
 }
 
+static enum pipeline_reading usual_reading(const struct pipeline_op *op)
+{
+    return op->policy.timm || op->kind == PIPELINE_AUGMIX ? PIPELINE_READING_BILINEAR
+                                                          : PIPELINE_READING_NEAREST;
+}
+
+bool pipeline_policy_is_bilinear(const struct pipeline_op *op)
+{
+    enum pipeline_reading reading = op->policy.reading;
+
+    return (reading == PIPELINE_READING_USUAL ? usual_reading(op) : reading) ==
+           PIPELINE_READING_BILINEAR;
+}
+
 bool pipeline_policy_is_empty(const struct pipeline_op *op)
 {
-    return op->kind == PIPELINE_TRIVIAL_AUGMENT_WIDE;
+    return op->kind == PIPELINE_TRIVIAL_AUGMENT_WIDE &&
+           op->policy.reading == PIPELINE_READING_USUAL;
 }
 
 void pipeline_default_policy(struct pipeline_op *op)
@@ -139,6 +161,8 @@ int pipeline_parse_policy(struct parser *p, const char *takes, struct pipeline_o
         return r;
     if (op->policy.timm && op->policy.magnitude > TIMM_MAGNITUDE_MAX)
         return parser_error(p, "the magnitude must lie in 0 ... 10 with mstd= or inc=");
+    if (op->policy.reading == usual_reading(op))
+        op->policy.reading = PIPELINE_READING_USUAL;
     return 0;
 }
 
@@ -162,6 +186,9 @@ void pipeline_write_policy(FILE *f, const struct pipeline_op *op)
         else
             (void)fputs("-1", f);
     }
+    if (policy->reading != PIPELINE_READING_USUAL)
+        (void)fprintf(f, "%sinterpolation=%s", op->kind == PIPELINE_TRIVIAL_AUGMENT_WIDE ? "" : ",",
+                      policy->reading == PIPELINE_READING_BILINEAR ? "bilinear" : "nearest");
 }
 
 /* ---- one_of ---- */

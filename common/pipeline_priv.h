@@ -53,6 +53,8 @@ int parser_shape(struct parser *p, struct pipeline_shape *ret);
 /** Do both lie in their bounds? 0 or -EINVAL. */
 int parser_check_shape(struct parser *p, const struct pipeline_shape *shape);
 
+/** The nearest fraction that can be written, as of a decimal. */
+struct rational rational_nearest(uint64_t num, uint64_t den);
 /** In lowest terms: 0, or -ERANGE. */
 int rational_make(uint64_t num, uint64_t den, struct rational *ret);
 bool rational_less(struct rational a, struct rational b);
@@ -76,6 +78,8 @@ int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
 
 /** What stands between the parentheses of a policy, without ")": 0, or -EINVAL with `takes`. */
 int pipeline_parse_policy(struct parser *p, const char *takes, struct pipeline_op *op);
+/** The word behind interpolation=: nearest or bilinear. */
+int parser_map_interpolation(struct parser *p, bool *bilinear);
 void pipeline_default_policy(struct pipeline_op *op);
 /** May it stand without parentheses? */
 bool pipeline_policy_is_bare(enum pipeline_op_kind kind);

@@ -171,8 +171,8 @@ int parser_rational(struct parser *p, struct rational *ret)
     }
     if (p->at == start || (p->at == start + 1 && *start == '.'))
         return parser_error(p,
-                            "a number is missing: write 0.25 or 1/4 (the first arguments have no "
-                            "name)");
+                            "a number is missing here: write 0.25 or 1/4; the first arguments have "
+                            "no name");
     if (*p->at == 'e' || *p->at == 'E' || *p->at == '%')
         return parser_error(p,
                             "a number is written as 0.25 or 1/4, without exponent or percent sign");
@@ -180,6 +180,11 @@ int parser_rational(struct parser *p, struct rational *ret)
         return parse_denominator(p, (uint64_t)num, ret);
     *ret = nearest(num, den);
     return 0;
+}
+
+struct rational rational_nearest(uint64_t num, uint64_t den)
+{
+    return nearest(num, den);
 }
 
 int parser_signed(struct parser *p, struct rational_signed *ret)

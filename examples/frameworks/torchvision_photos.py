@@ -25,8 +25,8 @@ import pyplenum.torch
 def load_data(train: str, evaluation: str, args: argparse.Namespace, device: torch.device):
     common = {"micro_batch": args.batch_size, "device": device, "dtype": torch.float32}
     data_loader = pyplenum.torch.Loader(
-        train, f"rrc({args.size}) flip(0.5) trivial_augment_wide erase(0.1) mix(mixup=0.2, cutmix=1)", seed=args.seed,
-        last="drop", smoothing=0.1, **common)
+        train, f"rrc({args.size}) flip(0.5) trivial_augment_wide(interpolation=bilinear) "
+        "erase(0.1, value=124:116:104) mix(mixup=0.2, cutmix=1)", seed=args.seed, last="drop", smoothing=0.1, **common)
     data_loader_test = pyplenum.torch.Loader(
         evaluation, f"resize({args.size * 256 // 224}) center_crop({args.size})", shuffle="none", **common)
     return data_loader, data_loader_test

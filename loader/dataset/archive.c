@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/git_lfs.h"
 #include "common/parallel.h"
 #include "common/util.h"
 #include "loader/dataset/mapping.h"
@@ -281,6 +282,8 @@ struct scan {
 
 static int open_archive(struct archive *a, struct stat *st)
 {
+    char head[sizeof(GIT_LFS_BEGINS) - 1];
+
     a->fd = scope_open(&a->dataset->scope, a->name, 0);
     if (a->fd < 0)
         return scope_error(&a->dataset->scope, &a->err, a->fd, a->name);
@@ -289,6 +292,9 @@ static int open_archive(struct archive *a, struct stat *st)
     if (!S_ISREG(st->st_mode))
         return error_set(&a->err, -EINVAL, "%s: it is no file", a->path);
     a->size = (uint64_t)st->st_size;
+    if (io_pread_some(a->fd, head, sizeof(head), 0) == (int64_t)sizeof(head) &&
+        git_lfs_is_pointer(head, sizeof(head)))
+        return error_set(&a->err, -EBADMSG, "%s: %s", a->path, GIT_LFS_SENTENCE);
     (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
 }

@@ -406,7 +406,10 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
         (void)snprintf(why, sizeof(why), "; there are %s: %s", others,
                        index_builder_advise_foreign(b));
     else if (stray)
-        (void)snprintf(why, sizeof(why), " (there are images, but none in a sub-folder)");
+        (void)snprintf(
+            why, sizeof(why),
+            " (there are images, but none in a sub-folder); without classes, write a list "
+            "of their paths, one a line, and name it list,label=none:LIST");
     else if (num_folders == 0)
         (void)snprintf(why, sizeof(why), "; it has no sub-folders");
     else if (b->skipped > 0)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/git_lfs.h"
 #include "common/util.h"
 
 static const struct format *const formats[] = {
@@ -225,6 +226,8 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
         r = archives_of(p, name, &format, err);
     if (r < 0)
         return r;
+    if (git_lfs_is_pointer(probe.head, probe.head_len))
+        return error_set(err, -EINVAL, "%s", GIT_LFS_SENTENCE);
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
         if (formats[i]->recognise && formats[i]->recognise(&probe))
             format = formats[i];
@@ -243,5 +246,6 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
                          "archive (the guide's page \"Preparing data\" has the lines)");
     return error_set(err, -EINVAL,
                      "it is of no known format: name a folder with one sub-folder for each class, "
-                     "archives, a list of files, or FORMAT:PATH");
+                     "archives, a list of files with their labels, or FORMAT:PATH; "
+                     "list,label=none:PATH is a list of files without labels");
 }

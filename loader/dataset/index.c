@@ -283,11 +283,25 @@ static int map_labels(struct index_builder *b, const struct index_builder *part,
     return 0;
 }
 
+static void add_dotted(struct index_builder *b, uint64_t count, const char *name,
+                       const char *extension)
+{
+    if (b->dotted == 0) {
+        (void)snprintf(b->dotted_name, sizeof(b->dotted_name), "%s", name);
+        (void)snprintf(b->dotted_extension, sizeof(b->dotted_extension), "%s", extension);
+    } else if (strcmp(b->dotted_extension, extension) != 0) {
+        b->dotted_extension[0] = '\0';
+    }
+    b->dotted += count;
+}
+
 void index_builder_add_skipped(struct index_builder *b, const struct index_builder *part)
 {
     b->skipped += part->skipped;
     for (size_t i = 0; i < FOREIGN_KINDS; i++)
         b->foreign[i] += part->foreign[i];
+    if (part->dotted > 0)
+        add_dotted(b, part->dotted, part->dotted_name, part->dotted_extension);
 }
 
 int index_builder_append(struct index_builder *b, const struct index_builder *part)
@@ -492,6 +506,11 @@ void index_builder_count_foreign(struct index_builder *b, const char *name)
         b->foreign[i] += strcasecmp(dot + 1, foreign[i]) == 0;
 }
 
+void index_builder_count_dotted(struct index_builder *b, const char *name, const char *extension)
+{
+    add_dotted(b, 1, name, extension);
+}
+
 void index_builder_count_empty(struct index_builder *b, const char *class)
 {
     size_t at = strlen(b->empty_names);
@@ -626,7 +645,7 @@ static void add_clause(char *text, size_t size, const char *clause)
 
 int index_builder_set_warning(struct index_builder *b)
 {
-    char images[300], classes[400] = "", text[900] = "";
+    char images[300], classes[400] = "", dotted[300] = "", text[1200] = "";
     size_t len;
     int64_t at;
 
@@ -643,6 +662,12 @@ int index_builder_set_warning(struct index_builder *b)
                        index_builder_advise_foreign(b));
     add_clause(text, sizeof(text), images);
     add_clause(text, sizeof(text), classes);
+    if (b->dotted > 0)
+        (void)snprintf(dotted, sizeof(dotted),
+                       "samples are left out whose images have a further dot in their names, such "
+                       "as '%s' (%llu of them)",
+                       b->dotted_name, (unsigned long long)b->dotted);
+    add_clause(text, sizeof(text), dotted);
     at = index_builder_add_name(b, text, strlen(text));
     if (at < 0)
         return (int)at;

@@ -125,6 +125,9 @@ struct index_builder {
     size_t num_label_slots;
     uint64_t bytes, skipped;
     uint64_t foreign[FOREIGN_KINDS]; /* of skipped: images of other formats or names */
+    uint64_t dotted;                 /* samples whose images' names have a further dot */
+    char dotted_name[128];           /* the first of them, */
+    char dotted_extension[64];       /* and their extension; "": they have several */
     uint64_t empty_classes;          /* folders of classes without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
     uint64_t subject, warning;       /* offsets in the names; 0: none was set */
@@ -176,6 +179,8 @@ int index_builder_set_subject(struct index_builder *b, const char *text);
 
 /** A file is passed over: is it an image of a format that is not decoded, by its name? */
 void index_builder_count_foreign(struct index_builder *b, const char *name);
+/** A sample has no image, but for one whose name has more dots than that of its extension. */
+void index_builder_count_dotted(struct index_builder *b, const char *name, const char *extension);
 /** All that a part has passed over. */
 void index_builder_add_skipped(struct index_builder *b, const struct index_builder *part);
 /** A class has no images. */

@@ -161,6 +161,15 @@ static int read_lines(struct scan *s, struct listfile *list, struct plenum_error
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
+/* The first line of a CSV or TSV, whose columns no setting names. */
+static bool may_be_header(const struct scan *s, size_t file)
+{
+    return file == 0 && s->files[0].line == 1 &&
+           listfile_kind_of(s->dataset->where) != LISTFILE_TEXT &&
+           !dataset_setting(s->dataset, "path", NULL) &&
+           !dataset_setting(s->dataset, "label", NULL);
+}
+
 /* Get sizes and times of some of the files. */
 static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 {
@@ -173,6 +182,13 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
     for (size_t i = turn * FILES_A_TURN; i < end; i++) {
         struct found *f = &s->files[i];
         int r = scope_stat(&s->dataset->scope, f->path, &st);
+
+        if (r == -ENOENT && may_be_header(s, i))
+            return error_set(
+                err, r,
+                "%s, line %zu: there is no file '%s'; if this line names the columns, "
+                "say which are the path's and the label's, as in list,path=%s,label=%s:",
+                s->dataset->where, f->line, f->path, f->path, f->label);
         if (r < 0)
             return error_prefix(err, scope_error(&s->dataset->scope, err, r, f->path),
                                 "%s, line %zu", s->dataset->where, f->line);
@@ -465,7 +481,7 @@ static const struct format_setting settings[] = {
     {"base", "the folder that relative paths begin in (the list's own)"},
     CLASSES_SETTING,
     {"image", "none: each line is a sample, of fields alone; the first one names columns"},
-    {"label", "the label's column, by name or number (2)"},
+    {"label", "the label's column, by name or number (2); none: all labels are 0"},
     {"label-offset", "a whole number that is added to every label"},
     {"path", "the path's column, by name or number (1)"},
 };

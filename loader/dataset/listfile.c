@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "common/error.h"
+#include "common/git_lfs.h"
 #include "common/util.h"
 
 static const char *const path_names[] = {"path",     "file",  "filename",   "file_name",
@@ -118,6 +119,11 @@ static void split_tabs(struct listfile_line *line, char *begin, char *end)
     }
 }
 
+static bool has_no_labels(const struct listfile *l)
+{
+    return l->label_column && strcmp(l->label_column, "none") == 0;
+}
+
 /* "path with blanks label" */
 static void split_last_word(struct listfile_line *line, char *begin, char *end)
 {
@@ -148,6 +154,8 @@ static void parse_text(struct listfile *l, struct listfile_line *line)
         end--;
     if (l->kind == LISTFILE_TSV || memchr(begin, '\t', (size_t)(end - begin)))
         split_tabs(line, begin, end);
+    else if (has_no_labels(l))
+        add_field(line, trim(begin, end));
     else
         split_last_word(line, begin, end);
 }
@@ -199,6 +207,35 @@ static int column_of(const struct listfile_line *line, const char *const *names,
     return -1;
 }
 
+/* The second column that is called one of `names`, or -1. */
+static int second_column_of(const struct listfile_line *line, int first, const char *const *names,
+                            size_t count)
+{
+    for (unsigned i = first < 0 ? line->num_fields : (unsigned)first + 1; i < line->num_fields; i++)
+        for (size_t k = 0; k < count; k++)
+            if (strcasecmp(line->fields[i], names[k]) == 0)
+                return (int)i;
+    return -1;
+}
+
+/* A header that names two columns which could be the one that is looked for. */
+static int refuse_two(const struct listfile_line *header, int first, int second, const char *what,
+                      struct plenum_error *err)
+{
+    const char *a = header->fields[first], *b = header->fields[second];
+
+    if (strcasecmp(a, b) == 0)
+        return error_set(
+            err, -EBADMSG,
+            "its first line names two columns '%s': say which is the %s by its number, "
+            "as in list,%s=%d:",
+            a, what, what, first + 1);
+    return error_set(err, -EBADMSG,
+                     "its first line names two columns that could be the %s, '%s' and '%s': say "
+                     "list,%s=%s: or list,%s=%s:",
+                     what, a, b, what, a, what, b);
+}
+
 /* A column by number: true. By name, in a header: `*column` stays for the caller. */
 static bool column_number(const char *text, unsigned *column)
 {
@@ -226,18 +263,26 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     struct listfile_line first;
     bool path_numbered, label_numbered, named, guess;
     struct listfile begin;
-    int path, label, r;
+    bool no_labels = l->no_images || has_no_labels(l);
+    int path, label, second, r;
 
+    if (git_lfs_is_pointer(l->text, l->len))
+        return error_set(err, -EBADMSG, "%s", GIT_LFS_SENTENCE);
     if (memchr(l->text, '\0', l->len))
         return error_set(err, -EBADMSG, "it holds bytes of 0 and is no list");
     l->text[l->len] = '\0';
     l->at = l->len >= 3 && memcmp(l->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    if (l->len > l->at && l->text[l->at] == '{')
+        return error_set(
+            err, -EBADMSG,
+            "its lines are JSON, and a list has a path and a label in each: write a CSV "
+            "with the columns path and label (Python's json.loads() reads each line)");
     l->line = 0;
     l->num_header = 0;
     l->path_field = l->no_images ? LISTFILE_FIELDS_MAX : 0;
-    l->label_field = l->no_images ? LISTFILE_FIELDS_MAX : 1;
+    l->label_field = no_labels ? LISTFILE_FIELDS_MAX : 1;
     path_numbered = column_number(l->path_column, &l->path_field);
-    label_numbered = column_number(l->label_column, &l->label_field);
+    label_numbered = has_no_labels(l) || column_number(l->label_column, &l->label_field);
     guess = l->kind != LISTFILE_TEXT;
     named = (l->path_column && !path_numbered) || (l->label_column && !label_numbered) ||
             (l->no_images && guess);
@@ -258,7 +303,7 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
         begin.at = 0;
         r = parse_line(&begin, &first, NULL);
         if (r <= 0 || column_of(&first, path_names, ARRAY_LEN(path_names)) < 0 ||
-            column_of(&first, label_names, ARRAY_LEN(label_names)) < 0)
+            (column_of(&first, label_names, ARRAY_LEN(label_names)) < 0 && !has_no_labels(l)))
             return 0;
     }
     r = parse_line(l, &first, err);
@@ -271,6 +316,9 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
         if (r < 0)
             return r;
     } else if (!path_numbered && path >= 0 && !l->no_images) {
+        second = second_column_of(&first, path, path_names, ARRAY_LEN(path_names));
+        if (second >= 0)
+            return refuse_two(&first, path, second, "path", err);
         l->path_field = (unsigned)path;
     }
     if (l->label_column && !label_numbered) {
@@ -278,6 +326,9 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
         if (r < 0)
             return r;
     } else if (!label_numbered && label >= 0 && !l->no_images) {
+        second = second_column_of(&first, label, label_names, ARRAY_LEN(label_names));
+        if (second >= 0)
+            return refuse_two(&first, label, second, "label", err);
         l->label_field = (unsigned)label;
     }
     memcpy(l->header, first.fields, first.num_fields * sizeof(first.fields[0]));
@@ -301,7 +352,9 @@ int listfile_next(struct listfile *l, struct listfile_line *ret, struct plenum_e
     if (!ret->path && !l->no_images)
         return error_set(err, -EBADMSG, "line %zu names no file", ret->number);
     if (!ret->label && l->label_field < LISTFILE_FIELDS_MAX)
-        return error_set(err, -EBADMSG, "line %zu ('%.100s') has no label", ret->number,
-                         ret->path ? ret->path : ret->fields[0]);
+        return error_set(err, -EBADMSG,
+                         "line %zu ('%.100s') has no label; list,label=none: is for lists without "
+                         "labels",
+                         ret->number, ret->path ? ret->path : ret->fields[0]);
     return 1;
 }

@@ -213,6 +213,11 @@ int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
         parts = (struct dataname){.where = name}; /* a file whose name has a colon */
         plain = true;
     }
+    r = plain && parts.where == name && scope_stat(&d->scope, name, &st) == 0
+            ? 0
+            : dataname_refuse_url(name, err);
+    if (r < 0)
+        return r;
     r = plain ? format_recognise(&d->scope, parts.where, &d->format, err)
               : parse_format(d, &parts, err);
     if (r >= 0 && parts.settings_len >= 4096)

@@ -85,10 +85,20 @@ static int add_entry(struct expansion *e, const char *folder, const char *name, 
 static int match_entries(struct expansion *e, const char *folder, const char *pattern, size_t len)
 {
     const char *rest = pattern + len + strspn(pattern + len, "/");
-    char *part = strndup(pattern, len);
+    char *part = strndup(pattern, len), *exact = str_format("%s/%.*s", folder, (int)len, pattern);
     struct dirent *entry;
+    struct stat st;
     DIR *dir;
-    int r = part ? scope_open_folder(e->scope, *folder ? folder : "/", &dir) : -ENOMEM;
+    int r;
+
+    if (part && exact && scope_stat(e->scope, exact, &st) == 0) { /* its brackets are letters */
+        r = add_entry(e, folder, part, rest);
+        free(exact);
+        free(part);
+        return r;
+    }
+    free(exact);
+    r = part ? scope_open_folder(e->scope, *folder ? folder : "/", &dir) : -ENOMEM;
 
     if (r < 0) {
         free(part);

@@ -7,7 +7,8 @@
  * .pnm; with "tar,image=EXTENSION:" of that extension alone) with a label:
  *
  *     tar:                 .cls, an integer; else "label" of .json; else .txt, an integer
- *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class
+ *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class, and any
+ *                          other extension: one that ends in .cls as cls, others as txt
  *     tar,label=json.A.B:  member B of member A of the .json: a number, or the name of a class
  *     tar,label=folder:    the folder in the archive that the image lies in is its class; each
  *                          image is a sample by itself, whatever dots are in its name
@@ -70,8 +71,9 @@ enum label_from {
 /* The settings of a data set; dataset->state. */
 struct tar_set {
     enum label_from from;
-    const char *field; /* FROM_JSON, FROM_ANY */
-    bool no_images;    /* each key is a sample */
+    const char *field;  /* FROM_JSON, FROM_ANY */
+    char extension[64]; /* of the label, where `from` is one type */
+    bool no_images;     /* each key is a sample */
 };
 
 /* The members with one key, while they are read. */
@@ -79,7 +81,8 @@ struct group {
     char *key;
     size_t key_len, cap;
     bool any;
-    char image[16]; /* its extension; "": none yet */
+    char image[64];   /* its extension; "": none yet */
+    char dotted[128]; /* the name of a file that would be an image without a dot; "": none yet */
     struct index_sample sample;
     char *name; /* of the image */
     struct {
@@ -176,7 +179,13 @@ static int label_of_folder(const char *name, struct written *ret, struct plenum_
     return 0;
 }
 
-static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
+/* The extension of the member that a label of this type is in. */
+static const char *extension_of(const struct tar_set *set, enum label_from from)
+{
+    static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
+
+    return set->from == from ? set->extension : extensions[from];
+}
 
 /* The label of a group with an image, as it is written; `ret->text` is NULL where there is none. */
 static int find_label(const struct tar_set *set, const struct group *g, struct written *ret,
@@ -192,7 +201,7 @@ static int find_label(const struct tar_set *set, const struct group *g, struct w
     for (enum label_from from = FROM_CLS; from < FROM_TYPES; from++) {
         if (!g->labels[from].there || (set->from != FROM_ANY && set->from != from))
             continue;
-        (void)snprintf(ret->what, sizeof(ret->what), "%.150s.%s", g->key, extensions[from]);
+        (void)snprintf(ret->what, sizeof(ret->what), "%.130s.%s", g->key, extension_of(set, from));
         if (from != FROM_JSON) {
             ret->text = g->labels[from].text;
             ret->len = g->labels[from].len;
@@ -211,7 +220,7 @@ static int find_label(const struct tar_set *set, const struct group *g, struct w
             "there are none",
             g->name);
     return error_set(err, -EBADMSG, "'%s' has no label: there is no .%s next to it", g->name,
-                     extensions[set->from]);
+                     extension_of(set, set->from));
 }
 
 /* --- groups --- */
@@ -277,9 +286,11 @@ static int end_group(struct archive *a, struct group *g)
             return r;
     } else if (g->any) {
         a->builder.skipped += g->files;
+        if (g->dotted[0])
+            index_builder_count_dotted(&a->builder, g->dotted, g->dotted + g->key_len + 1);
     }
     g->any = false;
-    g->image[0] = 0;
+    g->image[0] = g->dotted[0] = 0;
     g->files = 0;
     for (int i = 0; i < FROM_TYPES; i++)
         g->labels[i].there = false;
@@ -391,8 +402,10 @@ static int add_member(struct archive *a, struct tar_reader *reader, struct group
     }
     if (!set_of(a)->no_images && n.dot && dataset_takes_extension(a->dataset, n.dot))
         return add_image(a, g, m, n.name, n.dot + 1);
+    if (!set_of(a)->no_images && !g->dotted[0] && n.dot && dataset_is_image_name(n.base))
+        (void)snprintf(g->dotted, sizeof(g->dotted), "%s", n.name);
     for (enum label_from from = FROM_CLS; n.dot && from < FROM_TYPES; from++)
-        if (strcasecmp(n.dot + 1, extensions[from]) == 0 &&
+        if (strcasecmp(n.dot + 1, extension_of(set_of(a), from)) == 0 &&
             (set_of(a)->from == from || set_of(a)->from == FROM_ANY))
             return read_label(a, reader, g, m, n.name, from);
     return 0;
@@ -612,55 +625,75 @@ static int merge(struct archive *archives, size_t count, struct index_builder *b
     return add_class_names(archives[0].dataset, b, err);
 }
 
+/* The error for archives without an image, which says what there is. */
+static int no_images(const struct dataset *d, const struct index_builder *b,
+                     struct plenum_error *err)
+{
+    char others[256], names[80], way[200] = "";
+
+    if (b->dotted > 0 && b->dotted_extension[0])
+        (void)snprintf(way, sizeof(way), "tar,image=%s: takes these as images; or ",
+                       b->dotted_extension);
+    if (b->dotted > 0)
+        return error_set(
+            err, -EBADMSG,
+            "%s holds no images: an extension begins at the first dot of a member's name, "
+            "and that of '%s' is no image's; %srename the members so that their keys "
+            "have no dot",
+            d->name, b->dotted_name, way);
+    (void)index_builder_describe_foreign(b, others, sizeof(others));
+    return error_set(err, -EBADMSG,
+                     "%s holds no images: members named %s are looked for (%llu other files were "
+                     "found)%s%s%s%s; tar,image=none: is for samples without images",
+                     d->name, dataset_describe_images(d, names, sizeof(names)),
+                     (unsigned long long)b->skipped, others[0] ? "; there are " : "", others,
+                     others[0] ? ": " : "", others[0] ? index_builder_advise_foreign(b) : "");
+}
+
 static int tar_scan(const struct dataset *dataset, const struct dataset_options *options,
                     struct index_builder *b, struct plenum_error *err)
 {
     struct archive_work work = {.scan = scan_archive, .merge = merge};
-    char others[256], names[80];
     int r;
 
     r = archive_scan(dataset, options, &work, b, err);
     if (r >= 0 && b->num_samples == 0 && !dataset_has_images(dataset)) {
         r = error_set(err, -EBADMSG, "%s holds no samples", dataset->name);
     } else if (r >= 0 && b->num_samples == 0) {
-        (void)index_builder_describe_foreign(b, others, sizeof(others));
-        r = error_set(err, -EBADMSG,
-                      "%s holds no images: members named %s are looked for (%llu other files "
-                      "were found)%s%s%s%s; tar,image=none: is for samples without images",
-                      dataset->name, dataset_describe_images(dataset, names, sizeof(names)),
-                      (unsigned long long)b->skipped, others[0] ? "; there are " : "", others,
-                      others[0] ? ": " : "", others[0] ? index_builder_advise_foreign(b) : "");
+        r = no_images(dataset, b, err);
     }
     return r;
 }
 
 /* --- the name --- */
 
+/* "folder", "none", the extension of a member ("cls", "target.cls", "label"), or that of a JSON and
+ * what is in it ("json.A.B"). */
 static int parse_label_setting(const char *text, struct tar_set *set, struct plenum_error *err)
 {
-    static const struct {
-        const char *text;
-        enum label_from from;
-    } known[] = {{"cls", FROM_CLS},
-                 {"txt", FROM_TXT},
-                 {"json", FROM_JSON},
-                 {"folder", FROM_FOLDER},
-                 {"none", FROM_NONE}};
+    const char *last = strrchr(text, '.'), *json = NULL;
+    size_t len = strlen(text);
 
-    for (size_t i = 0; i < ARRAY_LEN(known); i++)
-        if (strcmp(known[i].text, text) == 0) {
-            set->from = known[i].from;
-            return 0;
-        }
-    if (strncmp(text, "json.", 5) == 0 && text[5]) {
-        set->from = FROM_JSON;
-        set->field = text + 5;
+    if (strcmp(text, "folder") == 0 || strcmp(text, "none") == 0) {
+        set->from = text[0] == 'f' ? FROM_FOLDER : FROM_NONE;
         return 0;
     }
-    return error_set(err, -EINVAL,
-                     "tar,label=%s: there is label=cls, label=json, label=json.FIELD, label=txt, "
-                     "label=folder and label=none",
-                     text);
+    for (const char *at = text; (at = strstr(at, "json")); at += 4)
+        if (!json && (at == text || at[-1] == '.') && (at[4] == '.' || !at[4]))
+            json = at + 4;
+    if (json && *json == '.' && json[1])
+        set->field = json + 1;
+    if (json)
+        len = (size_t)(json - text);
+    if (len == 0 || len >= sizeof(set->extension) || (json && *json && !json[1]))
+        return error_set(
+            err, -EINVAL,
+            "tar,label=%s: there is label=EXTENSION (of the member with the label, as cls "
+            "or target.cls), label=json.FIELD, label=folder and label=none",
+            text);
+    set->from = json ? FROM_JSON : strcmp(last ? last + 1 : text, "cls") == 0 ? FROM_CLS : FROM_TXT;
+    (void)snprintf(set->extension, sizeof(set->extension), "%.*s", (int)len, text);
+    return 0;
 }
 
 static int tar_locate(struct dataset *d, const struct dataset_options *options,
@@ -795,7 +828,7 @@ static const char *const patterns[] = {"*.tar"};
 static const struct format_setting settings[] = {
     ARCHIVE_SETTINGS,
     {"image", "the extension of images; none: each key is a sample, of fields alone"},
-    {"label", "where labels are: cls, json, json.FIELD, txt, folder or none"},
+    {"label", "the extension of the member with the label, json.FIELD, folder or none"},
 };
 
 const struct format format_tar = {

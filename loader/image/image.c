@@ -18,6 +18,7 @@
 #include "loader/image/image.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/git_lfs.h"
 #include "common/util.h"
 #include "loader/image/augment.h"
 #include "loader/image/crop.h"
@@ -137,6 +139,13 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
 
     if (len == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
+    if (git_lfs_is_pointer(bytes, len))
+        return error_set(err, -EBADMSG, "%s", GIT_LFS_SENTENCE);
+    if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '3' && isspace(bytes[2]))
+        return error_set(err, -EBADMSG,
+                         "this is a PNM image that is written as text (P%c); of these only binary "
+                         "PPMs and PGMs (P6, P5) are decoded: convert it",
+                         bytes[1]);
     if (guess)
         return error_set(err, -EBADMSG,
                          "this is %s image; only JPEG, PNG, WebP, AVIF and PPM are decoded: "

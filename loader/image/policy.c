@@ -426,7 +426,7 @@ void policy_draw(const struct pipeline_op *op, uint32_t at, const struct image_d
     struct philox_block d;
 
     to.timm = policy->timm;
-    to.bilinear = policy->timm || op->kind == PIPELINE_AUGMIX;
+    to.bilinear = pipeline_policy_is_bilinear(op);
     switch (op->kind) {
     case PIPELINE_RAND_AUGMENT:
         for (uint32_t i = 0; i < policy->count; i++) {

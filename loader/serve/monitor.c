@@ -5,7 +5,8 @@
  * faster. Where the program waits, some stage is busy all the time: reading (the I/O threads wait
  * for storage), or decoding (the workers compute, or wait for a CPU that others use). Where no
  * stage is busy and the program waits all the same, the transport is too slow: requests or answers
- * come late, or too few batches are requested ahead of time.
+ * come late, or too few batches are requested ahead of time. But where decoding itself waits longer
+ * for a CPU than it runs, the host is busy, and so are requests and answers.
  *
  * How many cores would be enough? A program that waits for a share w of its time and consumes r
  * samples a second would consume r / (1 - w) if it never waited. Each sample needs the CPU time
@@ -68,24 +69,44 @@ static uint64_t busy(uint64_t worked_ns, unsigned threads, uint64_t time_ns)
     return min_u64(ratio(worked_ns, threads * time_ns, MILLION), MILLION);
 }
 
+/* Has computing waited longer for a CPU than it ran on one? */
+static bool waits_for_cpu(uint64_t render_ns, uint64_t cpu_ns)
+{
+    return render_ns > cpu_ns && render_ns - cpu_ns > cpu_ns;
+}
+
+enum wire_bound monitor_find_bound(const struct monitor_load *l)
+{
+    if (l->waited < WAITS)
+        return l->samples == 0 ? WIRE_BOUND_IDLE : WIRE_BOUND_TRAINER;
+    if (l->reading > l->rendering && l->reading >= BUSY)
+        return WIRE_BOUND_STORAGE;
+    if (l->resting >= WORKS)
+        return WIRE_BOUND_CPU; /* the token bucket is empty */
+    if (l->rendering >= WORKS && l->all_cpu_ns < l->all_render_ns / MILLION * SHARED)
+        return WIRE_BOUND_CPU;
+    /* Threads that wait for a CPU before they find work are not busy: see what they wait with it. */
+    if (waits_for_cpu(l->render_ns, l->cpu_ns))
+        return WIRE_BOUND_CPU;
+    return l->rendering >= BUSY ? WIRE_BOUND_DECODE : WIRE_BOUND_TRANSPORT;
+}
+
 static enum wire_bound find_bound(const struct server *server, const struct window_point *own,
                                   uint64_t waited)
 {
     struct window_point all = window_span(&server->window);
-    uint64_t render = busy(all.totals.render_ns, server->threads, all.at_ns);
-    uint64_t read = busy(all.totals.read_ns, server->io_threads, all.at_ns);
 
-    if (own->totals.samples == 0 && waited < WAITS)
-        return WIRE_BOUND_IDLE;
-    if (waited < WAITS)
-        return WIRE_BOUND_TRAINER;
-    if (read > render && read >= BUSY)
-        return WIRE_BOUND_STORAGE;
-    if (busy(all.totals.rested_ns, server->threads, all.at_ns) >= WORKS)
-        return WIRE_BOUND_CPU; /* the token bucket is empty */
-    if (render >= WORKS && all.totals.cpu_ns < all.totals.render_ns / MILLION * SHARED)
-        return WIRE_BOUND_CPU;
-    return render >= BUSY ? WIRE_BOUND_DECODE : WIRE_BOUND_TRANSPORT;
+    return monitor_find_bound(&(struct monitor_load){
+        .samples = own->totals.samples,
+        .render_ns = own->totals.render_ns,
+        .cpu_ns = own->totals.cpu_ns,
+        .waited = waited,
+        .rendering = busy(all.totals.render_ns, server->threads, all.at_ns),
+        .reading = busy(all.totals.read_ns, server->io_threads, all.at_ns),
+        .resting = busy(all.totals.rested_ns, server->threads, all.at_ns),
+        .all_render_ns = all.totals.render_ns,
+        .all_cpu_ns = all.totals.cpu_ns,
+    });
 }
 
 void monitor_stream(const struct server *server, const struct window *window, bool knows_wait,

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What users are told of data that cannot be used as it is: the cause, once, and advice that works when it is taken."""
 
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import unittest
 import warnings
@@ -113,6 +111,141 @@ class AdviceTest(unittest.TestCase):
         self.assertLessEqual(max(failed), 32, failed)
         log.seek(0)
         self.assertEqual(log.read().count(b"0.png"), 1)
+
+    # ---- files that are something else ----
+
+    POINTER = (b"version https://git-lfs.github.com/spec/v1\n"
+               b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n")
+
+    def test_git_lfs_pointers(self):
+        """pointers of git-lfs are named as such, whatever they stand for"""
+        for name in ("x.tar", "x.tfrecord", "x.csv", "x.txt", "x", "many/a.tar", "many/b.tar", "some/a.tfrecord"):
+            put(name, self.POINTER)
+        for name in ("x.tar", "tar:x.tar", "x.tfrecord", "tfrecord:x.tfrecord", "x.csv", "list:x.csv", "x", "list:x.txt",
+                     "tar:many", "many", "many/{a,b}.tar", "tfrecord:some"):
+            self.assertIn("pointer of git-lfs, not the file itself: 'git lfs pull' fetches it", self.refused(name), name)
+        put("data/a/0.jpg", self.POINTER)
+        put("data/a/1.png", image())
+        self.assertIn("0.jpg: it is a pointer of git-lfs", self.ctl("verify", "data", "--no-list", status=1))
+
+    def test_urls(self):
+        """a URL or a command in place of a path is named as such"""
+        for name in ("s3://bucket/train", "gs://b/x-{000..009}.tar", "https://host/x.tar", "http://host/x-{0..9}.tar",
+                     "hf://datasets/x", "tar:s3://bucket/x-{000..009}.tar", "tfrecord:gs://bucket/x", "S3://Bucket/x",
+                     "tar,label=none:https://host/x.tar"):
+            self.assertIn("Plenum reads files, and no URLs", self.refused(name), name)
+            with self.assertRaisesRegex(pyplenum.PlenumError, "Plenum reads files, and no URLs"):
+                pyplenum.Stream(name, "eval")
+        for name in ("pipe:aws s3 cp s3://b/x.tar -", "pipe:cat x-{000..009}.tar", "tar:pipe:cat x.tar"):
+            self.assertIn("starts no command (pipe:)", self.refused(name), name)
+        self.assertIn("name the path alone", self.refused("file:///data/train"))
+        put("s3:/a/0.png", image())  # a folder of such a name is reached by its path
+        self.assertEqual(self.labels("./s3:"), [0])
+
+    def test_plain_ppm(self):
+        """a PPM that is written as text is named as such"""
+        put("data/a/0.ppm", "P3\n2 2\n255\n" + "1 2 3 " * 4)
+        put("data/a/1.png", image())
+        self.assertIn("written as text (P3); of these only binary PPMs and PGMs (P6, P5) are decoded",
+                      self.ctl("verify", "data", "--no-list", status=1))
+
+    def test_json_lines(self):
+        """JSON Lines in place of a list"""
+        for name in ("metadata.jsonl", "metadata.csv"):
+            put(name, '{"file_name": "0.png", "label": 3}\n')
+            self.assertIn("its lines are JSON", self.refused(f"list:{name}"))
+        self.assertIn("its lines are JSON", self.refused("metadata.jsonl"))
+
+    # ---- lists ----
+
+    def make_images(self, *names):
+        for n, name in enumerate(names):
+            put(name, image(n))
+
+    def test_unknown_header(self):
+        """a header that is not known; and what the sentence advises"""
+        self.make_images("0.png", "1.png")
+        put("a.csv", "filepaths,labels\n0.png,3\n1.png,4\n")
+        said = self.refused("a.csv")
+        self.assertIn("line 1: there is no file 'filepaths'; if this line names the columns", said)
+        advice = re.search(r"list,path=\S+,label=\S+:", said).group()
+        self.assertEqual(self.labels(advice + "a.csv"), [3, 4])
+        put("b.tsv", "image_id\tkind\n0.png\t3\n")
+        self.assertIn("list,path=image_id,label=kind:", self.refused("b.tsv"))
+        put("c.csv", "nothing.png,3\n0.png,4\n")
+        self.assertIn("there is no file 'nothing.png'", self.refused("c.csv"))
+        put("d.csv", "0.png,3\nnothing.png,4\n")
+        self.assertIn("line 2", self.refused("d.csv"))
+
+    def test_two_label_columns(self):
+        """two columns that could be the label are named, not chosen from"""
+        self.make_images("0.png", "1.png")
+        put("a.csv", "path,class,label\n0.png,1,3\n1.png,0,4\n")
+        said = self.refused("a.csv")
+        self.assertIn("two columns that could be the label, 'class' and 'label'", said)
+        self.assertEqual([self.labels(way + "a.csv") for way in re.findall(r"list,label=\w+:", said)], [[1, 0], [3, 4]])
+        put("b.csv", "path,label,Label\n0.png,1,3\n")
+        said = self.refused("b.csv")
+        self.assertIn("two columns 'label'", said)
+        self.assertEqual(self.labels(re.search(r"list,label=\d+:", said).group() + "b.csv"), [1])
+        put("c.tsv", "file\timage\tlabel\n0.png\t1.png\t3\n")
+        self.assertIn("could be the path, 'file' and 'image'", self.refused("c.tsv"))
+
+    def test_lists_without_labels(self):
+        """label=none of a list, and the sentences that name it"""
+        self.make_images("0.png", "1.png", "with blank.png")
+        put("a.txt", "0.png\nwith blank.png\n")
+        self.assertIn("list,label=none:", self.refused("list:a.txt"))
+        self.assertEqual(self.labels("list,label=none:a.txt"), [0, 0])
+        put("b.csv", "path,size\n0.png,7\n1.png,8\n")
+        self.assertEqual(self.labels("list,label=none:b.csv"), [0, 0])
+        put("c.csv", "0.png\n1.png\n")
+        self.assertEqual(self.labels("list,label=none:c.csv"), [0, 0])
+        os.mkdir("flat")
+        self.make_images("flat/0.png", "flat/1.png")
+        self.assertIn("list,label=none:LIST", self.refused("flat"))
+        self.assertIn("list,label=none:PATH", self.refused("0.png"))
+
+    # ---- archives ----
+
+    def test_dotted_keys(self):
+        """members whose names have a further dot are named with the rule, and the advice works"""
+        write_tar("a.tar", [(f"{n}", {"image.png": image(n), "target.cls": str(n + 3).encode()}) for n in range(3)])
+        said = self.refused("a.tar")
+        self.assertIn("an extension begins at the first dot of a member's name, and that of '0.image.png'", said)
+        advice = re.search(r"tar,image=(\S+):", said).group(1)
+        self.assertEqual(self.labels(f"tar,image={advice},label=target.cls:a.tar"), [3, 4, 5])
+        write_tar("b.tar", [(f"22.{n:02}", {"png": image(n), "cls": b"1"}) for n in range(3)])
+        said = self.refused("b.tar")
+        self.assertIn("that of '22.00.png' is no image's; rename the members", said)
+        self.assertNotIn("tar,image=", said)
+        write_tar("c.tar", [("a", {"png": image(), "cls": b"1"}), ("b.5", {"png": image(), "cls": b"1"})])
+        self.assertIn("samples are left out whose images have a further dot in their names, such as 'b.5.png' (1 of",
+                      self.ctl("index", "c.tar", status=0))
+        write_tar("d.tar", [("a", {"png": image(), "seg.png": image(), "cls": b"1"})])
+        self.assertNotIn("dot", self.ctl("index", "tar:d.tar", status=0))
+
+    def test_labels_of_any_extension(self):
+        """label= takes any extension, as image= does"""
+        write_tar("a.tar", [(f"{n}", {"input.png": image(n), "label": name.encode(), "y.cls": str(9 - n).encode(),
+                                      "meta.json": json.dumps({"label": n, "of": {"kind": n + 2}}).encode()})
+                            for n, name in enumerate(("dog", "cat", "dog"))])
+        for label, want in (("label", [1, 0, 1]), ("y.cls", [9, 8, 7]), ("meta.json", [0, 1, 2]),
+                            ("meta.json.of.kind", [2, 3, 4])):
+            self.assertEqual(self.labels(f"tar,image=input.png,label={label}:a.tar"), want, label)
+        self.assertIn("has no label: there is no .target.cls next to it",
+                      self.refused("tar,image=input.png,label=target.cls:a.tar"))
+        for label in ("", "json.", "meta.json."):
+            self.assertIn("there is label=EXTENSION", self.refused(f"tar,image=input.png,label={label}:a.tar"))
+
+    def test_brackets_before_braces(self):
+        """brackets of a folder that is there are letters"""
+        for n in range(3):
+            os.makedirs("[v1] set", exist_ok=True)
+            write_tar(f"[v1] set/x-{n:03}.tar", [("a", {"png": image(), "cls": str(n).encode()})])
+        for name in ("[v1] set/x-{000..002}.tar", "[v1] set/x-*.tar", "[v1] set/x-00[0-2].tar", "[v1] set", "[[]v1] set",
+                     f"{self.folder.name}/[v1] set/x-{{000..002}}.tar", "tar:[v1] set/x-{000..002}.tar"):
+            self.assertEqual(self.labels(name), [0, 1, 2], name)
 
 
 if __name__ == "__main__":

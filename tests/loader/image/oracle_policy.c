@@ -199,7 +199,8 @@ bool oracle_policy_next(const struct pipeline_op *op, uint32_t at, const struct 
     bool negative;
     char number[24];
 
-    *ret = (struct oracle_action){.name = "Identity"};
+    *ret = (struct oracle_action){.name = "Identity",
+                                  .bilinear = policy->reading == PIPELINE_READING_BILINEAR};
     if (op->kind == PIPELINE_AUTO_AUGMENT && step < 2) {
         const char *pair = pairs[policy->table][below(word(draw, at, 1, 0), 25)];
         uint64_t tenths;
@@ -229,7 +230,8 @@ bool oracle_policy_next(const struct pipeline_op *op, uint32_t at, const struct 
         (void)nth(fourteen, below(word(draw, at, t, 0), 14), ret->name);
         ret->amount = at_bin(&rand_bins, ret->name, policy->magnitude, negative, width, height);
     } else if (word(draw, at, t, 1) < (uint64_t)1 << 31) {
-        ret->timm = ret->bilinear = true;
+        ret->timm = true;
+        ret->bilinear = policy->reading != PIPELINE_READING_NEAREST;
         (void)nth(fifteen, below(word(draw, at, t, 0), 15), ret->name);
         ret->amount = at_level(policy, ret->name, level_of(policy, word(draw, at, t, 2)), negative,
                                width, height);
@@ -265,7 +267,8 @@ bool oracle_chain_next(const struct pipeline_op *op, uint32_t at, const struct i
 {
     uint32_t depth = op->policy.depth, t = 3 * chain + 1 + step;
 
-    *ret = (struct oracle_action){.name = "Identity", .bilinear = true};
+    *ret = (struct oracle_action){.name = "Identity",
+                                  .bilinear = op->policy.reading != PIPELINE_READING_NEAREST};
     if (depth == 0)
         depth = 1 + (uint32_t)below(word(draw, at, 3 * chain + 1, 1), 3);
     if (step >= depth)
