@@ -83,6 +83,7 @@ struct group {
     bool any;
     char image[64];   /* its extension; "": none yet */
     char dotted[128]; /* the name of a file that would be an image without a dot; "": none yet */
+    bool several;     /* there are others, of other extensions */
     struct index_sample sample;
     char *name; /* of the image */
     struct {
@@ -286,11 +287,13 @@ static int end_group(struct archive *a, struct group *g)
             return r;
     } else if (g->any) {
         a->builder.skipped += g->files;
-        if (g->dotted[0])
-            index_builder_count_dotted(&a->builder, g->dotted, g->dotted + g->key_len + 1);
+        if (g->dotted[0] && g->key_len + 1 < sizeof(g->dotted))
+            index_builder_count_dotted(&a->builder, g->dotted,
+                                       g->several ? "" : g->dotted + g->key_len + 1);
     }
     g->any = false;
     g->image[0] = g->dotted[0] = 0;
+    g->several = false;
     g->files = 0;
     for (int i = 0; i < FROM_TYPES; i++)
         g->labels[i].there = false;
@@ -377,6 +380,15 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct group
     return tar_reader_read(reader, g->labels[from].text, m->size, &a->err);
 }
 
+/* An image by its last extension, but not by the whole of it. */
+static void note_dotted(struct group *g, const struct tar_name *n)
+{
+    if (!g->dotted[0])
+        (void)snprintf(g->dotted, sizeof(g->dotted), "%s", n->name);
+    else if (g->key_len >= sizeof(g->dotted) || strcmp(g->dotted + g->key_len, n->dot) != 0)
+        g->several = true;
+}
+
 static int add_member(struct archive *a, struct tar_reader *reader, struct group *g,
                       const struct tar_member *m)
 {
@@ -402,8 +414,8 @@ static int add_member(struct archive *a, struct tar_reader *reader, struct group
     }
     if (!set_of(a)->no_images && n.dot && dataset_takes_extension(a->dataset, n.dot))
         return add_image(a, g, m, n.name, n.dot + 1);
-    if (!set_of(a)->no_images && !g->dotted[0] && n.dot && dataset_is_image_name(n.base))
-        (void)snprintf(g->dotted, sizeof(g->dotted), "%s", n.name);
+    if (!set_of(a)->no_images && n.dot && dataset_is_image_name(n.base))
+        note_dotted(g, &n);
     for (enum label_from from = FROM_CLS; n.dot && from < FROM_TYPES; from++)
         if (strcasecmp(n.dot + 1, extension_of(set_of(a), from)) == 0 &&
             (set_of(a)->from == from || set_of(a)->from == FROM_ANY))

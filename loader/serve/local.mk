@@ -2,7 +2,7 @@
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
-	%D%/blocking.c %D%/blocking.h \
+	%D%/bound.c %D%/bound.h %D%/blocking.c %D%/blocking.h \
 	%D%/fair_queue.c %D%/fair_queue.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \

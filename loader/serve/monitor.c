@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* monitor.c - rates of streams, and what limits them.
- *
- * A stream is bound by its own program when the program hardly ever waits: no loader could make it
- * faster. Where the program waits, some stage is busy all the time: reading (the I/O threads wait
- * for storage), or decoding (the workers compute, or wait for a CPU that others use). Where no
- * stage is busy and the program waits all the same, the transport is too slow: requests or answers
- * come late, or too few batches are requested ahead of time. But where decoding itself waits longer
- * for a CPU than it runs, the host is busy, and so are requests and answers.
+/* monitor.c - rates of streams, and what limits them (bound.h).
  *
  * How many cores would be enough? A program that waits for a share w of its time and consumes r
  * samples a second would consume r / (1 - w) if it never waited. Each sample needs the CPU time
@@ -23,16 +16,12 @@
 #include "common/memory.h"
 #include "common/util.h"
 #include "loader/image/image.h"
+#include "loader/serve/bound.h"
 
 enum {
     MILLION = 1000000,
     THREAD_BYTES = 2 << 20, /* that a thread holds after it has decoded photographs */
-    WAITS =
-        20000, /* a program that waits for this share of its time (2 %) is limited by the loader */
     ONLY_WAITS = 900000,
-    WORKS = 200000,  /* from this share of busy time on, the CPU time of threads is significant */
-    BUSY = 700000,   /* from this share on, threads are busy all the time */
-    SHARED = 800000, /* busy threads that get less of a CPU share it with other processes */
 };
 
 void window_add(struct window *w, const struct window_point *point)
@@ -69,34 +58,12 @@ static uint64_t busy(uint64_t worked_ns, unsigned threads, uint64_t time_ns)
     return min_u64(ratio(worked_ns, threads * time_ns, MILLION), MILLION);
 }
 
-/* Has computing waited longer for a CPU than it ran on one? */
-static bool waits_for_cpu(uint64_t render_ns, uint64_t cpu_ns)
-{
-    return render_ns > cpu_ns && render_ns - cpu_ns > cpu_ns;
-}
-
-enum wire_bound monitor_find_bound(const struct monitor_load *l)
-{
-    if (l->waited < WAITS)
-        return l->samples == 0 ? WIRE_BOUND_IDLE : WIRE_BOUND_TRAINER;
-    if (l->reading > l->rendering && l->reading >= BUSY)
-        return WIRE_BOUND_STORAGE;
-    if (l->resting >= WORKS)
-        return WIRE_BOUND_CPU; /* the token bucket is empty */
-    if (l->rendering >= WORKS && l->all_cpu_ns < l->all_render_ns / MILLION * SHARED)
-        return WIRE_BOUND_CPU;
-    /* Threads that wait for a CPU before they find work are not busy: see what they wait with it. */
-    if (waits_for_cpu(l->render_ns, l->cpu_ns))
-        return WIRE_BOUND_CPU;
-    return l->rendering >= BUSY ? WIRE_BOUND_DECODE : WIRE_BOUND_TRANSPORT;
-}
-
 static enum wire_bound find_bound(const struct server *server, const struct window_point *own,
                                   uint64_t waited)
 {
     struct window_point all = window_span(&server->window);
 
-    return monitor_find_bound(&(struct monitor_load){
+    return bound_find(&(struct bound_load){
         .samples = own->totals.samples,
         .render_ns = own->totals.render_ns,
         .cpu_ns = own->totals.cpu_ns,

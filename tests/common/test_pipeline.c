@@ -240,7 +240,7 @@ Test(pipeline, the_stage_that_is_wrong_is_quoted)
 
 Test(pipeline, has_sixteen_operations_and_a_bounded_text)
 {
-    char text[2048] = "rrc(8)";
+    char text[4096] = "rrc(8)";
     struct pipeline p, again;
     struct plenum_error err = {""};
 
@@ -258,6 +258,16 @@ Test(pipeline, has_sixteen_operations_and_a_bounded_text)
     for (int i = 0; i < 10; i++)
         (void)snprintf(text + strlen(text), sizeof(text) - strlen(text),
                        " color_jitter(123457/999999:2,1/999983:1,1/999979:1,p=1/999961)");
+    cr_expect(eq(int, pipeline_parse(text, &p, &err), 0), "%s", err.text);
+    cr_expect(gt(sz, strlen(p.text), 511));
+    cr_expect(eq(int, pipeline_parse(p.text, &again, &err), 0));
+    cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0));
+
+    (void)snprintf(text, sizeof(text), "rrc(8)");
+    for (int i = 0; i < PIPELINE_OPS_MAX; i++)
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text),
+                       " affine(1/999983:180,translate=1/999979:1/999961,scale=123457/999999:2,"
+                       "shear=1/999959:2,interpolation=bilinear,fill=124:116:104,p=1/999931)");
     cr_expect(eq(int, pipeline_parse(text, &p, &err), -EINVAL));
     cr_expect(ne(ptr, (void *)strstr(err.text, "it is too long"), NULL), "%s", err.text);
 }
@@ -345,7 +355,7 @@ Test(pipeline, messages_say_what_to_write)
         {"rrc(224) one_of(mixup(1) | flip(1))", {"comes last, behind one_of", "(character 22)"}},
         {"rrc(224) three_augment(p=0.5)", {"three_augment takes nothing", "(character 24)"}},
         {"rrc(11) three_augment", {"images of at least 12 pixels", "(character 22)"}},
-        {"rrc(224) trivial_augment_wide(1)", {"trivial_augment_wide takes p=PROBABILITY alone"}},
+        {"rrc(224) trivial_augment_wide(1)", {"takes interpolation=nearest or bilinear, and p="}},
         {"rrc(224) auto_augment", {"imagenet, cifar10 or svhn"}},
         {"rrc(224) auto_augment(cifar100)", {"imagenet, cifar10 or svhn", "(character 23)"}},
         {"rrc(224) augmix(severity=0)", {"severity=1 ... 10"}},
@@ -561,4 +571,61 @@ Test(views, texts_of_all_lengths)
         }
     }
     cr_expect(lt(sz, strlen(views.text), sizeof(views.text)));
+}
+
+/* interpolation= of a policy stands in the canonical text where it changes something. */
+Test(pipeline, policies_have_an_interpolation)
+{
+    static const char *const texts[][2] = {
+        {"trivial_augment_wide(interpolation=nearest)", "trivial_augment_wide"},
+        {"trivial_augment_wide( interpolation = bilinear )",
+         "trivial_augment_wide(interpolation=bilinear)"},
+        {"trivial_augment_wide(p=0.5, interpolation=bilinear)",
+         "trivial_augment_wide(interpolation=bilinear,p=1/2)"},
+        {"rand_augment(2, 9, interpolation=bilinear)", "rand_augment(2,9,interpolation=bilinear)"},
+        {"rand_augment(2, 9, interpolation=nearest)", "rand_augment(2,9)"},
+        {"rand_augment(2, 9, interpolation=bilinear, mstd=1/2)",
+         "rand_augment(2,9,mstd=1/2,inc=0)"},
+        {"rand_augment(2, 9, mstd=1/2, interpolation=nearest)",
+         "rand_augment(2,9,mstd=1/2,inc=0,interpolation=nearest)"},
+        {"auto_augment(svhn, interpolation=bilinear)", "auto_augment(svhn,interpolation=bilinear)"},
+        {"augmix(interpolation=bilinear)", "augmix(severity=3,width=3,depth=-1)"},
+        {"augmix(interpolation=nearest, p=1/3)",
+         "augmix(severity=3,width=3,depth=-1,interpolation=nearest,p=1/3)"},
+    };
+    struct plenum_error err = {""};
+    struct pipeline p;
+    char text[200];
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        (void)snprintf(text, sizeof(text), "rrc(8) %s", texts[i][0]);
+        cr_assert(eq(int, pipeline_parse(text, &p, &err), 0), "%s", err.text);
+        cr_expect(ne(ptr, (void *)strstr(p.text, texts[i][1]), NULL), "%s", p.text);
+        cr_expect(eq(str, p.text + strlen(p.text) - strlen(texts[i][1]), (char *)texts[i][1]));
+    }
+    cr_expect(eq(int, pipeline_parse("rrc(8) augmix(interpolation=bicubic)", &p, &err), -EINVAL));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "one of nearest and bilinear"), NULL));
+}
+
+/* Any decimal is a spread: its ends are the nearest fractions, as of a range. */
+Test(pipeline, long_decimals_are_spreads)
+{
+    static const char *const spreads[] = {"0.1234567", "0.7071067811865476", "0.333333333333",
+                                          "1.9999999", "0.000000001"};
+    struct plenum_error err = {""};
+    struct pipeline p, again;
+    char text[200];
+
+    for (size_t i = 0; i < sizeof(spreads) / sizeof(spreads[0]); i++) {
+        double x = strtod(spreads[i], NULL), low = x < 1 ? 1 - x : 0, got;
+
+        (void)snprintf(text, sizeof(text), "rrc(8) color_jitter(%s, 0.1, 0.1)", spreads[i]);
+        cr_assert(eq(int, pipeline_parse(text, &p, &err), 0), "%s", err.text);
+        got = (double)p.ops[0].high[0].num / p.ops[0].high[0].den;
+        cr_expect(got - (1 + x) < 1e-6 && 1 + x - got < 1e-6, "%s: %g", spreads[i], got);
+        got = (double)p.ops[0].low[0].num / p.ops[0].low[0].den;
+        cr_expect(got - low < 1e-6 && low - got < 1e-6, "%s: %g", spreads[i], got);
+        cr_expect(eq(int, pipeline_parse(p.text, &again, &err), 0), "%s", p.text);
+        cr_expect(eq(str, again.text, p.text));
+    }
 }

@@ -5,7 +5,7 @@ tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/li
 
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_scope %D%/dataset/test_stamp \
 	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
-	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_monitor
+	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_bound
 threads_tests += %D%/serve/test_blocking %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
@@ -61,8 +61,8 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_serve_test_log_limit_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_session_CFLAGS = $(test_cflags)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
-%C%_serve_test_monitor_CFLAGS = $(test_cflags)
-%C%_serve_test_monitor_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
+%C%_serve_test_bound_CFLAGS = $(test_cflags)
+%C%_serve_test_bound_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_fair_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_fair_queue_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_list_CFLAGS = $(test_cflags)

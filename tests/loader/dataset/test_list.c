@@ -47,6 +47,8 @@ struct text_case {
     int code;
 };
 
+#define NO_LABEL "; list,label=none: is for lists without labels"
+
 ParameterizedTestParameters(listfile, reads)
 {
     static struct text_case cases[] = {
@@ -59,8 +61,8 @@ ParameterizedTestParameters(listfile, reads)
          "a 1\n",
          LISTFILE_TEXT, "", "", "1:a=1;", 0},
         {"", LISTFILE_TEXT, "", "", "", 0},
-        {"a\n", LISTFILE_TEXT, "", "", "line 1 ('a') has no label", -EBADMSG},
-        {"a 1\n\nb\n", LISTFILE_TEXT, "", "", "line 3 ('b') has no label", -EBADMSG},
+        {"a\n", LISTFILE_TEXT, "", "", "line 1 ('a') has no label" NO_LABEL, -EBADMSG},
+        {"a 1\n\nb\n", LISTFILE_TEXT, "", "", "line 3 ('b') has no label" NO_LABEL, -EBADMSG},
         {"\t1\n", LISTFILE_TEXT, "", "", "line 1 names no file", -EBADMSG},
         {"a\t1\tz\n", LISTFILE_TEXT, "3", "1", "1:z=a;", 0},
         {"a,1\nb,2\n", LISTFILE_CSV, "", "", "1:a=1;2:b=2;", 0},
@@ -77,11 +79,11 @@ ParameterizedTestParameters(listfile, reads)
         {"a,\"b", LISTFILE_CSV, "", "", "line 1: a closing quote is missing", -EBADMSG},
         {"x,1\n\"a\"b,1\n", LISTFILE_CSV, "", "", "line 2: something follows a closing quote",
          -EBADMSG},
-        {"a,\n", LISTFILE_CSV, "", "", "line 1 ('a') has no label", -EBADMSG},
+        {"a,\n", LISTFILE_CSV, "", "", "line 1 ('a') has no label" NO_LABEL, -EBADMSG},
         {",,\n,\na,1\n", LISTFILE_CSV, "", "", "3:a=1;", 0},
         {"#a,1\n", LISTFILE_CSV, "", "", "1:#a=1;", 0},
         {"a b\t1\n", LISTFILE_TSV, "", "", "1:a b=1;", 0},
-        {"a 1\n", LISTFILE_TSV, "", "", "line 1 ('a 1') has no label", -EBADMSG},
+        {"a 1\n", LISTFILE_TSV, "", "", "line 1 ('a 1') has no label" NO_LABEL, -EBADMSG},
         {"image\ttarget\nx\t3\n", LISTFILE_TSV, "", "", "2:x=3;", 0},
         {"", LISTFILE_CSV, "path", "", "it is empty", -EBADMSG},
     };

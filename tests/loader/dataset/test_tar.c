@@ -205,7 +205,8 @@ Test(tar, labels_come_from_where_the_name_says)
     EXPECT_SAMPLES(in_tree("tar,label=txt:%T/data/a.tar"), "1 1.jpg=a", "0 2.jpg=b");
     EXPECT_SAMPLES(in_tree("tar,label=none:%T/data/a.tar"), "0 1.jpg=a", "0 2.jpg=b");
     refused(in_tree("tar,label=folder:%T/data/a.tar"), -EBADMSG, "'1.jpg' lies in no folder");
-    refused(in_tree("tar,label=other:%T/data/a.tar"), -EINVAL, "there is label=cls, label=json");
+    refused(in_tree("tar,label=other:%T/data/a.tar"), -EBADMSG, "there is no .other next to it");
+    refused(in_tree("tar,label=json.:%T/data/a.tar"), -EINVAL, "there is label=EXTENSION");
     refused(in_tree("folder,label=cls:%T/data"), -EINVAL, "has no setting 'label'");
 }
 

@@ -6,13 +6,13 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "loader/serve/monitor.h"
+#include "loader/serve/bound.h"
 
 enum { US = 1000, SHARE = 10000 /* a hundredth */ };
 
-struct monitor_case {
+struct bound_case {
     char why[64];
-    struct monitor_load load;
+    struct bound_load load;
     enum wire_bound want;
 };
 
@@ -21,9 +21,9 @@ struct monitor_case {
     .samples = 1000, .render_ns = 1000ULL * (render_us)*US, .cpu_ns = 1000ULL * (cpu_us)*US, \
     .all_render_ns = 1000ULL * (render_us)*US, .all_cpu_ns = 1000ULL * (cpu_us)*US
 
-ParameterizedTestParameters(monitor, bound)
+ParameterizedTestParameters(bound, find)
 {
-    static struct monitor_case cases[] = {
+    static struct bound_case cases[] = {
         {"nothing is requested", {.samples = 0}, WIRE_BOUND_IDLE},
         {"the program hardly waits", {TIMES(700, 690), .waited = SHARE}, WIRE_BOUND_TRAINER},
         {"... however busy the host", {TIMES(7000, 690), .waited = SHARE}, WIRE_BOUND_TRAINER},
@@ -60,10 +60,10 @@ ParameterizedTestParameters(monitor, bound)
         {"no sample was finished", {.samples = 0, .waited = 90 * SHARE}, WIRE_BOUND_TRANSPORT},
     };
 
-    return cr_make_param_array(struct monitor_case, cases, sizeof(cases) / sizeof(cases[0]));
+    return cr_make_param_array(struct bound_case, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
-ParameterizedTest(struct monitor_case *c, monitor, bound)
+ParameterizedTest(struct bound_case *c, bound, find)
 {
-    cr_expect(eq(int, (int)monitor_find_bound(&c->load), (int)c->want), "%s", c->why);
+    cr_expect(eq(int, (int)bound_find(&c->load), (int)c->want), "%s", c->why);
 }
