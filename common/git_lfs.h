@@ -7,15 +7,17 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <plenum/error.h>
+
 #define GIT_LFS_BEGINS "version https://git-lfs.github.com/spec/"
-/** What to tell users of such a file. */
-#define GIT_LFS_SENTENCE \
-    "it is a pointer of git-lfs, not the file itself: 'git lfs pull' fetches it"
 
 static inline bool git_lfs_is_pointer(const void *bytes, size_t len)
 {
     return len >= sizeof(GIT_LFS_BEGINS) - 1 &&
            memcmp(bytes, GIT_LFS_BEGINS, sizeof(GIT_LFS_BEGINS) - 1) == 0;
 }
+
+/** The sentence about such a file: returns `code`. */
+int git_lfs_refuse(int code, struct plenum_error *err);
 
 #endif

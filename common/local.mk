@@ -12,7 +12,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/error.c %D%/error.h \
 	%D%/fields.c %D%/fields.h \
 	%D%/frame.c %D%/frame.h \
-	%D%/git_lfs.h \
+	%D%/git_lfs.c %D%/git_lfs.h \
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/jobloader.c %D%/jobloader.h \

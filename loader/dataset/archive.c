@@ -294,7 +294,7 @@ static int open_archive(struct archive *a, struct stat *st)
     a->size = (uint64_t)st->st_size;
     if (io_pread_some(a->fd, head, sizeof(head), 0) == (int64_t)sizeof(head) &&
         git_lfs_is_pointer(head, sizeof(head)))
-        return error_set(&a->err, -EBADMSG, "%s: %s", a->path, GIT_LFS_SENTENCE);
+        return error_prefix(&a->err, git_lfs_refuse(-EBADMSG, &a->err), "%s", a->path);
     (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
 }

@@ -227,7 +227,7 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
     if (r < 0)
         return r;
     if (git_lfs_is_pointer(probe.head, probe.head_len))
-        return error_set(err, -EINVAL, "%s", GIT_LFS_SENTENCE);
+        return git_lfs_refuse(-EINVAL, err);
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
         if (formats[i]->recognise && formats[i]->recognise(&probe))
             format = formats[i];

@@ -267,7 +267,7 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     int path, label, second, r;
 
     if (git_lfs_is_pointer(l->text, l->len))
-        return error_set(err, -EBADMSG, "%s", GIT_LFS_SENTENCE);
+        return git_lfs_refuse(-EBADMSG, err);
     if (memchr(l->text, '\0', l->len))
         return error_set(err, -EBADMSG, "it holds bytes of 0 and is no list");
     l->text[l->len] = '\0';

@@ -140,7 +140,7 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
     if (len == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (git_lfs_is_pointer(bytes, len))
-        return error_set(err, -EBADMSG, "%s", GIT_LFS_SENTENCE);
+        return git_lfs_refuse(-EBADMSG, err);
     if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '3' && isspace(bytes[2]))
         return error_set(err, -EBADMSG,
                          "this is a PNM image that is written as text (P%c); of these only binary "

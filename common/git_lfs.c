@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "common/git_lfs.h"
+
+#include "common/error.h"
+
+int git_lfs_refuse(int code, struct plenum_error *err)
+{
+    return error_set(err, code,
+                     "it is a pointer of git-lfs, not the file itself: 'git lfs pull' fetches it");
+}
