@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* allocation.c - what Slurm, PBS, SGE, OAR, Cobalt and LSF say of a job's hosts, each in its own way.
+/* allocation.c - what Slurm, PBS, SGE, OAR, Cobalt and LSF say of a job's hosts, each in its own
+ * way.
  *
  * Slurm's list has our own syntax for sets of hosts; how many tasks each has stands in another
  * variable, run-length encoded. It is there also when nobody asked for tasks (it then says how many

@@ -445,8 +445,8 @@ static const struct option_def defs[] = {
     {.help = "Where and how many"},
     {"host", 'H', "LIST", OPTION_CALL, .call = add_hosts,
      .help = "run on these hosts: h[0-2,4] means h0, h1, h2 and h4; h:4 has room for 4 instances; "
-             "user@h:2222 is reached by port 2222 (default: the hosts that Slurm, PBS, SGE, OAR, Cobalt or LSF gave; "
-             "else this host)"},
+             "user@h:2222 is reached by port 2222 (default: the hosts that Slurm, PBS, SGE, OAR, "
+             "Cobalt or LSF gave; else this host)"},
     {"hostfile", 0, "FILE", OPTION_CALL, .call = add_host_file,
      .help = "run on the hosts of a file, one a line: NAME [slots=N] [user=NAME] [port=N]"},
     {"exclude", 0, "LIST", OPTION_CALL, .call = add_excluded, .help = "but not on these"},

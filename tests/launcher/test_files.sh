@@ -27,12 +27,12 @@ mkfifo fifo
 job --result fifo sh -c ': >started'
 ok "nor is a FIFO that nobody reads" all 'same $code 125' '[ ! -e started ]' \
     'has err "fifo: it is a FIFO without a reader"'
-cat fifo >read & reader=$!
+cat fifo >read.json & reader=$!
 exec 7>fifo # so that the reader stays
 job --result fifo true
 exec 7>&-
 wait $reader
-ok "with a reader it is one" all 'same $code 0' 'has read "\"exit_status\": 0"'
+ok "with a reader it is one" all 'same $code 0' 'has read.json "\"exit_status\": 0"'
 job --result /dev/full true
 ok "a result that is lost at the end is status 123" all 'same $code 123' 'has err "/dev/full: No space left on device"'
 job --result /dev/full sh -c 'exit 3'

@@ -19,7 +19,8 @@ names() {
     job --host "$1" sh -c "$where"
     ok "$3" all 'same $code 0' "same \"\$(sort out | tr '\n' ' ')\" '$2 '"
     [ -x "$mpi_sum" ] || return
-    local count=$(grep -c . out)
+    local count
+    count=$(grep -c . out)
     job --host "$1" "$mpi_sum"
     ok "and MPI" all 'same $code 0' "same \"\$(grep -c sum out)\" $count"
 }
