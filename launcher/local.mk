@@ -29,6 +29,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan/tag.c %D%/plan/tag.h \
 	%D%/job/failure.c \
 	%D%/job/folder.c %D%/job/folder.h \
+	%D%/job/pause.c %D%/job/pause.h \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/launch.c %D%/job/launch.h \
 	%D%/job/local.c %D%/job/local.h \

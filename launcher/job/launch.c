@@ -26,6 +26,7 @@
 #include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/job/mpirun.h"
+#include "launcher/job/pause.h"
 #include "launcher/job/report.h"
 #include "launcher/job/supervise.h"
 #include "launcher/job/variables.h"
@@ -356,8 +357,6 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
     return 0;
 }
 
-enum { PAUSE_FIRST_S = 5, PAUSE_LAST_S = 60 };
-
 /* Wait until then: 0, or the signal with which somebody wants the job to end. Other signals are
  * ignored, as there is no program to pass them to. */
 static int wait_until(uint64_t end)
@@ -380,16 +379,18 @@ static int wait_until(uint64_t end)
     return signal;
 }
 
-/* The job ran before, but cannot start again now. A host may come back, so wait: each time twice as
- * long, but not beyond --timeout. 0, or the signal that ended the job. */
-static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
+/* Wait before the job starts again, but not beyond --timeout: a host may come back, and a program
+ * that fails at once gets no better by haste. 0, or the signal that ended the job. */
+static int rest(const struct supervise_job *job, bool ran, struct pause *pause)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
     uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
+    unsigned seconds = pause_next(pause, ran, now > job->attempt_ns ? now - job->attempt_ns : 0);
 
-    *pause = *pause ? (unsigned)min_u64(*pause * 2, PAUSE_LAST_S) : PAUSE_FIRST_S;
     left = left > now ? (left - now) / NS_PER_SEC + 1 : 0;
-    left = min_u64(*pause, left);
+    left = min_u64(seconds, left);
+    if (left == 0)
+        return 0;
     log_warn("not yet: trying again in %u s", (unsigned)left);
     return wait_until(now + left * NS_PER_SEC);
 }
@@ -419,7 +420,7 @@ static int run(const struct cmdline *options, struct plan *plan)
     struct mpirun_program mpirun;
     bool again = false, ran = false;
     int signal = 0;
-    unsigned pause = 0;
+    struct pause pause = {0};
     struct rlimit descriptors;
     struct supervise_job job = {
         .program = options->program,
@@ -493,10 +494,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         again &= job.restart_count < options->max_restarts;
         if (!again)
             break;
-        if (ran)
-            pause = 0;
-        else
-            signal = wait_for_hosts(&job, &pause);
+        signal = rest(&job, ran, &pause);
         if (signal != 0) {
             (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started again",
                            sigabbrev_np(signal));

@@ -791,6 +791,10 @@ static bool may_start_again(const struct supervisor *s)
 
     if (s->report.signal || s->hurry)
         return false;
+    /* By these a shell reports a program that it did not find or could not execute. */
+    if (kind == REPORT_EXITED && (report_exit_status(&s->report) == STATUS_NOT_FOUND ||
+                                  report_exit_status(&s->report) == STATUS_NOT_EXECUTABLE))
+        return false;
     return kind == REPORT_EXITED || kind == REPORT_LOST ||
            (kind == REPORT_MPIRUN && s->plans_sent) ||
            (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));

@@ -94,6 +94,13 @@ job -n 2 --max-restarts 3 \
     sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT != 1 ] || exit 0
            until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
 ok "a failed job starts again" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
+for status in 126 127; do
+    job -n 1 --max-restarts 3 sh -c "exit $status"
+    ok "a job is not started again after $status" all 'same $code $status' 'has_not err "starts again"'
+done
+job -n 1 --max-restarts 2 false
+ok "the second restart has a pause before it" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
+    'same "$(grep "trying again" err)" "plenumrun: warning: not yet: trying again in 1 s"'
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
 ok "--timeout" all 'same $code 124' 'sleeping 1004.$id 0'
 CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda \
