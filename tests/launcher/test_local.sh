@@ -94,9 +94,9 @@ job -n 2 --max-restarts 3 \
     sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT != 1 ] || exit 0
            until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
 ok "a failed job starts again" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
-for status in 126 127; do
-    job -n 1 --max-restarts 3 sh -c "exit $status"
-    ok "a job is not started again after $status" all 'same $code $status' 'has_not err "starts again"'
+for ending in 126 127; do
+    job -n 1 --max-restarts 3 sh -c "exit $ending"
+    ok "a job is not started again after $ending" all 'same $code $ending' 'has_not err "starts again"'
 done
 job -n 1 --max-restarts 2 false
 ok "the second restart has a pause before it" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
