@@ -93,7 +93,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     d = malloc(sizeof(*d));
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
-    *d = (struct dataset){.scope.fd = -1, .refs = 1};
+    *d = (struct dataset){.scope.fd = -1, .index_hold = -1, .table_hold = -1, .refs = 1};
     r = scope_init(&d->scope, options->roots, options->num_roots);
     if (r < 0) {
         (void)error_set(err, r, "out of memory");
@@ -174,6 +174,8 @@ void dataset_unref(struct dataset *dataset)
 {
     if (!dataset || atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1)
         return;
+    io_close(&dataset->index_hold);
+    io_close(&dataset->table_hold);
     archive_forget(dataset);
     if (!dataset_is_generated(dataset))
         index_close(&dataset->index);

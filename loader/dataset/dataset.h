@@ -35,6 +35,13 @@ enum dataset_how {
     DATASET_NO_WAITING, /* make one; -EALREADY while another process does */
 };
 
+/** Of the cache folder; 0: no limit. */
+struct dataset_cache_limits {
+    uint64_t bytes;      /* of all indices and tables of fields, */
+    uint64_t user_bytes; /* and of those that were made for one user */
+    uint64_t age_ns;     /* since they were last used */
+};
+
 struct dataset_options {
     const char *cache_dir; /* where indices are kept; NULL: dataset_default_cache() */
     unsigned threads;      /* that build an index; 0: one a CPU */
@@ -53,7 +60,9 @@ struct dataset_options {
     enum dataset_how how;
     /** When another thread sets it, the opening ends soon with -ECANCELED. May be NULL. */
     const atomic_bool *cancel;
-    uint64_t memory;    /* bytes that making an index may take; 0: no limit */
+    uint64_t memory; /* bytes that making an index may take; 0: no limit */
+    struct dataset_cache_limits limits;
+    const char *user;   /* for whom it is opened; NULL: nobody's share is counted */
     const char *fields; /* that are wanted, as fields_parse() reads them; NULL: none */
 };
 

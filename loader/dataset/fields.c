@@ -27,6 +27,7 @@
 #include "common/parallel.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
+#include "loader/dataset/cache_limit.h"
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/field_value.h"
 
@@ -725,6 +726,7 @@ static bool open_kept(struct dataset *d, const char *path)
     set_table(d->field_table, bytes, len, mapped);
     memcpy(d->fields.shape, d->field_table->header->shape, sizeof(d->fields.shape));
     memcpy(d->fields.stored, d->field_table->header->stored, sizeof(d->fields.stored));
+    d->table_hold = cache_hold(path, NULL);
     return true;
 }
 
@@ -787,8 +789,12 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
         }
     }
     r = make_table(d, options, err);
-    if (r == 0 && lock >= 0) /* else it is made at each opening, as the index is */
-        (void)cache_write(path, d->field_table->header, d->field_table->bytes);
+    if (r == 0 && lock >= 0 && /* else it is made at each opening, as the index is */
+        cache_write(path, d->field_table->header, d->field_table->bytes) == 0) {
+        d->table_hold = cache_hold(path, options->user);
+        io_close(&lock);
+        cache_trim(path, &options->limits, options->user);
+    }
     io_close(&lock);
     return r;
 }

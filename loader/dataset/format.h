@@ -58,6 +58,7 @@ struct dataset {
     struct dataset *inner;              /* generated: whose labels these are, or NULL */
     struct fields fields;               /* that it was opened with */
     struct field_table *field_table;    /* or NULL */
+    int index_hold, table_hold;         /* cache_hold(); or -1 */
     atomic_uint refs;
 };
 

@@ -23,6 +23,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
+#include "loader/dataset/cache_limit.h"
 
 /* The identity of an index: the names of images that are looked for, the roots, the owner of the
  * cache, the classes of "classes=", the folder without links (a link on the way to it may lead
@@ -117,8 +118,10 @@ static bool open_fresh(struct dataset *d)
     if (!d->index_path || index_open(d->index_path, &d->index) < 0)
         return false;
     if (strcmp(index_subject(&d->index), d->subject) == 0 && d->format->fresh(d) &&
-        fingerprint_holds(d))
+        fingerprint_holds(d)) {
+        d->index_hold = cache_hold(d->index_path, NULL);
         return true;
+    }
     index_close(&d->index);
     return false;
 }
@@ -159,7 +162,7 @@ int indexing_lock(const struct dataset *d, const struct dataset_options *options
 }
 
 /* Write the index that was built, and map it. */
-static void keep_index(struct dataset *d)
+static void keep_index(struct dataset *d, const struct dataset_options *options)
 {
     struct index mapped;
 
@@ -168,6 +171,7 @@ static void keep_index(struct dataset *d)
     } else if (index_open(d->index_path, &mapped) == 0) {
         index_close(&d->index); /* pages of a file can be dropped when memory is short */
         d->index = mapped;
+        d->index_hold = cache_hold(d->index_path, options->user);
     }
 }
 
@@ -197,8 +201,10 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
         cache_remove_leftovers(d->index_path);
     r = build(d, options, err);
     if (r >= 0 && d->index_path)
-        keep_index(d);
+        keep_index(d, options);
     io_close(&lock);
+    if (r >= 0 && d->index_path)
+        cache_trim(d->index_path, &options->limits, options->user);
     (void)malloc_trim(0); /* return the memory that building took: a loader runs for weeks */
     return r;
 }

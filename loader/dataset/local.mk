@@ -4,7 +4,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
 	%D%/archive.c %D%/archive.h \
 	%D%/badlist.c %D%/badlist.h \
-	%D%/cache.c %D%/cache.h \
+	%D%/cache.c %D%/cache.h %D%/cache_limit.c %D%/cache_limit.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
 	%D%/field_json.c %D%/field_json.h \

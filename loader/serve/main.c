@@ -181,6 +181,14 @@ static const struct option_def defs[] = {
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(server.cache_dir),
      .help = "keep indices of data sets there (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum "
              "or ~/.cache/plenum)"},
+    {"cache-limit", 0, "BYTES", OPTION_BYTES, AT(server.cache_limits.bytes), 0, 0,
+     .help = "remove indices that were used longest ago beyond this sum (default: a tenth of the "
+             "file system; 0: no limit)"},
+    {"cache-user-limit", 0, "BYTES", OPTION_BYTES, AT(server.cache_limits.user_bytes), 0, 0,
+     .help = "and those that were made for one user beyond this (default: a quarter of "
+             "--cache-limit where several users are served; 0: no limit)"},
+    {"cache-age", 0, "TIME", OPTION_DURATION, AT(server.cache_limits.age_ns),
+     .help = "and those that were not used for so long (default 2160h, 90 days; 0: no limit)"},
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),
      .help = "neither note nor use where the tiles of JPEGs begin; the pixels are the same"},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
@@ -343,7 +351,10 @@ static int read_settings(struct settings *s)
                                        .listen_fd = -1,
                                        .lifeline_fd = -1,
                                        .max_clients = 4096,
-                                       .drain_ns = 10 * NS_PER_SEC},
+                                       .drain_ns = 10 * NS_PER_SEC,
+                                       .cache_limits = {.bytes = UINT64_MAX,
+                                                        .user_bytes = UINT64_MAX,
+                                                        .age_ns = UINT64_MAX}},
                             .listen_fd = UINT32_MAX,
                             .lifeline_fd = UINT32_MAX};
     if (read_environment(a) < 0)

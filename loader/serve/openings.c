@@ -143,6 +143,8 @@ static void work(struct blocking_job *job)
                                       .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH
                                                                      : DATASET_NO_WAITING,
                                       .cancel = &o->cancel,
+                                      .limits = o->openings->options.cache_limits,
+                                      .user = o->user,
                                       .fields = o->fields,
                                       .junk = o->junk,
                                       .progress = on_progress,

@@ -24,6 +24,7 @@ struct openings_options {
     uv_loop_t *loop;
     struct blocking *blocking; /* its threads open; borrowed, and destroyed before the openings */
     const char *cache_dir;
+    struct dataset_cache_limits cache_limits;
     bool hints;
     uint64_t silent_ns; /* how long storage may not answer */
 };

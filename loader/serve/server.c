@@ -27,6 +27,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +38,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/util.h"
+#include "loader/dataset/cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/http.h"
 #include "loader/serve/leash.h"
@@ -96,10 +98,14 @@ enum {
     BEAT_MS = 1000,
     PAUSE_MS = 5,
     RELOAD_MS = 1000,       /* new clients wait so long for settings that are being read */
+    CACHE_PART = 10,        /* of a file system: what the cache folder may take by default, */
+    CACHE_USER_PART = 4,    /* and of that, what is one user's */
     FILES_KEPT = 64,        /* descriptors that are reserved for files */
     OPENING_SILENT_S = 900, /* then opening a data set from storage that hangs fails */
     END_LIMIT_S = 5,        /* the process ends after this, whatever hangs */
 };
+
+static const uint64_t cache_age_s = 90 * 24 * 3600;
 
 static struct main_loop *loop_of(struct server *server)
 {
@@ -447,6 +453,9 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"pin", old->pin == new->pin},
         {"all-cpus", old->all_cpus == new->all_cpus},
         {"cache-dir", same_text(old->cache_dir, new->cache_dir)},
+        {"cache-limit", old->cache_limits.bytes == new->cache_limits.bytes},
+        {"cache-user-limit", old->cache_limits.user_bytes == new->cache_limits.user_bytes},
+        {"cache-age", old->cache_limits.age_ns == new->cache_limits.age_ns},
         {"http-address", same_text(old->http_address, new->http_address)},
         {"http-port", old->http_port == new->http_port},
         {"no-tiles", old->no_tiles == new->no_tiles},
@@ -800,11 +809,32 @@ static int start_polling(struct main_loop *m)
     return uv_poll_start(&m->lifeline, UV_READABLE | UV_DISCONNECT, on_lifeline);
 }
 
+/* The limits of the cache folder, with defaults. A folder that cannot be looked at has none: it
+ * keeps nothing, most likely. */
+static struct dataset_cache_limits cache_limits(const struct server_options *o)
+{
+    struct dataset_cache_limits limits = o->cache_limits;
+    char folder[4096];
+    struct statvfs fs;
+
+    if (limits.age_ns == UINT64_MAX)
+        limits.age_ns = cache_age_s * NS_PER_SEC;
+    if (limits.bytes == UINT64_MAX) {
+        limits.bytes = 0;
+        if (cache_folder(o->cache_dir, folder, sizeof(folder)) == 0 && statvfs(folder, &fs) == 0)
+            limits.bytes = fs.f_blocks * fs.f_frsize / CACHE_PART;
+    }
+    if (limits.user_bytes == UINT64_MAX)
+        limits.user_bytes = o->own_uid_only ? 0 : limits.bytes / CACHE_USER_PART;
+    return limits;
+}
+
 static int start_openings(struct main_loop *m, struct plenum_error *err)
 {
     struct openings_options options = {.loop = &m->server.loop,
                                        .blocking = m->server.blocking,
                                        .cache_dir = m->live.cache_dir,
+                                       .cache_limits = cache_limits(&m->live),
                                        .hints = !m->live.no_tiles,
                                        .silent_ns = OPENING_SILENT_S * NS_PER_SEC};
     int r = openings_create(&options, &m->server.openings);

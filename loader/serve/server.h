@@ -9,6 +9,7 @@
 #include <plenum/error.h>
 
 #include "loader/image/image.h"
+#include "loader/dataset/dataset.h"
 #include "loader/serve/pin.h"
 
 enum { SERVER_ROOTS_MAX = 64 };
@@ -31,7 +32,9 @@ struct server_options {
     bool own_uid_only;                   /* serve nobody but this process's user */
     const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these; roots_create() */
     unsigned num_roots;
-    const char *cache_dir;   /* NULL: the default */
+    const char *cache_dir; /* NULL: the default */
+    /* Of that folder; UINT64_MAX: the default. */
+    struct dataset_cache_limits cache_limits;
     bool no_tiles;           /* keep no hints of where tiles of JPEGs begin */
     uint64_t ring_limit;     /* bytes of all rings together */
     uint64_t memory_budget;  /* bytes of them and of what the loader holds itself; 0: no limit */

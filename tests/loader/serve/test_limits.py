@@ -5,6 +5,7 @@ import contextlib
 import errno
 import fcntl
 import grp
+import io
 import json
 import os
 import pwd
@@ -13,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tarfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -246,6 +248,39 @@ class LimitsTest(ServiceCase):
             resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (most, most))
         with Raw(f"unix:{self.socket}") as client:
             client.open(self.data)
+
+    def test_cache(self):
+        """indices of a data set's many spellings stay within the folder's limit, and streams go on"""
+        archive = os.path.join(self.folder, "images.tar")
+        images = sorted(os.path.join(top, name) for top, _, names in os.walk(self.data_made()) for name in names)
+        with tarfile.open(archive, "w") as t:
+            for i in range(300):
+                t.add(images[i % len(images)], f"{i:03d}.jpg")
+                label = tarfile.TarInfo(f"{i:03d}.cls")
+                label.size = 1
+                t.addfile(label, io.BytesIO(b"1"))
+        cache, most = os.path.join(self.folder, "limited"), 256 << 10
+        self.serve("--threads", "1", "--cache-dir", cache, "--cache-limit", str(most))
+
+        def kept(*more):
+            return sum(os.stat(os.path.join(cache, name)).st_blocks * 512 for name in os.listdir(cache)
+                       if name.endswith((".index", *more)))
+
+        with Raw(f"unix:{self.socket}") as first:
+            first.open(f"tar,label-offset=1000:{archive}")
+            one = kept()
+            self.assertGreater(one, 0)
+            for k in range(3 * most // one + 2):
+                with Raw(f"unix:{self.socket}") as client:
+                    client.open(f"tar,label-offset={k}:{archive}")
+                self.assertLessEqual(kept(), most)
+            self.assertGreater(kept(".sums", ".notes"), most - 2 * one, "no more is removed than must be")
+            first.ask()
+            self.assertEqual(first.done(), 0)
+
+    def data_made(self):
+        self.make_data()
+        return self.data
 
     def test_what_is_no_setting(self):
         """sentences for settings that make no sense"""

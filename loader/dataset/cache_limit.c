@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* cache_limit.c - see cache_limit.h. */
+#include "config.h"
+
+#include "loader/dataset/cache_limit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "loader/dataset/cache.h"
+
+static const char attribute[] = "user.plenum.user", index_end[] = ".index",
+                  table_mark[] = ".index.fields-";
+
+/* An index with what belongs to it, or a table of fields. */
+struct unit {
+    char *name;
+    uint64_t bytes, used_s;
+    bool of_user; /* of the one whose share is looked at */
+};
+
+struct units {
+    int folder_fd;
+    struct unit *all;
+    size_t count, cap;
+    uint64_t bytes, user_bytes;
+};
+
+int cache_hold(const char *path, const char *user)
+{
+    const struct timespec times[] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+    int fd = cache_open(path, false);
+
+    if (fd < 0)
+        return -1;
+    (void)futimens(fd, times);
+    if (user)
+        (void)fsetxattr(fd, attribute, user, strlen(user), 0);
+    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails where it is being removed: then it is ours alone */
+    return fd;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), len = strlen(end);
+
+    return n > len && strcmp(name + n - len, end) == 0;
+}
+
+static uint64_t bytes_of(int folder_fd, const char *name, const char *suffix)
+{
+    struct stat st = {0};
+    char *path = str_format("%s%s", name, suffix);
+    bool there = path && fstatat(folder_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+
+    free(path);
+    return there ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+static bool is_of_user(int fd, const char *user)
+{
+    char text[64];
+    ssize_t n = fgetxattr(fd, attribute, text, sizeof(text));
+
+    return user && n >= 0 && (size_t)n == strlen(user) && memcmp(text, user, (size_t)n) == 0;
+}
+
+static void add_unit(struct units *u, const char *name, const char *user)
+{
+    bool is_index = ends_with(name, index_end);
+    struct stat st;
+    struct unit *unit;
+    int fd = openat(u->folder_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+        array_grow(&u->all, &u->cap, u->count, sizeof(*u->all)) < 0)
+        goto out;
+    unit = &u->all[u->count];
+    *unit = (struct unit){.name = strdup(name),
+                          .bytes = (uint64_t)st.st_blocks * 512,
+                          .used_s = (uint64_t)st.st_atim.tv_sec,
+                          .of_user = is_of_user(fd, user)};
+    if (!unit->name)
+        goto out;
+    if (is_index)
+        unit->bytes +=
+            bytes_of(u->folder_fd, name, ".sums") + bytes_of(u->folder_fd, name, ".notes");
+    u->bytes += unit->bytes;
+    u->user_bytes += unit->of_user ? unit->bytes : 0;
+    u->count++;
+out:
+    io_close(&fd);
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const struct unit *x = a, *y = b;
+
+    return (x->used_s > y->used_s) - (x->used_s < y->used_s);
+}
+
+static int list_units(struct units *u, const char *folder, const char *user)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+
+    if (!dir)
+        return -errno;
+    u->folder_fd = fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 0);
+    while (u->folder_fd >= 0 && (entry = readdir(dir)))
+        if (ends_with(entry->d_name, index_end) ||
+            (strstr(entry->d_name, table_mark) && !ends_with(entry->d_name, ".tmp")))
+            add_unit(u, entry->d_name, user);
+    (void)closedir(dir);
+    if (u->count > 1)
+        qsort(u->all, u->count, sizeof(*u->all), by_use);
+    return u->folder_fd < 0 ? -EMFILE : 0;
+}
+
+/* Lock a file that is there, or is made, unless somebody else has it: a descriptor, or -1. */
+static int lock_file(int folder_fd, const char *name, int flags)
+{
+    int fd = openat(folder_fd, name, O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags, 0600);
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+        io_close(&fd);
+    return fd;
+}
+
+static void unlink_with(int folder_fd, const char *name, const char *suffix)
+{
+    char *path = str_format("%s%s", name, suffix);
+
+    if (path)
+        (void)unlinkat(folder_fd, path, 0);
+    free(path);
+}
+
+/* Remove one, unless it is in use or its index is being made. The file of the lock goes, too: who
+ * holds it while another makes a new one builds the index twice at worst, and it is renamed as a
+ * whole. */
+static bool remove_unit(struct units *u, const struct unit *unit)
+{
+    const char *mark = strstr(unit->name, index_end);
+    char *lock_name =
+        str_format("%.*s.lock", (int)(mark - unit->name + (int)strlen(index_end)), unit->name);
+    int lock = lock_name ? lock_file(u->folder_fd, lock_name, O_RDWR | O_CREAT) : -1;
+    int file = lock >= 0 ? lock_file(u->folder_fd, unit->name, O_RDONLY) : -1;
+    bool removed = file >= 0 && unlinkat(u->folder_fd, unit->name, 0) == 0;
+
+    if (removed && ends_with(unit->name, index_end)) {
+        unlink_with(u->folder_fd, unit->name, ".sums");
+        unlink_with(u->folder_fd, unit->name, ".notes");
+        unlink_with(u->folder_fd, lock_name, "");
+    }
+    if (removed) {
+        u->bytes -= unit->bytes;
+        u->user_bytes -= unit->of_user ? unit->bytes : 0;
+    }
+    io_close(&file);
+    io_close(&lock);
+    free(lock_name);
+    return removed;
+}
+
+static bool is_over(const struct units *u, const struct dataset_cache_limits *limits)
+{
+    return (limits->bytes > 0 && u->bytes > limits->bytes) ||
+           (limits->user_bytes > 0 && u->user_bytes > limits->user_bytes);
+}
+
+static bool must_go(const struct units *u, const struct unit *unit,
+                    const struct dataset_cache_limits *limits)
+{
+    uint64_t now_s = (uint64_t)time(NULL);
+
+    if (limits->age_ns > 0 && now_s > unit->used_s &&
+        now_s - unit->used_s > limits->age_ns / NS_PER_SEC)
+        return true;
+    if (limits->user_bytes > 0 && u->user_bytes > limits->user_bytes && unit->of_user)
+        return true;
+    return limits->bytes > 0 && u->bytes > limits->bytes;
+}
+
+void cache_trim(const char *path, const struct dataset_cache_limits *limits, const char *user)
+{
+    struct units u = {.folder_fd = -1};
+    char *folder;
+
+    if (limits->bytes == 0 && limits->user_bytes == 0 && limits->age_ns == 0)
+        return;
+    folder = io_folder_of(path);
+    if (folder && list_units(&u, folder, user) == 0) {
+        for (size_t i = 0; i < u.count; i++)
+            if (must_go(&u, &u.all[i], limits))
+                (void)remove_unit(&u, &u.all[i]);
+        if (is_over(&u, limits))
+            (void)unlink(path);
+    }
+    for (size_t i = 0; i < u.count; i++)
+        free(u.all[i].name);
+    free(u.all);
+    io_close(&u.folder_fd);
+    free(folder);
+}

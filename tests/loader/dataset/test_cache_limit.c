@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* What is removed from a cache folder that is too large, or too old. The oracle: one file after
+ * the other, by its last use, as long as a limit is exceeded. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/util.h"
+#include "loader/dataset/cache_limit.h"
+
+enum { FILES = 12, UNIT = 64 << 10, ROUNDS = 200 };
+
+static char folder[200];
+static bool has_attributes;
+
+/* Is a quarter tables, of indices that have others beside them? */
+static char *name_of(unsigned i, char *text, size_t size)
+{
+    if (i % 4 == 3)
+        (void)snprintf(text, size, "%s/%032x.index.fields-%016x", folder, i - 1, i);
+    else
+        (void)snprintf(text, size, "%s/%032x.index", folder, i);
+    return text;
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* A file of so many units, of one of two users, used so many seconds ago. */
+static void make(unsigned i, unsigned units, const char *user, unsigned ago_s)
+{
+    struct timespec times[] = {{.tv_sec = time(NULL) - (time_t)ago_s}, {.tv_nsec = UTIME_OMIT}};
+    char path[400];
+    void *bytes = calloc(units, UNIT);
+    int fd = open(name_of(i, path, sizeof(path)), O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+    cr_assert(fd >= 0 && bytes);
+    memset(bytes, 'x', (size_t)units * UNIT);
+    cr_assert(eq(int, io_write_all(fd, bytes, (size_t)units * UNIT), 0));
+    has_attributes = fsetxattr(fd, "user.plenum.user", user, strlen(user), 0) == 0;
+    cr_assert(eq(int, futimens(fd, times), 0));
+    (void)close(fd);
+    free(bytes);
+}
+
+static void setup(void)
+{
+    (void)snprintf(folder, sizeof(folder), "%s/plenum-test-XXXXXX",
+                   getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    cr_assert(ne(ptr, mkdtemp(folder), NULL));
+}
+
+static void teardown(void)
+{
+    char *command = str_format("rm -rf '%s'", folder);
+
+    cr_assert(eq(int, system(command), 0));
+    free(command);
+}
+
+TestSuite(cache_limit, .init = setup, .fini = teardown, .timeout = 120);
+
+Test(cache_limit, removes_what_was_used_longest_ago_and_nothing_in_use)
+{
+    srand(7);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        unsigned units[FILES], total = 0, of_user = 0, age_s = 500;
+        bool held[FILES], of[FILES], gone[FILES] = {false};
+        int holds[FILES];
+        struct dataset_cache_limits limits = {.bytes = (1 + (uint64_t)rand() % 30) * UNIT,
+                                              .user_bytes = (1 + (uint64_t)rand() % 20) * UNIT,
+                                              .age_ns = age_s * NS_PER_SEC};
+        char path[400];
+
+        for (unsigned i = 0; i < FILES; i++) { /* the first was used longest ago */
+            units[i] = 1 + (unsigned)rand() % 3;
+            of[i] = rand() % 2;
+            make(i, units[i], of[i] ? "1" : "12", 1000 - 60 * i);
+            held[i] = rand() % 4 == 0;
+            holds[i] = -1;
+            if (held[i]) {
+                holds[i] = open(name_of(i, path, sizeof(path)), O_RDONLY | O_CLOEXEC);
+                cr_assert(eq(int, flock(holds[i], LOCK_SH | LOCK_NB), 0));
+            }
+            total += units[i];
+            of_user += of[i] && has_attributes ? units[i] : 0;
+        }
+        for (unsigned i = 0; i < FILES; i++) {
+            bool mine = of[i] && has_attributes;
+            bool must = 1000 - 60 * i > age_s || total * (uint64_t)UNIT > limits.bytes ||
+                        (mine && of_user * (uint64_t)UNIT > limits.user_bytes);
+
+            if (!must || held[i])
+                continue;
+            gone[i] = true;
+            total -= units[i];
+            of_user -= mine ? units[i] : 0;
+        }
+        (void)snprintf(path, sizeof(path), "%s/last", folder);
+        cr_assert(eq(int, io_write_file(path, "", 0, true), 0));
+        cache_trim(path, &limits, "1");
+        cr_expect(eq(int, exists(path),
+                     total *(uint64_t)UNIT <= limits.bytes &&
+                         of_user * (uint64_t)UNIT <= limits.user_bytes),
+                  "what was written last is kept where there is room");
+        for (unsigned i = 0; i < FILES; i++) {
+            cr_expect(eq(int, exists(name_of(i, path, sizeof(path))), !gone[i]), "%u of round %u",
+                      i, round);
+            (void)unlink(path);
+            io_close(&holds[i]);
+        }
+    }
+}
+
+/* Another process makes the index: its lock is taken. */
+Test(cache_limit, leaves_what_is_being_made)
+{
+    struct dataset_cache_limits limits = {.bytes = 1};
+    char path[400], *lock_path;
+    int lock;
+
+    make(0, 1, "1", 10);
+    lock_path = str_format("%s.lock", name_of(0, path, sizeof(path)));
+    lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    cr_assert(eq(int, flock(lock, LOCK_EX | LOCK_NB), 0));
+    cache_trim(lock_path, &(struct dataset_cache_limits){0}, "1");
+    cr_expect(exists(lock_path), "no limits: nothing is looked at");
+    (void)snprintf(path, sizeof(path), "%s/last", folder);
+    cache_trim(path, &limits, "1");
+    (void)name_of(0, path, sizeof(path));
+    cr_expect(exists(path));
+    (void)close(lock);
+    free(lock_path);
+}
+
+Test(cache_limit, an_index_goes_with_what_belongs_to_it)
+{
+    static const char *const suffixes[] = {".sums", ".notes", ".lock"};
+    struct dataset_cache_limits limits = {.age_ns = NS_PER_SEC};
+    char path[400], other[420];
+
+    make(0, 1, "1", 10);
+    (void)name_of(0, path, sizeof(path));
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        (void)snprintf(other, sizeof(other), "%s%s", path, suffixes[i]);
+        cr_assert(eq(int, io_write_file(other, "x", 1, true), 0));
+    }
+    (void)snprintf(other, sizeof(other), "%s/list.bad", folder);
+    cr_assert(eq(int, io_write_file(other, "x", 1, true), 0));
+    cache_trim(other, &limits, NULL);
+    cr_expect(exists(other), "lists of bad samples stay");
+    cr_expect(not(exists(path)));
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        (void)snprintf(other, sizeof(other), "%s%s", path, suffixes[i]);
+        cr_expect(not(exists(other)), "%s", suffixes[i]);
+    }
+}
+
+/* What is held is neither old nor removable, until it is let go. */
+Test(cache_limit, holding_is_using)
+{
+    struct dataset_cache_limits limits = {.age_ns = 5 * NS_PER_SEC}, none = {.bytes = 1};
+    char path[400];
+    int hold;
+
+    make(0, 1, "1", 10);
+    (void)name_of(0, path, sizeof(path));
+    hold = cache_hold(path, NULL);
+    cr_assert(hold >= 0);
+    (void)snprintf(path, sizeof(path), "%s/last", folder);
+    cache_trim(path, &none, NULL);
+    cr_expect(exists(name_of(0, path, sizeof(path))));
+    (void)close(hold);
+    (void)snprintf(path, sizeof(path), "%s/last", folder);
+    cache_trim(path, &limits, NULL);
+    cr_expect(exists(name_of(0, path, sizeof(path))), "it was used just now");
+}
