@@ -119,6 +119,30 @@ class JobTest(unittest.TestCase):
         np.testing.assert_array_equal(job.allgather(x), x[None])
         job.barrier()
 
+    def test_home_in_the_name(self):
+        with unittest.mock.patch.dict(os.environ, HOME=T):
+            for name in "~/data", pathlib.Path("~/data"), "folder:~/data":
+                with pyplenum.Stream(name, PIPELINE, epochs=1, micro_batch=4) as stream:
+                    self.assertEqual(stream.num_samples, 56)
+            for name in "list,base=~/a,path=1:~/b.csv", "generated:tar:~/x":
+                self.assertEqual(pyplenum.stream.with_home(name), name.replace("~", T))
+            self.assertEqual(pyplenum.stream.with_home("./~/x"), "./~/x")
+
+    def test_removed_folder(self):
+        out = run_program("""
+import os, pyplenum, sys, tempfile
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+os.rmdir(folder)
+with pyplenum.Stream(sys.argv[1], "rrc(32)", epochs=1, micro_batch=4) as stream:
+    print(stream.num_samples)
+try:
+    pyplenum.Stream("data", "rrc(32)")
+except pyplenum.PlenumError as error:
+    print(error)
+""")
+        self.assertIn("56\n[Errno 2] the current folder is not known", out.stdout, out.stderr)
+
     def test_what_cannot_be_worked_on_in_place(self):
         """arrays that are not contiguous, or of a type that cannot be added, are refused"""
         job = pyplenum.job()
