@@ -26,12 +26,28 @@ static struct str_nearest near_of(const char *at)
     return near;
 }
 
+/* Operations that other libraries have at the end of a pipeline. */
+static bool makes_floats(const struct str_nearest *near)
+{
+    static const char *const names[] = {"normalize", "normalise", "to_tensor",          "totensor",
+                                        "to_dtype",  "todtype",   "convert_image_dtype"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (near->len == strlen(names[i]) && strncasecmp(near->word, names[i], near->len) == 0)
+            return true;
+    return false;
+}
+
 /* No operation begins here: what may, and what is nearly so. */
 int pipeline_refuse_op(struct parser *p)
 {
     struct str_nearest near = near_of(p->at);
     char what[120];
 
+    if (makes_floats(&near))
+        return parser_error(p,
+                            "a pipeline makes bytes: floats, with mean and std, are made of them "
+                            "by Loader(dtype=\"float32\", mean=, std=) or normalise()");
     if (parser_word(&(struct parser){.at = p->at}, "view"))
         return parser_error(p, "a view stands alone or beside others, and has its stages within "
                                "its parentheses: view(a, 2, rrc(32)) view(b, 1, rrc(16))");

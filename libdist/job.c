@@ -227,9 +227,9 @@ static int refuse_two(job_getenv get, const struct names *a, const struct names 
         b->count, count ? count : "(not set)");
 }
 
-/* plenumrun sets RANK and WORLD_SIZE, too, and unsets GROUP_WORLD_SIZE. Where that is set, a torchrun
- * runs within its instance. Where RANK and WORLD_SIZE alone say something else, another launcher
- * has set some of the variables, and others are still plenumrun's. */
+/* plenumrun sets RANK and WORLD_SIZE, too, and unsets GROUP_WORLD_SIZE. Where that is set, a
+ * torchrun runs within its instance. Where RANK and WORLD_SIZE alone say something else, another
+ * launcher has set some of the variables, and others are still plenumrun's. */
 static int choose_within_plenumrun(job_getenv get, const struct names **n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];

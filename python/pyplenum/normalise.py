@@ -60,8 +60,9 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
     mean, std
         of red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
     dtype
-        "float32", "float16" or "bfloat16", or these of NumPy or torch. NumPy has no bfloat16: these are uint16 with their bits, which torch takes
-        without a copy as ``torch.from_numpy(floats.view("i2")).view(torch.bfloat16)``.
+        "float32", "float16" or "bfloat16", or these of NumPy or torch. NumPy has no bfloat16: these are uint16 with
+        their bits, which torch takes without a copy as
+        ``torch.from_numpy(floats.view("i2")).view(torch.bfloat16)``.
     layout
         of the floats: "nhwc", "nchw", or None for that of the images.
     out

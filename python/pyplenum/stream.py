@@ -475,7 +475,7 @@ def path_of(dataset: Any) -> str:
         return os.fsdecode(dataset)
     root = getattr(dataset, "root", None)
     way = f"its root, {os.fspath(root)!r}" if isinstance(root, (str, os.PathLike)) else "what it reads its files from"
-    raise TypeError(f"the data set is a folder or a name such as \"tar:train.tar\", not a {type(dataset).__name__}: "
+    raise TypeError(f"the data set is a folder or a name such as tar:train.tar, not a {type(dataset).__name__}: "
                     f"pass {way}. plenumd reads and decodes the files itself")
 
 

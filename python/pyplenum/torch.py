@@ -189,9 +189,9 @@ class Loader:
         [N, ...], masks [N, H, W] and boxes :class:`pyplenum.Boxes` of tensors, with views a list of them as of "views".
         Unsigned numbers are tensors of signed ones: uint16 of int32, others of as many bits.
     dtype
-        "uint8" or "int8", as of a Stream, or "float32", "float16" or "bfloat16", or these of torch or NumPy: with floats images and views are
-        such floats, (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory of their own,
-        and have three channels. With ``device`` bytes are moved, and made floats there.
+        "uint8" or "int8", as of a Stream, or "float32", "float16" or "bfloat16", or these of torch or NumPy. With
+        floats, images and views are (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory
+        of their own, and have three channels. With ``device`` bytes are moved, and made floats there.
     mean, std
         of these floats: red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
     smoothing
@@ -279,7 +279,7 @@ class Loader:
         if dtype in _FLOATS.values():
             self._floats, dtype = getattr(torch, dtype), "uint8"
         elif dtype not in (None, "uint8", "int8"):
-            raise ValueError(f"dtype is \"uint8\", \"int8\" or one of {', '.join(_FLOATS.values())}, or these of torch "
+            raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(_FLOATS.values())}, or these of torch "
                              f"or NumPy, not {dtype!r}")
         elif mean is not None or std is not None:
             raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
@@ -351,8 +351,8 @@ class Loader:
         return self.stream.steps_per_epoch // self._steps
 
     def __getitem__(self, index: Any) -> NoReturn:
-        raise TypeError("a Loader is no data set for a DataLoader, but takes a DataLoader's place: its batches come from "
-                        "a loop over it, for images, labels in loader")
+        raise TypeError("a Loader is no data set for a DataLoader, but takes a DataLoader's place: its batches come "
+                        "from a loop over it, for images, labels in loader")
 
     @property
     def batch_size(self) -> int:
@@ -409,9 +409,9 @@ class Loader:
         """The first loop was left early. Was that a look at the data, which shortens the training by an epoch?"""
         if self._fresh and self._choices["shuffle"] != "none":
             taken = len(self) - place.steps_left // self._steps
-            warnings.warn(f"the loop before was left after {taken} of {len(self)} batches of epoch {place.epoch}, and this "
-                          f"one goes through epoch {place.epoch + 1}: loader.peek() shows a batch without taking it, "
-                          f"and loader.set_epoch({place.epoch}) goes back", stacklevel=caller())
+            warnings.warn(f"the loop before was left after {taken} of {len(self)} batches of epoch {place.epoch}, and "
+                          f"this one goes through epoch {place.epoch + 1}: loader.peek() shows a batch without taking "
+                          f"it, and loader.set_epoch({place.epoch}) goes back", stacklevel=caller())
         self._fresh = False
 
     def peek(self) -> Tuple[Any, ...]:

@@ -5,8 +5,8 @@
  * variables that its launchers would, and deals samples one by one to those that are not refused.
  *
  * The law: no sample is dealt twice; and where no process is refused, each is dealt. What the rules
- * cannot see is not in the law: a launcher that replaces all variables of another of its kind, or of
- * any launcher (plenumrun, which warns instead), starts a job of its own.
+ * cannot see is not in the law: a launcher that replaces all variables of another of its kind, or
+ * of any launcher (plenumrun, which warns instead), starts a job of its own.
  *
  * PLENUM_NESTINGS=N tries N of them. */
 #include "config.h"
