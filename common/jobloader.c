@@ -66,7 +66,7 @@ enum {
     SILENT_MAX = 10,    /* seconds without a beat: it hangs. Longer than clients wait for a word */
     SLOW_MAX = 3,       /* seconds that a start may take before clients are told */
     KILLED_MS = 1000,   /* that jobloader_destroy() waits for a killed loader, which may hang */
-    EVENTS = 8, /* of one turn: no more than there are descriptors */
+    EVENTS = 8,         /* of one turn: no more than there are descriptors */
     /* Points for early deaths in a row, after which clients are answered: see strikes_for(). */
     STRIKES_MAX = 5,
     ANSWERS_MAX = 256, /* at once */
