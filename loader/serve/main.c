@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -448,6 +449,8 @@ int main(int argc, char **argv)
 
     io_fill_standard(O_RDONLY);
     log_init("plenumd", LOG_LEVEL_INFO);
+    /* It executes nothing. Every thread inherits this, so it comes before the first. */
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     leash_init(early_descriptor(argc, argv, "--leash-fd"),
                early_descriptor(argc, argv, "--start-fd"));
     r = options_start(&program, a, argc, argv, &operands);

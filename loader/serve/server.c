@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -1010,8 +1009,6 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     pthread_t id;
     int r;
 
-    if (options->user) /* inherited by the threads that are started now */
-        (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     r = thread_start(&id, loop_main, &run);
     if (r < 0)
         return error_set(err, r, "cannot start a thread: %s", strerror(-r));
