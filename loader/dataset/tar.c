@@ -414,7 +414,7 @@ static int add_member(struct archive *a, struct tar_reader *reader, struct group
     }
     if (!set_of(a)->no_images && n.dot && dataset_takes_extension(a->dataset, n.dot))
         return add_image(a, g, m, n.name, n.dot + 1);
-    if (!set_of(a)->no_images && n.dot && dataset_is_image_name(n.base))
+    if (!set_of(a)->no_images && n.dot && strchr(n.dot + 1, '.') && dataset_is_image_name(n.base))
         note_dotted(g, &n);
     for (enum label_from from = FROM_CLS; n.dot && from < FROM_TYPES; from++)
         if (strcasecmp(n.dot + 1, extension_of(set_of(a), from)) == 0 &&

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What a data set names is opened by loader/dataset/scope.c alone, which checks it against the client's roots, and files
-# of the cache by cache.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
+# of the cache by cache.c and cache_limit.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
 . "$top_srcdir/tests/lib.sh"
 
 calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'
@@ -12,7 +12,7 @@ calls="$calls|access|faccessat|realpath|canonicalize_file_name|readlink|readlink
 others() {
     cd "$top_srcdir/loader" || exit 1
     grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c |
-        grep -vE '^dataset/(scope|cache|tar_writer)\.c:|^[^:]*:[0-9]*: ?\*|^[^:]*:[0-9]*: */\*' |
+        grep -vE '^dataset/(scope|cache|cache_limit|tar_writer)\.c:|^[^:]*:[0-9]*: ?\*|^[^:]*:[0-9]*: */\*' |
         grep -vE '^dataset/index\.c:[0-9]*:    int fd = open\(path, O_RDONLY \| O_CLOEXEC \| O_NONBLOCK\);$'
 }
 
@@ -22,5 +22,5 @@ in_scope() {
 }
 
 ok "the search finds what is there" test "$(in_scope)" -gt 3
-is "" "nothing but scope.c and cache.c opens a path" others
+is "" "nothing but scope.c, cache.c and cache_limit.c opens a path" others
 finish
