@@ -143,6 +143,19 @@ except pyplenum.PlenumError as error:
 """)
         self.assertIn("56\n[Errno 2] the current folder is not known", out.stdout, out.stderr)
 
+    def test_closed_descriptors(self):
+        """a program that closes descriptors which are not its own is told so"""
+        out = run_program("""
+import os, pyplenum, sys
+stream = pyplenum.Stream(sys.argv[1], "rrc(32)", micro_batch=4)
+stream.next()
+os.closerange(3, 4096)
+for batch in stream:
+    pass
+""")
+        self.assertIn("the program has closed descriptors that libplenum had opened", out.stderr)
+        self.assertEqual(out.returncode, 1)
+
     def test_what_cannot_be_worked_on_in_place(self):
         """arrays that are not contiguous, or of a type that cannot be added, are refused"""
         job = pyplenum.job()
