@@ -40,7 +40,7 @@ def replaced(members, name, data):
 tar("good", good())
 tar("no-label", [m for m in good() if m[0] != "4.cls"])
 tar("twice", good() + good()[:2])
-tar("too-large", replaced(good(), "3.cls", b"16777216"))
+tar("too-large", replaced(good(), "3.cls", b"2147483647"))
 tar("negative", replaced(good(), "3.cls", b"-2"))
 tar("nothing", [("readme.txt", b"no image")])
 tar("bad-images", replaced(replaced(good(), "2.jpg", pictures[2][:900]), "3.jpg", b""))

@@ -198,7 +198,29 @@ static void check_fork(void)
     CHECK(plenum_barrier(job, NULL) == 0);
 }
 
-/* The last instance stays away: all others are to name it, when their time is up. */
+/* Files in the folder MARKS, by which instances meet where no collective can serve. */
+static void set_mark(uint32_t index)
+{
+    char path[1024];
+    FILE *f;
+
+    (void)snprintf(path, sizeof(path), "%s/%u", getenv("MARKS"), index);
+    f = fopen(path, "w");
+    CHECK(f);
+    (void)fclose(f);
+}
+
+static void await_mark(uint32_t index)
+{
+    char path[1024];
+
+    (void)snprintf(path, sizeof(path), "%s/%u", getenv("MARKS"), index);
+    while (access(path, F_OK) < 0)
+        (void)usleep(10000);
+}
+
+/* The last instance stays away until all others have named it, when their time was up. mpirun ends
+ * the others when one of them is gone, so all stay until then. */
 static void check_late(bool meet_first, size_t bytes)
 {
     struct plenum_error err = {""};
@@ -209,10 +231,8 @@ static void check_late(bool meet_first, size_t bytes)
     if (meet_first)
         CHECK(plenum_barrier(job, NULL) == 0);
     plenum_job_set_timeout(job, 1500000000);
-    if (me->instance_index == me->num_instances - 1) {
-        (void)sleep(4);
-        _exit(0);
-    }
+    if (me->instance_index == me->num_instances - 1)
+        goto out;
     r = bytes ? plenum_broadcast(job, b, bytes, me->num_instances - 1, &err)
               : plenum_barrier(job, &err);
     CHECK(r == -ETIMEDOUT);
@@ -227,7 +247,10 @@ static void check_late(bool meet_first, size_t bytes)
     if (failures == 0)
         printf("timed out\n");
     (void)fflush(stdout);
-    (void)sleep(1); /* mpirun ends the others when one of them is gone */
+    set_mark(me->instance_index);
+out:
+    for (uint32_t i = 0; i + 1 < me->num_instances; i++)
+        await_mark(i);
     _exit(0);
 }
 

@@ -6,10 +6,12 @@
 world=$top_builddir/tests/libdist/comm_world
 export ASAN_OPTIONS=$asan_options_of_mpi
 [ -e "$top_builddir/libplenum-mpi.la" ] && command -v mpirun >/dev/null && have_mpi=yes || have_mpi=
+export MARKS=$T/marks
 
 timed_out() { # WAY ARGUMENT... - do both others name the one that stays away?
     way=$1
     shift
+    rm -rf "$MARKS" && mkdir "$MARKS" || return 1
     $way -n 3 "$world" "$@" >"$T/late" 2>"$T/late.err"
     [ "$(grep -c "timed out" "$T/late")" = 2 ] || { cat "$T/late.err"; return 1; }
 }
