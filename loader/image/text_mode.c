@@ -26,6 +26,14 @@ static const char *judge_png(const uint8_t *bytes, size_t len)
     return NULL;
 }
 
+/* Pixels that are stored as they are, of a PPM or in a PNG, are not random: of a dark image many
+ * bytes are LFs, and few CRs. A PNG whose signature is intact was not copied in text mode. */
+static bool has_raw_pixels(const uint8_t *bytes, size_t len)
+{
+    return (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0) ||
+           (len >= 2 && (memcmp(bytes, "P5", 2) == 0 || memcmp(bytes, "P6", 2) == 0));
+}
+
 bool text_mode_added(const uint8_t *bytes, size_t len, size_t from)
 {
     const uint8_t *at = bytes, *end = bytes + len;
@@ -59,5 +67,5 @@ const char *text_mode_change(const uint8_t *bytes, size_t len)
         return png;
     if (text_mode_added(bytes, len, 0))
         return added;
-    return are_few_pairs(bytes, len) ? removed : NULL;
+    return !has_raw_pixels(bytes, len) && are_few_pairs(bytes, len) ? removed : NULL;
 }

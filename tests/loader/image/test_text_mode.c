@@ -176,8 +176,9 @@ Test(text_mode, shows_where_the_decoder_notices_nothing)
     cr_expect(gt(u32, unnoticed, 0));
 }
 
-/* A comment of lines with CR LF is no sign of it, where no other byte is an LF. */
-Test(text_mode, a_sound_jpeg_with_such_a_comment_is_good)
+/* Lines with CR LF in a comment, or behind the image, are no sign of it, where no other byte is an
+ * LF. */
+Test(text_mode, a_sound_jpeg_with_such_lines_is_good)
 {
     static const char comment[] = "\xFF\xFE\0\x12"
                                   "a\r\nb\r\nc\r\nd\r\ne\r\nf";
@@ -199,6 +200,11 @@ Test(text_mode, a_sound_jpeg_with_such_a_comment_is_good)
             memcpy(with.bytes + 22, m.bytes + 2, m.len - 2);
             cr_expect(text_mode_added(with.bytes, with.len, 0));
             cr_expect(eq(int, render("resize(16x16)", &with, &err), 0), "%s", err.text);
+            memcpy(with.bytes, m.bytes, m.len);
+            memcpy(with.bytes + m.len, comment + 4, 16);
+            with.len = m.len + 16;
+            cr_expect(text_mode_added(with.bytes, with.len, 0));
+            cr_expect(eq(int, render("resize(16x16)", &with, &err), 0), "%s", err.text);
             judged++;
         }
         free(with.bytes);
@@ -216,6 +222,23 @@ Test(text_mode, a_sound_file_of_such_lines_is_good)
 
     memcpy(m.bytes + 11, pixels, 24);
     cr_expect(eq(int, render("resize(16x16)", &m, &err), 0), "%s", err.text);
+    free(m.bytes);
+}
+
+/* A dark image of raw pixels has many LFs and hardly a CR. One that is cut off says just that. */
+Test(text_mode, a_dark_image_that_is_cut_off_says_so)
+{
+    static const char header[] = "P6\n100 100\n255\n";
+    struct made m = {malloc(30000), 29999};
+    struct plenum_error err;
+
+    memset(m.bytes, '\n', m.len);
+    memcpy(m.bytes, header, sizeof(header) - 1);
+    m.bytes[1000] = '\r';
+    cr_expect(eq(int, render("resize(16x16)", &m, &err), -EBADMSG));
+    cr_expect(eq(str, err.text, "the PPM file is cut off: it ends after 29999 bytes"));
+    memcpy(m.bytes, "\x89PNG\r\n\x1A\n", 8);
+    cr_expect(eq(ptr, (void *)(uintptr_t)text_mode_change(m.bytes, m.len), NULL));
     free(m.bytes);
 }
 
