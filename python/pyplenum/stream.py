@@ -47,6 +47,9 @@ _ELSEWHERE = {
     "return_indices": "have \"samples\" among the fields",
 }
 
+# A name that is a decimal number, as the loader reads it.
+_NUMERAL = re.compile(r"[ \t-\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t-\r]*")
+
 # How long a call into the library may take before Python looks for Ctrl-C.
 _SLICE_NS = 100_000_000
 
@@ -636,8 +639,8 @@ class Stream:
         self._lock = threading.RLock()  # threads that share a stream take turns
         self._coming: Optional[_Coming] = None
         self._targets: Optional["npt.NDArray[np.int64]"] = None  # not asked yet
-        # of names that the program gave: the number of each of the data set's classes among them
-        self._renumbered: Optional["npt.NDArray[np.int64]"] = None
+        # of names that the program gave: the numbers among them of labels of the data set
+        self._renumbered: Optional[Callable[["npt.NDArray[np.int64]"], "npt.NDArray[np.int64]"]] = None
         given_names = _names_of(classes)
         if classes is not None and given_names is None:
             dataset = _with_setting(path_of(dataset), "classes", os.fspath(cast(str, classes)))
@@ -716,19 +719,29 @@ class Stream:
 
     def _use_classes(self, names: List[str]) -> None:
         """Number classes as the program does: ``names[label]``."""
-        own = self.classes
-        if own is None:
+        own, numbers = self.classes, {name: number for number, name in enumerate(names)}
+        if own is None and any(map(_NUMERAL.fullmatch, names)):
+            self._use_numerals(numbers)
+        elif own is None:
             if self.num_classes > len(names):
                 raise ValueError(f"{self._named}: its labels are numbers up to {self.num_classes - 1}, but 'classes' "
                                  f"names {len(names)}")
         else:
-            numbers = {name: number for number, name in enumerate(names)}
             for name in own:
                 if name not in numbers:
                     raise ValueError(f"{self._named}: its class {name!r} is not one of the {len(names)} of 'classes'")
-            self._renumbered = np.array([numbers[name] for name in own], np.int64)
+            self._renumbered = np.array([numbers[name] for name in own], np.int64).__getitem__
         self.num_classes = len(names)
         self._classes = names
+
+    def _use_numerals(self, numbers: Dict[str, int]) -> None:
+        """Labels are numbers, and names are numerals: a label is the name with its value, as in a file of classes."""
+        values = np.unique(self._find_targets())
+        for value in values.tolist():
+            if str(value) not in numbers:
+                raise ValueError(f"{self._named}: its label {value} is not one of the {len(numbers)} of 'classes'")
+        table = np.array([numbers[str(value)] for value in values.tolist()], np.int64)
+        self._renumbered = lambda labels: table[np.searchsorted(values, labels)]
 
     def _renumber(self, coming: _Coming, batch: Batch) -> None:
         """Give the labels the numbers that the program asked for. An interrupted call can be repeated."""
@@ -738,7 +751,7 @@ class Stream:
             coming.labels = [own if own is None else own.copy() for own in (batch.labels, batch.labels2)]
         for labels, own in zip((batch.labels, batch.labels2), coming.labels):
             if labels is not None:
-                labels[...] = self._renumbered[own]
+                labels[...] = self._renumbered(own)
 
     def _share_of(self, job: Union[Job, int, None]) -> CJobInfo:
         info = CJobInfo()
@@ -973,7 +986,7 @@ class Stream:
                 for batch in labels:
                     valid = batch.valid.reshape(-1)
                     targets[batch.samples.reshape(-1)[valid].astype(np.int64) - first] = batch.labels.reshape(-1)[valid]
-        return targets if self._renumbered is None else self._renumbered[targets]
+        return targets if self._renumbered is None else self._renumbered(targets)
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
         """How the data set names samples, such as ``batch.samples``: of a folder, the paths of their files."""

@@ -94,6 +94,24 @@ class Test(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "labels are numbers up to 2, but 'classes' names 2"):
             labels_of(self.path("n.tar"), classes=["x", "y"])
 
+    def test_numbers_find_the_names_with_their_values(self):
+        labels = [2, 0, 1, 2]
+        for name, own in (("n.tar", labels), ("few.tar", [1, 1])):
+            write_tar(self.path(name), [(i, {"png": PICTURE, "cls": str(label).encode()})
+                                        for i, label in enumerate(own)])
+        for names in (["2", "1", "0"], ["x", "1", "0", "2"], ["0", "1", "10", "2"]):
+            with open(self.path("classes"), "w") as f:
+                f.write("\n".join(names))
+            for classes in (names, self.path("classes")):
+                with self.subTest(classes=classes):
+                    self.assertEqual(labels_of(self.path("n.tar"), classes=classes),
+                                     ([names.index(str(label)) for label in labels], names))
+            with pyplenum.Stream(self.path("n.tar"), "none", classes=names) as s:
+                self.assertEqual(s.targets.tolist(), [names.index(str(label)) for label in labels])
+        self.assertEqual(labels_of(self.path("few.tar"), classes=["10", "1"])[0], [1, 1])
+        with self.assertRaisesRegex(ValueError, "its label 2 is not one of the 3 of 'classes'"):
+            labels_of(self.path("n.tar"), classes=["x", "1", "0"])
+
     def test_second_labels_are_numbered_too(self):
         data = folders(self.path("d"), a=4, b=4)
         with pyplenum.Stream(data, "rrc(8) mixup(1)", micro_batch=8, epochs=1, classes=["x", "b", "y", "a"]) as s:
