@@ -4,8 +4,12 @@
  * The keeper binds an abstract socket named after the job: binding elects the keeper among a
  * host's processes, and nothing is left in a file system. (On a host that only lends its cores it
  * is a TCP socket.) plenumd is started when the first client connects (until then it would only
- * take memory from the training program) and inherits the socket. Clients that connect while it is
- * away wait in the socket's backlog: nobody is refused.
+ * take memory from the training program) and inherits the socket, and that client. Clients that
+ * connect while it is away wait in the socket's backlog: none of this user's is refused. Those of
+ * other users are closed, and start nothing.
+ *
+ * A status page has a socket of its own, which is bound, kept and inherited in the same way, so
+ * its port stays the same whatever becomes of the loader. Whoever opens it starts the loader, too.
  *
  *     none --a client waits--> starting --its first beat--> serving --death--> none ...
  *                                 |
@@ -78,12 +82,15 @@ enum {
 
 struct jobloader {
     char *plenumd;
-    char *args[ARGS_MAX + 1]; /* plenumd's own: argv[0] first */
+    char *args[ARGS_MAX + 5]; /* plenumd's own: argv[0] first */
     char *const *environment; /* borrowed; NULL: this process's */
     jobloader_report *report; /* or NULL */
     void *report_arg;
+    size_t num_args; /* before those of one start */
     int listen_fd;
-    bool tcp; /* clients there speak TLS, which we do not */
+    bool tcp;      /* clients there speak TLS, which we do not */
+    int page_fd;   /* listens for readers of the status page; -1: there is none */
+    int client_fd; /* who waits for the loader that starts, accepted; -1: no client */
     int epoll_fd;
     int timer_fd;
     int spare_fd;    /* closed for a moment to answer a client when no descriptor is left */
@@ -189,22 +196,44 @@ static int watch(struct jobloader *l, int fd, bool wanted)
     return 0;
 }
 
+static int copy_arg(struct jobloader *l, const char *arg)
+{
+    if (l->num_args == ARGS_MAX)
+        return -E2BIG;
+    if (!(l->args[l->num_args] = strdup(arg)))
+        return -ENOMEM;
+    l->num_args++;
+    return 0;
+}
+
 static int copy_args(struct jobloader *l, const char *const *args)
 {
     static const char *const own[] = {"plenumd",    "--job", "--listen-fd", "3",
                                       "--leash-fd", "4",     "--start-fd",  "5"};
-    size_t n = 0;
+    int r = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(own); i++)
-        if (!(l->args[n++] = strdup(own[i])))
-            return -ENOMEM;
-    for (size_t i = 0; args && args[i]; i++) {
-        if (n == ARGS_MAX)
-            return -E2BIG;
-        if (!(l->args[n++] = strdup(args[i])))
-            return -ENOMEM;
-    }
-    return 0;
+    for (size_t i = 0; i < ARRAY_LEN(own) && r == 0; i++)
+        r = copy_arg(l, own[i]);
+    for (size_t i = 0; args && args[i] && r == 0; i++)
+        r = copy_arg(l, args[i]);
+    return r;
+}
+
+static int open_page(struct jobloader *l, const char *where, struct plenum_error *err)
+{
+    struct address address;
+    int r = address_parse_listen(where, &address, err);
+
+    if (r < 0)
+        return r;
+    l->page_fd = address_listen(&address, 0, NULL);
+    if (l->page_fd < 0)
+        return error_set(err, l->page_fd,
+                         "the status page cannot be served at %s: %s; choose another port, or 0 "
+                         "for any free one",
+                         where, strerror(-l->page_fd));
+    r = watch(l, l->page_fd, true);
+    return r < 0 ? error_set(err, r, "cannot watch the loader: %s", strerror(-r)) : 0;
 }
 
 int jobloader_create(const struct jobloader_options *options, struct jobloader **ret,
@@ -232,6 +261,8 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
                             .report_arg = options->report_arg,
                             .tcp = address.tcp,
                             .listen_fd = -1,
+                            .page_fd = -1,
+                            .client_fd = -1,
                             .epoll_fd = -1,
                             .timer_fd = -1,
                             .spare_fd = -1,
@@ -265,6 +296,8 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
         (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
         goto fail;
     }
+    if (options->page_address && (r = open_page(l, options->page_address, err)) < 0)
+        goto fail;
     *ret = l;
     return 0;
 
@@ -281,6 +314,18 @@ int jobloader_get_fd(const struct jobloader *loader)
 char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size)
 {
     return address_of_socket(loader->listen_fd, false, text, size);
+}
+
+char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size)
+{
+    char at[64];
+
+    if (loader->page_fd < 0)
+        (void)snprintf(text, size, "%s", "");
+    else
+        (void)snprintf(text, size, "http://%s/",
+                       address_of_socket(loader->page_fd, false, at, sizeof(at)) + strlen("tcp:"));
+    return text;
 }
 
 void jobloader_set_environment(struct jobloader *loader, char *const *environment)
@@ -305,7 +350,7 @@ static void set_timer(struct jobloader *l, unsigned first_ms, unsigned every_ms)
 /* ---- what clients are told ---- */
 
 /* One client: its request is not read, but must not be lost in our queue, which would break the
- * connection before our answer is read. */
+ * connection before our answer is read. A loader that starts may have a copy of the descriptor. */
 static void answer(int fd, const struct frame_buffer *b)
 {
     char request[4096];
@@ -313,36 +358,101 @@ static void answer(int fd, const struct frame_buffer *b)
     (void)send(fd, b->bytes, b->len, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (recv(fd, request, sizeof(request), MSG_DONTWAIT) > 0)
         ;
+    (void)shutdown(fd, SHUT_RDWR);
     (void)close(fd);
 }
 
-static int accept_client(struct jobloader *l)
+static int accept_client(struct jobloader *l, int listen_fd)
 {
-    int fd = accept4(l->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && l->spare_fd >= 0) {
         io_close(&l->spare_fd);
-        fd = accept4(l->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
     }
     return fd;
 }
 
-/* Answer all clients that wait, in the loader's place. Over TCP they would not believe us: we only
- * hang up. */
+static void have_spare(struct jobloader *l)
+{
+    if (l->spare_fd < 0)
+        l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* Is it a client that a job's loader serves: one of this user, or of root? */
+static bool is_served(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+           (peer.uid == geteuid() || peer.uid == 0);
+}
+
+/* Does a client wait for a loader? Others' connections are closed, and start none. Clients of TCP
+ * show that they have the key, but to the loader alone. */
+static bool find_client(struct jobloader *l)
+{
+    int fd;
+
+    if (l->tcp || l->client_fd >= 0)
+        return true;
+    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l, l->listen_fd)) >= 0; i++) {
+        if (is_served(fd)) {
+            l->client_fd = fd;
+            return true;
+        }
+        (void)close(fd);
+        have_spare(l);
+    }
+    return false;
+}
+
+/* Over TCP clients would not believe us: we only hang up. */
+static void answer_clients_with(struct jobloader *l, const struct frame_buffer *b)
+{
+    static const struct frame_buffer nothing = {0};
+    int fd;
+
+    if (l->client_fd >= 0)
+        answer(l->client_fd, b);
+    l->client_fd = -1;
+    have_spare(l);
+    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l, l->listen_fd)) >= 0; i++) {
+        answer(fd, l->tcp || !is_served(fd) ? &nothing : b);
+        have_spare(l);
+    }
+}
+
+/* Whoever opens the status page may be anybody: why no loader comes is for the job to know. */
+static void answer_readers(struct jobloader *l)
+{
+    static const char text[] = "HTTP/1.1 503 Service Unavailable\r\n"
+                               "Content-Type: text/plain; charset=utf-8\r\n"
+                               "Content-Length: 26\r\n"
+                               "Connection: close\r\n\r\n"
+                               "the loader has not started";
+    const struct frame_buffer b = {.bytes = (uint8_t *)(uintptr_t)text, .len = sizeof(text) - 1};
+    int fd;
+
+    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l, l->page_fd)) >= 0; i++) {
+        answer(fd, &b);
+        have_spare(l);
+    }
+}
+
+/* Answer all who wait, in the loader's place. */
 static void answer_clients(struct jobloader *l, int code, const char *text)
 {
     struct frame_buffer b = {0};
     struct wire_error m = {.code = code};
-    int fd;
 
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
-    if (wire_put_error(&b, 0, &m) < 0 || l->tcp)
+    if (wire_put_error(&b, 0, &m) < 0)
         b.len = 0;
-    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l)) >= 0; i++) {
-        answer(fd, &b);
-        if (l->spare_fd < 0)
-            l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    }
+    answer_clients_with(l, &b);
+    if (l->page_fd >= 0)
+        answer_readers(l);
     frame_buffer_fini(&b);
 }
 
@@ -423,8 +533,8 @@ struct start {
 
 static void start_close_theirs(struct start *t)
 {
-    io_close(&t->request.lifeline_fd);
-    io_close(&t->request.leash_fd);
+    io_close(&t->request.fds[JOBSPAWN_LIFELINE]);
+    io_close(&t->request.fds[JOBSPAWN_LEASH]);
     io_close(&t->request.stderr_fd);
 }
 
@@ -458,22 +568,44 @@ static int open_text(int *ours, int *theirs)
     return io_set_nonblock(fds[0]);
 }
 
+/* The arguments that name descriptors which are not always there. */
+static void add_args(struct jobloader *l)
+{
+    static char page[] = "--http-fd", page_fd[] = "6", client[] = "--client-fd", client_fd[] = "7";
+    size_t n = l->num_args;
+
+    assert(JOBSPAWN_FIRST_FD + JOBSPAWN_PAGE == 6 && JOBSPAWN_FIRST_FD + JOBSPAWN_CLIENT == 7);
+    if (l->page_fd >= 0) {
+        l->args[n++] = page;
+        l->args[n++] = page_fd;
+    }
+    if (l->client_fd >= 0) {
+        l->args[n++] = client;
+        l->args[n++] = client_fd;
+    }
+    assert(n < ARRAY_LEN(l->args));
+    l->args[n] = NULL;
+}
+
 static int start_process(struct jobloader *l, struct start *t, bool observed)
 {
-    int r;
+    int r, *fds = t->request.fds;
 
+    add_args(l);
     *t = (struct start){.request = {.program = l->plenumd,
                                     .args = l->args,
                                     .environment = l->environment,
-                                    .listen_fd = l->listen_fd,
-                                    .lifeline_fd = -1,
-                                    .leash_fd = -1,
+                                    .fds = {[JOBSPAWN_LISTEN] = l->listen_fd,
+                                            [JOBSPAWN_LIFELINE] = -1,
+                                            [JOBSPAWN_LEASH] = -1,
+                                            [JOBSPAWN_PAGE] = l->page_fd,
+                                            [JOBSPAWN_CLIENT] = l->client_fd},
                                     .stderr_fd = -1},
                         .lifeline = -1,
                         .leash = -1,
                         .text = -1};
-    if ((r = open_pair(&t->lifeline, &t->request.lifeline_fd)) < 0 ||
-        (r = open_pair(&t->leash, &t->request.leash_fd)) < 0 ||
+    if ((r = open_pair(&t->lifeline, &fds[JOBSPAWN_LIFELINE])) < 0 ||
+        (r = open_pair(&t->leash, &fds[JOBSPAWN_LEASH])) < 0 ||
         (observed && (r = open_text(&t->text, &t->request.stderr_fd)) < 0))
         return r;
     r = observed ? jobspawn_observe(&t->request, &t->process, &l->observer) : -ENOTSUP;
@@ -513,6 +645,14 @@ static int spawn(struct jobloader *l)
     return 0;
 }
 
+/* Hear of those who wait for a loader. */
+static void watch_sockets(struct jobloader *l, bool wanted)
+{
+    (void)watch(l, l->listen_fd, wanted);
+    if (l->page_fd >= 0)
+        (void)watch(l, l->page_fd, wanted);
+}
+
 /* The next try, when somebody still waits for a loader then. Whoever connects before it is answered
  * where it is known that no loader comes. */
 static void retry_later(struct jobloader *l)
@@ -521,7 +661,7 @@ static void retry_later(struct jobloader *l)
     set_timer(l, (unsigned)l->backoff_ms, 0);
     l->backoff_ms = l->backoff_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : l->backoff_ms * 2;
     if (l->failure[0])
-        (void)watch(l, l->listen_fd, true);
+        watch_sockets(l, true);
 }
 
 /* No loader has come of it. */
@@ -560,7 +700,7 @@ static void start(struct jobloader *l)
         answer_clients(l, -ENOEXEC, l->failure);
         return;
     }
-    (void)watch(l, l->listen_fd, false);
+    watch_sockets(l, false);
     r = spawn(l);
     if (r < 0) {
         note_no_start(l, r);
@@ -645,6 +785,27 @@ static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
     return wait_status ? 3 : 2;
 }
 
+/* What its bytes say: 0, or -EPIPE when there will be no more. */
+static int hear_bytes(struct jobloader *l)
+{
+    char bytes[64];
+    ssize_t n = recv(l->lifeline, bytes, sizeof(bytes), 0);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        return -EPIPE;
+    for (ssize_t i = 0; i < n; i++) {
+        if (bytes[i] == JOBLOADER_SERVES) {
+            l->beats = true;
+            l->silent = 0;
+            l->failure[0] = '\0';
+            io_close(&l->client_fd); /* the loader has it */
+        } else if (!l->beats && bytes[i] > 0 && bytes[i] < JOBLOADER_PHASES) {
+            l->phase = (enum jobloader_phase)bytes[i];
+        }
+    }
+    return 0;
+}
+
 /* The loader has ended, or shall: another one is to be started. `wait_status`: NULL where it is not
  * known. */
 static void lose(struct jobloader *l, const int *wait_status)
@@ -653,6 +814,7 @@ static void lose(struct jobloader *l, const int *wait_status)
 
     bury(l);
     kill_process(l);
+    (void)hear_bytes(l);
     read_last_text(l);
     if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS) {
         l->backoff_ms = BACKOFF_FIRST_MS;
@@ -695,22 +857,8 @@ static void hear_observer(struct jobloader *l)
 
 static void hear(struct jobloader *l)
 {
-    char bytes[64];
-    ssize_t n = recv(l->lifeline, bytes, sizeof(bytes), 0);
-
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+    if (hear_bytes(l) < 0)
         note_end(l);
-        return;
-    }
-    for (ssize_t i = 0; i < n; i++) {
-        if (bytes[i] == JOBLOADER_SERVES) {
-            l->beats = true;
-            l->silent = 0;
-            l->failure[0] = '\0';
-        } else if (!l->beats && bytes[i] > 0 && bytes[i] < JOBLOADER_PHASES) {
-            l->phase = (enum jobloader_phase)bytes[i];
-        }
-    }
 }
 
 /* It takes long to start: say with what. */
@@ -735,7 +883,9 @@ static void tick(struct jobloader *l)
 
     (void)!read(l->timer_fd, &ticks, sizeof(ticks));
     if (l->pid == 0) {
-        (void)watch(l, l->listen_fd, true);
+        watch_sockets(l, true);
+        if (l->client_fd >= 0)
+            start(l);
         return;
     }
     l->silent++;
@@ -749,8 +899,10 @@ static void tick(struct jobloader *l)
 
 static void serve_event(struct jobloader *l, int fd)
 {
-    if (fd == l->listen_fd)
+    if (fd == l->page_fd || (fd == l->listen_fd && l->pid == 0 && find_client(l)))
         start(l);
+    else if (fd == l->listen_fd)
+        return;
     else if (fd == l->timer_fd)
         tick(l);
     else if (fd == l->lifeline)
@@ -776,6 +928,8 @@ void jobloader_dispatch(struct jobloader *loader)
 void jobloader_forget(struct jobloader *loader)
 {
     io_close(&loader->listen_fd);
+    io_close(&loader->page_fd);
+    io_close(&loader->client_fd);
     io_close(&loader->epoll_fd);
     io_close(&loader->timer_fd);
     io_close(&loader->spare_fd);
@@ -826,7 +980,7 @@ void jobloader_destroy(struct jobloader *loader, int grace_ms)
         return;
     end_process(loader, grace_ms);
     jobloader_forget(loader);
-    for (size_t i = 0; loader->args[i]; i++)
+    for (size_t i = 0; i < loader->num_args; i++)
         free(loader->args[i]);
     free(loader->plenumd);
     free(loader);

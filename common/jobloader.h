@@ -35,6 +35,7 @@ struct jobloader_options {
     const char *plenumd;      /* the program; NULL: jobloader_find_program() */
     const char *address;      /* "unix:@name", or HOST:PORT (an IP address; port 0: any): all who
                                 connect there are served by this loader */
+    const char *page_address; /* of the status page, HOST:PORT as above; NULL: there is none */
     const char *const *args;  /* further arguments of plenumd, ended by NULL; may be NULL */
     jobloader_report *report; /* NULL: only clients are told, those of a socket of this host */
     void *report_arg;
@@ -56,6 +57,9 @@ int jobloader_get_fd(const struct jobloader *loader);
 
 /** Where it listens, if that is TCP, "tcp:10.1.2.3:40001". Returns `text`. */
 char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size);
+
+/** Where its status page is, "http://127.0.0.1:40001/", or "" where it has none. Returns `text`. */
+char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size);
 
 /** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this
  * process's own. Borrowed; NULL: this process's own. */

@@ -41,7 +41,7 @@
 #include "common/util.h"
 
 enum {
-    FIRST_FREE_FD = JOBSPAWN_LEASH_FD + 1,
+    FIRST_FREE_FD = JOBSPAWN_FIRST_FD + JOBSPAWN_FDS,
     BETWEEN_STACK = 64 << 10,
 };
 
@@ -174,7 +174,7 @@ static void spawn_init(struct spawn *b, const struct jobspawn_request *request,
     sigset_t none, all;
 
     *b = (struct spawn){.request = request,
-                        .leash_fd = moved->leash_fd,
+                        .leash_fd = moved->fds[JOBSPAWN_LEASH],
                         .pidfd = -1,
                         .keeper = getpid(),
                         .observer_fd = -1};
@@ -183,9 +183,13 @@ static void spawn_init(struct spawn *b, const struct jobspawn_request *request,
     (void)posix_spawn_file_actions_init(&b->actions);
     if (moved->stderr_fd >= 0)
         (void)posix_spawn_file_actions_adddup2(&b->actions, moved->stderr_fd, STDERR_FILENO);
-    (void)posix_spawn_file_actions_adddup2(&b->actions, moved->listen_fd, JOBSPAWN_LISTEN_FD);
-    (void)posix_spawn_file_actions_adddup2(&b->actions, moved->lifeline_fd, JOBSPAWN_LIFELINE_FD);
-    (void)posix_spawn_file_actions_adddup2(&b->actions, moved->leash_fd, JOBSPAWN_LEASH_FD);
+    for (int i = 0; i < JOBSPAWN_FDS; i++) {
+        if (moved->fds[i] >= 0)
+            (void)posix_spawn_file_actions_adddup2(&b->actions, moved->fds[i],
+                                                   JOBSPAWN_FIRST_FD + i);
+        else
+            (void)posix_spawn_file_actions_addclose(&b->actions, JOBSPAWN_FIRST_FD + i);
+    }
     (void)posix_spawn_file_actions_addclosefrom_np(&b->actions, FIRST_FREE_FD);
     (void)posix_spawn_file_actions_addopen(&b->actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     (void)posix_spawn_file_actions_addopen(&b->actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -206,23 +210,24 @@ static void spawn_fini(struct spawn *b)
 
 static void close_moved(struct jobspawn_request *moved)
 {
-    io_close(&moved->listen_fd);
-    io_close(&moved->lifeline_fd);
-    io_close(&moved->leash_fd);
+    for (int i = 0; i < JOBSPAWN_FDS; i++)
+        io_close(&moved->fds[i]);
     io_close(&moved->stderr_fd);
 }
 
 /* Copies of the descriptors, where they are not in the way: 0 or -EMFILE. */
 static int move_all(const struct jobspawn_request *request, struct jobspawn_request *ret)
 {
-    *ret = (struct jobspawn_request){.listen_fd = move_up(request->listen_fd),
-                                     .lifeline_fd = move_up(request->lifeline_fd),
-                                     .leash_fd = move_up(request->leash_fd),
-                                     .stderr_fd = -1};
+    bool complete = true;
+
+    *ret = (struct jobspawn_request){.stderr_fd = -1};
+    for (int i = 0; i < JOBSPAWN_FDS; i++) {
+        ret->fds[i] = request->fds[i] < 0 ? -1 : move_up(request->fds[i]);
+        complete &= ret->fds[i] >= 0 || request->fds[i] < 0;
+    }
     if (request->stderr_fd >= 0)
         ret->stderr_fd = move_up(request->stderr_fd);
-    if (ret->listen_fd >= 0 && ret->lifeline_fd >= 0 && ret->leash_fd >= 0 &&
-        (ret->stderr_fd >= 0 || request->stderr_fd < 0))
+    if (complete && (ret->stderr_fd >= 0 || request->stderr_fd < 0))
         return 0;
     close_moved(ret);
     return -EMFILE;

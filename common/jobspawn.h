@@ -5,16 +5,26 @@
 
 #include <sys/types.h>
 
-/** The descriptors of the loader. */
-enum { JOBSPAWN_LISTEN_FD = 3, JOBSPAWN_LIFELINE_FD = 4, JOBSPAWN_LEASH_FD = 5 };
+/** The descriptors that the loader begins with. The first one is its descriptor
+ * JOBSPAWN_FIRST_FD, and the others follow. */
+enum jobspawn_fd {
+    JOBSPAWN_LISTEN,
+    JOBSPAWN_LIFELINE,
+    JOBSPAWN_LEASH,
+    JOBSPAWN_PAGE,   /* listens for readers of the status page; or none */
+    JOBSPAWN_CLIENT, /* a client that was accepted already; or none */
+    JOBSPAWN_FDS
+};
+
+enum { JOBSPAWN_FIRST_FD = 3 };
 
 /** What is started. The descriptors are borrowed. */
 struct jobspawn_request {
     const char *program;
     char *const *args;
-    char *const *environment;             /* NULL: this process's own */
-    int listen_fd, lifeline_fd, leash_fd; /* the loader's ends */
-    int stderr_fd;                        /* -1: this process's standard error */
+    char *const *environment; /* NULL: this process's own */
+    int fds[JOBSPAWN_FDS];    /* the loader's ends; -1: none */
+    int stderr_fd;            /* -1: this process's standard error */
 };
 
 struct jobspawn_process {
@@ -27,7 +37,7 @@ struct jobspawn_observer;
 
 /**
  * Start the loader. It is no child of this process. Its kernel kills it when the other end of
- * `leash_fd` is closed, from its first instruction on, until the loader itself ends that.
+ * the leash is closed, from its first instruction on, until the loader itself ends that.
  *
  * 0 or -errno.
  */

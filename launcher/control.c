@@ -93,6 +93,7 @@ int control_put_hello(struct frame_buffer *b, const struct control_hello *m)
     frame_put_text(b, m->host);
     frame_put_text(b, m->loader);
     frame_put_text(b, m->loader_error);
+    frame_put_text(b, m->page);
     return frame_end(b, begin);
 }
 
@@ -108,6 +109,7 @@ int control_get_hello(struct frame_reader *r, struct control_hello *ret)
     frame_get_text(r, ret->host, sizeof(ret->host));
     frame_get_text(r, ret->loader, sizeof(ret->loader));
     frame_get_text(r, ret->loader_error, sizeof(ret->loader_error));
+    frame_get_text(r, ret->page, sizeof(ret->page));
     return frame_got(r);
 }
 

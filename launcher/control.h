@@ -92,6 +92,7 @@ struct control_hello {
     char host[HOST_NAME_MAX_BYTES];
     char loader[CONTROL_ADDRESS_MAX];    /* where the job's loader that it keeps listens, or "" */
     char loader_error[CONTROL_TEXT_MAX]; /* why it does not, if it was to */
+    char page[CONTROL_ADDRESS_MAX];      /* URL of that loader's status page, or "" */
 };
 
 /** What a shim must know. Owned texts: control_plan_fini(). */

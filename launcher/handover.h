@@ -19,6 +19,7 @@
 #define SHIM_ENV_TOKEN "PLENUM_SHIM_TOKEN"
 #define SHIM_ENV_JOB "PLENUM_SHIM_JOB"
 #define SHIM_ENV_LOADER "PLENUM_SHIM_LOADER"   /* "1": the host's first shim keeps a loader */
+#define SHIM_ENV_STATUS "PLENUM_SHIM_STATUS"   /* port of its status page, or "none" */
 #define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"     /* milliseconds */
 #define SHIM_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
 

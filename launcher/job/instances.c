@@ -225,6 +225,24 @@ static int handle_topology(struct supervisor *s, struct instance *inst,
     return 0;
 }
 
+/* Without its loader a host has no status page, which is no reason to end a job unless that was
+ * asked for. A fixed port is the same on all hosts, and is shown once. */
+static void note_loader(struct supervisor *s, const char *host, const struct control_hello *hello)
+{
+    bool fixed = s->job->status_port > 0, several = s->plan->num_hosts > 1;
+
+    if (hello->loader_error[0] && s->job->status_port == SETTINGS_NO_PORT)
+        log_debug("host %s: no loader: %s", host, hello->loader_error);
+    else if (hello->loader_error[0])
+        supervise_fail_with(s, REPORT_OTHER, NULL, "--status-port on host %s: %s", host,
+                            hello->loader_error);
+    else if (hello->page[0] && several && !fixed)
+        log_about(LOG_LEVEL_NOTICE, NULL, "status page of host %s: %s", host, hello->page);
+    else if (hello->page[0] && (!several || hello->instance == 0))
+        log_about(LOG_LEVEL_NOTICE, NULL, "status page%s: %s",
+                  several ? " of each host, there" : "", hello->page);
+}
+
 static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_reader *payload)
 {
     struct control_hello hello;
@@ -250,8 +268,7 @@ static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_re
     peer->conn.max_payload = CONTROL_MAX_PAYLOAD;
     if (hello.instance == 0)
         s->master_port = hello.free_port;
-    if (hello.loader_error[0])
-        log_debug("host %s: no loader: %s", instance_host(s, inst)->name, hello.loader_error);
+    note_loader(s, instance_host(s, inst)->name, &hello);
     log_debug("instance %u has connected from host %s", hello.instance, hello.host);
     if (!instance_host(s, inst)->known && s->plan->instances[hello.instance].local_index == 0)
         (void)control_put_number(&peer->conn.tx, CONTROL_TOPOLOGY,

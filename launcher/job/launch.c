@@ -122,6 +122,17 @@ static int check_loaders(const struct cmdline *options, struct plenum_error *err
     const char *named = choose_loader(options);
     int count;
 
+    if (options->status_port != SETTINGS_NO_PORT && strcmp(named, "auto") != 0)
+        return error_set(err, -EINVAL,
+                         "--status-port is for the loader that a job starts for itself, and this "
+                         "job has none (loader: %s): leave it out, or give plenumd --http-port",
+                         named);
+#ifndef HAVE_MICROHTTPD
+    if (options->status_port != SETTINGS_NO_PORT)
+        return error_set(err, -EINVAL,
+                         "--status-port: this Plenum was built without libmicrohttpd, and its "
+                         "loader has no status page: leave it out");
+#endif
     if (options->loader_hosts.count == 0 || strcmp(named, "auto") == 0 ||
         strcmp(named, "none") == 0)
         return 0;
@@ -435,6 +446,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         .ready = &ready,
         .directory = directory,
         .loader = choose_loader(options),
+        .status_port = options->status_port,
         .id = id,
         .begun_ns = time_now_ns(),
         .descriptors = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
@@ -558,7 +570,7 @@ int launch_main(int argc, char **argv)
     } else {
         log_init(cmdline_program.name, options.verbosity > 1    ? LOG_LEVEL_DEBUG
                                        : options.verbosity == 1 ? LOG_LEVEL_INFO
-                                                                : LOG_LEVEL_WARN);
+                                                                : LOG_LEVEL_NOTICE);
         status = launch(&options);
     }
     cmdline_fini(&options);

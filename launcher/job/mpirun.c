@@ -165,8 +165,8 @@ static void add_application(struct starter_words *w, const struct plan *plan,
                             const struct starter_job *job, const char *self, uint32_t first,
                             uint32_t count)
 {
-    static const char *const exports[] = {SHIM_ENV_CONTROL, SHIM_ENV_JOB, SHIM_ENV_LOADER,
-                                          SHIM_ENV_GRACE, SHIM_ENV_IGNORED};
+    static const char *const exports[] = {SHIM_ENV_CONTROL, SHIM_ENV_JOB,   SHIM_ENV_LOADER,
+                                          SHIM_ENV_STATUS,  SHIM_ENV_GRACE, SHIM_ENV_IGNORED};
     const struct mpi_settings *mpi = job->mpi;
     const struct instance_args *own;
     size_t at = 0;

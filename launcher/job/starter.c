@@ -81,6 +81,9 @@ void starter_add_shim(struct starter_words *w, const struct starter_job *job)
     starter_words_take(w, str_format(SHIM_ENV_TOKEN "=%s", job->token));
     starter_words_take(w, str_format(SHIM_ENV_JOB "=%s", job->id));
     starter_words_take(w, str_format(SHIM_ENV_LOADER "=%d", job->keep_loader));
+    starter_words_take(w, job->status_port == SETTINGS_NO_PORT
+                              ? strdup(SHIM_ENV_STATUS "=none")
+                              : str_format(SHIM_ENV_STATUS "=%u", job->status_port));
     starter_words_take(w, str_format(SHIM_ENV_GRACE "=%llu", (unsigned long long)grace_ms));
     starter_words_take(w, str_format(SHIM_ENV_IGNORED "=%llu", (unsigned long long)job->ignored));
     starter_words_take(

@@ -24,6 +24,7 @@ struct starter_job {
     const struct agent_settings *agent;
     const char *id, *token, *control;
     bool keep_loader;
+    uint32_t status_port; /* of its status page, 0: any; SETTINGS_NO_PORT: it has none */
     uint64_t grace_ns;
     /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs;
      * NULL: it may choose. Interfaces that it must not choose, "docker0,virbr0"; NULL: none. */

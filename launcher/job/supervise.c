@@ -737,6 +737,7 @@ static int start(struct supervisor *s, struct plenum_error *err)
                               .token = token,
                               .control = control,
                               .keep_loader = strcmp(s->job->loader, "auto") == 0,
+                              .status_port = s->job->status_port,
                               .daemon_include = told(s->job->ready->daemon_include),
                               .program_include = told(s->job->ready->program_include),
                               .excluded = told(s->job->ready->excluded),

@@ -32,6 +32,7 @@ struct supervise_job {
     const struct mpirun_program *mpirun;
     const char *directory; /* where the programs run */
     const char *loader;    /* "auto", "none" or addresses */
+    uint32_t status_port;  /* of its status page; SETTINGS_NO_PORT: it has none */
     const char *id;        /* a name of the job, the same for all its restarts */
     uint32_t restart_count;
     uint32_t attempts;    /* so far, also of a starter that could not start it */

@@ -513,6 +513,9 @@ static const struct option_def defs[] = {
              "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or "
              "tcp:HOST:PORT, "
              "separated by commas"},
+    {"status-port", 0, "PORT", OPTION_U32, FIELD(status_port), 0, 65535,
+     .help = "show the status page of the job's own loader at http://127.0.0.1:PORT/ of each host "
+             "that runs instances (0: at any free port)"},
     {"loader-host", 0, "LIST", OPTION_CALL, .call = add_loader_hosts,
      .help = "these hosts, which run no instance, lend their cores: they render batches for all of "
              "the job"},
@@ -606,6 +609,7 @@ void cmdline_init(struct cmdline *cmdline)
     *cmdline = (struct cmdline){
         .numa_aware = true,
         .placement = PLACE_SPREADNUMA,
+        .status_port = SETTINGS_NO_PORT,
         .memory = NUMA_BIND,
         .limits = {.grace_ns = 10 * NS_PER_SEC,
                    .start_timeout_ns = 60 * NS_PER_SEC,

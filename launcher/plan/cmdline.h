@@ -45,7 +45,8 @@ struct cmdline {
     bool strict_binding;
     struct texts topologies; /* sources for topology_read() */
 
-    const char *loader; /* "auto", "none" or addresses */
+    const char *loader;   /* "auto", "none" or addresses */
+    uint32_t status_port; /* of its status page; SETTINGS_NO_PORT: it has none */
     struct hostlist loader_hosts;
     const char *verify; /* a percentage of batches; NULL: what the environment says */
 

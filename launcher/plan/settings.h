@@ -11,6 +11,9 @@
 #include "launcher/plan/table.h"
 #include "launcher/texts.h"
 
+/** A port that was not asked for; 0 is any free one. */
+#define SETTINGS_NO_PORT UINT32_MAX
+
 /** Time limits of a job. */
 struct limits {
     uint64_t grace_ns;   /* from SIGTERM to SIGKILL */

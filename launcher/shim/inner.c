@@ -692,6 +692,8 @@ static int say_hello(struct inner *a)
     m.free_port = a->task->instance == 0 ? host_find_free_port() : 0;
     if (a->loader)
         (void)snprintf(m.loader, sizeof(m.loader), "%s", a->loader_address);
+    if (a->loader)
+        (void)jobloader_get_page(a->loader, m.page, sizeof(m.page));
     host_get_name(m.host, sizeof(m.host));
     (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", a->loader_error);
     return control_put_hello(&a->conn.tx, &m);
@@ -856,6 +858,7 @@ static void run(struct inner *a)
 
 static void open_loader(struct inner *a)
 {
+    char page[32];
     struct jobloader_options options = {.address = a->loader_address};
     struct plenum_error err = {""};
     int fds[2];
@@ -863,6 +866,9 @@ static void open_loader(struct inner *a)
 
     if (!a->task->keep_loader || a->task->local_index != 0)
         return;
+    (void)snprintf(page, sizeof(page), "127.0.0.1:%s", a->task->status_port);
+    if (strcmp(a->task->status_port, "none") != 0)
+        options.page_address = page;
     (void)jobloader_form_address(a->task->job, a->loader_address, sizeof(a->loader_address));
     r = jobloader_create(&options, &a->loader, &err);
     if (r < 0) {

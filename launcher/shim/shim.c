@@ -106,6 +106,7 @@ static bool claim_task(struct shim_task *ret)
     ok &= claim_token(ret);
     ok &= claim_text(SHIM_ENV_JOB, ret->job, sizeof(ret->job));
     ok &= claim_number(SHIM_ENV_LOADER, 1, &loader);
+    ok &= claim_text(SHIM_ENV_STATUS, ret->status_port, sizeof(ret->status_port));
     ok &= claim_number(SHIM_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
     ok &= claim_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
     (void)claim_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */

@@ -26,6 +26,7 @@ struct shim_task {
     char job[64];
     uint32_t instance, local_index;
     bool keep_loader;     /* when local_index is 0 */
+    char status_port[8];  /* of its status page, "0": any; "none": it has none */
     uint64_t grace_ns;    /* until plenumrun has told another */
     uint64_t ignored;     /* signals, by the program (signals.h) */
     uint64_t descriptors; /* the program's soft limit; 0: as it is */

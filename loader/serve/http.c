@@ -610,15 +610,12 @@ static int listen_at(const struct addrinfo *at)
     return r;
 }
 
-static int start_daemon(struct http *h, const struct addrinfo *at)
+static int start_daemon(struct http *h, int fd, int family)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME;
-    int fd = listen_at(at);
     sigset_t all, old;
 
-    if (fd < 0)
-        return fd;
-    if (at->ai_family == AF_INET6)
+    if (family == AF_INET6)
         flags |= MHD_USE_IPv6;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
@@ -641,54 +638,90 @@ static bool is_loopback(const struct sockaddr *a)
     return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
 }
 
-/* As the Host of a request has it: "127.0.0.5", "[::1]". */
-static void name_host(const struct addrinfo *at, char *ret, size_t size)
+/* A socket at the address and the port of the options, or -errno. */
+static int open_socket(const struct server_options *options, struct plenum_error *err)
 {
-    char text[64] = "";
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    const char *where = options->http_address ? options->http_address : "127.0.0.1";
+    struct addrinfo *at = NULL;
+    char port[8];
+    int fd;
 
-    (void)getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), NULL, 0, NI_NUMERICHOST);
-    (void)snprintf(ret, size, at->ai_family == AF_INET6 ? "[%s]" : "%s", text);
+    (void)snprintf(port, sizeof(port), "%u", options->http_port);
+    if (getaddrinfo(where, port, &hints, &at) != 0)
+        return error_set(err, -EINVAL,
+                         "--http-address needs an IP address such as 127.0.0.1, not '%s'", where);
+    fd = listen_at(at);
+    freeaddrinfo(at);
+    return fd >= 0 ? fd
+                   : error_set(err, fd,
+                               "the status page cannot be served at %s port %s: %s; choose "
+                               "another with --http-port",
+                               where, port, strerror(-fd));
+}
+
+/* The socket that was handed over, or -errno. */
+static int take_socket(int fd, struct plenum_error *err)
+{
+    int listens = 0, r;
+    socklen_t len = sizeof(listens);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0)
+        return error_set(err, -errno, "--http-fd %d: %s", fd, strerror(errno));
+    if (!listens)
+        return error_set(err, -EINVAL, "--http-fd %d: this socket does not listen", fd);
+    (void)io_set_cloexec(fd, true);
+    r = io_set_nonblock(fd);
+    return r < 0 ? error_set(err, r, "--http-fd %d: %s", fd, strerror(-r)) : fd;
+}
+
+/* Serve at this socket. Its host is kept as the Host of a request has it: "127.0.0.5", "[::1]". */
+static int serve_at(struct http *h, int fd, struct plenum_error *err)
+{
+    struct sockaddr_storage storage = {0};
+    const struct sockaddr *at = (const struct sockaddr *)&storage;
+    socklen_t len = sizeof(storage);
+    char host[64] = "", port[8] = "";
+    int r;
+
+    if (getsockname(fd, (struct sockaddr *)&storage, &len) < 0 ||
+        (at->sa_family != AF_INET && at->sa_family != AF_INET6) ||
+        getnameinfo(at, len, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return error_set(err, -EINVAL, "--http-fd %d: this is no TCP socket", fd);
+    (void)snprintf(h->host, sizeof(h->host), at->sa_family == AF_INET6 ? "[%s]" : "%s", host);
+    h->loopback = is_loopback(at);
+    r = start_daemon(h, fd, at->sa_family);
+    if (r < 0)
+        return error_set(err, r, "the status page cannot be served at %s port %s: %s", h->host,
+                         port, strerror(-r));
+    log_info("status page: http://%s:%s/", h->host, port);
+    return 0;
 }
 
 int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err)
 {
-    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
-    const char *where = options->http_address ? options->http_address : "127.0.0.1";
-    struct addrinfo *at = NULL;
+    int r,
+        fd = options->http_fd >= 0 ? take_socket(options->http_fd, err) : open_socket(options, err);
     struct http *h;
-    char port[8];
-    int r;
 
-    (void)snprintf(port, sizeof(port), "%u", options->http_port);
-    r = getaddrinfo(where, port, &hints, &at);
-    if (r != 0)
-        return error_set(err, -EINVAL,
-                         "--http-address needs an IP address such as 127.0.0.1, not '%s'", where);
+    if (fd < 0)
+        return fd;
     h = calloc(1, sizeof(*h));
-    if (!h) {
-        freeaddrinfo(at);
+    if (!h)
         return error_set(err, -ENOMEM, "out of memory");
-    }
     lock_init(&h->mu);
     list_init(&h->viewers);
     list_init(&h->making);
-    name_host(at, h->host, sizeof(h->host));
     h->blocking = blocking;
     h->published_ns = time_now_ns(); /* the first texts come soon */
-    h->loopback = is_loopback(at->ai_addr);
     h->thumbnails = !options->no_thumbnails;
-    r = start_daemon(h, at);
-    freeaddrinfo(at);
+    r = serve_at(h, fd, err);
     if (r < 0) {
         free(h);
-        return error_set(err, r,
-                         "the status page cannot be served at %s port %s: %s; choose another "
-                         "with --http-port",
-                         where, port, strerror(-r));
+        return r; /* the socket may stay open, because the loader ends */
     }
-    log_info("status page: http://%s%s%s:%s/", strchr(where, ':') ? "[" : "", where,
-             strchr(where, ':') ? "]" : "", port);
     *ret = h;
     return 0;
 }
@@ -718,7 +751,7 @@ int http_start(const struct server_options *options, struct blocking *blocking, 
     (void)ret;
     return error_set(err, -ENOTSUP,
                      "this plenumd was built without libmicrohttpd and has no status page: leave "
-                     "http-port away");
+                     "http-port and http-fd away");
 }
 
 void http_publish(struct http *http, const struct server *server)

@@ -11,8 +11,8 @@
  * last. Opaque. */
 struct http;
 
-/** Listen on options->http_address and http_port: 0, or -errno with a sentence. `blocking`
- * is borrowed: its threads make thumbnails. */
+/** Serve at options->http_fd, or listen on http_address and http_port: 0, or -errno with a
+ * sentence. `blocking` is borrowed: its threads make thumbnails. */
 int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err);
 

@@ -30,8 +30,9 @@ struct arguments {
     struct server_options server;
     const char *config;
     bool check_config;
-    bool file_roots;                           /* all roots so far are from the file */
-    uint32_t listen_fd, lifeline_fd, start_fd; /* UINT32_MAX: not given */
+    bool file_roots; /* all roots so far are from the file */
+    /* UINT32_MAX: not given */
+    uint32_t listen_fd, http_fd, client_fd, lifeline_fd, start_fd;
     bool job;
     bool pin_given;
     bool quiet;
@@ -217,6 +218,10 @@ static const struct option_def defs[] = {
      .help = "serve one job: this user's processes only, CPUs shared with it"},
     {"listen-fd", 0, "FD", OPTION_U32, AT(listen_fd), 0, 1 << 20,
      .help = "use this socket, which listens already, instead of --socket"},
+    {"http-fd", 0, "FD", OPTION_U32, AT(http_fd), 0, 1 << 20,
+     .help = "show the status page at this socket, which listens already, instead of --http-port"},
+    {"client-fd", 0, "FD", OPTION_U32, AT(client_fd), 0, 1 << 20,
+     .help = "serve this client, too, whose connection was accepted already"},
     {"leash-fd", 0, "FD", OPTION_U32, AT(lifeline_fd), 0, 1 << 20,
      .help = "end when this descriptor reaches end of file"},
     {"start-fd", 0, "FD", OPTION_U32, AT(start_fd), 0, 1 << 20,
@@ -315,8 +320,9 @@ static int check_value(const char *name, const char *value, struct plenum_error 
 }
 
 /* Options that make no sense in a file, which is read at every start. */
-static const char *const command_line_only[] = {"config",   "check-config", "job", "listen-fd",
-                                                "leash-fd", "start-fd",     NULL};
+static const char *const command_line_only[] = {"config",    "check-config", "job",
+                                                "listen-fd", "http-fd",      "client-fd",
+                                                "leash-fd",  "start-fd",     NULL};
 static const char *const repeatable[] = {"root", NULL};
 
 static const struct settings_rules rules = {.program = &program,
@@ -350,6 +356,8 @@ static int read_settings(struct settings *s)
 
     *a = (struct arguments){.server = {.socket_mode = UINT_MAX,
                                        .listen_fd = -1,
+                                       .http_fd = -1,
+                                       .client_fd = -1,
                                        .lifeline_fd = -1,
                                        .max_clients = 4096,
                                        .drain_ns = 10 * NS_PER_SEC,
@@ -357,6 +365,8 @@ static int read_settings(struct settings *s)
                                                         .user_bytes = UINT64_MAX,
                                                         .age_ns = UINT64_MAX}},
                             .listen_fd = UINT32_MAX,
+                            .http_fd = UINT32_MAX,
+                            .client_fd = UINT32_MAX,
                             .lifeline_fd = UINT32_MAX};
     if (read_environment(a) < 0)
         return -EINVAL;
@@ -367,6 +377,10 @@ static int read_settings(struct settings *s)
     (void)options_parse(&program, a, s->argc, s->argv, &operands, &err);
     if (a->listen_fd != UINT32_MAX)
         a->server.listen_fd = (int)a->listen_fd;
+    if (a->http_fd != UINT32_MAX)
+        a->server.http_fd = (int)a->http_fd;
+    if (a->client_fd != UINT32_MAX)
+        a->server.client_fd = (int)a->client_fd;
     if (a->lifeline_fd != UINT32_MAX)
         a->server.lifeline_fd = (int)a->lifeline_fd;
     if (a->server.ring_limit == 0)

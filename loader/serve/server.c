@@ -789,6 +789,17 @@ static int open_listener(struct main_loop *m, struct listener *listener)
     return uv_poll_start(&listener->poll, UV_READABLE, on_listening);
 }
 
+/* The client for whom the keeper has started this loader. */
+static void take_client(struct main_loop *m)
+{
+    int fd = m->server.options->client_fd;
+
+    if (fd < 0)
+        return;
+    (void)io_set_cloexec(fd, true);
+    (void)session_create(&m->server, fd, !m->local.open);
+}
+
 static int start_polling(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
@@ -799,6 +810,8 @@ static int start_polling(struct main_loop *m)
     if (r < 0)
         return r;
     r = open_listener(m, &m->tcp);
+    if (r == 0)
+        take_client(m);
     if (r < 0 || m->server.options->lifeline_fd < 0)
         return r;
     r = uv_poll_init(loop, &m->lifeline, m->server.options->lifeline_fd);
@@ -883,7 +896,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
     r = start_listening_tcp(m, err);
     if (r < 0)
         return r;
-    if (m->live.http_port > 0 && (r = http_start(&m->live, m->server.blocking, &m->http, err)) < 0)
+    if ((m->live.http_port > 0 || m->live.http_fd >= 0) &&
+        (r = http_start(&m->live, m->server.blocking, &m->http, err)) < 0)
         return r;
     if (m->live.user && (r = users_become(&m->user, err)) < 0)
         return r;

@@ -23,6 +23,8 @@ struct server_options {
     /* file of the key that these clients must have; NULL: none, for this host alone */
     const char *tls_key;
     int listen_fd;       /* a socket that listens already, owned by the server; or -1 */
+    int http_fd;         /* the same for the status page, instead of http_port; or -1 */
+    int client_fd;       /* a client that was accepted there already, owned likewise; or -1 */
     int lifeline_fd;     /* end of file on it ends the loader; owned by the server; or -1 */
     uint32_t threads;    /* that decode; 0: one a CPU */
     uint32_t io_threads; /* that read; 0: chosen from threads */

@@ -15,25 +15,39 @@
 
 #include "common/address.h"
 
-static int serve(void)
+static void tell(int fd)
+{
+    char text[40];
+    int n = snprintf(text, sizeof(text), "loader %d\n", (int)getpid());
+
+    if (fd >= 0 && write(fd, text, (size_t)n) == n)
+        close(fd);
+}
+
+/* The client whose connection was accepted already, or -1. */
+static int find_client(char **argv)
+{
+    for (; *argv; argv++)
+        if (strcmp(*argv, "--client-fd") == 0 && argv[1])
+            return argv[1][0] - '0';
+    return -1;
+}
+
+static int serve(char **argv)
 {
     struct pollfd fds[] = {{.fd = 3, .events = POLLIN}, {.fd = 4, .events = POLLIN}};
-    char text[40], c;
-    int n = snprintf(text, sizeof(text), "loader %d\n", (int)getpid());
+    char c;
 
     fprintf(stderr, "stub_loader: started\n");
     (void)!write(4, "", 1); /* it serves */
+    tell(find_client(argv));
     for (;;) {
         if (poll(fds, 2, -1) < 0)
             continue;
         if (fds[1].revents && read(4, &c, 1) <= 0)
             return 0;
-        if (fds[0].revents) {
-            int fd = accept(3, NULL, NULL);
-
-            if (fd >= 0 && write(fd, text, (size_t)n) == n)
-                close(fd);
-        }
+        if (fds[0].revents)
+            tell(accept(3, NULL, NULL));
     }
 }
 
@@ -62,5 +76,5 @@ static int ask(void)
 
 int main(int argc, char **argv)
 {
-    return argc > 1 && strcmp(argv[1], "ask") == 0 ? ask() : serve();
+    return argc > 1 && strcmp(argv[1], "ask") == 0 ? ask() : serve(argv);
 }

@@ -13,7 +13,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from service import LIMIT, PLENUMD, SOURCE, Manager, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
-COMMAND_LINE_ONLY = {"config", "check-config", "job", "listen-fd", "leash-fd", "start-fd", "help", "version"}
+COMMAND_LINE_ONLY = {"config", "check-config", "job", "listen-fd", "http-fd", "client-fd", "leash-fd",
+                     "start-fd", "help", "version"}
 
 
 def options():
