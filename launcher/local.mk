@@ -43,6 +43,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/variables.c %D%/job/variables.h \
 	%D%/job/version.c %D%/job/version.h \
 	%D%/remote/agent.c %D%/remote/agent.h \
+	%D%/remote/answer.c %D%/remote/answer.h \
 	%D%/remote/keeper.c %D%/remote/keeper.h \
 	%D%/remote/loaders.c %D%/remote/loaders.h \
 	%D%/remote/probe.c %D%/remote/probe.h \

@@ -43,6 +43,7 @@
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
 #include "launcher/ranges.h"
+#include "launcher/remote/answer.h"
 #include "launcher/signals.h"
 #include "launcher/status.h"
 #include "launcher/topology.h"
@@ -274,6 +275,7 @@ static void handle_line(void *arg, const char *line, size_t len)
 
     if (!text)
         return;
+    answer_hide(text, s->token);         /* which a login may have read */
     len = strlen(text_make_plain(text)); /* it may be another host's login that speaks */
     tail_add(&s->text_tail, text, len);
     tail_add(&s->text_tail, "\n", 1);

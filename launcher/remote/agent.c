@@ -36,6 +36,9 @@ enum {
     KEEPALIVE_SECONDS_MOST = 32767, /* what TCP takes */
 };
 
+/* The line that holds the secret begins so; lines in front of it are for logins that read. */
+#define SECRET_MARK "plenum-secret="
+
 /* What Open MPI 4.1 calls rsh is ssh for PRRTE, which starts the processes of Open MPI 5. */
 static const char RSH[] = "plm_rsh", SSH[] = "plm_ssh";
 static const struct {
@@ -405,9 +408,11 @@ static char *find_host(const char *name, char *fields[3])
 static char *wrap_command(char **words, int count)
 {
     static const char take[] =
-        "IFS= read -r " SHIM_ENV_TOKEN
-        " || { echo \"plenumrun: nothing has come by standard input: "
-        "has the agent (ssh) an argument -n?\" >&2; exit 1; }; "
+        "while IFS= read -r line; do "
+        "case $line in " SECRET_MARK "*) " SHIM_ENV_TOKEN "=${line#" SECRET_MARK "}; break;; esac; "
+        "done; [ -n \"$" SHIM_ENV_TOKEN "\" ] || { "
+        "echo \"plenumrun: nothing has come by standard input: has the agent (ssh) an argument -n, "
+        "or does a file like ~/.bashrc read it?\" >&2; exit 1; }; "
         "export " SHIM_ENV_TOKEN "; exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
     char *command = NULL, *text = NULL;
     size_t size = 0;
@@ -438,7 +443,9 @@ static int offer_secret(const char *secret)
 
     if (fd < 0)
         return -errno;
-    if ((r = io_write_all(fd, secret, strlen(secret))) < 0 || (r = io_write_all(fd, "\n", 1)) < 0)
+    if ((r = io_write_all(fd, AGENT_BLANK_LINES, strlen(AGENT_BLANK_LINES))) < 0 ||
+        (r = io_write_all(fd, SECRET_MARK, strlen(SECRET_MARK))) < 0 ||
+        (r = io_write_all(fd, secret, strlen(secret))) < 0 || (r = io_write_all(fd, "\n", 1)) < 0)
         goto out;
     if (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0)
         r = -errno;

@@ -20,6 +20,10 @@ enum {
     AGENT_KEEPALIVE_PROBES = 3,
 };
 
+/** What comes first by a login's standard input: a file like ~/.bashrc there may read a line or
+ * some, as if Enter was pressed, and must not get a secret. */
+#define AGENT_BLANK_LINES "\n\n\n\n"
+
 /** What decides how hosts are logged in to. */
 struct agent_settings {
     const struct texts *mpi_args; /* mpirun's global arguments, which may name another agent */

@@ -3,11 +3,11 @@
  *
  *     plenumrun ── ssh ── (sshd) ── plenumrun --lend-loader ── plenumd
  *
- * plenumrun says by our standard input what is wanted (KEEP: where to listen, the job's key, the
- * environment) and then, once a second, that it is there (BEAT). We bind a socket and print where
- * it is; plenumd is started when somebody connects, and restarted when it dies
- * (common/jobloader.c). When the input ends, or is silent for too long, the job is over: we end
- * plenumd, and leave. */
+ * By our standard input plenumrun says, behind KEEPER_GREETING, what it wants (KEEP: where to
+ * listen, the job's key, the environment) and then, once a second, that it is there (BEAT). We
+ * bind a socket and print where it is; plenumd is started when somebody connects, and restarted
+ * when it dies (common/jobloader.c). When the input ends, or is silent for too long, the job is
+ * over: we end plenumd, and leave. */
 #include "config.h"
 
 #include "launcher/remote/keeper.h"
@@ -39,6 +39,7 @@ struct keeper {
     uint64_t heard_ns, turn_ns; /* turn: when the loop last came round */
     bool suspended;             /* plenumrun is stopped, and told us so */
     bool over;
+    bool greeted; /* KEEPER_GREETING has come */
     struct control_keep task;
     int key_fd; /* -1: no task yet */
     struct jobloader *loader;
@@ -91,6 +92,32 @@ static int handle_frame(struct keeper *l, const struct frame_header *header,
     return 0;
 }
 
+static void drop_input(struct keeper *l, size_t len)
+{
+    memmove(l->in.bytes, l->in.bytes + len, l->in.len - len);
+    l->in.len -= len;
+}
+
+/* Take the greeting and the empty lines before it out of the input: 0, or -EPROTO. Sets `greeted`
+ * when all of it has come. */
+static int read_greeting(struct keeper *l)
+{
+    size_t blank = 0, len = strlen(KEEPER_GREETING), n;
+
+    if (l->greeted)
+        return 0;
+    while (blank < l->in.len && l->in.bytes[blank] == '\n')
+        blank++;
+    drop_input(l, blank);
+    n = min_u64(l->in.len, len);
+    if (n > 0 && memcmp(l->in.bytes, KEEPER_GREETING, n) != 0)
+        return -EPROTO;
+    l->greeted = n == len;
+    if (l->greeted)
+        drop_input(l, len);
+    return 0;
+}
+
 /* A pipe or a socket, as the remote shell has it. */
 static int read_input(struct keeper *l, struct plenum_error *err)
 {
@@ -110,14 +137,15 @@ static int read_input(struct keeper *l, struct plenum_error *err)
     frame_put_bytes(&l->in, bytes, (size_t)n);
     if (l->in.failed)
         return error_set(err, -ENOMEM, "out of memory");
-    while ((len = frame_parse(l->in.bytes, l->in.len, CONTROL_MAX_PAYLOAD, &header, &payload)) >
-           0) {
+    if ((len = read_greeting(l)) == 0 && !l->greeted)
+        return 0;
+    while (len >= 0 && (len = frame_parse(l->in.bytes, l->in.len, CONTROL_MAX_PAYLOAD, &header,
+                                          &payload)) > 0) {
         int r = handle_frame(l, &header, &payload, err);
 
         if (r < 0)
             return r;
-        memmove(l->in.bytes, l->in.bytes + len, l->in.len - (size_t)len);
-        l->in.len -= (size_t)len;
+        drop_input(l, (size_t)len);
     }
     return len < 0 ? error_set(err, (int)len,
                                "%s is for plenumrun's own use: it is started on a --loader-host",

@@ -9,6 +9,9 @@
 /** What stands before the address on the one line that it prints. */
 #define KEEPER_ANSWER "plenumrun-loader "
 
+/** The line by which its input begins, behind empty lines, of which a login may have read some. */
+#define KEEPER_GREETING "plenumrun\n"
+
 /** An exit status. */
 int keeper_main(void);
 

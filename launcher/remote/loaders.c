@@ -29,11 +29,11 @@
 #include "launcher/control.h"
 #include "launcher/host.h"
 #include "launcher/lines.h"
+#include "launcher/remote/answer.h"
 #include "launcher/remote/keeper.h"
 #include "launcher/status.h"
 
 enum {
-    ANSWER_MAX = 4096, /* of what a login prints before our line */
     RETRY_FIRST_MS = 1000,
     RETRY_LAST_MS = 30000,
     SETTLED_MS = 60000, /* a login that lasted so long did not fail */
@@ -44,16 +44,16 @@ enum {
 
 struct remote_loader {
     const struct plan_host *host;
-    pid_t pid; /* 0: none */
+    const char *key; /* of the loaders, which is not printed */
+    pid_t pid;       /* 0: none */
     /* since when its output has ended, and it has not; 0: it has not ended */
     uint64_t closed_ns;
     struct frame_conn conn; /* its standard input and output; fd -1: ended */
     int text_fd;            /* its standard error; -1: ended */
     struct lines text;
     struct line_limit limit;
-    char last[300]; /* line of it */
-    char answer[ANSWER_MAX];
-    size_t answer_len;
+    char last[300];       /* line of it */
+    struct answer answer; /* what it prints */
     bool listening;
     char at[128];     /* where its loader listens, or did: "tcp:10.1.2.3:40001"; "": nowhere yet */
     char failed[400]; /* why it ended, if it never listened */
@@ -114,6 +114,8 @@ static int send_task(const struct loaders *all, struct remote_loader *l)
 
     if (!task.address)
         return -ENOMEM;
+    frame_put_bytes(&l->conn.tx, AGENT_BLANK_LINES, strlen(AGENT_BLANK_LINES));
+    frame_put_bytes(&l->conn.tx, KEEPER_GREETING, strlen(KEEPER_GREETING));
     r = control_put_keep(&l->conn.tx, &task);
     free(task.address); /* the rest is borrowed */
     if (r < 0)
@@ -155,7 +157,7 @@ static int start(const struct loaders *all, struct remote_loader *l)
 
     l->started_ns = time_now_ns();
     l->closed_ns = 0;
-    l->answer_len = 0;
+    answer_init(&l->answer, KEEPER_ANSWER);
     l->last[0] = '\0';
     l->retry_at = UINT64_MAX;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -183,10 +185,13 @@ static int start(const struct loaders *all, struct remote_loader *l)
 static void handle_line(void *arg, const char *line, size_t len)
 {
     struct remote_loader *l = arg;
+    char *text = len > 0 ? strndup(line, len) : NULL;
 
-    if (len == 0)
+    if (!text)
         return;
-    (void)snprintf(l->last, sizeof(l->last), "%.*s", (int)min_u64(len, sizeof(l->last)), line);
+    answer_hide(text, l->key);
+    (void)snprintf(l->last, sizeof(l->last), "%s", text);
+    free(text);
     if (!line_limit_pass(&l->limit, time_now_ns()))
         return;
     if (l->listening)
@@ -213,15 +218,13 @@ static void read_text(struct remote_loader *l)
  * name where that is not known. */
 static void handle_answer(struct remote_loader *l)
 {
-    char *line, *port, *end, address[200], host[208];
+    char *port, *end, address[200], host[208];
 
-    l->answer[l->answer_len] = '\0';
-    line = strstr(l->answer, KEEPER_ANSWER);
-    end = line ? strchr(line, '\n') : NULL;
+    end = l->answer.begun ? strchr(l->answer.text, '\n') : NULL;
     if (l->listening || !end)
         return;
     *end = '\0';
-    port = strrchr(line, ':');
+    port = strrchr(l->answer.text, ':');
     if (!port)
         return;
     address_of(l->host, address, sizeof(address));
@@ -235,28 +238,30 @@ static void handle_answer(struct remote_loader *l)
 
 static bool read_answer(struct remote_loader *l)
 {
-    char lost[256];
+    char bytes[4096];
 
     for (int i = 0; i < READS; i++) {
-        size_t room = sizeof(l->answer) - 1 - l->answer_len;
-        bool keep = room > 0 && !l->listening;
-        int64_t n = frame_conn_read_bulk(&l->conn, keep ? l->answer + l->answer_len : lost,
-                                         keep ? room : sizeof(lost));
+        int64_t n = frame_conn_read_bulk(&l->conn, bytes, sizeof(bytes));
 
         if (n == -EAGAIN)
             return true;
         if (n < 0)
             return false;
-        l->answer_len += keep ? (size_t)n : 0;
+        answer_add(&l->answer, bytes, (size_t)n);
         handle_answer(l);
     }
     return true;
 }
 
 /* Why did the login end? */
-static void explain(const struct loaders *all, const struct remote_loader *l, int status, char *ret,
+static void explain(const struct loaders *all, struct remote_loader *l, int status, char *ret,
                     size_t size)
 {
+    const char *printed;
+
+    answer_hide(l->answer.text, all->key);
+    printed = answer_last_line(l->answer.text);
+
     if (WIFEXITED(status) && WEXITSTATUS(status) == AGENT_NO_SELF)
         (void)snprintf(ret, size, "there is no %.200s: install it at the same place on all hosts",
                        all->self);
@@ -264,6 +269,8 @@ static void explain(const struct loaders *all, const struct remote_loader *l, in
         (void)snprintf(ret, size, "another version of plenumrun is there");
     else if (l->last[0])
         (void)snprintf(ret, size, "%s", l->last);
+    else if (*printed)
+        (void)snprintf(ret, size, "the login printed '%.200s' and ended", printed);
     else
         status_describe(status, ret, size);
 }
@@ -506,6 +513,7 @@ int loaders_create(const struct loaders_request *request, struct loaders **ret,
     all->count = plan->num_loader_hosts;
     FOR_LOADERS(l, all)
         *l = (struct remote_loader){.host = &plan->loader_hosts[l - all->list],
+                                    .key = all->key,
                                     .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
                                     .text_fd = -1,
                                     .retry_at = UINT64_MAX,

@@ -16,7 +16,7 @@
  *     address eth0 10.1.2.3/16 reached
  *     end
  *
- * Before its first line there may be whatever the login prints; lines that are not known are left
+ * Before its first line the login may print any amount of text; lines that are not known are left
  * out, so that another version can answer, too. */
 #include "config.h"
 
@@ -40,9 +40,9 @@
 #include "common/util.h"
 #include "launcher/host.h"
 #include "launcher/plan/grid.h"
+#include "launcher/remote/answer.h"
 
 enum {
-    ANSWER_BYTES = 16384,
     SIDE_BY_SIDE = 64, /* logins at a time, */
     PROMPT_MS = 3000,  /* but for those that have been silent for so long */
     LEAVE_MS = 1000,   /* for logins to end that have said what they had to say */
@@ -58,8 +58,7 @@ struct inquiry {
     int fd;                      /* what is printed there; -1: nothing more */
     uint64_t asked_ns, heard_ns; /* of the real-time clock */
     uint64_t since_ns;           /* asked_ns, of the one that does not jump */
-    char *said;                  /* ANSWER_BYTES */
-    size_t len;
+    struct answer *said;         /* owned; NULL: not asked */
 };
 
 static uint64_t real_time_ns(void)
@@ -104,9 +103,10 @@ static int ask(const struct probe_question *question, const struct plan_host *ho
     char *words[AGENT_WORDS_MAX + 1], *text;
     int null, fds[2], r;
 
-    q->said = malloc(ANSWER_BYTES);
+    q->said = malloc(sizeof(*q->said));
     if (!q->said)
         return -ENOMEM;
+    answer_init(q->said, first_line);
     r = agent_make_command(question->agent, host, script, &text, words);
     if (r < 0)
         return r;
@@ -134,15 +134,13 @@ static int ask(const struct probe_question *question, const struct plan_host *ho
 
 static void listen_to(struct inquiry *q)
 {
-    char lost[4096];
+    char bytes[4096];
     ssize_t n = 1;
 
     for (int i = 0; i < READS && n > 0; i++) {
-        size_t room = ANSWER_BYTES - 1 - q->len;
-
-        n = room > 0 ? read(q->fd, q->said + q->len, room) : read(q->fd, lost, sizeof(lost));
-        if (n > 0 && room > 0)
-            q->len += (size_t)n;
+        n = read(q->fd, bytes, sizeof(bytes));
+        if (n > 0)
+            answer_add(q->said, bytes, (size_t)n);
     }
     q->heard_ns = real_time_ns();
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
@@ -202,13 +200,24 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
         (void)network_add(&p->network, &address);
 }
 
+/* A login that ended well without plenumrun's answer: something there took its place. */
+static void fail_without_answer(const char *last, struct probe *p)
+{
+    static const char why[] = "does a file like ~/.bashrc there exit, or start another shell?";
+
+    if (*last)
+        probe_fail(p, "log in", "the login printed '%.200s' and ended with 0: %s", last, why);
+    else
+        probe_fail(p, "log in", "the login printed nothing and ended with 0: %s", why);
+}
+
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret)
 {
     char *line = strstr(text, first_line), *save = NULL;
     bool complete = false;
 
     if (!line) {
-        probe_fail(ret, "log in", "plenumrun there did not answer; is it another version?");
+        fail_without_answer(answer_last_line(text), ret);
         return;
     }
     line += strlen(first_line);
@@ -226,17 +235,6 @@ void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct 
         probe_fail(ret, "log in", "the answer of plenumrun there was cut short");
 }
 
-/* The last line that says something. */
-static const char *last_line(struct inquiry *q)
-{
-    char *line;
-
-    while (q->len > 0 && (q->said[q->len - 1] == '\n' || q->said[q->len - 1] == '\r'))
-        q->said[--q->len] = '\0';
-    line = strrchr(q->said, '\n');
-    return line ? line + 1 : q->said;
-}
-
 /* The end of a login, which may have closed its output and stay: true when it had to be killed. */
 static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
 {
@@ -251,6 +249,17 @@ static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
     return true;
 }
 
+static void fail_silent(const struct probe_question *question, const char *last, struct probe *p)
+{
+    double seconds = question->limit_ms / 1000.0;
+
+    if (*last)
+        probe_fail(p, "log in", "no answer within %.3g s; last, the login printed '%.200s'",
+                   seconds, last);
+    else
+        probe_fail(p, "log in", "no answer within %.3g s", seconds);
+}
+
 static void conclude(const struct probe_question *question, struct inquiry *q, uint64_t patience_ns,
                      struct probe *p)
 {
@@ -263,21 +272,20 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
     }
     stayed = end_login(q, silent ? 0 : patience_ns, &status);
     io_close(&q->fd);
-    q->said[q->len] = '\0';
     q->pid = 0;
     p->took_ns = q->heard_ns > q->asked_ns ? q->heard_ns - q->asked_ns : 0;
     well = !silent && (stayed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
     if (well)
-        probe_read_answer(q->said, q->asked_ns, q->heard_ns, p);
+        probe_read_answer(q->said->text, q->asked_ns, q->heard_ns, p);
     else if (silent)
-        probe_fail(p, "log in", "no answer within %.3g s", question->limit_ms / 1000.0);
+        fail_silent(question, answer_last_line(q->said->text), p);
     else if (WIFEXITED(status) && WEXITSTATUS(status) == AGENT_NO_SELF)
         probe_fail(p, "plenumrun", "there is no %s: install it at the same place on all hosts",
                    question->self);
-    else if (strstr(q->said, "unknown option " PROBE_ARGUMENT))
+    else if (strstr(q->said->text, "unknown option " PROBE_ARGUMENT))
         probe_fail(p, "version", "another version of plenumrun is there");
-    else if (q->len > 0)
-        probe_fail(p, "log in", "%s", last_line(q));
+    else if (*answer_last_line(q->said->text))
+        probe_fail(p, "log in", "%s", answer_last_line(q->said->text));
     else
         probe_fail(p, "log in", "%s ended without a word", agent_program(question->agent));
 }
@@ -286,7 +294,7 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
  * many silent hosts would keep the others from being asked. */
 static bool is_busy(const struct inquiry *q, uint64_t now)
 {
-    return q->fd >= 0 && (q->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);
+    return q->fd >= 0 && (q->said->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);
 }
 
 /* Ask as many as may be asked at a time: how many are under way. */

@@ -32,6 +32,8 @@ if "--probe" in " ".join(sys.argv):
 print("plenumrun-loader tcp:10.9.9.9:4001", flush=True)
 floods = [subprocess.Popen(["yes"], stdin=subprocess.DEVNULL, stdout=fd) for fd in (1, 2, 2)]
 beats = 0
+while sys.stdin.buffer.readline() == b"\\n":  # and the greeting
+    pass
 while True:
     header = sys.stdin.buffer.read(16)
     if len(header) < 16:

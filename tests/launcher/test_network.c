@@ -185,8 +185,9 @@ ParameterizedTestParameters(probe, answers)
          "\ndirectory 0\nprogram there is no 'y'\nend\n",
          "program", "there is no 'y'", 0},
         {"cut short", WELL, "log in", "cut short", 0},
-        {"something else", "hello\n", "log in", "did not answer", 0},
-        {"nothing", "", "log in", "did not answer", 0},
+        {"something else", "a\nhello\n", "log in",
+         "the login printed 'hello' and ended with 0: ", 0},
+        {"nothing", "", "log in", "the login printed nothing and ended with 0: ", 0},
         {"ahead", "plenumrun-probe\ntime 2500\nend\n", "", "", 500},
         {"behind", "plenumrun-probe\ntime 900\nend\n", "", "", -100},
     };

@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# test_agent.sh - logins to other hosts that print, read or end where they should do nothing. A script takes the place
+# of ssh: it runs what the other host's ~/.bashrc would do, and then the command. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+run=$top_builddir/plenumrun
+command -v timeout >/dev/null || skip_all "timeout is not installed"
+unset PLENUM_LOADER PLENUM_PLENUMD
+export LC_ALL=C
+cd "$T" || exit 99
+
+cat >agent <<'EOF'
+#!/bin/bash
+shift # the host's name
+. "${0%/*}/bashrc"
+exec bash -c "$*"
+EOF
+# Starts nothing; calls its agent as Open MPI does, and shows what the daemon would find.
+mkdir bin
+cat >bin/mpirun <<'EOF'
+#!/bin/bash
+[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
+$OMPI_MCA_plm_rsh_agent h1 'echo "daemon: ${#PLENUM_SHIM_TOKEN} bytes; input: $(wc -c)"; echo "$PLENUM_SHIM_TOKEN" >>token' 2>&1
+exit 9
+EOF
+chmod +x agent bin/mpirun
+export OMPI_MCA_plm_rsh_agent=$T/agent PATH=$T/bin:$PATH
+
+job() { # BASHRC ARGUMENT... - one job, whose logins do this first
+    echo "$1" >bashrc
+    shift
+    rm -f token
+    timeout -k 5 60 "$run" --allow-run-as-root "$@" >out 2>err
+    code=$?
+}
+same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
+has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; false; }; }
+has_not() { ! grep -e "$2" "$1"; }
+all() { # all "TEST" "TEST"... - each holds; else it says which does not, and what plenumrun said
+    for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
+}
+secret_is_hidden() { # from all that was printed, with or without what says that it is one for TLS
+    grep . token | sort -u >tokens
+    [ -s tokens ] || { echo "no secret came"; return 1; }
+    ! sed 's/^tls://' tokens | grep -F -f - out err
+}
+came='has err "daemon: [0-9][0-9]* bytes; input: 0"'
+
+# ---- what is printed ----
+for bytes in 100 16000 16380 20000 1000000; do
+    job "head -c $bytes /dev/zero | tr '\0' x; echo" --host h1 true
+    ok "$bytes bytes before the answer, on standard output" all 'has_not err "not ready"' 'same $code 125'
+    job "yes 'a banner of many lines' | head -c $bytes >&2" --host h1 true
+    ok "on standard error" all 'has_not err "not ready"'
+done
+job 'yes "a banner" | head -n 5000; echo "Welcome to zsh"; exit 0' --host h1 true
+ok "a login that ends well without an answer is shown with its last line" all 'same $code 125' \
+    'has err "h1  *log in  *the login printed .Welcome to zsh. and ended with 0: does a file like ~/.bashrc there exit"'
+job 'exit 0' --host h1 true
+ok "one that prints nothing" has err "log in  *the login printed nothing and ended with 0: does a file like ~/.bashrc there exit"
+job 'exec cat' --host h1 true
+ok "another program in the shell's place" has err "log in  *the login printed nothing and ended with 0"
+job 'yes "a banner" | head -n 5000; echo "No space left" >&2; exit 4' --host h1 true
+ok "one that fails after much text" has err "log in  *No space left"
+job 'echo "Which project?"; exec sleep 600' --start-timeout 4 --host h1 true
+ok "one that waits for something" has err "log in  *no answer within 2 s; last, the login printed .Which project?."
+
+# ---- what is read ----
+job '' --host h1 true
+ok "the secret comes by standard input" all "$came" secret_is_hidden
+job 'read -r x; echo "read: <$x>"' --host h1 true
+ok "a login that reads a line gets none of it" all "$came" 'has err "read: <>"' secret_is_hidden
+job 'read -r x; read -r y; read -n 1 z; echo "read: <$x$y$z>"' --host h1 true
+ok "nor one that reads some" all "$came" 'has err "read: <>"' secret_is_hidden
+job 'echo "$PLENUM_SHIM_TOKEN"; while read -r x; do echo "read: <$x>"; echo "${x#*=}" >>token; done' --host h1 true
+ok "one that reads all of it: it is said, and the secret is not printed" all 'same $code 125' \
+    'has err "nothing has come by standard input: has the agent (ssh) an argument -n, or does a file like ~/.bashrc read it"' \
+    'has err "read: <plenum-secret=.*\*\*\*"' secret_is_hidden
+for verbosity in -v -vv -vvv; do
+    job 'while read -r x; do echo "read: <$x>"; echo "${x#*=}" >>token; done' $verbosity --mpi-global-args=--x --host h1 true
+    ok "with $verbosity and arguments for mpirun" all 'has err "read: <plenum-secret=.*\*\*\*"' secret_is_hidden
+done
+
+# ---- logins for loaders ----
+lend="--starter own --loader none --loader-host h1"
+for bashrc in 'head -c 20000 /dev/zero | tr "\0" x' 'read -r x; read -r y; echo "read: <$x$y>" >&2' 'seq 10000'; do
+    job "$bashrc" -v $lend true
+    ok "a loader behind '$bashrc'" all 'same $code 0' 'has err "host h1: its loader listens on"'
+done
+job 'case $* in *lend*) seq 10000; echo "no more logins today"; exit 0; esac' $lend true
+ok "a login that ends is shown with its last line" all 'same $code 125' \
+    'has err "loader-host h1: its loader cannot be started: the login printed .no more logins today. and ended"'
+job 'case $* in *lend*) head -c 140 | grep -aoE "[0-9a-f]{64}" | tee -a token >&2; exit 3; esac' -vvv $lend true
+ok "one that prints the loader's key: it is not shown" all 'same $code 125' 'has err "host h1: \*\*\*\*"' secret_is_hidden
+finish
