@@ -71,6 +71,13 @@ int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint3
                   uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
+/** Bytes of all fields of one sample, as they are shown. */
+uint64_t ctl_field_bytes(const struct ctl_stream *stream);
+/** Have a sample's fields put to `room` [ctl_field_bytes()], one behind the other. `lengths`
+ * [FIELDS_MAX] gets the bytes of each; of a text, when it is rendered. Both are borrowed. */
+void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *lengths,
+                      struct render_target *target);
+
 /** Show progress on standard error: in place on a terminal, else a line every ten seconds. For
  * struct dataset_options. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);

@@ -5,6 +5,8 @@
 
 #include "loader/ctl/font.h"
 
+#include <stddef.h>
+
 static const uint8_t glyphs[95][FONT_HEIGHT] = {
     {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, /* space */
     {0x04, 0x04, 0x04, 0x04, 0x04, 0x00, 0x04, 0x00, 0x00}, /* ! */
@@ -108,4 +110,40 @@ const uint8_t *font_glyph(char c)
     unsigned char u = (unsigned char)c;
 
     return glyphs[u < 32 || u > 126 ? '?' - 32 : u - 32];
+}
+
+void canvas_fill(const struct canvas *canvas, uint32_t left, uint32_t top, uint32_t right,
+                 uint32_t bottom, uint32_t colour)
+{
+    for (uint32_t y = top; y < bottom && y < canvas->height; y++)
+        for (uint32_t x = left; x < right && x < canvas->width; x++) {
+            uint8_t *p = canvas->pixels + ((size_t)y * canvas->width + x) * 3;
+
+            p[0] = (uint8_t)(colour >> 16);
+            p[1] = (uint8_t)(colour >> 8);
+            p[2] = (uint8_t)colour;
+        }
+}
+
+static void write_letter(const struct canvas *canvas, const struct line *at, uint32_t left, char c)
+{
+    const uint8_t *rows = font_glyph(c);
+
+    for (uint32_t y = 0; y < FONT_HEIGHT; y++)
+        for (uint32_t x = 0; x < FONT_WIDTH; x++)
+            if (rows[y] >> (FONT_WIDTH - 1 - x) & 1)
+                canvas_fill(canvas, left + x * at->scale, at->y + y * at->scale,
+                            left + (x + 1) * at->scale, at->y + (y + 1) * at->scale, at->ink);
+}
+
+void canvas_write(const struct canvas *canvas, const struct line *at, const char *text)
+{
+    uint32_t step = (FONT_WIDTH + 1) * at->scale;
+
+    for (uint32_t used = 0; *text && used + step <= at->max_width; text++) {
+        if (((unsigned char)*text & 0xC0) == 0x80)
+            continue; /* a later byte of a character */
+        write_letter(canvas, at, at->x + used, *text);
+        used += step;
+    }
 }

@@ -1,11 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* font.h - letters for contact sheets. */
+/* font.h - letters for contact sheets, and the pictures that they are drawn on. */
 #ifndef LOADER_CTL_FONT_H
 #define LOADER_CTL_FONT_H
 
 #include <stdint.h>
 
 enum { FONT_WIDTH = 5, FONT_HEIGHT = 9 };
+
+/** A picture to draw on: [height][width][3] RGB, borrowed. */
+struct canvas {
+    uint8_t *pixels;
+    uint32_t width, height;
+};
+
+/** Where a line of text begins, and how it looks. */
+struct line {
+    uint32_t x, y, max_width; /* pixels; letters beyond max_width are left out */
+    uint32_t scale;           /* pixels of the canvas for each of a letter's */
+    uint32_t ink;             /* 0xRRGGBB */
+};
+
+/** Fill columns [left, right) of rows [top, bottom) with a colour, as far as the canvas reaches. */
+void canvas_fill(const struct canvas *canvas, uint32_t left, uint32_t top, uint32_t right,
+                 uint32_t bottom, uint32_t colour);
+
+/** Draw a line of text; what lies outside of the canvas is cut off. Each character of UTF-8 that is
+ * not ASCII is one '?'. */
+void canvas_write(const struct canvas *canvas, const struct line *at, const char *text);
 
 /** [FONT_HEIGHT] rows, bit 4 on the left; '?' for what is not printable ASCII. */
 const uint8_t *font_glyph(char c);

@@ -68,39 +68,6 @@ struct sum {
     uint64_t hash, samples, substituted;
 };
 
-/* Bytes of a field of a sample as it is shown. */
-static uint64_t field_bytes(const struct ctl_stream *s, const struct field_shape *shape)
-{
-    return field_sample_bytes(shape, s->spec.views.images, views_pixels(&s->spec.views));
-}
-
-static uint64_t all_field_bytes(const struct ctl_stream *s)
-{
-    const struct fields *fields = dataset_get_fields(s->dataset);
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < fields->count; i++)
-        bytes += field_bytes(s, &fields->shape[i]);
-    return bytes;
-}
-
-/* Have fields put to `room`, one behind the other: how many. */
-static uint32_t list_fields(const struct ctl_stream *s, uint8_t *room, uint32_t *lengths,
-                            struct render_target *target, struct streamhash_field *ret)
-{
-    const struct fields *fields = dataset_get_fields(s->dataset);
-
-    for (uint32_t i = 0; i < fields->count; i++) {
-        uint64_t bytes = field_bytes(s, &fields->shape[i]);
-
-        target->field[i] = room;
-        target->length[i] = field_varies(&fields->shape[i]) ? &lengths[i] : NULL;
-        ret[i] = (struct streamhash_field){.bytes = room, .len = bytes};
-        room += bytes;
-    }
-    return fields->count;
-}
-
 static int hash_position(const struct ctl_stream *s, struct render_scratch *scratch,
                          struct order_place place, uint8_t *pixels, struct sum *sum,
                          struct plenum_error *err)
@@ -110,11 +77,11 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     struct streamhash_image images[VIEWS_MAX];
     struct render_result result;
     struct streamhash_field field[FIELDS_MAX];
-    uint32_t num_fields, lengths[FIELDS_MAX];
+    uint32_t lengths[FIELDS_MAX], num_fields = dataset_get_fields(s->dataset)->count;
     struct streamhash_mix mix;
     int r;
 
-    num_fields = list_fields(s, pixels + render_bytes(&s->spec), lengths, &target, field);
+    ctl_field_target(s, pixels + render_bytes(&s->spec), lengths, &target);
     r = render_whole(&s->spec, scratch, place.epoch, place.position, &target, &result, err);
 
     if (r < 0)
@@ -129,8 +96,7 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
                                               .layout = PLENUM_NHWC};
     mix = (struct streamhash_mix){.label2 = result.label2, .weight = result.weight};
     for (uint32_t i = 0; i < num_fields; i++)
-        if (target.length[i])
-            field[i].len = lengths[i];
+        field[i] = (struct streamhash_field){.bytes = target.field[i], .len = lengths[i]};
     sum->hash += streamhash_of(&(struct streamhash_sample){.epoch = place.epoch,
                                                            .position = place.position,
                                                            .label = result.label,
@@ -150,7 +116,7 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t ste
 {
     uint64_t end = min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
-    uint8_t *pixels = malloc(render_bytes(&s->spec) + all_field_bytes(s));
+    uint8_t *pixels = malloc(render_bytes(&s->spec) + ctl_field_bytes(s));
     int r = 0;
 
     if (!pixels)

@@ -22,6 +22,7 @@ plenumctl_SOURCES = \
 	%D%/pack_report.c %D%/pack_report.h \
 	%D%/plan.c \
 	%D%/preview.c \
+	%D%/preview_fields.c %D%/preview_fields.h \
 	%D%/sample.c \
 	%D%/status.c \
 	%D%/trace.c \

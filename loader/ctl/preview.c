@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* preview.c - plenumctl preview: a contact sheet of samples as a training program gets them.
  *
- * People see at once what tests do not: wrong labels, bad crops, mirrored text. Below each picture
- * stands what was drawn for it, as many lines as the sample with the most of it needs. */
+ * People see at once what tests do not: wrong labels, bad crops, mirrored text, masks that are
+ * shifted. Below each picture stands what was drawn for it, and its captions: as many lines as the
+ * sample with the most of them needs. So all samples are rendered before the sheet is laid out. */
 #include "config.h"
 
 #include <assert.h>
@@ -10,12 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/font.h"
+#include "loader/ctl/preview_fields.h"
 #include "loader/image/augment_text.h"
 #include "loader/image/encode.h"
 
@@ -24,7 +27,7 @@ enum {
     LINE = (FONT_HEIGHT + 1) * SCALE,
     LETTER = (FONT_WIDTH + 1) * SCALE,
     SMALL_BELOW = 18 * LETTER, /* cells of fewer pixels have words of small letters */
-    WORD_LINES = 8,            /* at most */
+    WORD_LINES = 8,            /* at most, of the draws, and of each field */
     WORDS_MAX = 2 * AUGMENT_TEXT_MAX,
     GAP = 8,
     SEAM = 2,               /* between the images of a sample */
@@ -48,6 +51,9 @@ static const struct option_def defs[] = {
     {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "of this epoch (default 0)"},
     {"position", 0, "P", OPTION_U64, AT(position), 0, UINT32_MAX,
      .help = "from this position of the epoch on (default 0)"},
+    {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
+     .help = "draw masks and boxes on the images, and write other fields below them: "
+             "NAME:SOURCE:KIND, ..."},
 };
 
 static const struct options_program program = {
@@ -59,51 +65,49 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* The sheet that is being drawn; cells do not overlap, so threads draw them without a lock. */
+/* A sample as it was rendered. */
+struct cell {
+    uint8_t *pixels; /* [render_bytes()], with masks and boxes drawn */
+    char *words;     /* lines that stand below its label, each ended by a newline */
+    struct render_result result;
+    bool failed;
+};
+
+/* The sheet. Threads render different cells; then one thread draws. */
 struct sheet {
     const struct ctl_stream *stream;
     const struct arguments *args;
-    uint8_t *pixels; /* [height][width][3] */
-    uint32_t width, height, columns, cell_width, cell_height, top;
+    struct canvas canvas;
+    uint32_t columns, cell_width, cell_height, top;
     uint32_t word_lines, word_scale;
     struct render_scratch *scratch; /* [threads] */
+    struct cell *cells;             /* [args->count] */
 };
 
-/* Where a line stands, and how it looks. */
-struct line {
-    uint32_t x, y, max_width, scale;
-    uint8_t ink;
-};
-
-static void draw_text(struct sheet *s, const struct line *at, const char *text)
+static size_t count_letters(const char *text, size_t len)
 {
-    uint32_t step = (FONT_WIDTH + 1) * at->scale;
+    size_t letters = 0;
 
-    for (uint32_t used = 0; *text && used + step <= at->max_width; text++, used += step) {
-        const uint8_t *rows = font_glyph(*text);
-
-        for (uint32_t y = 0; y < FONT_HEIGHT * at->scale; y++)
-            for (uint32_t x = 0; x < FONT_WIDTH * at->scale; x++)
-                if (rows[y / at->scale] >> (FONT_WIDTH - 1 - x / at->scale) & 1)
-                    memset(s->pixels + ((size_t)(at->y + y) * s->width + at->x + used + x) * 3,
-                           at->ink, 3);
-    }
+    for (size_t i = 0; i < len; i++)
+        letters += ((unsigned char)text[i] & 0xC0) != 0x80; /* the first byte of a character */
+    return letters;
 }
 
-/* The bytes of the first line of `text`, which ends between words or with one that is too long. */
-static size_t line_length(const char *text, size_t letters)
+/* The bytes of the first line of `text`, which ends at a separator or with a word that is too long.
+ */
+static size_t line_length(const char *text, const char *separator, size_t letters)
 {
-    size_t len = 0;
+    size_t len = 0, gap = strlen(separator);
 
     for (;;) {
-        const char *comma = strstr(text + len, ", ");
-        size_t next = comma ? (size_t)(comma - text) : strlen(text);
+        const char *end = strstr(text + len, separator);
+        size_t next = end ? (size_t)(end - text) : strlen(text);
 
-        if (len > 0 && next > letters)
-            return len - 2;
-        if (!comma)
+        if (len > 0 && count_letters(text, next) > letters)
+            return len - gap;
+        if (!end)
             return next;
-        len = next + 2;
+        len = next + gap;
     }
 }
 
@@ -163,40 +167,133 @@ static void describe(const struct sheet *s, uint64_t index, char text[WORDS_MAX]
     }
 }
 
-static uint32_t count_lines(const struct sheet *s, uint64_t index)
+/* Add a text, in lines as long as a cell is wide. */
+static void add_lines(const struct sheet *s, FILE *words, const char *text, const char *separator)
 {
-    char text[WORDS_MAX], *at = text;
+    for (uint32_t i = 1; *text; i++) {
+        size_t len = line_length(text, separator, word_letters(s));
+        const char *next = text + len + strspn(text + len, separator);
+
+        if (i == WORD_LINES && *next) {
+            fprintf(words, "...\n");
+            return;
+        }
+        fprintf(words, "%.*s\n", (int)len, text);
+        text = next;
+    }
+}
+
+/* Draw a field on each image of a sample, which stand one behind the other, as its values do. */
+static void draw_field(const struct sheet *s, const struct field_shape *shape, uint8_t *pixels,
+                       const uint8_t *value)
+{
+    const struct views *views = &s->stream->spec.views;
+
+    for (uint32_t i = 0; i < views->count; i++) {
+        const struct pipeline *p = &views->view[i].pipeline;
+        struct canvas image = {.pixels = pixels, .width = p->width, .height = p->height};
+        size_t count = (size_t)image.width * image.height;
+
+        for (uint32_t k = 0; k < views->view[i].count; k++, image.pixels += count * 3) {
+            if (shape->mask)
+                preview_mask(&image, value, shape->room);
+            else
+                preview_boxes(&image, value);
+            value += shape->mask ? count * shape->room : shape->room;
+        }
+        pixels = image.pixels;
+    }
+}
+
+/* Masks first: boxes and their classes stay legible. */
+static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
+                        const struct render_target *target, const uint32_t *lengths)
+{
+    const struct fields *fields = dataset_get_fields(s->stream->dataset);
+    char text[WORDS_MAX];
+
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->shape[i].mask)
+            draw_field(s, &fields->shape[i], cell->pixels, target->field[i]);
+    for (uint32_t i = 0; i < fields->count; i++) {
+        const struct field_shape *shape = &fields->shape[i];
+
+        if (shape->type == PLENUM_FIELD_BOXES)
+            draw_field(s, shape, cell->pixels, target->field[i]);
+        else if (!shape->mask)
+            add_lines(s, words,
+                      preview_value(fields->spec[i].name, shape, target->field[i], lengths[i], text,
+                                    sizeof(text)),
+                      " ");
+    }
+}
+
+static int render_words(const struct sheet *s, struct cell *cell, uint64_t index,
+                        const struct render_target *target, const uint32_t *lengths)
+{
+    char text[WORDS_MAX];
+    size_t len;
+    FILE *words = open_memstream(&cell->words, &len);
+
+    if (!words)
+        return -ENOMEM;
+    describe(s, index, text);
+    add_lines(s, words, text, ", ");
+    if (!cell->failed)
+        show_fields(s, cell, words, target, lengths);
+    return fclose(words) == 0 ? 0 : -ENOMEM;
+}
+
+static int render_cell(void *arg, uint64_t index, unsigned thread)
+{
+    struct sheet *s = arg;
+    const struct render_spec *spec = &s->stream->spec;
+    struct cell *cell = &s->cells[index];
+    struct render_target target;
+    uint32_t lengths[FIELDS_MAX];
+    struct plenum_error err;
+    uint8_t *values;
+    int r;
+
+    cell->pixels = malloc(render_bytes(spec));
+    values = malloc(ctl_field_bytes(s->stream) + 1);
+    if (!cell->pixels || !values) {
+        free(values);
+        return -ENOMEM;
+    }
+    target = render_target_in(spec, cell->pixels);
+    ctl_field_target(s->stream, values, lengths, &target);
+    r = render_whole(spec, &s->scratch[thread], s->args->epoch, s->args->position + index, &target,
+                     &cell->result, &err);
+    if (r < 0) {
+        memset(cell->pixels, 0x60, render_bytes(spec)); /* a grey cell shows where it failed */
+        fprintf(stderr, "plenumctl preview: %s\n", err.text);
+    }
+    cell->failed = r < 0;
+    r = render_words(s, cell, index, &target, lengths);
+    free(values);
+    return r;
+}
+
+static uint32_t count_lines(const char *words)
+{
     uint32_t lines = 0;
 
-    describe(s, index, text);
-    for (; *at && lines < WORD_LINES; lines++) {
-        at += line_length(at, word_letters(s));
-        at += strspn(at, ", ");
-    }
+    for (; *words; words++)
+        lines += *words == '\n';
     return lines;
 }
 
-static void draw_words(struct sheet *s, struct line at, uint64_t index)
+static void draw_words(const struct sheet *s, struct line at, char *words)
 {
-    char text[WORDS_MAX], *line = text;
+    char *rest, *line = strtok_r(words, "\n", &rest);
 
-    describe(s, index, text);
-    for (uint32_t i = 1; *line; i++, at.y += (FONT_HEIGHT + 1) * at.scale) {
-        size_t len = line_length(line, word_letters(s));
-        char *next = line + len + strspn(line + len, ", ");
-
-        if (i == WORD_LINES && *next) {
-            draw_text(s, &at, "...");
-            return;
-        }
-        line[len] = '\0';
-        draw_text(s, &at, line);
-        line = next;
-    }
+    for (; line; line = strtok_r(NULL, "\n", &rest), at.y += (FONT_HEIGHT + 1) * at.scale)
+        canvas_write(&s->canvas, &at, line);
 }
 
 /* A class, and its share of the label where there are two. */
-static void draw_label(struct sheet *s, const struct line *at, int64_t label, float weight)
+static void draw_label(const struct sheet *s, const struct line *at, int64_t label, float weight)
 {
     const char *class = dataset_get_class_name(s->stream->dataset, (uint32_t)label);
     char text[128];
@@ -206,12 +303,12 @@ static void draw_label(struct sheet *s, const struct line *at, int64_t label, fl
                        class);
     else
         (void)snprintf(text, sizeof(text), "%lld %s", (long long)label, class);
-    draw_text(s, at, text);
+    canvas_write(&s->canvas, at, text);
 }
 
-static void draw_result(struct sheet *s, struct line at, uint64_t index,
-                        const struct render_result *result)
+static void draw_result(const struct sheet *s, struct line at, const struct cell *cell)
 {
+    const struct render_result *result = &cell->result;
     char text[64];
 
     draw_label(s, &at, result->label, result->weight);
@@ -220,18 +317,18 @@ static void draw_result(struct sheet *s, struct line at, uint64_t index,
         draw_label(s, &at, result->label2, 1 - result->weight);
         at.y += LINE;
     }
-    at.ink = 0x80;
+    at.ink = 0x808080;
     at.scale = s->word_scale;
     (void)snprintf(text, sizeof(text), "sample %u%s", result->sample,
                    result->substituted ? " (substitute)" : "");
-    draw_text(s, &at, text);
+    canvas_write(&s->canvas, &at, text);
     at.y += LINE;
-    at.ink = 0x20;
-    draw_words(s, at, index);
+    at.ink = 0x202020;
+    draw_words(s, at, cell->words);
 }
 
-/* All images of a sample, as render_position() has made them. */
-static void draw_images(struct sheet *s, uint32_t left, uint32_t top, const uint8_t *bytes)
+/* All images of a sample. */
+static void draw_images(const struct sheet *s, uint32_t left, uint32_t top, const uint8_t *bytes)
 {
     const struct views *views = &s->stream->spec.views;
 
@@ -240,45 +337,31 @@ static void draw_images(struct sheet *s, uint32_t left, uint32_t top, const uint
 
         for (uint32_t k = 0; k < views->view[i].count; k++)
             for (uint32_t y = 0; y < height; y++, bytes += (size_t)width * 3)
-                memcpy(s->pixels + ((size_t)(top + y) * s->width + left + k * (width + SEAM)) * 3,
+                memcpy(s->canvas.pixels +
+                           ((size_t)(top + y) * s->canvas.width + left + k * (width + SEAM)) * 3,
                        bytes, (size_t)width * 3);
         top += height + SEAM;
     }
 }
 
-static int draw_cell(void *arg, uint64_t index, unsigned thread)
+static void draw_cell(const struct sheet *s, uint32_t index)
 {
-    struct sheet *s = arg;
     const struct render_spec *spec = &s->stream->spec;
-    uint32_t width = images_width(spec), height = images_height(spec);
-    uint32_t x = GAP + (uint32_t)(index % s->columns) * s->cell_width;
-    uint32_t y = s->top + (uint32_t)(index / s->columns) * s->cell_height;
-    struct line below = {x, y + height + SCALE, width, SCALE, 0x20};
-    struct render_result result;
-    struct plenum_error err;
-    uint8_t *cell = malloc(render_bytes(spec));
-    int r;
+    const struct cell *cell = &s->cells[index];
+    uint32_t x = GAP + index % s->columns * s->cell_width;
+    uint32_t y = s->top + index / s->columns * s->cell_height;
+    struct line below = {x, y + images_height(spec) + SCALE, images_width(spec), SCALE, 0x202020};
 
-    if (!cell)
-        return -ENOMEM;
-    r = render_position(spec, &s->scratch[thread], s->args->epoch, s->args->position + index, cell,
-                        &result, &err);
-    if (r < 0) {
-        memset(cell, 0x60, render_bytes(spec)); /* a grey cell shows where it failed */
-        draw_text(s, &below, "failed");
-        fprintf(stderr, "plenumctl preview: %s\n", err.text);
-    } else {
-        draw_result(s, below, index, &result);
-    }
-    draw_images(s, x, y, cell);
-    free(cell);
-    return 0;
+    if (cell->failed)
+        canvas_write(&s->canvas, &below, "failed");
+    else
+        draw_result(s, below, cell);
+    draw_images(s, x, y, cell->pixels);
 }
 
-static void lay_out(struct sheet *s)
+static void choose_columns(struct sheet *s)
 {
-    const struct render_spec *spec = &s->stream->spec;
-    uint32_t count = s->args->count, rows;
+    uint32_t count = s->args->count;
 
     assert(count > 0);
     s->columns = s->args->columns;
@@ -287,58 +370,101 @@ static void lay_out(struct sheet *s)
             ;
     if (s->columns > count)
         s->columns = count;
-    s->word_scale = images_width(spec) < SMALL_BELOW ? 1 : SCALE;
-    for (uint32_t i = 0; i < count; i++)
-        s->word_lines = (uint32_t)max_u64(s->word_lines, count_lines(s, i));
+    s->word_scale = images_width(&s->stream->spec) < SMALL_BELOW ? 1 : SCALE;
+}
+
+/* Lay out cells with s->word_lines lines of words; -EINVAL: they do not fit. */
+static int lay_out(struct sheet *s, struct plenum_error *err)
+{
+    const struct render_spec *spec = &s->stream->spec;
+    uint32_t rows = (s->args->count + s->columns - 1) / s->columns;
+
     s->cell_width = images_width(spec) + GAP;
     s->cell_height = images_height(spec) + (views_mix(&spec->views) ? 3U : 2U) * LINE +
                      s->word_lines * (FONT_HEIGHT + 1) * s->word_scale + GAP;
     s->top = 2 * LINE + 2 * GAP;
-    rows = (count + s->columns - 1) / s->columns;
-    s->width = GAP + s->columns * s->cell_width;
-    s->height = s->top + rows * s->cell_height;
+    s->canvas.width = GAP + s->columns * s->cell_width;
+    s->canvas.height = s->top + rows * s->cell_height;
+    if (s->canvas.width <= SHEET_SIDE_MAX && s->canvas.height <= SHEET_SIDE_MAX)
+        return 0;
+    return error_set(err, -EINVAL,
+                     "a sheet of %u x %u pixels is too large for a JPEG: use fewer samples, or "
+                     "another --columns",
+                     s->canvas.width, s->canvas.height);
 }
 
-static void draw_title(struct sheet *s)
+static void draw_title(const struct sheet *s)
 {
     char text[VIEWS_TEXT_MAX + 64];
+    struct line at = {GAP, GAP, s->canvas.width - 2 * GAP, SCALE, 0x202020};
 
     (void)snprintf(text, sizeof(text), "%s", dataset_get_name(s->stream->dataset));
-    draw_text(s, &(struct line){GAP, GAP, s->width - 2 * GAP, SCALE, 0x20}, text);
+    canvas_write(&s->canvas, &at, text);
     (void)snprintf(text, sizeof(text), "%s, seed %llu, epoch %llu", s->stream->spec.views.text,
                    (unsigned long long)s->args->stream.seed, (unsigned long long)s->args->epoch);
-    draw_text(s, &(struct line){GAP, GAP + LINE, s->width - 2 * GAP, SCALE, 0x80}, text);
+    at.y += LINE;
+    at.ink = 0x808080;
+    canvas_write(&s->canvas, &at, text);
+}
+
+static int render_cells(struct sheet *s, struct plenum_error *err)
+{
+    struct parallel loop = {
+        .count = s->args->count, .threads = parallel_cpus(), .turn = render_cell, .arg = s};
+    int r;
+
+    s->scratch = calloc(loop.threads, sizeof(*s->scratch));
+    s->cells = calloc(s->args->count, sizeof(*s->cells));
+    if (!s->scratch || !s->cells)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = parallel_run(&loop);
+    for (unsigned i = 0; i < loop.threads; i++)
+        render_scratch_fini(&s->scratch[i]);
+    if (r < 0)
+        return error_set(err, r, "%s", strerror(-r));
+    for (uint32_t i = 0; i < s->args->count; i++)
+        s->word_lines = (uint32_t)max_u64(s->word_lines, count_lines(s->cells[i].words));
+    return 0;
 }
 
 static int draw(struct sheet *s, struct plenum_error *err)
 {
-    struct parallel loop = {
-        .count = s->args->count, .threads = parallel_cpus(), .turn = draw_cell, .arg = s};
-    int r = 0;
+    size_t bytes;
+    int r;
 
-    lay_out(s);
-    if (s->width > SHEET_SIDE_MAX || s->height > SHEET_SIDE_MAX)
-        return error_set(err, -EINVAL,
-                         "a sheet of %u x %u pixels is too large for a JPEG: fewer "
-                         "samples, or another --columns, are needed",
-                         s->width, s->height);
-    s->pixels = malloc((size_t)s->width * s->height * 3);
-    s->scratch = calloc(loop.threads, sizeof(*s->scratch));
-    if (!s->pixels || !s->scratch)
+    choose_columns(s);
+    r = lay_out(s, err); /* without words: a sheet that cannot be is not rendered first */
+    r = r < 0 ? r : render_cells(s, err);
+    r = r < 0 ? r : lay_out(s, err);
+    if (r < 0)
+        return r;
+    bytes = (size_t)s->canvas.width * s->canvas.height * 3;
+    s->canvas.pixels = malloc(bytes);
+    if (!s->canvas.pixels)
         return error_set(err, -ENOMEM, "out of memory");
-    memset(s->pixels, 0xf8, (size_t)s->width * s->height * 3);
+    memset(s->canvas.pixels, 0xf8, bytes);
     draw_title(s);
-    r = parallel_run(&loop);
-    for (unsigned i = 0; i < loop.threads; i++)
-        render_scratch_fini(&s->scratch[i]);
-    return r < 0 ? error_set(err, r, "%s", strerror(-r)) : 0;
+    for (uint32_t i = 0; i < s->args->count; i++)
+        draw_cell(s, i);
+    return 0;
+}
+
+static void sheet_fini(struct sheet *s)
+{
+    for (uint32_t i = 0; s->cells && i < s->args->count; i++) {
+        free(s->cells[i].pixels);
+        free(s->cells[i].words);
+    }
+    free(s->cells);
+    free(s->scratch);
+    free(s->canvas.pixels);
 }
 
 static int write_sheet(const struct sheet *s, const char *path, struct plenum_error *err)
 {
-    struct encode_options encode = {.pixels = s->pixels,
-                                    .width = s->width,
-                                    .height = s->height,
+    struct encode_options encode = {.pixels = s->canvas.pixels,
+                                    .width = s->canvas.width,
+                                    .height = s->canvas.height,
                                     .quality = 92,
                                     .subsampling = ENCODE_444};
     uint8_t *bytes;
@@ -350,6 +476,13 @@ static int write_sheet(const struct sheet *s, const char *path, struct plenum_er
     r = ctl_write_file(path, bytes, len, err);
     free(bytes);
     return r;
+}
+
+static bool is_jpeg_name(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0);
 }
 
 static int run(int argc, char **argv)
@@ -364,6 +497,11 @@ static int run(int argc, char **argv)
     r = ctl_start(&program, &a, argc, argv, 2, "a data set and a file to write are");
     if (r >= 0)
         return r;
+    if (!is_jpeg_name(argv[2])) {
+        fprintf(stderr, "%s: %s: the sheet is a JPEG; name it .jpg or .jpeg\n", program.name,
+                argv[2]);
+        return 2;
+    }
     if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
         return ctl_fail("preview", &err);
     if (!views_have_images(&stream.spec.views)) {
@@ -376,12 +514,11 @@ static int run(int argc, char **argv)
     r = write_sheet(&sheet, argv[2], &err);
     if (r < 0)
         goto out;
-    printf("%s: %u x %u pixels, %u samples of %s\n", argv[2], sheet.width, sheet.height, a.count,
-           ctl_plain_name(stream.dataset, name, sizeof(name)));
+    printf("%s: %u x %u pixels, %u samples of %s\n", argv[2], sheet.canvas.width,
+           sheet.canvas.height, a.count, ctl_plain_name(stream.dataset, name, sizeof(name)));
 
 out:
-    free(sheet.scratch);
-    free(sheet.pixels);
+    sheet_fini(&sheet);
     ctl_stream_close(&stream);
     return r < 0 ? ctl_fail("preview", &err) : 0;
 }

@@ -34,7 +34,7 @@ ok "... which names a sample of each" grep -q "differ: sample .* here and .* the
 shown "verify" 1 "$ctl" verify "$odd"
 shown "sample" 0 "$ctl" sample "$odd" 0 1 2 3 4
 shown "order" 0 "$ctl" order "$odd"
-shown "preview" 0 "$ctl" preview "$odd" sheet.png
+shown "preview" 0 "$ctl" preview "$odd" sheet.jpg
 shown "hash" 0 "$ctl" hash "$odd"
 shown "pack" 0 "$ctl" pack "$odd" packed
 shown "an error" 1 "$ctl" index "$odd/nothing"

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* preview_fields.c - masks, boxes and values of a sample, drawn.
+ *
+ * A mask that is shifted by some pixels, or a box that was not flipped, shows at a glance here. */
+#include "config.h"
+
+#include "loader/ctl/preview_fields.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/text.h"
+#include "common/util.h"
+#include "loader/dataset/field_value.h"
+
+enum {
+    VALUES_SHOWN = 8,      /* of an array; longer ones are shown by their shape */
+    THICK_FROM = 200,      /* pixels of an image whose frames are two pixels wide */
+    TAG = FONT_HEIGHT + 1, /* height of a class in a box */
+};
+
+/* The palette of Pascal VOC: three bits of the number at a time, from the colours' high bits down. */
+static uint32_t palette(uint64_t number)
+{
+    uint32_t colour = 0;
+
+    for (unsigned bit = 0; bit < 8; bit++)
+        for (unsigned c = 0; c < 3; c++)
+            colour |= (uint32_t)(number >> (3 * bit + c) & 1) << (7 - bit + 8 * (2 - c));
+    return colour;
+}
+
+/* Numbers of 16 bits, too, have one of the 255 colours that are not black: padding that of 255. */
+static uint32_t colour_of(uint64_t number)
+{
+    return palette(number < 256 ? number : number == UINT16_MAX ? 255 : 1 + number % 254);
+}
+
+void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item)
+{
+    size_t count = (size_t)image->width * image->height;
+
+    assert(item == 1 || item == 2);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *p = image->pixels + i * 3;
+        uint32_t number = item == 1 ? mask[i] : mask[i * 2] | (uint32_t)mask[i * 2 + 1] << 8;
+        uint32_t colour = colour_of(number);
+
+        for (unsigned c = 0; c < 3 && number > 0; c++)
+            p[c] = (uint8_t)((p[c] + (colour >> (8 * (2 - c)) & 0xff) + 1) / 2);
+    }
+}
+
+static void draw_box(const struct canvas *image, const struct plenum_box *box)
+{
+    uint32_t colour = colour_of((uint64_t)box->class_id);
+    uint32_t wide = image->width >= THICK_FROM && image->height >= THICK_FROM ? 2 : 1;
+    uint32_t left = (uint32_t)floorf(box->left), top = (uint32_t)floorf(box->top);
+    uint32_t right = (uint32_t)ceilf(box->right), bottom = (uint32_t)ceilf(box->bottom);
+    uint32_t tag = top + wide + TAG <= bottom ? TAG : 0, tag_width;
+    char text[24];
+
+    canvas_fill(image, left, top, right, top + wide, colour);
+    canvas_fill(image, left, bottom > wide ? bottom - wide : 0, right, bottom, colour);
+    canvas_fill(image, left, top, left + wide, bottom, colour);
+    canvas_fill(image, right > wide ? right - wide : 0, top, right, bottom, colour);
+    (void)snprintf(text, sizeof(text), "%lld", (long long)box->class_id);
+    tag_width = (uint32_t)strlen(text) * (FONT_WIDTH + 1) + wide;
+    if (tag == 0 || left + tag_width > right)
+        return; /* it would hide a neighbour */
+    canvas_fill(image, left, top, left + tag_width, top + wide + tag, colour);
+    canvas_write(image,
+                 &(struct line){.x = left + wide,
+                                .y = top + wide,
+                                .max_width = tag_width,
+                                .scale = 1,
+                                .ink = (colour & 0x808000) ? 0 : 0xffffff},
+                 text);
+}
+
+void preview_boxes(const struct canvas *image, const uint8_t *boxes)
+{
+    struct plenum_boxes head;
+
+    memcpy(&head, boxes, sizeof(head));
+    for (uint64_t i = 0; i < head.count; i++) {
+        struct plenum_box box;
+
+        memcpy(&box, boxes + sizeof(head) + i * sizeof(box), sizeof(box));
+        draw_box(image, &box);
+    }
+}
+
+/* Numbers of the kinds int64 and float32, if there are few. */
+static bool are_shown(const struct field_shape *shape, uint32_t len)
+{
+    return (shape->type == PLENUM_FIELD_INT64 || shape->type == PLENUM_FIELD_FLOAT32) &&
+           len <= VALUES_SHOWN * field_item_bytes(shape->type);
+}
+
+static void print_numbers(const struct field_shape *shape, const uint8_t *value, uint32_t len,
+                          char *ret, size_t size)
+{
+    uint32_t item = field_item_bytes(shape->type);
+    size_t at = strlen(ret);
+
+    for (uint32_t i = 0; i < len / item && at < size; i++) {
+        int64_t whole;
+        float real;
+
+        if (shape->type == PLENUM_FIELD_INT64) {
+            memcpy(&whole, value + i * sizeof(whole), sizeof(whole));
+            at += (size_t)snprintf(ret + at, size - at, " %lld", (long long)whole);
+        } else {
+            memcpy(&real, value + i * sizeof(real), sizeof(real));
+            at += (size_t)snprintf(ret + at, size - at, " %g", (double)real);
+        }
+    }
+}
+
+char *preview_value(const char *name, const struct field_shape *shape, const uint8_t *value,
+                    uint32_t len, char *ret, size_t size)
+{
+    char shown[128];
+
+    (void)snprintf(ret, size, "%s:", name);
+    if (are_shown(shape, len))
+        print_numbers(shape, value, len, ret, size);
+    else if (shape->type == PLENUM_FIELD_TEXT)
+        (void)snprintf(ret, size, "%s: %.*s", name, (int)len, (const char *)value);
+    else if (shape->type == PLENUM_FIELD_BYTES)
+        (void)snprintf(ret, size, "%s: %u bytes", name, len);
+    else
+        (void)snprintf(ret, size, "%s: %s", name, field_name_shape(shape, shown, sizeof(shown)));
+    for (char *p = ret; *p; p++)
+        if (*p == '\n' || *p == '\t' || *p == '\r')
+            *p = ' ';
+    return text_make_plain(ret);
+}

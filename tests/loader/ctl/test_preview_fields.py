@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""plenumctl preview --fields: masks and boxes are drawn where the samples have them, other fields as lines of text."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+CTL = os.path.join(BUILD, "plenumctl")
+sys.path[:0] = [os.path.join(SOURCE, "tests", "python")]
+
+import tap  # noqa: E402
+
+if tap.find("numpy") is None or tap.find("PIL") is None:
+    tap.skip_all("NumPy or Pillow is not installed for this Python")
+
+import numpy as np  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from made import npy, png  # noqa: E402
+
+SIDE, GREY = 96, 100
+LEFT, TOP, SMALL_LINE, SEAM = 8, 56, 10, 2  # of the first image; height of a line in images below 216 pixels
+VOC = {1: (128, 0, 0), 2: (0, 128, 0), 3: (128, 128, 0), 255: (224, 224, 192)}  # its published palette
+LONG = "one two three four five six seven eight"  # of letters of 6 pixels, 16 in a line
+
+
+class PreviewFieldsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="plenum-test-")
+        self.addCleanup(self.folder.cleanup)
+        os.environ["PLENUM_CACHE_DIR"] = self.path("cache")
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, files):
+        os.makedirs(self.path("data/c"), exist_ok=True)
+        image = np.full((SIDE, SIDE), GREY, np.uint8)
+        for extension, data in {"png": png(image), **files}.items():
+            with open(self.path(f"data/c/x.{extension}"), "wb") as f:
+                f.write(data)
+
+    def sheet(self, *fields, pipeline=f"resize({SIDE}) center_crop({SIDE})"):
+        done = subprocess.run([CTL, "preview", self.path("data"), self.path("s.jpg"), "--pipeline", pipeline, "--count",
+                               "1", *(["--fields", ",".join(fields)] if fields else [])],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with Image.open(self.path("s.jpg")) as image:
+            return np.asarray(image).astype(int)
+
+    def image(self, *fields, number=0, **options):
+        left = LEFT + number * (SIDE + SEAM)
+        return self.sheet(*fields, **options)[TOP:TOP + SIDE, left:left + SIDE]
+
+    def assert_colour(self, pixels, colour, tolerance=12):  # JPEG
+        self.assertLess(np.abs(pixels - np.array(colour)).max(), tolerance, (colour, pixels.reshape(-1, 3)[:3]))
+
+    def mask(self, dtype):
+        mask = np.zeros((SIDE, SIDE), dtype)
+        for number, value in enumerate((1, 2, 3, np.iinfo(dtype).max)):
+            mask[24 * number:24 * number + 24, 48:] = value
+        return mask
+
+    def test_masks(self):
+        """a mask tints the image by the palette of VOC, half and half, and leaves 0 alone; 16 bits, too"""
+        for dtype in (np.uint8, np.uint16):
+            self.write({"seg": png(self.mask(dtype))})
+            image = self.image("seg:seg:mask")
+            self.assert_colour(image[:, :40], (GREY,) * 3)
+            for number, value in enumerate((1, 2, 3, 255)):
+                tinted = [(GREY + c) / 2 for c in VOC[value]]
+                self.assert_colour(image[24 * number + 8:24 * number + 16, 56:88], tinted)
+
+    def test_views(self):
+        """each image of each view has the mask and the boxes of its own"""
+        mask = self.mask(np.uint8)
+        self.write({"seg": png(mask), "json": json.dumps([{"bbox": [0, 0, 20, 96], "category_id": 0}]).encode()})
+        views = f"view(a, 1, resize({SIDE}) center_crop({SIDE})) view(b, 1, resize({SIDE}) center_crop({SIDE}) flip(1))"
+        sheet = self.sheet("seg:seg:mask", "json:json:boxes", pipeline=views)
+        images = [sheet[top:top + SIDE, LEFT:LEFT + SIDE] for top in (TOP, TOP + SIDE + SEAM)]
+        for image, columns, line in zip(images, (slice(56, 88), slice(8, 40)), (0, SIDE - 1)):
+            self.assert_colour(image[8:16, columns], [(GREY + c) / 2 for c in VOC[1]])
+            self.assert_colour(image[40:56, [line]], (0, 0, 0), tolerance=60)  # the frame, one pixel wide
+
+    def test_boxes(self):
+        """a box is a frame on its outermost pixels, of its class's colour; the pixels around are untouched"""
+        boxes = [{"bbox": [20, 30, 40, 50], "category_id": 3}, {"bbox": [0, 0, 0, 9], "category_id": 1}]
+        self.write({"json": json.dumps(boxes).encode()})
+        changed = np.abs(self.image("json:json:boxes") - GREY).max(axis=2) > 40
+        rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
+        self.assertEqual((rows[0], rows[-1], columns[0], columns[-1]), (30, 79, 20, 59))
+        self.assertTrue(changed[79, 20:60].all() and changed[30:80, 59].all())
+        self.assertFalse(changed[50:75, 25:55].any(), "nothing is drawn inside, but for the class in its corner")
+        self.assertTrue(changed[31:40, 21:27].any())
+
+    def test_lines(self):
+        """texts and numbers stand below, as many lines as they need; masks and boxes need none"""
+        self.write({"txt": LONG.encode(), "n": b"7 -8 9", "seg": png(self.mask(np.uint8)), "npy": npy(np.zeros((2, 3))),
+                    "utf": "äöü ß".encode() * 3, "json": b"[]"})
+        height = self.sheet().shape[0]
+        for lines, fields in ((0, ("seg:seg:mask", "json:json:boxes")), (1, ("n:n:int64",)), (2, ("npy:npy:npy",)),
+                              (1, ("raw:txt:bytes",)), (3, ("txt",)), (3, ("caption:txt",)), (2, ("utf",)),
+                              (6, ("txt", "n:n:float32", "npy:npy:npy"))):
+            self.assertEqual(self.sheet(*fields).shape[0] - height, SMALL_LINE * lines, fields)
+        self.write({"txt": b"wordsandwords " * 40})
+        self.assertEqual(self.sheet("txt").shape[0] - height, SMALL_LINE * 8, "a long text is cut off")
+
+    def test_refused(self):
+        """what no sample has, and pipelines that masks cannot follow, end with a sentence and no file"""
+        self.write({"seg": png(self.mask(np.uint8))})
+        for fields, pipeline, why in (("other", "train", "no sample has the field 'other'"),
+                                      ("seg:seg:mask", "rrc(32) mixup(1)", "mask")):
+            done = subprocess.run([CTL, "preview", self.path("data"), self.path("s.jpg"), "--pipeline", pipeline,
+                                   "--fields", fields], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), done.stderr)
+            self.assertRegex(done.stderr, re.escape(why))
+            self.assertFalse(os.path.exists(self.path("s.jpg")))
+
+    def test_names(self):
+        """a sheet is a JPEG, so it is not written to a name of another format"""
+        self.write({})
+        for name in ("out.gif", "out.png", "out", "jpg", "a.jpg/out"):
+            done = subprocess.run([CTL, "preview", self.path("data"), self.path(name)], capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), name)
+            self.assertIn("the sheet is a JPEG; name it .jpg or .jpeg", done.stderr)
+            self.assertFalse(os.path.exists(self.path(name)))
+        for name in ("a.jpg", "b.jpeg", "c.JPG"):
+            subprocess.run([CTL, "preview", self.path("data"), self.path(name)], stdout=subprocess.DEVNULL, check=True)
+
+
+if __name__ == "__main__":
+    tap.main()
