@@ -353,7 +353,8 @@ static struct row rows[] = {
     {.name = "recipe-torchvision",
      .what = "the recipe of torchvision's references, V2",
      .run = run_recipe,
-     .recipe = "rrc(176) flip(0.5) trivial_augment_wide erase(0.1)"},
+     .recipe = "rrc(176) flip(0.5) trivial_augment_wide(interpolation=bilinear) "
+               "erase(0.1, value=124:116:104)"},
     {.name = "recipe-timm",
      .what = "timm's rand-m9-mstd0.5-inc1 with jitter and erasing",
      .run = run_recipe,

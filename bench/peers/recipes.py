@@ -5,7 +5,7 @@ say one ends with a word."""
 import sys
 
 TEXTS = {  # the same as bench/render's rows
-    "torchvision": "rrc(176) flip(0.5) trivial_augment_wide erase(0.1)",
+    "torchvision": "rrc(176) flip(0.5) trivial_augment_wide(interpolation=bilinear) erase(0.1, value=124:116:104)",
     "timm": "rrc(224, interpolation=random) flip(0.5) color_jitter(0.4, 0.4, 0.4) "
             "rand_augment(2, 9, mstd=0.5, inc=1) erase(0.25, value=pixel)",
     "simclr": "rrc(224) flip(0.5) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) grayscale(0.2) "
@@ -25,23 +25,32 @@ def cannot(library, recipe):
     sys.exit(f"error: {library} has no operations for the recipe {recipe}")
 
 
+def posterize(image, bits, **_):
+    """timm's, which keeps 0 bits at the highest magnitudes: newer Pillows refuse that, older ones made black."""
+    from PIL import ImageOps
+
+    return ImageOps.posterize(image, bits) if bits > 0 else image.point(lambda _: 0)
+
+
 def torchvision(recipe):
     """torchvision's transforms v2 on Pillow's images; timm's own for its recipe."""
     from torchvision.transforms import v2
 
     if recipe == "timm":
+        from timm.data import auto_augment
         from timm.data.transforms_factory import transforms_imagenet_train
 
+        auto_augment.NAME_TO_OP["PosterizeIncreasing"] = posterize
         timm = transforms_imagenet_train(224, use_prefetcher=True, color_jitter=0.4, force_color_jitter=True,
                                          auto_augment="rand-m9-mstd0.5-inc1", interpolation="random")
         return v2.Compose([timm, v2.RandomErasing(0.25, value="random")])  # timm erases where batches are collected
     middle = {
-        "torchvision": [v2.TrivialAugmentWide()],
+        "torchvision": [v2.TrivialAugmentWide(interpolation=v2.InterpolationMode.BILINEAR)],
         "simclr": [v2.RandomApply([v2.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8), v2.RandomGrayscale(0.2),
                    v2.RandomApply([v2.GaussianBlur(23, (0.1, 2.0))], 0.5), v2.RandomSolarize(128, 0.2)],
         "jitter": [v2.ColorJitter(0.4, 0.4, 0.4, 0.1)],
     }[recipe]
-    last = [v2.RandomErasing(0.1)] if recipe == "torchvision" else []
+    last = [v2.RandomErasing(0.1, value=[124, 116, 104])] if recipe == "torchvision" else []
     return v2.Compose([v2.RandomResizedCrop(SIDES.get(recipe, 224)), v2.RandomHorizontalFlip(), *middle,
                        v2.PILToTensor(), *last])
 
