@@ -26,9 +26,48 @@ static void print_help(void)
     printf("\n'plenumctl COMMAND --help' tells of one. See plenumctl(1).\n");
 }
 
+static const struct ctl_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strcmp(name, commands[i]->name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int refuse_command(const char *name)
+{
+    struct str_nearest near = {.word = name, .len = strlen(name)};
+
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        str_nearest_try(&near, commands[i]->name);
+    if (near.name)
+        log_error("there is no command '%s'; did you mean %s?", name, near.name);
+    else
+        log_error("there is no command '%s'; see plenumctl --help", name);
+    return 2;
+}
+
+/* "help" alone, or "help COMMAND", which is "COMMAND --help". */
+static int help(int argc, char **argv)
+{
+    static char option[] = "--help";
+    const struct ctl_command *command;
+
+    if (argc < 3 || strcmp(argv[1], "help") != 0) {
+        print_help();
+        return 0;
+    }
+    command = find_command(argv[2]);
+    if (!command)
+        return refuse_command(argv[2]);
+    return command->run(2, (char *[]){argv[2], option, NULL});
+}
+
 /* Complete the command here; the command completes what follows. */
 static int complete(int argc, char **argv)
 {
+    const struct ctl_command *command;
+
     if (argc <= 3) {
         printf("words\n");
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
@@ -36,11 +75,10 @@ static int complete(int argc, char **argv)
         printf("--help\tshow the commands\n--version\tshow the version\n");
         return 0;
     }
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-        if (strcmp(argv[2], commands[i]->name) == 0) {
-            argv[2] = argv[1];
-            return commands[i]->run(argc - 1, argv + 1);
-        }
+    command = find_command(argv[2]);
+    if (command) {
+        argv[2] = argv[1];
+        return command->run(argc - 1, argv + 1);
     }
     printf("words\n");
     return 0;
@@ -48,25 +86,23 @@ static int complete(int argc, char **argv)
 
 static int run_command(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        if (argc >= 2)
-            print_help();
-        else
-            log_error("a command is missing; see plenumctl --help");
-        return argc >= 2 ? 0 : 2;
+    const struct ctl_command *command;
+
+    if (argc < 2) {
+        log_error("a command is missing; see plenumctl --help");
+        return 2;
     }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return help(argc, argv);
     if (strcmp(argv[1], OPTIONS_COMPLETE) == 0)
         return complete(argc, argv);
     if (strcmp(argv[1], "--version") == 0) {
         options_print_version("plenumctl");
         return 0;
     }
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (strcmp(argv[1], commands[i]->name) == 0)
-            return commands[i]->run(argc - 1, argv + 1);
-    log_error("there is no command '%s'; see plenumctl --help", argv[1]);
-    return 2;
+    command = find_command(argv[1]);
+    return command ? command->run(argc - 1, argv + 1) : refuse_command(argv[1]);
 }
 
 /* A result that nobody got is a failure. */

@@ -16,7 +16,7 @@
 struct arguments {
     struct ctl_stream_args stream;
     uint64_t epoch;
-    uint32_t instances, hosts;
+    uint32_t instances, hosts, count;
     const char *positions, *split, *deal;
     bool json;
 };
@@ -27,6 +27,8 @@ static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
     {"positions", 0, "A:B", OPTION_TEXT, AT(positions),
      .help = "list what stands at these positions of the epoch"},
+    {"count", 0, "N", OPTION_U32, AT(count), 1, UINT32_MAX,
+     .help = "list the first N positions, as --positions 0:N does"},
     {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "of this epoch (default 0)"},
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
      .help = "replicas of the job (default 1)"},
@@ -97,12 +99,15 @@ static int list_positions(const struct ctl_stream *s, const struct arguments *a,
                           struct plenum_error *err)
 {
     struct json j = {.file = stdout};
-    struct order_subset range;
+    struct order_subset range = {.end = a->count};
     uint64_t end;
-    int r = order_parse_subset(a->positions, &range, NULL);
+    int r = a->positions ? order_parse_subset(a->positions, &range, NULL) : 0;
 
     if (r < 0)
         return error_set(err, r, "--positions %s is not a:b", a->positions);
+    if (a->count > s->steps.n)
+        return error_set(err, -EINVAL, "--count %u: an epoch has %u positions", a->count,
+                         s->steps.n);
     end = range.end ? range.end : s->steps.n;
     if (end > s->steps.n || range.first >= end)
         return error_set(err, -EINVAL, "--positions %s: an epoch has %u positions", a->positions,
@@ -277,10 +282,12 @@ static int check(struct arguments *a, struct plenum_error *err)
         return error_set(err, -EINVAL, "--split is sample or file, not '%s'", a->split);
     if (strcmp(a->deal, "consecutive") != 0 && strcmp(a->deal, "round-robin") != 0)
         return error_set(err, -EINVAL, "--deal is consecutive or round-robin, not '%s'", a->deal);
+    if (a->positions && a->count)
+        return error_set(err, -EINVAL, "--positions and --count do not go together");
     if (a->instances % a->hosts != 0)
         return error_set(err, -EINVAL, "%u instances cannot be shared evenly by %u hosts",
                          a->instances, a->hosts);
-    if (!a->positions && a->stream.replicas % a->instances != 0)
+    if (!a->positions && !a->count && a->stream.replicas % a->instances != 0)
         return error_set(err, -EINVAL, "%u replicas cannot be shared evenly by %u instances",
                          a->stream.replicas, a->instances);
     return 0;
@@ -301,7 +308,7 @@ static int run(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", program.name, err.text);
         return 2;
     }
-    if (!a.positions) {
+    if (!a.positions && !a.count) {
         r = summarise(argv[1], &a, &err);
         return r < 0 ? ctl_fail("order", &err) : 0;
     }

@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +54,11 @@ void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item
     }
 }
 
+static bool is_light(uint32_t colour)
+{
+    return (colour >> 16) + 2 * (colour >> 8 & 0xff) + (colour & 0xff) > 2 * 255;
+}
+
 static void draw_box(const struct canvas *image, const struct plenum_box *box)
 {
     uint32_t colour = colour_of((uint64_t)box->class_id);
@@ -76,7 +82,7 @@ static void draw_box(const struct canvas *image, const struct plenum_box *box)
                                 .y = top + wide,
                                 .max_width = tag_width,
                                 .scale = 1,
-                                .ink = (colour & 0x808000) ? 0 : 0xffffff},
+                                .ink = is_light(colour) ? 0 : 0xffffff},
                  text);
 }
 

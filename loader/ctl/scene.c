@@ -7,6 +7,7 @@
 
 #include "loader/ctl/scene.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -77,15 +78,6 @@ static double wave(double turns)
     return t < 0.5 ? 16 * t * (0.5 - t) : -16 * (t - 0.5) * (1 - t);
 }
 
-static double square_root(double v)
-{
-    double x = v > 1 ? v : 1;
-
-    for (int i = 0; i < 20; i++)
-        x = 0.5 * (x + v / x);
-    return x;
-}
-
 static double absolute(double v)
 {
     return v < 0 ? -v : v;
@@ -130,7 +122,8 @@ static double clouds_of(const struct scene *s, double x, double y, uint32_t purp
     return sum;
 }
 
-/* The nearest two of scattered points: distances, and which cell the nearest belongs to. */
+/* The nearest two of scattered points: distances, and which cell the nearest belongs to. sqrt() is
+ * rounded correctly, so it is the same everywhere. */
 static void cells_of(const struct scene *s, double x, double y, double *near, double *next,
                      int cell[2])
 {
@@ -140,7 +133,7 @@ static void cells_of(const struct scene *s, double x, double y, double *near, do
     for (int cy = iy - 1; cy <= iy + 1; cy++)
         for (int cx = ix - 1; cx <= ix + 1; cx++) {
             double dx = cx + hashed(s, cx, cy, 90) - x, dy = cy + hashed(s, cx, cy, 91) - y;
-            double d = square_root(dx * dx + dy * dy);
+            double d = dx * dx + dy * dy;
 
             if (d < *near) {
                 *next = *near;
@@ -151,6 +144,8 @@ static void cells_of(const struct scene *s, double x, double y, double *near, do
                 *next = d;
             }
         }
+    *near = sqrt(*near);
+    *next = sqrt(*next);
 }
 
 static struct colour paint_bricks(const struct scene *s, double x, double y)
@@ -194,7 +189,7 @@ static struct colour paint_flowers(const struct scene *s, double x, double y)
     cells_of(s, u, v, &near, &next, cell);
     dx = cell[0] + hashed(s, cell[0], cell[1], 90) - u;
     dy = cell[1] + hashed(s, cell[0], cell[1], 91) - v;
-    r = square_root(dx * dx + dy * dy);
+    r = sqrt(dx * dx + dy * dy);
     /* Five or six leaves: a wave around the middle, by the slope's angle in turns. */
     leaf = absolute(dx) + absolute(dy) > 0 ? dy / (absolute(dx) + absolute(dy)) : 0;
     leaf = (dx < 0 ? 2 - leaf : leaf) / 4;
@@ -249,7 +244,7 @@ static struct colour paint_sunset(const struct scene *s, double x, double y)
 {
     double horizon = 0.55 + 0.3 * s->p[0], sun_x = 0.2 + 0.8 * s->p[1];
     double sun_y = horizon - 0.05 - 0.3 * s->p[2], dx = x - sun_x, dy = y - sun_y;
-    double r = square_root(dx * dx + dy * dy), hill;
+    double r = sqrt(dx * dx + dy * dy), hill;
     struct colour sky = blend((struct colour){0.20, 0.12, 0.38}, (struct colour){0.97, 0.55, 0.18},
                               smooth(0.0, horizon, y));
 
@@ -277,7 +272,7 @@ static struct colour paint_waves(const struct scene *s, double x, double y)
 static struct colour paint_wood(const struct scene *s, double x, double y)
 {
     double u = x - 0.5 - 2 * (s->p[0] - 0.5), v = (y - 0.5) * (0.12 + 0.3 * s->p[1]);
-    double r = square_root(u * u + v * v + 0.02) + 0.05 * clouds_of(s, x * 2, y * 0.8, 80);
+    double r = sqrt(u * u + v * v + 0.02) + 0.05 * clouds_of(s, x * 2, y * 0.8, 80);
     double ring = wave(r * (12 + 14 * s->p[2]));
     struct colour light =
         blend((struct colour){0.80, 0.60, 0.36}, (struct colour){0.62, 0.40, 0.22}, s->p[3]);
@@ -312,7 +307,7 @@ static void set_scene(struct scene *s, uint32_t kind)
         s->hue[i] = 0.82 + 0.36 * uniform(s);
     s->scale = 0.8 + 0.6 * uniform(s);
     angle = (uniform(s) - 0.5) * (kinds[kind].upright ? 0.2 : 1.2);
-    length = square_root(1 + angle * angle);
+    length = sqrt(1 + angle * angle);
     s->cos = 1 / length;
     s->sin = angle / length;
 }

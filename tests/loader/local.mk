@@ -10,7 +10,7 @@ threads_tests += %D%/serve/test_blocking %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
-loader_scripts = %D%/ctl/test_pack.sh %D%/ctl/test_pack_raw.sh %D%/ctl/test_pack_resize.sh %D%/ctl/test_preview.sh %D%/ctl/test_terminal.sh %D%/ctl/test_verify.sh %D%/dataset/test_opens.sh %D%/dataset/test_tar_writers.sh
+loader_scripts = %D%/ctl/test_main.sh %D%/ctl/test_pack.sh %D%/ctl/test_pack_raw.sh %D%/ctl/test_pack_resize.sh %D%/ctl/test_preview.sh %D%/ctl/test_terminal.sh %D%/ctl/test_verify.sh %D%/dataset/test_opens.sh %D%/dataset/test_tar_writers.sh
 EXTRA_DIST += $(loader_scripts)
 TESTS += $(loader_scripts)
 

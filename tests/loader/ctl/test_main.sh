@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# test_main.sh - how plenumctl's commands are found, and what is said of those that are not. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+ctl=$top_builddir/plenumctl
+cd "$T" || exit 99
+
+says() { # STATUS SENTENCE COMMAND...: on standard error, and nothing on standard output
+    local status=$1 sentence=$2 code=0
+    shift 2
+    "$ctl" "$@" >out 2>err || code=$?
+    [ $code = "$status" ] && [ ! -s out ] && grep -qF -- "$sentence" err
+}
+
+for command in $("$ctl" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p'); do
+    "$ctl" "$command" --help >own 2>err
+    ok "help $command is $command --help" sh -c '"$1" help "$2" | cmp - own && [ -s own ]' sh "$ctl" "$command"
+done
+ok "help alone lists the commands" sh -c '"$1" help | grep -q "^  preview "' sh "$ctl"
+ok "a command that is nearly one" says 2 "there is no command 'pretiew'; did you mean preview?" pretiew
+ok "... behind help, too" says 2 "there is no command 'idnex'; did you mean index?" help idnex
+ok "a command that is like none" says 2 "there is no command 'wholly-other'; see plenumctl --help" wholly-other
+
+ok "order --count lists the first positions" sh -c '"$1" order generated:20 --seed 5 --count 7 >few &&
+    "$1" order generated:20 --seed 5 --positions 0:7 | cmp - few && [ "$(wc -l <few)" = 8 ]' sh "$ctl"
+ok "... at most as many as there are" says 1 "--count 21: an epoch has 20 positions" order generated:20 --count 21
+ok "... and not with --positions" says 2 "--positions and --count do not go together" \
+    order generated:20 --count 2 --positions 0:2
+finish
