@@ -51,11 +51,13 @@ int pipeline_refuse_op(struct parser *p)
     if (parser_word(&(struct parser){.at = p->at}, "view"))
         return parser_error(p, "a view stands alone or beside others, and has its stages within "
                                "its parentheses: view(a, 2, rrc(32)) view(b, 1, rrc(16))");
+    if (*p->at == ',' || *p->at == ';')
+        return parser_error(p, "operations are separated by blanks, not by commas or semicolons");
     pipeline_try_ops(&near);
     if (!near.name)
-        return parser_error(p, "this is no operation (flip(p), color_jitter(...) and others: "
+        return parser_error(p, "unknown operation (flip(p), color_jitter(...) and others: "
                                "docs/pipelines.md)");
-    (void)snprintf(what, sizeof(what), "this is no operation; did you mean %s?", near.name);
+    (void)snprintf(what, sizeof(what), "unknown operation (did you mean %s?)", near.name);
     return parser_error(p, what);
 }
 
@@ -180,7 +182,8 @@ static int check_start(struct parser *p)
         pipeline_try_name(&near, crops[i]);
     if (!near.name || parser_word(&(struct parser){.at = p->at}, near.name))
         return 0;
-    (void)snprintf(what, sizeof(what), "no pipeline begins so; did you mean %s?", near.name);
+    (void)snprintf(what, sizeof(what), "no pipeline begins with this (did you mean %s?)",
+                   near.name);
     return parser_error(p, what);
 }
 

@@ -615,10 +615,13 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     if (made.substituted > 0)
         ret->num_substituted = count_substituted(s, ret);
     if (ret->num_substituted > 0 && s->stats.substituted == 0)
-        stream_warn(s,
-                    "there are bad samples, in whose place others are shown, some of them twice: "
-                    "'plenumctl verify %s%s' lists them, and bad = fail ends a stream at the first",
-                    s->open.dataset, s->fields.count ? " --fields FIELDS" : "");
+        stream_warn(
+            s,
+            "%u bad samples of batch %llu are replaced by others, so some are shown twice: "
+            "'plenumctl verify %s%s' lists all bad samples, and bad = fail ends a stream at "
+            "the first",
+            ret->num_substituted, (unsigned long long)ret->index, s->open.dataset,
+            s->fields.count ? " --fields FIELDS" : "");
     slot_lease(made.slot);
     made.slot->times.index = ret->index;
     made.slot->times.leased_ns = time_now_ns();
@@ -849,11 +852,11 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
                          "it)",
                          s->open.dataset);
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
-        return error_set(
-            err, -ESTALE,
-            "the cursor belongs to another data set, pipeline, seed or order than this "
-            "stream of %s, or to another list of its bad samples (plenumctl verify)",
-            s->open.dataset);
+        return error_set(err, -ESTALE,
+                         "this stream of %s cannot resume: the cursor was made with another data "
+                         "set, pipeline, seed "
+                         "or order, or with another list of bad samples (plenumctl verify)",
+                         s->open.dataset);
     if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
         return error_set(err, -EINVAL,
                          "the cursor lies at position %llu of epoch %llu, but an epoch has %u "

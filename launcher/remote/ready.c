@@ -62,8 +62,9 @@ static int check_here(const struct ready_request *request, const struct plan *pl
     bool here = false;
 
     if (!root_is_allowed(request->allow_root)) {
-        log_error("a job is not started as root, where a mistake in it could harm the system; use "
-                  "another user, or --allow-run-as-root");
+        log_error(
+            "plenumrun does not start jobs as root, where a mistake can damage the system: use "
+            "another user, or --allow-run-as-root");
         return STATUS_USAGE;
     }
     for (uint32_t i = 0; i < plan->num_hosts; i++)

@@ -17,12 +17,12 @@
 #include "loader/dataset/field_value.h"
 
 enum {
-    VALUES_SHOWN = 8,      /* of an array; longer ones are shown by their shape */
+    VALUES_SHOWN = 8,      /* of an array; longer ones show their shape */
     THICK_FROM = 200,      /* pixels of an image whose frames are two pixels wide */
     TAG = FONT_HEIGHT + 1, /* height of a class in a box */
 };
 
-/* The palette of Pascal VOC: three bits of the number at a time, from the colours' high bits down. */
+/* The palette of Pascal VOC: three bits of the number at a time, from the high bits down. */
 static uint32_t palette(uint64_t number)
 {
     uint32_t colour = 0;

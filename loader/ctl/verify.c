@@ -451,7 +451,7 @@ static void print_text(const struct verify *v, double seconds)
                content[0] ? content : "not known: some samples could not be read");
     printf("problems     %zu\n", v->num_problems);
     for (size_t i = 0; i < v->num_problems; i++)
-        printf("             %u %s: %s\n", v->problems[i].sample,
+        printf("             sample %u, %s: %s\n", v->problems[i].sample,
                text_make_plain(
                    dataset_get_sample_name(v->dataset, v->problems[i].sample, name, sizeof(name))),
                v->problems[i].reason.text);

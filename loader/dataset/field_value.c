@@ -170,7 +170,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
                      struct plenum_error *err)
 {
     static const char *const why[FIELD_STATES] = {
-        [FIELD_MISSING] = "there is none",
+        [FIELD_MISSING] = "it is missing",
         [FIELD_TWICE] = "it is there twice",
         [FIELD_A_LINK] = "it is a link: 'tar --dereference --hard-dereference' stores what it "
                          "leads to",

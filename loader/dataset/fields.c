@@ -514,7 +514,7 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
     if (r == 0)
         return error_set(err, -EBADMSG, "%s: the field '%s' changes while it is read", d->name,
                          spec->name);
-    return error_prefix(err, -EBADMSG, "%s: no sample has the field '%s' ('%s'); of the first, %s",
+    return error_prefix(err, -EBADMSG, "%s: no sample has the field '%s' ('%s'); the first one, %s",
                         d->name, spec->name, spec->source,
                         dataset_get_sample_name(d, 0, name, sizeof(name)));
 }

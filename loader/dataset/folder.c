@@ -403,7 +403,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
 
     (void)index_builder_describe_foreign(b, others, sizeof(others));
     if (others[0])
-        (void)snprintf(why, sizeof(why), "; there are %s: %s", others,
+        (void)snprintf(why, sizeof(why), "; there %s %s: %s", index_builder_foreign_verb(b), others,
                        index_builder_advise_foreign(b));
     else if (stray)
         (void)snprintf(

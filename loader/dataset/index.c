@@ -545,12 +545,29 @@ char *index_builder_describe_foreign(const struct index_builder *b, char *ret, s
     return ret;
 }
 
+/* How many there are: images of other formats, and images of other names. */
+static void count_foreign(const struct index_builder *b, uint64_t *formats, uint64_t *names)
+{
+    *formats = *names = 0;
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
+        *(i < FOREIGN_FORMATS ? formats : names) += b->foreign[i];
+}
+
+const char *index_builder_foreign_verb(const struct index_builder *b)
+{
+    uint64_t formats, names;
+
+    count_foreign(b, &formats, &names);
+    return formats + names == 1 ? "is" : "are";
+}
+
 const char *index_builder_advise_foreign(const struct index_builder *b)
 {
-    uint64_t formats = 0, names = 0;
+    uint64_t formats, names;
 
-    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
-        *(i < FOREIGN_FORMATS ? &formats : &names) += b->foreign[i];
+    count_foreign(b, &formats, &names);
+    if (formats + names == 1)
+        return formats ? "convert it" : "rename it to .jpg";
     return formats == 0 ? "rename them to .jpg"
            : names == 0 ? "convert them"
                         : "convert or rename them";
@@ -561,9 +578,9 @@ static const char *describe_empty(bool many, bool left_out)
 {
     if (left_out)
         return many ? "folders without other images count as classes"
-                    : "folder without other images counts as class";
+                    : "folder without other images counts as a class";
     return many ? "folders without images count as classes"
-                : "folder without images counts as class";
+                : "folder without images counts as a class";
 }
 
 /* The name of a class, where names are those that the data set has: not numbered by a list. */
@@ -658,8 +675,8 @@ int index_builder_set_warning(struct index_builder *b)
     add_clause(text, sizeof(text), describe_names(b));
     len = strlen(images);
     if (len > 0)
-        (void)snprintf(images + len, sizeof(images) - len, " are left out: %s",
-                       index_builder_advise_foreign(b));
+        (void)snprintf(images + len, sizeof(images) - len, " %s left out: %s",
+                       index_builder_foreign_verb(b), index_builder_advise_foreign(b));
     add_clause(text, sizeof(text), images);
     add_clause(text, sizeof(text), classes);
     if (b->dotted > 0)

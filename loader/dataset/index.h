@@ -189,6 +189,8 @@ void index_builder_count_empty(struct index_builder *b, const char *class);
 char *index_builder_describe_foreign(const struct index_builder *b, char *ret, size_t size);
 /** What to do about these: "convert them". */
 const char *index_builder_advise_foreign(const struct index_builder *b);
+/** "is" of one, "are" of several. */
+const char *index_builder_foreign_verb(const struct index_builder *b);
 /** Add the sentence about what was left out, from these counts. 0 or -ENOMEM. */
 int index_builder_set_warning(struct index_builder *b);
 

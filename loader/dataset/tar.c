@@ -641,7 +641,7 @@ static int merge(struct archive *archives, size_t count, struct index_builder *b
 static int no_images(const struct dataset *d, const struct index_builder *b,
                      struct plenum_error *err)
 {
-    char others[256], names[80], way[200] = "";
+    char others[256], why[400] = "", names[80], way[200] = "";
 
     if (b->dotted > 0 && b->dotted_extension[0])
         (void)snprintf(way, sizeof(way), "tar,image=%s: takes these as images; or ",
@@ -653,13 +653,14 @@ static int no_images(const struct dataset *d, const struct index_builder *b,
             "and that of '%s' is no image's; %srename the members so that their keys "
             "have no dot",
             d->name, b->dotted_name, way);
-    (void)index_builder_describe_foreign(b, others, sizeof(others));
+    if (index_builder_describe_foreign(b, others, sizeof(others))[0])
+        (void)snprintf(why, sizeof(why), "%s %s: %s", index_builder_foreign_verb(b), others,
+                       index_builder_advise_foreign(b));
     return error_set(err, -EBADMSG,
                      "%s holds no images: members named %s are looked for (%llu other files were "
-                     "found)%s%s%s%s; tar,image=none: is for samples without images",
+                     "found)%s%s; tar,image=none: is for samples without images",
                      d->name, dataset_describe_images(d, names, sizeof(names)),
-                     (unsigned long long)b->skipped, others[0] ? "; there are " : "", others,
-                     others[0] ? ": " : "", others[0] ? index_builder_advise_foreign(b) : "");
+                     (unsigned long long)b->skipped, why[0] ? "; there " : "", why);
 }
 
 static int tar_scan(const struct dataset *dataset, const struct dataset_options *options,

@@ -242,7 +242,8 @@ static const struct option_words words[] = {
 static const struct options_program program = {
     .name = "plenumd",
     .usage = "[options]",
-    .summary = "The loader: turns image files into batches of Int8 pixels for training programs on "
+    .summary = "The loader: turns image files into batches of uint8 or int8 pixels for training "
+               "programs on "
                "this host.",
     .footer = "It runs until SIGTERM. See plenumd(8).",
     .defs = defs,

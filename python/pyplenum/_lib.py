@@ -318,10 +318,10 @@ def dtype_name(value: Any) -> Any:
     return name if isinstance(name, str) and not isinstance(value, str) else value
 
 
-def text_of(value: Any, what: str) -> bytes:
+def text_of(value: Any, what: str, example: str = "") -> bytes:
     """A text as C takes it, which ends at the first NUL."""
     if not isinstance(value, str):
-        raise TypeError(f"{what} is a text, not {value!r}")
+        raise TypeError(f"{what} must be a str{f', such as {example},' if example else ','} not {value!r}")
     if "\0" in value:
         raise ValueError(f"{what} holds a NUL character: {value!r}")
     return value.encode("utf-8", "surrogateescape")

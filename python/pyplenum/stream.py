@@ -664,7 +664,7 @@ class Stream:
         o.bad = _choice(bad, ("substitute", "fail"), "bad")
         o.loader_timeout_ns = nanoseconds(loader_timeout, "loader_timeout")
         o.silence_ns = nanoseconds(silence, "silence")
-        o.subset = text_of(subset, "subset") if subset is not None else None
+        o.subset = text_of(subset, "subset", "'0:100' (a list file names any samples)") if subset is not None else None
         o.repeat = whole(repeat, "repeat", 1, _MOST)
         o.split = _choice(split, ("sample", "file"), "split")
         o.deal = _choice(deal, ("consecutive", "round-robin"), "deal")

@@ -282,7 +282,7 @@ class Loader:
             raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(_FLOATS.values())}, or these of torch "
                              f"or NumPy, not {dtype!r}")
         elif mean is not None or std is not None:
-            raise ValueError("mean and std are of floats: say dtype=torch.float32 or another one")
+            raise ValueError("mean and std apply to floats: add dtype=torch.float32, or another float type")
         self._mean, self._std = IMAGENET_MEAN if mean is None else mean, IMAGENET_STD if std is None else std
         if memory_format not in (torch.contiguous_format, torch.channels_last):
             raise ValueError(f"memory_format is torch.contiguous_format or torch.channels_last, not {memory_format}")

@@ -64,8 +64,8 @@ class ReadmeTest(unittest.TestCase):
         page = Page(read("README.md"), folder)
         page.check_programs(self, {"sh", "python"})
         out = page.of("hello.py")
-        self.assertEqual(out.count("10 batches of 320 images\n"), 1, out)
-        self.assertEqual(out.count("5 batches of 320 images\n"), 2, out)
+        self.assertEqual(out.count("320 images, 10 batches for this process\n"), 1, out)
+        self.assertEqual(out.count("320 images, 5 batches for this process\n"), 2, out)
         self.assertEqual(len(set(re.findall(r"\b[0-9a-f]{16}\b", out))), 1, out)
         self.assertEqual(len(re.findall(r"\b[0-9a-f]{16}\b", out)), 2, out)
 

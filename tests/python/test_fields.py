@@ -291,7 +291,7 @@ class FieldsTest(unittest.TestCase):
         link = tarfile.TarInfo()
         link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
         damages = {"txt": {"it is no text in UTF-8": b"\xff\xfe", "it has more than 1 MiB": b"x" * (1 << 20) + b"y",
-                           "there is none": None, "it is a link": link, "it is no text in UTF-8 ": b"a\0b"},
+                           "it is missing": None, "it is a link": link, "it is no text in UTF-8 ": b"a\0b"},
                    "npy": {"it is float16 \\[3\\]": npy(np.zeros(3, np.float16)), "it is no array": b"\x93NUMPY",
                            "it is float32": npy(np.zeros((2, 3), np.float32)), "is empty": npy(np.zeros(0)),
                            "has 11 bytes where its header says 12": npy(np.zeros((2, 3), np.float16))[:-1],
@@ -347,11 +347,11 @@ class FieldsTest(unittest.TestCase):
                 (tar, ["a:txt", "a:json"], "eval", "'a' is there twice"), (tar, many, "eval", "at most 16"),
                 (tar, ["a:txt:text:b"], "eval", "more parts"), (tar, ["a:" + "b" * 128], "eval", "too many bytes"),
                 (tar, ["a:"], "eval", "no letter"), (tar, ["a,,b"], "eval", "no letter"),
-                (tar, ["a:text"], "eval", "no sample has the field 'a' .'text'.; of the first, .*000.*there is none"),
+                (tar, ["a:text"], "eval", "no sample has the field 'a' .'text'.; the first one, .*000.*it is missing"),
                 (f"tar,label=folder:{path_of('tars/0.tar')}", ["a:txt"], "eval", "image is a sample by itself"),
                 ("generated:100", ["a:txt"], "eval", "generated samples have no fields"),
-                (f"list:{path_of('list.csv')}", ["a:txt"], "eval", "there is none: it has .*caption, ids, score, mask"),
-                (f"tfrecord:{path_of('a.tfrecord')}", ["a:captoin"], "eval", "none: it has .*caption, ids, score, vec"),
+                (f"list:{path_of('list.csv')}", ["a:txt"], "eval", "it is missing: it has .*caption, ids, score, mask"),
+                (f"tfrecord:{path_of('a.tfrecord')}", ["a:captoin"], "eval", "missing: it has .*caption, ids, score, vec"),
                 (tar, ["json.a:int64"], "eval", "'json.a' is no name of a field: .* a field is NAME:SOURCE:KIND"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, and one is wanted"),
                 (tar, MASKS, "rrc(16) rotate(30)", "masks and boxes cannot go along with rotate"),
@@ -607,10 +607,10 @@ class JsonTest(unittest.TestCase):
                            ("a:json.caption:int64", "a text, and a number, or a list of numbers, is wanted"),
                            ("a:json.share:int64", "is not an integer"), ("a:json.big:int64", "is beyond 64 bits"),
                            ("a:json.vector:line", "a list, and a text is wanted"), ("a:png", "another kind than"),
-                           ("a:other.json.caption", "there is none$"), ("a:json.a", "wanted: name a member of it"),
+                           ("a:other.json.caption", "it is missing$"), ("a:json.a", "wanted: name a member of it"),
                            ("a:json.:int64", "it has no member ''"),
                            ("a:json.caption.x", "it has no member 'caption.x'"),
-                           ("a:json.caption:npy", "there is none: members of JSON are text, line, int64"),
+                           ("a:json.caption:npy", "it is missing: members of JSON are text, line, int64"),
                            ("a:json.none:line", "there is no line in it")):
             with self.subTest(field=field), self.assertRaisesRegex(pyplenum.PlenumError, "no sample.*" + why):
                 stream(f"tar:{path_of('json.tar')}", [field])
@@ -942,7 +942,7 @@ class FieldsAloneTest(unittest.TestCase):
         write_tar(path_of("bad.tar"), [(f"{n:03d}", {"txt": f"text {n}".encode(), **(
             {} if n == 5 else {"tokens.npy": npy(self.tokens(n))})}) for n in range(12)])
         data, fields = f"tar,image=none:{path_of('bad.tar')}", ["text:txt", "tokens:tokens.npy:npy"]
-        with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples.*005.*there is none"), \
+        with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples.*005.*it is missing"), \
                 stream(data, fields, "none", steps=1) as s:
             shown = {text for batch in s for text in batch["text"]}
         self.assertEqual(shown, {f"text {n}" for n in range(12)} - {"text 5"})
@@ -970,7 +970,7 @@ class FieldsAloneTest(unittest.TestCase):
         for n, part in ((2, "field 'mask' ('seg.png'): the mask has 39 x 36 pixels, and its image 40 x 36"),
                         (3, "field 'mask' ('seg.png'): the PNG file is cut off"), (5, "'txt'): it is no text in UTF-8"),
                         (6, "the box with the id 66, from 20, 2 to 50, 5, reaches beyond its picture of 36 x 40"),
-                        (7, "the box with the id 0 lies in its picture's first pixel"), (9, "'txt'): there is none")):
+                        (7, "the box with the id 0 lies in its picture's first pixel"), (9, "'txt'): it is missing")):
             self.assertIn(part, why[n][1])
         with open(told["bad_list"], encoding="utf-8") as f:
             self.assertNotIn("field", f.read())
@@ -1002,8 +1002,8 @@ class FieldsAloneTest(unittest.TestCase):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, fields, pipeline)
         for command in (["verify", alone], ["pack", alone, path_of("packed")], ["plan", alone, "--micro-batch", "4",
-                        "--micro-batch-time", "1ms"], ["preview", alone, path_of("x.png")],
-                        ["preview", images, path_of("x.png"), "--pipeline", "none"], ["hash", alone]):
+                        "--micro-batch-time", "1ms"], ["preview", alone, path_of("x.jpg")],
+                        ["preview", images, path_of("x.jpg"), "--pipeline", "none"], ["hash", alone]):
             done = subprocess.run([CTL, *command], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stdout), (1, ""), command)
             self.assertRegex(done.stderr, "no images")

@@ -329,7 +329,7 @@ class TorchTest(unittest.TestCase):
         """what cannot be is said before anything is opened"""
         import torch
 
-        for options, what in (({"mean": 0.5}, "mean and std are of floats"), ({"dtype": torch.int32}, "dtype is"),
+        for options, what in (({"mean": 0.5}, "mean and std apply to floats"), ({"dtype": torch.int32}, "dtype is"),
                               ({"dtype": torch.float32, "std": 0}, r"std\[0\]"),
                               ({"dtype": torch.float32, "mean": (1, 2)}, "mean is three numbers")):
             with self.assertRaisesRegex((ValueError, pyplenum.PlenumError), what):

@@ -134,7 +134,7 @@ wait $service
 rm "$(json bad_list bad.json)"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume verified
 ok "the list is gone: cursors that were made with it are refused" says \
-    "or to another list of its bad samples (plenumctl verify)"
+    "or with another list of bad samples (plenumctl verify)"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified --json
 ok "... and those from before go on" test "$code $(field images)" = "0 20"
 

@@ -171,7 +171,8 @@ Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
     tree_write_text(&tree, "flat/1.jpg", "x");
     refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
     tree_write_text(&tree, "named/a/1.jfif", "x");
-    refused(tree_path(&tree, "named"), -EBADMSG, "(1 .jfif): rename them to .jpg");
+    refused(tree_path(&tree, "named"), -EBADMSG,
+            "there is 1 image of other formats or names (1 .jfif): rename it to .jpg");
     refused("", -ENOENT, "data set ''");
 }
 
@@ -187,7 +188,7 @@ Test(folder, class_of_other_formats_alone)
     cr_expect(eq(u32, dataset_get_classes(d), 2));
     cr_expect(eq(str, (char *)dataset_get_warning(d),
                  "2 images of other formats or names (1 .bmp, 1 .tiff) are left out: convert them; "
-                 "1 folder without other images counts as class: 'b'"));
+                 "1 folder without other images counts as a class: 'b'"));
     dataset_unref(d);
 }
 
@@ -255,8 +256,7 @@ Test(folder, raw_pixels_are_images)
     expect_sample(d, 1, "a/2.PPM", 0);
     expect_sample(d, 2, "b/3.pnm", 1);
     cr_expect(eq(str, (char *)dataset_get_warning(d),
-                 "1 image of other formats or names (1 .pgm) are left out: convert "
-                 "them"));
+                 "1 image of other formats or names (1 .pgm) is left out: convert it"));
     dataset_unref(d);
 }
 
