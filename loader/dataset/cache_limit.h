@@ -2,7 +2,7 @@
 /* cache_limit.h - how large the cache folder may become.
  *
  * Clients choose which data sets and fields a loader keeps indices and tables of, so their number
- * is theirs. Each such file has the time of its last use (atime), which is set here, as file systems
+ * is theirs. Each such file has the time of its last use (atime), set here, as file systems
  * may be mounted without; and the user for whom it was made, in an extended attribute. Where the
  * file system has none of these, it is nobody's, and only the limit of the folder counts. */
 #ifndef LOADER_DATASET_CACHE_LIMIT_H

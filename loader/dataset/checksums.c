@@ -87,12 +87,25 @@ static uint64_t get(const struct checksums *s, uint32_t sample)
     return io_pread_all(s->fd, &hash, sizeof(hash), (uint64_t)offset_of(sample)) < 0 ? 0 : hash;
 }
 
+/* A hash that cannot be written is none; one of which a part is written counts as a change. */
+static void put(const struct checksums *s, uint32_t sample, uint64_t hash)
+{
+    const uint8_t *bytes = (const uint8_t *)&hash;
+    size_t done = 0;
+    ssize_t n;
+
+    do {
+        n = pwrite(s->fd, bytes + done, sizeof(hash) - done, offset_of(sample) + (off_t)done);
+        done += n > 0 ? (size_t)n : 0;
+    } while (done < sizeof(hash) && (n > 0 || (n < 0 && errno == EINTR)));
+}
+
 bool checksums_agree(const struct checksums *s, uint32_t sample, const void *bytes, size_t len,
                      bool record)
 {
     uint64_t had = get(s, sample), hash = stamp_hash_bytes(bytes, len);
 
     if (had == 0 && record)
-        (void)!pwrite(s->fd, &hash, sizeof(hash), offset_of(sample)); /* else there is none */
+        put(s, sample, hash);
     return had == hash || (had == 0 && record);
 }

@@ -28,7 +28,7 @@ class CodeTest(ServiceCase):
         (code,) = blocks("operator.md", "sh")
         path = f"{BUILD}:{os.environ['PATH']}"  # what is installed, and no example
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
-                              timeout=2 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+                              timeout=10 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("plenumd.conf is good", done.stdout)
         self.assertRegex(done.stdout, r"(?m)^real  *[1-9]")
@@ -40,7 +40,7 @@ class CodeTest(ServiceCase):
         (code,) = blocks("preparing.md", "sh")
         path = f"{BUILD}:{os.environ['PATH']}"
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
-                              timeout=2 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+                              timeout=10 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"(?m)^resized  *[1-9]\d* by --shortest 256 --quality 90 --subsampling 420; ")
 

@@ -76,7 +76,7 @@ class ExamplesTest(unittest.TestCase):
             os.environ.pop(name, None)
         # As make-sample makes it, but of fewer and smaller images: as many classes.
         cls.sample = os.path.join(cls.folder, "sample")
-        jobs.make_sample(cls.sample, "--images", "6", "--size", "48")
+        jobs.make_sample(cls.sample, "--images", "10", "--size", "48")
 
     def make_pairs(self, where):
         """Archives of captions and masks, and a list with masks."""
@@ -89,7 +89,7 @@ class ExamplesTest(unittest.TestCase):
         os.mkdir(os.path.join(where, "pairs"))
         for k in range(10):
             samples = [(f"{k}-{n}", {"png": image(n), "seg.png": mask(n), "txt": f"picture {n}".encode()})
-                       for n in range(4)]
+                       for n in range(8)]
             write_tar(os.path.join(where, f"pairs-{k:03}.tar"), samples)
             write_tar(os.path.join(where, "pairs", f"{k}.tar"),
                       [(name, {"cls": b"0", **{e: d for e, d in parts.items() if e != "txt"}})

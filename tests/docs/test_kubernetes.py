@@ -266,6 +266,12 @@ class KubernetesTest(unittest.TestCase):
                 loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{folder}/sock", *args],
                                           stderr=subprocess.PIPE, text=True)
                 try:
+                    # The kubelet asks for the first again and again, until the loader is ready.
+                    path = container["startupProbe"]["httpGet"]["path"]
+                    for _ in range(600):
+                        if self.answer(loader, port, path) != 503:
+                            break
+                        time.sleep(0.1)
                     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                         self.assertEqual(self.answer(loader, port, container[probe]["httpGet"]["path"]), 200, probe)
                     self.assertEqual(subprocess.run([f"{BUILD}/plenumctl", "status", f"unix:{folder}/sock"],

@@ -231,7 +231,7 @@ static const char *caption_file(int i, char ret[64])
 
 static void write_list(void)
 {
-    char text[2000] = "path,label,file\n", name[64], caption[64];
+    char text[2000] = "path,label,caption\n", name[64], caption[64];
 
     for (int i = 0; i < SAMPLES; i++)
         if (m.there[i])
@@ -596,8 +596,8 @@ static struct dataset *open_set(const char *cache, bool forget, bool rebuild, in
 {
     static const char *const formats[] = {"folder:", "list:", "tar:", "tar:", "tfrecord:"};
     static const char *const files[] = {"data", "data/list.csv", "data/x.tar", "data", "data/x"};
-    static const char *const fields[] = {"c:txt:text", "c:file:bytes", "c:txt:text", "c:txt:text",
-                                         "c:file:text"};
+    static const char *const fields[] = {"c:txt:text", "c:caption:bytes", "c:txt:text",
+                                         "c:txt:text", "c:file:text"};
     char name[600], path[512], folder[512];
     struct dataset_options options = {.cache_dir = path_of(cache, folder),
                                       .threads = 1,

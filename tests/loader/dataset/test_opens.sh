@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What a data set names is opened by loader/dataset/scope.c alone, which checks it against the client's roots, and files
-# of the cache by cache.c and cache_limit.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
+# What a data set names is opened by loader/dataset/scope.c alone, which checks it against the client's roots, and
+# files of the cache by cache.c and cache_limit.c. Nothing else of that room, nor of the rooms that use it, opens, lists
+# or looks at paths.
 . "$top_srcdir/tests/lib.sh"
 
 calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'

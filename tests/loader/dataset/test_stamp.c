@@ -383,22 +383,22 @@ Test(stamp, a_file_of_a_field_that_comes_later_is_looked_at)
 
     write_text("data/1.jpg", "one");
     write_text("data/1.txt", "caption");
-    write_text("data/l.csv", "path,label,file\n1.jpg,0,1.txt\n1.jpg,0,2.txt\n1.jpg,0,3.txt\n");
+    write_text("data/l.csv", "path,label,caption\n1.jpg,0,1.txt\n1.jpg,0,2.txt\n1.jpg,0,3.txt\n");
     write_text("data/3.txt", "x");
     cr_assert(eq(int, truncate(tree_path(&tree, "data/3.txt"), 64 << 20), 0));
-    d = opened_with(name, "c:file:bytes");
+    d = opened_with(name, "c:caption:bytes");
     reads_field(d, 0, 0, "caption");
     reads_field(d, 1, -EBADMSG, "");
     reads_field(d, 2, -EBADMSG, "");
     write_text("data/3.txt", "third");
     reads_field(d, 2, -ESTALE, "3.txt has changed since");
     dataset_unref(d);
-    d = opened_with(name, "c:file:bytes");
+    d = opened_with(name, "c:caption:bytes");
     reads_field(d, 2, 0, "third");
     write_text("data/2.txt", "second");
     reads_field(d, 1, -ESTALE, "2.txt has changed since");
     dataset_unref(d);
-    d = opened_with(name, "c:file:bytes");
+    d = opened_with(name, "c:caption:bytes");
     reads_field(d, 1, 0, "second");
     dataset_unref(d);
 }
