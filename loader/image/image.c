@@ -181,7 +181,7 @@ static bool is_text_copy(size_t format, const struct image_header *header, const
                          size_t len)
 {
     if (header->junk > 0)
-        return text_mode_change(bytes, len);
+        return text_mode_change(bytes, len) || text_mode_removed(bytes, len);
     if (format == PNG || format == PPM || !text_mode_added(bytes, len, 0))
         return false;
     return format != JPEG || is_text_jpeg(bytes, len);
@@ -542,11 +542,16 @@ static int explain(struct image_decoder *d, const uint8_t *bytes, size_t len, in
 
     if (change)
         return error_set(err, r, "it was copied in text mode (%s): copy it again", change);
-    if (r != -EBADMSG || !err || !d->readers[JPEG]->refused_junk)
-        return r;
-    if (!junk_is_its_only_fault(d, bytes, len))
+    if (r != -EBADMSG || !err)
         return r;
     (void)snprintf(text, sizeof(text), "%s", err->text);
+    if (text_mode_removed(bytes, len))
+        return error_set(err, r,
+                         "%s; the file was probably copied in text mode (each CR LF became LF): "
+                         "copy it again",
+                         text);
+    if (!d->readers[JPEG]->refused_junk || !junk_is_its_only_fault(d, bytes, len))
+        return r;
     return error_set(err, r, "%s: a pipeline with the word junk forgives that", text);
 }
 

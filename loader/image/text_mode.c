@@ -65,7 +65,10 @@ const char *text_mode_change(const uint8_t *bytes, size_t len)
 
     if (png)
         return png;
-    if (text_mode_added(bytes, len, 0))
-        return added;
-    return !has_raw_pixels(bytes, len) && are_few_pairs(bytes, len) ? removed : NULL;
+    return text_mode_added(bytes, len, 0) ? added : NULL;
+}
+
+bool text_mode_removed(const uint8_t *bytes, size_t len)
+{
+    return !has_raw_pixels(bytes, len) && are_few_pairs(bytes, len);
 }

@@ -14,11 +14,16 @@
  * What a copy in text mode did to a binary file: "each LF became CR LF" or "each CR LF became LF".
  * NULL: the bytes do not show that it happened.
  *
- * A PNG's signature was made to tell. In other files the share of LFs behind a CR does, which is
- * one in 256 by chance: that misleads in less than one of 2^40 files. Use it only for files that
- * are bad or have junk anyway.
+ * A PNG's signature was made to tell. In other files each LF stands behind a CR, which happens by
+ * chance in less than one of 2^40 files. Use it only for files that are bad or have junk anyway.
  */
 const char *text_mode_change(const uint8_t *bytes, size_t len);
+
+/**
+ * Whether a large file has hardly an LF behind a CR, as if each CR LF had become LF. One in 256
+ * stands there in random bytes, but a file that repeats itself may do without.
+ */
+bool text_mode_removed(const uint8_t *bytes, size_t len);
 
 /**
  * Whether each LF of a file stands behind a CR, and at least 5 of these at `from` or behind it. Of

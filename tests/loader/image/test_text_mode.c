@@ -72,14 +72,16 @@ static void expect_sentence(const struct made *m, const char *want, const char *
     struct plenum_error err;
 
     cr_expect(eq(int, render("resize(16x16)", m, &err), -EBADMSG), "%s", what);
-    cr_expect(eq(str, err.text, (char *)want), "%s", what);
+    cr_expect(strstr(err.text, want) != NULL, "%s: %s", what, err.text);
     cr_expect(eq(int, render("junk resize(16x16)", m, &err), -EBADMSG), "%s", what);
-    cr_expect(eq(str, err.text, (char *)want), "%s with junk", what);
+    cr_expect(strstr(err.text, want) != NULL, "%s with junk: %s", what, err.text);
     cr_expect(eq(int, image_verify(decoder, m->bytes, m->len, NULL, &err), -EBADMSG), "%s", what);
-    cr_expect(eq(str, err.text, (char *)want), "%s by verify", what);
+    cr_expect(strstr(err.text, want) != NULL, "%s by verify: %s", what, err.text);
 }
 
 static const char added[] = "it was copied in text mode (each LF became CR LF): copy it again";
+static const char probably[] =
+    "the file was probably copied in text mode (each CR LF became LF): copy it again";
 static const char removed[] = "it was copied in text mode (each CR LF became LF): copy it again";
 
 Test(text_mode, every_jpeg_that_it_makes_bad_says_so)
@@ -145,10 +147,11 @@ Test(text_mode, missing_crs_show_where_there_are_many_lines)
         m.bytes[i] = (uint8_t)philox_draw(5, i, 0, DRAW_SEED, 0).word[0];
     m.bytes[0] = 0xFF;
     m.bytes[1] = 0xD8;
-    cr_expect(eq(ptr, (void *)(uintptr_t)text_mode_change(m.bytes, m.len), NULL));
+    cr_expect(not(text_mode_removed(m.bytes, m.len)));
     changed = drop_crs(&m);
-    expect_sentence(&changed, removed, "4 MiB");
-    cr_expect(eq(ptr, (void *)(uintptr_t)text_mode_change(changed.bytes, 1 << 20), NULL));
+    cr_expect(text_mode_removed(changed.bytes, changed.len));
+    cr_expect(not(text_mode_removed(changed.bytes, 1 << 20)));
+    expect_sentence(&changed, probably, "4 MiB");
     free(changed.bytes);
     free(m.bytes);
 }
