@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -320,6 +321,15 @@ void io_remove(struct plenum_stream *s)
 void io_poke(void)
 {
     io_event_set(io.wake_fd);
+}
+
+const char io_closed_sentence[] =
+    "the program has closed descriptors that libplenum had opened: close only its own";
+
+/* A thread that waits for a descriptor which is closed then is not woken. */
+bool io_is_closed(void)
+{
+    return fcntl(io.wake_fd, F_GETFD) < 0 && errno == EBADF;
 }
 
 int io_watch(int fd, void *tag, bool write)

@@ -13,6 +13,10 @@ int io_add(struct plenum_stream *s, struct plenum_error *err);
 void io_remove(struct plenum_stream *s);
 /** Have loaders_tick() called soon. With the stream's lock held or not. */
 void io_poke(void);
+/** Has the program closed the thread's descriptors? With a stream's lock held, whose thread runs. */
+bool io_is_closed(void);
+/** The sentence for that. */
+extern const char io_closed_sentence[];
 /** Have loaders_ready() called with `tag`, a loader, when something can be read or, if `write`,
  * written. With the stream's lock held. 0 or -errno. */
 int io_watch(int fd, void *tag, bool write);

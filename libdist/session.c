@@ -290,7 +290,7 @@ int session_flush(struct session *se)
 static const char *why_not(const struct session *se, int r)
 {
     if (r == -EBADF)
-        return "the program has closed descriptors that libplenum had opened: close only its own";
+        return io_closed_sentence;
     if (r == -ENOENT && !se->address->tcp)
         return "no such socket: is plenumd running?";
     if (r == -ECONNREFUSED)

@@ -680,6 +680,10 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
                 s->open.slots);
         if (deadline_ns != UINT64_MAX && time_now_ns() >= deadline_ns)
             return error_set(err, -EAGAIN, "no batch was ready in time");
+        if (io_is_closed()) {
+            stream_fail(s, -EIO, io_closed_sentence);
+            continue;
+        }
         (void)lock_wait_until(&s->mu, &s->changed, deadline_ns);
     }
 }

@@ -335,7 +335,7 @@ PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
  *   -ENOBUFS      every slot of the ring is leased: release one first;
  *   -ECONNRESET   no loader answered for loader_timeout_ns;
  *   -EBADMSG      a bad sample under PLENUM_BAD_FAIL, or loaders that made different batches;
- *   -EIO          a file could not be read;
+ *   -EIO          a file could not be read, or the program has closed descriptors of the library;
  *   -ENOTSUP      a WebP or AVIF image, and all loaders were built without its library;
  *   -ESTALE       the data set is another one than at open;
  *   -ECHILD       this process was forked from the one that opened the stream;
