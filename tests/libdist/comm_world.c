@@ -7,6 +7,8 @@
  *     comm_world late       the last instance comes to no second collective: the others time out
  *     comm_world never      the last instance comes to no collective at all: the others time out
  *     comm_world away BYTES  the same as late, with a broadcast of so many bytes from it
+ *     comm_world holds      meets the others, makes the file MARKS/1N for instance N, and ends when
+ *                           there is a file MARKS/2N
  *     comm_world straggler  the first instance is late twice: what it was told meanwhile is
  *                           received
  *     comm_world own-mpi    as the first, in a program that initialises and finalises MPI itself
@@ -578,6 +580,12 @@ int main(int argc, char **argv)
         return 1;
     }
     me = plenum_job_get_info(job);
+    if (strcmp(what, "holds") == 0) {
+        CHECK(plenum_barrier(job, NULL) == 0);
+        set_mark(10 + me->instance_index);
+        await_mark(20 + me->instance_index);
+        _exit(failures > 0);
+    }
     if (strcmp(what, "late") == 0) {
         check_late(true, 0);
     } else if (strcmp(what, "never") == 0) {
