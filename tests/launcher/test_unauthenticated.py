@@ -130,8 +130,8 @@ class Shim(unittest.TestCase):
 
     def start(self, listener):
         port = listener.getsockname()[1]
-        shim = {"CONTROL": f"tcp:127.0.0.1:{port}", "TOKEN": "ab" * 32, "JOB": "job", "LOADER": "0", "STATUS": "none", "GRACE": "1000",
-                "IGNORED": "0", "RANK": "0"}
+        shim = {"CONTROL": f"tcp:127.0.0.1:{port}", "TOKEN": "ab" * 32, "JOB": "job", "LOADER": "0", "STATUS": "none",
+                "GRACE": "1000", "IGNORED": "0", "RANK": "0"}
         # a shim that has lost plenumrun ends what started it
         p = subprocess.Popen(["sh", "-c", 'trap : TERM; "$0" --shim & wait $!; wait $!', RUN],
                              stderr=subprocess.PIPE, text=True,
