@@ -13,7 +13,7 @@ int io_add(struct plenum_stream *s, struct plenum_error *err);
 void io_remove(struct plenum_stream *s);
 /** Have loaders_tick() called soon. With the stream's lock held or not. */
 void io_poke(void);
-/** Has the program closed the thread's descriptors? With a stream's lock held, whose thread runs. */
+/** Has the program closed the thread's descriptors? With the lock of a stream that is served. */
 bool io_is_closed(void);
 /** The sentence for that. */
 extern const char io_closed_sentence[];
