@@ -49,6 +49,7 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_scope_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_CFLAGS = $(test_cflags)
 %C%_dataset_test_tar_LDADD = $(dataset_test_libs)
+%C%_dataset_test_tar_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync,--wrap=clock_gettime
 %C%_dataset_test_tar_SOURCES = %D%/dataset/test_tar.c %D%/dataset/opened.h
 %C%_serve_test_blocking_CFLAGS = $(test_cflags) $(UV_CFLAGS)
 %C%_serve_test_blocking_LDADD = loader/serve/libserve.la common/libcommon.la $(UV_LIBS)
