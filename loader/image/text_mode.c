@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* So many LFs that all of them stand behind a CR by chance in one of 256^5 = 2^40 files. And so
- * many that only one in 8192 does by chance, where one in 256 should, less often still. */
+/* ALL_MIN LFs all follow a CR by chance in one of 256^5 = 2^40 files. Of FEW_MIN LFs, one in 256
+ * should follow a CR; that at most one in FEW does is less likely still. */
 enum { ALL_MIN = 5, FEW_MIN = 12000, FEW = 8192 };
 
 static const char added[] = "each LF became CR LF", removed[] = "each CR LF became LF";
