@@ -169,6 +169,13 @@ class HangsTest(ServiceCase):
             c.close()
             return answer.status, body
 
+        def ready():  # the page answers some time after the socket
+            try:
+                return get("/readyz")[0] == 200
+            except OSError:
+                return False
+
+        wait_for("the page", ready)
         self.feed("--epochs", "1000000", "--pause", "100", data=other)
         wait_for("a stream", lambda: json.loads(get("/status.json")[1])["streams"])
         path = f"/thumbnail/{json.loads(get('/status.json')[1])['streams'][0]['id']}/0.png"

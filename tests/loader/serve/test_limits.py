@@ -52,11 +52,11 @@ class LimitsTest(ServiceCase):
         """rings and what the loader holds itself stay within the budget; a smaller stream is served"""
         self.make_data()
         self.serve("--memory-budget", "96M")
-        p = self.feed("--epochs", "1", "--micro-batch", "4096", "--pipeline", "rrc(224)")
+        p = self.feed("--epochs", "1", "--micro-batch", "256", "--pipeline", "rrc(224)")
         err = p.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(p.returncode, 0)
         self.assertRegex(
-            err, r"a ring of 2\.9 GiB(, and \S+ KiB to make its samples,)? goes beyond the 96 MiB that this loader may "
+            err, r"a ring of 18\d MiB(, and \S+ KiB to make its samples,)? goes beyond the 96 MiB that this loader may "
             r"use, of which .*--memory-budget")
         self.fed(self.feed("--epochs", "1"))
 
