@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# hello.py - an epoch of uint8 tensors, in the place of a DataLoader.
+# hello.py - one epoch of uint8 tensors, without a DataLoader.
 import sys
 import pyplenum.torch
 

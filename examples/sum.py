@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# sum.py - the hash of all that the processes of a job are shown.
+# sum.py - the hash of every batch that the processes of a job received.
 import sys
 import pyplenum
 
