@@ -16,12 +16,13 @@ CONTENTS = (
     ("Begin", ("README", "docs/install", "docs/guide", "docs/glossary")),
     ("Train", ("docs/training", "docs/pipelines", "docs/recipes", "docs/popdist", "examples/index")),
     ("Data sets", ("docs/datasets", "docs/preparing", "docs/packed")),
-    ("Run a loader", ("docs/operator", "docs/kubernetes", "docs/security", "docs/messages")),
+    ("Run a loader", ("docs/operator", "docs/kubernetes", "docs/security", "docs/failures", "docs/messages")),
     ("Programs", ("man/plenumrun.1", "man/plenumctl.1", "man/plenumd.8", "man/plenumd.conf.5", "man/plenum.7")),
     ("Python", ("python/pyplenum", "python/pyplenum.torch")),
     ("C", ("man/libplenum.3", "man/plenum_job.3", "man/plenum_collectives.3", "man/plenum_stream.3",
            "man/plenum_batch.3", "man/plenum_cursor.3", "man/plenum_normalise.3", "include/index")),
-    ("Exactly", ("docs/pixels", "docs/order", "docs/protocol", "docs/architecture", "bench/README")),
+    ("Exactly", ("docs/pixels", "docs/order", "docs/protocol", "docs/architecture", "docs/decoding",
+                 "docs/launcher", "bench/README")),
     ("The project", ("docs/versions", "NEWS", "HACKING", "SECURITY", "LICENSE")),
 )
 # What is a folder in the source, and a page here; and what has no page.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/architecture.md and HACKING.md name files that there are."""
+"""docs/architecture.md, decoding.md, launcher.md and HACKING.md name files that exist."""
 
 import glob
 import os
@@ -30,7 +30,7 @@ class Architecture(unittest.TestCase):
         files = {os.path.basename(path) for room in ROOMS
                  for path in glob.glob(os.path.join(SOURCE, room, "**"), recursive=True)}
         missing = []
-        for page in ("docs/architecture.md", "HACKING.md"):
+        for page in ("docs/architecture.md", "docs/decoding.md", "docs/launcher.md", "HACKING.md"):
             paths, names = named(page)
             self.assertGreater(len(paths), 10, page)
             missing += [f"{page}: {path}" for path in sorted(paths)
