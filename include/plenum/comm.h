@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* comm.h - what all instances of a job do together: seeds, weights, sums, waiting for each other.
+/* comm.h - collectives: seeds, weights, sums and barriers across all instances of a job.
  *
- * Collectives: every instance of the job calls the same functions in the same order, with the same
- * sizes. Before any data moves the instances compare what they call: if the calls differ, all of
- * them return -EIO, no buffer has changed, and the next call is compared again.
+ * Every instance of the job calls the same functions in the same order with the same sizes. Before
+ * any data moves, the instances compare their calls: if they differ, all of them return -EIO, no
+ * buffer has changed, and the next call is compared again.
  *
- * They work in place on the caller's memory, of any size. In a job of one instance they succeed at
- * once. In a job that plenumrun has started without mpirun, all of it on one host, they go through
- * memory that the instances share; PLENUM_COLLECTIVES in the environment says at which socket it is
- * had. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
- * call: a program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
- * MPI_THREAD_FUNNELED and calls from its main thread) and finalises it itself; else plenum
+ * Collectives work in place on the caller's memory, of any size. In a job of one instance they
+ * return success at once. In a single-host job that plenumrun started without mpirun, they use
+ * memory shared by the instances; PLENUM_COLLECTIVES in the environment names the socket that hands
+ * it out. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first call. A
+ * program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
+ * MPI_THREAD_FUNNELED and calls from its main thread) and finalises it itself. Otherwise plenum
  * initialises MPI at the first collective and finalises it when the process exits.
  *
- * Waiting sleeps: an instance that waits for the others leaves its cores to the loader.
+ * An instance that waits for the others sleeps, which leaves its cores to the loader.
  *
- * Errors of all of them:
- *   -ENOTSUP          the job has several instances but MPI is not there, its world is not the job
- *                     (under torchrun every process is MPI's "rank 0 of 1": use torch.distributed
- *                     there, or start the job with plenumrun), or the program initialised it with
- *                     too low a thread level; or the memory that PLENUM_COLLECTIVES names is not
- *                     there, is not this user's or this job's, or belongs to another process of the
- *                     instance;
- *   -ETIMEDOUT        the others did not come within the time limit (plenum_job_set_timeout());
- *                     the sentence names those that are missing;
- *   -ENOTRECOVERABLE  an earlier collective timed out, or an instance had ended: memory may still
- *                     be written to by MPI, and no further collective can be trusted. End the
- *                     process;
- *   -EINVAL           a root, type or operation that does not exist;
+ * Errors of all collectives:
+ *   -ENOTSUP          the job has several instances, but MPI is not available, MPI's world is not
+ *                     the job (under torchrun every process is MPI's "rank 0 of 1": use
+ *                     torch.distributed there, or start the job with plenumrun), or the program
+ *                     initialised MPI with too low a thread level; or the memory that
+ *                     PLENUM_COLLECTIVES names does not exist, belongs to another user or job, or
+ *                     is used by another process of the instance;
+ *   -ETIMEDOUT        some instances did not arrive within the time limit
+ *                     (plenum_job_set_timeout()); the message names the missing ones;
+ *   -ENOTRECOVERABLE  an earlier collective timed out or an instance ended: MPI may still write to
+ *                     the buffers, so no further collective can be trusted. End the process;
+ *   -EINVAL           invalid root, type or operation;
  *   -ECHILD           this process was forked from the one that opened the job;
- *   -EIO              the program of another instance has ended, or calls something else; the
- *                     sentence names it. Or MPI reported an error; the sentence holds its text;
+ *   -EIO              another instance's program has ended or called a different collective (the
+ *                     message names it), or MPI reported an error (the message quotes it);
  *   -ENOMEM.
  *
- * Threads: one collective at a time per process; calls from several threads wait for each other,
- * and must come in the same order everywhere. They block: keep them off event loops. */
+ * Threads: one collective at a time per process. Calls from several threads wait for each other and
+ * must be made in the same order in every instance. They block: keep them off event loops. */
 #ifndef PLENUM_COMM_H
 #define PLENUM_COMM_H
 
@@ -48,7 +47,7 @@
 extern "C" {
 #endif
 
-/** Types that can be added up. */
+/** Element types of plenum_allreduce(). */
 enum plenum_type {
     PLENUM_INT32,
     PLENUM_INT64,
@@ -60,19 +59,19 @@ enum plenum_op {
     PLENUM_SUM,  /**< Integers wrap modulo 2^32 or 2^64. */
     PLENUM_MIN,  /**< Floats: NaN if any is NaN; -0 is less than +0. */
     PLENUM_MAX,  /**< Floats: NaN if any is NaN; -0 is less than +0. */
-    PLENUM_MEAN, /**< The sum divided by the number of instances; integers: towards zero. */
+    PLENUM_MEAN, /**< The sum divided by the number of instances; integers round towards zero. */
 };
 
 /**
- * Give every instance the bytes of instance `root`.
+ * Copy the buffer of instance `root` to every instance.
  *
- * @param buffer  [bytes]; read in `root`, written elsewhere. Any size, also above 2^31.
+ * @param buffer  [bytes]; read in `root`, written in the others. Any size, including above 2^31.
  */
 PLENUM_API int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_t root,
                                 struct plenum_error *err);
 
 /**
- * Combine `buffer` of all instances, element by element; every instance has the result.
+ * Combine the buffers of all instances element by element. Every instance gets the result.
  *
  * @param buffer  [count] elements of `type`; read and written. On an error its content is
  *                undefined.
@@ -81,102 +80,104 @@ PLENUM_API int plenum_allreduce(struct plenum_job *job, void *buffer, size_t cou
                                 enum plenum_type type, enum plenum_op op, struct plenum_error *err);
 
 /**
- * Give every instance the bytes of all instances, in the order of their indices.
+ * Collect the bytes of every instance in every instance, ordered by instance index.
  *
- * @param send  [bytes] of this instance.
+ * @param send  [bytes] from this instance.
  * @param recv  [num_instances][bytes], written. Must not overlap `send`.
  */
 PLENUM_API int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
                                 struct plenum_error *err);
 
-/** Return when every instance has called it. */
+/** Wait until every instance has called this function. */
 PLENUM_API int plenum_barrier(struct plenum_job *job, struct plenum_error *err);
 
 /**
  * Describe the next collective that this thread calls. Instances whose descriptions differ get
- * -EIO, as if they had called different functions. For bindings that know more than bytes.
+ * -EIO, as if they had called different functions. For language bindings, which know more about the
+ * data than its size.
  *
- * @param name  the function that the user has called, at most 31 bytes
+ * @param name  the function that the user called, at most 31 bytes
  * @param what  its data, such as "float32 (2, 3)", at most 55 bytes
  */
 PLENUM_API void plenum_job_describe(struct plenum_job *job, const char *name, const char *what);
 
 /**
- * Do all instances hold the same bytes? Compares hashes (XXH3-128), so it costs the reading of the
- * bytes and a few bytes of traffic: weights that have drifted apart are found, not suffered.
+ * Check that all instances hold the same bytes, for example that weights have not drifted apart.
+ * Compares hashes (XXH3-128), so it costs one read of the bytes and a few bytes of traffic.
  *
- * @param bytes  [size] of this instance; sizes may differ, which is a difference.
+ * @param bytes  [size] in this instance. Sizes may differ between instances; that counts as a
+ *               difference.
  *
- * Returns 0 when they do, -EBADMSG when they do not: the sentence names the instances whose bytes
- * differ from the majority's (or, where there is none, from instance 0's); or an error of all
- * collectives.
+ * Returns 0 if they are equal and -EBADMSG if they differ: the message names the instances whose
+ * bytes differ from the majority's (or from instance 0's if there is no majority). Otherwise an
+ * error that any collective can return.
  */
 PLENUM_API int plenum_same(struct plenum_job *job, const void *bytes, size_t size,
                            struct plenum_error *err);
 
 /**
- * One seed for the whole job: `*seed` of instance 0, or a number from the system's randomness where
- * that is 0.
+ * Agree on one seed for the whole job: `*seed` of instance 0, or a number from the system's random
+ * source if that is 0.
  *
- * @param seed  read in instance 0, written everywhere; never 0 afterwards.
+ * @param seed  read in instance 0, written in every instance; never 0 afterwards.
  */
 PLENUM_API int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed,
                                      struct plenum_error *err);
 
 /**
- * A seed for one replica, derived from the job's by Philox: different for each replica, the same
- * for a replica whichever instance it lives in. Not a collective.
+ * Derive a replica's seed from the job's seed with Philox. Every replica gets its own seed, which does
+ * not depend on the instance that runs it. Not a collective.
  */
 PLENUM_API uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica);
 
 /**
- * Have one instance of each host do something that the others of that host need done, such as
- * preparing data on a local disk. A collective of the whole job: it returns when all hosts are
- * ready.
+ * Run a function in one instance of each host, for example to prepare data on a local disk. A
+ * collective of the whole job: it returns once all hosts are done.
  *
- * @param prepare  called in the instance with local index 0 of each host: 0, or a negative errno
- *                 with a sentence, which then is the result in every instance of the job.
+ * @param prepare  called in the instance with local index 0 on each host. Returns 0, or a negative
+ *                 errno and a message, which then become the result in every instance of the job.
  */
 PLENUM_API int plenum_once_per_host(struct plenum_job *job,
                                     int (*prepare)(void *arg, struct plenum_error *err), void *arg,
                                     struct plenum_error *err);
 
 /**
- * What carries collectives where MPI does not, such as torch.distributed under torchrun. Plain
- * data.
+ * Carries collectives over something other than MPI, such as torch.distributed under torchrun.
+ * Plain data.
  *
- * Each function does what the plenum_*() function of its name does, for all instances, within
- * `timeout_ns` nanoseconds (0: no limit), and returns 0, -ETIMEDOUT or -EIO with a sentence in
- * `err`, which is not NULL. One is called at a time, in the thread that called the collective, and
- * never with 0 bytes or elements. Every collective begins with an allgather() of 256 bytes, in
- * which the instances compare what they call; one that moves at most 128 bytes is then over.
+ * Each function does what the plenum_*() function of the same name does, for all instances, within
+ * `timeout_ns` nanoseconds (0: no limit). It returns 0, or -ETIMEDOUT or -EIO with a message in
+ * `err`, which is never NULL. Plenum calls one function at a time, in the thread that called the
+ * collective, and never with 0 bytes or elements. Every collective begins with an allgather() of
+ * 256 bytes, in which the instances compare their calls; a collective of at most 128 bytes needs
+ * nothing else.
  */
 struct plenum_carrier {
-    void *arg; /**< Handed to each function. */
+    void *arg; /**< Passed to each function. */
     int (*broadcast)(void *arg, void *buffer, size_t bytes, uint32_t root, uint64_t timeout_ns,
                      struct plenum_error *err);
     int (*allreduce)(void *arg, void *buffer, size_t count, enum plenum_type type,
                      enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err);
     int (*allgather)(void *arg, const void *send, size_t bytes, void *recv, uint64_t timeout_ns,
                      struct plenum_error *err);
-    /** Not called: a barrier is over when the calls were compared. May be NULL. */
+    /** Never called, because comparing the calls is already a barrier. May be NULL. */
     int (*barrier)(void *arg, uint64_t timeout_ns, struct plenum_error *err);
 };
 
 /**
- * Have the collectives of this process carried by `carrier` from now on instead of MPI. Every
- * instance must do so, before its first collective.
+ * Use `carrier` instead of MPI for all further collectives of this process. Every instance must
+ * call this before its first collective.
  *
- * @param carrier  copied; what its `arg` points to must stay until the process ends.
+ * @param carrier  copied; what its `arg` points to must stay valid until the process ends.
  *
- * Errors: -EBUSY a collective has been carried by something else already. Threads: any.
+ * Errors: -EBUSY a collective has already run over something else. Threads: any.
  */
 PLENUM_API int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *carrier,
                                       struct plenum_error *err);
 
 /**
- * How long one collective may take before it answers -ETIMEDOUT, in nanoseconds; 0, which is the
- * default, waits for ever.
+ * Set how long one collective may take before it returns -ETIMEDOUT, in nanoseconds. 0, the
+ * default, means no limit.
  */
 PLENUM_API void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns);
 

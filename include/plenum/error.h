@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* error.h - how Plenum's functions say what went wrong. */
+/* error.h - error messages of libplenum's functions. */
 #ifndef PLENUM_ERROR_H
 #define PLENUM_ERROR_H
 
@@ -7,17 +7,17 @@
 extern "C" {
 #endif
 
-/** Marks what libplenum exports; everything else in it is hidden. */
+/** Marks the symbols that libplenum exports; all others are hidden. */
 #define PLENUM_API __attribute__((visibility("default")))
 
 /**
- * A sentence for users, beside the negative errno value for programs.
+ * An error message for people, in addition to the negative errno value for programs.
  *
- * A function that takes one fills it when it fails and leaves it alone when it succeeds; NULL is
- * always allowed. The text is UTF-8, ends in NUL, holds no newline and no final full stop, and
- * names the option, file or host that it is about.
+ * A function that takes one writes it on failure and leaves it unchanged on success. NULL is always
+ * allowed. The text is UTF-8, ends in NUL, contains no newline, has no final full stop, and names
+ * the option, file or host at fault.
  *
- * Ownership: the caller's storage; nothing to free.
+ * Ownership: the caller's storage; there is nothing to free.
  */
 struct plenum_error {
     char text[512];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* job.h - who is this process in the training job? */
+/* job.h - this process's rank and world size in the training job. */
 #ifndef PLENUM_JOB_H
 #define PLENUM_JOB_H
 
@@ -11,77 +11,78 @@
 extern "C" {
 #endif
 
-/** The job that this process belongs to. Opaque; one object a process, counted. */
+/** The job that this process belongs to. Opaque; one reference-counted object per process. */
 struct plenum_job;
 
-/** What the process was told by. */
+/** Where the process's rank comes from. */
 enum plenum_launcher {
-    PLENUM_LAUNCHER_NONE,   /**< Nobody: a job of one instance. */
+    PLENUM_LAUNCHER_NONE,   /**< No launcher: a job of one instance. */
     PLENUM_LAUNCHER_PLENUM, /**< plenumrun: PLENUM_* variables. */
     PLENUM_LAUNCHER_TORCH,  /**< torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE. */
-    /** mpirun of an MPI: OMPI_COMM_WORLD_* (Open MPI), PMI_RANK and PMI_SIZE (MPICH, Intel MPI and
+    /** An MPI's mpirun: OMPI_COMM_WORLD_* (Open MPI), PMI_RANK and PMI_SIZE (MPICH, Intel MPI and
      *  others), MV2_* and MVP_COMM_WORLD_* (MVAPICH). */
     PLENUM_LAUNCHER_MPI,
     PLENUM_LAUNCHER_SLURM,   /**< srun: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID. */
-    PLENUM_LAUNCHER_PROGRAM, /**< The program itself, by plenum_job_open_as(). */
+    PLENUM_LAUNCHER_PROGRAM, /**< The program itself, through plenum_job_open_as(). */
 };
 
 /**
- * The place of one instance (process) in its job. Plain data: may be copied and altered, for
- * example to play another instance in a test.
+ * One instance's (process's) position in its job. Plain data: may be copied and changed, for
+ * example to act as another instance in a test.
  */
 struct plenum_job_info {
-    uint32_t num_instances;        /**< Processes of the job, at least 1. */
-    uint32_t instance_index;       /**< Of this process: 0 ... num_instances - 1. */
+    uint32_t num_instances;        /**< Processes in the job, at least 1. */
+    uint32_t instance_index;       /**< This process's index: 0 ... num_instances - 1. */
     uint32_t num_local_instances;  /**< Processes of the job on this host. */
-    uint32_t local_instance_index; /**< Of this process on this host. */
+    uint32_t local_instance_index; /**< This process's index on this host. */
     uint32_t num_replicas;         /**< Copies of the model in the job, at least num_instances. */
-    uint32_t num_local_replicas;   /**< Of them in this instance, at least 1. */
-    uint32_t replica_offset;       /**< The first of them; they are consecutive. */
-    uint32_t devices_per_replica;  /**< Accelerators that one replica uses; 1 unless told. */
-    uint32_t restart_count;        /**< How often plenumrun has started the job again. */
-    enum plenum_launcher launcher; /**< Who told. */
-    /** The same text in all instances of the job, unique among the jobs of its hosts. Borrowed from
-     *  the job. */
+    uint32_t num_local_replicas;   /**< Replicas in this instance, at least 1. */
+    uint32_t replica_offset;      /**< Index of this instance's first replica; the others follow. */
+    uint32_t devices_per_replica; /**< Accelerators that one replica uses; defaults to 1. */
+    uint32_t restart_count;       /**< How many times plenumrun has restarted the job. */
+    enum plenum_launcher launcher; /**< Where these numbers come from. */
+    /** Identifies the job: equal in all its instances, unique among the jobs on its hosts. Borrowed
+     *  from the job. */
     const char *job_id;
-    /** Addresses of loaders (PLENUM_LOADER), or NULL when none is named. Borrowed from the job. */
+    /** Loader addresses (PLENUM_LOADER), or NULL if there are none. Borrowed from the job. */
     const char *loader;
 };
 
 /**
- * Find out who this process is, from the environment.
+ * Read this process's rank and world size from the environment.
  *
- * The first of these that is there counts: plenumrun's variables, torchrun's, an MPI's, Slurm's
- * (of a step started by srun); none of them makes a job of one instance. A process that is told of
- * others, but not which of them it is, is refused, and so is one where two launchers disagree: one
- * was started within the other. (torchrun's variables count within plenumrun's only instance, and
- * where each process of another launcher has started one torchrun of a job.) Calling it again gives
- * the same object and counts; the environment is read once. A forked child has a job of its own.
+ * The first complete set of variables wins, in this order: plenumrun's, torchrun's, an MPI's,
+ * Slurm's (in a step started by srun). Without any, the job has one instance. A process that knows
+ * the job's size but not its own rank is rejected, and so is one whose launchers disagree because
+ * one was started inside the other. Two cases are allowed: torchrun inside plenumrun's only
+ * instance, and one torchrun in each process of another launcher, all in the same torchrun job.
+ * Calling it again returns the same object and adds a reference; the environment is read once. A
+ * forked child has a job of its own.
  *
- * Variables are inherited by programs that an instance starts. plenum_stream_open() therefore fails
- * with -EBUSY in a process that has the place of a running one among several. A process takes its
- * place when it opens its first stream, and keeps it until it ends.
+ * Programs that an instance starts inherit its variables. plenum_stream_open() therefore fails with
+ * -EBUSY in a process whose rank, in a job of several instances, is already used by a running
+ * process. A process claims its rank when it opens its first stream and keeps it until it ends.
  *
- * Ownership: close each successful open once, with plenum_job_close().
+ * Ownership: call plenum_job_close() once for each successful call.
  * Errors:
- *   -EINVAL   variables contradict each other, are not numbers, or say only half: `err` names the
- *             variable;
+ *   -EINVAL   variables contradict each other, are not numbers, or are incomplete; the message
+ *             names the variable;
  *   -ENOMEM.
  * Threads: any.
  */
 PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err);
 
 /**
- * Say who this process is, for programs that learn it from something else than the environment.
- * From then on plenum_job_open() gives this job.
+ * Set this process's rank and world size, for programs that do not get them from the environment.
+ * plenum_job_open() returns this job from then on.
  *
- * @param info  Copied. Its `launcher`, `job_id` and `loader` are not looked at: the launcher
- *              becomes PLENUM_LAUNCHER_PROGRAM, the others are found as by plenum_job_open().
+ * @param info  Copied. Its `launcher`, `job_id` and `loader` are ignored: the launcher becomes
+ *              PLENUM_LAUNCHER_PROGRAM, and the others are found as in plenum_job_open().
  *
- * Ownership: as of plenum_job_open().
+ * Ownership: as in plenum_job_open().
  * Errors:
  *   -EINVAL   numbers contradict each other;
- *   -EBUSY    the job is open, and this process another in it;
+ *   -EBUSY    the job is already open with different numbers;
  *   -ENOMEM.
  * Threads: any.
  */
@@ -89,17 +90,17 @@ PLENUM_API int plenum_job_open_as(const struct plenum_job_info *info, struct ple
                                   struct plenum_error *err);
 
 /**
- * Give the job up. NULL is nothing. It may be opened again.
+ * Release one reference to the job. NULL is ignored. The job can be opened again.
  *
- * MPI, if plenum's collectives started it, ends with the process: one that exits with status 0
- * waits for the other instances to do the same, 30 s at most; one that has failed waits for nobody,
- * so that its launcher sees the failure at once.
+ * If plenum's collectives initialised MPI, it is finalised when the process ends. A process that
+ * exits with status 0 first waits up to 30 s for the other instances to exit too. One that failed
+ * does not wait, so that its launcher sees the failure at once.
  *
  * Threads: any.
  */
 PLENUM_API void plenum_job_close(struct plenum_job *job);
 
-/** The process's place. Borrowed: valid until the job's last close. Threads: any. */
+/** This process's position in the job. Borrowed: valid until the job's last close. Threads: any. */
 PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum_job *job);
 
 #ifdef __cplusplus

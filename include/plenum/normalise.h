@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* normalise.h - pixels into floats, as a network takes them.
+/* normalise.h - convert pixels to the normalised floats that a network takes.
  *
- * Where the accelerator's framework does it there, the pixels are moved as bytes, which are a
- * quarter as many; see docs/training.md. This is for programs that need floats on the host, at the
- * speed of memory:
+ * If the accelerator's framework can normalise, let it: copying pixels as bytes moves a quarter of
+ * the data (see docs/training.md). These functions are for programs that need floats on the host.
+ * They run at the speed of memory:
  *
  *     static const double mean[3] = {0.485, 0.456, 0.406}, std[3] = {0.229, 0.224, 0.225};
  *     struct plenum_images images = {
@@ -31,63 +31,62 @@
 extern "C" {
 #endif
 
-/** What a channel of a pixel becomes. */
+/** The type that a pixel's channel is converted to. */
 enum plenum_float {
     PLENUM_TO_FLOAT32,  /**< IEEE 754 binary32. */
     PLENUM_TO_FLOAT16,  /**< IEEE 754 binary16. */
     PLENUM_TO_BFLOAT16, /**< The upper half of a binary32. */
 };
 
-/** Images that lie in memory one behind the other, such as those of a batch or of a view of one
- *  (then `count` is that of the batch times that of the view). */
+/** Images that are contiguous in memory, such as those of a batch or of a batch's view (`count` is
+ *  then the batch's count times the view's). */
 struct plenum_images {
     /** sizeof(struct plenum_images). */
     size_t size;
     /** int8 or uint8, [count][height][width][channels] or [count][channels][height][width], at any
-     *  address. Read only. May be NULL where `count` is 0. */
+     *  alignment. Read only. May be NULL if `count` is 0. */
     const void *pixels;
-    uint64_t count;            /**< Images; 0 is nothing to do. */
-    uint32_t height;           /**< Of an image, in pixels, at least 1. */
-    uint32_t width;            /**< Likewise. */
-    uint32_t channels;         /**< 3, or 4, of which the last is left out. */
-    enum plenum_dtype dtype;   /**< Of a pixel's channel. */
-    enum plenum_layout layout; /**< Of an image. */
+    uint64_t count;            /**< Number of images; 0 makes the call a no-op. */
+    uint32_t height;           /**< Image height in pixels, at least 1. */
+    uint32_t width;            /**< Image width in pixels, at least 1. */
+    uint32_t channels;         /**< 3, or 4, whose last channel is dropped. */
+    enum plenum_dtype dtype;   /**< Type of a pixel's channel. */
+    enum plenum_layout layout; /**< Layout of an image. */
 };
 
 /**
- * Make floats of pixels: (pixel / 255 - mean) / std of each channel, as torchvision's ToTensor and
- * Normalize do.
+ * Convert pixels to floats: (pixel / 255 - mean) / std for each channel, like torchvision's
+ * ToTensor and Normalize.
  *
- * Exactly: with `level` 0 ... 255 (of int8: the value + 128), a channel c becomes
+ * The exact formula, for a `level` of 0 ... 255 (an int8 value plus 128) and channel c:
  *
- *     scale = (float)(1 / (255 * std[c]))     computed in double, and rounded once
- *     bias = (float)(-mean[c] / std[c])       likewise
- *     value = (float)level * scale + bias     a multiplication and an addition of floats, each
- *                                             rounded; no fused one
+ *     scale = (float)(1 / (255 * std[c]))     computed in double and rounded once
+ *     bias = (float)(-mean[c] / std[c])       computed in double and rounded once
+ *     value = (float)level * scale + bias     a float multiplication and a float addition, each
+ *                                             rounded; never fused
  *
- * and `value` is rounded to the nearest float16 or bfloat16, of two as near to the even one; beyond
- * the largest it is infinite. So it is the same on every processor, and equal to the bit to
- * NumPy's `level.astype("f4") * scale + bias`. (The floating-point environment must be that with
- * which a program begins.)
+ * `value` is then rounded to the nearest float16 or bfloat16, ties to even; values beyond the
+ * largest become infinite. The result is therefore the same on every processor and bitwise equal to
+ * NumPy's `level.astype("f4") * scale + bias`. (The floating-point environment must be the one that
+ * a program starts with.)
  *
  * @param from    The images.
- * @param mean    [3], of red, green and blue, in units in which pixels are 0 ... 1.
- * @param std     [3], likewise; above 0.
- * @param to      [count][height][width][3] or [count][3][height][width] of `type`: it must be
- *                aligned to that, best to 64 bytes, and may not overlap the pixels. Memory that was
- *                written to before is several times faster than new one. May be NULL where the
- *                count is 0.
- * @param layout  Of the floats, whatever that of the images is.
+ * @param mean    [3] for red, green and blue, in units where pixels are 0 ... 1.
+ * @param std     [3] for red, green and blue, in the same units; above 0.
+ * @param to      [count][height][width][3] or [count][3][height][width] of `type`. Must be aligned
+ *                to that type, ideally to 64 bytes, and must not overlap the pixels. Memory that
+ *                has been written to before is several times faster than fresh memory. May be NULL
+ *                if the count is 0.
+ * @param layout  Layout of the floats; it may differ from that of the images.
  *
  * Ownership: all memory is the caller's; nothing is kept.
- * Errors:
- *   -EINVAL     a pointer is NULL, a size, type or layout does not exist, mean or std is not
- *               finite, std is not above 0, floats would be infinite, or `to` is not aligned or
- *               overlaps the pixels;
- *   -EOVERFLOW  images and floats are larger than an address space.
- *   Nothing has been written then.
- * Threads: any, at once too: a pure function. It uses the thread that calls it alone, blocks
- *          nowhere, allocates nothing, and may be called in a child that was forked.
+ * Errors: nothing has been written.
+ *   -EINVAL     a pointer is NULL; a size, type or layout is invalid; mean or std is not finite;
+ *               std is not above 0; floats would be infinite; or `to` is misaligned or overlaps
+ *               the pixels;
+ *   -EOVERFLOW  images and floats do not fit in the address space.
+ * Threads: any, also concurrently: a pure function. It runs in the calling thread only, never
+ *          blocks, allocates nothing, and may be called in a forked child.
  */
 PLENUM_API int plenum_normalise(const struct plenum_images *from, const double mean[3],
                                 const double std[3], void *to, enum plenum_float type,

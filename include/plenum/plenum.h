@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* plenum.h - all of libplenum: who am I (job.h), collectives (comm.h), batches (stream.h), pixels
- * into floats (normalise.h). */
+/* plenum.h - all of libplenum: rank and world size (job.h), collectives (comm.h), batches
+ * (stream.h), conversion of pixels to floats (normalise.h). */
 #ifndef PLENUM_PLENUM_H
 #define PLENUM_PLENUM_H
 
