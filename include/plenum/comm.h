@@ -125,8 +125,8 @@ PLENUM_API int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed,
                                      struct plenum_error *err);
 
 /**
- * Derive a replica's seed from the job's seed with Philox. Every replica gets its own seed, which does
- * not depend on the instance that runs it. Not a collective.
+ * Derive a replica's seed from the job's seed with Philox. Every replica gets its own seed, which
+ * does not depend on the instance that runs it. Not a collective.
  */
 PLENUM_API uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica);
 
