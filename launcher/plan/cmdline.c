@@ -442,14 +442,14 @@ static int say_more(void *target, const char *value, struct plenum_error *err)
 #define FIELD(name) offsetof(struct cmdline, name)
 
 static const struct option_def defs[] = {
-    {.help = "Where and how many"},
+    {.help = "Hosts and counts"},
     {"host", 'H', "LIST", OPTION_CALL, .call = add_hosts,
-     .help = "run on these hosts: h[0-2,4] means h0, h1, h2 and h4; h:4 has room for 4 instances; "
-             "user@h:2222 is reached by port 2222 (default: the hosts that Slurm, PBS, SGE, OAR, "
-             "Cobalt or LSF gave; else this host)"},
+     .help = "run on these hosts: h[0-2,4] means h0, h1, h2 and h4; h:4 has room for 4 "
+             "instances; user@h:2222 uses port 2222 (default: the hosts of the Slurm, PBS, SGE, "
+             "OAR, Cobalt or LSF allocation, otherwise this host)"},
     {"hostfile", 0, "FILE", OPTION_CALL, .call = add_host_file,
-     .help = "run on the hosts of a file, one a line: NAME [slots=N] [user=NAME] [port=N]"},
-    {"exclude", 0, "LIST", OPTION_CALL, .call = add_excluded, .help = "but not on these"},
+     .help = "run on the hosts in a file, one per line: NAME [slots=N] [user=NAME] [port=N]"},
+    {"exclude", 0, "LIST", OPTION_CALL, .call = add_excluded, .help = "leave these hosts out"},
     {"num-instances", 'n', "N", OPTION_U32, FIELD(num_instances), 1, COUNT_MAX,
      .help = "start N processes, spread evenly over the hosts (default: as many as a host has "
              "slots, or one)"},
@@ -457,22 +457,21 @@ static const struct option_def defs[] = {
     {"num-replicas", 0, "N", OPTION_U32, FIELD(num_replicas), 1, COUNT_MAX,
      .help = "run N copies of the model, spread evenly over the instances (default: one each)"},
     {"allow-uneven", 0, NULL, OPTION_FLAG, FIELD(allow_uneven),
-     .help = "replicas need not divide evenly: the first instances run one more"},
+     .help = "allow replicas that do not divide evenly: the first instances run one more"},
     {"devices-per-replica", 0, "N", OPTION_U32, FIELD(devices_per_replica), 1, COUNT_MAX,
-     .help = "a replica uses N accelerators (default: 1; also --ipus-per-replica)"},
+     .help = "each replica uses N accelerators (default: 1; also --ipus-per-replica)"},
     {"ipus-per-replica", 0, "N", OPTION_U32, FIELD(devices_per_replica), 1, COUNT_MAX,
      .help = NULL},
     {"device-env", 0, "NAME[=LIST]", OPTION_CALL, .call = set_device_env,
-     .help =
-         "share out the devices of LIST, or of the variable's value here, or 0, 1, ..., and tell "
-         "each instance its own in this variable: CUDA_VISIBLE_DEVICES (or cuda, rocr, hip, "
-         "oneapi, ze, habana, tpu)"},
+     .help = "divide the devices in LIST, or in the variable's current value, or 0, 1, ..., and "
+             "pass each instance its own in this variable: CUDA_VISIBLE_DEVICES (or cuda, rocr, "
+             "hip, oneapi, ze, habana, tpu)"},
 
     {.help = "Network"},
     {"host-subnet", 0, "ADDRESS/BITS", OPTION_CALL, .call = set_host_subnet,
-     .help = "the hosts talk over this network (default: one that they all share)"},
+     .help = "use this network between the hosts (default: one that they all share)"},
     {"no-host-check", 0, NULL, OPTION_FLAG, FIELD(no_host_check),
-     .help = "do not ask the hosts whether all is well before the job starts"},
+     .help = "do not check the hosts before the job starts"},
 
     {.help = "Placement"},
     {"numa-aware", 0, "0|1", OPTION_CALL, .call = set_numa_aware,
@@ -485,94 +484,96 @@ static const struct option_def defs[] = {
     {"cpus", 0, "LIST", OPTION_CALL, .call = set_cpus,
      .help = "use only these CPUs of each host: 0-7,16-23"},
     {"mem-policy", 0, "POLICY", OPTION_CALL, .call = set_memory,
-     .help = "memory of the instance's own NUMA nodes: bind (only that; default), preferred, "
+     .help = "memory from the instance's own NUMA nodes: bind (only these; default), preferred, "
              "interleave, or local"},
     {"smt", 0, "on|off", OPTION_CALL, .call = set_smt,
-     .help = "off: use one hardware thread of each core (default: on)"},
+     .help = "off: use one hardware thread per core (default: on)"},
     {"reserve-cores", 0, "N", OPTION_U32, FIELD(reserve_cores), 0, COUNT_MAX,
-     .help = "keep N cores of each host for the loader, spread over its NUMA nodes (default: 0: it "
-             "shares those of the instances)"},
+     .help = "reserve N cores of each host for the loader, spread over its NUMA nodes (default: "
+             "0: it shares those of the instances)"},
     {"strict-binding", 0, NULL, OPTION_FLAG, FIELD(strict_binding),
-     .help = "a binding that the kernel refuses ends the job; else it is a warning"},
+     .help = "end the job if an instance cannot be bound as planned (default: only warn)"},
     {"print-topology", 0, "text|json", OPTION_OPTIONAL, .call = set_format,
-     .help = "print hosts, instances, replicas and what they are bound to, then run"},
-    {"dry-run", 0, NULL, OPTION_FLAG, FIELD(dry_run), .help = "print that, and start nothing"},
+     .help = "print hosts, instances, replicas and their bindings, then run"},
+    {"dry-run", 0, NULL, OPTION_FLAG, FIELD(dry_run), .help = "print that and start nothing"},
     {"offline-mode", 0, "yes|no", OPTION_OPTIONAL, .call = set_offline, .help = NULL},
     {"topology", 0, "SOURCE", OPTION_CALL, .call = add_topology,
-     .help = "plan for other machines, and start nothing: a FILE.xml of lstopo, or "
+     .help = "plan for other machines and start nothing: a FILE.xml of lstopo, or "
              "synthetic:'package:2 [numa] core:8 pu:2'; once for all hosts, or once for each"},
 
     {.help = "Environment of the instances"},
     {"export", 'x', "NAME[=VALUE]", OPTION_CALL, .call = add_export,
-     .help = "give them this variable, with its value here or with VALUE; PREFIX*: all that begin "
-             "so"},
+     .help = "pass them this variable, with its current value or with VALUE; PREFIX*: all "
+             "variables with this prefix"},
     {"env-file", 0, "FILE", OPTION_CALL, .call = add_env_file,
-     .help = "give them the variables of a file, one NAME=value a line"},
+     .help = "pass them the variables in a file, one NAME=value per line"},
     {"loader", 0, "auto|none|ADDRESSES", OPTION_CALL, .call = set_loader,
-     .help = "auto: one loader a host for this job, started when it is first asked (default, "
-             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or "
-             "tcp:HOST:PORT, "
+     .help = "auto: one loader per host for this job, started when first needed (default, unless "
+             "PLENUM_LOADER is set); none; or running loaders, unix:PATH or tcp:HOST:PORT, "
              "separated by commas"},
     {"status-port", 0, "PORT", OPTION_U32, FIELD(status_port), 0, 65535,
-     .help = "show the status page of the job's own loader at http://127.0.0.1:PORT/ of each host "
-             "that runs instances (0: at any free port)"},
+     .help = "serve the status page of the job's own loader at http://127.0.0.1:PORT/ on each "
+             "host that runs instances (0: any free port)"},
     {"loader-host", 0, "LIST", OPTION_CALL, .call = add_loader_hosts,
-     .help = "these hosts, which run no instance, lend their cores: they render batches for all of "
-             "the job"},
+     .help = "run loaders on these hosts, which run no instances; they render batches for the "
+             "whole job"},
     {"verify-batches", 0, "P%", OPTION_CALL, .call = set_verify,
-     .help = "have so many of a hundred batches made by two loaders, and end when these differ "
+     .help = "render P percent of the batches on two loaders and end the job if they differ "
              "(default: 0)"},
 
     {.help = "Input and output"},
     {"only-output-from-instance", 0, "LIST", OPTION_TEXT, FIELD(output.only),
      .help = "show the output of these instances only: 0,2-3"},
     {"tag-output", 0, "TEMPLATE", OPTION_OPTIONAL, .call = set_tag,
-     .help = "begin each line with a tag: %i instance, %h host, %p process, %s stream, %t time, %% "
-             "percent sign (default template: [%i@%h])"},
+     .help = "begin each line with a tag: %i instance, %h host, %p process, %s stream, %t time, "
+             "%% percent sign (default template: [%i@%h])"},
     {"output-dir", 0, "DIR", OPTION_TEXT, FIELD(output.folder),
-     .help = "write the output also to files here, one an instance and stream"},
+     .help = "also write the output to files in DIR, one per instance and stream"},
     {"result", 0, "FILE", OPTION_TEXT, FIELD(output.result),
-     .help = "write to FILE, as JSON, what became of each instance"},
+     .help = "write a report on each instance to FILE, as JSON"},
     {"stdin", 0, "0|none", OPTION_CALL, .call = set_stdin,
-     .help = "who reads our standard input: instance 0 (default) or nobody"},
+     .help = "which instance reads standard input: 0 (default) or none"},
 
     {.help = "Limits (a number of seconds, or 500ms, 5m, 2h)"},
     {"grace", 0, "TIME", OPTION_DURATION, FIELD(limits.grace_ns), 0, LIMIT_MAX,
-     .help = "from asking an instance to end (SIGTERM) to killing it (default: 10)"},
+     .help = "time between asking an instance to end (SIGTERM) and killing it (default: 10)"},
     {"timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.timeout_ns), 0, LIMIT_MAX,
-     .help = "end the job after this time (default: 0, which is never)"},
+     .help = "end the job after this time (default: 0, never)"},
     {"start-timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.start_timeout_ns), NS_PER_SEC,
-     LIMIT_MAX, .help = "give up when not all instances have started in this time (default: 60)"},
+     LIMIT_MAX, .help = "give up if not all instances have started within this time (default: 60)"},
     {"heartbeat-timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.heartbeat_timeout_ns),
-     NS_PER_SEC, LIMIT_MAX, .help = "a host that says nothing for so long is lost (default: 30)"},
+     NS_PER_SEC, LIMIT_MAX,
+     .help = "consider a host lost after this time without a sign of life (default: 30)"},
     {"max-restarts", 0, "N", OPTION_U32, FIELD(max_restarts), 0, COUNT_MAX,
-     .help = "start the job again, N times at most, when an instance has failed (default: 0)"},
+     .help = "restart the job at most N times if an instance fails or a host is lost (default: "
+             "0)"},
 
     {.help = "Open MPI"},
     {"starter", 0, "auto|mpirun|own", OPTION_CALL, .call = set_starter,
      .help = "mpirun, or plenumrun's own starter, which is for one host and programs without MPI "
-             "(default: mpirun, and on one host where it is missing or fails, our own)"},
+             "(default: mpirun; on one host, our own if mpirun is missing or fails)"},
     {"mpi-global-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_global_args,
-     .help = "further arguments of mpirun"},
+     .help = "additional arguments for mpirun"},
     {"mpi-local-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_local_args,
-     .help = "further arguments of mpirun for the instances, behind the global ones"},
+     .help = "additional arguments for mpirun that apply to the instances, after the global ones"},
     {"instance-mpi-local-args", 0, "I:ARGUMENTS", OPTION_CALL, .call = add_instance_args,
-     .help = "the same for instance I only"},
+     .help = "additional arguments for instance I only"},
     {"allow-run-as-root", 0, NULL, OPTION_FLAG, FIELD(mpi.allow_root),
-     .help = "start a job as root, which is refused otherwise"},
+     .help = "start the job as root, which is otherwise rejected"},
 
     {.help = "Configuration"},
     {"import-config", 0, "FILE", OPTION_TEXT, FIELD(import_config),
-     .help = "take options from a file of 'name = value' lines; the command line wins"},
+     .help = "read options from a file of 'name = value' lines; the command line overrides it"},
     {"export-config", 0, "FILE", OPTION_TEXT, FIELD(export_config),
      .help = "write the options to such a file; without a program, do nothing else"},
     {"overwrite-config", 0, NULL, OPTION_FLAG, FIELD(overwrite_config),
-     .help = "--export-config may replace a file"},
+     .help = "let --export-config replace an existing file"},
 
     {.help = "About"},
-    {"verbose", 'v', NULL, OPTION_CALL, .call = say_more, .help = "say more; -vv says still more"},
+    {"verbose", 'v', NULL, OPTION_CALL, .call = say_more,
+     .help = "print more; -vv prints even more"},
     {"version-format", 0, "FORMAT", OPTION_CALL, .call = set_version,
-     .help = "show the version as text, or those of all that is used, too: full-text, full-json"},
+     .help = "print the version as text, or with those of everything used: full-text, full-json"},
 };
 
 static const struct option_words words[] = {
@@ -591,10 +592,10 @@ static const struct option_words words[] = {
 const struct options_program cmdline_program = {
     .name = "plenumrun",
     .usage = "[OPTION]... PROGRAM [ARGUMENT]...",
-    .summary = "Start the replicas of a training job on this host or on several, watch over them, "
+    .summary = "Start the replicas of a training job on this host or on several, supervise them, "
                "and leave nothing behind.",
-    .footer = "Exit status: that of the instance that failed first, or 128 and the number of\n"
-              "the signal that ended it; 2 wrong usage; 123 output or the result was lost;\n"
+    .footer = "Exit status: that of the instance that failed first, or 128 plus the number of\n"
+              "the signal that ended it; 2 usage error; 123 output or the result was lost;\n"
               "124 --timeout; 125 the job could not be started or a host was lost; 126 the\n"
               "program cannot be executed; 127 there is no such program.",
     .defs = defs,
