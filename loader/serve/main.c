@@ -146,92 +146,91 @@ enum { LOG_LINES_MAX = 500 };
 
 static const struct option_def defs[] = {
     {"config", 'c', "FILE", OPTION_TEXT, AT(config),
-     .help = "read settings from FILE, see plenumd.conf(5); the command line wins over it"},
+     .help = "read settings from FILE, see plenumd.conf(5); the command line overrides it"},
     {"check-config", 0, NULL, OPTION_FLAG, AT(check_config),
-     .help = "say what is wrong in the file (default " DEFAULT_CONFIG ") and end"},
+     .help = "report each error in the file (default " DEFAULT_CONFIG ") and exit"},
     {"socket", 's', "ADDRESS", OPTION_TEXT, AT(server.socket),
-     .help = "listen on unix:PATH or unix:@NAME (abstract); default unix:/run/plenum/plenumd.sock "
-             "for root, $XDG_RUNTIME_DIR/plenumd.sock for others"},
+     .help = "listen on unix:PATH or unix:@NAME (abstract); default "
+             "unix:/run/plenum/plenumd.sock for root, $XDG_RUNTIME_DIR/plenumd.sock for others"},
     {"socket-mode", 0, "MODE", OPTION_CALL, .call = parse_mode,
-     .help = "mode of the socket's file (default 0600)"},
+     .help = "mode of the socket file (default 0600)"},
     {"socket-group", 0, "GROUP", OPTION_TEXT, AT(server.socket_group),
-     .help =
-         "give the socket's file to GROUP, whose members may then connect (mode 0660 unless told)"},
+     .help = "give the socket file to GROUP, whose members may then connect (default mode 0660)"},
     {"user", 0, "USER", OPTION_TEXT, AT(server.user),
-     .help = "become USER as soon as the sockets are there and the key is read (of root)"},
+     .help = "as root: become USER once the sockets are open and the key is read"},
     {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen),
-     .help =
-         "serve clients of TCP at HOST:PORT, too; a PORT alone is of 127.0.0.1 (default: none)"},
+     .help = "also serve clients over TCP at HOST:PORT; a PORT alone means 127.0.0.1 (default: "
+             "none)"},
     {"tls-key", 0, "FILE", OPTION_TEXT, AT(server.tls_key),
-     .help = "serve by TCP only clients that have the key in FILE, too, and encrypted (TLS 1.3)"},
+     .help = "serve TCP clients only if they have the key in FILE, and encrypt the traffic (TLS "
+             "1.3)"},
     {"threads", 't', "N", OPTION_U32, AT(server.threads), 1, 4096,
-     .help = "threads that decode (default: one for each CPU that this process may use)"},
+     .help = "decoder threads (default: one per CPU that this process may use)"},
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
      .help = "threads that read files (default: half as many, 2 to 16)"},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
-     .help = "who decodes JPEGs, to the same pixels: Plenum's own decoder where it is fast (auto, "
-             "default), wherever it can (plenum), or libjpeg-turbo (libjpeg)"},
+     .help = "JPEG decoder; the pixels are the same: Plenum's own where it is fast (auto, "
+             "default) or wherever it can (plenum), or libjpeg-turbo (libjpeg)"},
     {"pin", 0, "POLICY", OPTION_CALL, .call = parse_pin,
-     .help = "bind each decoding thread to a CPU of its own (core, default), to a NUMA node (node, "
+     .help = "bind each decoder thread to its own CPU (core, default), to a NUMA node (node, "
              "default with --job) or not at all (none)"},
     {"all-cpus", 0, NULL, OPTION_FLAG, AT(server.all_cpus),
-     .help = "use all CPUs of the control group, whatever affinity was inherited"},
+     .help = "use all CPUs of the control group, regardless of the inherited affinity"},
     {"root", 'r', "DIR", OPTION_CALL, .call = add_root,
-     .help =
-         "serve only data sets below DIR (may be given several times); 'DIR readers=USER,@GROUP': "
-         "to these alone. Without it all that this user can read is served, to this user alone"},
+     .help = "serve only data sets below DIR (may be given several times); 'DIR "
+             "readers=USER,@GROUP' restricts it to these. Without it, serve everything that this "
+             "user can read, to this user only"},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(server.cache_dir),
-     .help = "keep indices of data sets there (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum "
-             "or ~/.cache/plenum)"},
+     .help = "keep indices of data sets in DIR (default $PLENUM_CACHE_DIR, "
+             "$XDG_CACHE_HOME/plenum or ~/.cache/plenum)"},
     {"cache-limit", 0, "BYTES", OPTION_BYTES, AT(server.cache_limits.bytes), 0, 0,
-     .help = "remove indices that were used longest ago beyond this sum (default: a tenth of the "
+     .help = "remove the least recently used indices above this total (default: a tenth of the "
              "file system; 0: no limit)"},
     {"cache-user-limit", 0, "BYTES", OPTION_BYTES, AT(server.cache_limits.user_bytes), 0, 0,
-     .help = "and those that were made for one user beyond this (default: a quarter of "
-             "--cache-limit where several users are served; 0: no limit)"},
+     .help = "also those created for a single user above this total (default: a quarter of "
+             "--cache-limit if several users are served; 0: no limit)"},
     {"cache-age", 0, "TIME", OPTION_DURATION, AT(server.cache_limits.age_ns),
-     .help = "and those that were not used for so long (default 2160h, 90 days; 0: no limit)"},
+     .help = "also those that have not been used for this long (default 2160h, 90 days; 0: no "
+             "limit)"},
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),
-     .help = "neither note nor use where the tiles of JPEGs begin; the pixels are the same"},
+     .help = "neither write nor use hints about the tiles of JPEGs; the pixels are the same"},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
-     .help = "refuse rings of batches beyond this sum over all clients (default: half of the "
-             "memory that the machine, or the control group, has)"},
+     .help = "reject rings of batches above this total of all clients (default: half the memory "
+             "of the machine or the control group)"},
     {"cpu-budget", 0, "CORES", OPTION_CALL, .call = parse_cpu_budget,
-     .help =
-         "use no more CPU time than so many cores have, as in 2.5 (default: as much as there is)"},
+     .help = "use at most the CPU time of this many cores, such as 2.5 (default: no limit)"},
     {"memory-budget", 0, "BYTES", OPTION_BYTES, AT(server.memory_budget), 1, 0,
-     .help = "refuse streams whose rings, together with what the loader holds itself, would go "
-             "beyond this (default: no limit but --ring-limit)"},
+     .help = "reject streams whose rings, together with the loader's own memory, would exceed "
+             "this (default: no limit but --ring-limit)"},
     {"max-clients", 0, "N", OPTION_U32, AT(server.max_clients), 1, 1 << 20,
-     .help = "refuse further clients (default 4096)"},
+     .help = "reject clients above this number (default 4096)"},
     {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns),
-     .help = "how long SIGTERM lets batches that are under way be finished (default 10s; 0: not at "
-             "all)"},
+     .help = "how long SIGTERM waits for batches in progress (default 10s; 0: not at all)"},
     {"http-port", 0, "PORT", OPTION_U32, AT(server.http_port), 0, 65535,
-     .help = "show a status page, and metrics for Prometheus, at this TCP port (default 0: not at "
-             "all)"},
+     .help = "serve a status page, and metrics for Prometheus, at this TCP port (default 0: off)"},
     {"http-address", 0, "IP", OPTION_TEXT, AT(server.http_address),
-     .help = "at this address of the host (default 127.0.0.1: this host alone)"},
+     .help = "serve them at this address of the host (default 127.0.0.1: only this host)"},
     {"no-thumbnails", 0, NULL, OPTION_FLAG, AT(server.no_thumbnails),
      .help = "show no images on the status page"},
     {"job", 0, NULL, OPTION_FLAG, AT(job),
-     .help = "serve one job: this user's processes only, CPUs shared with it"},
+     .help = "serve a single job: only this user's processes, sharing its CPUs"},
     {"listen-fd", 0, "FD", OPTION_U32, AT(listen_fd), 0, 1 << 20,
-     .help = "use this socket, which listens already, instead of --socket"},
+     .help = "use this socket, which already listens, instead of --socket"},
     {"http-fd", 0, "FD", OPTION_U32, AT(http_fd), 0, 1 << 20,
-     .help = "show the status page at this socket, which listens already, instead of --http-port"},
+     .help = "serve the status page on this socket, which already listens, instead of "
+             "--http-port"},
     {"client-fd", 0, "FD", OPTION_U32, AT(client_fd), 0, 1 << 20,
-     .help = "serve this client, too, whose connection was accepted already"},
+     .help = "also serve this client, whose connection has already been accepted"},
     {"leash-fd", 0, "FD", OPTION_U32, AT(lifeline_fd), 0, 1 << 20,
      .help = "end when this descriptor reaches end of file"},
     {"start-fd", 0, "FD", OPTION_U32, AT(start_fd), 0, 1 << 20,
-     .help = "say by --leash-fd with what the start is busy, and close this descriptor when it is "
-             "over"},
+     .help = "report progress of the start through --leash-fd, and close this descriptor when it "
+             "is complete"},
     {"log-format", 0, "FORMAT", OPTION_CALL, .call = parse_log_format,
-     .help = "write messages as text (default) or as json, one object a line"},
-    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), .help = "say only what is wrong"},
+     .help = "write messages as text (default) or as json, one object per line"},
+    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), .help = "log errors and warnings only"},
     {"verbose", 'v', NULL, OPTION_CALL, .call = count_verbose,
-     .help = "say more (twice: for debugging)"},
+     .help = "log more (twice: for debugging)"},
 };
 
 static const struct option_words words[] = {
@@ -242,9 +241,8 @@ static const struct option_words words[] = {
 static const struct options_program program = {
     .name = "plenumd",
     .usage = "[options]",
-    .summary = "The loader: turns image files into batches of uint8 or int8 pixels for training "
-               "programs on "
-               "this host.",
+    .summary = "Turn image files into batches of uint8 or int8 pixels for training "
+               "programs on this host.",
     .footer = "It runs until SIGTERM. See plenumd(8).",
     .defs = defs,
     .count = ARRAY_LEN(defs),
