@@ -67,30 +67,31 @@ static int parse_sources(void *target, const char *value, struct plenum_error *e
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
-     .help = "replicas that one process feeds (default 1)"},
+     .help = "replicas fed by one process (default 1)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
-     .help = "samples of a replica in a step (default 64)"},
-    {"steps", 0, "S", OPTION_U32, AT(steps), 1, 65536, .help = "steps in a batch (default 1)"},
+     .help = "samples per replica and step (default 64)"},
+    {"steps", 0, "S", OPTION_U32, AT(steps), 1, 65536, .help = "steps per batch (default 1)"},
     {"prefetch-depth", 0, "N", OPTION_U32, AT(depth), 1, 64,
-     .help = "batches asked for ahead of time (default 3)"},
+     .help = "batches requested in advance (default 3)"},
     {"loader", 0, "ADDRESS", OPTION_TEXT, AT(loader),
-     .help = "a loader that runs already (default: one is started)"},
+     .help = "use a running loader (default: start one)"},
     {"sources", 0, "LIST", OPTION_CALL, .call = parse_sources,
-     .help = "measure these only: real,generated,synthetic"},
+     .help = "measure only these: real,generated,synthetic"},
     {"seconds", 't', "TIME", OPTION_DURATION, AT(duration_ns),
      .help = "time for each source (default 6)"},
     {"rounds", 0, "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
-     .help = "measure in so many rounds (default 3)"},
+     .help = "number of rounds (default 3)"},
     {"step-time", 0, "TIME", OPTION_DURATION, AT(step_ns),
-     .help = "what the accelerators take for one step, as in 120ms: is the host fast enough?"},
+     .help = "time that the accelerators take for one step, such as 120ms: is the host fast "
+             "enough?"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl bench stream",
     .usage = "DATASET [options]",
-    .summary = "Consume a stream of batches from the real data set, from generated pixels and from "
-               "a constant batch, and say what bounds the rate.",
+    .summary = "Read batches from the real data set, from generated pixels and from a constant "
+               "batch, and report what limits the rate.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -402,6 +403,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_bench = {
     .name = "bench",
-    .summary = "how fast batches can be had, and what bounds the rate",
+    .summary = "measure how fast batches arrive, and what limits the rate",
     .run = run,
 };

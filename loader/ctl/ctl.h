@@ -37,20 +37,20 @@ struct ctl_stream_args {
 /** The options of struct ctl_stream_args, which is field `f` of struct `t`: entries of a table. */
 #define CTL_STREAM_OPTIONS(t, f)                                                                   \
     {"pipeline", 'p', "TEXT", OPTION_TEXT, offsetof(t, f.pipeline),                                \
-     .help = "what is done to an image: train (default), eval, or stages as in "                   \
+     .help = "how to render images: train (default), eval, or stages such as "                     \
              "'rrc(224) flip(0.5)'"},                                                              \
     {"seed", 's', "N", OPTION_U64, offsetof(t, f.seed),                                            \
-     .help = "the number that keys all random numbers (default 0)"},                               \
+     .help = "key of all random numbers (default 0)"},                                             \
     {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(t, f.shuffle),                                   \
      .help = "global (default), none or block:B"},                                                 \
     {"subset", 0, "A:B", OPTION_TEXT, offsetof(t, f.subset),                                       \
      .help = "only samples A ... B - 1 of the data set"},                                          \
     {"repeat", 0, "K", OPTION_U32, offsetof(t, f.repeat), 1, UINT32_MAX,                           \
-     .help = "positions in a row that show a sample, each with a crop of its own (default 1)"},    \
+     .help = "show each sample K times in a row, each time with a different crop (default 1)"},    \
     {"bad", 0, "POLICY", OPTION_TEXT, offsetof(t, f.bad),                                          \
      .help = "substitute (default) a bad sample, or fail"},                                        \
     {"cache-dir", 0, "DIR", OPTION_TEXT, offsetof(t, f.cache_dir),                                 \
-     .help = "where indices are kept"}
+     .help = "folder of the indices"}
 /* clang-format on */
 
 /** The words that are values of these options and of others that several subcommands have. */

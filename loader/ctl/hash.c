@@ -37,28 +37,28 @@ static int parse_decoder(void *target, const char *value, struct plenum_error *e
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
-     .help = "replicas of the job (default 1): matters for --last drop alone"},
+     .help = "replicas in the job (default 1); matters only for --last drop"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
-     .help = "samples of a replica in a step (default 1)"},
+     .help = "samples per replica and step (default 1)"},
     {"epochs", 'e', "E", OPTION_U64, AT(epochs), 1, UINT32_MAX, .help = "epochs (default 1)"},
     {"samples", 0, "N", OPTION_U64, AT(samples), 1, UINT64_MAX,
-     .help = "only of the first so many, as a run delivered that was stopped"},
+     .help = "only the first N samples, as delivered by a run that was stopped"},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last),
-     .help = "pad (default) or drop what does not fill a step"},
+     .help = "pad (default) or drop the positions that do not fill a step"},
     {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
-     .help = "as so many instances have it with split = file"},
+     .help = "sum of the hashes of I instances with split = file"},
     {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
-     .help = "what else a batch has of each sample: NAME:SOURCE:KIND, ..."},
+     .help = "further fields of each sample: NAME:SOURCE:KIND, ..."},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
-     .help = "who decodes JPEGs: auto (default), plenum or libjpeg; the hash is the same"},
+     .help = "JPEG decoder: auto (default), plenum or libjpeg; the hash is the same"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl hash",
     .usage = "DATASET [options]",
-    .summary = "Compute the hash of a stream on one thread, without a loader. What a training job "
-               "received must have this hash, however it was run.",
+    .summary = "Compute the hash of a stream on one thread, without a loader. What a training "
+               "job receives must have this hash, however it is run.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -219,6 +219,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_hash = {
     .name = "hash",
-    .summary = "the hash of a stream, computed on one thread without a loader",
+    .summary = "compute the hash of a stream on one thread, without a loader",
     .run = run,
 };

@@ -38,26 +38,26 @@ struct tiles {
 
 static const struct option_def defs[] = {
     {"tiles", 0, NULL, OPTION_FLAG, AT(tiles),
-     .help = "also decode every JPEG and note where its tiles begin, as a loader does in the first "
-             "epoch"},
+     .help = "also decode every JPEG and record where its tiles begin, as a loader does in the "
+             "first epoch"},
     {"rebuild", 0, NULL, OPTION_FLAG, AT(rebuild),
-     .help = "build the index even if there is one that looks fresh"},
+     .help = "build the index even if a fresh one seems to exist"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
-     .help = "threads that read folders and decode (default: one for each CPU)"},
+     .help = "threads that read folders and decode (default: one per CPU)"},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir),
-     .help = "where indices are kept (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
+     .help = "folder of the indices (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
              "~/.cache/plenum)"},
     {"compare", 0, "FILE", OPTION_TEXT, AT(compare),
-     .help = "name the first difference from the index in this file, of another host say"},
+     .help = "show the first difference from the index in FILE, for example from another host"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl index",
     .usage = "DATASET [options]",
-    .summary =
-        "Index a data set, unless there is a fresh index, and show what is in it. A loader does "
-        "the same when a job first asks for the data set; this does it ahead of time.",
+    .summary = "Index a data set, unless a fresh index exists, and show what it contains. A "
+               "loader does the same when a job first uses the data set; this does it in "
+               "advance.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -280,6 +280,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_index = {
     .name = "index",
-    .summary = "index a data set and show what is in it",
+    .summary = "index a data set and show what it contains",
     .run = run,
 };

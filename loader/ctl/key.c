@@ -14,9 +14,9 @@
 static const struct options_program program = {
     .name = "plenumctl key",
     .usage = "FILE NAME",
-    .summary = "Print the key of the client NAME of a loader whose --tls-key is FILE. The client's "
-               "PLENUM_LOADER_KEY names a file with it: umask 077; plenumctl key FILE NAME "
-               ">NAME.key",
+    .summary = "Print the key of client NAME for a loader whose --tls-key is FILE. The client's "
+               "PLENUM_LOADER_KEY names a file that contains it: umask 077; plenumctl key FILE "
+               "NAME >NAME.key",
 };
 
 static int run(int argc, char **argv)
@@ -52,6 +52,6 @@ out:
 
 const struct ctl_command ctl_key = {
     .name = "key",
-    .summary = "the key of a client of a loader on another host",
+    .summary = "print the key of a client, for a loader on another host",
     .run = run,
 };

@@ -19,11 +19,11 @@ static const struct ctl_command *const commands[] = {
 static void print_help(void)
 {
     printf("usage: plenumctl COMMAND [options]\n\n"
-           "The tool of the person at the terminal: sees data sets the way a loader does.\n\n"
+           "Inspects, prepares and checks data sets, and shows what loaders are doing.\n\n"
            "commands:\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         printf("  %-14s%s\n", commands[i]->name, commands[i]->summary);
-    printf("\n'plenumctl COMMAND --help' tells of one. See plenumctl(1).\n");
+    printf("\nRun 'plenumctl COMMAND --help' for its options. See plenumctl(1).\n");
 }
 
 static const struct ctl_command *find_command(const char *name)

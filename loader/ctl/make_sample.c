@@ -28,20 +28,21 @@ struct arguments {
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"classes", 'c', "N", OPTION_U32, AT(classes), 1, SCENE_KINDS, .help = "classes (default 8)"},
+    {"classes", 'c', "N", OPTION_U32, AT(classes), 1, SCENE_KINDS,
+     .help = "number of classes (default 8)"},
     {"images", 'n', "N", OPTION_U32, AT(images), 1, 1000000,
-     .help = "images of each class (default 40)"},
+     .help = "images per class (default 40)"},
     {"size", 0, "PIXELS", OPTION_U32, AT(size), 16, 4096,
-     .help = "middle length of the shorter side (default 320); it varies by a third"},
-    {"seed", 's', "N", OPTION_U64, AT(seed), .help = "another seed gives other images (default 0)"},
+     .help = "average length of the shorter side (default 320); it varies by a third"},
+    {"seed", 's', "N", OPTION_U64, AT(seed),
+     .help = "a different seed gives different images (default 0)"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl make-sample",
     .usage = "DIR [options]",
-    .summary =
-        "Make up a sample data set: a folder of procedural photographs, one sub-folder for each "
-        "class. Existing files are left alone: DIR must be new or empty.",
+    .summary = "Create a sample data set: a folder of procedural photographs with one sub-folder "
+               "per class. DIR must be new or empty; existing files are never changed.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -190,6 +191,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_make_sample = {
     .name = "make-sample",
-    .summary = "make up a sample data set of procedural photographs",
+    .summary = "create a sample data set of procedural photographs",
     .run = run,
 };

@@ -26,34 +26,34 @@ struct arguments {
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
     {"positions", 0, "A:B", OPTION_TEXT, AT(positions),
-     .help = "list what stands at these positions of the epoch"},
+     .help = "list the samples at these positions of the epoch"},
     {"count", 0, "N", OPTION_U32, AT(count), 1, UINT32_MAX,
-     .help = "list the first N positions, as --positions 0:N does"},
-    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "of this epoch (default 0)"},
+     .help = "list the first N positions, like --positions 0:N"},
+    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "epoch (default 0)"},
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
-     .help = "replicas of the job (default 1)"},
+     .help = "replicas in the job (default 1)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
-     .help = "samples of a replica in a step (default 1)"},
+     .help = "samples per replica and step (default 1)"},
     {"instances", 'n', "I", OPTION_U32, AT(instances), 1, 1 << 20,
-     .help = "instances that share the replicas (default: one a host)"},
+     .help = "instances that share the replicas (default: one per host)"},
     {"hosts", 0, "H", OPTION_U32, AT(hosts), 1, 1 << 20,
      .help = "hosts that share the instances (default 1)"},
     {"split", 0, "HOW", OPTION_TEXT, AT(split),
-     .help = "sample (default), or file: each instance has a part of the archives of its own"},
+     .help = "sample (default), or file: each instance has its own part of the archives"},
     {"deal", 0, "WAY", OPTION_TEXT, AT(deal),
      .help = "consecutive (default): a replica takes M positions in a row; round-robin: replicas "
-             "take them in turn"},
+             "take turns"},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last),
-     .help = "pad (default) or drop what does not fill a step"},
+     .help = "pad (default) or drop the positions that do not fill a step"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl order",
     .usage = "DATASET [options]",
-    .summary = "Show the order of an epoch: which sample stands at which position, or, without "
-               "--positions, how many steps a run has, what fills the last one, and what each host "
-               "reads. Nothing is rendered.",
+    .summary = "Show the order of an epoch: the samples at the given positions, or, without "
+               "--positions, how many steps a run has, how the last one is padded, and what each "
+               "host reads. Nothing is rendered.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -322,6 +322,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_order = {
     .name = "order",
-    .summary = "which sample stands where; steps and bytes to read before a run",
+    .summary = "show the order of samples, and the steps and bytes of a run",
     .run = run,
 };

@@ -42,30 +42,28 @@ static int parse_subsampling(void *target, const char *value, struct plenum_erro
 
 static const struct option_def defs[] = {
     {"samples-per-archive", 'n', "K", OPTION_U32, AT(per_archive), 1, 10000000,
-     .help = "samples in each archive but the last (default 1000)"},
+     .help = "samples in each archive except the last (default 1000)"},
     {"prefix", 0, "NAME", OPTION_TEXT, AT(prefix),
-     .help = "archives are called NAME-000000.tar and so on (default archive)"},
+     .help = "name archives NAME-000000.tar and so on (default archive)"},
     {"longest", 0, "N", OPTION_U32, AT(resize.longest), PACK_SIDE_MIN, PACK_SIDE_MAX,
-     .help = "make images smaller whose longer side has more than N pixels: a JPEG whose longer "
-             "side has N"},
+     .help = "shrink images whose longer side exceeds N pixels to JPEGs whose longer side is N"},
     {"shortest", 0, "N", OPTION_U32, AT(resize.shortest), PACK_SIDE_MIN, PACK_SIDE_MAX,
-     .help = "the same with the shorter side"},
+     .help = "shrink images whose shorter side exceeds N pixels to JPEGs whose shorter side is N"},
     {"quality", 0, "Q", OPTION_U32, AT(resize.quality), 1, 100,
-     .help = "of these JPEGs (default 90)"},
+     .help = "quality of these JPEGs (default 90)"},
     {"subsampling", 0, "420|444", OPTION_CALL, .call = parse_subsampling,
-     .help = "of their colours (default 420)"},
+     .help = "chroma subsampling of these JPEGs (default 420)"},
     {"raw", 0, NULL, OPTION_FLAG, AT(raw),
-     .help = "write all images as raw pixels (PPM), which nothing need decode: the fastest, in "
-             "many times the bytes"},
+     .help = "write all images as raw pixels (PPM), which need no decoding: fastest, but many "
+             "times larger"},
     {"raw-share", 0, "P", OPTION_U32, AT(resize.raw_share), 1, 99,
-     .help = "write P of 100 samples so, and the others as JPEGs"},
+     .help = "write P percent of the samples as raw pixels and the others as JPEGs"},
     {"junk", 0, NULL, OPTION_FLAG, AT(resize.junk),
-     .help =
-         "also pack JPEGs with junk bytes in their headers, as pipelines with the word junk show "
-         "them; without it they are copied as they are"},
+     .help = "also pack JPEGs with junk bytes in their headers, as pipelines with the word junk "
+             "show them; without it they are copied unchanged"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
-     .help = "threads that pack (default: one for each CPU)"},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},
+     .help = "threads that pack (default: one per CPU)"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder of the indices"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
@@ -74,11 +72,9 @@ static const struct option_words words[] = {{"subsampling", "420 444"}, {0}};
 static const struct options_program program = {
     .name = "plenumctl pack",
     .usage = "DATASET DIR [options]",
-    .summary =
-        "Copy a data set into WebDataset archives whose JPEGs have the same pixels and render "
-        "faster, or whose images are made smaller or raw. The same command goes on where an "
-        "earlier one "
-        "was stopped.",
+    .summary = "Copy a data set into WebDataset archives whose JPEGs have the same pixels and "
+               "render faster, or whose images are smaller or raw. To resume after an "
+               "interruption, run the same command again.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = words,

@@ -67,27 +67,27 @@ static int parse_replicas(void *target, const char *value, struct plenum_error *
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
     {"replicas", 'r', "LIST", OPTION_CALL, .call = parse_replicas,
-     .help = "plan for these numbers of replicas (default 1,2,4,8,16)"},
+     .help = "numbers of replicas to plan for (default 1,2,4,8,16)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
-     .help = "samples that a replica takes at once (needed)"},
+     .help = "samples that a replica takes at once (required)"},
     {"gradient-accumulation", 0, "N", OPTION_U32, AT(accumulation), 1, 1 << 20,
-     .help = "micro-batches before gradients are reduced (default 1)"},
+     .help = "micro-batches per gradient reduction (default 1)"},
     {"micro-batch-time", 0, "TIME", OPTION_DURATION, AT(micro_batch_ns),
-     .help = "what a device takes for one micro-batch, as in 80ms (needed)"},
+     .help = "time that a device takes for one micro-batch, such as 80ms (required)"},
     {"copy-time", 0, "TIME", OPTION_DURATION, AT(copy_ns),
-     .help = "what copying a micro-batch to the device takes, beside computing (default 0)"},
+     .help = "time to copy a micro-batch to the device, in addition to computing (default 0)"},
     {"allreduce-time", 0, "TIME", OPTION_DURATION, AT(allreduce_ns),
-     .help = "what reducing the gradients takes (default 0)"},
+     .help = "time to reduce the gradients (default 0)"},
     {"image-time", 0, "TIME", OPTION_DURATION, AT(image_ns),
-     .help = "what rendering an image takes one core (default: measured on DATASET)"},
+     .help = "time that one core takes to render an image (default: measured on DATASET)"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl plan",
     .usage = "[DATASET] [options]",
-    .summary = "Estimate the throughput of a training job with other numbers of replicas, and the "
-               "cores that its loaders need.",
+    .summary = "Estimate the throughput of a training job for several numbers of replicas, and "
+               "the cores that its loaders need.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -237,6 +237,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_plan = {
     .name = "plan",
-    .summary = "throughput and loader cores for other numbers of replicas",
+    .summary = "estimate throughput and loader cores for numbers of replicas",
     .run = run,
 };

@@ -47,19 +47,19 @@ static const struct option_def defs[] = {
     {"count", 'n', "N", OPTION_U32, AT(count), 1, 10000,
      .help = "samples on the sheet (default 24)"},
     {"columns", 0, "N", OPTION_U32, AT(columns), 1, 1000,
-     .help = "in a row (default: a wide sheet)"},
-    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "of this epoch (default 0)"},
+     .help = "samples in a row (default: a wide sheet)"},
+    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "epoch (default 0)"},
     {"position", 0, "P", OPTION_U64, AT(position), 0, UINT32_MAX,
-     .help = "from this position of the epoch on (default 0)"},
+     .help = "first position in the epoch (default 0)"},
     {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
-     .help = "draw masks and boxes on the images, and write other fields below them: "
+     .help = "draw masks and boxes on the images, and print other fields below them: "
              "NAME:SOURCE:KIND, ..."},
 };
 
 static const struct options_program program = {
     .name = "plenumctl preview",
     .usage = "DATASET OUT.jpg [options]",
-    .summary = "Draw a contact sheet of samples as the pipeline makes them, with their labels.",
+    .summary = "Draw a contact sheet of samples as the pipeline renders them, with their labels.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -525,6 +525,6 @@ out:
 
 const struct ctl_command ctl_preview = {
     .name = "preview",
-    .summary = "a contact sheet of augmented samples with their labels",
+    .summary = "draw a contact sheet of augmented samples with their labels",
     .run = run,
 };

@@ -22,16 +22,15 @@ struct arguments {
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON, an object a line"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder of the indices"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON, one object per line"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl sample",
     .usage = "DATASET NUMBER... [options]",
-    .summary =
-        "Show where samples come from, by the numbers that batches give: file, label, class, "
-        "and what else the data set says of them.",
+    .summary = "Show where samples come from, by the numbers in a batch: file, label, class, and "
+               "everything else that the data set knows about them.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -130,6 +129,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_sample = {
     .name = "sample",
-    .summary = "where samples come from, and what else is known of them",
+    .summary = "show where samples come from, and everything known about them",
     .run = run,
 };

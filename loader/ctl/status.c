@@ -31,18 +31,19 @@ struct arguments {
 
 static const struct option_def defs[] = {
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
-    {"watch", 'w', NULL, OPTION_FLAG, AT(watch), .help = "show it again and again, until q"},
+    {"watch", 'w', NULL, OPTION_FLAG, AT(watch), .help = "refresh until q is pressed"},
     {"interval", 'i', "TIME", OPTION_DURATION, AT(interval_ns), NS_PER_MS * 100, 0,
-     .help = "how often (default 1s)"},
+     .help = "refresh interval (default 1s)"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl status",
     .usage = "[ADDRESS] [options]",
-    .summary = "What a loader does: streams, rates, waiting, and what bounds each.",
-    .footer = "ADDRESS: unix:PATH, unix:@NAME or tcp:HOST:PORT; default the first of "
-              "PLENUM_LOADER, else the host's "
-              "loader and those of your own: a service's, and jobs'.",
+    .summary = "Show what a loader is doing: streams, rates, waiting times, and what limits "
+               "each.",
+    .footer = "ADDRESS: unix:PATH, unix:@NAME or tcp:HOST:PORT. Default: the first of "
+              "PLENUM_LOADER, otherwise this host's service and your own loaders, including "
+              "those of jobs.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -404,6 +405,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_status = {
     .name = "status",
-    .summary = "what a loader does, and what bounds each stream",
+    .summary = "show what a loader is doing, and what limits each stream",
     .run = run,
 };

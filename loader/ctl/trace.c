@@ -22,9 +22,9 @@ static const char suffix[] = ".trace.json";
 static const struct options_program program = {
     .name = "plenumctl trace",
     .usage = "DIR OUT.json",
-    .summary = "Join the traces that the streams of a job have written into DIR (PLENUM_TRACE=DIR) "
-               "to one file for ui.perfetto.dev or chrome://tracing, and sum up how long batches "
-               "took.",
+    .summary = "Merge the traces that the streams of a job have written into DIR "
+               "(PLENUM_TRACE=DIR) into one file for ui.perfetto.dev or chrome://tracing, and "
+               "summarise how long batches took.",
 };
 
 /* The stages of a batch, in order. */
@@ -241,6 +241,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_trace = {
     .name = "trace",
-    .summary = "the way of each batch, for Perfetto or Chrome's trace viewer",
+    .summary = "merge traces of batches, for Perfetto or Chrome's trace viewer",
     .run = run,
 };

@@ -58,14 +58,14 @@ static const struct option_def defs[] = {
     {"content", 0, NULL, OPTION_FLAG, AT(content),
      .help = "also print a hash over every byte and label"},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
-     .help = "who decodes JPEGs: auto (default), plenum or libjpeg; or both, which are compared"},
+     .help = "JPEG decoder: auto (default), plenum or libjpeg; or both, and compare them"},
     {"fields", 0, "FIELDS", OPTION_TEXT, AT(fields),
-     .help = "also read these fields of each sample, NAME:SOURCE:KIND with commas between"},
+     .help = "also read these fields of each sample: NAME:SOURCE:KIND, separated by commas"},
     {"no-list", 0, NULL, OPTION_FLAG, AT(no_list),
-     .help = "only report: leave the list of bad samples, which loaders heed, as it is"},
+     .help = "only report; leave the list of bad samples, which loaders honour, unchanged"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
-     .help = "threads that read and decode (default: one for each CPU)"},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},
+     .help = "threads that read and decode (default: one per CPU)"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder of the indices"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
@@ -74,9 +74,9 @@ static const struct option_words words[] = {{"decoder", "auto plenum libjpeg bot
 static const struct options_program program = {
     .name = "plenumctl verify",
     .usage = "DATASET [options]",
-    .summary = "Read and decode every sample once, prove that packed JPEGs are what they say, and "
-               "list what is bad, for you and for loaders. Ends with 0 if nothing is, with 1 "
-               "otherwise.",
+    .summary = "Read and decode every sample once, prove that packed JPEGs match their "
+               "originals, and list bad samples, for you and for loaders. Exits with 0 if there "
+               "are none, otherwise with 1.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = words,
@@ -576,6 +576,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_verify = {
     .name = "verify",
-    .summary = "read, decode and prove every sample, and list what is bad",
+    .summary = "read, decode and check every sample, and list bad ones",
     .run = run,
 };
