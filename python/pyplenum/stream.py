@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The stream of batches of one instance, as views of the memory that the loader writes to."""
+"""One instance's stream of batches, as views of the memory that the loader writes to."""
 
 import ctypes
 import errno
@@ -23,7 +23,7 @@ __all__ = ["Batch", "Boxes", "Place", "Stats", "Stream", "SlotsHeldError", "Load
 
 _MOST = 2**32 - 1
 
-# Options of DataLoader, and of other loaders, by what is said here instead.
+# Options of DataLoader and other loaders, and what to use instead.
 _ELSEWHERE = {
     "batch_size": "'micro_batch' says how many samples a replica (in PyTorch: a process) takes in a step",
     "drop_last": "it is last='drop'",
@@ -47,23 +47,23 @@ _ELSEWHERE = {
     "return_indices": "have \"samples\" among the fields",
 }
 
-# A name that is a decimal number, as the loader reads it.
+# A name that the loader reads as a decimal number.
 _NUMERAL = re.compile(r"[ \t-\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t-\r]*")
 
-# How long a call into the library may take before Python looks for Ctrl-C.
+# How long a call into the library may block before Python checks for Ctrl-C.
 _SLICE_NS = 100_000_000
 
 
 class SlotsHeldError(PlenumError):
-    """Every slot of the ring is held by views of earlier batches: drop or copy some before asking for the next."""
+    """Views of earlier batches hold every slot of the ring: drop or copy some before requesting the next batch."""
 
 
 class LoaderWarning(UserWarning):
-    """The stream went on, but something happened: a loader died, went silent, or was restarted."""
+    """The stream continues, but a loader died, went silent, or was restarted."""
 
 
 class Place(NamedTuple):
-    """Where a stream stands: epoch and position of the next step, and the steps left in that epoch."""
+    """A position in a stream: epoch and position of the next step, and the steps left in that epoch."""
 
     epoch: int
     position: int
@@ -71,20 +71,19 @@ class Place(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """The boxes of objects in each image, [S, R, M], with views [S, R, M, COUNT]; a Loader's are tensors, [N].
+    """The boxes of objects in each image: arrays [S, R, M], with views [S, R, M, COUNT]; from a Loader, tensors [N].
 
-    Each image has room for K, as many as the sample that has most; those behind its ``counts`` are zeros.
+    Each image has room for K boxes, the most that any sample has; those after the first ``counts`` are zeros.
     """
 
     boxes: Any  # float32 [..., K, 4]: left, top, right, bottom in pixels of the image, after crop, resize and flips
-    classes: Any  # int64 [..., K]: as the data set has them
-    ids: Any  # int64 [..., K]: the objects', or their numbers in the data set's list
+    classes: Any  # int64 [..., K]: as in the data set
+    ids: Any  # int64 [..., K]: the objects' ids, or their indices in the data set's list
     counts: Any  # int64 [...]
 
 
 class Stats(NamedTuple):
-    """How a stream has gone so far. Times are in seconds. What loaders did is summed over the samples that they
-    rendered."""
+    """Statistics of a stream. Times are in seconds; those of loaders are summed over the samples they rendered."""
 
     batches: int
     samples: int
@@ -103,23 +102,23 @@ class Stats(NamedTuple):
     loader_threads: int
     loader_io_threads: int
     loaders: int  # in use
-    moved: int  # batches asked of another loader, as theirs was lost or could not make them
-    hedged: int  # batches asked of a second loader, as they were late
-    hedges_won: int
-    verified: int  # batches that two loaders made alike
-    copied: float = 0.0  # copying batches to a device: of pyplenum.torch.Loader(device=...) alone, as the next,
-    copy_waited: float = 0.0  # and time in which the program, or the device for it, waited for such a copy
+    moved: int  # batches requested again from another loader: theirs was lost or could not render them
+    hedged: int  # late batches that were also requested from a second loader
+    hedges_won: int  # hedged batches that the second loader delivered first
+    verified: int  # batches that two loaders rendered alike
+    copied: float = 0.0  # copying batches to a device; only with pyplenum.torch.Loader(device=...)
+    copy_waited: float = 0.0  # the program, or the device, waiting for such copies; only with device=...
 
 
 class _Lease:
-    """Holds a slot of the ring. Every array that views the slot refers to it; with the last one it goes."""
+    """Holds a slot of the ring. Every array that views the slot refers to it; it ends with the last of them."""
 
     __slots__ = ("batch", "on_ring", "__del__")
 
     def __init__(self, batch: CBatch, on_ring: Any) -> None:
         self.batch = batch
-        self.on_ring = on_ring  # it may be called when the slot is given back
-        # No method: Python would handle signals in it, and what a handler raises is lost there.
+        self.on_ring = on_ring  # may be called when the slot is released
+        # Not a method: Python would run signal handlers in it, and lose the exceptions that they raise.
         self.__del__ = functools.partial(lib.plenum_batch_release, byref(batch))
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -127,47 +126,47 @@ class _Lease:
 
 
 class _Owner:
-    """Frees a stream's handle with the last reference to the Stream, not before: another thread may be about to make a
-    call with it, but that refers to the Stream."""
+    """Frees a stream's handle with the last reference to the Stream, not before: another thread may be about to use
+    it, and holds a reference to the Stream."""
 
     __slots__ = ("__del__",)
 
     def __init__(self, handle: c_void_p) -> None:
-        self.__del__ = functools.partial(lib.plenum_stream_destroy, handle)  # no method, as a lease has none
+        self.__del__ = functools.partial(lib.plenum_stream_destroy, handle)  # not a method, for the same reason
 
 
 class _Coming(List[Any]):
-    """A batch on its way to the program: a list of what the program will get, and empty once it has that.
+    """A batch on its way to the program: a list with the object that the program will receive; empty afterwards.
 
-    Taking it from the list is one step, which no signal interrupts. Until then the stream stands before the batch, and
-    the next call gets it.
+    Taking the object from the list is one step, which no signal can interrupt. Until then the stream's position is
+    before the batch, and the next call returns it.
     """
 
     __slots__ = ("lease", "cursor", "place", "labels", "made", "thread")
 
     def __init__(self) -> None:
         self.lease: Optional[_Lease] = None  # until the batch is made
-        self.cursor = b""  # before it
+        self.cursor = b""  # before the batch
         self.place = Place(0, 0, 0)
-        self.labels: Optional[List[Any]] = None  # a copy, before they are renumbered
+        self.labels: Optional[List[Any]] = None  # a copy from before they are renumbered
         self.made = False
-        self.thread: Optional[int] = None  # the one that is about to take it
+        self.thread: Optional[int] = None  # the thread that is about to take it
 
     def is_kept(self) -> bool:
-        """Is it there, and nobody else's?"""
+        """Is the batch available, and not reserved by another thread?"""
         if self.made:
             return bool(self) and self.thread in (None, threading.get_ident())
         return self.lease is not None and bool(self.lease.batch.lease)
 
 
 def taking(fill: Callable[[], _Coming]) -> Iterator[Any]:
-    """An iterator that takes what ``fill()`` makes ready. The step in which the program gets it is not in Python: there
-    is no place between for a signal or an error, so the program either has the batch or the next call gives it."""
+    """An iterator over what ``fill()`` prepares. The program receives each object in C code, where no signal or error
+    can come in between: either the program has the batch, or the next call returns it."""
     return map(list.pop, iter(fill, None))
 
 
 class _View:
-    """Memory of a slot, for NumPy: its array keeps this object, and this object keeps the lease."""
+    """Memory of a slot, for NumPy. The array keeps this object alive, and this object keeps the lease."""
 
     __slots__ = ("lease", "__array_interface__")
 
@@ -177,54 +176,60 @@ class _View:
 
 
 class Batch:
-    """One batch: views of a slot of the ring, nothing is copied.
+    """One batch: views of a slot of the ring, without copies.
 
-    S is the number of steps in a batch, R that of this instance's replicas, M the micro-batch.
+    Shapes: S is the number of steps in a batch, R the number of replicas of this instance, M the micro-batch.
 
     ``pixels``
-        int8 or uint8, [S, R, M, H, W, C] or [S, R, M, C, H, W]; ValueError where the pipeline has views
-    ``views``
-        where the pipeline is view(NAME, COUNT, STAGES) ..., a dict of NAME and its array, in the order of the text:
-        int8 or uint8, [S, R, M, COUNT, H, W, C] or [S, R, M, COUNT, C, H, W]; else an empty one
-    ``labels``
-        int64 [S, R, M], class indices
-    ``labels2``, ``weights``
-        where the pipeline ends with mixup, cutmix or mix, else None: int64 [S, R, M], the class of what is mixed in,
-        and float32 [S, R, M], the weight of ``labels``; that of ``labels2`` is ``1 - weights``
-    ``boxes``, ``flips``, ``sizes``
-        where the pixels come from, for masks, boxes and key points of the program's own: float32 [S, R, M, 4], left,
-        top, right and bottom of what an image shows, in pixels of the whole picture (as it is seen after EXIF where the
-        pipeline says exif; beyond it is padding); uint8 [S, R, M], bit 0: left and right are swapped, bit 1: top and
-        bottom are; uint32 [S, R, M, 2], height and width of the whole picture. The image is its box, resized, then
-        flipped; rotations and other operations that move pixels are not in it. With views ``boxes`` and ``flips`` are
-        dicts, as ``views``, of float32 [S, R, M, COUNT, 4] and uint8 [S, R, M, COUNT]. None from a loader before
-        version 1.9 of the protocol
-    ``fields``
-        what the stream's ``fields`` ask for, a dict in their order: a text as a list of str, bytes as a list of bytes,
-        of all samples with S, R and M as one dimension; numbers and arrays as arrays [S, R, M, ...]; a mask as
-        uint8 or uint16 [S, R, M, H, W], or, with views, a dict of arrays [S, R, M, COUNT, H, W].
-        ``batch["caption"]`` is ``batch.fields["caption"]``
-    ``samples``
-        uint32 [S, R, M], index in the data set of what is shown
-    ``positions``
-        uint64 [S, R, M], place in the epoch's order
-    ``valid``
-        bool [S, R, M]; False where a sample only fills up the last step
-    ``epochs``
-        uint64 [S], the epoch of each step
+        int8 or uint8, [S, R, M, H, W, C] or [S, R, M, C, H, W]. Raises ValueError if the pipeline has views.
     ``images``
-        ``pixels`` with S, R and M as one dimension: [S * R * M, H, W, C]
-    ``index``, ``num_valid``, ``num_substituted``
-        number of the batch since the stream was opened or sought; how many of its samples count; how
-        many stand in for bad ones
+        ``pixels`` with S, R and M merged into one dimension: [S * R * M, H, W, C].
+    ``views``
+        If the pipeline is view(NAME, COUNT, STAGES) ..., a dict from NAME to array, in the pipeline's order: int8 or
+        uint8, [S, R, M, COUNT, H, W, C] or [S, R, M, COUNT, C, H, W]. Otherwise an empty dict.
+    ``labels``
+        int64 [S, R, M], class indices.
+    ``labels2``, ``weights``
+        If the pipeline ends with mixup, cutmix or mix: int64 [S, R, M], the class of the sample that is mixed in, and
+        float32 [S, R, M], the weight of ``labels``; the weight of ``labels2`` is ``1 - weights``. Otherwise None.
+    ``boxes``, ``flips``, ``sizes``
+        Where the pixels come from, for masks, boxes and key points that the program handles itself.
 
-    The arrays may be changed in place. They are NumPy arrays like others: ``torch.from_numpy(batch.images)`` and
-    ``jax.dlpack.from_dlpack(batch.images)`` (DLPack, also of torch) go on without a copy. DLPack of this NumPy may know
-    no bool: then it is ``batch.valid.view("u1")``.
+        - ``boxes``: float32 [S, R, M, 4], left, top, right and bottom of the crop, in pixels of the whole picture (as
+          rotated by EXIF if the pipeline says exif). A crop may extend beyond the picture; that part is padding.
+        - ``flips``: uint8 [S, R, M], bit 0: left and right are swapped; bit 1: top and bottom are.
+        - ``sizes``: uint32 [S, R, M, 2], height and width of the whole picture.
 
-    The ring has few slots, and a batch's slot is free again when the last view of it is gone. A program that keeps
-    images or labels beyond the next batches keeps copies, ``batch.images.copy()``, and so does one that hands them to a
-    framework which keeps what it is given (TensorFlow).
+        The image is the crop, resized, then flipped. Rotations and other operations that move pixels are not included.
+        With views, ``boxes`` and ``flips`` are dicts like ``views``, of float32 [S, R, M, COUNT, 4] and uint8
+        [S, R, M, COUNT]. All three are None if the loader is older than version 1.9 of the protocol.
+    ``fields``
+        A dict of the stream's ``fields``, in their order. Text is a list of str and bytes a list of bytes, for all
+        samples with S, R and M merged into one dimension. Numbers and arrays are arrays [S, R, M, ...]. A mask is uint8
+        or uint16 [S, R, M, H, W], or with views a dict of arrays [S, R, M, COUNT, H, W]. ``batch["caption"]`` is
+        ``batch.fields["caption"]``.
+    ``samples``
+        uint32 [S, R, M], index in the data set of the sample shown.
+    ``positions``
+        uint64 [S, R, M], position in the epoch's order.
+    ``valid``
+        bool [S, R, M]; False where a sample only pads the last step.
+    ``epochs``
+        uint64 [S], the epoch of each step.
+    ``index``
+        Number of the batch since open or seek, from 0.
+    ``num_valid``
+        Number of samples that count.
+    ``num_substituted``
+        Number of samples that replace bad ones.
+
+    The arrays may be changed in place. They are ordinary NumPy arrays: ``torch.from_numpy(batch.images)`` and
+    ``jax.dlpack.from_dlpack(batch.images)`` (DLPack, also in torch) do not copy. Older NumPy cannot export bool through
+    DLPack; use ``batch.valid.view("u1")`` there.
+
+    The ring has few slots, and a batch's slot is free again once the last view of it is gone. A program that keeps
+    images or labels beyond the next batches must copy them, ``batch.images.copy()``. So must one that passes them to a
+    framework that keeps its input (TensorFlow).
     """
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
@@ -255,7 +260,7 @@ class Batch:
                                 typestr))
 
     def _views(self) -> List[Tuple[str, "npt.NDArray[Any]"]]:
-        """Names and arrays [S, R, M, COUNT, ...]; the name "" where the pipeline has no views."""
+        """Names and arrays [S, R, M, COUNT, ...]; the name is "" if the pipeline has no views."""
         lease = self._held()
         b = lease.batch
         views = (CView * VIEWS_MAX)()
@@ -272,7 +277,7 @@ class Batch:
         return {name: array for name, array in self._views() if name}
 
     def _geometry(self, field: str, typestr: str, more: Tuple[int, ...]) -> Any:
-        """An array of all images, cut by views."""
+        """An array over all images, split by view."""
         lease = self._held()
         b = lease.batch
         geometry = CGeometry()
@@ -335,10 +340,10 @@ class Batch:
         return self._view_at(self._mix().weights, "<f4")
 
     def soft_labels(self, num_classes: int, smoothing: float = 0.0) -> "npt.NDArray[np.float32]":
-        """The labels as probabilities, float32 [S, R, M, num_classes], which add up to 1: a new array.
+        """The labels as probabilities that add up to 1: a new float32 array [S, R, M, num_classes].
 
-        ``weights`` of ``labels`` and the rest of ``labels2``, or 1 of ``labels`` where the pipeline does not mix; with
-        ``smoothing`` x, 1 - x of that and x / num_classes of each class, as label smoothing of torch and timm.
+        ``labels`` get ``weights`` and ``labels2`` the rest; without mixing, ``labels`` get 1. With ``smoothing`` x,
+        these are scaled by 1 - x, and every class gets x / num_classes, like label smoothing in torch and timm.
         """
         labels, labels2, weights = self.labels, self.labels2, self.weights
         if not 0 <= smoothing <= 1:
@@ -392,7 +397,7 @@ class Batch:
         return {view.name.decode(): cut(images[..., end - view.count:end]) for view, end in zip(found, ends)}
 
     def _mask(self, array: "npt.NDArray[Any]") -> Any:
-        """A mask by views, as they are: [S, R, M, COUNT, H, W] of each."""
+        """A mask split by view, if there are views: [S, R, M, COUNT, H, W] for each."""
         lease = self._held()
         views = (CView * VIEWS_MAX)()
         found = list(views[:lib.plenum_batch_get_views(byref(lease.batch), views)])
@@ -416,7 +421,7 @@ class Batch:
         return {field.name.decode(): self._field(field) for field in self._field_list()}
 
     def __getitem__(self, name: str) -> Any:
-        """One of ``fields``. KeyError names those that there are."""
+        """One of ``fields``. KeyError lists the existing ones."""
         fields = self._field_list()
         for field in fields:
             if field.name.decode() == name:
@@ -456,7 +461,7 @@ class Batch:
         return f"<pyplenum.Batch {self.index}: {arrays}, epoch {self.epochs[0]}, {self.num_valid} valid>"
 
     def release(self) -> None:
-        """Let go of the slot now, unless views of it are still held."""
+        """Release the slot now, unless views of it are still held."""
         self._lease = None
 
     def __enter__(self) -> "Batch":
@@ -473,7 +478,7 @@ def _choice(value: Any, choices: Tuple[str, ...], what: str) -> int:
 
 
 def path_of(dataset: Any) -> str:
-    """A data set's name: a text or a path."""
+    """A data set's name, from a string or a path."""
     if isinstance(dataset, (str, bytes, os.PathLike)):
         return os.fsdecode(dataset)
     root = getattr(dataset, "root", None)
@@ -483,7 +488,7 @@ def path_of(dataset: Any) -> str:
 
 
 def shuffle_of(value: Any) -> str:
-    """True and False as a DataLoader takes them."""
+    """The order's name; also accepts True and False, like a DataLoader."""
     if isinstance(value, (bool, np.bool_)):
         return "global" if value else "none"
     if not isinstance(value, str):
@@ -492,7 +497,7 @@ def shuffle_of(value: Any) -> str:
 
 
 def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]) -> str:
-    """The name of a data set with one more setting."""
+    """A data set's name with one more setting."""
     dataset, value = os.fsdecode(dataset), re.sub(r"([,:\\])", r"\\\1", os.fsdecode(value))
     begin = re.match(r"[a-z]{1,15}((,[a-z-]+=(\\.|[^,:\\])*)*)(?=:)", dataset, re.DOTALL)
     if begin is None:
@@ -501,7 +506,7 @@ def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]
 
 
 def _names_of(classes: Any) -> Optional[List[str]]:
-    """Names of classes that are given themselves; None: by a path, or not at all."""
+    """Class names that are passed as such; None if they come from a path, or are not given."""
     if classes is None or isinstance(classes, (str, bytes, os.PathLike)):
         return None
     names = list(classes)
@@ -517,7 +522,7 @@ def _names_of(classes: Any) -> Optional[List[str]]:
 
 
 def with_home(dataset: str) -> str:
-    """The data set's name, in which ``~`` or ``~user`` at the beginning of its path, or of a setting's, is expanded.
+    """The data set's name with ``~`` or ``~user`` expanded at the beginning of its path and of its settings.
 
     >>> with_home("list,base=~/images:~/train.csv").count(os.path.expanduser("~"))
     2
@@ -529,11 +534,11 @@ def with_home(dataset: str) -> str:
 
 
 class Stream:
-    """The batches of one instance, in order; an iterator.
+    """The batches of one instance, in order. An iterator.
 
-    ``cursor`` and ``place`` are behind the last batch that the program got, whatever interrupts it: a batch that was on
-    its way when a signal's handler raised, or an error, is the next one. Threads that share a stream take turns; each
-    batch goes to one of them, and all of them see its end.
+    ``cursor`` and ``place`` are the position after the last batch that the program received. If an exception, or one
+    raised in a signal handler, interrupts a call, its batch is not lost: the next call returns it. Threads that share a
+    stream take turns; each batch goes to one of them, and all of them see the end.
 
     >>> for batch in Stream("/data/train", pipeline="train", micro_batch=16, epochs=90):  # doctest: +SKIP
     ...     train(batch.pixels, batch.labels)
@@ -546,80 +551,96 @@ class Stream:
     pipeline
         "train", "eval", or stages such as "rrc(160, scale=0.25:1) flip(0.5)" or "rrc(224) mixup(0.2)".
     job
-        whose share to stream; this process's unless told. Or a number of replicas that this process owns alone.
+        The job whose share to stream; defaults to this process's. Or a number of replicas, all in this process.
     rank, world_size
-        whose share to stream, whoever this process is otherwise: rank 0 of 1 has all.
+        The share to stream, regardless of this process's own rank. Rank 0 of 1 gets everything.
     seed
-        keys every random number; 0 ... 2**64 - 1.
+        Key of all random numbers, 0 ... 2**64 - 1.
     epochs
-        the stream ends before this epoch, counted from 0; None: never.
-    micro_batch, steps
-        samples that a replica takes in a step; steps in a batch.
+        The stream ends before this epoch, counted from 0. None: never.
+    micro_batch
+        Samples per replica and step.
+    steps
+        Steps per batch.
     shuffle
         "global" (or True), "none" (or False) or "block:B".
     last
-        "pad": the last step of an epoch is filled up with samples that are not valid; "drop": it is left out.
+        "pad": pad the last step of an epoch with samples that are not valid; "drop": drop it.
     bad
-        "substitute": another sample stands in for one that cannot be decoded; "fail": an error is raised.
+        "substitute": replace samples that cannot be decoded with others; "fail": raise an error.
     dtype, layout, channels
-        "int8" (value - 128) or "uint8"; "nhwc" or "nchw"; 3, or 4 with a last channel of zero points.
+        "int8" (value - 128) or "uint8"; "nhwc" or "nchw"; 3, or 4, which adds a channel holding the value of 0.0.
     prefetch_depth
-        batches asked for ahead of time.
+        Batches requested in advance.
     loader
-        addresses, separated by commas; None: the job's own.
-    loader_timeout, silence
-        seconds without any loader before an error; seconds of silence before another loader is asked.
+        Addresses, separated by commas. None: the job's own.
+    loader_timeout
+        Seconds without any loader before an error.
+    silence
+        Seconds of silence before another loader is used.
     subset
         "a:b": only samples a ... b - 1 of the data set.
     repeat
-        positions in a row that show a sample, each with a crop of its own.
+        Show each sample this many times in a row, each time with a different crop.
     split
-        "sample": the data set is there for all instances, and each takes its share of every step; "file": each has an
-        equal part of the data set's archives, which is a data set of its own. It implies ``together``.
+        "sample": every instance can read the whole data set and takes its share of each step. "file": each instance has
+        an equal part of the data set's archives, which is a data set of its own; this implies ``together``.
     deal
-        "consecutive": of a step's positions a replica takes micro_batch in a row; "round-robin": positions go to the
-        replicas in turn. With ``repeat`` that is repeated augmentation: the copies of a sample are trained on by
-        different replicas.
+        "consecutive": a replica takes micro_batch consecutive positions of a step. "round-robin": replicas take turns.
+        With ``repeat``, the latter is repeated augmentation: the copies of a sample go to different replicas.
     together
-        a collective: all instances of the job open their streams at once, and all are refused when they would not show
-        the same (another data set under the same name, another pipeline, seed or order), naming the difference.
+        Open the stream as a collective of all instances of the job. If their streams would not show the same (because
+        data set, pipeline, seed or order differ), all raise an error that names the difference.
     fields
-        what else is wanted of each sample, beside image and label: a list of "NAME:SOURCE:KIND". NAME is what a batch
-        calls it. SOURCE is where the data set has it: of tar: and folder: the extension of a member or file beside the
-        image ("txt", "seg.png"), or a member of its JSON ("json.caption"), of tfrecord: a feature, of list: a column,
-        by its name or, in a list that names none, its number, where bytes, npy and mask are paths; as NAME where it is
-        left out. KIND is "text" (UTF-8, unless told), "line" (one of its lines, drawn for each position), "bytes",
-        "npy" (an array in NumPy's format, of one type and shape in all samples), "int64" or "float32" (numbers, as many
-        in all samples: features, or a text with blanks, commas or brackets between), "mask": a PNG of indices or grey
-        levels and of the image's size, which is cropped and flipped as each of its images is, by the nearest pixel,
-        with 255 (of 16 bits 65535) where these show padding, or "boxes": JSON with the boxes of objects, as of COCO
-        ("bbox", "category_id"), Pascal VOC ("bndbox") or torchvision ("boxes", "labels"), which are cropped and flipped
-        as each of its images is (:class:`Boxes`); "boxes:0.3" leaves those out of which an image shows less than 0.3. A
-        sample that lacks a field, or has a damaged one, is a bad sample. docs/datasets.md, section 4, has the rules.
+        Further data to deliver with each sample: a list of "NAME:SOURCE:KIND".
+
+        NAME is the field's name in a batch.
+
+        SOURCE is where the data set has it, and defaults to NAME. In tar: and folder: it is the extension of a member
+        or file beside the image ("txt", "seg.png"), or a member of its JSON ("json.caption"). In tfrecord: it is a
+        feature. In list: it is a column, by its name, or by its number if the list has no header; for bytes, npy and
+        mask the column holds paths.
+
+        KIND is one of
+
+        - "text": UTF-8, the default;
+        - "line": one line of such a text, drawn for each position;
+        - "bytes";
+        - "npy": an array in NumPy's format, of the same type and shape in all samples;
+        - "int64", "float32": numbers, the same count in all samples: features, or text separated by blanks, commas or
+          brackets;
+        - "mask": a PNG of indices or grey levels, of the image's size. It is cropped and flipped like each of its
+          images, with nearest-neighbour sampling, and is 255 (65535 with 16 bits) where these show padding;
+        - "boxes": JSON with the boxes of objects in the form of COCO ("bbox", "category_id"), Pascal VOC ("bndbox") or
+          torchvision ("boxes", "labels"), cropped and flipped like each of its images (:class:`Boxes`). "boxes:0.3"
+          drops boxes of which an image shows less than 0.3.
+
+        A sample that lacks a field, or has a damaged one, is bad. docs/datasets.md, section 4, has the rules.
     classes
-        the classes and their numbers, so that a validation set has those of its training set: the names themselves
-        (``train.classes``; the first is class 0), a file with a name in each line, a folder with a folder for each
-        class, or "numbers": the names are the numbers. A data set with another class is refused; a class without
-        samples keeps its number. None: the data set's own, in byte order. docs/datasets.md, section 3, has the rules.
+        The classes and their numbers, so that a validation set can use those of its training set. One of: the names
+        themselves (``train.classes``; the first is class 0); a file with one name per line; a folder with one folder
+        per class; or "numbers": the names are the numbers. A data set with any other class is rejected; a class
+        without samples keeps its number. None: the data set's own, in byte order. docs/datasets.md, section 3, has the
+        rules.
     on_ring
-        called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
-        (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another
-        one after each loss of a loader.
+        Called as ``on_ring(address, size, present)`` when memory for batches appears (True) or is about to go away
+        (False), for programs that pin it; for example :func:`pyplenum.torch.pin_ring`. A stream has a ring for each
+        loader on this host and one for all remote loaders; losing a loader replaces its ring.
 
-    ``num_samples``, ``num_classes``, ``steps_per_epoch``, ``slots``, ``fingerprint`` and ``identity`` are facts of the
-    open stream; see ``struct plenum_stream_info``. A stream has a ``fileno()``, so it can be given to ``select`` and to
-    ``asyncio``'s ``add_reader``: it is readable when ``next(timeout=0)`` would give a batch or raise something else
-    than
-    :class:`TimeoutError`.
+    ``num_samples``, ``num_classes``, ``steps_per_epoch``, ``slots``, ``fingerprint`` and ``identity`` are constant
+    properties of the open stream; see ``struct plenum_stream_info``.
 
-    Any thread may :meth:`close` it: what waits in others raises a :class:`PlenumError` with ``EBADF``. The facts and
-    :attr:`stats` can be had of a closed stream, too.
+    A stream has a ``fileno()``, so ``select`` and ``asyncio``'s ``add_reader`` accept it. It is readable when
+    ``next(timeout=0)`` would return a batch or raise anything other than :class:`TimeoutError`.
 
-    Errors are raised as :class:`PlenumError`, whose ``errno`` and sentence are those of the C library. A stream
-    belongs to the process that opened it; in a forked one, as in a worker of a DataLoader, all that asks for its
-    batches or its place raises ``ECHILD``. One thread at a time may ask it for batches.
+    Any thread may :meth:`close` the stream; calls that wait in other threads then raise :class:`PlenumError` with
+    ``EBADF``. The constant properties and :attr:`stats` of a closed stream remain available.
 
-    A :class:`LoaderWarning` is told before a batch is taken: one that is made an error loses no batch.
+    Errors are raised as :class:`PlenumError`, with the ``errno`` and message of the C library. A stream belongs to the
+    process that opened it. In a forked process, such as a DataLoader worker, everything that returns batches or a
+    position raises ``ECHILD``. One thread at a time may request batches.
+
+    A :class:`LoaderWarning` is issued before a batch is taken, so turning it into an error does not lose a batch.
     """
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
@@ -638,8 +659,8 @@ class Stream:
         self._closed = False
         self._lock = threading.RLock()  # threads that share a stream take turns
         self._coming: Optional[_Coming] = None
-        self._targets: Optional["npt.NDArray[np.int64]"] = None  # not asked yet
-        # of names that the program gave: the numbers among them of labels of the data set
+        self._targets: Optional["npt.NDArray[np.int64]"] = None  # not requested yet
+        # maps the data set's labels to the numbers of the names that the program gave
         self._renumbered: Optional[Callable[["npt.NDArray[np.int64]"], "npt.NDArray[np.int64]"]] = None
         given_names = _names_of(classes)
         if classes is not None and given_names is None:
@@ -671,10 +692,10 @@ class Stream:
         o.fields = text_of(fields if isinstance(fields, str) else ",".join(fields or ()), "fields")
         self._on_ring = CRingCall(0)
         if on_ring is not None:
-            call = on_ring  # a name that is known not to be None
+            call = on_ring  # mypy knows that this is not None
             self._on_ring = CRingCall(lambda _, base, size, present: call(base, size, bool(present)))
         o.on_ring = self._on_ring
-        # whose group of torch.distributed must be the one that the stream was opened for
+        # the job whose torch.distributed group must not change while the stream is open
         self._of_job: Optional[Job] = None
         told = rank is not None or world_size is not None
         if told and job is not None:
@@ -700,7 +721,7 @@ class Stream:
         self.num_samples: int = info.num_samples
         self.num_positions: int = info.num_positions
         self.num_classes: int = info.num_classes
-        self._classes: Optional[List[str]] = None  # not asked yet
+        self._classes: Optional[List[str]] = None  # not requested yet
         self.steps_per_epoch: int = info.steps_per_epoch
         self.fingerprint: bytes = bytes(info.fingerprint)
         self.identity: bytes = bytes(info.identity)
@@ -718,7 +739,7 @@ class Stream:
                 raise
 
     def _use_classes(self, names: List[str]) -> None:
-        """Number classes as the program does: ``names[label]``."""
+        """Number classes like the program: ``names[label]``."""
         own, numbers = self.classes, {name: number for number, name in enumerate(names)}
         if own is None and any(map(_NUMERAL.fullmatch, names)):
             self._use_numerals(numbers)
@@ -735,7 +756,7 @@ class Stream:
         self._classes = names
 
     def _use_numerals(self, numbers: Dict[str, int]) -> None:
-        """Labels are numbers, and names are numerals: a label is the name with its value, as in a file of classes."""
+        """Labels are numbers and names are numerals: match labels by value, as a file of classes does."""
         values = np.unique(self._find_targets())
         for value in values.tolist():
             if str(value) not in numbers:
@@ -744,7 +765,7 @@ class Stream:
         self._renumbered = lambda labels: table[np.searchsorted(values, labels)]
 
     def _renumber(self, coming: _Coming, batch: Batch) -> None:
-        """Give the labels the numbers that the program asked for. An interrupted call can be repeated."""
+        """Give the labels the numbers that the program requested. An interrupted call can be repeated."""
         if self._renumbered is None:
             return
         if coming.labels is None:
@@ -765,7 +786,7 @@ class Stream:
         return info
 
     def _open(self, opener: Callable[..., int]) -> None:
-        """Open in a thread of its own, so that Ctrl-C is heard while an index is being built."""
+        """Open in a separate thread, so that Ctrl-C works while an index is being built."""
         error, codes = CError(), []
 
         def run() -> None:
@@ -775,7 +796,7 @@ class Stream:
                 self._owner = _Owner(handle)
                 self._handle = handle.value
             codes.append(code)
-            if self._closed:  # nobody waits any more
+            if self._closed:  # the caller has given up
                 self.close()
 
         thread = threading.Thread(target=run, name="plenum-open", daemon=True)
@@ -794,7 +815,7 @@ class Stream:
         return self._own_handle()
 
     def _own_handle(self) -> int:
-        """Also of a stream that is closed: the handle is freed with the last reference to this object."""
+        """The handle, even of a closed stream: it is freed with the last reference to this object."""
         if self._handle is None:
             raise PlenumError(errno.EBADF, "the stream is closed")
         if self._pid != os.getpid():
@@ -803,18 +824,18 @@ class Stream:
         return self._handle
 
     def next(self, timeout: Optional[float] = None) -> Batch:
-        """The next batch; waits at most ``timeout`` seconds, not at all where that is 0 or less.
+        """Return the next batch, waiting at most ``timeout`` seconds; 0 or less does not wait.
 
-        Raises :class:`TimeoutError` when none was ready in time, :class:`StopIteration` after the last,
-        :class:`SlotsHeldError` when views of earlier batches hold every slot, and :class:`PlenumError`.
+        Raises :class:`TimeoutError` if no batch was ready in time, :class:`StopIteration` after the last,
+        :class:`SlotsHeldError` if views of earlier batches hold every slot, and :class:`PlenumError`.
         """
         coming = self._fill(timeout)
         batch: Batch = coming[0]
-        # In one line, and without a call: neither a signal nor a debugger comes between.
+        # On one line and without a call, so that neither a signal nor a debugger can come in between.
         del coming[:]; return batch  # noqa: E702
 
     def _fill(self, timeout: Optional[float] = None, make: Optional[Callable[[Batch], Any]] = None) -> _Coming:
-        """Have the next batch, or what ``make`` makes of it, ready for the program."""
+        """Prepare the next batch, or what ``make`` returns for it, for the program."""
         self._open_handle()
         with self._lock:
             while True:
@@ -830,7 +851,7 @@ class Stream:
                         coming.append(make(batch) if make else batch)
                     coming.made = True
                     coming.lease = None
-                if coming:  # else a handler of a signal has taken it meanwhile
+                if coming:  # otherwise a signal handler has taken it meanwhile
                     coming.thread = threading.get_ident()
                     return coming
 
@@ -846,7 +867,7 @@ class Stream:
         if self._of_job is not None:
             self._of_job._check_group()
         while True:
-            self._show_warnings(handle)  # before a batch is taken, as a filter may make them errors
+            self._show_warnings(handle)  # before a batch is taken, because a filter may turn them into errors
             piece = _SLICE_NS if left is None else min(_SLICE_NS, left)
             coming.cursor, coming.place = self._cursor_of(handle), self._place_of(handle)
             self._coming = coming
@@ -871,7 +892,7 @@ class Stream:
         raise AssertionError("a code that is neither 0 nor an error")
 
     def peek(self) -> Batch:
-        """The next batch, without taking it: ``next()`` gives it again, in the same memory. Raises as ``next()``."""
+        """Return the next batch without taking it: ``next()`` returns it again. Raises what ``next()`` raises."""
         with self._lock:
             coming = self._fill()
             coming.thread = None
@@ -898,18 +919,18 @@ class Stream:
 
     @property
     def cursor(self) -> bytes:
-        """The place behind the last batch that the program got: 32 bytes for the checkpoint."""
+        """The position after the last batch that the program received: 32 bytes for the checkpoint."""
         handle, coming = self._open_handle(), self._undelivered()
         return coming.cursor if coming is not None else self._cursor_of(handle)
 
     @property
     def place(self) -> Place:
-        """The same place as the next step sees it: at the end of an epoch, the begin of the next."""
+        """The same position in terms of the next step: at the end of an epoch, the start of the next one."""
         handle, coming = self._open_handle(), self._undelivered()
         return coming.place if coming is not None else self._place_of(handle)
 
     def _cursor_of(self, handle: int) -> bytes:
-        """Behind the last batch that the library has handed out."""
+        """The position after the last batch that the library returned."""
         cursor = CCursor()
         check(lib.plenum_stream_cursor(handle, byref(cursor)), CError())
         return bytes(cursor)
@@ -920,12 +941,12 @@ class Stream:
         return Place(p.epoch, p.position, p.steps_left)
 
     def seek_to(self, epoch: int, position: int = 0) -> None:
-        """Go on from a place of this stream's own epochs."""
+        """Continue from a position in this stream."""
         self.seek(self.identity + whole(epoch, "epoch", 0, 2**64 - 1).to_bytes(8, "little")
                   + whole(position, "position", 0, 2**64 - 1).to_bytes(8, "little"))
 
     def seek(self, cursor: bytes) -> None:
-        """Go on from a cursor. It may come from a run with another number of replicas or another micro-batch."""
+        """Continue from a cursor, which may come from a run with other numbers of replicas or another micro-batch."""
         if not isinstance(cursor, (bytes, bytearray)):
             raise TypeError(f"a cursor is the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
         if len(cursor) != ctypes.sizeof(CCursor):
@@ -937,13 +958,13 @@ class Stream:
             try:
                 check(lib.plenum_stream_seek(handle, byref(wanted), byref(error)), error)
             except BaseException:
-                if self._cursor_of(handle) == before:  # it has not moved
+                if self._cursor_of(handle) == before:  # the stream has not moved
                     self._coming = coming
                 raise
 
     @property
     def classes(self) -> Optional[List[str]]:
-        """The names of the classes: ``classes[label]``. None where labels are numbers and classes have no names."""
+        """The names of the classes: ``classes[label]``. None if labels are numbers and classes have no names."""
         if self._classes is None:
             result, count, error = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_uint32(), CError()
             check(lib.plenum_stream_class_names(self._open_handle(), byref(result), byref(count), byref(error)), error)
@@ -953,8 +974,8 @@ class Stream:
 
     @property
     def class_to_idx(self) -> Optional[Dict[str, int]]:
-        """The label of each class by its name, as in torchvision. None where classes have no names; of classes with the
-        same name, or with none, the last."""
+        """The label of each class by its name, as in torchvision. None if classes have no names. If several classes
+        share a name, or have none, the last one counts."""
         classes = self.classes
         return {name: label for label, name in enumerate(classes)} if classes is not None else None
 
@@ -963,8 +984,8 @@ class Stream:
         """The labels of all samples, int64 [num_samples], in the order of the data set: ``targets[batch.samples]`` are
         the labels of a batch. With ``subset``, only those of its samples.
 
-        The first use asks the loader for them, by a stream of labels alone, which reads no image: a million takes about
-        a second. The array is the caller's own.
+        The first use requests them from the loader with a stream of labels only, which reads no images: a million
+        labels take about a second. The caller owns the array.
         """
         if self._targets is None:
             self._targets = self._find_targets()
@@ -989,7 +1010,7 @@ class Stream:
         return targets if self._renumbered is None else self._renumbered(targets)
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
-        """How the data set names samples, such as ``batch.samples``: of a folder, the paths of their files."""
+        """The data set's names of samples, such as ``batch.samples``: in a folder, the paths of their files."""
         given = np.asarray(samples if isinstance(samples, np.ndarray) else list(samples)).reshape(-1)
         if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _MOST):
             raise ValueError(f"samples are whole numbers from 0 to {_MOST}")
@@ -1002,7 +1023,7 @@ class Stream:
         return names
 
     def fileno(self) -> int:
-        """A descriptor to poll; the stream's own: do not read from it or close it."""
+        """A descriptor to poll. The stream owns it: do not read from it or close it."""
         error = CError()
         descriptor: int = lib.plenum_stream_get_fd(self._open_handle(), byref(error))
         check(descriptor, error)
@@ -1010,14 +1031,14 @@ class Stream:
 
     @property
     def ring(self) -> Tuple[int, int]:
-        """Address and size in bytes of the memory that new batches lie in; zeros while there is no loader."""
+        """Address and size in bytes of memory that new batches lie in; zeros while there is no loader."""
         ring = CRing()
         lib.plenum_stream_get_ring(self._open_handle(), byref(ring))
         return ring.base or 0, ring.bytes
 
     @property
     def stats(self) -> Stats:
-        """How it has gone so far; of a stream that is closed, how it had gone until then."""
+        """Statistics so far, or up to the end of a closed stream."""
         s = CStats()
         lib.plenum_stream_get_stats(self._own_handle(), byref(s))
         return Stats(s.batches, s.samples, s.substituted, s.wait_ns * 1e-9, s.elapsed_ns * 1e-9, s.incidents,
@@ -1026,7 +1047,7 @@ class Stream:
                      s.loaders, s.moved, s.hedged, s.hedges_won, s.verified)
 
     def close(self) -> None:
-        """End the stream. Views of its batches stay valid. Calls in other threads raise ``EBADF``."""
+        """End the stream. Views of its batches stay valid; calls in other threads raise ``EBADF``."""
         self._closed = True
         if self._handle is None:
             return
@@ -1045,7 +1066,7 @@ class Stream:
                         "one, and give that its cursor")
 
     def _where(self) -> str:
-        """For users: where it stands."""
+        """The stream's position, for people."""
         if self._pid != os.getpid():
             return "of another process"
         try:
