@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What pyproject.toml cannot say: a wheel of pyplenum is for one platform, and has a library.
+"""Settings that pyproject.toml cannot express: a wheel of pyplenum is for one platform and needs a library.
 
-Two kinds are made:
+There are two kinds of wheels:
 
 - scripts/wheel puts libplenum and the programs into pyplenum/bin of a copy of this folder. Its wheel needs nothing
-else.
-- "pip install ./python" makes one of the modules alone, for a machine that has libplenum already. Where none is found,
-it
-  says so now, instead of at the first import. PLENUM_LIBRARY names one that will be there later.
+  else.
+- "pip install ./python" builds a wheel of the modules only, for a machine that already has libplenum. If there is none,
+  the build fails, rather than the first import. PLENUM_LIBRARY can name one that will be installed later.
 """
 
 import importlib.util
@@ -18,15 +17,15 @@ from setuptools import Distribution, setup
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # before setuptools 70.1
+except ImportError:  # setuptools older than 70.1
     try:
         from wheel.bdist_wheel import bdist_wheel
-    except ImportError:  # who makes an archive of sources has no need of it
+    except ImportError:  # not needed to build a source archive
         bdist_wheel = None
 
 
 def find_library():
-    """By pyplenum's own search, so that what is found here is found later."""
+    """Use pyplenum's own search, so that the result is the same later."""
     here = os.path.dirname(os.path.abspath(__file__))
     spec = importlib.util.spec_from_file_location("_lib", os.path.join(here, "pyplenum", "_lib.py"))
     try:
@@ -37,7 +36,7 @@ def find_library():
 
 class OfPlatform(Distribution):
     def has_ext_modules(self):
-        return True  # or the wheel's name would say "any"
+        return True  # otherwise the wheel's name would say "any"
 
 
 commands = {}

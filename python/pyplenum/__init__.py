@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Plenum in Python: who this process is in its training job, what all instances do together, and batches.
+"""Plenum in Python: this process's rank in its training job, collectives, and batches.
 
 >>> import pyplenum
 >>> job = pyplenum.job()
 >>> job.num_instances
 1
 
-:mod:`pyplenum.torch` has what is PyTorch's: batches as tensors, a loader with ``state_dict()``, broadcasting a model.
+:mod:`pyplenum.torch` is for PyTorch: batches as tensors, a loader with ``state_dict()``, broadcasting a model.
 """
 
 from ._lib import PlenumError

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The C library, by ctypes: structures as in include/plenum/*.h, and functions that raise.
+"""The C library, through ctypes: structures as in include/plenum/*.h, and functions that raise.
 
-ctypes lets go of the interpreter's lock during every call, so a thread that waits for a batch or for the other
-instances keeps no other thread from running.
+ctypes releases the interpreter's lock during every call, so a thread that waits for a batch or for other instances does
+not block any other thread.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ FOREVER = 2**64 - 1
 
 
 class PlenumError(OSError):
-    """What the library reports: ``errno`` for programs, and a sentence that names option, file or host."""
+    """An error of the library: ``errno`` for programs, and a message that names the option, file or host at fault."""
 
 
 class CError(Structure):
@@ -143,7 +143,7 @@ class CField(Structure):
 
 FIELDS_MAX = 16
 
-# The types of fields: text and bytes, and those of arrays as NumPy names them.
+# The types of fields: text, bytes, the element types of arrays in NumPy's notation, and boxes.
 FIELD_TYPES = ("text", "bytes", "|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8",
                "boxes")
 
@@ -211,9 +211,15 @@ class CCarrier(Structure):
 
 
 def _load() -> ctypes.CDLL:
-    """$PLENUM_LIBRARY; in this package, where a wheel has it; in PREFIX/lib where it lies in
-    PREFIX/lib/python3.N/site-packages; where the linker looks; in this Python's prefix; and where "make install" puts
-    it, as the linker may not know of that yet."""
+    """Load libplenum from the first of these places:
+
+    - $PLENUM_LIBRARY;
+    - this package, where a wheel has it;
+    - PREFIX/lib, if this package is in PREFIX/lib/python3.N/site-packages;
+    - the linker's search path;
+    - this Python's prefix;
+    - where "make install" puts it, because the linker's cache may not know it yet.
+    """
     named, here = os.environ.get("PLENUM_LIBRARY"), os.path.dirname(os.path.abspath(__file__))
     candidates = [named] if named else []
     candidates.append(os.path.join(here, "bin", "libplenum.so.1"))
@@ -284,7 +290,7 @@ for _name, (_result, _arguments) in _PROTOTYPES.items():
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """A time limit for the C library, which knows no negative numbers: 0 polls, infinity is for ever."""
+    """A time limit for the C library, which takes no negative numbers: 0 polls, infinity means no limit."""
     if isinstance(seconds, str):
         raise TypeError(f"{what} is a number of seconds, not {seconds!r}")
     if seconds != seconds or seconds < 0:
@@ -293,13 +299,13 @@ def nanoseconds(seconds: float, what: str) -> int:
 
 
 def check(code: int, error: CError) -> None:
-    """Raise :class:`PlenumError` when ``code`` is a negative errno."""
+    """Raise :class:`PlenumError` if ``code`` is a negative errno."""
     if code < 0:
         raise PlenumError(-code, error.text.decode("utf-8", "replace"))
 
 
 def whole(value: Any, what: str, low: int, high: int) -> int:
-    """A whole number within bounds: C would cut it to 32 or 64 bits in silence."""
+    """An integer within bounds: C would silently truncate it to 32 or 64 bits."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -310,7 +316,7 @@ def whole(value: Any, what: str, low: int, high: int) -> int:
 
 
 def dtype_name(value: Any) -> Any:
-    """The name of a type of numbers, as "uint8" of "uint8", numpy.uint8, numpy.dtype("uint8") and torch.uint8."""
+    """The name of a numeric type: "uint8" for "uint8", numpy.uint8, numpy.dtype("uint8") and torch.uint8."""
     text = str(value)
     if text.startswith("torch.") and not isinstance(value, str):
         return text[len("torch."):]
@@ -319,7 +325,7 @@ def dtype_name(value: Any) -> Any:
 
 
 def text_of(value: Any, what: str, example: str = "") -> bytes:
-    """A text as C takes it, which ends at the first NUL."""
+    """A string for C, where the first NUL would end it."""
     if not isinstance(value, str):
         raise TypeError(f"{what} must be a str{f', such as {example},' if example else ','} not {value!r}")
     if "\0" in value:
@@ -328,8 +334,8 @@ def text_of(value: Any, what: str, example: str = "") -> bytes:
 
 
 def caller() -> int:
-    """The ``stacklevel`` for a warning of the function that calls this one: the line of the program that called the
-    package."""
+    """The ``stacklevel`` for a warning of the calling function, so that it points to the program's line that called
+    the package."""
     here, level = os.path.dirname(__file__), 1
     frame = sys._getframe(1)
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""torch.distributed as what carries Plenum's collectives, where there is no MPI: under torchrun.
+"""Plenum's collectives over torch.distributed, for jobs without MPI: under torchrun.
 
-They work on host memory, so the group is a gloo one, whatever the program's own group is. What is moved is the caller's
-memory itself.
+They work on host memory, so they use a gloo group, whatever the program's own group is. The caller's memory is
+transferred directly, without copies.
 
-Tensors of a collective are kept for a while: a thread of gloo lets go of a tensor some time after the collective is
-over, and if it held the last reference it would need the interpreter's lock, while the interpreter, at its end, waits
+Tensors of a collective are kept for a while. A gloo thread releases a tensor some time after the collective has
+completed. If it held the last reference, it would need the interpreter's lock, while the interpreter, at exit, waits
 for that very thread.
 """
 
@@ -32,7 +32,7 @@ _ORDERED, _MEAN = (1, 2), 3
 
 
 def _tensor(address: int, count: int, dtype: Any) -> torch.Tensor:
-    """The caller's memory."""
+    """A tensor over the caller's memory."""
     size = count * np.dtype(dtype).itemsize
     array = np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), dtype)
     return torch.from_numpy(array)
@@ -46,12 +46,12 @@ class _TorchCarrier:
         self.number = 0
 
     def announce(self) -> None:
-        """Tell the others, by way of the group's store, which collective we have reached."""
+        """Announce through the group's store which collective this instance has reached."""
         self.number += 1
         try:
             self.store = dist.distributed_c10d._get_default_store()
             self.store.add(f"plenum-{dist.get_rank()}", 1)
-        except Exception:  # the store is no part of torch's interface: without it nobody is named
+        except Exception:  # not part of torch's public interface: without it, missing instances are not named
             self.store = None
 
     def missing(self) -> str:
@@ -66,7 +66,7 @@ class _TorchCarrier:
                 else f"instance {names[0]} has not come")
 
     def run(self, what: str, timeout_ns: int, error: Any, begin: Callable[[], Any]) -> int:
-        """Begin a collective and wait for it; what it raises is told as the C library tells it."""
+        """Start a collective and wait for it; turn exceptions into the C library's errors."""
         if timeout_ns:
             self.announce()
         limit = datetime.timedelta(microseconds=max(1, timeout_ns // 1000)) if timeout_ns else None
@@ -121,7 +121,7 @@ class _TorchCarrier:
 
 
 def carry(job: int) -> Any:
-    """Have torch.distributed carry the collectives of a job; what is returned must be kept."""
+    """Make torch.distributed carry the collectives of a job. The caller must keep the result alive."""
     carrier = _TorchCarrier()
     table = CCarrier(None, CCarryBroadcast(carrier.broadcast), CCarryAllreduce(carrier.allreduce),
                      CCarryAllgather(carrier.allgather), CCarryBarrier(carrier.barrier))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The way of a batch's tensors to a device: copies on a stream of their own, and the memory that they come from."""
+"""Copies of a batch's tensors to a device, on a separate stream, and the memory that they come from."""
 
 import collections
 import contextlib
@@ -17,7 +17,7 @@ from .stream import Batch, Place
 
 __all__ = ["Copier", "Copies", "FloatsOnDevice", "Pinned", "StreamCopies", "To", "open_copies", "pinned_for_cuda"]
 
-# Begin to copy a tensor of the host, and give that of the device.
+# Starts copying a tensor from the host, and returns the one on the device.
 To = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -30,12 +30,12 @@ def _tensors_in(made: Any) -> Iterator[torch.Tensor]:
 
 
 class Copies:
-    """Copies to a device, one at a time: a device without streams, where each is over when it has begun.
+    """Copies to a device, one at a time. This class is for devices without streams, where each copy is synchronous.
 
-    ``begin(make)`` calls ``make(to)``, now or later, and gives a ticket for what it returns: tensors, lists and tuples
-    of them. ``is_over(ticket)`` and ``wait(ticket)`` are about the host's memory: when the copy is over it may be
-    written again. ``take(ticket)`` gives what was made, for what the program asks of the device from then on.
-    ``times()`` are the seconds that copies took, and those in which the program waited for them.
+    ``begin(make)`` calls ``make(to)``, now or later, and returns a ticket for its result: tensors, or lists and tuples
+    of them. ``is_over(ticket)`` and ``wait(ticket)`` concern the host's memory, which may be overwritten once the copy
+    is complete. ``take(ticket)`` returns the result, ready for the program's next operations on the device. ``times()``
+    returns the seconds that copies took, and those in which the program waited for them.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -67,18 +67,18 @@ class _OnStream(NamedTuple):
     """A ticket of StreamCopies."""
 
     made: Any
-    begin: Any  # events: before its copies,
-    end: Any  # and behind them
+    begin: Any  # event before the copies
+    end: Any  # event after the copies
 
 
 class StreamCopies(Copies):
-    """Copies on a stream of their own. What follows them (normalising) is on that stream, too."""
+    """Copies on a separate stream. Further processing (normalising) also runs on that stream."""
 
     def __init__(self, device: torch.device, module: Any) -> None:
         super().__init__(device)
-        self._module = module  # torch.cuda or one like it
+        self._module = module  # torch.cuda or a similar module
         self._stream = module.Stream(device=device)
-        # Events of batches that the program has: those of the copy, and where the program's stream asked for it.
+        # Batches that the program has taken: the copy's ticket, and the event at which the program's stream needed it.
         self._taken: Deque[Tuple[_OnStream, Any]] = collections.deque()
 
     def begin(self, make: Callable[[To], Any]) -> Any:
@@ -87,7 +87,7 @@ class StreamCopies(Copies):
             try:
                 made = make(lambda tensor: tensor.to(self.device, non_blocking=True, copy=True))
             except BaseException:
-                self._stream.synchronize()  # nothing is copied any more when its memory is written again
+                self._stream.synchronize()  # complete all copies before their memory is overwritten
                 raise
             end = self._event(self._stream)
         return _OnStream(made, begin, end)
@@ -105,7 +105,7 @@ class StreamCopies(Copies):
         asked = self._event(current)
         current.wait_event(ticket.end)
         for tensor in _tensors_in(ticket.made):
-            tensor.record_stream(current)  # its memory is not used again before the program is done with it
+            tensor.record_stream(current)  # keeps its memory from being reused while the program works with it
         self._taken.append((ticket._replace(made=None), asked))
         self._count()
         return ticket.made
@@ -120,32 +120,32 @@ class StreamCopies(Copies):
         return event
 
     def _count(self) -> None:
-        """Add up the times of copies that the device is done with."""
+        """Add up the times of copies that the device has completed."""
         while self._taken:
             ticket, asked = self._taken[0]
             if not (ticket.end.query() and asked.query()):
                 break
             self._taken.popleft()
-            with contextlib.suppress(NotImplementedError):  # torch.xpu before 2.6: these times stay 0
+            with contextlib.suppress(NotImplementedError):  # torch.xpu older than 2.6: these times stay 0
                 self._copied += ticket.begin.elapsed_time(ticket.end) * 1e-3
                 self._waited += max(0.0, asked.elapsed_time(ticket.end) * 1e-3)
 
 
 class _Ahead(NamedTuple):
-    """A batch whose copy to the device has begun, and which the loop was not given yet."""
+    """A batch whose copy to the device has begun, and which the loop has not received yet."""
 
     ticket: Any
-    cursor: bytes  # behind it
+    cursor: bytes  # position after the batch, like place
     place: Place
 
 
 class Copier:
-    """Batches on their way to a device. Each holds its slot until its copy is over."""
+    """Batches on their way to a device. Each holds its slot until its copy is complete."""
 
     def __init__(self, copies: Copies) -> None:
         self.copies = copies
         self.ahead: Deque[_Ahead] = collections.deque()
-        # Batches and all else that is copied from, such as what was cut or made of them; with their tickets.
+        # Batches and other source tensors, such as those cut or computed from them, with their tickets.
         self._held: Deque[Tuple[Tuple[Batch, List[torch.Tensor]], Any]] = collections.deque()
         self._lock = threading.RLock()  # another thread may close the Loader
 
@@ -157,13 +157,13 @@ class Copier:
                 sources.append(tensor)
                 return to(tensor)
             return make(copied)
-        with torch.inference_mode(False):  # the loop may be in another mode when it is given this batch
+        with torch.inference_mode(False):  # the loop may be in a different mode when it receives this batch
             ticket = self.copies.begin(held)
         self._held.append(((batch, sources), ticket))
         self.ahead.append(_Ahead(ticket, cursor, place))
 
     def give_back(self, wait: bool = False) -> bool:
-        """The slots of copies that are over; with ``wait`` of at least one. False: there is none."""
+        """Release the slots of complete copies; with ``wait``, of at least one. Returns False if no slot is held."""
         with self._lock:
             if not self._held:
                 return False
@@ -174,7 +174,7 @@ class Copier:
             return True
 
     def drop(self) -> None:
-        """Forget what the loop was not given, once nothing is copied any more."""
+        """Complete all copies, and forget those that the loop has not received."""
         while self.give_back(wait=True):
             pass
         self.ahead.clear()
@@ -182,12 +182,12 @@ class Copier:
     def __del__(self) -> None:
         try:
             self.drop()
-        except Exception:  # at the end of the program the device may be gone, or this module
+        except Exception:  # at exit, the device or this module may be gone
             pass
 
 
 def open_copies(device: "Union[str, int, torch.device]") -> Copies:
-    """Of a device of torch: cuda (also ROCm's), xpu and others that have streams, or any other but the CPU."""
+    """Copies to any torch device except the CPU; asynchronous for cuda (and ROCm), xpu and others with streams."""
     found = torch.device(device)
     module: Any = getattr(torch, found.type, None)
     if module is not None and hasattr(module, "is_available") and not module.is_available():
@@ -204,22 +204,22 @@ def open_copies(device: "Union[str, int, torch.device]") -> Copies:
 
 
 class Pinned:
-    """Pins the memory that batches lie in, as a Stream's ``on_ring``, so that copies from it need not wait.
+    """Pins memory for batches, as a Stream's ``on_ring``, so that copies from it are asynchronous.
 
-    Where that cannot be done, copies go the slower way, and one warning says so. ``runtime`` has cudaHostRegister() and
-    cudaHostUnregister(); ``clear_error`` clears what a failed call leaves behind in CUDA. Threads: any.
+    If pinning fails, copies are slower, and there is one warning. ``runtime`` provides cudaHostRegister() and
+    cudaHostUnregister(); ``clear_error`` clears the error that a failed call leaves in CUDA. Threads: any.
     """
 
     def __init__(self, runtime: Any, clear_error: Callable[[], Any]) -> None:
         self._runtime, self._clear_error = runtime, clear_error
         self._pinned: Set[int] = set()
         self._warned = False
-        self._lock = threading.RLock()  # the garbage collector may find another ring's last batch in here
+        self._lock = threading.RLock()  # recursive: the garbage collector may release another ring's last batch in here
 
     def __call__(self, address: int, size: int, present: bool) -> None:
         with self._lock:
             if present:
-                self._pinned.add(address)  # before it is: Ctrl-C may be heard in between
+                self._pinned.add(address)  # before the call, because Ctrl-C may interrupt in between
                 code = int(self._runtime.cudaHostRegister(address, size, 0))
             elif address in self._pinned:
                 code = int(self._runtime.cudaHostUnregister(address))
@@ -238,7 +238,7 @@ class Pinned:
 
 
 class _Cudart:
-    """The two calls of CUDA's runtime, on one device: a thread that CUDA does not know would wake the first one."""
+    """Two calls of CUDA's runtime, on one device: a thread new to CUDA would otherwise initialise the first device."""
 
     def __init__(self, device: Optional[torch.device]) -> None:
         self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
@@ -254,24 +254,24 @@ class _Cudart:
 
     def clear_error(self) -> None:
         with contextlib.suppress(RuntimeError), torch.cuda.device(self._device):
-            torch.empty(1, device="cuda").fill_(0)  # the next launch is told of the error, and clears it
+            torch.empty(1, device="cuda").fill_(0)  # the next launch reports the error and clears it
 
 
 @functools.lru_cache(maxsize=None)
 def pinned_for_cuda(device: Optional[torch.device] = None) -> Pinned:
-    """For torch.cuda, which must be available; the current device unless told."""
+    """Pinning for torch.cuda, which must be available; by default on the current device."""
     cudart = _Cudart(device)
     return Pinned(cudart, cudart.clear_error)
 
 
 class FloatsOnDevice:
-    """(pixel / 255 - mean) / std of uint8 tensors [..., C, H, W] or [..., H, W, C] on their device, of the first three
-    channels: computed in float32 and rounded to ``dtype``, in one pass over memory where the device's torch can.
+    """Computes (pixel / 255 - mean) / std for the first three channels of uint8 tensors [..., C, H, W] or
+    [..., H, W, C], on their device: in float32, rounded to ``dtype``, in one pass over memory if torch supports it.
     """
 
     def __init__(self, mean: Any, std: Any, dtype: torch.dtype, layout: str) -> None:
         shape = (3, 1, 1) if layout == "nchw" else (3,)
-        # By NumPy: torch's own may be made elsewhere, torch.set_default_device().
+        # Through NumPy, because torch.set_default_device() may create torch's tensors elsewhere.
         mean64, std64 = (np.broadcast_to(np.asarray(each, np.float64), (3,)).reshape(shape) for each in (mean, std))
         self._dtype, self._channels_at = dtype, -len(shape)
         self._host = tuple(torch.from_numpy(each.astype(np.float32)) for each in (1 / (255 * std64), -mean64 / std64))
@@ -289,7 +289,7 @@ class FloatsOnDevice:
         return torch.addcmul(shift, pixels, scale, out=made)
 
     def _rounds_while_writing(self, scale: torch.Tensor, shift: torch.Tensor) -> bool:
-        """Does addcmul() compute in float32 and write the other type? Some versions cannot, or compute in that type."""
+        """Does addcmul() compute in float32 and write ``dtype``? Some versions cannot, or compute in ``dtype``."""
         levels = torch.arange(256, dtype=torch.uint8, device=scale.device).reshape(256, 1).repeat(1, 3)
         pixels = levels if self._channels_at == -1 else levels.reshape(256, 3, 1, 1)
         made = torch.empty(pixels.shape, dtype=self._dtype, device=scale.device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who is this process in the training job, and what all its instances do together."""
+"""This process's rank and world size in the training job, and collectives across all its instances."""
 
 import errno
 import hashlib
@@ -23,11 +23,11 @@ _TYPES = {"int32": 0, "int64": 1, "float32": 2, "float64": 3}
 _OPS = {"sum": 0, "min": 1, "max": 2, "mean": 3}
 _LAUNCHERS = ("none", "plenumrun", "torchrun", "mpirun", "srun", "program")
 _MOST = 2**32 - 1
-_OTHERS_S = 60.0  # how long ranks that share no variables wait for each other's word of their hosts
+_OTHERS_S = 60.0  # how long ranks without LOCAL_RANK wait for each other to announce their hosts
 
 
 class _Place(NamedTuple):
-    """Who a process is, told by something else than the environment."""
+    """A rank and world size that do not come from the environment."""
 
     rank: int
     world_size: int
@@ -43,7 +43,7 @@ class _Place(NamedTuple):
 
 
 def _place_of(rank: Any, world_size: Any, local_rank: Any = None, local_world_size: Any = None) -> Optional[_Place]:
-    """What the program says of itself; None where it says nothing."""
+    """The rank and world size that the program passes; None if it passes nothing."""
     if rank is None and world_size is None and local_rank is None and local_world_size is None:
         return None
     for one, other, names in ((rank, world_size, "rank and world_size"),
@@ -60,7 +60,7 @@ def _place_of(rank: Any, world_size: Any, local_rank: Any = None, local_world_si
 
 
 def _group() -> Optional[Tuple[int, int]]:
-    """Rank and world size of torch.distributed, where the program has initialised it."""
+    """Rank and world size of torch.distributed, if the program has initialised it."""
     distributed = sys.modules.get("torch.distributed")
     is_initialized = getattr(distributed, "is_initialized", None)  # torch may be built without it
     if is_initialized is None or not is_initialized():
@@ -81,7 +81,7 @@ def _in_child() -> bool:
 
 
 def _hosts(rank: int, world_size: int) -> List[str]:
-    """The host of each rank, by way of the group's store, whatever the group's backend is."""
+    """The host of each rank, exchanged through the group's store, which works with any backend."""
     import torch.distributed as dist
 
     here: Any = dist
@@ -107,7 +107,7 @@ def _hosts(rank: int, world_size: int) -> List[str]:
 
 
 def _adopted(rank: int, world_size: int) -> _Place:
-    """The place that torch.distributed gives this process."""
+    """The rank and world size that torch.distributed gives this process."""
     local = os.environ.get("LOCAL_RANK", ""), os.environ.get("LOCAL_WORLD_SIZE", "")
     if local[0].isdecimal() and local[1].isdecimal() and int(local[0]) < int(local[1]) <= world_size:
         return _Place(rank, world_size, int(local[0]), int(local[1]), "torch.distributed")
@@ -116,8 +116,8 @@ def _adopted(rank: int, world_size: int) -> _Place:
 
 
 class _Memory:
-    """An array's or tensor's memory: what it refers to stays alive as long as this does. `dtype` is its native type,
-    and `text` says exactly what it holds."""
+    """The memory of an array or tensor, which stays alive as long as this object. `dtype` is its native type, and
+    `text` describes its contents exactly."""
 
     __slots__ = ("address", "nbytes", "size", "dtype", "shape", "text", "keep")
 
@@ -127,8 +127,8 @@ class _Memory:
 
 
 def _type_text(dtype: Any) -> str:
-    """A text that differs whenever the bytes mean something else: with the byte order where that is not this
-    machine's, and with all of a structure's fields."""
+    """A description that differs whenever the bytes mean something else: it includes a foreign byte order and all
+    fields of a structure."""
     if dtype.fields is None and dtype.subdtype is None:
         return str(dtype.name if dtype.isnative else dtype.str)
     return repr(dtype)
@@ -149,7 +149,7 @@ def _array_memory(x: Any, what: str, written: bool) -> _Memory:
 
 
 def _memory_of(x: Any, what: str, written: bool) -> _Memory:
-    """Where a NumPy array, or a torch tensor in host memory, lies; never a copy."""
+    """The memory of a NumPy array, or of a torch tensor in host memory; never a copy."""
     if isinstance(x, np.ndarray):
         return _array_memory(x, what, written)
     if hasattr(x, "detach") and hasattr(x, "data_ptr"):
@@ -170,19 +170,19 @@ def _memory_of(x: Any, what: str, written: bool) -> _Memory:
     raise TypeError(f"{what}: a NumPy array or a torch tensor is needed, not {type(x).__name__}")
 
 
-_WHAT_BYTES = 55  # of a description (plenum_job_describe())
+_WHAT_BYTES = 55  # the longest description (plenum_job_describe())
 
 
 def _description(text: str) -> bytes:
-    """As much of it as the library takes: a long one ends with a digest of the whole."""
+    """The description, cut to what the library takes: a long one ends with a digest of the whole."""
     data = text.encode("utf-8", "replace")
     if len(data) <= _WHAT_BYTES:
         return data
     return data[:_WHAT_BYTES - 19] + b"..." + hashlib.blake2b(data, digest_size=8).hexdigest().encode()
 
 
-# Memory of the last collective that failed: MPI may write to it later if it came to no end. There is no further
-# collective after that.
+# Memory of the last collective that failed: if it is still in progress, MPI may write to it later. No further
+# collective runs after that.
 _lost: List[Any] = []
 
 
@@ -192,11 +192,11 @@ def _check(code: int, error: CError, *used: _Memory) -> None:
     check(code, error)
 
 
-_TOLD_BYTES = 128  # of a pickled object's size, or -1, and of the reason why there is none
+_TOLD_BYTES = 128  # room for a pickled object's size, or for -1 and the reason why there is none
 
 
 class _Pickled:
-    """An object's bytes, or why there are none."""
+    """An object's pickled bytes, or the reason why there are none."""
 
     def __init__(self, dump: Callable[[], bytes]) -> None:
         self.data: npt.NDArray[np.uint8] = np.empty(0, np.uint8)  # writable
@@ -219,31 +219,34 @@ def _size_told(row: Any) -> int:
 class Job:
     """The job that this process belongs to.
 
-    Made by :func:`job`. The attributes say who this process is:
+    Created by :func:`job`. Attributes:
 
     ``num_instances``, ``instance_index``
-        processes of the job, and which of them this is
+        Processes in the job (the world size), and the index of this one (its rank).
     ``num_local_instances``, ``local_instance_index``
-        the same on this host
+        Processes of the job on this host, and the index of this one among them.
     ``num_replicas``, ``num_local_replicas``, ``replica_offset``
-        copies of the model in the job; how many of them, from which one on, this process owns
-    ``devices_per_replica``, ``restart_count``
-        accelerators of a replica; how often the job was started again
+        Copies of the model in the job, the number in this process, and the index of its first.
+    ``devices_per_replica``
+        Accelerators that a replica uses.
+    ``restart_count``
+        How many times the job has been restarted.
     ``launcher``
-        who told: "plenumrun", "torchrun", "mpirun", "srun", "torch.distributed", "program" or "none"
+        Where these numbers come from: "plenumrun", "torchrun", "mpirun", "srun", "torch.distributed", "program" or
+        "none".
     ``job_id``
-        the same text in all instances of the job
+        Identifies the job; equal in all its instances.
 
-    Collectives are called by all instances, in the same order, with the same dtypes and shapes. Before any data moves
-    the instances compare their calls: those that differ raise ``EIO`` in all of them, with both calls, and so does one
-    whose program has ended. They work in place on NumPy arrays and on torch tensors in host memory. With one instance
-    they do nothing. The interpreter's lock is not held while they wait.
+    All instances call collectives in the same order, with the same dtypes and shapes. Before any data moves, the
+    instances compare their calls: if the calls differ, or if an instance's program has ended, all raise ``EIO`` and
+    name the difference. Collectives work in place on NumPy arrays and on torch tensors in host memory. With one
+    instance they do nothing. They do not hold the interpreter's lock while they wait.
 
-    Where there is no MPI, as under torchrun, torch.distributed carries them, once the program has called its
-    ``init_process_group()``; before, they raise ``ENOTSUP``.
+    Without MPI, for example under torchrun, torch.distributed carries them once the program has called its
+    ``init_process_group()``; before that, they raise ``ENOTSUP``.
 
-    Errors are raised as :class:`PlenumError` with the C library's ``errno`` (see comm.h): among them ``ETIMEDOUT``,
-    with the instances that have not come, and ``EBADMSG`` from :meth:`same`.
+    Errors are raised as :class:`PlenumError` with the C library's ``errno`` (see comm.h). They include ``ETIMEDOUT``,
+    which names the missing instances, and ``EBADMSG`` from :meth:`same`.
     """
 
     def __init__(self, place: Optional[_Place] = None) -> None:
@@ -289,7 +292,7 @@ class Job:
             raise
 
     def _open(self, place: Optional[_Place]) -> None:
-        """Open what `place`, or the environment, says. Where that says only half, torch.distributed may know."""
+        """Open the job from `place` or the environment. If that is incomplete, torch.distributed may know the rest."""
         handle, error = c_void_p(), CError()
         if place is not None:
             check(lib.plenum_job_open_as(byref(place.info()), byref(handle), byref(error)), error)
@@ -303,8 +306,8 @@ class Job:
         self._info = lib.plenum_job_get_info(handle).contents
 
     def _check_group(self) -> None:
-        """Refuse a group of torch.distributed that is not this job: ranks that take themselves for the only one would
-        all be given the same samples. What the program has said itself counts."""
+        """Reject a torch.distributed group that is not this job: ranks that each believe to be alone would all get the
+        same samples. Numbers that the program has passed itself take precedence."""
         group = None if self.launcher == "program" else _group()
         if group is not None and group != (self.instance_index, self.num_instances):
             raise PlenumError(errno.EINVAL, f"torch.distributed says that this is rank {group[0]} of {group[1]}, but "
@@ -319,7 +322,7 @@ class Job:
         return self._handle
 
     def _for_collective(self) -> int:
-        """The handle, with something that carries collectives where that is not MPI."""
+        """The handle, with a carrier for collectives if that is not MPI."""
         handle = self._open_handle()
         self._check_group()
         by_torch = self.launcher in ("torchrun", "torch.distributed", "program")
@@ -336,20 +339,20 @@ class Job:
         return handle
 
     def close(self) -> None:
-        """Give the job up. What the collectives have started ends with the process."""
+        """Close the job. MPI, if the collectives initialised it, ends with the process."""
         if self._handle is not None:
             lib.plenum_job_close(self._handle)
             self._handle = None
 
     def set_timeout(self, seconds: Optional[float]) -> None:
-        """How long a collective may take before ``ETIMEDOUT`` is raised; None waits for ever."""
+        """Set how long a collective may take before it raises ``ETIMEDOUT``; None means no limit."""
         lib.plenum_job_set_timeout(self._open_handle(), 0
                                    if seconds is None else max(1, nanoseconds(seconds, "the time limit")))
 
     def broadcast(self, x: Any, root: int = 0) -> Any:
-        """Give every instance the content of ``x`` in instance ``root``, in place; returns ``x``.
+        """Copy ``x`` of instance ``root`` to every instance, in place; returns ``x``.
 
-        Any dtype without Python objects; dtype and shape are the same in all instances.
+        Any dtype without Python objects. All instances must use the same dtype and shape.
         """
         return self._broadcast("broadcast", x, root)
 
@@ -366,8 +369,8 @@ class Job:
     def allreduce(self, x: Any, op: str = "sum") -> Any:
         """Combine ``x`` of all instances element by element ("sum", "min", "max", "mean"), in place; returns ``x``.
 
-        int32, int64, float32 or float64, in either byte order; dtype and shape are the same in all instances. Integers
-        wrap; their mean is rounded towards zero. "min" and "max" are NaN where any instance has NaN, like
+        int32, int64, float32 or float64, in either byte order. All instances must use the same dtype and shape.
+        Integers wrap; their mean is rounded towards zero. "min" and "max" are NaN if any instance has NaN, like
         ``numpy.minimum`` and ``numpy.maximum``.
         """
         memory, error = _memory_of(x, "allreduce", True), CError()
@@ -384,9 +387,9 @@ class Job:
         return x
 
     def allgather(self, x: Any) -> Any:
-        """A new array or tensor ``[num_instances, *x.shape]`` of what each instance gave.
+        """Return a new array or tensor ``[num_instances, *x.shape]`` with ``x`` of each instance.
 
-        Any dtype without Python objects; dtype and shape are the same in all instances.
+        Any dtype without Python objects. All instances must use the same dtype and shape.
         """
         return self._allgather("allgather", x)
 
@@ -401,41 +404,41 @@ class Job:
         return result
 
     def barrier(self) -> None:
-        """Return when every instance has called it."""
+        """Wait until every instance has called this."""
         error = CError()
         check(lib.plenum_barrier(self._for_collective(), byref(error)), error)
 
     def same(self, x: Any) -> None:
         """Raise ``EBADMSG``, naming the instances that differ, unless all hold the same bytes in ``x``.
 
-        It costs the reading of the bytes, and 24 bytes of traffic an instance.
+        It costs one read of the bytes and 24 bytes of traffic per instance.
         """
         memory, error = _memory_of(x, "same", False), CError()
         check(lib.plenum_same(self._for_collective(), memory.address, memory.nbytes, byref(error)), error)
 
     def broadcast_seed(self, seed: Optional[int] = None) -> int:
-        """One seed for the whole job: instance 0's ``seed``, or a number from the system's randomness where it has
-        none."""
+        """Agree on one seed for the whole job: instance 0's ``seed``, or a number from the system's random source if it
+        passes none."""
         mine = secrets.randbits(64) or 1 if seed is None else whole(seed, "seed", 0, 2**64 - 1)
         return int(self._broadcast("broadcast_seed", np.array([mine], np.uint64), 0)[0])
 
     def replica_seed(self, seed: int, replica: Optional[int] = None) -> int:
-        """A seed for one replica, this process's first unless told: each has another, wherever it runs. No
-        collective."""
+        """Return a replica's seed, by default that of this process's first replica. Each replica has its own, which
+        does not depend on where it runs. Not a collective."""
         number = self.replica_offset if replica is None else whole(replica, "replica", 0, _MOST)
         return int(lib.plenum_replica_seed(whole(seed, "seed", 0, 2**64 - 1), number))
 
     def broadcast_object(self, x: Any, root: int = 0) -> Any:
-        """What instance ``root`` gave, pickled and made again in the others.
+        """Return the object ``x`` of instance ``root`` in all instances, transferred by pickle.
 
-        When it cannot be pickled, what pickling raised is raised there, and a :class:`PlenumError` that names the
-        instance in the others.
+        If it cannot be pickled, that instance raises the error from pickle, and the others raise a
+        :class:`PlenumError` that names the instance.
         """
         data = self._broadcast_pickled("broadcast_object", lambda: pickle.dumps(x), root)
         return x if self.instance_index == root else pickle.loads(data)
 
     def _broadcast_pickled(self, name: str, dump: Callable[[], bytes], root: int) -> bytes:
-        """What ``dump()`` returned in instance ``root``."""
+        """The bytes that ``dump()`` returned in instance ``root``."""
         mine = _Pickled(dump if self.instance_index == root else bytes)
         told = self._broadcast(name, mine.told, root)
         self._raise_unpickled(name, {root: told}, mine)
@@ -443,10 +446,10 @@ class Job:
         return bytes(self._broadcast(name, buffer, root).data)
 
     def allgather_object(self, x: Any) -> List[Any]:
-        """What each instance gave, pickled, in the order of the instances.
+        """Return the object ``x`` of each instance, transferred by pickle, ordered by instance index.
 
-        When one cannot be pickled, what pickling raised is raised there, and a :class:`PlenumError` that names the
-        instance in the others.
+        If an object cannot be pickled, its instance raises the error from pickle, and the others raise a
+        :class:`PlenumError` that names the instance.
         """
         mine = _Pickled(lambda: pickle.dumps(x))
         told = self._allgather("allgather_object", mine.told)
@@ -458,7 +461,7 @@ class Job:
         return [pickle.loads(row[:size].tobytes()) for row, size in zip(rows, sizes)]
 
     def _raise_unpickled(self, name: str, told: Dict[int, Any], mine: "_Pickled") -> None:
-        """All instances know now whose objects could not be pickled, and none waits for their bytes."""
+        """Raise in every instance if any object could not be pickled, so that none waits for its bytes."""
         if mine.raised is not None:
             raise mine.raised
         for instance, row in told.items():
@@ -467,10 +470,10 @@ class Job:
                 raise PlenumError(errno.EBADMSG, f"{name}: instance {instance} cannot pickle what it gave: {text}")
 
     def once_per_host(self, prepare: Callable[[], Any]) -> None:
-        """Have one instance of each host call ``prepare()``, and return in all when all hosts are ready.
+        """Call ``prepare()`` in one instance of each host; return in all instances once all hosts are done.
 
-        For what the other instances of a host need done, such as unpacking data on a local disk. What it raises is
-        raised there; the other instances of the job raise a :class:`PlenumError` with its text.
+        For work that a host's other instances depend on, such as unpacking data on a local disk. If ``prepare()``
+        raises, its instance raises the same exception, and the others raise a :class:`PlenumError` with its text.
         """
         raised: List[BaseException] = []
 
@@ -512,20 +515,20 @@ def _as_place(job: Job) -> _Place:
 
 def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_rank: Optional[int] = None,
         local_world_size: Optional[int] = None) -> Job:
-    """This process's job: the same object at each call.
+    """Return this process's job: the same object at each call.
 
-    Who this process is, is told by the launcher's variables (see plenum_job(3)). Without any, a process group of
-    torch.distributed that is initialised already tells it, as under ``torch.multiprocessing.spawn``; unless LOCAL_RANK
-    and LOCAL_WORLD_SIZE are set, all ranks must then open their job or a stream. A group that contradicts the launcher
-    is refused.
+    Rank and world size come from the launcher's variables (see plenum_job(3)). Without any, they come from a
+    torch.distributed process group if one has been initialised, for example under ``torch.multiprocessing.spawn``;
+    unless LOCAL_RANK and LOCAL_WORLD_SIZE are set, all ranks must then open their job or a stream. A group that
+    contradicts the launcher is rejected.
 
-    ``rank`` and ``world_size`` say it instead, as may ``local_rank`` and ``local_world_size`` (of this host; 0 of 1
-    unless told).
+    ``rank`` and ``world_size`` override all of these, and optionally ``local_rank`` and ``local_world_size`` (on this
+    host; default 0 of 1).
     """
     global _job
     place = _place_of(rank, world_size, local_rank, local_world_size)
     with _lock:
-        # a forked child has one of its own
+        # a forked child has its own job
         if _job is not None and _job._handle is not None and _job._pid != os.getpid():
             if place is None and _job.launcher in ("program", "torch.distributed"):
                 place = _as_place(_job)
@@ -540,14 +543,14 @@ def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_r
 
 
 def info_as(rank: Any, world_size: Any) -> CJobInfo:
-    """For a stream that is told whose share it is, whoever this process is otherwise."""
+    """The job's description for a stream with an explicit rank, regardless of this process's own rank."""
     place = _place_of(rank, world_size)
     assert place is not None
     with _lock:
         known = _job if _job is not None and _job._handle is not None and _job._pid == os.getpid() else None
         source = known or Job(place)
         info = place.info()
-        info.job_id, info.loader = source._info.job_id, source._info.loader  # bytes of their own
+        info.job_id, info.loader = source._info.job_id, source._info.loader  # ctypes copies these
         if known is None:
             source.close()
     return info

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pixels into floats, as a network takes them."""
+"""Conversion of pixels to the normalised floats that a network takes."""
 
 import ctypes
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
@@ -14,13 +14,13 @@ __all__ = ["normalise"]
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-# In the order of enum plenum_float and enum plenum_layout; NumPy has no bfloat16.
+# In the order of enum plenum_float and of enum plenum_layout. NumPy has no bfloat16.
 _FLOATS: "Dict[str, np.dtype[Any]]" = {"float32": np.dtype("f4"), "float16": np.dtype("f2"), "bfloat16": np.dtype("u2")}
 _LAYOUTS = ("nhwc", "nchw")
 
 
 def _three(values: Any, what: str) -> "ctypes.Array[ctypes.c_double]":
-    """Of red, green and blue; one number is for all three."""
+    """The values for red, green and blue; a single number applies to all three."""
     try:
         return (ctypes.c_double * 3)(*np.broadcast_to(np.asarray(values, np.float64), (3,)).tolist())
     except (TypeError, ValueError):
@@ -28,7 +28,7 @@ def _three(values: Any, what: str) -> "ctypes.Array[ctypes.c_double]":
 
 
 def _layout_of(shape: Tuple[int, ...], told: Optional[str]) -> str:
-    """How images of this shape lie: where are their three or four channels?"""
+    """The layout of images with this shape: finds their three or four channels."""
     if told is not None and told not in _LAYOUTS:
         raise ValueError(f"source is one of nhwc, nchw, not {told!r}")
     found = [layout for layout, at in (("nhwc", -1), ("nchw", -3)) if len(shape) >= 3 and shape[at] in (3, 4)]
@@ -46,38 +46,39 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
               std: Union[float, Sequence[float]] = IMAGENET_STD, dtype: Any = "float32",
               layout: Optional[str] = None, out: "Optional[npt.NDArray[Any]]" = None,
               source: Optional[str] = None) -> "npt.NDArray[Any]":
-    """Floats of pixels: ``(pixel / 255 - mean) / std`` of each channel, as torchvision's ToTensor and Normalize make
-    them, at the speed of memory.
+    """Convert pixels to floats: ``(pixel / 255 - mean) / std`` for each channel, like torchvision's ToTensor and
+    Normalize, at the speed of memory.
 
     >>> floats = pyplenum.normalise(batch.images, layout="nchw")  # doctest: +SKIP
 
     Parameters
     ----------
     images
-        int8 (value - 128, as a stream gives it) or uint8, [..., H, W, C] or [..., C, H, W] with C of 3, or of 4, of
-        which the last is left out; C-contiguous: ``batch.images``, ``batch.pixels``, ``batch.views["a"]``, or a slice
-        of their first dimension.
+        int8 (value - 128, as in a stream) or uint8, [..., H, W, C] or [..., C, H, W], where C is 3, or 4, whose last
+        channel is dropped. C-contiguous: ``batch.images``, ``batch.pixels``, ``batch.views["a"]``, or a slice of their
+        first dimension.
     mean, std
-        of red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
+        Values for red, green and blue, in units where pixels are 0 ... 1. They default to ImageNet's.
     dtype
-        "float32", "float16" or "bfloat16", or these of NumPy or torch. NumPy has no bfloat16: these are uint16 with
-        their bits, which torch takes without a copy as
+        "float32", "float16" or "bfloat16", or the corresponding type of NumPy or torch. NumPy has no bfloat16: the
+        result is then uint16 with the same bits, which torch reads without a copy as
         ``torch.from_numpy(floats.view("i2")).view(torch.bfloat16)``.
     layout
-        of the floats: "nhwc", "nchw", or None for that of the images.
+        Layout of the floats: "nhwc", "nchw", or None for the layout of the images.
     out
-        an array to write them to, C-contiguous, of the shape and type of the result: memory that was written to before
-        is several times faster than new one. It is a tensor's memory as ``tensor.numpy()``, or, of bfloat16, as
+        An array for the result, C-contiguous, with its shape and type. Memory that has been written to before is
+        several times faster than fresh memory. For a tensor, pass ``tensor.numpy()``, or with bfloat16
         ``tensor.view(torch.int16).numpy().view("u2")``.
     source
-        layout of the images, where their shape could be either.
+        Layout of the images, needed if their shape could be either.
 
-    The result is ``out``, or a new array: [..., H, W, 3] or [..., 3, H, W]. The images are read only, and no part of
-    them is kept. It is computed by one thread, without the interpreter's lock, so other threads may do other parts.
+    Returns ``out``, or a new array: [..., H, W, 3] or [..., 3, H, W]. The images are only read, and no reference to
+    them is kept. The function uses one thread and releases the interpreter's lock, so other threads can convert other
+    parts.
 
-    Exactly, with ``level`` 0 ... 255 (of int8: the value + 128), it is ``level.astype("f4") * scale + bias``, where
-    ``scale = np.float32(1 / (255 * std))`` and ``bias = np.float32(-mean / std)``, rounded to the nearest float16 or
-    bfloat16: the same to the bit on every processor.
+    The exact formula, for a ``level`` of 0 ... 255 (an int8 value plus 128), is ``level.astype("f4") * scale + bias``
+    with ``scale = np.float32(1 / (255 * std))`` and ``bias = np.float32(-mean / std)``, rounded to the nearest float16
+    or bfloat16. The result is bitwise the same on every processor.
     """
     if not isinstance(images, np.ndarray) or images.dtype not in (np.int8, np.uint8):
         raise TypeError("images are a NumPy array of int8 or uint8, not "

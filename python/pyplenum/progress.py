@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A bar that shows how a training loop gets on, in one instance of the job only."""
+"""A progress bar for a training loop, in one instance of the job only."""
 
 import time
 import warnings
@@ -20,20 +20,20 @@ def _waited(stats: Any) -> float:
 
 
 def _postfix(before: Any, now: Any) -> Dict[str, str]:
-    """Images a second and share of waiting between two looks at a stream's statistics."""
+    """Images per second and share of waiting time between two snapshots of a stream's statistics."""
     elapsed = max(now.elapsed - before.elapsed, 1e-9)
     return {"img/s": f"{(now.samples - before.samples) / elapsed:.0f}",
             "waiting": f"{100 * (_waited(now) - _waited(before)) / elapsed:.0f}%"}
 
 
 def progress(batches: Iterable[T], *, job: Optional[Job] = None, **options: Any) -> Iterator[T]:
-    """Go through ``batches``, with a tqdm bar in instance 0 and none in the others.
+    """Iterate over ``batches``, with a tqdm bar in instance 0 and none in the others.
 
     >>> for batch in pyplenum.progress(stream, desc="training"):  # doctest: +SKIP
     ...     train(batch)
 
-    Of a :class:`Stream` or a loader, it also shows this instance's images a second and the share of time that was
-    spent waiting for data. ``options`` are tqdm's. Where tqdm is not installed there is no bar, but a warning.
+    For a :class:`Stream` or a loader, the bar also shows this instance's images per second and the share of time spent
+    waiting for data. ``options`` are passed to tqdm. If tqdm is not installed, there is a warning instead of a bar.
     """
     if (job or this_job()).instance_index != 0:
         yield from batches

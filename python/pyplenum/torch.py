@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch: batches as tensors, a loader with a state, and models that begin alike in all instances.
+"""PyTorch: batches as tensors, a loader with a state, and models that start equal in all instances.
 
-Nothing is copied unless said so: tensors are views of the memory that the loader wrote to.
+Tensors are views of the memory that the loader wrote to, unless documented otherwise.
 """
 
 import difflib
@@ -25,7 +25,7 @@ from .stream import Batch, Boxes, Place, SlotsHeldError, Stats, Stream, _Coming,
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
            "view_list"]
 
-# NumPy's unsigned numbers that torch has no type for: their bytes as signed ones, which hold every value that occurs.
+# NumPy's unsigned arrays that torch has no type for. Their bytes as signed integers can hold every value that occurs.
 _SIGNED = {"samples": np.int32, "sizes": np.int32, "positions": np.int64, "epochs": np.int64}
 
 _GEOMETRY = ("boxes", "flips", "sizes")
@@ -39,7 +39,7 @@ Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch
 
 
 def _of_numpy(array: Any) -> torch.Tensor:
-    """A tensor of any of the numbers that fields have."""
+    """A tensor from an array of any type that fields have."""
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int32) if array.dtype.itemsize == 2 else array.view(f"i{array.dtype.itemsize}")
     return torch.from_numpy(array)
@@ -55,13 +55,13 @@ def _no_field(field: str) -> ValueError:
 
 
 def tensor(batch: Batch, field: str) -> torch.Tensor:
-    """One array of a batch as a tensor, with steps, replicas and micro-batch as one dimension.
+    """One array of a batch as a tensor, with steps, replicas and micro-batch merged into one dimension.
 
     ``field`` is "images" (int8 or uint8 [N, H, W, C] or [N, C, H, W]), "labels" (int64 [N]), "valid" (bool [N]),
     "samples" (int32 [N]), "positions" (int64 [N]), "boxes" (float32 [N, 4]), "flips" (uint8 [N]), "sizes" (int32
-    [N, 2]) or "epochs" (int64 [S]); where the pipeline ends with mixup, cutmix or mix, also "labels2" (int64 [N]) and
-    "weights" (float32 [N], of "labels"). The tensor is a view of the ring and may be changed in place; the slot is free
-    when the last view of it is gone.
+    [N, 2]) or "epochs" (int64 [S]). If the pipeline ends with mixup, cutmix or mix, it can also be "labels2" (int64
+    [N]) or "weights" (float32 [N], the weights of "labels"). The tensor is a view of the ring and may be changed in
+    place; the slot is free once the last view of it is gone.
     """
     if field == "images":
         return torch.from_numpy(batch.images)
@@ -84,10 +84,11 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
 
 
 def view_list(batch: Batch, field: str = "views") -> List[torch.Tensor]:
-    """All images of the samples of a batch whose pipeline has views, as the reference loops of SimCLR, DINO and others
-    take them: for each image of a sample one tensor, int8 or uint8 [N, C, H, W] or [N, H, W, C], in the order of the
-    text. ``torch.from_numpy(batch.views[name])`` has all images of one view in one tensor. They are views of the ring,
-    as those of :func:`tensor`. ``field`` may be "boxes" (float32 [N, 4]) or "flips" (uint8 [N]) of these images.
+    """All images of a batch whose pipeline has views, as the reference loops of SimCLR, DINO and others expect them.
+
+    Returns one tensor for each image of a sample, int8 or uint8 [N, C, H, W] or [N, H, W, C], in the pipeline's order.
+    (``torch.from_numpy(batch.views[name])`` has all images of one view in one tensor.) The tensors are views of the
+    ring, like those of :func:`tensor`. ``field`` can also be "boxes" (float32 [N, 4]) or "flips" (uint8 [N]).
     """
     if field not in ("views", "boxes", "flips"):
         raise ValueError(f"views have views, boxes and flips, not {field!r}")
@@ -103,7 +104,7 @@ def tensors(batch: Batch) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 class _Given(_Coming):
-    """What a loop gets next of batches that were copied to a device, and where it stands before and behind it."""
+    """The next batch of a loop that copies batches to a device, with the positions before and after it."""
 
     __slots__ = ("behind",)
 
@@ -115,7 +116,7 @@ class _Given(_Coming):
 
 
 def _copied(made: Any) -> Any:
-    """The same in memory of its own."""
+    """A copy of the same structure."""
     if isinstance(made, torch.Tensor):
         return made.clone()
     if isinstance(made, Boxes):
@@ -124,7 +125,7 @@ def _copied(made: Any) -> Any:
 
 
 class _DataSet:
-    """What programs look up in a DataLoader's ``dataset``; samples are not to be had from it."""
+    """The attributes that programs use of a DataLoader's ``dataset``. It does not provide samples."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -134,18 +135,18 @@ class _DataSet:
 
     @property
     def classes(self) -> Optional[List[str]]:
-        """The names of the classes: ``classes[label]``. None where labels are numbers without names."""
+        """The names of the classes: ``classes[label]``. None if labels are numbers without names."""
         return self._stream.classes
 
     @property
     def class_to_idx(self) -> Optional[Dict[str, int]]:
-        """The label of each class by its name. None where classes have no names."""
+        """The label of each class by its name. None if classes have no names."""
         return self._stream.class_to_idx
 
     @property
     def targets(self) -> List[int]:
-        """The labels of all samples, in the order of the data set. The first use asks the loader for them, which reads
-        no image; ``loader.stream.targets`` is the same as an array."""
+        """The labels of all samples, in the order of the data set. The first use requests them from the loader, which
+        reads no images. ``loader.stream.targets`` has them as an array."""
         return cast(List[int], self._stream.targets.tolist())
 
     def __getitem__(self, index: Any) -> NoReturn:
@@ -153,7 +154,7 @@ class _DataSet:
 
 
 class Loader:
-    """Batches of tensors, an epoch at a time, with a state: in the place of a DataLoader.
+    """Batches of tensors, one epoch per loop, with a state: a replacement for a DataLoader.
 
     >>> loader = Loader("/data/train", micro_batch=64)  # doctest: +SKIP
     >>> for epoch in range(90):
@@ -161,80 +162,85 @@ class Loader:
     ...         train(images, labels)
     ...     torch.save({"loader": loader.state_dict(), ...}, "checkpoint.pt")
 
-    Each ``for`` goes through one epoch; the next one goes through the next. A loop that is left early leaves the rest
-    of its epoch out; after one that ended in an error of the loader's (a warning made an error, a loader that is gone)
-    the next goes on where it stood. ``len()`` is the number of batches of an epoch, the same in all instances.
+    Each ``for`` loop iterates over one epoch, and the next one over the next. Leaving a loop early skips the rest of
+    its epoch. If an error of the loader ended the loop (a warning turned into an error, a lost loader), the next loop
+    continues where it stopped. ``len()`` is the number of batches per epoch, equal in all instances.
 
-    ``peek()`` shows the next batch and takes nothing. ``next(iter(loader))`` is a loop that is left early.
+    ``peek()`` shows the next batch without taking it. ``next(iter(loader))`` counts as a loop that is left early.
 
-    ``state_dict()`` is the place behind the last batch that the loop got, also in mid-epoch, and whatever interrupted
-    the loop: a batch that was on its way when a signal's handler raised, or an error in copying, is not lost. After
-    ``load_state_dict()`` the next loop goes on there, to the end of that epoch. It is as torchdata's StatefulDataLoader
-    has them, but holds for any number of instances and any micro-batch, and costs nothing to go on from.
+    ``state_dict()`` is the position after the last batch that the loop received, also in mid-epoch. If an exception, or
+    one raised in a signal handler, interrupts the loop, its batch is not lost. After ``load_state_dict()``, the next
+    loop continues from there to the end of that epoch. This works like torchdata's StatefulDataLoader, but the state is
+    valid for any number of instances and any micro-batch, and resuming costs nothing.
 
     Threads that share one loop take turns: each batch goes to one of them, and the loop ends in all of them.
 
-    It belongs to the process that made it, and has no worker processes: it is not given to a DataLoader.
+    A Loader belongs to the process that created it. It has no worker processes and cannot be passed to a DataLoader.
 
-    Parameters are those of :class:`Stream`, where ``layout`` is "nchw" and ``dtype`` "uint8" unless told, and
+    Parameters are those of :class:`Stream`, with the defaults ``layout="nchw"`` and ``dtype="uint8"``, and:
 
     fields
-        what each batch is a tuple of, by the names of :func:`tensor`, and "soft_labels": float32 [N, num_classes], as
-        ``Batch.soft_labels()`` has them, for ``cross_entropy()``, and "views": a list of tensors, as of
-        :func:`view_list`. ("images", "labels") unless told; ("views", "labels") with a pipeline that has views; with
-        one that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix;
-        "labels" alone raise ValueError there, for "weights" or "soft_labels" belong to them.
-        Those with a colon, such as "caption:txt" or "mask:seg.png:mask", are what else the data set has of each sample,
-        as the ``fields`` of a :class:`Stream`: texts are lists of str, bytes lists of bytes, numbers and arrays tensors
-        [N, ...], masks [N, H, W] and boxes :class:`pyplenum.Boxes` of tensors, with views a list of them as of "views".
-        Unsigned numbers are tensors of signed ones: uint16 of int32, others of as many bits.
+        The elements of each batch, a tuple. Default: ("images", "labels"); ("views", "labels") if the pipeline has
+        views; ("images", "soft_labels") if it ends with mixup, cutmix or mix, like torchvision's MixUp and CutMix.
+
+        - The names of :func:`tensor`. With mixing, "labels" without "weights" or "soft_labels" raises ValueError.
+        - "soft_labels": float32 [N, num_classes], from ``Batch.soft_labels()``, for ``cross_entropy()``.
+        - "views": a list of tensors, from :func:`view_list`.
+        - Names with a colon, such as "caption:txt" or "mask:seg.png:mask": further data of each sample, as in the
+          ``fields`` of a :class:`Stream`. Text is a list of str, bytes a list of bytes; numbers and arrays are tensors
+          [N, ...], masks [N, H, W], and boxes :class:`pyplenum.Boxes` of tensors. With views, masks and boxes are lists
+          of these, like "views". Unsigned integers become signed tensors: uint16 becomes int32, others keep their bits.
     dtype
-        "uint8" or "int8", as of a Stream, or "float32", "float16" or "bfloat16", or these of torch or NumPy. With
-        floats, images and views are (pixel / 255 - mean) / std of each channel (:func:`pyplenum.normalise`), in memory
-        of their own, and have three channels. With ``device`` bytes are moved, and made floats there.
+        "uint8" or "int8", as in a Stream; or "float32", "float16" or "bfloat16"; or the corresponding type of torch or
+        NumPy. With floats, images and views are (pixel / 255 - mean) / std for each channel
+        (:func:`pyplenum.normalise`), are copies, and have three channels. With ``device``, bytes are copied and
+        converted to floats there.
     mean, std
-        of these floats: red, green and blue, in units in which pixels are 0 ... 1; ImageNet's unless told.
+        For floats: values for red, green and blue, in units where pixels are 0 ... 1. They default to ImageNet's.
     smoothing
-        label smoothing of "soft_labels": 0 unless told.
+        Label smoothing for "soft_labels", 0 by default.
     last
-        "partial": the last batch of an epoch is short, so that each sample counts once, as of a DataLoader. With
-        several instances all have the same number of batches, but the last one may be shorter in some, and empty where
-        fewer samples than instances are left: form sums, not means.
-        "pad": it is filled up with samples whose "valid" is False, so that all batches have one shape. "drop": what
-        does not fill a step is left out.
-        Unless told, it is "partial" where there is one instance, or shuffle is "none" (an evaluation); and "pad" where
-        several instances train together, since the mean over an empty batch is not a number. Then a UserWarning tells
-        of an epoch that is filled up, unless "valid" is among the fields.
+        What happens at the end of an epoch.
+
+        - "partial": the last batch of an epoch is shorter, so that each sample counts once, as in a DataLoader. All
+          instances have the same number of batches, but the last one may be shorter in some, or even empty if fewer
+          samples than instances are left: compute sums, not means.
+        - "pad": the last batch is padded with samples whose "valid" is False, so that all batches have the same shape.
+        - "drop": samples that do not fill a step are dropped.
+
+        The default is "partial" with a single instance or if shuffle is "none" (evaluation). It is "pad" if several
+        instances train together, because the mean over an empty batch is NaN. In that case a UserWarning reports epochs
+        that are padded, unless "valid" is among the fields.
     deal
-        as of a Stream; "round-robin" where shuffle is "none" and "last" leaves short batches, so that instances share
-        the last step evenly.
+        As in a Stream. The default is "round-robin" if shuffle is "none" and "last" leaves short batches, so that
+        instances share the last step evenly.
     device
-        where the tensors of a batch are, such as "cuda": the loop is given them there, ready for what it does next, and
-        copies them ahead of it on a stream of their own, from memory that is pinned. Texts, bytes and names stay here.
-        "cuda" is the device that is current when the Loader is made; "cpu" is none. ``loader.stats`` has the time that
-        copies took, and for how long they were waited for.
+        Device of the tensors in a batch, such as "cuda". The Loader copies them ahead of the loop, on a stream of its
+        own and from pinned memory, and they are ready for what the loop does next. Text, bytes and names stay on the
+        host. "cuda" is the device that is current when the Loader is created; "cpu" means none. ``loader.stats`` has
+        the time that copies took, and how long the loop waited for them.
     prefetch
-        how many batches are copied to the device ahead of the loop (2), none beyond an epoch's end. Not to be confused
-        with ``prefetch_depth``, the batches that the loader makes ahead, which should not be less.
+        Number of batches that are copied to the device ahead of the loop (default 2), within an epoch. Not to be
+        confused with ``prefetch_depth``, the batches that the loader renders in advance, which should not be smaller.
     memory_format
-        torch.channels_last: images and views are [N, C, H, W] as ever, and lie so in memory; ``layout`` is "nhwc" then.
+        With torch.channels_last, images and views still have the shape [N, C, H, W], but that memory format; ``layout``
+        is then "nhwc".
     pin_memory
-        copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot
-        is free at once. Without an accelerator it is a warning and no copy, as in a DataLoader.
+        Copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot
+        is free at once. Without an accelerator there is a warning and no copy, as in a DataLoader.
     copy
-        copy each batch into memory of its own. Without it (and without ``pin_memory``) a batch holds a slot of the ring
-        until its last tensor is gone, and no more than ``slots`` can be held at once.
+        Copy each batch. Without this (and without ``pin_memory``), a batch holds a slot of the ring until its last
+        tensor is gone, and the program can hold at most ``slots`` of them.
 
-    ``steps`` must divide the steps of an epoch, since a batch belongs to one epoch here.
+    ``steps`` must divide the steps of an epoch, because a batch belongs to one epoch here.
 
-    ``len(loader.dataset)`` is the number of samples of an epoch; ``loader.dataset.classes``, ``class_to_idx`` and
-    ``targets`` are as those of torchvision's ImageFolder, and ``loader.batch_size`` is as a DataLoader's. A validation
-    set has the numbers of the training set's classes with ``classes=train.dataset.classes``.
+    ``len(loader.dataset)`` is the number of samples in an epoch. ``loader.dataset.classes``, ``class_to_idx`` and
+    ``targets`` work like those of torchvision's ImageFolder, and ``loader.batch_size`` like a DataLoader's. Pass
+    ``classes=train.dataset.classes`` to give a validation set the class numbers of its training set.
 
-    ``stream`` is the :class:`Stream` that it takes its batches from, for the facts: ``loader.stream.num_samples``,
-    ``num_classes``, ``classes``, ``fingerprint`` and ``names()``. Batches and places of it are the Loader's own
-    business:
-    neither ``next()`` nor ``seek()`` it.
+    ``stream`` is the underlying :class:`Stream`, for its properties: ``loader.stream.num_samples``, ``num_classes``,
+    ``classes``, ``fingerprint`` and ``names()``. The Loader itself takes its batches and moves its position: call
+    neither ``next()`` nor ``seek()`` on it.
     """
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
@@ -250,7 +256,7 @@ class Loader:
         if isinstance(fields, str):
             raise TypeError(f"fields are several names, as in fields=({fields!r},)")
         self._fields_were_chosen = fields is not None
-        self._fields_fit = False  # is known with the first batch
+        self._fields_fit = False  # checked with the first batch
         chosen = ("images", "labels") if fields is None else tuple(fields)
         of_data = [field for field in chosen if ":" in field]
         self.fields = tuple(field.split(":")[0].strip() for field in chosen)
@@ -290,14 +296,14 @@ class Loader:
         if self._channels_last and layout not in (None, "nhwc"):
             raise ValueError(f"memory_format=torch.channels_last goes with layout='nhwc', not {layout!r}")
         layout = self._layout = layout or ("nhwc" if self._channels_last else "nchw")
-        if self._floats:  # it says what is wrong with them
+        if self._floats:  # raises if mean or std is invalid
             normalise(np.zeros((0, 1, 1, 3), np.uint8), self._mean, self._std)
         self._copier: Optional[Copier] = None
         self._on_device: Optional[FloatsOnDevice] = None
         self._prefetch = whole(prefetch, "prefetch, batches copied ahead,", 0, 64)
         self._failed: Optional[Exception] = None  # while batches are ahead of the loop
-        self._given: Optional[_Given] = None  # the stream may be further on than the loop
-        self._astray = False  # a batch may have been taken of the stream, and lost
+        self._given: Optional[_Given] = None  # the stream may be ahead of the loop
+        self._astray = False  # a batch may have been taken from the stream and lost
         if device is not None and torch.device(device).type != "cpu":
             if pin_memory:
                 raise ValueError("with a device, batches are pinned where they lie: leave pin_memory out")
@@ -311,7 +317,7 @@ class Loader:
         if last is None:
             last = "pad" if pads_unasked else "partial"
         self.last: str = last
-        # What decides the order, for whoever asks why a state does not fit.
+        # Everything that determines the order, to explain why a state does not fit.
         self._choices = {"data set": self.stream.fingerprint.hex(), "pipeline": pipeline, "seed": int(seed),
                          "shuffle": order, "last": "drop" if dropped else "pad", "subset": options.get("subset"),
                          "repeat": int(options.get("repeat", 1)), "split": options.get("split", "sample")}
@@ -327,9 +333,9 @@ class Loader:
                           stacklevel=caller())
         self._steps = steps
         self._micro_batch = int(options.get("micro_batch", 1))
-        self._loaded = True  # where the stream stands is where the next loop begins, even in mid-epoch
+        self._loaded = True  # the next loop begins at the stream's position, even in mid-epoch
         self._loop = 0
-        self._fresh = True  # no loop has gone through an epoch, or on to the next one, from where it was put
+        self._fresh = True  # since the position was set, no loop has finished an epoch or begun another one
 
     def _use_device(self, copies: Copies, options: Dict[str, Any]) -> None:
         self._copier = Copier(copies)
@@ -339,9 +345,9 @@ class Loader:
             options["on_ring"] = pinned_for_cuda(copies.device)
 
     def _is_filled_up(self, options: Mapping[str, Any]) -> bool:
-        """Do the steps of an epoch take more than its positions?"""
+        """Do the steps of an epoch need more positions than it has?"""
         share = self.stream._share
-        # a part has its own positions
+        # each part has its own positions
         replicas = share.num_local_replicas if options.get("split") == "file" else share.num_replicas
         return bool(
             self.stream.steps_per_epoch * replicas * int(options.get("micro_batch", 1)) > self.stream.num_positions)
@@ -356,18 +362,18 @@ class Loader:
 
     @property
     def batch_size(self) -> int:
-        """Samples of a whole batch in this process: steps times its replicas times micro_batch."""
+        """Samples in a full batch of this process: steps times its replicas times micro_batch."""
         return self._steps * int(self.stream._share.num_local_replicas) * self._micro_batch
 
     @property
     def dataset(self) -> _DataSet:
-        """How many samples an epoch has, their classes (``classes``, ``class_to_idx``) and labels (``targets``): for
-        programs that ask a DataLoader's dataset for these."""
+        """The number of samples in an epoch, their classes (``classes``, ``class_to_idx``) and labels (``targets``),
+        for programs that read these from a DataLoader's dataset."""
         return _DataSet(self.stream)
 
     @property
     def _stands(self) -> Optional[Tuple[bytes, Place]]:
-        """Behind the last batch that the loop got, where the stream is further on."""
+        """The position after the last batch that the loop received, if the stream is ahead of the loop."""
         given = self._given
         if given is None:
             return None
@@ -380,13 +386,13 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next batch: that of the loop, or, behind its last batch, the next. A loop that was left
-        early still counts: the next loop begins ``epoch + 1``."""
+        """The epoch of the next batch: that of the current loop, or the next one after its last batch. After a loop
+        that was left early it is still that loop's epoch; the next loop begins ``epoch + 1``."""
         return self._place.epoch
 
     @property
     def stats(self) -> Stats:
-        """How the stream has gone so far, and copying to the device; after :meth:`close`, until then."""
+        """Statistics of the stream and of copies to the device, so far or up to :meth:`close`."""
         found = self.stream.stats
         if not self._copier:
             return found
@@ -401,12 +407,12 @@ class Loader:
                 self._warn_of_rest(place)
                 self.stream.seek_to(place.epoch + 1)  # the last loop was left early
                 place = self.stream.place
-                self._loaded = True  # a loop that takes nothing leaves nothing out: Lightning asks twice for one
+                self._loaded = True  # a loop that takes nothing skips nothing: Lightning calls iter() twice
             self._loop += 1
             return taking(functools.partial(self._fill, self._loop, place.epoch))
 
     def _warn_of_rest(self, place: Place) -> None:
-        """The first loop was left early. Was that a look at the data, which shortens the training by an epoch?"""
+        """Warn if the first loop was left early: just looking at the data that way shortens training by an epoch."""
         if self._fresh and self._choices["shuffle"] != "none":
             taken = len(self) - place.steps_left // self._steps
             warnings.warn(f"the loop before was left after {taken} of {len(self)} batches of epoch {place.epoch}, and "
@@ -415,10 +421,10 @@ class Loader:
         self._fresh = False
 
     def peek(self) -> Tuple[Any, ...]:
-        """The batch behind the last one that a loop got, in memory of its own, without taking it.
+        """Return a copy of the next batch without taking it.
 
-        For a look at the data before training: loops, ``epoch`` and ``state_dict()`` are as if it had not been called.
-        Within a loop it is that loop's next batch, or, at its end, the first of the next epoch.
+        Use it to look at the data before training: it does not affect loops, ``epoch`` or ``state_dict()``. Within a
+        loop it returns that loop's next batch, or at its end the first one of the next epoch.
         """
         with self.stream._lock:
             coming = self._ready()
@@ -426,7 +432,7 @@ class Loader:
             return cast(Tuple[Any, ...], _copied(coming[0]))
 
     def _fill(self, loop: int, epoch: int) -> _Coming:
-        """Have the next batch of a loop ready."""
+        """Prepare the next batch of a loop."""
         loaded = self._loaded
         try:
             with self.stream._lock:
@@ -436,7 +442,7 @@ class Loader:
                 if loop == self._loop:
                     self._fresh = False
         except BaseException as error:
-            self._loaded = loaded or isinstance(error, Exception)  # the next loop goes on here
+            self._loaded = loaded or isinstance(error, Exception)  # the next loop continues here
             raise
         if loop != self._loop:
             raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
@@ -446,8 +452,8 @@ class Loader:
         return self._ready_on_device(self._copier) if self._copier else self.stream._fill(None, self._tensors)
 
     def _ready_on_device(self, copier: Copier) -> _Coming:
-        """The next batch, and begin to copy those behind it that are ready, of this epoch."""
-        self.stream._open_handle()  # or it is closed, or another process's, and so is the device
+        """Return the next batch, and start copying the ready ones after it in this epoch."""
+        self.stream._open_handle()  # raises if the stream is closed or belongs to another process
         if self._given is None or self._astray:
             self._go_back()
             self._given, self._astray = _Given(self.stream.cursor, self.stream.place), False
@@ -455,8 +461,8 @@ class Loader:
         if given.is_kept():
             return given
         if copier.ahead and copier.ahead[0].cursor == given.behind[0]:
-            copier.ahead.popleft()  # what the loop got, if it was interrupted just then
-        self._astray = True  # until all that was taken of the stream is among the copies
+            copier.ahead.popleft()  # the loop has received it, but was interrupted before the last line below
+        self._astray = True  # until every batch taken from the stream is among the copies
         self._copy_ahead(copier, given.behind[1].steps_left // self._steps)
         self._astray = False
         if not copier.ahead and self._failed:
@@ -472,7 +478,7 @@ class Loader:
         return coming
 
     def _copy_ahead(self, copier: Copier, left: int) -> None:
-        """Begin to copy batches that are ready, of the ``left`` of this epoch."""
+        """Start copying batches that are ready, at most the ``left`` ones of this epoch."""
         copier.give_back()
         while not self._failed and len(copier.ahead) < min(1 + self._prefetch, left):
             try:
@@ -488,13 +494,13 @@ class Loader:
             except Exception as error:
                 if not copier.ahead:
                     raise
-                # The loop is told behind the batches that it has not seen; until then it keeps no frame, nor batch.
+                # The loop raises it after the batches that come first. Until then it must keep no frame or batch alive.
                 self._failed = error.with_traceback(None)
                 break
             copier.begin(batch, functools.partial(self._tensors, batch), self.stream.cursor, self.stream.place)
 
     def _go_back(self) -> None:
-        """Drop what was copied ahead of the loop: the stream stands where the loop does."""
+        """Drop what was copied ahead of the loop, and move the stream back to the loop's position."""
         stands = self._stands
         if self._copier and stands:
             if self._copier.ahead:
@@ -512,7 +518,7 @@ class Loader:
         return torch.from_numpy(batch.soft_labels(classes, self.smoothing).reshape(-1, classes))
 
     def _check_fields(self, batch: Batch) -> None:
-        """Do the fields fit this pipeline? Where none were chosen, choose."""
+        """Check that the fields fit this pipeline; choose them if the program did not."""
         mixes, views = batch.weights is not None, batch.views
         if not self._fields_were_chosen and mixes:
             self.fields = ("images", "soft_labels")
@@ -530,7 +536,7 @@ class Loader:
             self._check_fields(batch)
         counts = batch.valid.reshape(-1) if self.last == "partial" else None
         if counts is not None and batch.num_valid == len(counts):
-            counts = None  # all do
+            counts = None  # all samples do
         valid = None if counts is None else torch.from_numpy(counts)
 
         def finish(array: torch.Tensor, field: str) -> torch.Tensor:
@@ -553,7 +559,7 @@ class Loader:
         return tuple(make(field) for field in self.fields)
 
     def _field_of_data(self, batch: Batch, field: str, valid: Optional[List[bool]], finish: Any) -> Any:
-        """What the data set has of a batch's samples; of those that are valid, unless None."""
+        """A field of the data set for a batch's samples; only the valid ones, unless ``valid`` is None."""
         value = batch[field]
         if isinstance(value, list):
             return value if valid is None else [each for each, counts in zip(value, valid) if counts]
@@ -562,16 +568,16 @@ class Loader:
         if isinstance(value, dict) and isinstance(next(iter(value.values())), Boxes):
             return [Boxes(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])[:, i]), field) for array in boxes))
                     for boxes in value.values() for i in range(boxes.counts.shape[3])]
-        if isinstance(value, dict):  # a mask, by views
+        if isinstance(value, dict):  # a mask for each view
             rows = [array.reshape((-1,) + array.shape[3:])[:, i] for array in value.values()
                     for i in range(array.shape[3])]
             return [finish(_of_numpy(row), field) for row in rows]
         return finish(_of_numpy(value.reshape((-1,) + value.shape[3:])), field)
 
     def _pixels(self, batch: Batch, field: str, finish: Any, valid: Any) -> Any:
-        """The images of a batch, or a list of those of its views; of the samples that are valid, unless None."""
+        """A batch's images, or a list of those of its views; only the valid samples, unless ``valid`` is None."""
         if field == "views" and not batch.views:
-            view_list(batch)  # says so
+            view_list(batch)  # raises
         made: List[torch.Tensor] = []
         for array in batch.views.values() if field == "views" else (batch.images,):
             array = array.reshape((-1,) + array.shape[3:]) if field == "views" else array
@@ -595,7 +601,7 @@ class Loader:
         return floats
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next loop go through this epoch, from its begin."""
+        """Make the next loop iterate over this epoch, from its start."""
         with self.stream._lock:
             self._go_back()
             self.stream.seek_to(epoch)
@@ -603,14 +609,14 @@ class Loader:
             self._loaded = self._fresh = True
 
     def state_dict(self) -> Dict[str, Any]:
-        """The place behind the last batch that a loop got, whatever interrupted it since. The same in all instances:
-        one copy is enough."""
+        """The position after the last batch that a loop received, no matter what has interrupted it since. It is equal
+        in all instances, so storing it once is enough."""
         stands = self._stands
         cursor = stands[0] if stands else self.stream.cursor
         return {"version": 1, "cursor": cursor.hex(), "dtype": self.dtype, "made with": dict(self._choices)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Have the next loop go on from there, to the end of that epoch."""
+        """Make the next loop continue from there, to the end of that epoch."""
         if state.get("version") != 1 or not isinstance(state.get("cursor"), str):
             raise ValueError("this is no state of a pyplenum.torch.Loader, or one of another version")
         if "dtype" not in state and not self._dtype_was_chosen:
@@ -634,7 +640,7 @@ class Loader:
         made = state.get("made with")
         if not isinstance(made, Mapping):
             return ""
-        # "partial" is "pad" for the loader, and None may have become any of them
+        # the loader sees "partial" as "pad", and None may have become any of them
         here = {**self._choices, "last": self.last}
         differ = [f"{name} was {made[name]!r} and is {here[name]!r}" for name, now in self._choices.items()
                   if name in made and made[name] != now]
@@ -678,7 +684,7 @@ def _named(parameters: Parameters) -> List[Tuple[str, torch.Tensor]]:
 
 
 def _check_alike(job: Job, named: List[Tuple[str, torch.Tensor]]) -> None:
-    """Sizes must agree before anything is moved."""
+    """Check that shapes and types agree before any data moves."""
     text = "\n".join(f"{name} {tuple(value.shape)} {value.dtype}" for name, value in named)
     try:
         job.same(np.frombuffer(text.encode() or b" ", np.uint8))
@@ -689,16 +695,16 @@ def _check_alike(job: Job, named: List[Tuple[str, torch.Tensor]]) -> None:
 
 
 def _on_host(value: torch.Tensor) -> torch.Tensor:
-    """The tensor itself where a collective can work on it, else a copy."""
+    """The tensor itself if a collective can work on it, otherwise a copy."""
     value = value.resolve_conj().resolve_neg()
     return value if value.device.type == "cpu" and value.is_contiguous() else value.cpu().contiguous()
 
 
 def broadcast_parameters(parameters: Parameters, root: int = 0, *, job: Optional[Job] = None) -> None:
-    """Give a model (parameters and buffers), a state_dict or named tensors the values of instance ``root``, in place.
+    """Copy a model (parameters and buffers), a state_dict or named tensors of instance ``root`` to all, in place.
 
-    A collective. Tensors on a device, or not contiguous, go through a copy in host memory. Raises ``EBADMSG``, naming
-    the instance, when the models have other tensors.
+    A collective. Tensors that are on a device, or not contiguous, go through a copy in host memory. Raises ``EBADMSG``,
+    naming the instance, if the models have different tensors.
     """
     job = job or this_job()
     named = _named(parameters)
@@ -711,9 +717,9 @@ def broadcast_parameters(parameters: Parameters, root: int = 0, *, job: Optional
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root: int = 0, *, job: Optional[Job] = None) -> None:
-    """Give an optimizer the state and the options of the one in instance ``root``, also where it has none yet.
+    """Copy the state and options of the optimizer in instance ``root`` to all, even if they have no state yet.
 
-    A collective. For a run that goes on from a checkpoint which only ``root`` has read.
+    A collective. For a run that resumes from a checkpoint that only ``root`` has read.
     """
     job = job or this_job()
 
@@ -724,13 +730,13 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root: int = 0, *
 
     data = job._broadcast_pickled("broadcast_optimizer_state", save, root)
     if job.instance_index != root:
-        optimizer.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=False))  # it is our own
+        optimizer.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=False))  # our own data
 
 
 def check_same(parameters: Parameters, *, job: Optional[Job] = None) -> None:
     """Raise ``EBADMSG``, naming tensor and instances, unless the models of all instances hold the same bytes.
 
-    A collective. It reads each tensor once: a check every some hundred steps finds weights that drift apart.
+    A collective. It reads each tensor once. Checking every few hundred steps detects weights that drift apart.
     """
     job = job or this_job()
     named = _named(parameters)
@@ -747,8 +753,8 @@ def check_same(parameters: Parameters, *, job: Optional[Job] = None) -> None:
 def pin_ring(address: int, size: int, present: bool) -> None:
     """Pin the memory that batches lie in for CUDA: ``Stream(..., on_ring=pyplenum.torch.pin_ring)``.
 
-    Then a batch's tensors can be copied to the device without another copy, with ``non_blocking=True``; hold the batch
-    until that copy is over.
+    A batch's tensors can then be copied to the device with ``non_blocking=True`` and without an intermediate copy. Hold
+    the batch until that copy is complete.
     """
     if torch.cuda.is_available():
         pinned_for_cuda()(address, size, present)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The commands plenumd, plenumctl and plenumrun of an environment: each becomes the program of its name, in
+"""The commands plenumd, plenumctl and plenumrun of a Python environment: each executes the program of the same name in
 pyplenum/bin.
 
-It is not in pyplenum, which would be imported first, and NumPy with it.
+This module is not part of pyplenum, because that would first import the whole package, and NumPy with it.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 
 def _become(name):
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pyplenum", "bin", name)
-    # As it would be if a shell had started it: Python ignores these signals, and may have changed the locale.
+    # Restore what a shell would have passed: Python ignores these signals, and may have changed the locale variables.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     with open("/proc/self/environ", "rb") as f:

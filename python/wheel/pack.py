@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """pack.py WHEEL PROGRAMS.py LICENCES MAN OUT: the last step of scripts/wheel.
 
-Adds to a wheel the commands of PROGRAMS.py, the texts of the folder LICENCES and the manual pages of the folder MAN,
-and writes it into the folder OUT, so that the same content gives the same bytes: sorted, and dated SOURCE_DATE_EPOCH.
+Adds the commands in PROGRAMS.py, the texts in the folder LICENCES and the manual pages in the folder MAN to a wheel,
+and writes it into the folder OUT. The same content gives the same bytes: files are sorted and dated SOURCE_DATE_EPOCH.
 """
 
 import base64
@@ -15,7 +15,7 @@ import time
 import zipfile
 
 wheel, programs, licences, man, out = sys.argv[1:]
-date = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))[:6]  # a zip file knows no year before 1980
+date = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))[:6]  # zip files cannot store years before 1980
 files = {}  # name: bytes, mode
 with zipfile.ZipFile(wheel) as z:
     for info in z.infolist():
