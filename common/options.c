@@ -37,22 +37,28 @@ static int unknown_option(const struct options_program *p, const char *word, siz
     return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
 }
 
-/* A limit in the units that the option takes: "1s", "24000h", "64M". */
-static char *format_limit(enum option_type type, uint64_t value, char *text, size_t size)
+/* A limit in the units that the option takes: "1s", "24000h", "64M"; in days when `days`. */
+static char *format_limit(enum option_type type, bool days, uint64_t value, char *text, size_t size)
 {
     static const struct unit {
         enum option_type type;
         uint64_t factor;
         const char *name;
     } units[] = {
-        {OPTION_BYTES, UINT64_C(1) << 40, "T"},    {OPTION_BYTES, UINT64_C(1) << 30, "G"},
-        {OPTION_BYTES, UINT64_C(1) << 20, "M"},    {OPTION_BYTES, UINT64_C(1) << 10, "K"},
-        {OPTION_DURATION, 3600 * NS_PER_SEC, "h"}, {OPTION_DURATION, 60 * NS_PER_SEC, "m"},
-        {OPTION_DURATION, NS_PER_SEC, "s"},        {OPTION_DURATION, NS_PER_MS, "ms"},
+        {OPTION_BYTES, UINT64_C(1) << 40, "T"},
+        {OPTION_BYTES, UINT64_C(1) << 30, "G"},
+        {OPTION_BYTES, UINT64_C(1) << 20, "M"},
+        {OPTION_BYTES, UINT64_C(1) << 10, "K"},
+        {OPTION_DURATION, 24 * 3600 * NS_PER_SEC, "d"},
+        {OPTION_DURATION, 3600 * NS_PER_SEC, "h"},
+        {OPTION_DURATION, 60 * NS_PER_SEC, "m"},
+        {OPTION_DURATION, NS_PER_SEC, "s"},
+        {OPTION_DURATION, NS_PER_MS, "ms"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-        if (units[i].type != type || value == 0 || value % units[i].factor != 0)
+        if (units[i].type != type || value == 0 || value % units[i].factor != 0 ||
+            (units[i].name[0] == 'd' && !days))
             continue;
         (void)snprintf(text, size, "%llu%s", (unsigned long long)(value / units[i].factor),
                        units[i].name);
@@ -65,15 +71,16 @@ static char *format_limit(enum option_type type, uint64_t value, char *text, siz
 static int out_of_range(const struct option_def *def, uint64_t max, const char *value,
                         struct plenum_error *err)
 {
+    bool days = strchr(value, 'd') != NULL; /* as the user wrote the value */
     char least[32], most[32];
 
-    (void)format_limit(def->type, def->min, least, sizeof(least));
+    (void)format_limit(def->type, days, def->min, least, sizeof(least));
     if (max == UINT64_MAX)
         return error_set(err, -EINVAL,
                          "--%s must be at least %s, and small enough to be counted, not %s",
                          def->name, least, value);
     return error_set(err, -EINVAL, "--%s must be %s to %s, not %s", def->name, least,
-                     format_limit(def->type, max, most, sizeof(most)), value);
+                     format_limit(def->type, days, max, most, sizeof(most)), value);
 }
 
 int options_apply(const struct option_def *def, void *target, const char *value,
@@ -109,7 +116,7 @@ int options_apply(const struct option_def *def, void *target, const char *value,
     if (r == -EINVAL)
         return error_set(err, -EINVAL, "--%s needs %s, not '%s'", def->name,
                          def->type == OPTION_BYTES      ? "a size such as 512M or 2G"
-                         : def->type == OPTION_DURATION ? "a time such as 30s, 500ms or 5m"
+                         : def->type == OPTION_DURATION ? "a time such as 500ms, 30s, 5m, 2h or 7d"
                                                         : "a whole number",
                          value);
     if (r == -ERANGE || number < def->min || number > max)

@@ -484,7 +484,7 @@ int parse_duration(const char *text, uint64_t *ret)
 {
     static const struct unit units[] = {
         {"", NS_PER_SEC},       {"s", NS_PER_SEC},        {"ms", NS_PER_MS},
-        {"m", 60 * NS_PER_SEC}, {"h", 3600 * NS_PER_SEC},
+        {"m", 60 * NS_PER_SEC}, {"h", 3600 * NS_PER_SEC}, {"d", 24 * 3600 * NS_PER_SEC},
     };
 
     return parse_with_unit(text, units, ARRAY_LEN(units), ret);

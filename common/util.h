@@ -198,8 +198,8 @@ int parse_hex(const char *text, unsigned char *ret, size_t bytes);
 /** A number of bytes with an optional K, M, G or T (powers of 1024): 0, -EINVAL or -ERANGE. */
 int parse_bytes(const char *text, uint64_t *ret);
 
-/** A length of time: "90", "90s", "500ms", "5m", "2h" (seconds by default), in ns: 0, -EINVAL or
- * -ERANGE. */
+/** A length of time: "90", "90s", "500ms", "5m", "2h", "7d" (seconds by default), in ns: 0, -EINVAL
+ * or -ERANGE. */
 int parse_duration(const char *text, uint64_t *ret);
 
 /** "1.4 GiB", "312 B" into `text`; returns `text`. */

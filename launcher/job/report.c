@@ -58,6 +58,25 @@ static double seconds(uint64_t ns)
     return (double)ns / 1e9;
 }
 
+/* A limit that the user set: "90.0 s", "5m", "36h", "7d". */
+static const char *format_time_limit(uint64_t ns, char *text, size_t size)
+{
+    static const struct {
+        uint64_t factor;
+        char name;
+    } units[] = {{24 * 3600 * NS_PER_SEC, 'd'}, {3600 * NS_PER_SEC, 'h'}, {60 * NS_PER_SEC, 'm'}};
+
+    for (size_t i = 0; i < ARRAY_LEN(units) && ns > 60 * NS_PER_SEC; i++) {
+        if (ns % units[i].factor != 0)
+            continue;
+        (void)snprintf(text, size, "%llu%c", (unsigned long long)(ns / units[i].factor),
+                       units[i].name);
+        return text;
+    }
+    (void)snprintf(text, size, "%.1f s", seconds(ns));
+    return text;
+}
+
 static void failed_sentence(const struct control_failed *failed, const char *who,
                             const char *program, const char *directory, char *ret, size_t size)
 {
@@ -125,7 +144,7 @@ static void exited_sentence(const struct report *report, const struct plan *plan
 void report_sentence(const struct report *report, const struct plan *plan, const char *program,
                      const char *directory, char *ret, size_t size)
 {
-    char who[HOST_NAME_MAX_BYTES + 64] = "";
+    char who[HOST_NAME_MAX_BYTES + 64] = "", limit[32];
 
     if (report->instance < plan->num_instances)
         describe_instance(plan, report->instance, who, sizeof(who));
@@ -143,12 +162,12 @@ void report_sentence(const struct report *report, const struct plan *plan, const
         (void)snprintf(ret, size, "%s was lost: %s", who, report->text);
         break;
     case REPORT_LATE:
-        (void)snprintf(ret, size, "the job did not start within %.1f s (--start-timeout): %s",
-                       seconds(report->limit_ns), report->text);
+        (void)snprintf(ret, size, "the job did not start within %s (--start-timeout): %s",
+                       format_time_limit(report->limit_ns, limit, sizeof(limit)), report->text);
         break;
     case REPORT_TIMED_OUT:
-        (void)snprintf(ret, size, "the job was ended after %.1f s (--timeout)%s",
-                       seconds(report->limit_ns), report->text);
+        (void)snprintf(ret, size, "the job was ended after %s (--timeout)%s",
+                       format_time_limit(report->limit_ns, limit, sizeof(limit)), report->text);
         break;
     case REPORT_CLOSED:
         (void)snprintf(ret, size, "the job was ended, for nobody reads its %s", report->text);

@@ -190,7 +190,7 @@ static const struct option_def defs[] = {
      .help = "also those created for a single user above this total (default: a quarter of "
              "--cache-limit if several users are served; 0: no limit)"},
     {"cache-age", 0, "TIME", OPTION_DURATION, AT(server.cache_limits.age_ns),
-     .help = "also those that have not been used for this long (default 2160h, 90 days; 0: no "
+     .help = "also those that have not been used for this long (default 90d; 0: no "
              "limit)"},
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),
      .help = "neither write nor use hints about the tiles of JPEGs; the pixels are the same"},

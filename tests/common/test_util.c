@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,4 +71,32 @@ Test(util, random_digits_are_hexadecimal_and_end)
         cr_expect(eq(chr, text[2 * bytes], '\0'));
         cr_expect(eq(chr, text[2 * bytes + 1], 'x'));
     }
+}
+
+/* Each unit at both ends of what 64 bits of nanoseconds count. */
+Test(util, times_have_units)
+{
+    static const struct {
+        const char *unit;
+        uint64_t ns;
+    } units[] = {{"", NS_PER_SEC},       {"ms", NS_PER_MS},        {"s", NS_PER_SEC},
+                 {"m", 60 * NS_PER_SEC}, {"h", 3600 * NS_PER_SEC}, {"d", 86400 * NS_PER_SEC}};
+    static const char *const bad[] = {"",   "d",    "-1d", "+1d", "1 d",  "1D",
+                                      "1w", "1d2h", "1.d", "1dd", "1.5h", " 1d"};
+    uint64_t ns = 7;
+
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        uint64_t most = UINT64_MAX / units[i].ns, values[] = {0, 1, 7, most, most + 1};
+
+        for (size_t v = 0; v < ARRAY_LEN(values); v++) {
+            bool fits = values[v] <= most;
+            char text[40];
+
+            (void)sprintf(text, "%llu%s", (unsigned long long)values[v], units[i].unit);
+            cr_expect(eq(int, parse_duration(text, &ns), fits ? 0 : -ERANGE), "%s", text);
+            cr_expect(eq(u64, ns, fits ? values[v] * units[i].ns : ns), "%s", text);
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        cr_expect(eq(int, parse_duration(bad[i], &ns), -EINVAL), "'%s'", bad[i]);
 }

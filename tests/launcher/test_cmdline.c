@@ -128,6 +128,8 @@ ParameterizedTestParameters(cmdline, bad)
         {"plenumrun --grace soon prog", "--grace needs a time"},
         {"plenumrun --start-timeout 0 prog", "--start-timeout must be 1s to 24000h, not 0"},
         {"plenumrun --grace 24001h prog", "--grace must be 0 to 24000h, not 24001h"},
+        {"plenumrun --grace 1001d prog", "--grace must be 0 to 1000d, not 1001d"},
+        {"plenumrun --timeout 1w prog", "such as 500ms, 30s, 5m, 2h or 7d, not '1w'"},
         {"plenumrun --import-config /dev/zero prog",
          "--import-config: /dev/zero holds a zero byte"},
         {"plenumrun --env-file /dev/zero prog", "--env-file: /dev/zero holds a zero byte"},

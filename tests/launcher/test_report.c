@@ -15,6 +15,8 @@ static struct plan_instance instances[] = {{.host = 0}, {.host = 1}};
 static const struct plan plan = {
     .hosts = hosts, .num_hosts = 2, .instances = instances, .num_instances = 2};
 
+#define DAY (UINT64_C(24) * 3600 * 1000000000)
+
 struct report_case {
     struct report report;
     int status;
@@ -76,6 +78,12 @@ ParameterizedTestParameters(report, of)
         {{.kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = 1000000000},
          124,
          "1.0 s (--timeout)"},
+        {{.kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = 7 * DAY},
+         124,
+         "after 7d (--timeout)"},
+        {{.kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = DAY + DAY / 2},
+         124,
+         "after 36h (--timeout)"},
         {{.kind = REPORT_CLOSED, .instance = UINT32_MAX}, 141, "nobody reads"},
         {{.kind = REPORT_OTHER, .instance = UINT32_MAX, .signal = 15, .text = "killed"},
          143,
