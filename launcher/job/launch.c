@@ -174,6 +174,9 @@ static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_er
     bool *local, *loader_local;
     int r;
 
+    if (request.place.policy == PLACE_DEVICE && !request.pool &&
+        (r = devices_check_visible(err)) < 0)
+        return r;
     if ((r = choose_hosts(options, err)) < 0 || (r = check_loaders(options, err)) < 0)
         return r;
     host_get_name(name, sizeof(name));

@@ -97,6 +97,41 @@ static int add_items(struct device_pool *pool, const char *text, size_t len,
     return 0;
 }
 
+bool devices_hides_all(const char *list)
+{
+    static const char *const hiding[] = {"-1", "NoDevFiles"};
+    size_t len;
+
+    list += strspn(list, " ");
+    len = strcspn(list, ", ");
+    for (size_t i = 0; i < ARRAY_LEN(hiding); i++)
+        if (strlen(hiding[i]) == len && strncmp(list, hiding[i], len) == 0)
+            return true;
+    return *list == '\0';
+}
+
+static int tell_hidden(const struct device_pool *pool, const char *list, struct plenum_error *err)
+{
+    return error_set(err, -EINVAL,
+                     "%s='%s' hides every device: unset it, or name the devices with --device-env "
+                     "%s=0,1; leave --device-env out for a job without devices",
+                     pool->variable, list, pool->variable);
+}
+
+int devices_check_visible(struct plenum_error *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        const char *list = getenv(known[i].variable);
+
+        if (list && devices_hides_all(list))
+            return error_set(err, -EINVAL,
+                             "--process-placement device: %s='%s' hides every device: unset it, or "
+                             "choose another placement",
+                             known[i].variable, list);
+    }
+    return 0;
+}
+
 /* "0-3,GPU-8932f937" */
 static int parse_list(struct device_pool *pool, const char *list, struct plenum_error *err)
 {
@@ -111,6 +146,9 @@ static int parse_list(struct device_pool *pool, const char *list, struct plenum_
 
         p += strspn(p, " ");
         len = strcspn(p, ", ");
+        /* The runtimes show what stands before the first -1. */
+        if (len == 2 && pool->count > 0 && strncmp(p, "-1", 2) == 0)
+            return 0;
         if (len == 0 || pool->count == DEVICES_MAX)
             return error_set(err, -EINVAL, "%s='%s' is not a list of devices like 0-3 or 0,1,2",
                              pool->variable, list);
@@ -148,7 +186,9 @@ int device_pool_parse(const char *text, struct device_pool *ret, struct plenum_e
     }
     list = equals ? equals + 1 : getenv(pool.variable);
     r = check_variable(pool.variable, err);
-    if (r == 0 && ((list && *list) || equals))
+    if (r == 0 && list && devices_hides_all(list) && (!equals || *list))
+        r = tell_hidden(&pool, list, err);
+    else if (r == 0 && list)
         r = parse_list(&pool, list, err);
     if (r < 0) {
         device_pool_fini(&pool);

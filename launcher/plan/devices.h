@@ -20,9 +20,17 @@ struct device_pool {
     size_t cap;
 };
 
+/** Does this value of a variable like CUDA_VISIBLE_DEVICES hide all devices? So do an empty list,
+ * one that begins with -1, and Slurm's NoDevFiles. */
+bool devices_hides_all(const char *list);
+
+/** -EINVAL with a sentence when one of the known variables hides all devices of this process. */
+int devices_check_visible(struct plenum_error *err);
+
 /**
  * From the value of --device-env: NAME, NAME=LIST, or a short word for a known name (cuda, rocr,
- * hip, oneapi, ze, habana, tpu). Without LIST the variable's value here is the pool.
+ * hip, oneapi, ze, habana, tpu). Without LIST the variable's value here is the pool; a
+ * value that hides all devices is an error.
  *
  * Errors: -EINVAL with a sentence; -ENOMEM.
  */

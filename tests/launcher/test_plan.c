@@ -167,7 +167,7 @@ Test(plan, uneven_replicas_and_their_devices)
 {
     struct device_pool pool = {0};
 
-    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* as good as not set */
+    unsetenv("CUDA_VISIBLE_DEVICES");
     cr_assert(eq(int, device_pool_parse("cuda", &pool, NULL), 0));
     for (uint32_t instances = 1; instances <= 9; instances++) {
         for (uint32_t replicas = instances; replicas <= 3 * instances; replicas++) {
@@ -206,7 +206,19 @@ ParameterizedTestParameters(plan, devices)
     static struct pool_case cases[] = {
         {"CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "4,5,6,7", "4,5 6,7"},
         {"cuda", "CUDA_VISIBLE_DEVICES", "4,5,6,7,8", "4,5 6,7"},
-        {"cuda", "CUDA_VISIBLE_DEVICES", "", "0,1 2,3"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "(unset)", "0,1 2,3"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "", "!CUDA_VISIBLE_DEVICES='' hides every device"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", " ", "!hides every device"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "-1", "!CUDA_VISIBLE_DEVICES='-1' hides every device"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "-1,0,1,2", "!hides every device"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "NoDevFiles", "!hides every device"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "3,2,1,0,-1,7", "3,2 1,0"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "0,1,-1,2", "!are more than the 2 that"},
+        {"rocr", "ROCR_VISIBLE_DEVICES", "", "!ROCR_VISIBLE_DEVICES='' hides every device"},
+        {"hip", "HIP_VISIBLE_DEVICES", "-1", "!HIP_VISIBLE_DEVICES='-1' hides every device"},
+        {"MY_DEVICES", "MY_DEVICES", "", "!MY_DEVICES='' hides every device"},
+        {"cuda=-1", "CUDA_VISIBLE_DEVICES", "0,1,2,3", "!='-1' hides every device"},
+        {"cuda=0,1,2,3", "CUDA_VISIBLE_DEVICES", "", "0,1 2,3"},
         {"cuda=3,1,2,0", "CUDA_VISIBLE_DEVICES", "7", "3,1 2,0"},
         {"cuda", "CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b,GPU-c,GPU-d", "GPU-a,GPU-b GPU-c,GPU-d"},
         {"oneapi", "ONEAPI_DEVICE_SELECTOR", "level_zero:0,1,2,3", "0,1 2,3"},
@@ -236,6 +248,8 @@ ParameterizedTest(struct pool_case *c, plan, devices)
     int r;
 
     setenv(c->variable, c->value, 1);
+    if (strcmp(c->value, "(unset)") == 0)
+        unsetenv(c->variable);
     r = device_pool_parse(c->option, &pool, &err);
     if (r == 0) {
         request.pool = &pool;
