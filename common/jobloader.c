@@ -330,7 +330,17 @@ char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size
 
 void jobloader_set_environment(struct jobloader *loader, char *const *environment)
 {
+    static const char name[] = "PLENUM_PLENUMD=";
+    char *named = NULL;
+
     loader->environment = environment;
+    for (; environment && *environment; environment++)
+        if (strncmp(*environment, name, strlen(name)) == 0 && (*environment)[strlen(name)])
+            named = strdup(*environment + strlen(name));
+    if (!named)
+        return;
+    free(loader->plenumd);
+    loader->plenumd = named;
 }
 
 pid_t jobloader_get_pid(const struct jobloader *loader)

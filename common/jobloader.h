@@ -62,7 +62,8 @@ char *jobloader_get_address(const struct jobloader *loader, char *text, size_t s
 char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size);
 
 /** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this
- * process's own. Borrowed; NULL: this process's own. */
+ * process's own; PLENUM_PLENUMD among them names the program. Borrowed; NULL: this process's
+ * own. */
 void jobloader_set_environment(struct jobloader *loader, char *const *environment);
 
 /** The running loader, 0 when there is none: for a caller that ends all its other children. */

@@ -27,7 +27,9 @@ static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"
                                          /* what libplenum and its loader read */
                                          "PLENUM_CACHE_DIR", "PLENUM_DECODER", "PLENUM_SOURCE",
                                          "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
-                                         "PLENUM_LOADER_KEY"};
+                                         "PLENUM_LOADER_KEY",
+                                         /* which library and which loader they run */
+                                         "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
 
 /* Set for good programs' sake when nobody has an opinion, and then for all: lines of a Python
  * program arrive when they are printed, not when 8 KiB have come together; and PyTorch's store does

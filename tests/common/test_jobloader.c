@@ -328,6 +328,28 @@ Test(jobloader, that_does_not_start_is_reported)
     cr_expect(eq(str, reported, "the loader /bin/false exited with code 1 while it started"));
 }
 
+/* As in a shim, which learns its program's variables after it has bound the loader's address. */
+Test(jobloader, is_the_one_that_its_environment_names)
+{
+    static char named[] = "PLENUM_PLENUMD=/nonexistent/plenumd";
+    static char *environment[] = {named, NULL};
+    char text[64];
+    struct jobloader_options options = {.address = text, .report = on_report};
+    struct plenum_error err = {""};
+    int connection;
+
+    jobloader_destroy(loader, 1000);
+    (void)snprintf(text, sizeof(text), "unix:@plenum-test-jobloader-named-%ld", (long)getpid());
+    cr_assert(eq(int, address_parse(text, &address, &err), 0));
+    cr_assert(eq(int, jobloader_create(&options, &loader, &err), 0), "%s", err.text);
+    jobloader_set_environment(loader, environment);
+    connection = address_connect(&address, 0);
+    while (!reported[0])
+        keep_for(100);
+    cr_expect(strstr(reported, "/nonexistent/plenumd") != NULL, "%s", reported);
+    (void)close(connection);
+}
+
 Test(jobloader, is_replaced_when_it_hangs)
 {
     int connection = address_connect(&address, 0);

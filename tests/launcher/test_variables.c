@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/util.h"
 #include "launcher/job/variables.h"
 #include "launcher/plan/cmdline.h"
 #include "tests/launcher/environment.h"
@@ -120,6 +121,34 @@ Test(variables, the_users_number_of_threads_travels)
     setenv("OMP_NUM_THREADS", "5", 1);
     e = environment_of(0, &options, NULL);
     expect(e, "OMP_NUM_THREADS", "5");
+    environ_free(e);
+    cmdline_fini(&options);
+}
+
+/* Instances of other hosts run the library and the loader that were named here. */
+Test(variables, what_plenum_reads_travels)
+{
+    static const char *const names[] = {"PATH",
+                                        "LD_LIBRARY_PATH",
+                                        "PYTHONPATH",
+                                        "VIRTUAL_ENV",
+                                        "PLENUM_CACHE_DIR",
+                                        "PLENUM_DECODER",
+                                        "PLENUM_SOURCE",
+                                        "PLENUM_TRACE",
+                                        "PLENUM_VERIFY_BATCHES",
+                                        "PLENUM_LOADER_KEY",
+                                        "PLENUM_LIBRARY",
+                                        "PLENUM_PLENUMD"};
+    struct cmdline options;
+    char **e;
+
+    cmdline_init(&options);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        setenv(names[i], names[i], 1);
+    e = environment_of(2, &options, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        expect(e, names[i], names[i]);
     environ_free(e);
     cmdline_fini(&options);
 }
