@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,12 +157,18 @@ static int put_interface(struct environ_list *list, const char *interface)
 {
     static const char *const names[] = {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
                                         "NCCL_SOCKET_IFNAME"};
+    char exact[IF_NAMESIZE + 1];
     int r;
 
     for (size_t i = 0; interface && i < ARRAY_LEN(names); i++) {
-        if (strcmp(interface, "lo") == 0 && strncmp(names[i], "NCCL", 4) == 0)
+        bool nccl = strncmp(names[i], "NCCL", 4) == 0;
+
+        if (nccl && strcmp(interface, "lo") == 0)
             continue; /* which finds its way on one host */
-        if (!environ_list_has(list, names[i]) && (r = put_default(list, names[i], interface)) < 0)
+        (void)snprintf(exact, sizeof(exact), "=%s", interface);
+        /* To NCCL "eth0" is the beginning of names, eth0.100 among them. */
+        if (!environ_list_has(list, names[i]) &&
+            (r = put_default(list, names[i], nccl ? exact : interface)) < 0)
             return r;
     }
     return 0;

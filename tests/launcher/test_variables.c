@@ -152,3 +152,55 @@ Test(variables, what_plenum_reads_travels)
     environ_free(e);
     cmdline_fini(&options);
 }
+
+static void expect_interfaces(const char *interface, const char *gloo, const char *nccl)
+{
+    struct variables_job made = job;
+    static char *none[] = {NULL};
+    struct environ_list list;
+    struct cmdline options;
+    char **e;
+
+    cmdline_init(&options);
+    made.exports = &options.exports;
+    made.mpi = &options.mpi;
+    made.interface = interface;
+    cr_assert(eq(int, variables_of_instance(&made, &plan, 0, NULL, &list), 0));
+    e = environ_apply(none, &list);
+    expect(e, "GLOO_SOCKET_IFNAME", gloo);
+    expect(e, "TP_SOCKET_IFNAME", gloo);
+    expect(e, "NCCL_SOCKET_IFNAME", nccl);
+    environ_free(e);
+    environ_list_fini(&list);
+    cmdline_fini(&options);
+}
+
+/* To NCCL a name is a prefix, unless '=' stands before it. */
+Test(variables, the_interface_is_exact_for_nccl)
+{
+    static const char *const own[] = {"=eth0", "^docker0", "=eth0,eth1", "^=docker0", "ib", ""};
+
+    unsetenv("NCCL_SOCKET_IFNAME");
+    expect_interfaces("eth0", "eth0", "=eth0");
+    expect_interfaces("abcdefghijklmno", "abcdefghijklmno", "=abcdefghijklmno");
+    expect_interfaces("lo", "lo", NULL);
+    expect_interfaces(NULL, NULL, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+        setenv("NCCL_SOCKET_IFNAME", own[i], 1);
+        expect_interfaces("eth0", "eth0", own[i]);
+    }
+}
+
+/* -x NAME==eth0 gives NAME the value "=eth0". */
+Test(variables, exported_values_may_begin_with_an_equals_sign)
+{
+    struct cmdline options;
+    char **e;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, texts_add(&options.exports, "NCCL_SOCKET_IFNAME==eth0", 24), 0));
+    e = environment_of(0, &options, NULL);
+    expect(e, "NCCL_SOCKET_IFNAME", "=eth0");
+    environ_free(e);
+    cmdline_fini(&options);
+}
