@@ -284,6 +284,23 @@ int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset)
     return (size_t)n < len ? -ENODATA : 0;
 }
 
+int io_pwrite_all(int fd, const void *bytes, size_t len, uint64_t offset)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        ssize_t n = pwrite(fd, (const char *)bytes + done, len - done, (off_t)(offset + done));
+
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0) /* POSIX leaves open whether this can happen; it must not loop for ever */
+            return -ENOSPC;
+        else if (errno != EINTR)
+            return -errno;
+    }
+    return 0;
+}
+
 void io_close(int *fd)
 {
     if (*fd >= 0)

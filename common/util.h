@@ -136,6 +136,8 @@ int io_write_file_by(const char *temporary, const char *path, const void *bytes,
 int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset);
 /** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA when the file ends before. */
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
+/** Write all of `len` bytes at `offset`: 0 or -errno; a part of them may then have been written. */
+int io_pwrite_all(int fd, const void *bytes, size_t len, uint64_t offset);
 
 /** Close an owned descriptor and forget it; a negative one is nothing. */
 void io_close(int *fd);

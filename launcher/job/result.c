@@ -136,7 +136,7 @@ static int write_special(const char *path, const char *text, size_t len)
 
         if (n < 0 && errno == EAGAIN)
             r = poll(&p, 1, READER_MS) == 0 ? -ETIMEDOUT : 0;
-        else if (n < 0)
+        else if (n < 0 && errno != EINTR)
             r = -errno;
         text += n > 0 ? n : 0;
         len -= n > 0 ? (size_t)n : 0;

@@ -74,9 +74,9 @@ void checksums_close(struct checksums *s)
     free(s);
 }
 
-static off_t offset_of(uint32_t sample)
+static uint64_t offset_of(uint32_t sample)
 {
-    return (off_t)(sizeof(struct header) + sample * (uint64_t)sizeof(uint64_t));
+    return sizeof(struct header) + sample * (uint64_t)sizeof(uint64_t);
 }
 
 /* 0: none. */
@@ -84,20 +84,7 @@ static uint64_t get(const struct checksums *s, uint32_t sample)
 {
     uint64_t hash;
 
-    return io_pread_all(s->fd, &hash, sizeof(hash), (uint64_t)offset_of(sample)) < 0 ? 0 : hash;
-}
-
-/* A hash that cannot be written is none; one of which a part is written counts as a change. */
-static void put(const struct checksums *s, uint32_t sample, uint64_t hash)
-{
-    const uint8_t *bytes = (const uint8_t *)&hash;
-    size_t done = 0;
-    ssize_t n;
-
-    do {
-        n = pwrite(s->fd, bytes + done, sizeof(hash) - done, offset_of(sample) + (off_t)done);
-        done += n > 0 ? (size_t)n : 0;
-    } while (done < sizeof(hash) && (n > 0 || (n < 0 && errno == EINTR)));
+    return io_pread_all(s->fd, &hash, sizeof(hash), offset_of(sample)) < 0 ? 0 : hash;
 }
 
 bool checksums_agree(const struct checksums *s, uint32_t sample, const void *bytes, size_t len,
@@ -106,6 +93,7 @@ bool checksums_agree(const struct checksums *s, uint32_t sample, const void *byt
     uint64_t had = get(s, sample), hash = stamp_hash_bytes(bytes, len);
 
     if (had == 0 && record)
-        put(s, sample, hash);
+        /* One that cannot be written is missing; if a part was written, the file counts as changed. */
+        (void)io_pwrite_all(s->fd, &hash, sizeof(hash), offset_of(sample));
     return had == hash || (had == 0 && record);
 }

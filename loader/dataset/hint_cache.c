@@ -261,16 +261,6 @@ static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
     return r;
 }
 
-static int write_at(const struct hint_cache *n, const void *bytes, size_t len, uint64_t at)
-{
-    ssize_t done;
-
-    do
-        done = pwrite(n->fd, bytes, len, (off_t)at);
-    while (done < 0 && errno == EINTR);
-    return done < 0 ? -errno : (size_t)done < len ? -ENOSPC : 0;
-}
-
 /* Was `record` written since a hint of `had` bytes was read, and has it no less than `len`? */
 static bool is_surpassed(struct hint_cache *n, const struct hint_record *record, size_t len,
                          size_t had)
@@ -307,12 +297,12 @@ static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t 
     *record = (struct hint_record){.sample = sample, .len = (uint32_t)len, .room = room};
     memcpy(record + 1, bytes, len);
     record->checksum = XXH3_64bits(&record->sample, all - sizeof(record->checksum));
-    r = write_at(n, record, all, at);
+    r = io_pwrite_all(n->fd, record, all, at);
     free(record);
     if (r < 0)
         goto fail;
     if (at != old) {
-        r = write_at(n, &at, sizeof(at), slot_at(sample));
+        r = io_pwrite_all(n->fd, &at, sizeof(at), slot_at(sample));
         if (r < 0)
             goto fail;
     }

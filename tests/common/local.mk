@@ -61,6 +61,7 @@ TESTS += $(common_tests)
 %C%_test_list_CFLAGS = $(test_cflags)
 %C%_test_list_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_util_CFLAGS = $(test_cflags)
+%C%_test_util_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite
 %C%_test_util_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_ring_CFLAGS = $(test_cflags)
 %C%_test_ring_LDADD = common/libcommon.la $(CRITERION_LIBS)

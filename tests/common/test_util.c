@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -99,4 +101,40 @@ Test(util, times_have_units)
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         cr_expect(eq(int, parse_duration(bad[i], &ns), -EINVAL), "'%s'", bad[i]);
+}
+
+/* pwrite() as file systems may do it: a few bytes at once, and interrupted between. */
+static unsigned pwrite_calls;
+static size_t pwrite_most; /* 0: it writes nothing */
+
+ssize_t __real_pwrite(int fd, const void *bytes, size_t len, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t len, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t len, off_t offset)
+{
+    if (pwrite_calls++ % 2 == 1) {
+        errno = EINTR;
+        return -1;
+    }
+    return __real_pwrite(fd, bytes, min_u64(len, pwrite_most), offset);
+}
+
+Test(util, io_pwrite_all_writes_all_however_little_the_kernel_takes)
+{
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    char bytes[1000], read[1000];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)i;
+    for (pwrite_most = 1; pwrite_most <= 1024; pwrite_most *= 4) {
+        cr_assert(eq(int, ftruncate(fd, 0), 0));
+        cr_expect(eq(int, io_pwrite_all(fd, bytes, sizeof(bytes), 7 + pwrite_most), 0));
+        cr_assert(eq(int, io_pread_all(fd, read, sizeof(read), 7 + pwrite_most), 0));
+        cr_expect(eq(int, memcmp(read, bytes, sizeof(bytes)), 0));
+    }
+    pwrite_most = 0;
+    cr_expect(eq(int, io_pwrite_all(fd, bytes, sizeof(bytes), 0), -ENOSPC), "it does not end");
+    cr_expect(eq(int, io_pwrite_all(-1, bytes, 0, 0), 0));
+    pwrite_calls = 0;
+    cr_expect(eq(int, io_pwrite_all(-1, bytes, 1, 0), -EBADF));
+    (void)close(fd);
 }
