@@ -121,8 +121,6 @@ EXEMPT = (
     "docs/datasets.md", "docs/guide.md", "docs/html", "docs/man", "docs/messages.md", "docs/packed.md",
     "docs/pipelines.md", "docs/pixels.md", "docs/popdist.md", "docs/preparing.md", "docs/recipes.md",
     "docs/training.md",
-    "docs/glossary.md",
-    "docs/protocol.md", "docs/versions.md",
     "tests/common", "tests/docs", "tests/e2e", "tests/failures", "tests/frameworks", "tests/fuzz", "tests/hostile",
     "tests/launcher", "tests/libdist", "tests/loader", "tests/local.mk", "tests/models", "tests/python", "tests/system",
 )
