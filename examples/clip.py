@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""CLIP in small: train a network for images and one for captions, so that each finds the other's.
+"""A small CLIP: train an image network and a caption network to match images with their captions.
 
     python3 clip.py "tar,label=none:pairs-{000..009}.tar"
     plenumrun --num-instances 2 python3 clip.py "tar,label=none:pairs-{000..009}.tar"
 
-The archives are WebDataset's: a .txt lies beside each image. Of a list with a column "caption" it is --caption caption.
+The archives are in WebDataset format, with a .txt beside each image. For a list with a column "caption", add
+--caption caption.
+
 The loss is that of Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021).
 """
 
@@ -25,10 +27,10 @@ WORDS = 4096
 
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("dataset", help="archives, a list, TFRecords, or a folder, with captions")
-    p.add_argument("--caption", default="txt", help="where the data set has captions (default: %(default)s)")
+    p.add_argument("dataset", help="archives, a list, TFRecords or a folder, with captions")
+    p.add_argument("--caption", default="txt", help="source of the captions in the data set (default: %(default)s)")
     p.add_argument("--pipeline", default="rrc(32, scale=0.5:1)", help="(default: %(default)s)")
-    p.add_argument("--micro-batch", type=int, default=32, help="pairs of a process in a step (default: %(default)s)")
+    p.add_argument("--micro-batch", type=int, default=32, help="pairs per process and step (default: %(default)s)")
     p.add_argument("--epochs", type=int, default=5, help="(default: %(default)s)")
     p.add_argument("--seed", type=int, default=0)
     return p.parse_args()
@@ -47,7 +49,7 @@ class Clip(nn.Module):
 
 
 def words_of(captions: List[str]) -> List[torch.Tensor]:
-    """The words of all captions, by numbers, and where each caption begins."""
+    """Return the words of all captions as numbers, and the index at which each caption begins."""
     numbers = [[zlib.crc32(word.encode()) % WORDS for word in text.lower().split()] or [0] for text in captions]
     lengths = torch.tensor([0] + [len(each) for each in numbers])
     return [torch.tensor(sum(numbers, [])), lengths.cumsum(0)[:-1]]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* collectives.c - what all processes of a job do together: a common seed, a sum, a comparison.
+/* collectives.c - share a seed, add up and compare values across all processes of a job.
  *
  *     cc collectives.c -o collectives $(pkg-config --cflags --libs plenum)
  *     plenumrun -n 2 ./collectives
@@ -13,7 +13,7 @@ int main(void)
 {
     struct plenum_job *job = NULL;
     struct plenum_error err;
-    uint64_t seed = 0; // 0: any, the same for all
+    uint64_t seed = 0; // 0: draw one, the same for all
 
     int r = plenum_job_open(&job, &err);
     if (r < 0)

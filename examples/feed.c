@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* feed.c - consume a stream of batches and do nothing with them but count and hash.
+/* feed.c - consume a stream of batches, only counting and hashing them.
  *
  *     feed folder:/data/train --pipeline train --micro-batch 16 --epochs 2
  *     plenumrun --num-instances 2 --num-replicas 4 feed folder:/data/train
  *
- * It shows how fast batches can be had, what share of the time the program waited for them, and the
- * hash of all that was delivered to all instances, which must equal what `plenumctl hash` computes
- * alone. A training program has the same loop, with a training step where this one hashes. */
+ * It prints the rate of batches, the share of time that the program waited for them, and the hash
+ * of all batches delivered to all instances, which must equal the one that `plenumctl hash`
+ * computes alone. A training program has the same loop, with a training step instead of the hash.
+ */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -20,15 +21,15 @@
 
 struct arguments {
     struct plenum_stream_options stream;
-    uint32_t replicas;      /* when the job has one instance */
-    uint64_t batches;       /* stop after so many; 0: at the end of the stream */
-    const char *resume;     /* file of a cursor to begin with */
+    uint32_t replicas;      /* if the job has one instance */
+    uint64_t batches;       /* stop after this many; 0: at the end of the stream */
+    const char *resume;     /* file with the cursor to start from */
     const char *checkpoint; /* file to write the cursor to at the end */
-    unsigned pause_ms;      /* of each batch: a training step's stand-in */
+    unsigned pause_ms;      /* after each batch, instead of a training step */
     int verbose, json;
 };
 
-/* What one instance counted; summed over all. */
+/* Counts of one instance, or their sums over all. */
 struct totals {
     int64_t images, batches, substituted, hash, incidents, moved, hedged, verified;
     double seconds, waiting;
@@ -37,33 +38,32 @@ struct totals {
 static const char usage[] =
     "usage: feed DATASET [options]\n\n"
     "Consume a stream of batches; print images/s, the share of time spent waiting, and the hash of "
-    "all that\n"
-    "was delivered to all instances of the job. SIGUSR1 ends it after the batch in hand.\n\n"
+    "all\n"
+    "batches delivered to all instances of the job. SIGUSR1 ends it after the current batch.\n\n"
     "options:\n"
     "  --pipeline TEXT       train (default), eval, or stages as in 'rrc(224) flip(0.5)'\n"
     "  --seed N              key of all random numbers (default 0)\n"
-    "  --micro-batch M       samples of a replica in a step (default 16)\n"
-    "  --replicas R          replicas, when there is one instance (default: what the launcher "
-    "says)\n"
+    "  --micro-batch M       samples per replica and step (default 16)\n"
+    "  --replicas R          replicas, if there is one instance (default: from the launcher)\n"
     "  --epochs E            epochs (default 1)\n"
-    "  --steps S             steps in a batch (default 1)\n"
+    "  --steps S             steps per batch (default 1)\n"
     "  --shuffle ORDER       global (default), none or block:B\n"
     "  --subset A:B          only samples A ... B - 1 of the data set\n"
-    "  --repeat K            positions in a row that show a sample (default 1)\n"
-    "  --deal WAY            consecutive (default) or round-robin: how a step's positions go to "
-    "replicas\n"
-    "  --split sample|file   file: each instance has a part of the archives of its own\n"
-    "  --last pad|drop       what becomes of samples that do not fill a step (default pad)\n"
-    "  --bad substitute|fail what becomes of a bad sample (default substitute)\n"
-    "  --dtype int8|uint8    how pixels are stored (default int8)\n"
+    "  --repeat K            show each sample at K consecutive positions (default 1)\n"
+    "  --deal WAY            consecutive (default) or round-robin: how replicas share a step's "
+    "positions\n"
+    "  --split sample|file   file: each instance has its own part of the archives\n"
+    "  --last pad|drop       pad or omit an incomplete last step (default pad)\n"
+    "  --bad substitute|fail replace a bad sample, or end with an error (default substitute)\n"
+    "  --dtype int8|uint8    type of the pixels (default int8)\n"
     "  --layout nhwc|nchw    (default nhwc)\n"
-    "  --prefetch-depth N    batches asked for ahead of time (default 3)\n"
-    "  --loader ADDRESS      instead of the job's own; several with commas\n"
-    "  --loader-timeout S    fail when no loader answers for so many seconds (default 60)\n"
-    "  --silence MS          give a silent loader up after so many milliseconds (default 5000)\n"
+    "  --prefetch-depth N    batches requested in advance (default 3)\n"
+    "  --loader ADDRESS      use this loader instead of the job's own; separate several by commas\n"
+    "  --loader-timeout S    fail if no loader answers for S seconds (default 60)\n"
+    "  --silence MS          drop a loader that is silent for MS milliseconds (default 5000)\n"
     "  --batches N           stop after N batches\n"
-    "  --resume FILE         begin at the cursor in FILE\n"
-    "  --checkpoint FILE     write the cursor there at the end\n"
+    "  --resume FILE         start at the cursor in FILE\n"
+    "  --checkpoint FILE     write the cursor to FILE at the end\n"
     "  --pause MS            sleep after each batch, as if training\n"
     "  --verbose             print a line for each batch\n"
     "  --json                print the result as JSON\n"
@@ -142,15 +142,15 @@ static uint64_t number(const char *text, uint64_t max)
     errno = 0;
     value = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || value > max)
-        bad_usage("a whole number within range is needed, not", text);
+        bad_usage("expected an integer within range, not", text);
     return value;
 }
 
-/* Which of two words? */
+/* Returns 0 or 1 for the first or second word. */
 static int choice(const char *text, const char *zero, const char *one)
 {
     if (strcmp(text, zero) != 0 && strcmp(text, one) != 0)
-        bad_usage("this is none of the choices:", text);
+        bad_usage("not one of the choices:", text);
     return strcmp(text, one) == 0;
 }
 
@@ -245,14 +245,14 @@ static void parse(int argc, char **argv, struct arguments *a)
         }
     }
     if (optind != argc - 1) {
-        fprintf(stderr, "feed: one data set is needed; see feed --help\n");
+        fprintf(stderr, "feed: expected one data set; see feed --help\n");
         exit(2);
     }
     o->dataset = argv[optind];
 }
 
-/* A scheduler says so before the time is up, as Slurm does with --signal: what was delivered until
- * then counts. */
+/* Set by SIGUSR1, which a scheduler sends before the time is up (Slurm's --signal). Batches
+ * delivered so far still count. */
 static volatile sig_atomic_t told_to_stop;
 
 static void stop(int number)
@@ -268,14 +268,14 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* 32 bytes: all that a checkpoint needs of the stream. */
+/* The cursor, 32 bytes, is all that a checkpoint needs of the stream. */
 static int read_cursor(const char *path, struct plenum_cursor *ret)
 {
     FILE *f = fopen(path, "rb");
     int ok = f && fread(ret, sizeof(*ret), 1, f) == 1;
 
     if (!ok)
-        fprintf(stderr, "feed: no cursor can be read from %s\n", path);
+        fprintf(stderr, "feed: cannot read a cursor from %s\n", path);
     if (f)
         fclose(f);
     return ok ? 0 : -1;
@@ -289,7 +289,7 @@ static int write_cursor(const char *path, const struct plenum_cursor *cursor)
     if (f && fclose(f) != 0)
         ok = 0;
     if (!ok)
-        fprintf(stderr, "feed: the cursor cannot be written to %s\n", path);
+        fprintf(stderr, "feed: cannot write the cursor to %s\n", path);
     return ok ? 0 : -1;
 }
 
@@ -342,7 +342,7 @@ static int consume(struct plenum_stream *stream, const struct arguments *a, stru
     return 0;
 }
 
-/* From one instance's numbers to the job's. */
+/* Turns one instance's numbers into those of the job. */
 static int add_up(struct plenum_job *job, struct totals *t, struct plenum_error *err)
 {
     int64_t sums[] = {t->images,    t->batches, t->substituted, t->hash,
@@ -402,7 +402,7 @@ static int feed(struct plenum_job *job, const struct plenum_job_info *info,
     struct totals totals = {0};
     int failed = 0, r;
 
-    /* With replicas of its own choice, this process is a job by itself. */
+    /* With --replicas, this process is a job by itself. */
     r = a->replicas ? plenum_stream_open(info, &a->stream, &stream, &err)
                     : plenum_stream_open_all(job, &a->stream, &stream, &err);
     if (r < 0) {
@@ -452,10 +452,10 @@ int main(int argc, char **argv)
         return 1;
     }
     info = *plenum_job_get_info(job);
-    if (a.replicas && info.num_instances == 1) { /* play them all in this process */
+    if (a.replicas && info.num_instances == 1) { /* run all of them in this process */
         info.num_replicas = info.num_local_replicas = a.replicas;
     } else if (a.replicas && a.replicas != info.num_replicas) {
-        fprintf(stderr, "feed: --replicas %u, but the launcher says %u\n", a.replicas,
+        fprintf(stderr, "feed: --replicas %u, but the launcher started %u\n", a.replicas,
                 info.num_replicas);
         return 2;
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# examples/: programs to start from. They use the public headers alone. feed is a tool: it takes batches, counts and hashes them.
+# examples/: programs to start from, built with only the public headers. feed is a tool: it consumes batches, counts and hashes them.
 noinst_PROGRAMS += %D%/collectives %D%/feed %D%/hello %D%/poll %D%/train
 %C%_collectives_SOURCES = %D%/collectives.c
 %C%_collectives_CPPFLAGS = -I$(top_srcdir)/include
@@ -8,7 +8,7 @@ noinst_PROGRAMS += %D%/collectives %D%/feed %D%/hello %D%/poll %D%/train
 %C%_feed_SOURCES = %D%/feed.c
 %C%_feed_CPPFLAGS = -I$(top_srcdir)/include
 %C%_feed_LDADD = libplenum.la
-# Straight from the build folder, without libtool's wrapper script.
+# Runs from the build folder without libtool's wrapper script.
 %C%_feed_LDFLAGS = $(AM_LDFLAGS) -no-install
 %C%_hello_SOURCES = %D%/hello.c
 %C%_hello_CPPFLAGS = -I$(top_srcdir)/include
@@ -23,7 +23,7 @@ noinst_PROGRAMS += %D%/collectives %D%/feed %D%/hello %D%/poll %D%/train
 %C%_train_LDADD = libplenum.la -lm
 %C%_train_LDFLAGS = $(AM_LDFLAGS) -no-install
 
-# For users to start from.
+# Installed for users to start from.
 exampledir = $(docdir)/examples
 dist_example_DATA = %D%/clip.py %D%/collectives.c %D%/feed.c %D%/hello.c %D%/hello.py %D%/names.py %D%/numpy_feed.py %D%/poll.c \
 	%D%/resume.py %D%/segment.py %D%/simclr.py %D%/sum.py %D%/train.c %D%/train.py

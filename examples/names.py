@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# names.py - which files the first batch of an epoch shows, and of which classes.
+# names.py - print the files in the first batch of an epoch, and their classes.
 import sys
 import pyplenum
 

@@ -7,10 +7,10 @@
     plenumrun --num-instances 2 --num-replicas 4 python3 numpy_feed.py /tmp/sample
     python3 numpy_feed.py /tmp/sample --jax
 
-Batches are NumPy arrays that lie where the loader wrote them. They become normalised floats in an array that is kept
-from batch to batch. Gradients are added up by the job's own allreduce, in place. With --jax the step is compiled by
-JAX, which takes the floats through DLPack, without a copy. Samples that only fill up the last step of an epoch weigh
-nothing, so every sample counts once an epoch, however they are shared out.
+Batches are NumPy views of the memory that the loader wrote. The program normalises them into an array of floats that it
+reuses for every batch, and adds up gradients in place with the job's allreduce. With --jax, JAX compiles the step and
+reads the floats through DLPack without a copy. Samples that pad the last step of an epoch have weight 0, so every
+sample counts once per epoch, on any number of processes.
 """
 
 import argparse
@@ -21,13 +21,12 @@ import numpy as np
 
 import pyplenum
 
-# Weights, images (float32 NHWC), labels, weight of each sample -> loss, right answers, gradient; all are
-# sums.
+# (weights, images as float32 NHWC, labels, weight of each sample) -> (loss, correct answers, gradient), all as sums.
 Step = Callable[[Any, Any, Any, Any], Tuple[Any, Any, Any]]
 
 
 def features(xp: Any, images: Any) -> Any:
-    """4 x 4 means of each channel, and a one: [N, 49] for any size of image."""
+    """Return the 4 x 4 means of each channel and a constant 1: [N, 49] for any image size."""
     n, side = images.shape[0], images.shape[1] // 4 * 4
     cells = images[:, :side, :side, :].reshape(n, 4, side // 4, 4, side // 4, 3).mean(axis=(2, 4))
     return xp.concatenate([cells.reshape(n, -1), xp.ones((n, 1), xp.float32)], axis=1)
@@ -56,7 +55,7 @@ def jax_step() -> Step:
 
     def step(weights: Any, images: Any, labels: Any, counts: Any) -> Tuple[Any, Any, Any]:
         results = compiled(weights, jax.dlpack.from_dlpack(images), labels, counts)
-        # JAX computes while Python goes on: the floats must not be written again before it is done.
+        # JAX computes asynchronously: wait for it before the floats are overwritten.
         return tuple(np.asarray(r) for r in results)  # type: ignore[return-value]
 
     return step
@@ -64,9 +63,9 @@ def jax_step() -> Step:
 
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("dataset", help="a folder with one sub-folder for each class")
+    p.add_argument("dataset", help="a folder with one sub-folder per class")
     p.add_argument("--pipeline", default="rrc(32, scale=0.5:1) flip(0.5)", help="(default: %(default)s)")
-    p.add_argument("--micro-batch", type=int, default=16, help="samples of a replica in a step (default: %(default)s)")
+    p.add_argument("--micro-batch", type=int, default=16, help="samples per replica and step (default: %(default)s)")
     p.add_argument("--epochs", type=int, default=10, help="(default: %(default)s)")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--lr", type=float, default=0.1)
@@ -78,7 +77,7 @@ def main() -> int:
     with pyplenum.Stream(args.dataset, args.pipeline, epochs=args.epochs, seed=args.seed,
                          micro_batch=args.micro_batch) as stream:
         weights = np.zeros((49, stream.num_classes), np.float32)
-        of_epoch = np.zeros(3)  # samples, loss, right answers
+        of_epoch = np.zeros(3)  # samples, loss, correct answers
         floats = None
         for number, batch in enumerate(pyplenum.progress(stream), 1):
             counts = batch.valid.reshape(-1).astype(np.float32)
@@ -88,14 +87,14 @@ def main() -> int:
             job.allreduce(sums)
             weights -= args.lr * (sums[:-1] / sums[-1]).reshape(weights.shape)
             of_epoch += counts.sum(), loss, right
-            del batch  # the slot is the loader's again
+            del batch  # returns the slot to the loader
             if number % stream.steps_per_epoch == 0:
                 job.allreduce(of_epoch)
                 if job.instance_index == 0:
                     print(f"epoch {number // stream.steps_per_epoch:3}  {of_epoch[0]:.0f} samples  "
                           f"loss {of_epoch[1] / of_epoch[0]:.4f}  accuracy {of_epoch[2] / of_epoch[0]:.3f}", flush=True)
                 of_epoch[:] = 0
-    job.same(weights)  # an error that names the instance, if weights have drifted apart
+    job.same(weights)  # raises an error that names the instance if weights have drifted apart
     return 0
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* poll.c - batches in an event loop: wait for them with poll(), beside other descriptors.
+/* poll.c - wait for batches with poll(), together with other descriptors.
  *
  *     cc poll.c -o poll $(pkg-config --cflags --libs plenum)
  *     ./poll photos
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     struct pollfd ready = {.fd = plenum_stream_get_fd(stream, &err), .events = POLLIN};
     while (r == 0 || r == -EAGAIN) {
         if (r == -EAGAIN)
-            poll(&ready, 1, -1); // add descriptors of your own here
+            poll(&ready, 1, -1); // add your own descriptors here
         r = plenum_stream_next(stream, 0, &batch, &err);
         if (r < 0)
             continue;

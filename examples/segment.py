@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Train a small network to tell for each pixel what it shows.
+"""Train a small network to classify each pixel.
 
-    python3 segment.py "list:train.csv" --classes 21       # columns path, label, mask: the mask's file
+    python3 segment.py "list:train.csv" --classes 21       # columns path, label, mask (the mask's file)
     python3 segment.py tar:pairs --mask seg.png --classes 21
     plenumrun --num-instances 2 python3 segment.py ...
 
-Masks are PNGs of class numbers. They are cropped and flipped as their images are, and are 255 where an image is padded:
-such pixels do not count, as in torchvision's reference scripts.
+Masks are PNGs of class numbers, cropped and flipped with their images. Padding is 255 in a mask; such pixels do not
+count, as in torchvision's reference scripts.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import pyplenum.torch
 
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("dataset", help="a list, archives, TFRecords, or a folder, with masks")
-    p.add_argument("--mask", default="mask", help="where the data set has masks (default: %(default)s)")
-    p.add_argument("--classes", type=int, default=21, help="numbers in masks are below it (default: %(default)s)")
+    p.add_argument("dataset", help="a list, archives, TFRecords or a folder, with masks")
+    p.add_argument("--mask", default="mask", help="source of the masks in the data set (default: %(default)s)")
+    p.add_argument("--classes", type=int, default=21, help="number of classes in the masks (default: %(default)s)")
     p.add_argument("--pipeline", default="rrc(64, scale=0.5:1) flip(0.5)", help="(default: %(default)s)")
-    p.add_argument("--micro-batch", type=int, default=16, help="images of a process in a step (default: %(default)s)")
+    p.add_argument("--micro-batch", type=int, default=16, help="images per process and step (default: %(default)s)")
     p.add_argument("--epochs", type=int, default=5, help="(default: %(default)s)")
     p.add_argument("--seed", type=int, default=0)
     return p.parse_args()

@@ -6,8 +6,8 @@
     python3 simclr.py /tmp/sample
     plenumrun --num-instances 2 python3 simclr.py /tmp/sample
 
-Both views come from one decoding of the file, each with a crop and colours of its own. The loader gives them as a list
-of two tensors, as the loops of SimCLR, BYOL, DINO and others take them; DINO's ten crops are
+Both views come from a single decode of the file, each with its own crop and colours. The Loader returns a list of two
+tensors, as the training loops of SimCLR, BYOL, DINO and others expect. For DINO's ten crops, use
 
     view(global, 2, rrc(224, scale=0.32:1)) view(local, 8, rrc(96, scale=0.05:0.32))
 
@@ -29,9 +29,9 @@ VIEWS = ("view(view, 2, rrc(32, scale=0.2:1) flip(0.5) color_jitter(0.4, 0.4, 0.
 
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("dataset", help="a folder of images, or archives; labels are not looked at")
-    p.add_argument("--pipeline", default=VIEWS, help="two views of one size (default: %(default)s)")
-    p.add_argument("--micro-batch", type=int, default=32, help="images of a process in a step (default: %(default)s)")
+    p.add_argument("dataset", help="a folder of images, or archives; labels are ignored")
+    p.add_argument("--pipeline", default=VIEWS, help="two views of the same size (default: %(default)s)")
+    p.add_argument("--micro-batch", type=int, default=32, help="images per process and step (default: %(default)s)")
     p.add_argument("--epochs", type=int, default=5, help="(default: %(default)s)")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--temperature", type=float, default=0.2, help="(default: %(default)s)")
@@ -46,10 +46,10 @@ def make_model() -> nn.Module:
 
 
 def nt_xent(one: torch.Tensor, two: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Of all images of both views, [2N, D], find the other view of each: the mean cross-entropy."""
+    """Return the mean cross-entropy of finding, for each image of both views, its other view among all [2N, D]."""
     z = normalize(torch.cat([one, two]), dim=1)
     scores = z @ z.T / temperature
-    scores.fill_diagonal_(-float("inf"))  # an image is not compared with itself
+    scores.fill_diagonal_(-float("inf"))  # do not compare an image with itself
     others = torch.arange(len(z)).roll(len(one))
     return cross_entropy(scores, others)
 

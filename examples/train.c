@@ -4,18 +4,18 @@
  *     plenumctl make-sample /tmp/sample
  *     train /tmp/sample --steps 200
  *     plenumrun --num-instances 2 --num-replicas 4 train /tmp/sample --steps 200
- *     plenumrun -n 2 train /tmp/sample --steps 200 --checkpoint run.bin --checkpoint-every 10
- * --resume
+ *     plenumrun -n 2 train /tmp/sample --steps 200 \
+ *         --checkpoint run.bin --checkpoint-every 10 --resume
  *
- * Everything that a distributed program needs is here: who am I, one seed, the batches of this
- * instance, gradients that are added up over all, a checkpoint, going on from it.
+ * It shows everything that a distributed program needs: its rank, a common seed, the batches of
+ * this instance, gradients added up over all instances, a checkpoint, and resuming from it.
  *
- * A checkpoint holds the place in the stream (a cursor) beside the weights. A run that was killed
- * and goes on from its checkpoint is the same run: the same samples in every step, and the same
- * weights to the last bit, as long as the number of instances is the same. (With another number the
- * samples are still the same, but sums are formed in another order.)
+ * A checkpoint holds the position in the stream (a cursor) beside the weights. A run that is killed
+ * and resumes from its checkpoint repeats the uninterrupted run: the same samples in every step,
+ * and the same weights to the last bit if the number of instances is the same. (With another number
+ * the samples are still the same, but sums are formed in a different order.)
  *
- * The network: 8 x 8 means of each channel, a hidden layer, softmax. */
+ * The network has 8 x 8 means of each channel as inputs, a hidden layer, and softmax. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -30,14 +30,14 @@
 
 enum {
     GRID = 8,
-    INPUTS = GRID * GRID * 3 + 1, /* the last is always 1 */
-    HIDDEN = 32 + 1,              /* and so is this one's */
+    INPUTS = GRID * GRID * 3 + 1, /* the last one is always 1 */
+    HIDDEN = 32 + 1,              /* the last one is always 1 */
     CLASSES_MAX = 1000,
 };
 
 struct arguments {
     struct plenum_stream_options stream;
-    uint32_t replicas;         /* when the job has one instance */
+    uint32_t replicas;         /* if the job has one instance */
     uint64_t steps;            /* to train */
     uint64_t checkpoint_every; /* steps; 0: only at the end */
     const char *checkpoint;
@@ -46,28 +46,28 @@ struct arguments {
     int resume;
 };
 
-/* What a checkpoint holds: this, then weights and momentum. */
+/* A checkpoint: this header, then weights and momentum. */
 struct state {
     char magic[8];
     uint64_t step;
     uint64_t seed;
-    uint64_t hash; /* of all that was delivered to all instances */
+    uint64_t hash; /* of all batches delivered to all instances */
     struct plenum_cursor cursor;
     uint32_t classes;
-    uint32_t weights; /* how many, twice */
+    uint32_t weights; /* number of weights, and of momentum values */
     float values[];
 };
 
-/* This process's part. */
+/* This process's share of the run. */
 struct trainer {
     struct plenum_job *job;
     const struct plenum_job_info *me;
     struct plenum_stream *stream;
     struct state *state;
     size_t state_bytes;
-    float *images;      /* [count][height][width][3] of a batch, normalised */
-    float *sums;        /* [weights + 3]: gradient, loss, right answers, samples */
-    uint64_t delivered; /* hash of what this instance had since the last checkpoint */
+    float *images;      /* [count][height][width][3], the normalised images of a batch */
+    float *sums;        /* [weights + 3]: gradient, loss, correct answers, samples */
+    uint64_t delivered; /* hash of the batches of this instance since the last checkpoint */
     FILE *log;
 };
 
@@ -78,19 +78,18 @@ static const char usage[] =
     "Train a small network on a folder of images, in all instances of a job.\n\n"
     "options:\n"
     "  --pipeline TEXT       train, eval, or stages (default 'rrc(32, scale=0.5:1) flip(0.5)')\n"
-    "  --seed N              key of all random numbers (default: another in each run)\n"
-    "  --micro-batch M       samples of a replica in a step (default 16)\n"
-    "  --replicas R          replicas, when there is one instance (default: what the launcher "
-    "says)\n"
+    "  --seed N              key of all random numbers (default: different in each run)\n"
+    "  --micro-batch M       samples per replica and step (default 16)\n"
+    "  --replicas R          replicas, if there is one instance (default: from the launcher)\n"
     "  --steps N             steps to train (default 100)\n"
     "  --rate X              learning rate (default 0.02)\n"
-    "  --checkpoint FILE     write a checkpoint there at the end\n"
-    "  --checkpoint-every N  and every N steps\n"
-    "  --resume              go on from the checkpoint, if it is there\n"
-    "  --log FILE            write the loss and the samples of every step there\n"
+    "  --checkpoint FILE     write a checkpoint to FILE at the end\n"
+    "  --checkpoint-every N  also write one every N steps\n"
+    "  --resume              resume from the checkpoint, if it exists\n"
+    "  --log FILE            write the loss and the samples of every step to FILE\n"
     "  --help\n";
 
-/* A failed instance does not wait for the others: the launcher ends them. */
+/* A failed instance does not wait for the others; the launcher ends them. */
 static void die(const char *what, const char *why)
 {
     fprintf(stderr, "train: %s: %s\n", what, why);
@@ -119,7 +118,7 @@ static uint32_t count_weights(uint32_t classes)
     return (HIDDEN - 1) * INPUTS + classes * HIDDEN;
 }
 
-/* The same weights in all instances, whoever computes them: numbers are derived from the seed. */
+/* Derives the weights from the seed, so that they are the same in all instances. */
 static void begin_weights(struct state *s, uint64_t seed)
 {
     for (uint32_t i = 0; i < s->weights; i++) {
@@ -130,7 +129,7 @@ static void begin_weights(struct state *s, uint64_t seed)
     }
 }
 
-/* 8 x 8 means of an NHWC image, each channel for itself. */
+/* Computes the 8 x 8 means of each channel of an NHWC image. */
 static void look_at(const float *pixels, uint32_t side, float *inputs)
 {
     for (uint32_t row = 0; row < GRID; row++)
@@ -150,7 +149,7 @@ static void look_at(const float *pixels, uint32_t side, float *inputs)
     inputs[INPUTS - 1] = 1;
 }
 
-/* Add one sample's gradient, loss and answer to `t->sums`. */
+/* Adds one sample's gradient, loss and answer to `t->sums`. */
 static void learn_from(struct trainer *t, const float *pixels, uint32_t side, int64_t label)
 {
     uint32_t classes = t->state->classes, best = 0;
@@ -192,7 +191,7 @@ static void learn_from(struct trainer *t, const float *pixels, uint32_t side, in
             to1[h * INPUTS + i] += back[h] * inputs[i];
 }
 
-/* The same arithmetic on the same sums in every instance: weights stay the same. */
+/* Every instance does the same arithmetic on the same sums, so weights stay the same. */
 static void update(struct trainer *t, float rate)
 {
     struct state *s = t->state;
@@ -204,7 +203,7 @@ static void update(struct trainer *t, float rate)
     }
 }
 
-/* One line a step: its number, its loss to the bit, the samples of all instances. */
+/* Writes one line per step: its number, its exact loss, the samples of all instances. */
 static void write_log(struct trainer *t, const struct plenum_batch *batch)
 {
     struct plenum_error err;
@@ -225,7 +224,7 @@ static void write_log(struct trainer *t, const struct plenum_batch *batch)
     free(all);
 }
 
-/* (pixel / 255 - mean) / std of a batch's images, in memory that is kept from batch to batch. */
+/* Computes (pixel / 255 - mean) / std of a batch's images, in memory reused for every batch. */
 static void normalise(struct trainer *t, const struct plenum_batch *batch)
 {
     static const double mean[3] = {0.485, 0.456, 0.406}, std[3] = {0.229, 0.224, 0.225};
@@ -276,7 +275,7 @@ static void step(struct trainer *t, const struct arguments *a)
                (double)(t->sums[weights + 1] / t->sums[weights + 2]));
 }
 
-/* Bring the state up to date; a collective. */
+/* Brings the state up to date; a collective. */
 static void settle(struct trainer *t)
 {
     struct plenum_error err;
@@ -288,7 +287,7 @@ static void settle(struct trainer *t)
     plenum_stream_cursor(t->stream, &t->state->cursor);
 }
 
-/* Under another name first: a file that is there is whole, whenever the process is killed. */
+/* Writes under a temporary name and renames, so that an existing file is always complete. */
 static void save(struct trainer *t, const char *path)
 {
     char *unfinished;
@@ -308,7 +307,7 @@ static void save(struct trainer *t, const char *path)
     free(unfinished);
 }
 
-/* What lies in the checkpoint, or NULL when there is none. The first instance reads. */
+/* Returns the checkpoint, or NULL if there is none. Only the first instance reads. */
 static struct state *read_checkpoint(const char *path, size_t *bytes)
 {
     struct state *s = NULL;
@@ -320,9 +319,9 @@ static struct state *read_checkpoint(const char *path, size_t *bytes)
     if (f && fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) >= (long)sizeof(*s))
         s = malloc((size_t)size);
     if (!s || fseek(f, 0, SEEK_SET) < 0 || fread(s, (size_t)size, 1, f) != 1)
-        die(path, "it cannot be read");
+        die(path, "cannot be read");
     if (memcmp(s->magic, magic, sizeof(magic)) != 0)
-        die(path, "this is no checkpoint of train");
+        die(path, "not a checkpoint of train");
     fclose(f);
     *bytes = (size_t)size;
     return s;
@@ -340,12 +339,12 @@ static void prepare(struct trainer *t, const struct plenum_job_info *info, struc
         old = read_checkpoint(a->checkpoint, &old_bytes);
     if (old && a->stream.seed == 0)
         a->stream.seed = old->seed;
-    /* One seed for the whole job, so that all show the same order. */
+    /* One seed for the whole job, so that all instances use the same order. */
     check(plenum_broadcast_seed(t->job, &a->stream.seed, &err), "seed", &err);
     check(plenum_stream_open(info, &a->stream, &t->stream, &err), "stream", &err);
     plenum_stream_get_info(t->stream, &facts);
     if (facts.num_classes > CLASSES_MAX)
-        die(a->stream.dataset, "it has more than 1000 classes");
+        die(a->stream.dataset, "has more than 1000 classes");
     t->state_bytes = sizeof(*t->state) + 2 * count_weights(facts.num_classes) * sizeof(float);
     t->state = calloc(1, t->state_bytes);
     t->sums = malloc((count_weights(facts.num_classes) + 3) * sizeof(*t->sums));
@@ -357,10 +356,10 @@ static void prepare(struct trainer *t, const struct plenum_job_info *info, struc
     t->state->weights = count_weights(facts.num_classes);
     begin_weights(t->state, a->stream.seed);
     if (old && (old_bytes != t->state_bytes || old->classes != t->state->classes))
-        die(a->checkpoint, "this checkpoint is of a network for another number of classes");
+        die(a->checkpoint, "this checkpoint is for a different number of classes");
     if (old) {
         memcpy(t->state, old, old_bytes);
-        printf("going on from step %" PRIu64 " of %s\n", old->step, a->checkpoint);
+        printf("resuming from step %" PRIu64 " of %s\n", old->step, a->checkpoint);
     }
     resumed = old != NULL;
     free(old);
@@ -378,14 +377,14 @@ static void prepare(struct trainer *t, const struct plenum_job_info *info, struc
 static void train(struct trainer *t, const struct arguments *a)
 {
     struct plenum_error err;
-    uint64_t sum = 14695981039346656037u; /* FNV-1a, of the bits of the weights */
+    uint64_t sum = 14695981039346656037u; /* FNV-1a of the bits of the weights */
 
     while (t->state->step < a->steps) {
         step(t, a);
         if (a->checkpoint_every && t->state->step % a->checkpoint_every == 0)
             save(t, a->checkpoint);
     }
-    /* Weights that have drifted apart are an error that names the instance. */
+    /* Fails with an error that names the instance if weights have drifted apart. */
     check(plenum_same(t->job, weights_of(t->state), t->state->weights * sizeof(float), &err),
           "weights", &err);
     settle(t);
@@ -405,7 +404,7 @@ static uint64_t number(const char *text, uint64_t max)
     errno = 0;
     value = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || value > max) {
-        fprintf(stderr, "train: a whole number up to %" PRIu64 " is needed, not '%s'\n", max, text);
+        fprintf(stderr, "train: expected an integer up to %" PRIu64 ", not '%s'\n", max, text);
         exit(2);
     }
     return value;
@@ -480,7 +479,7 @@ static void parse(int argc, char **argv, struct arguments *a)
             exit(2);
         }
     if (optind != argc - 1) {
-        fputs("train: one data set is needed; see train --help\n", stderr);
+        fputs("train: expected one data set; see train --help\n", stderr);
         exit(2);
     }
     if ((a->resume || a->checkpoint_every) && !a->checkpoint) {
@@ -504,7 +503,7 @@ int main(int argc, char **argv)
     check(plenum_job_open(&t.job, &err), "job", &err);
     t.me = plenum_job_get_info(t.job);
     info = *t.me;
-    if (a.replicas && info.num_instances == 1) /* play them all in this process */
+    if (a.replicas && info.num_instances == 1) /* run all of them in this process */
         info.num_replicas = info.num_local_replicas = a.replicas;
     prepare(&t, &info, &a);
     train(&t, &a);

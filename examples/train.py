@@ -7,21 +7,21 @@
     plenumrun --num-instances 2 --num-replicas 4 python3 train.py /tmp/sample
     torchrun --nproc_per_node 2 train.py /tmp/sample
 
-An ordinary PyTorch script: DistributedDataParallel with gloo, which takes rank and world size from the environment.
-Only its batches come from Plenum. The samples of a step are the same whatever the number of processes, as long as the
-number of replicas times the micro-batch is the same; so is the loss, up to rounding.
+This is an ordinary PyTorch script: DistributedDataParallel with gloo, which takes rank and world size from the
+environment. Only its batches come from Plenum. As long as replicas times micro-batch is the same, a step has the same
+samples on any number of processes, and the same loss, up to rounding.
 
     plenumrun -n 2 --max-restarts 3 python3 train.py /tmp/sample --checkpoint run.pt --checkpoint-every 20 --resume
 
-A checkpoint holds the place in the stream of samples beside weights and optimizer. A run that was killed and goes on
-from it is the same run: the same samples in every step, and, with one or two processes, the same weights to the last
-bit. (With more, DistributedDataParallel adds up in another order in its first step.) It may go on with another number
-of processes.
+A checkpoint holds the position in the stream beside weights and optimizer. A run that is killed and resumes from it
+repeats the uninterrupted run: the same samples in every step and, with one or two processes, the same weights to the
+last bit. (With more, DistributedDataParallel adds up in a different order in its first step.) The number of processes
+may change.
 
     python3 train.py /tmp/sample --evaluate /tmp/validation
 
-An evaluation shows each sample once, however many processes share them: what fills up the last batches is marked as not
-valid and not counted.
+An evaluation shows each sample once, on any number of processes: padding in the last batches is marked as invalid and
+not counted.
 """
 
 import argparse
@@ -41,19 +41,19 @@ import pyplenum.torch
 
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("dataset", help="a folder with one sub-folder for each class")
+    p.add_argument("dataset", help="a folder with one sub-folder per class")
     p.add_argument("--pipeline", default="rrc(64, scale=0.25:1) flip(0.5)", help="(default: %(default)s)")
-    p.add_argument("--replicas", type=int, help="replicas, when there is one process (default: what the launcher says)")
-    p.add_argument("--micro-batch", type=int, default=16, help="samples of a replica in a step (default: %(default)s)")
+    p.add_argument("--replicas", type=int, help="replicas, if there is one process (default: from the launcher)")
+    p.add_argument("--micro-batch", type=int, default=16, help="samples per replica and step (default: %(default)s)")
     p.add_argument("--steps", type=int, default=100, help="steps to train (default: %(default)s)")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--lr", type=float, default=0.02)
     p.add_argument("--double", action="store_true", help="compute in float64")
-    p.add_argument("--log", metavar="FILE", help="write the sample numbers and the exact loss of every step there")
+    p.add_argument("--log", metavar="FILE", help="write the sample numbers and the exact loss of every step to FILE")
     p.add_argument("--checkpoint", metavar="FILE",
-                   help="write a checkpoint there, at the end and as the next option says")
-    p.add_argument("--checkpoint-every", type=int, metavar="N", help="write one every N steps, too")
-    p.add_argument("--resume", action="store_true", help="go on from the checkpoint, if it is there")
+                   help="write a checkpoint to FILE at the end")
+    p.add_argument("--checkpoint-every", type=int, metavar="N", help="also write one every N steps")
+    p.add_argument("--resume", action="store_true", help="resume from the checkpoint, if it exists")
     p.add_argument("--evaluate", metavar="DATASET", help="evaluate on this folder after training")
     p.add_argument("--eval-pipeline", default="resize(72) center_crop(64)", help="(default: %(default)s)")
     args = p.parse_args()
@@ -72,11 +72,11 @@ def make_model(classes: int, seed: int) -> nn.Module:
 
 
 class Exchange:
-    """What is exchanged between the processes in every step beside the gradients.
+    """Exchanges losses and sample numbers between the processes in every step, beside the gradients.
 
-    Its tensors are kept from step to step, and until the process group is gone: a thread of gloo lets go of a tensor
-    some time after the collective is over. If it held the last reference it would need Python's lock, while Python
-    waits for that very thread at the end.
+    Its tensors live until the process group is destroyed, because a gloo thread releases a tensor some time after its
+    collective has ended. If the thread held the last reference, it would need the GIL, while Python waits for that very
+    thread at exit.
     """
 
     def __init__(self, world: int, micro_batches: int, dtype: torch.dtype):
@@ -85,7 +85,7 @@ class Exchange:
         self.every = [torch.empty_like(self.mine) for _ in range(world)]
 
     def mean(self, loss: torch.Tensor, accuracy: torch.Tensor) -> list:
-        """Loss and accuracy, over all processes."""
+        """Return loss and accuracy, averaged over all processes."""
         self.scores[0], self.scores[1] = loss, accuracy
         if dist.is_initialized():
             dist.all_reduce(self.scores)
@@ -93,7 +93,7 @@ class Exchange:
         return self.scores.tolist()
 
     def sample_numbers(self, batch: pyplenum.Batch) -> list:
-        """The samples of this step in all processes, in the order of the replicas."""
+        """Return the samples of this step in all processes, in the order of the replicas."""
         self.mine.copy_(pyplenum.torch.tensor(batch, "samples"))
         if not dist.is_initialized():
             return self.mine.tolist()
@@ -102,22 +102,22 @@ class Exchange:
 
 
 class Run:
-    """What a checkpoint holds."""
+    """The state that a checkpoint holds."""
 
     def __init__(self, job: pyplenum.Job, stream: pyplenum.Stream, model: nn.Module, optimizer: torch.optim.Optimizer):
         self.job, self.stream, self.model, self.optimizer = job, stream, model, optimizer
         self.step = 0
-        self.hash = 0  # of what was delivered to all processes until the last checkpoint
-        self.delivered = 0  # and to this one since then
+        self.hash = 0  # of all batches delivered to all processes up to the last checkpoint
+        self.delivered = 0  # of those delivered to this process since then
 
     def total_hash(self) -> int:
-        """Of all that was delivered to all processes. A collective."""
+        """Return the hash of all batches delivered to all processes. A collective."""
         self.hash = (self.hash + sum(self.job.allgather_object(self.delivered))) % 2**64
         self.delivered = 0
         return self.hash
 
     def save(self, path: str) -> None:
-        """A collective; the first process writes. A file that is there is whole: it is renamed when it is done."""
+        """Write a checkpoint. A collective; the first process writes, and renames the file once it is complete."""
         self.total_hash()
         if self.job.instance_index == 0:
             with open(path + ".new", "wb") as file:
@@ -128,7 +128,7 @@ class Run:
             os.replace(path + ".new", path)
 
     def load(self, path: str) -> None:
-        """A collective. The first process reads, so the file need not be on every host."""
+        """Read a checkpoint. A collective; only the first process reads, so the other hosts do not need the file."""
         state = None
         if self.job.instance_index == 0 and os.path.exists(path):
             state = torch.load(path, map_location="cpu")
@@ -142,7 +142,7 @@ class Run:
         self.step, self.hash = state["step"], int(state["hash"], 16)
         self.stream.seek(bytes.fromhex(state["cursor"]))
         if self.job.instance_index == 0:
-            print(f"going on from step {self.step} of {path}", flush=True)
+            print(f"resuming from step {self.step} of {path}", flush=True)
 
 
 def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dtype) -> None:
@@ -169,7 +169,7 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
         run.step += 1
         if first and (run.step % 10 == 0 or run.step == args.steps):
             print(f"step {run.step:4}  loss {loss_all:.4f}  accuracy {right_all:.2f}", flush=True)
-        del images, labels, batch  # the slot is the loader's again
+        del images, labels, batch  # returns the slot to the loader
         if args.checkpoint_every and run.step % args.checkpoint_every == 0:
             run.save(args.checkpoint)
         if run.step >= args.steps:
@@ -184,8 +184,8 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
 
 
 def evaluate(args: argparse.Namespace, job: pyplenum.Job, model: nn.Module, dtype: torch.dtype) -> None:
-    """The model that was trained, on every sample of another data set, once."""
-    sums = np.zeros(2, np.int64)  # samples, right answers
+    """Evaluate the trained model once on every sample of another data set."""
+    sums = np.zeros(2, np.int64)  # samples, correct answers
     loss = np.zeros(1, np.float64)
     model.eval()
     with torch.no_grad(), pyplenum.Stream(args.evaluate, args.eval_pipeline, shuffle="none", epochs=1, layout="nchw",
@@ -207,7 +207,7 @@ def evaluate(args: argparse.Namespace, job: pyplenum.Job, model: nn.Module, dtyp
 
 
 def digest(model: nn.Module) -> str:
-    """Of every bit of the weights."""
+    """Return a hash over every bit of the weights."""
     h = hashlib.sha256()
     for value in model.state_dict().values():
         h.update(value.detach().cpu().contiguous().numpy().tobytes())
@@ -230,7 +230,7 @@ def main() -> int:
         run.load(args.checkpoint)
     parallel = nn.parallel.DistributedDataParallel(model) if job.num_instances > 1 else model
     train(args, run, parallel, dtype)
-    pyplenum.torch.check_same(model)  # an error that names tensor and instance, if weights have drifted apart
+    pyplenum.torch.check_same(model)  # raises an error that names tensor and instance if weights differ
     if args.checkpoint:
         run.save(args.checkpoint)
     total = run.total_hash()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hugging Face accelerate: train, and go on in mid-epoch from its own checkpoints.
+"""Hugging Face accelerate: train, and resume in mid-epoch from its own checkpoints.
 
     plenumctl make-sample photos
     python3 accelerate_photos.py photos --steps 5 --save run
@@ -8,8 +8,9 @@
     accelerate launch --num_processes 2 accelerate_photos.py photos                         # two GPUs
     ACCELERATE_USE_CPU=true torchrun --nproc_per_node 2 accelerate_photos.py photos         # the CPU
 
-The Accelerator comes first, for it makes the process group. The Loader is not given to prepare(): it has each process's
-share already, and brings batches to the device. register_for_checkpointing() has save_state() keep its place.
+Create the Accelerator first, because it initialises the process group. Do not pass the Loader to prepare(): it already
+gives each process its share, and copies batches to the device. After register_for_checkpointing(), save_state() saves
+its position.
 """
 
 import argparse
@@ -25,9 +26,9 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("dataset")
     p.add_argument("--epochs", type=int, default=2)
-    p.add_argument("--steps", type=int, help="end after so many steps (default: never)")
+    p.add_argument("--steps", type=int, help="stop after this many steps (default: never)")
     p.add_argument("--save", metavar="DIR", help="write a checkpoint at the end")
-    p.add_argument("--resume", metavar="DIR", help="go on from this one")
+    p.add_argument("--resume", metavar="DIR", help="resume from this checkpoint")
     args = p.parse_args()
     accelerator = accelerate.Accelerator()
     accelerate.utils.set_seed(7)
@@ -47,7 +48,7 @@ def main() -> None:
             accelerator.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
-            every = accelerator.gather(samples).tolist()          # of all processes
+            every = accelerator.gather(samples).tolist()          # from all processes
             accelerator.print(f"loss {loss.item():.4f} samples {every}", flush=True)
             steps += 1
             if steps == args.steps:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""JAX: each local device is a replica, and is given its part of every step.
+"""JAX: each local device is a replica and receives its share of every step.
 
     plenumctl make-sample photos
     python3 jax_photos.py photos
@@ -8,9 +8,9 @@
     plenumrun --num-instances 2 --num-replicas 8 -x XLA_FLAGS=--xla_force_host_platform_device_count=4 \\
         python3 jax_photos.py photos
 
-A batch's arrays are views of the loader's memory. JAX copies them to an accelerator, and on the CPU computes on them
-where they lie; it keeps them, and with them their slot of the ring, until it is done. Python runs ahead of it, so the
-loop waits for the step before: two batches are held at most. Who wants to keep images makes jnp.array(x, copy=True).
+A batch's arrays are views of the loader's memory. JAX copies them to an accelerator; on the CPU it computes on them
+directly. It keeps them, and thus their slot of the ring, until it has finished. Python runs ahead of JAX, so the loop
+waits for the previous step and holds at most two batches. To keep images, use jnp.array(x, copy=True).
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("dataset")
     p.add_argument("--epochs", type=int, default=4)
-    p.add_argument("--micro-batch", type=int, default=2, help="samples of a device in a step (default: %(default)s)")
+    p.add_argument("--micro-batch", type=int, default=2, help="samples per device and step (default: %(default)s)")
     args = p.parse_args()
     job = pyplenum.job()
     if job.num_instances > 1:
@@ -48,7 +48,7 @@ def main() -> None:
     mesh = Mesh(jax.devices(), ("replica",))
     by_replica, everywhere = NamedSharding(mesh, PartitionSpec("replica")), NamedSharding(mesh, PartitionSpec())
 
-    def put(array):                                                # [R * M, ...] of this process
+    def put(array):                                                # [R * M, ...], the samples of this process
         return jax.make_array_from_process_local_data(by_replica, array)
 
     with pyplenum.Stream(args.dataset, "rrc(32) flip(0.5)", seed=7, micro_batch=args.micro_batch, last="drop",

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Keras on TensorFlow: fit() from a tf.data.Dataset, epoch by epoch, going on at the epoch that it was ended in.
+"""Keras on TensorFlow: fit() from a tf.data.Dataset, resuming at the epoch in which it ended.
 
     plenumctl make-sample photos
     python3 keras_photos.py photos --epochs 2 --save run.keras
     python3 keras_photos.py photos --epochs 4 --initial-epoch 2 --resume run.keras
 
-TensorFlow takes arrays without a copy and keeps them for longer than a step, so it is given copies. tf.data asks for
-batches ahead of the loop: the place of a run is what fit() says of it (the epoch), not stream.cursor.
+TensorFlow uses arrays without a copy and keeps them for longer than a step, so the generator passes copies. tf.data
+requests batches ahead of the loop, so the position of a run is fit()'s epoch, not stream.cursor.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import pyplenum
 
 
 def dataset_of(stream: pyplenum.Stream, initial_epoch: int = 0) -> tf.data.Dataset:
-    """One epoch of the stream each time that it is gone through."""
+    """Return a data set that yields one epoch of the stream per iteration."""
     next_epoch = initial_epoch
 
     def batches():
@@ -41,7 +41,7 @@ def main() -> None:
     p.add_argument("--epochs", type=int, default=2)
     p.add_argument("--initial-epoch", type=int, default=0)
     p.add_argument("--save", metavar="FILE", help="write the model at the end")
-    p.add_argument("--resume", metavar="FILE", help="go on with this one")
+    p.add_argument("--resume", metavar="FILE", help="resume with this model")
     args = p.parse_args()
     keras.utils.set_random_seed(7)
     with pyplenum.Stream(args.dataset, "rrc(32) flip(0.5)", seed=7, micro_batch=8, last="drop",

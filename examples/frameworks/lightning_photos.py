@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Lightning: a data module that goes on in mid-epoch from Lightning's own checkpoints.
+"""Lightning: a data module that resumes in mid-epoch from Lightning's own checkpoints.
 
     plenumctl make-sample photos
     python3 lightning_photos.py photos --steps 5 --save run.ckpt
     python3 lightning_photos.py photos --resume run.ckpt
     python3 lightning_photos.py photos --devices 2
 
-A Loader is made where Lightning asks for it, for only then is the process group there. Its place is kept as the data
-module's state: Lightning keeps that of loaders, too, but goes back to it in mid-epoch alone, and begins with epoch 0
-after a checkpoint of an epoch's end.
+Create the Loader in the method that Lightning calls for it, because the process group exists only then. Its position is
+saved as the data module's state. Lightning also saves the state of loaders, but restores it only in mid-epoch, and
+starts at epoch 0 after a checkpoint from the end of an epoch.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class Photos(lightning.LightningDataModule):
         self.loader, self.state = None, None
 
     def num_classes(self) -> int:
-        # Asked before the process group is there, by each process alone.
+        # Lightning calls this before the process group exists, in each process alone.
         with pyplenum.Stream(self.folder, "resize(32x32)", rank=0, world_size=1) as stream:
             return stream.num_classes
 
@@ -78,10 +78,10 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("dataset")
     p.add_argument("--epochs", type=int, default=2)
-    p.add_argument("--steps", type=int, default=-1, help="end after so many steps (default: never)")
+    p.add_argument("--steps", type=int, default=-1, help="stop after this many steps (default: never)")
     p.add_argument("--devices", type=int, default=1)
     p.add_argument("--save", metavar="FILE", help="write a checkpoint at the end")
-    p.add_argument("--resume", metavar="FILE", help="go on from this one")
+    p.add_argument("--resume", metavar="FILE", help="resume from this checkpoint")
     args = p.parse_args()
     lightning.seed_everything(7)
     trainer = lightning.Trainer(max_epochs=args.epochs, max_steps=args.steps, devices=args.devices, logger=False,

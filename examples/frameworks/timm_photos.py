@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""timm: its models, optimizers, schedules and losses, as its train.py has them, with a Loader for create_loader().
+"""timm: the models, optimizers, schedules and losses of its train.py, with a Loader instead of create_loader().
 
     plenumctl make-sample photos
     python3 timm_photos.py photos
     torchrun --nproc_per_node 2 timm_photos.py photos
 
-loaders() is what replaces both calls of create_loader() in timm's train.py, which is started with --no-prefetcher then:
-the Loader brings batches to the device and makes floats there itself.
+loaders() replaces both calls of create_loader() in timm's train.py. Start that script with --no-prefetcher, because the
+Loader already copies batches to the device and converts them to floats there.
 """
 
 import argparse

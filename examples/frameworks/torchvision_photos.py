@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""torchvision: what its references/classification/train.py does, with Loaders for its DataLoaders.
+"""torchvision: its references/classification/train.py, with Loaders instead of DataLoaders.
 
     plenumctl make-sample photos
     python3 torchvision_photos.py photos --output-dir run
     python3 torchvision_photos.py photos --output-dir run --epochs 4 --resume run/checkpoint.pth
     torchrun --nproc_per_node 2 torchvision_photos.py photos
 
-load_data() replaces that script's function of this name, the collate_fn and both DataLoaders. The script's set_epoch()
-is left out: each loop over a Loader is the next epoch. The place in the data is in the checkpoint.
+load_data() replaces the script's function of the same name, the collate_fn and both DataLoaders. Its set_epoch() is not
+needed: each loop over a Loader is the next epoch. The checkpoint includes the position in the data.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def load_data(train: str, evaluation: str, args: argparse.Namespace, device: tor
 
 def train_one_epoch(model, criterion, optimizer, data_loader, epoch: int) -> None:
     model.train()
-    for i, (image, target) in enumerate(data_loader):              # target: probabilities, as of RandomMixUp
+    for i, (image, target) in enumerate(data_loader):              # target: probabilities, as from RandomMixUp
         loss = criterion(model(image), target)
         optimizer.zero_grad()
         loss.backward()
@@ -51,7 +51,7 @@ def evaluate(model, data_loader) -> None:
                 sums += torch.tensor([(model(image).argmax(1) == target).sum(), len(target)])
     if dist.is_initialized():
         dist.all_reduce(sums)
-    assert sums[1] == len(data_loader.dataset)                     # which that script warns of
+    assert sums[1] == len(data_loader.dataset)                     # the script only warns about this
     print(f"{int(sums[0])} of {len(data_loader.dataset)} right", flush=True)
 
 

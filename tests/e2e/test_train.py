@@ -123,7 +123,7 @@ class TrainTest(unittest.TestCase):
             self.assertIn("signal 9", jobs.run_and_kill(words, sys.executable, log, at, victim))
         out = jobs.run_paced(words, log)
         log.close()
-        self.assertIn("going on from step", out)
+        self.assertIn("resuming from step", out)
         self.assertEqual(jobs.result_of(out), want)
         steps = dict(jobs.steps_of(whole))
         self.assertEqual({step for step, _ in log.steps}, set(steps))

@@ -86,7 +86,7 @@ class TrainTest(unittest.TestCase):
             self.assertIn("signal 9", jobs.run_and_kill(words, PROGRAM, log, at, chance.randrange(2)))
         out = jobs.run_paced(words, log)
         log.close()
-        self.assertIn("going on from step", out)
+        self.assertIn("resuming from step", out)
         self.assertEqual(jobs.result_of(out), self.want)
         self.assertEqual({step for step, _ in log.steps}, set(range(STEPS)))
         for step, line in log.steps:
@@ -99,7 +99,7 @@ class TrainTest(unittest.TestCase):
         out = jobs.run([*jobs.by_plenumrun(3, 3, PROGRAM, os.path.join(T, "data"), "--pipeline",
                                           PIPELINE, "--micro-batch", "5", "--seed", "5"),
                         "--steps", "200", "--log", log, "--checkpoint", checkpoint, "--resume"])
-        self.assertIn("going on from step 15", out)
+        self.assertIn("resuming from step 15", out)
         lines = jobs.steps_of(log)
         self.assertEqual([step for step, _ in lines], list(range(200)))
         # 15 steps of 16: all of epoch 0 (11 steps, the last with 1 sample), 64 of epoch 1; then 97 left, in steps of
@@ -112,7 +112,7 @@ class TrainTest(unittest.TestCase):
         """what is no checkpoint, or another run's, is refused with a sentence"""
         path = os.path.join(T, "bad.bin")
         words = [*command(1, 1, os.path.join(T, "log-bad")), "--checkpoint", path, "--resume"]
-        for content, sentence in ((b"x" * 10, "cannot be read"), (b"x" * 5000, "no checkpoint of train")):
+        for content, sentence in ((b"x" * 10, "cannot be read"), (b"x" * 5000, "not a checkpoint of train")):
             with open(path, "wb") as file:
                 file.write(content)
             with self.assertRaisesRegex(AssertionError, sentence):
