@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hello.c - one epoch of a data set, batch by batch.
+/* hello.c - read one epoch of a data set, batch by batch.
  *
  *     cc hello.c -o hello $(pkg-config --cflags --libs plenum)
  *     ./hello photos
@@ -16,27 +16,35 @@ int main(int argc, char **argv)
     struct plenum_stream *stream = NULL;
     struct plenum_stream_options options;
     struct plenum_batch batch;
-    struct plenum_error err = {""};
+    struct plenum_error err;
     unsigned long images = 0;
+    int r;
 
+    if (plenum_job_open(&job, &err) < 0)
+        goto fail;
     plenum_stream_options_init(&options);
     options.dataset = argc > 1 ? argv[1] : "photos";
     options.pipeline = "rrc(224) flip(0.5)";
     options.micro_batch = 32;
     options.epochs = 1;
-    int r = plenum_job_open(&job, &err);
-    if (r == 0)
-        r = plenum_stream_open(plenum_job_get_info(job), &options, &stream, &err);
-    while (r == 0 && (r = plenum_stream_next(stream, PLENUM_FOREVER, &batch, &err)) == 0) {
+    if (plenum_stream_open(plenum_job_get_info(job), &options, &stream, &err) < 0)
+        goto fail;
+
+    while ((r = plenum_stream_next(stream, PLENUM_FOREVER, &batch, &err)) == 0) {
         images += batch.num_valid; // train here: batch.pixels, batch.labels, batch.valid
         plenum_batch_release(&batch);
     }
+    if (r != -ENODATA) // the end of the last epoch
+        goto fail;
+
+    printf("%lu images\n", images);
     plenum_stream_destroy(stream);
     plenum_job_close(job);
-    if (r != -ENODATA) {
-        fprintf(stderr, "hello: %s\n", err.text);
-        return 1;
-    }
-    printf("%lu images\n", images);
     return 0;
+
+fail:
+    fprintf(stderr, "hello: %s\n", err.text);
+    plenum_stream_destroy(stream);
+    plenum_job_close(job);
+    return 1;
 }
