@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* address.h - where a loader listens: "unix:/run/plenum/plenumd.sock", "unix:@name" (abstract),
+/* address.h - addresses of loaders: "unix:/run/plenum/plenumd.sock", "unix:@name" (abstract),
  * "tcp:host:port". */
 #ifndef COMMON_ADDRESS_H
 #define COMMON_ADDRESS_H
@@ -12,11 +12,11 @@
 
 #include <plenum/error.h>
 
-/** Of a list that a program or the environment names. */
+/** Limits on lists of addresses that a program or the environment provides. */
 enum {
     ADDRESS_LIST_MAX = 16,
     ADDRESS_OF_NAME_MAX = 4,
-    ADDRESS_AGAIN_MS = 5, /* between two tries at a unix socket whose queue is full */
+    ADDRESS_AGAIN_MS = 5, /* retry interval for a unix socket whose queue is full */
 };
 
 union address_any {
@@ -27,85 +27,85 @@ union address_any {
 };
 
 struct address {
-    char text[128]; /* as it was written, for messages */
+    char text[128]; /* as the user wrote it, for messages */
     union {
         struct sockaddr_un un;
-        /* Of a host that is named, as many as it has; see address_resolve(). */
+        /* The addresses of a host given by name; see address_resolve(). */
         union address_any ip[ADDRESS_OF_NAME_MAX];
     };
-    socklen_t len; /* of `un` */
+    socklen_t len; /* length of `un` */
     bool tcp;
-    unsigned count; /* of `ip` */
+    unsigned count; /* number of entries in `ip` */
 };
 
 /**
- * One address: 0 or -EINVAL. A plain path that begins with '/' is taken for unix:PATH. The host of
- * tcp:HOST:PORT is an IP address (IPv6 in brackets), or a name, which is not looked up yet.
+ * Parse one address: 0 or -EINVAL. A plain path that begins with '/' means unix:PATH. The host in
+ * tcp:HOST:PORT is an IP address (IPv6 in brackets) or a name, which is not looked up yet.
  */
 int address_parse(const char *text, struct address *ret, struct plenum_error *err);
 
-/** HOST:PORT or PORT (then of this host alone, 127.0.0.1) as plenumd listens there: 0 or -EINVAL.
- * Port 0 is one that the kernel chooses. */
+/** Parse HOST:PORT or PORT (on 127.0.0.1 only) for plenumd to listen on: 0 or -EINVAL. With port 0
+ *  the kernel chooses one. */
 int address_parse_listen(const char *text, struct address *ret, struct plenum_error *err);
 
-/** Look up the host's name, if it is one: 0, or -ENOENT or -EAGAIN (later it may be known) with a
- * sentence. May take seconds. */
+/** Look up the host's name, if it is one: 0, or -ENOENT or -EAGAIN (it may resolve later) with a
+ *  message. May take seconds. */
 int address_resolve(struct address *address, struct plenum_error *err);
 
 /**
- * All addresses that a name (address_is_name()) stands for now, each of which may be a loader of
- * its own: their number, at least 1, and an array for free(); or as address_resolve(), with NULL.
- * May take seconds.
+ * Look up all addresses that a name (address_is_name()) resolves to now, each of which may be a
+ * loader. Returns their number, at least 1, and an array that the caller frees with free(); or an
+ * error of address_resolve(), with NULL. May take seconds.
  *
- * A host that has addresses of IPv4 and of IPv6 has them twice. So they are of one family: that
- * which this system prefers, or, where there are `both` and `turn` is odd, of the other. Their
- * texts are tcp:IP:PORT; of a sole one it is the name's.
+ * A host with IPv4 and IPv6 addresses would appear twice, so all results belong to one family: the
+ * one that this system prefers, or, if there are `both` and `turn` is odd, the other. Their texts
+ * are tcp:IP:PORT; a single result keeps the text of the name.
  */
 int address_lookup(const struct address *name, unsigned turn, struct address **ret, bool *both,
                    struct plenum_error *err);
 
-/** Are both the same single address of TCP? */
+/** Are both the same single TCP address? */
 bool address_is_same(const struct address *a, const struct address *b);
 
-/** Addresses separated by commas: their number (1 ... ADDRESS_LIST_MAX) or -EINVAL. */
+/** Parse addresses separated by commas: their number (1 ... ADDRESS_LIST_MAX) or -EINVAL. */
 int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
                        struct plenum_error *err);
 
 /**
- * A non-blocking socket (owned by the caller), or -errno.
+ * Connect a non-blocking socket (owned by the caller), or return -errno.
  *
- * A unix socket is connected. A TCP connection may be under way still: what is written waits, and
- * what comes of it is the result of the first read. `turn` chooses among the addresses of a host.
+ * A unix socket is connected on return. A TCP connection may still be in progress: writes are
+ * queued, and the first read reports the result. `turn` selects one of the host's addresses.
  *
- * Errors: -EAGAIN for a unix socket means "later": its queue of connections is full, as it is when
- * many connect at once, or when a process floods it. Try again after ADDRESS_AGAIN_MS.
+ * Errors: -EAGAIN for a unix socket means "later": its connection queue is full, because many
+ * clients connect at once or a process floods it. Try again after ADDRESS_AGAIN_MS.
  */
 int address_connect(const struct address *address, unsigned turn);
 
-/** Like address_connect(), but tries a unix socket whose queue of connections is full again, until
- * `deadline_ns` of time_now_ns(). Blocks. */
+/** Like address_connect(), but retries a unix socket whose connection queue is full until
+ *  `deadline_ns` of time_now_ns(). Blocks. */
 int address_connect_until(const struct address *address, unsigned turn, uint64_t deadline_ns);
 
 /**
- * May what listens there be believed? 0, or -EPERM when whoever listened on a unix socket that is
- * connected was neither root, nor this user, nor the owner of the socket's file: anybody can bind
- * an abstract name.
+ * Check that the peer of a connected unix socket can be trusted, because any process can bind an
+ * abstract name: 0, or -EPERM if its listener was neither root, nor this user, nor the owner of the
+ * socket file.
  */
 int address_check_peer(const struct address *address, int fd);
 
 /**
- * A listening socket, close-on-exec, or -errno with a sentence.
+ * Open a listening socket, close-on-exec, or return -errno with a message.
  *
- * A path that a dead process left behind is taken over; one where somebody listens is -EADDRINUSE.
- * `mode` is the socket file's; ignored for all others.
+ * A path that a dead process left behind is replaced; one with a live listener is -EADDRINUSE.
+ * `mode` is for the socket file and is otherwise ignored.
  */
 int address_listen(const struct address *address, unsigned mode, struct plenum_error *err);
 
-/** How a socket's own (or its peer's) end is written, "tcp:127.0.0.1:7000"; "?" when that is not
- * known. Returns `text`. */
+/** Write the address of a socket's own end (or its peer's), "tcp:127.0.0.1:7000", or "?" if it is
+ *  unknown. Returns `text`. */
 char *address_of_socket(int fd, bool peer, char *text, size_t size);
 
-/** Does only this host reach it? All addresses of a name must be loopback ones. */
+/** Can only this host reach it? For a name, all its addresses must be loopback addresses. */
 bool address_is_local(const struct address *address);
 
 /** Is it a name that has not been looked up? */
@@ -114,7 +114,7 @@ static inline bool address_is_name(const struct address *address)
     return address->tcp && address->count == 0;
 }
 
-/** Is there a file that bears its name? */
+/** Is it the path of a socket file? */
 static inline bool address_is_path(const struct address *address)
 {
     return !address->tcp && address->un.sun_path[0] != '\0';

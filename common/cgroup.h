@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* cgroup.h - the control groups that this process is in. */
+/* cgroup.h - the control groups of this process. */
 #ifndef COMMON_CGROUP_H
 #define COMMON_CGROUP_H
 
 #include <stdint.h>
 
-/** In front of /proc and /sys; "" but in tests. */
+/** Prefix of /proc and /sys; "" except in tests. */
 extern const char *cgroup_top;
 
-/** One group, and what a reader of its files must know. */
+/** One group, and what is needed to read its files. */
 struct cgroup {
-    const char *folder; /* "/sys/fs/cgroup/jobs/17": its files are in there */
-    const char *name;   /* "/jobs/17"; "" for the topmost, as the cgroup name space shows it */
-    int version;        /* 1 or 2: the names of the files differ */
+    const char *folder; /* "/sys/fs/cgroup/jobs/17": contains its files */
+    const char *name;   /* "/jobs/17"; "" for the topmost group that the cgroup name space shows */
+    int version;        /* 1 or 2: the file names differ */
 };
 
-/** Call `visit` for the group of this process, and each above it, that has files of `controller`
- * ("memory", "cpu"). */
+/** Call `visit` for this process's group and each of its ancestors that has files of `controller`
+ *  ("memory", "cpu"). */
 void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *group, void *arg),
                   void *arg);
 
-/** The number behind `key` in a group's file of "key number" lines, or the whole file's when `key`
- * is NULL: 0, or -ENOENT (no file, no number: "max"). */
+/** Read the number after `key` in a group's file of "key number" lines, or the whole file's if
+ *  `key` is NULL: 0, or -ENOENT (no such file, or no number: "max"). */
 int cgroup_read(const struct cgroup *group, const char *file, const char *key, uint64_t *ret);
 
-/** CPU time that may be used, in thousandths of a CPU; 0: as much as there is. */
+/** CPU time that may be used, in thousandths of a CPU; 0: no limit. */
 uint32_t cgroup_cpu_millicores(void);
 
 #endif

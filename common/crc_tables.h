@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* crc_tables.h - a reflected CRC of 32 bits by tables, eight bytes a step, for any polynomial. */
+/* crc_tables.h - a reflected 32-bit CRC from tables, eight bytes per step, for any polynomial. */
 #ifndef COMMON_CRC_TABLES_H
 #define COMMON_CRC_TABLES_H
 
@@ -12,7 +12,7 @@ struct crc_tables {
     uint32_t of[8][256];
 };
 
-/** `polynomial`: its bits reversed. */
+/** `polynomial` has its bits reversed. */
 static inline void crc_tables_make(struct crc_tables *t, uint32_t polynomial)
 {
     for (uint32_t b = 0; b < 256; b++) {
@@ -27,7 +27,7 @@ static inline void crc_tables_make(struct crc_tables *t, uint32_t polynomial)
             t->of[k][b] = t->of[k - 1][b] >> 8 ^ t->of[0][t->of[k - 1][b] & 0xff];
 }
 
-/** Go on from a state, which is the CRC's complement, and return the next one. */
+/** Continue from a state, which is the CRC's complement, and return the next one. */
 static inline uint32_t crc_tables_add(const struct crc_tables *t, uint32_t state, const void *bytes,
                                       size_t len)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* error.h - filling struct plenum_error. */
+/* error.h - writes struct plenum_error. */
 #ifndef COMMON_ERROR_H
 #define COMMON_ERROR_H
 
@@ -8,14 +8,14 @@
 #include "common/message.h"
 
 /**
- * Write the sentence, unless `err` is NULL, and hand `code` back, so that a failure is one
- * line: `return error_set(err, -EINVAL, "...", ...)`. Newlines and other control characters
- * become '?' (text_make_plain()), so that a hostile file name cannot forge a line of a log.
+ * Write the message, unless `err` is NULL, and return `code`, so that a failure takes one line:
+ * `return error_set(err, -EINVAL, "...", ...)`. text_make_plain() turns newlines and other control
+ * characters into '?', so that a hostile file name cannot forge a log line.
  */
 MESSAGE_FORMAT(3, 4)
 int error_set(struct plenum_error *err, int code, const char *format, ...);
 
-/* Callers, their compilers and analyzers see which value comes back. */
+/* Shows compilers and analyzers which value is returned. */
 #define error_set(err, code, ...)                         \
     __extension__({                                       \
         int error_code_ = (code);                         \
@@ -23,7 +23,7 @@ int error_set(struct plenum_error *err, int code, const char *format, ...);
         error_code_;                                      \
     })
 
-/** Put "`prefix`: " before the sentence that is there already. */
+/** Insert "`prefix`: " before the existing message. */
 MESSAGE_FORMAT(3, 4)
 int error_prefix(struct plenum_error *err, int code, const char *format, ...);
 

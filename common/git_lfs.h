@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* git_lfs.h - recognises the small text that git checks out in place of a file of git-lfs. */
+/* git_lfs.h - recognises the small text file that git checks out instead of a git-lfs file. */
 #ifndef COMMON_GIT_LFS_H
 #define COMMON_GIT_LFS_H
 
@@ -17,7 +17,7 @@ static inline bool git_lfs_is_pointer(const void *bytes, size_t len)
            memcmp(bytes, GIT_LFS_BEGINS, sizeof(GIT_LFS_BEGINS) - 1) == 0;
 }
 
-/** The sentence about such a file: returns `code`. */
+/** Write the message about such a file; returns `code`. */
 int git_lfs_refuse(int code, struct plenum_error *err);
 
 #endif

@@ -11,18 +11,17 @@
 enum {
     HOSTLIST_MAX = 16384,          /* hosts in one list */
     HOSTLIST_NAME_MAX = 256,       /* bytes of a name with its NUL */
-    HOSTLIST_SLOTS_MAX = 1u << 20, /* on one host */
+    HOSTLIST_SLOTS_MAX = 1u << 20, /* slots on one host */
 };
 
 struct hostlist_host {
-    char *name;     /* a name or an address, without brackets; owned by the list */
-    char *user;     /* to log in as; owned by the list; NULL: nobody said */
-    uint16_t port;  /* of its ssh server; 0: nobody said */
-    uint32_t slots; /* instances that may run there; 0: nobody said */
+    char *name;     /* a name, or an address without brackets; owned by the list */
+    char *user;     /* user to log in as; owned by the list; NULL: not specified */
+    uint16_t port;  /* port of its ssh server; 0: not specified */
+    uint32_t slots; /* instances that may run there; 0: not specified */
 };
 
-/** Hosts in the order in which they were first named; each once. Zero-initialised: an empty list.
- */
+/** Hosts in the order of their first mention, each once. Zero-initialised: an empty list. */
 struct hostlist {
     struct hostlist_host *hosts;
     size_t count, cap;
@@ -31,26 +30,26 @@ struct hostlist {
 void hostlist_fini(struct hostlist *list);
 
 /**
- * Append what `text` names: items separated by commas,
+ * Append the hosts in `text`: items separated by commas,
  *
  *     NAME  NAME:SLOTS  USER@NAME  USER@NAME:PORT  [USER@]NAME:PORT:SLOTS
  *
- * A name may hold sets of numbers in brackets, "r[0-1]n[01-16,20]": each is counted up, with
- * leading zeros where the first number of a range has them; several sets give every combination. A
- * name may be an IPv6 address, in brackets when numbers follow: "[fd00::7]:4".
+ * A name may contain sets of numbers in brackets, "r[0-1]n[01-16,20]", which are expanded, with
+ * leading zeros if the first number of a range has them; several sets give every combination. A
+ * name may be an IPv6 address, in brackets if numbers follow: "[fd00::7]:4".
  *
- * A host that is named again (with the same user and port) gains slots; a mention without a number
- * counts one then. Names are compared without regard to case, and lose a dot at their end:
- * "N1.example.com." is "n1.example.com".
+ * Naming a host again (with the same user and port) adds slots; a mention without a number then
+ * counts as one. Names are compared case-insensitively and without a final dot: "N1.example.com."
+ * is "n1.example.com".
  *
- * Errors: -EINVAL with a sentence that quotes the item; -ENOMEM. The list then holds what came
- * before the bad item.
+ * Errors: -EINVAL with a message that quotes the item; -ENOMEM. The list then contains the items
+ * before the bad one.
  */
 int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_error *err);
 
 /**
- * Append the hosts of a file: one a line, an item as above and then, if wanted, "slots=N",
- * "port=N", "user=NAME", "max_slots=N" (the last is not used); '#' begins a comment. As in Open
+ * Append the hosts in a file: one per line, an item as above, optionally followed by "slots=N",
+ * "port=N", "user=NAME", "max_slots=N" (the last is ignored); '#' begins a comment. As in Open
  * MPI's files, "count=N", "cpu=N" and "cpus=N" mean slots, and blanks may surround '='. A byte
  * order mark is skipped.
  *
@@ -59,16 +58,15 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
 int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_error *err);
 
 /**
- * Append one host by its plain name, or raise its slots (0: nobody said how many): -EINVAL when it
- * cannot be a name.
+ * Append one host by its plain name, or add slots to it (0: not specified): -EINVAL if it is not a
+ * valid name.
  */
 int hostlist_add_name(struct hostlist *list, const char *name, uint32_t slots,
                       struct plenum_error *err);
 
-/** Take out hosts that `text` names, whatever their slots, and, unless it names them, whatever
- * their users and ports: 0, or -EINVAL as hostlist_add_text(). Names that are not there are
- * nothing.
- */
+/** Remove the hosts in `text`, whatever their slots, and, unless `text` names them, whatever their
+ *  users and ports: 0, or -EINVAL as in hostlist_add_text(). Names that are not in the list are
+ *  ignored. */
 int hostlist_remove_text(struct hostlist *list, const char *text, struct plenum_error *err);
 
 #endif
