@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* memory.h - how much memory may be taken before somebody is killed for it. */
+/* memory.h - how much memory can be allocated before the out-of-memory killer strikes. */
 #ifndef COMMON_MEMORY_H
 #define COMMON_MEMORY_H
 
 #include <stdint.h>
 
-/** Bytes by a line like "VmRSS:  1234 kB" of a file in /proc: 0, or -errno where it has none. */
+/** Read a line like "VmRSS:  1234 kB" from a file in /proc, in bytes: 0, or -errno if there is
+ *  none. */
 int memory_read(const char *path, const char *key, uint64_t *ret);
 
-/** What limits memory most, for messages. */
+/** The tightest limit on memory, for messages. */
 struct memory_limit {
-    uint64_t bytes; /* that may still be taken */
+    uint64_t bytes; /* that can still be allocated */
     char what[256]; /* "the machine", "control group /jobs/17" */
 };
 
 /**
- * The least of what the machine has available and what is left in each control group that this
- * process is in (version 1 and 2, all the way up). Page cache counts as available: the kernel gives
- * it up.
+ * The minimum of what the machine has available and what is left in each control group of this
+ * process (versions 1 and 2, up to the top). Page cache counts as available, because the kernel
+ * drops it on demand.
  */
 void memory_available(struct memory_limit *ret);
 
-/** How many processes the out-of-memory killer has killed: in the control group of this process and
- * those below it, or on the machine where no group counts. What matters is whether it grows. */
+/** Number of processes that the out-of-memory killer has killed in this process's control group and
+ *  below, or on the machine if no group counts them. Only its growth matters. */
 uint64_t memory_count_kills(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* module.h - parts of ours that are loaded when they are needed, as what they need is not
+/* module.h - modules that are loaded on demand, because their dependencies are not installed
  * everywhere. */
 #ifndef COMMON_MODULE_H
 #define COMMON_MODULE_H
@@ -10,15 +10,15 @@
 #include <plenum/error.h>
 
 /**
- * The path of the library or program that this code is in, and which of the two: the length of its
- * folder, 0 when it is not known.
+ * Write the path of the library or program that contains this code, and which of the two it is:
+ * returns the length of its folder, 0 if it is unknown.
  */
 size_t module_own_folder(char *ret, size_t size, bool *library);
 
 /**
- * What a module of this name ("libplenum-mpi.so") calls `symbol`; it stays loaded. It is looked for
- * beside the library or program that this code is in, in the folder that was configured, and where
- * the linker looks. NULL with a sentence.
+ * Load the module `file` ("libplenum-mpi.so"), which stays loaded, and return its `symbol`. It is
+ * looked for next to the library or program that contains this code, in the configured folder, and
+ * on the linker's path. NULL with a message.
  */
 const void *module_load(const char *file, const char *symbol, struct plenum_error *err);
 

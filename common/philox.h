@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* philox.h - the one source of random numbers, and the list of what they are for.
+/* philox.h - the only source of random numbers, and the list of what they are used for.
  *
  * Philox4x32-10 is a counter-based generator: a keyed bijection of a 128-bit counter whose output
  * passes as random (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
- * SC'11). No state, so any loader draws the same numbers for the same place of a stream in any
- * order. tests/common/test_philox.c holds the published known answers.
+ * SC'11). It has no state, so any loader draws the same numbers for the same position of a stream,
+ * in any order. tests/common/test_philox.c checks the published known answers.
  *
  * A draw of Plenum: key = the stream's seed; counter = (position, epoch, purpose, draw). */
 #ifndef COMMON_PHILOX_H
@@ -14,27 +14,28 @@
 
 /**
  * What a number is drawn for: the third word of the counter. Part of the pixel contract: a number
- * of this list is never given to another purpose. 16 and up is room for augmentations to come.
+ * of this list is never reused for another purpose. 16 and up is reserved for augmentations.
  */
 enum draw_purpose {
-    DRAW_ORDER = 1,       /* Feistel rounds of the order of samples: the first word is a half */
+    DRAW_ORDER = 1,       /* Feistel rounds of the order of samples: the first word is one half */
     DRAW_BLOCK = 2,       /* the order of blocks (shuffle=block:B) */
     DRAW_WINDOW = 3,      /* the order inside one window of blocks */
-    DRAW_ROTATE = 4,      /* where storage is cut open for block shuffling */
-    DRAW_PROBE = 5,       /* the sample that stands in for a bad one; draw = the try */
-    DRAW_FINGERPRINT = 6, /* which samples' first bytes enter a data set's fingerprint */
-    DRAW_CROP = 7,        /* rrc: draw = the try; words: area, ratio, top, left */
+    DRAW_ROTATE = 4,      /* where the storage order is rotated for block shuffling */
+    DRAW_PROBE = 5,       /* the substitute for a bad sample; draw = the attempt */
+    DRAW_FINGERPRINT = 6, /* the samples whose first bytes enter a data set's fingerprint */
+    DRAW_CROP = 7,        /* rrc: draw = the attempt; words: area, ratio, top, left */
     DRAW_FLIP = 8,        /* flip: word 0 */
     DRAW_SEED = 9,        /* seeds derived from one seed, e.g. a replica's */
     DRAW_PART = 10,       /* the seed of one part of a data set (split = file) */
-    DRAW_SLICE = 11,      /* generated data: draw 0 the place, draw 1 the table */
+    DRAW_SLICE = 11,      /* generated data: draw 0 the position, draw 1 the table */
     DRAW_FILTER = 12,     /* interpolation=random: word 0 */
     DRAW_PLACE = 13,      /* random_crop: words: top, left */
-    DRAW_LINE = 14,       /* which line of a field is shown: word 0 */
-    DRAW_OPERATION = 16,  /* operations behind the crop: 16 times the number in the text, and on */
+    DRAW_LINE = 14,       /* the line of a field to show: word 0 */
+    DRAW_OPERATION = 16,  /* operations after the crop: 16 times the operation's number, and on */
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,
-    DRAW_MIXUP = 19, /* mixup, cutmix: draw 0 whether, which and where, then tries of the share */
+    DRAW_MIXUP =
+        19, /* mixup, cutmix: draw 0 whether, which and where, then attempts for the share */
     DRAW_SAMPLE_SET = 32, /* plenumctl make-sample */
 };
 
@@ -62,7 +63,7 @@ static inline struct philox_block philox4x32_10(struct philox_block counter, uin
     return (struct philox_block){{x0, x1, x2, x3}};
 }
 
-/** Four words for one place of a stream. */
+/** Four words for one position of a stream. */
 static inline struct philox_block philox_draw(uint64_t seed, uint32_t position, uint32_t epoch,
                                               enum draw_purpose purpose, uint32_t draw)
 {
@@ -70,7 +71,7 @@ static inline struct philox_block philox_draw(uint64_t seed, uint32_t position, 
                          (uint32_t)seed, (uint32_t)(seed >> 32));
 }
 
-/** A word of a draw as a number in [0, n), n >= 1; the bias is below n / 2^32. */
+/** Map a word of a draw to [0, n), n >= 1; the bias is below n / 2^32. */
 static inline uint32_t philox_below(uint32_t word, uint32_t n)
 {
     return (uint32_t)(((uint64_t)word * n) >> 32);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ring.h - the memory that a loader and a training program share: one sealed memfd, cut into equal
+/* ring.h - the memory shared by a loader and a training program: one sealed memfd, cut into equal
  * slots. */
 #ifndef COMMON_RING_H
 #define COMMON_RING_H
@@ -10,9 +10,9 @@
 
 #include <plenum/error.h>
 
-/** A mapped ring. Owned by whoever created or accepted it, shared by counting references. */
+/** A mapped ring. Owned by whichever side created or accepted it, through reference counting. */
 struct ring {
-    int fd;        /* of the memory; the client sends it; -1: of a private ring */
+    int fd;        /* of the memory; the client sends it; -1: a private ring */
     uint8_t *base; /* page-aligned */
     size_t bytes;
     uint32_t slots;
@@ -21,19 +21,19 @@ struct ring {
 };
 
 /**
- * Make a ring (the client's side): memory is reserved now, so that a short machine is an error
- * here and never a SIGBUS later, then sealed against shrinking and growing.
+ * Create a ring (the client's side). All memory is reserved now, so that a shortage is an error
+ * here and never a SIGBUS later. The memfd is then sealed against shrinking and growing.
  *
- * Errors: -ENOMEM or -ENOSPC (the limit is named), -EMFILE, -ENFILE.
+ * Errors: -ENOMEM or -ENOSPC (the message names the limit), -EMFILE, -ENFILE.
  */
 int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct plenum_error *err);
 
 /**
- * Map a ring that a client sent (the loader's side). `fd` is taken when that succeeds.
+ * Map a ring that a client sent (the loader's side). Takes `fd` on success.
  *
- * Accepted is only a memfd of ordinary tmpfs pages, sealed against shrinking and growing, of
- * sufficient size and without holes: on anything else a client could make a write of ours into its
- * memory a SIGBUS, or have the loader pay for it.
+ * Accepts only a memfd of ordinary tmpfs pages, sealed against shrinking and growing, large enough
+ * and without holes. With anything else, a client could turn our write into its memory into a
+ * SIGBUS, or make the loader pay for the memory.
  *
  * Errors: -EPERM with the reason, -ENOMEM.
  */
@@ -41,14 +41,14 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                 struct plenum_error *err);
 
 /**
- * Is there still memory behind all of an accepted ring? A hole that the client has punched is
- * filled by whoever writes first. 0, or -EPERM with a sentence. Threads: any.
+ * Check that there is still memory behind all of an accepted ring: if the client punches a hole,
+ * the next writer pays to fill it. 0, or -EPERM with a message. Threads: any.
  */
 int ring_check(const struct ring *ring, struct plenum_error *err);
 
 /**
- * Memory of this process alone, in the form of a ring: what is rendered for a client of another
- * host. It costs what was written to. Errors: -ENOMEM, -EINVAL.
+ * Create a ring in this process's own memory, to render for a client on another host. It uses
+ * memory only once it is written to. Errors: -ENOMEM, -EINVAL.
  */
 int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                         struct plenum_error *err);
@@ -58,7 +58,7 @@ uint64_t ring_resident(const struct ring *ring);
 
 struct ring *ring_ref(struct ring *ring);
 
-/** Give up one reference; the last one unmaps. NULL is nothing. Threads: any. */
+/** Drop one reference; the last one unmaps the ring. NULL is ignored. Threads: any. */
 void ring_unref(struct ring *ring);
 
 static inline uint8_t *ring_slot(const struct ring *ring, uint32_t slot)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* streamhash.h - the hash by which two streams are compared.
  *
- * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
- * mixes i64 second label and f32 weight, the pixels of all images as u8 RGB NHWC, and of each field
- * u64 length and bytes. The hash of a stream is the sum of its valid samples' modulo 2^64: it does
- * not depend on who received what, or when, and parts of a stream add up. */
+ * The hash of a sample is XXH3-64 over u64 epoch, u64 position and i64 label (little-endian); i64
+ * second label and f32 weight if the pipeline mixes; the pixels of all images as u8 RGB NHWC; and
+ * u64 length and bytes of each field. The hash of a stream is the sum of its valid samples' modulo
+ * 2^64: it does not depend on which instance received what, or when, and parts of a stream add
+ * up. */
 #ifndef COMMON_STREAMHASH_H
 #define COMMON_STREAMHASH_H
 
@@ -12,11 +13,11 @@
 
 #include <plenum/stream.h>
 
-/** How images of one size lie in memory, one behind the other. */
+/** Images of one size that are contiguous in memory. */
 struct streamhash_image {
     const void *pixels;
     uint32_t count, width, height;
-    uint32_t channels; /* 3, or 4 of which the last does not count */
+    uint32_t channels; /* 3, or 4, whose last one does not count */
     enum plenum_dtype dtype;
     enum plenum_layout layout;
 };
