@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* jobloader.h - a loader of the job's own: bound early, started when somebody connects, replaced
- * when it dies or hangs. */
+/* jobloader.h - a job's own loader: its socket is bound early, and its process is started when a
+ * client connects and replaced when it dies or hangs. */
 #ifndef COMMON_JOBLOADER_H
 #define COMMON_JOBLOADER_H
 
@@ -9,13 +9,13 @@
 
 #include <plenum/error.h>
 
-/** One loader process and the socket that outlives it. Opaque. Threads: one at a time. */
+/** One loader process, and the socket that outlives it. Opaque. Threads: one at a time. */
 struct jobloader;
 
-/** With what a loader is busy while it starts: it says so by bytes. */
+/** Progress of a starting loader, which it reports as bytes. */
 enum jobloader_phase {
     JOBLOADER_SERVES,
-    JOBLOADER_UNKNOWN, /* it has not said yet */
+    JOBLOADER_UNKNOWN, /* nothing reported yet */
     JOBLOADER_SETTINGS,
     JOBLOADER_PIXELS,
     JOBLOADER_ROOTS,
@@ -25,40 +25,41 @@ enum jobloader_phase {
     JOBLOADER_PHASES,
 };
 
-/** "reads its settings": what "the loader" does then. */
+/** "reads its settings": a clause after "the loader". */
 const char *jobloader_describe_phase(enum jobloader_phase phase);
 
-/** Why no loader comes, or comes late: one sentence. */
+/** Reports in one sentence why the loader is missing or late. */
 typedef void jobloader_report(void *arg, const char *text);
 
 struct jobloader_options {
-    const char *plenumd;      /* the program; NULL: jobloader_find_program() */
-    const char *address;      /* "unix:@name", or HOST:PORT (an IP address; port 0: any): all who
-                                connect there are served by this loader */
-    const char *page_address; /* of the status page, HOST:PORT as above; NULL: there is none */
-    const char *const *args;  /* further arguments of plenumd, ended by NULL; may be NULL */
-    jobloader_report *report; /* NULL: only clients are told, those of a socket of this host */
+    const char *plenumd;      /* path of the program; NULL: jobloader_find_program() */
+    const char *address;      /* "unix:@name", or HOST:PORT (an IP address; port 0: any) */
+    const char *page_address; /* of the status page, HOST:PORT as above; NULL: none */
+    const char *const *args;  /* additional arguments for plenumd, ended by NULL; may be NULL */
+    /* NULL: report only to clients, which only works on a socket of this host */
+    jobloader_report *report;
     void *report_arg;
 };
 
-/** Where this user's loader of a job listens on this host, "unix:@plenum-UID-JOB": this form is
- * what plenumctl status looks for. Without a job, "", how all of them begin. Returns `text`. */
+/** The address of this user's loader for a job on this host, "unix:@plenum-UID-JOB", which
+ *  plenumctl status looks for. With an empty job, their common prefix. Returns `text`. */
 char *jobloader_form_address(const char *job, char *text, size_t size);
 
 /**
- * Bind and listen. No process is started yet: that happens in jobloader_dispatch() when the first
- * client has connected. -EADDRINUSE means that another process of this host keeps the job's loader.
+ * Bind and listen, without starting a process: jobloader_dispatch() does that when the first client
+ * connects. -EADDRINUSE means that another process on this host runs the job's loader.
  */
 int jobloader_create(const struct jobloader_options *options, struct jobloader **ret,
                      struct plenum_error *err);
 
-/** A descriptor that becomes readable when jobloader_dispatch() has something to do. Borrowed. */
+/** A descriptor that becomes readable when jobloader_dispatch() has work to do. Borrowed. */
 int jobloader_get_fd(const struct jobloader *loader);
 
-/** Where it listens, if that is TCP, "tcp:10.1.2.3:40001". Returns `text`. */
+/** Write its address, if that is TCP, "tcp:10.1.2.3:40001". Returns `text`. */
 char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size);
 
-/** Where its status page is, "http://127.0.0.1:40001/", or "" where it has none. Returns `text`. */
+/** Write the address of its status page, "http://127.0.0.1:40001/", or "" if it has none. Returns
+ *  `text`. */
 char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size);
 
 /** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this
@@ -66,25 +67,26 @@ char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size
  * own. */
 void jobloader_set_environment(struct jobloader *loader, char *const *environment);
 
-/** The running loader, 0 when there is none: for a caller that ends all its other children. */
+/** Process id of the running loader, 0 if there is none: for a caller that kills all its other
+ *  children. */
 pid_t jobloader_get_pid(const struct jobloader *loader);
 
-/** Start, watch, replace, and answer clients where no loader comes. Never blocks, but for the time
- * that the kernel takes to begin another program. */
+/** Start, watch and replace the loader, and answer clients if it does not come up. Never blocks,
+ *  except while the kernel starts a program. */
 void jobloader_dispatch(struct jobloader *loader);
 
-/** End the loader (asked, then killed after `grace_ms` milliseconds) and close the socket. It takes
- * a second more at the most. */
+/** End the loader (SIGTERM, then SIGKILL after `grace_ms` milliseconds) and close the socket. Takes
+ *  at most a second more. */
 void jobloader_destroy(struct jobloader *loader, int grace_ms);
 
-/** In a forked child: close what was inherited and leave the process alone. */
+/** In a forked child: close the inherited descriptors and leave the process alone. */
 void jobloader_forget(struct jobloader *loader);
 
 /**
- * Where plenumd lies: $PLENUM_PLENUMD, beside libplenum, beside this program, in the folder that
- * was configured, in $PATH.
+ * Find plenumd: $PLENUM_PLENUMD, next to libplenum, next to this program, in the configured folder,
+ * in $PATH.
  *
- * 0, -ENAMETOOLONG or -ENOENT.
+ * Returns 0, -ENAMETOOLONG or -ENOENT.
  */
 int jobloader_find_program(char *ret, size_t size, struct plenum_error *err);
 

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* jobspawn.h - how the process of a job's own loader is started, held, and watched. */
+/* jobspawn.h - starts and watches the process of a job's own loader. */
 #ifndef COMMON_JOBSPAWN_H
 #define COMMON_JOBSPAWN_H
 
 #include <sys/types.h>
 
-/** The descriptors that the loader begins with. The first one is its descriptor
- * JOBSPAWN_FIRST_FD, and the others follow. */
+/** The descriptors that the loader starts with. The first one becomes its descriptor
+ *  JOBSPAWN_FIRST_FD, and the others follow. */
 enum jobspawn_fd {
     JOBSPAWN_LISTEN,
     JOBSPAWN_LIFELINE,
     JOBSPAWN_LEASH,
-    JOBSPAWN_PAGE,   /* listens for readers of the status page; or none */
-    JOBSPAWN_CLIENT, /* a client that was accepted already; or none */
+    JOBSPAWN_PAGE,   /* listens for the status page; optional */
+    JOBSPAWN_CLIENT, /* an accepted client; optional */
     JOBSPAWN_FDS
 };
 
 enum { JOBSPAWN_FIRST_FD = 3 };
 
-/** What is started. The descriptors are borrowed. */
+/** What to start. The descriptors are borrowed. */
 struct jobspawn_request {
     const char *program;
     char *const *args;
@@ -29,25 +29,26 @@ struct jobspawn_request {
 
 struct jobspawn_process {
     pid_t pid;
-    int pidfd; /* -1: the kernel has none for us */
+    int pidfd; /* -1: not supported by the kernel */
 };
 
-/** The wait status of a process that is no child of ours. */
+/** Gets the wait status of a process that is not our child. */
 struct jobspawn_observer;
 
 /**
- * Start the loader. It is no child of this process. Its kernel kills it when the other end of
- * the leash is closed, from its first instruction on, until the loader itself ends that.
+ * Start the loader, which does not become a child of this process. From its first instruction on,
+ * the kernel kills it when the other end of the leash is closed, until the loader itself changes
+ * that.
  *
- * 0 or -errno.
+ * Returns 0 or -errno.
  */
 int jobspawn_start(const struct jobspawn_request *request, struct jobspawn_process *ret);
 
 /**
- * The same, and learn how it ends. A thread of this process stays until then, or until
- * jobspawn_unobserve(); so this is for a loader whose last start has failed.
+ * Like jobspawn_start(), and observe how the process ends. A thread of this process runs until
+ * then, or until jobspawn_unobserve(); so use it for a loader whose last start has failed.
  *
- * 0 or -errno; -ENOTSUP: nothing was started, as this kernel cannot do it.
+ * Returns 0 or -errno; -ENOTSUP: this kernel cannot do it, and nothing was started.
  */
 int jobspawn_observe(const struct jobspawn_request *request, struct jobspawn_process *ret,
                      struct jobspawn_observer **ret_observer);
@@ -55,13 +56,13 @@ int jobspawn_observe(const struct jobspawn_request *request, struct jobspawn_pro
 /** A descriptor that becomes readable when the process has ended. Borrowed. */
 int jobspawn_observer_fd(const struct jobspawn_observer *observer);
 
-/** How it ended, as waitpid(2) has it: 0, -EAGAIN (it has not), or -EIO (that is not known). */
+/** The process's wait status, as from waitpid(2): 0, -EAGAIN (still running), or -EIO (unknown). */
 int jobspawn_get_status(struct jobspawn_observer *observer, int *ret_wait_status);
 
-/** Leave the process alone, and free the observer. NULL is nothing. */
+/** Stop observing, leave the process alone, and free the observer. NULL is ignored. */
 void jobspawn_unobserve(struct jobspawn_observer *observer);
 
-/** In a forked child, which has no such thread: close what was inherited. */
+/** In a forked child, which does not have that thread: close the inherited descriptors. */
 void jobspawn_forget(struct jobspawn_observer *observer);
 
 #endif

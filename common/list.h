@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* list.h - a doubly linked list whose links lie in the objects themselves.
+/* list.h - an intrusive doubly linked list: the links are members of the objects.
  *
- * The head is a link, too, and the list a ring: nothing is searched for, and the first and the last
- * object are no special cases. container_of() leads from a link to its object. A link of zeros is
- * in no list. To add one that is in a list, or to remove one that is not, is a fault of ours, which
- * assert() finds. */
+ * The list is a ring that includes its head, so there is no searching, and the first and last
+ * objects are no special cases. container_of() gets from a link to its object. A link of zeros is
+ * in no list. Adding a linked object, or removing one that is not linked, is a bug, which assert()
+ * detects. */
 #ifndef COMMON_LIST_H
 #define COMMON_LIST_H
 
@@ -12,12 +12,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** A head, or the link of an object. */
+/** A head, or an object's link. */
 struct list {
     struct list *prev, *next;
 };
 
-/** Make a head: an empty list. */
+/** Make `head` an empty list. */
 static inline void list_init(struct list *head)
 {
     head->prev = head->next = head;
@@ -41,14 +41,14 @@ static inline struct list *list_first(const struct list *head)
     return list_is_empty(head) ? NULL : head->next;
 }
 
-/** The link behind this one, or NULL. */
+/** The link after this one, or NULL. */
 static inline struct list *list_next(const struct list *head, const struct list *link)
 {
     assert(list_is_linked(link));
     return link->next == head ? NULL : link->next;
 }
 
-/** Add `link` before `at`, which is a link of the list, or its head. */
+/** Add `link` before `at`, which is a link in the list, or its head. */
 static inline void list_add_before(struct list *at, struct list *link)
 {
     assert(list_is_linked(at) && !list_is_linked(link));
@@ -58,7 +58,7 @@ static inline void list_add_before(struct list *at, struct list *link)
     at->prev = link;
 }
 
-/** Add `link` behind `at`, likewise. */
+/** Add `link` after `at`, which is a link in the list, or its head. */
 static inline void list_add_after(struct list *at, struct list *link)
 {
     assert(list_is_linked(at));
@@ -83,7 +83,7 @@ static inline void list_remove(struct list *link)
     link->prev = link->next = NULL;
 }
 
-/** Remove the first link: it, or NULL. */
+/** Remove and return the first link, or NULL. */
 static inline struct list *list_pop_first(struct list *head)
 {
     struct list *link = list_first(head);

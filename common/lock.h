@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lock.h - a mutex that knows its owner, so that "holding the lock" can be asserted.
+/* lock.h - a mutex that knows its owner, so that code can assert that it holds the lock.
  *
- * With NDEBUG it is a mutex and nothing else, and lock_is_held() is always true. */
+ * With NDEBUG it is an ordinary mutex, and lock_is_held() is always true. */
 #ifndef COMMON_LOCK_H
 #define COMMON_LOCK_H
 
@@ -20,7 +20,7 @@ struct lock {
 #endif
 };
 
-/** Of an object in static memory; others call lock_init(). */
+/** For static objects; others call lock_init(). */
 #define LOCK_INITIALIZER                \
     {                                   \
         .mu = PTHREAD_MUTEX_INITIALIZER \
@@ -76,8 +76,8 @@ static inline void lock_release(struct lock *lock)
     (void)pthread_mutex_unlock(&lock->mu);
 }
 
-/** Give the lock up until `cond` is signalled or `deadline_ns` has come (UINT64_MAX: never): 0 or
- * -ETIMEDOUT. */
+/** Release the lock and wait until `cond` is signalled or `deadline_ns` is reached (UINT64_MAX:
+ *  never): 0 or -ETIMEDOUT, holding the lock again. */
 static inline int lock_wait_until(struct lock *lock, pthread_cond_t *cond, uint64_t deadline_ns)
 {
     int r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting.h - memory that the instances of a job on one host share: they wait for each other there,
- * and pass bytes. Whoever starts the instances makes it; each program joins it. */
+/* meeting.h - memory shared by a job's instances on one host, in which they wait for each other and
+ * exchange bytes. The launcher creates it, and each program joins it. */
 #ifndef COMMON_MEETING_H
 #define COMMON_MEETING_H
 
@@ -9,42 +9,43 @@
 
 #include <plenum/error.h>
 
-/** Where a program finds its job's: "unix:@NAME", a socket of whoever started it. */
+/** Address of the job's server for its programs: "unix:@NAME", a socket of the launcher. */
 #define MEETING_VARIABLE "PLENUM_COLLECTIVES"
 
 enum {
     MEETING_ADDRESS_MAX = 96,
-    MEETING_ROOM_BYTES = 512 << 10, /* of an instance, twice; memory is taken when it is written */
+    /* per instance and turn (two turns); pages are allocated when written */
+    MEETING_ROOM_BYTES = 512 << 10,
 };
 
-/** What a program has. Opaque. */
+/** A program's membership. Opaque. */
 struct meeting;
-/** What whoever starts the instances has. Opaque. */
+/** The launcher's end. Opaque. */
 struct meeting_server;
 
-/* ---- whoever starts the instances ---- */
+/* ---- the launcher ---- */
 
 /**
- * Programs can join from now on, while meeting_server_dispatch() is called. The memory is made for
- * the first that does.
+ * Let programs join, while meeting_server_dispatch() is being called. The memory is created for the
+ * first one.
  *
- * @param name  of the socket, which is to be of no other
- * @param job  what they call the job
- * @param address  the value of MEETING_VARIABLE
+ * @param name     of the socket, unique on this host
+ * @param job      id of the job that programs must name
+ * @param address  receives the value of MEETING_VARIABLE
  */
 int meeting_server_create(const char *name, const char *job, uint32_t instances,
                           struct meeting_server **ret, char address[MEETING_ADDRESS_MAX],
                           struct plenum_error *err);
 
-/** A descriptor that becomes readable when meeting_server_dispatch() has something to do; -1 when
- * `server` is NULL. Borrowed. */
+/** A descriptor that becomes readable when meeting_server_dispatch() has work to do; -1 if `server`
+ *  is NULL. Borrowed. */
 int meeting_server_get_fd(const struct meeting_server *server);
 
-/** Let those in that come, and note which processes have ended. Never blocks; nothing when `server`
- * is NULL. */
+/** Admit programs that join, and record processes that have ended. Never blocks; no effect if
+ *  `server` is NULL. */
 void meeting_server_dispatch(struct meeting_server *server);
 
-/** The program of an instance has ended: nobody is to wait for it. Nothing if `server` is NULL. */
+/** An instance's program has ended, so others must not wait for it. Ignored if `server` is NULL. */
 void meeting_server_note_end(struct meeting_server *server, uint32_t instance);
 
 void meeting_server_destroy(struct meeting_server *server);
@@ -52,13 +53,13 @@ void meeting_server_destroy(struct meeting_server *server);
 /* ---- a program ---- */
 
 /**
- * Be this instance until the process ends. Only one process of an instance can be. It keeps no
- * descriptor.
+ * Join as this instance until the process ends. Only one process per instance can. Keeps no
+ * descriptor open.
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
  *
- * Errors: -ENOTSUP with a sentence: it is not there, not this user's, or not this job's;
- * -ETIMEDOUT: whoever started the program does not answer.
+ * Errors: -ENOTSUP with a message: it does not exist, or belongs to another user or job;
+ * -ETIMEDOUT: the launcher does not answer.
  */
 int meeting_join(const char *address, const char *job, uint32_t instances, uint32_t index,
                  uint64_t deadline_ns, struct meeting **ret, struct plenum_error *err);
@@ -67,25 +68,25 @@ int meeting_join(const char *address, const char *job, uint32_t instances, uint3
 void meeting_destroy(struct meeting *meeting);
 
 /**
- * Come to the next round, and wait, sleeping, until all have. What an instance wrote before it
- * came, all see afterwards.
+ * Enter the next round, and sleep until all instances have entered it. Writes of an instance before
+ * it entered are then visible to all.
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
- * @param who  written on these errors:
+ * @param who          written on the errors below
  *
- * -ETIMEDOUT; -EPIPE: the program of instance `who` has ended, and will not come; -EPROTO: instance
+ * -ETIMEDOUT; -EPIPE: the program of instance `who` has ended before entering; -EPROTO: instance
  * `who` belongs to another run of the program.
  */
 int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who);
 
-/** Has it come to the round that the last meeting_come() was for? */
+/** Has it entered the round of the last meeting_come()? */
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
 
 /**
  * The rooms of a turn, [instances][MEETING_ROOM_BYTES]; each instance writes its own.
  *
- * A turn has one round or more. Its rooms may be read until this instance comes to the first round
- * of the next turn: the one after that has the same.
+ * A turn has one or more rounds. Its rooms may be read until this instance enters the first round
+ * of the next turn: the turn after that reuses them.
  */
 unsigned char *meeting_next_rooms(struct meeting *meeting);
 

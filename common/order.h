@@ -27,10 +27,9 @@ struct order {
     uint64_t seed;
     uint32_t n; /* number of samples, 1 ... 2^32 - 1 */
     enum order_shuffle shuffle;
-    uint32_t block; /* ORDER_BLOCK: samples in a block, at least 1 */
-    uint32_t first; /* start of a subset: samples before it are never shown */
-    uint32_t
-        repeat; /* consecutive positions that show the same sample with different draws; 0 means 1 */
+    uint32_t block;  /* ORDER_BLOCK: samples in a block, at least 1 */
+    uint32_t first;  /* start of a subset: samples before it are never shown */
+    uint32_t repeat; /* consecutive positions that show the same sample; 0 means 1 */
 };
 
 /** N: positions in an epoch. */

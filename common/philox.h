@@ -34,8 +34,7 @@ enum draw_purpose {
     DRAW_OPERATION = 16,  /* operations after the crop: 16 times the operation's number, and on */
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,
-    DRAW_MIXUP =
-        19, /* mixup, cutmix: draw 0 whether, which and where, then attempts for the share */
+    DRAW_MIXUP = 19,      /* mixup, cutmix: draw 0 decides; then attempts for the share */
     DRAW_SAMPLE_SET = 32, /* plenumctl make-sample */
 };
 

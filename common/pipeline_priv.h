@@ -22,7 +22,7 @@ struct parser {
 };
 
 void parser_skip_space(struct parser *p);
-/** Skip spaces and `c`: true if `c` comes next. */
+/** Skip spaces. If `c` comes next, skip it too and return true. */
 bool parser_char(struct parser *p, char c);
 /** Like parser_char(), for a whole word. */
 bool parser_word(struct parser *p, const char *word);
@@ -38,8 +38,8 @@ int parser_error(struct parser *p, const char *what);
 /** Parse the closing parenthesis; `takes` describes what may precede it. */
 int parser_close(struct parser *p, const char *takes);
 
-/** Parse "3", "0.08" or "3/4", never through floating point. A decimal that is no fraction of small
- *  terms is rounded to the nearest one. */
+/** Parse "3", "0.08" or "3/4", never through floating point. Other decimals are rounded to the
+ *  nearest fraction of small terms. */
 int parser_rational(struct parser *p, struct rational *ret);
 /** Like parser_rational(), with an optional minus sign. */
 int parser_signed(struct parser *p, struct rational_signed *ret);

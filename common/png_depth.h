@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* png_depth.h - tells PNGs of 16 bits a channel, of which images show the upper 8. */
+/* png_depth.h - detects PNGs with 16 bits per channel, of which images show the upper 8. */
 #ifndef COMMON_PNG_DEPTH_H
 #define COMMON_PNG_DEPTH_H
 

@@ -141,8 +141,8 @@ int io_pwrite_all(int fd, const void *bytes, size_t len, uint64_t offset);
 /** Close an owned descriptor and set it to -1; a negative one is ignored. */
 void io_close(int *fd);
 
-/** Make an eventfd readable, or not. Must not fail, because someone would wait for a lost wake-up
- *  for ever. */
+/** Make an eventfd readable, or not. Retries after EINTR, because a lost wake-up would block its
+ *  waiter for ever. */
 void io_event_set(int fd);
 void io_event_clear(int fd);
 

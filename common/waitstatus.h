@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* waitstatus.h - what a process's wait status says. */
+/* waitstatus.h - describes a process's wait status. */
 #ifndef COMMON_WAITSTATUS_H
 #define COMMON_WAITSTATUS_H
 
