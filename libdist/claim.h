@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* claim.h - each instance of a job is one process. */
+/* claim.h - ensures that each instance of a job is a single process. */
 #ifndef LIBDIST_CLAIM_H
 #define LIBDIST_CLAIM_H
 
@@ -9,10 +9,10 @@
 
 /**
  * Make this process the instance that `job` describes, until the process ends. Call it before the
- * process takes samples. Calling it again has no effect. A job of one instance is never claimed:
+ * process receives samples. Calling it again has no effect. A job of one instance is never claimed:
  * each of its processes sees all samples.
  *
- * Errors: -EBUSY when another process is this instance already, or started this one; -ENOMEM.
+ * Errors: -EBUSY if another process already is this instance, or started this one; -ENOMEM.
  * Threads: under job.c's lock.
  */
 int claim_instance(const struct plenum_job *job, struct plenum_error *err);

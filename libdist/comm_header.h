@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_header.h - what each instance says about its collective before any data moves, and how the
+/* comm_header.h - what each instance sends about its collective before any data moves, and how the
  * headers of all instances are compared. All carriers use it. */
 #ifndef LIBDIST_COMM_HEADER_H
 #define LIBDIST_COMM_HEADER_H
@@ -13,23 +13,23 @@ enum comm_kind { COMM_BROADCAST = 1, COMM_ALLREDUCE, COMM_ALLGATHER, COMM_BARRIE
 enum {
     COMM_NAME_MAX = 32,
     COMM_WHAT_MAX = 56,
-    /* Data of at most so many bytes travels behind the header. A collective of that size costs one
+    /* Data of at most this many bytes travels after the header. A collective of that size costs one
      * exchange, as it would without a header. */
     COMM_INLINE_BYTES = 128,
 };
 
-/** Every byte is compared, so it has no holes, and texts are padded with zeros. */
+/** Every byte is compared, so there is no padding, and texts are filled up with zeros. */
 struct comm_header {
     uint32_t version; /* COMM_HEADER_VERSION */
     uint32_t kind;    /* enum comm_kind */
-    uint64_t number;  /* of the collective, from 1 */
-    uint64_t bytes;   /* of one instance */
+    uint64_t number;  /* of the collective, counted from 1 */
+    uint64_t bytes;   /* per instance */
     uint32_t root;    /* broadcast; otherwise 0 */
     uint32_t type;    /* allreduce: enum plenum_type; otherwise 0 */
     uint32_t op;      /* allreduce: enum plenum_op; otherwise 0 */
     uint32_t unused;
-    char name[COMM_NAME_MAX]; /* the function that the program has called */
-    char what[COMM_WHAT_MAX]; /* what it was called with, such as "float32 (2, 3)"; "": unknown */
+    char name[COMM_NAME_MAX]; /* the function that the program called */
+    char what[COMM_WHAT_MAX]; /* its data, such as "float32 (2, 3)"; "": unknown */
 };
 
 enum { COMM_HEADER_VERSION = 1 };
@@ -44,12 +44,12 @@ struct comm_block {
 const char *comm_kind_name(enum comm_kind kind);
 
 /**
- * Have all instances called the same? Every instance draws the same conclusion from the same
+ * Have all instances called the same? Every instance reaches the same conclusion from the same
  * blocks.
  *
- * @param all  [instances], in their order
+ * @param all  [instances], ordered by index
  *
- * Returns 0, or -EIO with a sentence that names this instance's call and the first other one.
+ * Returns 0, or -EIO with a message that names this instance's call and the first different one.
  */
 int comm_header_compare(const struct comm_block *all, uint32_t instances, uint32_t index,
                         struct plenum_error *err);

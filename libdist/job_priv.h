@@ -11,27 +11,27 @@
 struct plenum_job {
     /* Constant after plenum_job_open(). */
     struct plenum_job_info info;
-    char id[320]; /* a host's whole name, and a port */
+    char id[320]; /* a full host name and a port */
     char loader[2048];
-    pid_t pid; /* that opened it */
+    pid_t pid; /* the process that opened it */
     /* Under job.c's lock. */
     unsigned opens;
     /* Under comm.c's lock. */
     uint64_t timeout_ns; /* of collectives; 0: none */
 };
 
-/** getenv(), or a test's stand-in. */
+/** getenv(), or a test's replacement. */
 typedef const char *(*job_getenv)(const char *name);
 
 int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err);
-/** Keep it until one more plenum_job_close(). */
+/** Take a reference, which plenum_job_close() drops. */
 void job_ref(struct plenum_job *job);
 
-/** Is it the same place, by numbers? */
+/** Do the numbers describe the same position? */
 bool job_same_place(const struct plenum_job_info *a, const struct plenum_job_info *b);
 
-/** This process is about to take the samples of `info`: if that is its own place in its job, make
- * it that instance until it ends. -EBUSY: another process is (claim.h). */
+/** This process is about to receive the samples of `info`. If that is its own position in its job,
+ *  make it that instance until it ends. -EBUSY: another process already is (claim.h). */
 int job_claim(const struct plenum_job_info *info, struct plenum_error *err);
 
 int job_from_info(job_getenv get, const struct plenum_job_info *info, struct plenum_job *job,

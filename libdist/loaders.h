@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders.h - the loaders of a stream, and what their sessions tell. All is called with the
+/* loaders.h - the loaders of a stream, and the events of their sessions. Call everything with the
  * stream's lock held. */
 #ifndef LIBDIST_LOADERS_H
 #define LIBDIST_LOADERS_H
@@ -17,79 +17,78 @@ struct loader;
 
 /* For stream.c and io.c. */
 
-/** Of a stream that is being made: those that `named` (addresses, or NULL for the job's own) stands
- * for. 0, or
- * -errno with a sentence; loaders_free() in any case. */
+/** Create the loaders of a new stream from `named` (addresses, or NULL for the job's own). 0, or
+ *  -errno with a message; call loaders_free() in either case. */
 int loaders_create(struct plenum_stream *s, const char *named, struct plenum_error *err);
-/** How many there are; is there one by TCP? */
+/** How many there are, and whether one uses TCP. */
 unsigned loaders_count(struct plenum_stream *s);
 bool loaders_has_remote(const struct plenum_stream *s);
-/** The stream is made: they may be spoken to. */
+/** The stream is complete: loaders may be contacted. */
 void loaders_begin(struct plenum_stream *s);
 
-/** Do what is due: connect, ping, hedge, give up. Returns when to be called next (CLOCK_MONOTONIC,
- * ns). */
+/** Do what is due: connect, ping, hedge, give up. Returns the time of the next call
+ *  (CLOCK_MONOTONIC, ns). */
 uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns);
-/** Its connection is readable or writable: false where it is none of this stream's. */
+/** A connection is readable or writable: returns false if it does not belong to this stream. */
 bool loaders_ready(struct plenum_stream *s, const void *tag);
-/** This process was stopped: forgive the loaders that were silent meanwhile. */
+/** This process was stopped: do not count the loaders' silence during that time. */
 void loaders_forgive(struct plenum_stream *s, uint64_t now_ns);
-/** The ring of the loader that is most likely to deliver, or NULL. */
+/** The ring of the loader most likely to deliver, or NULL. */
 const struct ring *loaders_ring(struct plenum_stream *s);
-/** Add what is known of loaders. */
+/** Add the statistics about loaders. */
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret);
-/** Have loaders opened anew, since what is asked for has changed. */
+/** Reopen all sessions, because the request has changed. */
 void loaders_reopen(struct plenum_stream *s);
-/** Does nobody listen at the job's own address, so that this process is to keep a loader there?
- * Asked once. */
+/** Is the job's own address without a listener, so that this process should run a loader there?
+ *  Returns true once. */
 bool loaders_want_keeper(struct plenum_stream *s, const char **ret_address);
-/** The own loader's address was bound, or its queue full, and nobody could be met there: it is
- * believed to be taken when that happens again and again. */
+/** The job's own address was bound, or its queue full, but connecting failed. If that happens again
+ *  and again, assume that another user has taken the address. */
 void loaders_own_is_taken(struct plenum_stream *s);
-/** In a forked child: close connections, and let go of the memory of rings, which would stay after
- * the program's end; but for those of which the program holds batches. */
+/** In a forked child: close connections and unmap rings, whose memory would otherwise outlive the
+ *  program. Keeps rings in which the program holds batches. */
 void loaders_leave(struct plenum_stream *s);
 /** End all connections for good. */
 void loaders_fini(struct plenum_stream *s);
-/** Free what is left then. Without the lock: nobody else has the stream any more. */
+/** Free everything. Without the lock, as the only user of the stream. */
 void loaders_free(struct plenum_stream *s);
 
-/* What a session (session.h) tells. */
+/* Events of a session (session.h). */
 
-/** It could not be connected to. */
+/** Connecting failed. */
 void loaders_unreached(struct loader *l, int code);
-/** An unauthenticated peer listens there: is there another address to try now? */
+/** The peer could not be authenticated: is there another address to try now? */
 bool loaders_unauthenticated(struct loader *l);
-/** A loader has told the shapes of the stream's fields: 0; -ESTALE they are not those that another
- * has told; -EINVAL a batch would be too large. */
+/** A loader has reported the shapes of the stream's fields: 0; -ESTALE if they differ from those of
+ *  another loader; -EINVAL if a batch would be too large. */
 int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_error *err);
-/** It has greeted us, and can serve `open`: the ring that it is to fill, with a reference. Errors
- * are our own. */
+/** A loader has said HELLO and can serve `open`. Returns the ring that it will fill, with a
+ *  reference. Errors are local ones. */
 int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,
                     struct plenum_error *err);
-/** Its keeper says that it is still starting, and with what that is busy. */
+/** The loader's keeper reports that it is still starting, and what it is doing. */
 void loaders_starting(struct loader *l, const char *text);
-/** Our own memory is short, or descriptors, and no other loader can help: true when that may pass;
- * else the stream has failed. */
+/** This process lacks memory or descriptors, and no other loader can help: true if that may pass;
+ *  otherwise the stream has failed. */
 bool loaders_short(struct loader *l, int code, const char *text);
-/** It has told what the data set is: 0, or why that cannot be. */
+/** The loader has described the data set: 0, or an error if the description is not acceptable. */
 int loaders_described(struct loader *l, const struct wire_opened *m, struct plenum_error *err);
-/** It is open: give it work. */
+/** The session is open: assign work to it. */
 void loaders_opened(struct loader *l, const struct wire_opened *m);
-/** It says that it will not serve us: true where that may pass. */
+/** The loader rejects the stream: true if that may pass. */
 bool loaders_refused(struct loader *l, int code, const char *text);
-/** It is there, and not open yet. */
+/** The loader is alive but not open yet. */
 void loaders_alive(struct loader *l, uint64_t now_ns);
-/** It has answered for a slot (FILLING) and let go of it. */
+/** The loader has answered for a slot (FILLING) and will not touch it again. */
 void loaders_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
-/** It has answered for what was called back. */
+/** The loader has confirmed a cancellation. */
 void loaders_freed(struct loader *l);
-/** A name has come: 0, or -EPROTO where it was not asked for. */
+/** A name has arrived: 0, or -EPROTO if it was not requested. */
 int loaders_named(struct loader *l, uint64_t request, const struct wire_name *m);
-/** Nothing of what it was asked for and has not answered will come. */
+/** Pending requests of this loader will not be answered. */
 void loaders_released(struct loader *l);
-/** The session is down, and was useless since `since_ns`; `ran`: it was open. session_error() says
- * why. */
+/** The session is down, and has been useless since `since_ns`; `ran`: it was open. session_error()
+ *  has the reason. */
 void loaders_lost(struct loader *l, bool ran, uint64_t since_ns);
 
 #endif

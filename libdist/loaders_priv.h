@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders_priv.h - the loaders of a stream, for those who keep account of them: loaders.c,
- * schedule.c (which is asked for which batch), lookup.c (names that stand for loaders), names.c
- * (names of samples). Nobody else sees this. */
+/* loaders_priv.h - the loaders of a stream, only for loaders.c, schedule.c (assigns batches to
+ * loaders), lookup.c (names that resolve to loaders) and names.c (names of samples). */
 #ifndef LIBDIST_LOADERS_PRIV_H
 #define LIBDIST_LOADERS_PRIV_H
 
@@ -17,37 +16,37 @@
 #include "libdist/stream.h"
 #include "libdist/stream_priv.h"
 
-/* Of a stream: a name may stand for many. */
+/* Per stream: a name can resolve to many. */
 enum { LOADERS_MAX = 32 };
 
-/** An address as the user wrote it: one loader, or a name that stands for several (lookup.c). */
+/** An address as the user wrote it: one loader, or a name that resolves to several (lookup.c). */
 struct named {
-    struct address address;    /* the own loader's may become another, under mu */
-    bool is_name;              /* constant: it is looked up, again and again */
-    bool both;                 /* it has addresses of two families, */
-    unsigned turn;             /* and which are taken */
-    uint64_t looked_ns;        /* when it was looked up last */
-    struct plenum_error error; /* why it was of no avail, "" when it was */
+    struct address address;    /* the own loader's can change, under mu */
+    bool is_name;              /* constant: it is looked up repeatedly */
+    bool both;                 /* it has addresses of both families */
+    unsigned turn;             /* selects the family; see address_lookup() */
+    uint64_t looked_ns;        /* time of the last look-up */
+    struct plenum_error error; /* why the last look-up failed, "" if it did not */
 };
 
-/** One that may be asked. */
+/** One loader of the stream. */
 struct loader {
     struct plenum_stream *stream;
-    struct session *session;       /* NULL: no loader's, all else is void */
-    const struct address *address; /* of what was named, or `own` */
-    struct address own;            /* where a name stands for it */
-    int of;                        /* what was named for it */
-    bool unlisted; /* the name stands for it no more: it is asked only where no other can be */
-    uint32_t bit;  /* of it among the stream's */
+    struct session *session;       /* NULL: unused entry, all other fields are void */
+    const struct address *address; /* its entry in `named`, or `own` */
+    struct address own;            /* its address, if a name resolved to it */
+    int of;                        /* index in `named` */
+    bool unlisted; /* no longer among the name's addresses: used only if no other loader can */
+    uint32_t bit;  /* its bit in the stream's masks */
     uint32_t threads, io_threads;
-    uint64_t alone_ns;  /* the stream's, when its connection was begun */
-    bool told_starting; /* the program knows that it takes long to start */
+    uint64_t alone_ns;  /* the stream's alone_ns when this connection was begun */
+    bool told_starting; /* the program has been warned that it takes long to start */
     /* Kept by schedule.c. */
-    uint64_t since_ns;     /* when it answered last, or began to have work */
-    uint64_t service_ns;   /* time that it takes for a batch while it has work; 0: not known */
-    uint64_t avoid_ns;     /* it has failed to make a batch: ask others until then, */
-    uint64_t avoid_for_ns; /* which is so long */
-    bool warned;           /* the program knows that it refuses, or that it fails to make batches */
+    uint64_t since_ns;     /* time of its last answer, or when it began to have work */
+    uint64_t service_ns;   /* time per batch while it has work; 0: unknown */
+    uint64_t avoid_ns;     /* it failed to render a batch: prefer others until then */
+    uint64_t avoid_for_ns; /* length of that period */
+    bool warned;           /* the program has been warned that it rejects or fails requests */
 };
 
 struct loaders {
@@ -55,52 +54,52 @@ struct loaders {
     struct session_setup setup;
     struct named named[ADDRESS_LIST_MAX];
     int num_named;
-    bool several; /* there are several loaders, or may be: a name stands for as many as it likes */
-    /* none was named: the one address is the job's own, kept by one of its processes, */
+    bool several; /* there are several loaders, or a name, which can resolve to several */
+    /* None was named: the only address is the job's own loader, run by one of its processes. */
     bool own;
-    struct ownloader_key own_key; /* at one of the addresses that this gives, */
+    struct ownloader_key own_key; /* determines the addresses to try */
 
     /* Holding the stream's lock. */
-    unsigned own_turn;              /* this one */
-    unsigned own_taken;             /* times in a row that it was bound, and nobody listened */
-    bool told_waiting;              /* that none has said a word yet */
-    bool wants_keeper;              /* nobody listens there: io.c is to see to it */
+    unsigned own_turn;  /* the current address */
+    unsigned own_taken; /* consecutive times that it was bound without a listener */
+    bool told_waiting;  /* the program has been warned that no loader has answered yet */
+    bool wants_keeper;  /* there is no listener: io.c must start a loader */
     struct loader all[LOADERS_MAX]; /* FOR_LOADERS */
-    bool looking;                   /* names are being looked up (lookup.c) */
-    bool told_full;                 /* that a name stands for more than there is room for */
-    bool over;                      /* loaders_fini() */
-    struct slot_set *remote;        /* of all sessions by TCP, or NULL */
-    uint64_t alone_ns;              /* since when no loader has answered; 0: one does */
-    uint64_t lost_ns;               /* since when a stream that ran has stood; 0: it runs */
-    char lost_text[700];            /* why */
+    bool looking;                   /* a look-up is in progress (lookup.c) */
+    bool told_full; /* the program has been warned that a name resolves to too many loaders */
+    bool over;      /* after loaders_fini() */
+    struct slot_set *remote; /* shared by all sessions over TCP, or NULL */
+    uint64_t alone_ns;       /* since when no loader has answered; 0: one does */
+    uint64_t lost_ns;        /* since when a running stream has stalled; 0: it runs */
+    char lost_text[700];     /* the reason */
     struct names names;
     uint64_t incidents, stood_ns; /* for plenum_stream_get_stats() */
 };
 
-/** The loader at `from` or behind it; NULL: there is none. */
+/** The loader at `from` or after it; NULL: none. */
 struct loader *loaders_from(struct plenum_stream *s, struct loader *from);
 #define FOR_LOADERS(l, s) \
     for (struct loader *l = loaders_from(s, (s)->loaders->all); l; l = loaders_from(s, l + 1))
 
-/** A loader more, of what was named at `of`. `own`: its address, or NULL for that which was named.
- * 0, -ENOSPC (there is room for no more) or -ENOMEM. */
+/** Add a loader for entry `of` of `named`. `own`: its address, or NULL for the named one. 0,
+ *  -ENOSPC (the table is full) or -ENOMEM. */
 int loaders_add(struct plenum_stream *s, int of, const struct address *own);
-/** How many are open. */
+/** Number of open loaders. */
 unsigned loaders_count_open(struct plenum_stream *s);
-/** This one is not asked any more. */
+/** Stop using this loader. */
 void loaders_end(struct loader *l);
-/** The loader that is most likely to deliver, or NULL when none is open. */
+/** The loader most likely to deliver, or NULL if none is open. */
 struct loader *loaders_first(struct plenum_stream *s);
 
 /* lookup.c */
 
-/** Look up the names, and make the sessions: 0, or -errno when there is not one. With the lock
- * held, which nobody else wants yet: the stream is not anybody else's. */
+/** Look up the names and create the sessions: 0, or -errno if there is not a single one. Hold the
+ *  lock, which is still uncontended, because no one else has the stream yet. */
 int lookup_first(struct plenum_stream *s, struct plenum_error *err);
-/** Have those looked up whose time has come, and end sessions of loaders that they do not stand for
- * any more. Returns when to be called next. With the lock held. */
+/** Look up names that are due, and end sessions with loaders that they no longer resolve to.
+ *  Returns the time of the next call. Hold the lock. */
 uint64_t lookup_tick(struct plenum_stream *s, uint64_t now_ns);
-/** How often; a test shortens it. */
+/** Look-up interval; a test shortens it. */
 extern uint64_t lookup_every_ns;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* missing.h - who has not come to a collective, in words: for all that carry them. */
+/* missing.h - messages about instances that are missing from a collective, for all carriers. */
 #ifndef LIBDIST_MISSING_H
 #define LIBDIST_MISSING_H
 
@@ -8,11 +8,11 @@
 
 #include <plenum/error.h>
 
-/** -ETIMEDOUT, with a sentence that names those that have not come; `what` is the collective. */
+/** -ETIMEDOUT, with a message that names the missing instances; `what` is the collective. */
 int missing_in_time(const char *what, const bool *came, uint32_t instances,
                     struct plenum_error *err);
 
-/** -EIO, with a sentence that names the instance whose program has ended. */
+/** -EIO, with a message that names the instance whose program has ended. */
 int missing_ended(const char *what, uint32_t instance, struct plenum_error *err);
 
 #endif

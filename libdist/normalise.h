@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* normalise.h - the loops of plenum_normalise(), which come in sets. */
+/* normalise.h - the loops of plenum_normalise(), of which there are several sets. */
 #ifndef LIBDIST_NORMALISE_H
 #define LIBDIST_NORMALISE_H
 
@@ -9,25 +9,25 @@
 
 #include <plenum/normalise.h>
 
-/** What becomes of each value of each channel. */
+/** The float for each value of each channel. */
 struct normalise_values {
-    float scale[3], bias[3]; /* of a level 0 ... 255 */
+    float scale[3], bias[3]; /* for a level of 0 ... 255 */
     enum plenum_float type;
-    uint8_t flip; /* a byte as it is stored ^ flip is its level */
-    bool tabled;  /* the table is there: it is made when it is first needed */
-    /** By the byte as it is stored. */
+    uint8_t flip; /* stored byte ^ flip is the level */
+    bool tabled;  /* the table exists: it is created on first use */
+    /** Indexed by the stored byte. */
     union {
         float f32[3][256];
         uint16_t half[3][256];
     } table;
 };
 
-/** Pixels at equal distances, and where their floats go: an image, or several. */
+/** Equidistant pixels and the destination of their floats: one image, or several. */
 struct normalise_run {
-    const uint8_t *from[3]; /* the first pixel's byte of each channel */
-    size_t from_step;       /* bytes from a pixel to the next: 1, 3 or 4 */
-    uint8_t *to[3];         /* the first pixel's float of each channel */
-    size_t to_step;         /* floats from a pixel to the next: 1 or 3 */
+    const uint8_t *from[3]; /* the first pixel's byte for each channel */
+    size_t from_step;       /* bytes between pixels: 1, 3 or 4 */
+    uint8_t *to[3];         /* the first pixel's float for each channel */
+    size_t to_step;         /* floats between pixels: 1 or 3 */
     size_t count;           /* pixels */
 };
 
@@ -35,11 +35,11 @@ struct normalise_run {
 struct normalise_loops {
     const char *name;
     bool (*usable)(void);
-    /** `past` tells that the floats are too many to stay in the cache. */
+    /** `past`: the floats do not fit in the cache. */
     void (*run)(struct normalise_values *values, const struct normalise_run *run, bool past);
 };
 
-/** The sets, the fastest first; NULL ends them. The last can be used everywhere. */
+/** All sets, the fastest first, ended by NULL. The last one works everywhere. */
 extern const struct normalise_loops *const normalise_loops[];
 
 extern const struct normalise_loops normalise_portable;
@@ -47,16 +47,17 @@ extern const struct normalise_loops normalise_portable;
 extern const struct normalise_loops normalise_avx2;
 #endif
 
-/** Pixels `begin` to `end` of a run, by the table: what the loops leave at both ends. */
+/** Convert pixels `begin` to `end` of a run through the table: those that the loops leave at both
+ *  ends. */
 void normalise_by_table(struct normalise_values *values, const struct normalise_run *run,
                         size_t begin, size_t end);
 
-/** So many bytes of floats are written past the cache: whoever reads them next would not find the
- * first of them there (bench/normalise measures what it brings). */
+/** From this many bytes of floats on, write past the cache, because the first ones would have been
+ *  evicted when they are read (bench/normalise measures the gain). */
 enum { NORMALISE_PAST_CACHE = 16 << 20 };
 
-/** plenum_normalise() by one set of loops (NULL: the first that can be used), and past the cache
- * from so many bytes on. */
+/** plenum_normalise() with one set of loops (NULL: the first supported one), writing past the cache
+ *  from this many bytes on. */
 int normalise_with(const struct normalise_loops *loops, size_t past_cache,
                    const struct plenum_images *from, const double mean[3], const double std[3],
                    void *to, enum plenum_float type, enum plenum_layout layout,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* schedule.h - the batches of a stream: which loader is asked for which, and when. All is called
+/* schedule.h - the batches of a stream: which loader renders which one, and when. Call everything
  * with the stream's lock held. */
 #ifndef LIBDIST_SCHEDULE_H
 #define LIBDIST_SCHEDULE_H
@@ -20,52 +20,52 @@ struct session;
 
 /** 0 or -ENOMEM. */
 int schedule_create(struct plenum_stream *s, struct plenum_error *err);
-/** After schedule_drop(). NULL is nothing. */
+/** After schedule_drop(). NULL is ignored. */
 void schedule_free(struct plenum_stream *s);
-/** Ask for as many batches as there are free slots and depth allows. */
+/** Request as many batches as free slots and the depth allow. */
 void schedule_pump(struct plenum_stream *s);
-/** Nothing is decided on any more. */
+/** Drop all batches. */
 void schedule_drop(struct plenum_stream *s);
-/** The same, and go on from this place, which is settled. */
+/** Drop all batches, and continue from this position, which is settled. */
 void schedule_seek(struct plenum_stream *s, struct order_place place);
 
-/** A batch that was made. */
+/** A rendered batch. */
 struct made {
-    struct order_place place;  /* of its first step */
-    struct order_place after;  /* behind its last step that counts */
+    struct order_place place;  /* position of its first step */
+    struct order_place after;  /* position after its last step that counts */
     struct plenum_lease *slot; /* READY */
     uint32_t substituted;
 };
 
-/** Would schedule_next() have an answer? */
+/** Would schedule_next() return something? */
 bool schedule_has_next(struct plenum_stream *s);
-/** The next batch in the order of delivery; or its error, which stays. */
+/** Get the next batch in the order of delivery; or its error, which is permanent. */
 int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error *err);
-/** Was the last batch of the last epoch taken? */
+/** Has the last batch of the last epoch been taken? */
 bool schedule_is_through(struct plenum_stream *s);
 
-/** Is every slot in the program's hands, so that waiting would be for ever? */
+/** Does the program hold every slot, so that waiting would never end? */
 bool schedule_starved(struct plenum_stream *s);
 
 /* For loaders.c and lookup.c. */
 
-/** A loader has come. */
+/** A loader has been added. */
 void schedule_admit(const struct loader *l);
-/** It has answered for a slot (FILLING) and let go of it. */
+/** A loader has answered for a slot (FILLING) and will not touch it again. */
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
-/** What this session has not answered is to be asked of another. */
+/** Request the batches that this session has not answered from another. */
 void schedule_release(struct plenum_stream *s, const struct session *se);
-/** A session is lost: it will not confirm the batches that it was asked to (verify.h). */
+/** A session is lost: it will not confirm the batches that it was to verify (verify.h). */
 void schedule_confirm(struct plenum_stream *s);
-/** Batches that are to be asked of others now; they are counted as moved. */
+/** Number of batches to request from other loaders now; they are counted as moved. */
 unsigned schedule_count_moved(struct plenum_stream *s);
-/** Is its work wanted, or what it made to be compared? */
+/** Is the session's work, or its result for a comparison, still needed? */
 bool schedule_waits_for(const struct plenum_stream *s, const struct session *se);
-/** Look for batches that are late, and ask others for them. Returns when to look again. */
+/** Find late batches and request them from other loaders. Returns the time of the next call. */
 uint64_t schedule_tick(struct plenum_stream *s, uint64_t now_ns);
-/** In a forked child: let go of the memory of rings. */
+/** In a forked child: unmap the rings. */
 void schedule_leave(struct plenum_stream *s);
-/** Add what is known here. */
+/** Add the statistics about batches. */
 void schedule_get_stats(const struct plenum_stream *s, struct plenum_stream_stats *ret);
 
 #endif

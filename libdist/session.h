@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* session.h - the connection to one loader: bytes, frames, handshake, and how it comes back.
+/* session.h - the connection to one loader: bytes, frames, handshake, and reconnecting.
  *
- * It knows nothing of batches, but which slot is to be filled by which request. What it tells goes
- * to loaders.h. All is called with the stream's lock held. */
+ * It knows nothing about batches, except which request fills which slot. It reports events to
+ * loaders.h. Call everything with the stream's lock held. */
 #ifndef LIBDIST_SESSION_H
 #define LIBDIST_SESSION_H
 
@@ -21,78 +21,78 @@
 struct loader;
 struct session;
 
-/** What the sessions of a stream have in common. */
+/** What all sessions of a stream share. */
 struct session_setup {
     struct lock *lock;
-    uint64_t *requests; /* the number of the last one */
-    /* Constant, but for the span of what is asked for: then sessions are opened anew. */
+    uint64_t *requests; /* number of the last request */
+    /* Constant, except for `span`; when that changes, sessions are reopened. */
     const struct wire_open *open;
     const char *version; /* of pixels */
-    const char *name;    /* ours, for the loader's log */
-    const char *job;     /* what all instances call the job, by which loaders share; or empty */
+    const char *name;    /* our name for the loader's log */
+    const char *job;     /* the job's id, by which loaders share their capacity; or empty */
     enum plenum_split split;
-    struct tls *tls; /* for those by TCP, or NULL */
+    struct tls *tls; /* for sessions over TCP, or NULL */
     uint64_t silence_ns;
-    bool own_loader; /* it was started for this job */
-    bool mute;       /* nothing is asked for: slots are ready at once */
+    bool own_loader; /* the loader was started for this job */
+    bool mute;       /* nothing is requested: slots are ready at once */
 };
 
-/** One that is down, and connects at the first tick; NULL: out of memory. `address` may become
- * another. */
+/** Create a session that is down and connects at the first tick; NULL: out of memory. The caller
+ *  may change what `address` points to. */
 struct session *session_create(const struct session_setup *setup, struct loader *loader,
                                const struct address *address);
-/** Free what is closed. NULL is nothing. */
+/** Free a closed session. NULL is ignored. */
 void session_destroy(struct session *se);
-/** End the connection without telling anybody; `bye`: but the loader. */
+/** End the connection without reporting it; `bye`: notify the loader. */
 void session_close(struct session *se, bool bye);
-/** In a forked child: close its copy. */
+/** In a forked child: close its copy of the connection. */
 void session_leave(struct session *se);
 
-/** Connect, ping, give up; returns when to be called next. `others`: there are other loaders to
- * turn to. */
+/** Connect, ping, give up; returns the time of the next call. `others`: there are other loaders to
+ *  use. */
 uint64_t session_tick(struct session *se, uint64_t now_ns, bool others);
-/** Of one that is down: connect at the next tick after this moment. */
+/** If the session is down, connect at the first tick after this moment. */
 void session_retry_at(struct session *se, uint64_t when_ns);
-/** The connection is readable or writable, or broken. */
+/** The connection is readable, writable or broken. */
 void session_ready(struct session *se);
-/** Send what was put into its buffer. */
+/** Send the contents of its buffer. */
 int session_flush(struct session *se);
-/** This process was stopped: forgive the loader that it was silent meanwhile. */
+/** This process was stopped: do not count the loader's silence during that time. */
 void session_forgive(struct session *se, uint64_t now_ns);
 
-/** Have a free slot of the session's filled with a batch: 0 or -ENOMEM. `waited_ns`: how long the
- * program has waited for batches so far. */
+/** Request a batch into a free slot of the session: 0 or -ENOMEM. `waited_ns`: how long the program
+ *  has waited for batches so far. */
 int session_render(struct session *se, struct order_place place, uint64_t waited_ns,
                    struct plenum_lease *slot);
-/** Call back what is being rendered into a slot. The slot is free again when the loader has
- * answered, or at once where the loader has no hand in it. */
+/** Cancel the request that fills a slot. The slot is free once the loader has confirmed, or at once
+ *  if the loader cannot write to it. */
 void session_cancel(struct plenum_lease *slot);
-/** A slot is full that nobody was asked to fill (`mute`). */
+/** Complete a slot that was not requested from a loader (`mute`). */
 void session_answer(struct plenum_lease *slot);
-/** Ask for a name: 0, or -ENOTSUP with a sentence, or -ENOMEM. */
+/** Request a name: 0, -ENOTSUP with a message, or -ENOMEM. */
 int session_ask_name(struct session *se, uint64_t request, const struct wire_ask_name *m,
                      struct plenum_error *err);
 
 bool session_is_down(const struct session *se);
 bool session_has_greeted(const struct session *se);
 bool session_is_open(const struct session *se);
-/** Has it been silent for so long that others should be asked? */
+/** Has it been silent for so long that others should be used? */
 bool session_is_silent(const struct session *se, uint64_t now_ns);
-/** Has it answered all that it was asked? */
+/** Has it answered every request? */
 bool session_is_idle(const struct session *se);
-/** Is it there, or may it come (back) yet? It is waited for as long as if it were the only one;
- * each try to reach it that fails asks again (loaders_lost()). */
+/** Is it connected, or may it still (re)connect? It gets as much time as if it were the only one;
+ *  after each failed attempt, loaders_lost() checks again. */
 bool session_may_come(const struct session *se, uint64_t now_ns, uint64_t timeout_ns);
-/** A free slot that it may be asked to fill, or NULL. */
+/** A free slot that it can fill, or NULL. */
 struct plenum_lease *session_free_slot(const struct session *se);
-/** Slots that it was asked to fill. */
+/** Number of slots that it has been requested to fill. */
 unsigned session_filling(const struct session *se);
-/** The ring that it fills; NULL: it is not open. */
+/** The ring that it fills; NULL: not open. */
 struct slot_set *session_set(const struct session *se);
 struct loader *session_loader(const struct session *se);
-/** It will not serve us, and this is why; 0: it may. */
+/** The error with which it rejects the stream; 0: it does not. */
 int session_refusal(const struct session *se);
-/** What went wrong last, or "". */
+/** The last error message, or "". */
 const char *session_error(const struct session *se);
 
 #endif

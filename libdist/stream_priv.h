@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stream_priv.h - a stream, for those who make its batches: what is constant, what is known of the
- * data set, and what has come. Written by stream.c, but for what loaders.c learns of the data
- * set. */
+/* stream_priv.h - a stream, for the files that produce its batches: constants, the data set, and
+ * results. Written by stream.c, except for what loaders.c learns about the data set. */
 #ifndef LIBDIST_STREAM_PRIV_H
 #define LIBDIST_STREAM_PRIV_H
 
@@ -24,44 +23,46 @@
 enum { WARNINGS_MAX = 8 };
 
 struct plenum_stream {
-    /* Constant once the stream is made. */
+    /* Constant once the stream is complete. */
     pid_t pid;
     struct plenum_job_info info;
     struct wire_open open;
     struct views views;
-    struct fields fields; /* names of open.field */
+    struct fields fields; /* names of the fields in open.field */
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
     uint64_t opened_ns;
     enum plenum_split split;
-    uint8_t choices[16]; /* the identity without the data set, and without what a part changes */
-    double verify_share; /* share of batches that two loaders make and that must be equal: 0 to 1 */
-    bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
-    char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
-    char job[WIRE_NAME_MAX]; /* what all instances call the job, by which loaders share; or empty */
+    uint8_t choices[16]; /* the identity without the data set and anything that a part changes */
+    /* share of batches that two loaders render and that must be equal: 0 to 1 */
+    double verify_share;
+    /* PLENUM_SOURCE=synthetic: slots are ready at once and always have the same contents */
+    bool synthetic;
+    char name[WIRE_NAME_MAX]; /* our name for the loader's log */
+    char job[WIRE_NAME_MAX];  /* the job's id, by which loaders share their capacity; or empty */
 
-    atomic_uint refs; /* the program's handle, the I/O thread's list, leases */
+    atomic_uint refs; /* held by the program's handle, the I/O thread's list, and leases */
 
     /* Any thread, holding mu. The I/O thread's lock (io.c) comes before it. */
     struct lock mu;
-    pthread_cond_t changed; /* an entry is ready, the stream is open, or an error has come */
+    pthread_cond_t changed; /* an entry is ready, the stream is open, or an error has occurred */
 
     /* Delivery. */
-    bool opened; /* a first OPENED has come: the data set is known */
-    bool held;   /* nothing is asked for yet: plenum_stream_open_all() is not done */
+    bool opened; /* the first OPENED has arrived: the data set is known */
+    bool held;   /* nothing is requested yet: plenum_stream_open_all() is in progress */
     struct order order;
     struct order_steps steps;
     uint32_t num_samples, num_classes; /* of the data set */
-    uint32_t num_class_names;          /* of the classes: all or 0 */
+    uint32_t num_class_names;          /* number of classes with names: all or 0 */
     uint8_t fingerprint[16], identity[16];
     uint8_t fields_hash[16]; /* once open.num_fields is known */
     struct datasum sum;
-    struct order_place cursor; /* behind the last batch that was handed out, not settled */
+    struct order_place cursor; /* after the last batch returned, not settled */
     uint64_t next_index;
     unsigned leased;
-    uint64_t waiting_ns; /* since when the program has waited for a batch; 0: it does not */
-    int error_code;      /* nothing more will come */
+    uint64_t waiting_ns; /* since when the program has waited for a batch; 0: it is not waiting */
+    int error_code;      /* the stream has failed */
     struct plenum_error error;
     struct plenum_stream_stats stats;
     struct trace *trace; /* or NULL */
@@ -70,16 +71,16 @@ struct plenum_stream {
     uint64_t next_request;
 
     /* For event loops and pinned memory. */
-    int ready_fd; /* an eventfd, or -1 until it is asked for */
+    int ready_fd; /* an eventfd, or -1 until it is requested */
     bool ready_fd_set;
     plenum_ring_call on_ring; /* constant */
     void *on_ring_arg;        /* constant */
-    struct slot_set *shown;   /* rings that the program was told of, the newest first */
-    bool closed;              /* plenum_stream_shutdown(): nothing more comes */
-    uint64_t closed_ns;       /* when it was */
-    unsigned inside;          /* calls that plenum_stream_destroy() has to wait for */
+    struct slot_set *shown;   /* rings that the program knows, the newest first */
+    bool closed;              /* plenum_stream_shutdown() was called */
+    uint64_t closed_ns;       /* at this time */
+    unsigned inside;          /* calls that plenum_stream_destroy() must wait for */
 
-    struct tls *tls;           /* for loaders by TCP, or NULL; constant */
+    struct tls *tls;           /* for loaders over TCP, or NULL; constant */
     struct loaders *loaders;   /* loaders.c; constant */
     struct schedule *schedule; /* schedule.c; constant */
 };

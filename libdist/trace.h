@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* trace.h - the way of each batch, written to a file that Perfetto and Chrome's trace viewer show.
+/* trace.h - traces of batches, written to a file for Perfetto and Chrome's trace viewer.
  *
- * On when PLENUM_TRACE names a folder. All functions take NULL for "off", and are called with the
- * stream's lock held. */
+ * Enabled if PLENUM_TRACE names a folder. All functions accept NULL for "disabled"; hold the
+ * stream's lock. */
 #ifndef LIBDIST_TRACE_H
 #define LIBDIST_TRACE_H
 
@@ -15,32 +15,32 @@
 
 struct trace;
 
-/** What is told of one batch. Times are CLOCK_MONOTONIC, ns. */
+/** The trace of one batch. Times are CLOCK_MONOTONIC, ns. */
 struct trace_batch {
     uint64_t index, epoch, position;
     uint64_t asked_ns, done_ns, leased_ns, released_ns;
-    struct wire_done done; /* what the loader told of it */
+    struct wire_done done; /* reported by the loader */
     uint32_t slot;
 };
 
 /**
- * Begin a file in the folder that PLENUM_TRACE names. `*ret` is NULL when it names none.
+ * Create a file in the folder that PLENUM_TRACE names. `*ret` is NULL if it names none.
  *
- * 0, or -errno with a sentence: a stream that cannot be traced is streamed all the same.
+ * Returns 0, or -errno with a message: a stream works even if it cannot be traced.
  */
 int trace_open(const struct plenum_job_info *info, const char *title, struct trace **ret,
                struct plenum_error *err);
 
-/** Finish the file. */
+/** Complete the file. */
 void trace_close(struct trace *trace);
 
 /** The program has waited in plenum_stream_next(). */
 void trace_wait(struct trace *trace, uint64_t begin_ns, uint64_t end_ns);
 
-/** A batch has been released: all its times are known. */
+/** A batch has been released, so all its times are known. */
 void trace_batch(struct trace *trace, const struct trace_batch *batch);
 
-/** Something that went wrong, at this moment. */
+/** Something has gone wrong just now. */
 void trace_incident(struct trace *trace, const char *text);
 
 #endif
