@@ -12,6 +12,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/numa.c %D%/numa.h \
 	%D%/network.c %D%/network.h \
 	%D%/ranges.c %D%/ranges.h \
+	%D%/script.c %D%/script.h \
 	%D%/signals.c %D%/signals.h \
 	%D%/status.h \
 	%D%/subnet.c %D%/subnet.h \

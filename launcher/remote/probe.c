@@ -41,6 +41,7 @@
 #include "launcher/host.h"
 #include "launcher/plan/grid.h"
 #include "launcher/remote/answer.h"
+#include "launcher/script.h"
 
 enum {
     SIDE_BY_SIDE = 64, /* logins at a time, */
@@ -423,11 +424,13 @@ char *probe_table(const struct probe *probes, uint32_t count, char *title, size_
 
 static void answer_program(const char *program)
 {
-    char found[4096];
+    struct plenum_error err;
+    char found[4096] = "";
 
     switch (*program ? host_find_program(program, found, sizeof(found)) : 0) {
     case 0:
-        printf("program 0\n");
+        printf("program %s\n",
+               *found && script_check(found, getenv("PATH"), &err) < 0 ? err.text : "0");
         break;
     case -EACCES:
         printf("program '%s' cannot be executed there\n", program);

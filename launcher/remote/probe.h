@@ -32,7 +32,7 @@ struct probe {
     bool loader; /* a loader shall run there, and no program of the job */
     bool failed;
     char step[32];  /* at which it failed: "log in" */
-    char what[400]; /* and why */
+    char what[512]; /* and why */
     /* When it has not failed. */
     uint64_t memory_free, memory_total; /* bytes; 0: not told */
     int64_t clock_ns;                   /* its clock is so far ahead of ours, at least */

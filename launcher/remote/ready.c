@@ -19,6 +19,7 @@
 #include "common/util.h"
 #include "launcher/host.h"
 #include "launcher/remote/probe.h"
+#include "launcher/script.h"
 #include "launcher/status.h"
 
 #define CLOCK_MOST (2 * NS_PER_SEC)     /* of difference, without a word about it */
@@ -58,8 +59,10 @@ static void tell_missing(const char *program)
 /* What would fail on this host: 0, or an exit status. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
+    struct plenum_error err;
     char path[4096];
     bool here = false;
+    int r;
 
     if (!root_is_allowed(request->allow_root)) {
         log_error(
@@ -73,7 +76,10 @@ static int check_here(const struct ready_request *request, const struct plan *pl
         return 0;
     switch (host_find_program_in(request->path, request->program, path, sizeof(path))) {
     case 0:
-        return 0;
+        r = script_check(path, request->path, &err);
+        if (r < 0)
+            log_error("%s", err.text);
+        return r == -ENOENT ? STATUS_NOT_FOUND : r < 0 ? STATUS_NOT_EXECUTABLE : 0;
     case -EACCES:
         log_error("program '%s' cannot be executed: is it a program, and has it the permission "
                   "(chmod +x)?%s",

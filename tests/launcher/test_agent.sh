@@ -65,6 +65,17 @@ ok "one that fails after much text" has err "log in  *No space left"
 job 'echo "Which project?"; exec sleep 600' --start-timeout 4 --host h1 true
 ok "one that waits for something" has err "log in  *no answer within 2 s; last, the login printed .Which project?."
 
+# ---- programs there ----
+printf '#!/usr/bin/env sh\r\n' >script
+chmod +x script
+job '' --host h1 ./script
+ok "a script with line ends of Windows" all 'same $code 127' \
+    'has err "h1  *program  *program .\./script. has lines that end with CR LF.*asks for .sh.r.: convert it"'
+printf '#!/nonexistent/sh\n' >script
+job '' --host h1 ./script
+ok "a script without interpreter" all 'same $code 127' \
+    'has err "h1  *program  *program .\./script. needs the interpreter ./nonexistent/sh., which is missing"'
+
 # ---- what is read ----
 job '' --host h1 true
 ok "the secret comes by standard input" all "$came" secret_is_hidden

@@ -99,7 +99,22 @@ ok "a file that is no program" all 'same $code 126' 'has err "cannot be executed
 printf '#!/nonexistent/sh\n' >script
 chmod +x script
 job ./script
-ok "a script without interpreter" all 'same $code 127' 'last_line_has err "instance 0 on host $host cannot be started"'
+ok "a script without interpreter" all 'same $code 127' 'same "$(wc -l <err)" 1' \
+    'has err "program .\./script. needs the interpreter ./nonexistent/sh., which is missing: install it"'
+printf '#!/usr/bin/env sh\r\n' >script
+job -n 2 ./script
+ok "a script with line ends of Windows" all 'same $code 127' 'same "$(wc -l <err)" 1' \
+    'has err "program .\./script. has lines that end with CR LF.*asks for .sh.r.: convert it"'
+printf '\357\273\277#!/bin/sh\n' >script
+job -n 2 ./script
+ok "a byte order mark" all 'same $code 126' 'has err "program .\./script. has a byte order mark before"'
+printf '#!/usr/bin/env plenum-python9\n' >script
+job -n 2 ./script
+ok "an interpreter that env does not find" all 'same $code 127' 'has err "interpreter .plenum-python9., which is not in PATH"'
+mkdir interpreters
+ln -s /bin/sh interpreters/plenum-python9
+job -x "PATH=$PWD/interpreters:$PATH" ./script
+ok "but does in the PATH of the programs" all 'same $code 0'
 job --no-such-option true
 ok "wrong usage" all 'same $code 2' 'same "$(wc -l <err)" 1' 'has err "unknown option --no-such-option"'
 job -n 2 --only-output-from-instance 2 true

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/* Programs that cannot start. The oracle is the kernel: what passes runs and ends with 0, and what
+ * is refused fails in execve(2) or in env(1), but for files that only a shell would run. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/script.h"
+
+static char folder[] = "/tmp/plenum-script-XXXXXX";
+
+static void write_file(const char *name, const void *bytes, size_t len, mode_t mode)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+
+    cr_assert(fd >= 0 && io_write_all(fd, bytes, len) == 0 && fchmod(fd, mode) == 0);
+    io_close(&fd);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    write_file(name, text, strlen(text), 0755);
+}
+
+/* A folder with a good interpreter, one that is a script, one whose own is missing, and one without
+ * permission. "run" is the program. */
+static void setup(void)
+{
+    char path[200], text[300];
+
+    cr_assert(mkdtemp(folder) && chdir(folder) == 0);
+    (void)snprintf(path, sizeof(path), "%s:/usr/bin:/bin", folder);
+    setenv("PATH", path, 1);
+    write_text("good", "#!/bin/sh\nexit 0\n");
+    (void)snprintf(text, sizeof(text), "#!%s/good\n", folder);
+    write_text("nested", text);
+    write_text("broken", "#!/nowhere/python9\n");
+    write_file("locked", "#!/bin/sh\n", 10, 0644);
+}
+
+static void teardown(void)
+{
+    static const char *const names[] = {"good", "nested", "broken", "locked", "run", "run.py"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        (void)unlink(names[i]);
+    (void)rmdir(folder);
+}
+
+/* The status of the program: 0, what it ended with, or 127 when execve() fails. */
+static int run(const char *file)
+{
+    char *argv[] = {(char *)file, NULL};
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+        (void)dup2(null, STDERR_FILENO);
+        (void)execve(file, argv, environ);
+        _exit(127);
+    }
+    cr_assert(pid > 0 && waitpid(pid, &status, 0) == pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+TestSuite(script, .init = setup, .fini = teardown);
+
+struct script_case {
+    char text[80]; /* of the file; "%s" stands for the folder */
+    int want;
+    char says[2][80]; /* the interpreter, the remedy */
+};
+
+ParameterizedTestParameters(script, first_lines)
+{
+    static struct script_case cases[] = {
+        {"#!/bin/sh\n", 0, {"", ""}},
+        {"#!/bin/sh", 0, {"", ""}},
+        {"#! \t/bin/sh  \n", 0, {"", ""}},
+        {"#!/bin/sh -e\nexit 0\n", 0, {"", ""}},
+        {"#!%s/good\n", 0, {"", ""}},
+        {"#!%s/nested\n", 0, {"", ""}},
+        {"#!/usr/bin/env good\n", 0, {"", ""}},
+        {"#!/usr/bin/env nested\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S good -u\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S -u HOME A=b good\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S 'good'\n", 0, {"", ""}},
+        {"#!/bin/sh\r\n", -ENOENT, {"asks for '/bin/sh\\r'", "sed -i 's/\\r$//' "}},
+        {"#!/bin/sh\r", -ENOENT, {"'/bin/sh\\r'", "convert it"}},
+        {"#!/usr/bin/env good\r\n", -ENOENT, {"asks for 'good\\r'", "CR LF, as on Windows"}},
+        {"#!/usr/bin/env good \r\n", -ENOENT, {"asks for 'good\\r'", "convert it"}},
+        {"#!/nowhere/python9\n", -ENOENT, {"'/nowhere/python9', which is missing", "install it"}},
+        {"#!/nowhere/python9 -u\n", -ENOENT, {"'/nowhere/python9', which", "first line"}},
+        {"#!%s/broken\n", -ENOENT, {"'/nowhere/python9'", "install it"}},
+        {"#!%s/locked\n", -EACCES, {"/locked', which cannot be executed", "permission"}},
+        {"#!/tmp\n", -EACCES, {"'/tmp', which cannot be executed", "permission"}},
+        {"#!good9\n", -ENOENT, {"'good9' without a folder", "write '#!/usr/bin/env good9'"}},
+        {"#!/usr/bin/env python9\n", -ENOENT, {"'python9', which is not in PATH", "install it"}},
+        {"#!/usr/bin/env broken\n", -ENOENT, {"'/nowhere/python9', which is missing", "install"}},
+        {"#!/usr/bin/env locked\n", -EACCES, {"/locked' cannot be executed", "permission"}},
+        {"#!/usr/bin/env good -u\n", -ENOENT, {"env good -u'", "write '#!/usr/bin/env -S good"}},
+        {"#!/usr/bin/env -S python9 -u\n", -ENOENT, {"'python9', which is not in PATH", "install"}},
+    };
+    return cr_make_param_array(struct script_case, cases, ARRAY_LEN(cases));
+}
+
+static void expect_says(const char *text, const char *part)
+{
+    cr_expect(strstr(text, part) != NULL, "no '%s' in '%s'", part, text);
+}
+
+ParameterizedTest(struct script_case *c, script, first_lines)
+{
+    const char *at = strstr(c->text, "%s");
+    struct plenum_error err = {""};
+    char text[300], file[200];
+
+    (void)snprintf(text, sizeof(text), "%.*s%s%s", (int)(at ? at - c->text : 0), c->text,
+                   at ? folder : "", at ? at + 2 : c->text);
+    (void)snprintf(file, sizeof(file), "%s/run", folder);
+    write_text("run", text);
+    cr_expect(eq(int, script_check(file, getenv("PATH"), &err), c->want), "%s: %s", text, err.text);
+    cr_expect(eq(int, run(file) == 0, c->want == 0), "the kernel and env, of %s", text);
+    if (c->want < 0) {
+        expect_says(err.text, file);
+        expect_says(err.text, c->says[0]);
+        expect_says(err.text, c->says[1]);
+    }
+}
+
+/* execvp(3) has a shell run these. */
+Test(script, what_only_a_shell_would_run)
+{
+    struct plenum_error err = {""};
+
+    write_text("run", "\xef\xbb\xbf#!/bin/sh\nexit 0\n");
+    cr_expect(eq(int, script_check("./run", NULL, &err), -ENOEXEC));
+    expect_says(err.text, "./run");
+    expect_says(err.text, "byte order mark before '#!'");
+    expect_says(err.text, "UTF-8 without BOM");
+    cr_expect(eq(int, run("./run"), 127));
+
+    write_file("run", "\xff\xfe#\0!\0/\0b\0", 10, 0755);
+    cr_expect(eq(int, script_check("./run", NULL, &err), -ENOEXEC));
+    expect_says(err.text, "UTF-16");
+
+    write_text("run.py", "import sys\n");
+    cr_expect(eq(int, script_check("./run.py", NULL, &err), -ENOEXEC));
+    expect_says(err.text, "start it by python3 ./run.py");
+
+    write_text("run", "exit 0\n"); /* a shell script */
+    cr_expect(eq(int, script_check("./run", NULL, &err), 0));
+    write_text("run", "");
+    cr_expect(eq(int, script_check("./run", NULL, &err), 0));
+}
+
+/* At each length around what the kernel reads. */
+Test(script, long_first_lines)
+{
+    struct plenum_error err = {""};
+    char text[400];
+
+    for (size_t len = 240; len < 270; len++) {
+        bool runs;
+
+        memset(text, '/', sizeof(text));
+        memcpy(text, "#!", 2);
+        memcpy(text + len - 8, "/bin/sh\n", 9);
+        write_text("run", text);
+        runs = run("./run") == 0;
+        cr_expect(eq(int, script_check("./run", NULL, &err) == 0, runs), "%zu bytes", len);
+    }
+    expect_says(err.text, "a first line of more than 255 bytes");
+}
+
+/* A binary of this system, and with a dynamic loader that is not there. */
+Test(script, a_binary_without_its_dynamic_loader)
+{
+    static const char name[] = "/lib64/ld-linux-x86-64.so.2";
+    struct plenum_error err = {""};
+    char *bytes = NULL, *at;
+    struct stat st;
+    int fd = open("/bin/true", O_RDONLY | O_CLOEXEC);
+
+    cr_expect(eq(int, script_check("/bin/true", NULL, &err), 0));
+    cr_expect(eq(int, script_check("/proc/self/exe", NULL, &err), 0));
+    cr_assert(fd >= 0 && fstat(fd, &st) == 0);
+    bytes = malloc((size_t)st.st_size);
+    cr_assert(bytes && read(fd, bytes, (size_t)st.st_size) == st.st_size);
+    at = memmem(bytes, (size_t)st.st_size, name, strlen(name));
+    if (at) { /* elsewhere it has another name */
+        memcpy(at, "/nowhere", 8);
+        write_file("run", bytes, (size_t)st.st_size, 0755);
+        cr_expect(eq(int, script_check("./run", NULL, &err), -ENOENT));
+        cr_expect(eq(int, run("./run"), 127));
+        expect_says(err.text, "the dynamic loader '/nowhere");
+    }
+    free(bytes);
+    io_close(&fd);
+}
+
+Test(script, what_cannot_be_read_passes)
+{
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, script_check("/nowhere/run", NULL, &err), 0));
+    cr_expect(eq(int, script_check("/tmp", NULL, &err), 0));
+}
