@@ -99,6 +99,7 @@ struct jobloader {
     pid_t pid;       /* of the running loader; 0 when there is none */
     int pidfd;       /* likewise; -1 also where the kernel has none */
     int dying;       /* pidfd of one that is being replaced, and is not gone yet; or -1 */
+    pid_t gone;      /* the same without pidfds, where we are process 1; or 0 */
     bool beats;      /* while it runs: it serves, */
     unsigned silent; /* and has been silent for so many of our own seconds; or starts since then */
     enum jobloader_phase phase;
@@ -720,11 +721,23 @@ static void start(struct jobloader *l)
 
 /* ---- the end ---- */
 
+/* Process 1 inherits every orphan: its number stays taken until we wait for it. */
+static void bury_by_number(struct jobloader *l)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    if (l->gone == 0)
+        return;
+    if (waitid(P_PID, (id_t)l->gone, &info, WEXITED | WNOHANG) < 0 || info.si_pid != 0)
+        l->gone = 0;
+}
+
 /* One that was killed is gone, or is not waited for any more. */
 static void bury(struct jobloader *l)
 {
     siginfo_t info;
 
+    bury_by_number(l);
     if (l->dying < 0)
         return;
     (void)waitid(P_PIDFD, (id_t)l->dying, &info, WEXITED | WNOHANG); /* where it fell to us */
@@ -782,6 +795,8 @@ static void forget_process(struct jobloader *l)
         (void)watch(l, l->text_fd, false);
     io_close(&l->text_fd);
     l->dying = l->pidfd; /* still watched */
+    if (l->pidfd < 0 && getpid() == 1)
+        l->gone = l->pid;
     l->pidfd = -1;
     l->pid = 0;
 }
@@ -909,6 +924,7 @@ static void tick(struct jobloader *l)
 
 static void serve_event(struct jobloader *l, int fd)
 {
+    bury_by_number(l);
     if (fd == l->page_fd || (fd == l->listen_fd && l->pid == 0 && find_client(l)))
         start(l);
     else if (fd == l->listen_fd)
@@ -982,6 +998,8 @@ static void end_process(struct jobloader *l, int grace_ms)
     stop_observing(l);
     if (l->pidfd >= 0)
         (void)waitid(P_PIDFD, (id_t)l->pidfd, &info, WEXITED | WNOHANG);
+    else if (getpid() == 1)
+        (void)waitid(P_PID, (id_t)l->pid, &info, WEXITED | WNOHANG);
 }
 
 void jobloader_destroy(struct jobloader *loader, int grace_ms)

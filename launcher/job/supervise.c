@@ -263,6 +263,19 @@ static void handle_signals(struct supervisor *s)
     }
 }
 
+/* Children that were there before we were (a shell's, which has become us), and, where we are
+ * process 1 of a container, its orphans: nothing else takes their end. */
+static void reap_strangers(const struct supervisor *s)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
+           info.si_pid != s->starter.guard && !loaders_own(s->loaders, info.si_pid)) {
+        (void)waitpid(info.si_pid, NULL, 0);
+        info.si_pid = 0;
+    }
+}
+
 /* ---- the starter ---- */
 
 /* What it prints is of interest when it fails, and to those who have given it arguments of
@@ -585,6 +598,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
         s->starter_gone_ns = time_now_ns();
         supervise_expect_reason(s);
     }
+    reap_strangers(s);
     do_what_is_due(s, time_now_ns());
     advance(s, time_now_ns());
     instances_flush(s);

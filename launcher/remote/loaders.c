@@ -371,6 +371,14 @@ void loaders_dispatch(struct loaders *loaders)
 
 void loaders_beat(struct loaders *loaders, uint64_t now_ns)
 {
+bool loaders_own(const struct loaders *loaders, pid_t pid)
+{
+    for (uint32_t i = 0; loaders && i < loaders->count; i++)
+        if (loaders->list[i].pid == pid)
+            return true;
+    return false;
+}
+
     if (!loaders || loaders->ending)
         return;
     FOR_LOADERS(l, loaders) {

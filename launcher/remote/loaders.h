@@ -38,6 +38,9 @@ int loaders_get_fd(const struct loaders *loaders);
 /** Also after SIGCHLD. */
 void loaders_dispatch(struct loaders *loaders);
 
+/** Is this process a login to one of them? */
+bool loaders_own(const struct loaders *loaders, pid_t pid);
+
 /** Say that we are here, and try again where that is due: once a second. */
 void loaders_beat(struct loaders *loaders, uint64_t now_ns);
 /** Heartbeats will be missing, or are back. */

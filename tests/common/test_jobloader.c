@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -46,14 +47,19 @@ int __wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
 
 /* How often a pidfd could be had, and how often not. */
 static unsigned pidfds[2];
+/* While it is set, the kernel has none. */
+static bool no_pidfd;
 
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-    long r = __real_syscall(number, a, b, c, d, e, f);
+    long r = -1;
 
+    errno = ENOSYS;
+    if (number != SYS_pidfd_open || !no_pidfd)
+        r = __real_syscall(number, a, b, c, d, e, f);
     if (number == SYS_pidfd_open)
         pidfds[r < 0]++;
     return r;
@@ -326,6 +332,46 @@ Test(jobloader, that_does_not_start_is_reported)
         (void)close(connection);
     }
     cr_expect(eq(str, reported, "the loader /bin/false exited with code 1 while it started"));
+}
+
+/* As process 1 of a container: 0 when no child is left, dead or alive. */
+static int start_as_process_1(void)
+{
+    struct jobloader_options options = {
+        .address = "127.0.0.1:0", .plenumd = "/bin/false", .report = on_report};
+    struct plenum_error err = {""};
+    siginfo_t info;
+    char text[64];
+
+    if (getpid() != 1 || jobloader_create(&options, &loader, &err) < 0 ||
+        address_parse(jobloader_get_address(loader, text, sizeof(text)), &address, &err) < 0)
+        return 2;
+    for (int i = 0; i < 600; i++) {
+        int connection = address_connect(&address, 0);
+
+        keep_for(100);
+        (void)close(connection);
+        if (reported[0] && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+            return 0;
+    }
+    return 1;
+}
+
+Test(jobloader, leaves_no_zombie_to_process_1_without_pidfds)
+{
+    int status = 0;
+    pid_t pid;
+
+    jobloader_destroy(loader, 1000);
+    loader = NULL;
+    no_pidfd = true;
+    if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
+        cr_skip_test("PID name spaces cannot be made here");
+    pid = fork();
+    if (pid == 0)
+        _exit(start_as_process_1());
+    cr_assert(pid > 0 && waitpid(pid, &status, 0) == pid);
+    cr_expect(eq(int, status, 0));
 }
 
 /* As in a shim, which learns its program's variables after it has bound the loader's address. */

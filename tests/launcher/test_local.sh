@@ -54,6 +54,12 @@ for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--i
     ok "${option%%=*} is refused" all 'same $code 125' 'same "$(wc -l <err)" 1' \
         'has err "${option%%=*} is for mpirun, and mpirun was not found in PATH"'
 done
+# Its own child before it became plenumrun, or an orphan of a container where it is process 1.
+mkfifo go
+timeout -k 5 40 sh -c 'sh -c "read -r x" <go & echo $! >child; exec "$@"' sh "$run" -n 1 sh -c \
+    'echo >go; while [ -e /proc/$(cat child) ]; do sleep 0.05; done' 2>err
+code=$?
+ok "a child that it does not know leaves no zombie" same $code 0
 job --start 2
 ok "the starter is nobody's option" all 'same $code 2' 'has err "for plenumrun.s own use"'
 
