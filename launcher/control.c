@@ -146,6 +146,7 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     frame_put_u8(b, m->bind_cpus);
     frame_put_u8(b, m->memory);
     frame_put_u8(b, m->strict);
+    frame_put_u32(b, m->umask);
     frame_put_text(b, m->directory);
     frame_put_text(b, m->cpus);
     frame_put_text(b, m->nodes);
@@ -254,12 +255,13 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     plan.bind_cpus = frame_get_u8(r);
     plan.memory = frame_get_u8(r);
     plan.strict = frame_get_u8(r);
+    plan.umask = frame_get_u32(r);
     plan.directory = dup_text(r);
     plan.cpus = dup_text(r);
     plan.nodes = dup_text(r);
     plan.loader_cpus = dup_text(r);
     plan.loader_key = dup_text(r);
-    r->bad |= plan.memory >= NUMA_POLICIES;
+    r->bad |= plan.memory >= NUMA_POLICIES || plan.umask > 0777;
     get_argv(r, &plan);
     get_environment(r, &plan.environment);
     if (r->bad) {

@@ -107,6 +107,7 @@ struct control_plan {
     uint8_t bind_cpus;
     uint8_t memory; /* enum numa_policy, on `nodes` */
     uint8_t strict; /* a binding that fails is a failure */
+    uint32_t umask;
     char *directory, *cpus, *nodes;
     char *loader_cpus; /* where the host's loader shall run; "": anywhere */
     char *loader_key;  /* of a client of loaders on other hosts (tls.h); "": none */

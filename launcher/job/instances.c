@@ -713,6 +713,7 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
         .bind_cpus = host->real && instance->bind_cpus,
         .memory = (uint8_t)(host->real ? instance->memory : NUMA_DEFAULT),
         .strict = s->job->strict_binding,
+        .umask = (uint32_t)s->job->umask,
         .directory = (char *)s->job->directory,
         .cpus = instance->cpus ? instance->cpus : (char *)"",
         .nodes = instance->nodes ? instance->nodes : (char *)"",

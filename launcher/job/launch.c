@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/address.h"
@@ -359,6 +360,15 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
+/* Before there are threads: it cannot be read without a change. */
+static mode_t get_umask(void)
+{
+    mode_t mask = umask(0);
+
+    (void)umask(mask);
+    return mask;
+}
+
 static int check_instances(const struct cmdline *options, const struct plan *plan)
 {
     for (size_t i = 0; i < options->mpi.num_instance_args; i++) {
@@ -453,6 +463,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         .id = id,
         .begun_ns = time_now_ns(),
         .descriptors = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
+        .umask = get_umask(),
         .again = &again,
         .ran = &ran,
         .why_not = why_not,

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "launcher/job/mpirun.h"
 #include "launcher/plan/plan.h"
@@ -39,6 +40,7 @@ struct supervise_job {
     uint64_t begun_ns;    /* when the person began to wait */
     uint64_t attempt_ns;  /* the same for this start of the job */
     uint64_t descriptors; /* the soft limit with which plenumrun was started; 0: not known */
+    mode_t umask;         /* with which plenumrun was started */
     bool may_replace;     /* may plenumrun's own starter take mpirun's place? */
     char *why_not;        /* [SUPERVISE_REASON_MAX]: set where it must, nothing having started */
     bool *again;          /* set: an end from which a job may be started again */

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/util.h"
@@ -81,6 +82,7 @@ static _Noreturn void become_program(const struct child_options *o, const struct
         (void)fcntl(o->inherit, F_SETFD, 0);
     signals_reset(o->ignored);
     lower_descriptors(o->descriptors);
+    (void)umask(o->umask);
     environ = (char **)o->environment;
     (void)execvp(o->argv[0], o->argv);
     give_up(e->report, CONTROL_STEP_EXEC, -errno, &r);

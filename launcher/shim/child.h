@@ -20,6 +20,7 @@ struct child_options {
     uint64_t ignored;     /* signals (signals.h) */
     int inherit;          /* this descriptor of ours; 0: none */
     uint64_t descriptors; /* its soft limit; 0: as it is */
+    mode_t umask;
 };
 
 /** What the child tells of its start. */

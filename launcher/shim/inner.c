@@ -357,6 +357,7 @@ static void start_program(struct inner *a)
         .input = a->plan.input,
         .ignored = a->task->ignored,
         .descriptors = a->task->descriptors,
+        .umask = (mode_t)a->plan.umask,
     };
     struct bind_request bind;
     int r;

@@ -67,6 +67,7 @@ static void make_plan(struct control_plan *plan)
                                   .bind_cpus = 1,
                                   .memory = NUMA_INTERLEAVE,
                                   .strict = 1,
+                                  .umask = 0027,
                                   .loader_cpus = (char *)"7",
                                   .loader_key = (char *)"8899",
                                   .directory = (char *)"/tmp",
@@ -94,6 +95,7 @@ Test(control, plan)
     cr_expect(eq(u8, out.quiet, 0));
     cr_expect(eq(u8, out.memory, NUMA_INTERLEAVE));
     cr_expect(eq(u8, out.strict, 1));
+    cr_expect(eq(u32, out.umask, 0027));
     cr_expect(eq(str, out.loader_cpus, (char *)"7"));
     cr_expect(eq(str, out.loader_key, (char *)"8899"));
     cr_expect(eq(str, out.directory, (char *)"/tmp"));

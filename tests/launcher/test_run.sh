@@ -76,6 +76,12 @@ else
 fi
 rmdir $group 2>/dev/null
 
+mkdir masked
+printf '#!/bin/sh\numask 077\nexec %s "$@"\n' "$(command -v mpirun)" >masked/mpirun
+chmod +x masked/mpirun
+(umask 027; PATH=$T/masked:$PATH job --starter mpirun -n 2 sh -c umask; echo $code >code)
+ok "instances have the umask of plenumrun, not that of their host's logins" all 'same "$(cat code)" 0' 'same "$(sort -u out)" 0027'
+
 (trap '' CHLD; job -n 2 -vv true; echo $code >code)
 ok "a parent that ignores SIGCHLD does not keep the job from its end" all 'same "$(cat code)" 0' \
     'has_not err "does not end by itself"'
