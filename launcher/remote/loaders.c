@@ -110,14 +110,18 @@ static int send_task(const struct loaders *all, struct remote_loader *l)
                                       .address = where_to_listen(l),
                                       .key = (char *)all->key,
                                       .environment = *all->request.environment};
+    size_t before;
     int r;
 
     if (!task.address)
         return -ENOMEM;
     frame_put_bytes(&l->conn.tx, AGENT_BLANK_LINES, strlen(AGENT_BLANK_LINES));
     frame_put_bytes(&l->conn.tx, KEEPER_GREETING, strlen(KEEPER_GREETING));
+    before = l->conn.tx.len;
     r = control_put_keep(&l->conn.tx, &task);
     free(task.address); /* the rest is borrowed */
+    if (r == 0 && l->conn.tx.len - before > FRAME_HEADER_BYTES + CONTROL_MAX_PAYLOAD)
+        r = -E2BIG; /* a keeper takes no frame so long */
     if (r < 0)
         return r;
     r = frame_conn_flush(&l->conn);
@@ -367,10 +371,6 @@ void loaders_dispatch(struct loaders *loaders)
         reap(loaders, l);
 }
 
-/* ---- time ---- */
-
-void loaders_beat(struct loaders *loaders, uint64_t now_ns)
-{
 bool loaders_own(const struct loaders *loaders, pid_t pid)
 {
     for (uint32_t i = 0; loaders && i < loaders->count; i++)
@@ -379,6 +379,10 @@ bool loaders_own(const struct loaders *loaders, pid_t pid)
     return false;
 }
 
+/* ---- time ---- */
+
+void loaders_beat(struct loaders *loaders, uint64_t now_ns)
+{
     if (!loaders || loaders->ending)
         return;
     FOR_LOADERS(l, loaders) {
@@ -548,6 +552,11 @@ int loaders_create(const struct loaders_request *request, struct loaders **ret,
 
 fail:
     loaders_destroy(all);
+    if (r == -E2BIG)
+        return error_set(err, r,
+                         "the job's variables take more than %d MiB, which is what a loader host "
+                         "can be given: give it fewer (-x, --env-file)",
+                         CONTROL_MAX_PAYLOAD >> 20);
     return r == -ENOTSUP ? error_prefix(err, r, "--loader-host")
                          : error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
 }
