@@ -15,10 +15,12 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "common/util.h"
+
+enum { LINE_BYTES = PATH_MAX + 2048 }; /* of a mount, but for options that nothing here reads */
 
 const char *cgroup_top = "";
 
@@ -106,12 +108,12 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-static FILE *open_proc(const char *file)
+static int open_proc(struct text_lines *lines, const char *file)
 {
     char path[PATH_MAX];
 
     (void)snprintf(path, sizeof(path), "%s/proc/self/%s", cgroup_top, file);
-    return fopen(path, "re");
+    return text_lines_open(lines, path);
 }
 
 /* "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct": is it of this
@@ -125,7 +127,6 @@ static bool parse_mount(char *line, const char *controller, int version, char **
         return false;
     *type = '\0';
     type += 3;
-    type[strcspn(type, "\n")] = '\0';
     for (word = strtok_r(line, " ", &save); word && n < 5; word = strtok_r(NULL, " ", &save), n++) {
         *root = n == 3 ? word : *root;
         *point = n == 4 ? word : *point;
@@ -143,12 +144,13 @@ static bool parse_mount(char *line, const char *controller, int version, char **
 static void visit_group(const char *controller, int version, const char *name,
                         void (*visit)(const struct cgroup *, void *), void *arg)
 {
-    FILE *f = open_proc("mountinfo");
-    char *line = NULL, *root = NULL, *point = NULL;
+    char line[LINE_BYTES], *root = NULL, *point = NULL;
+    struct text_lines lines;
     bool found = false;
-    size_t size = 0;
 
-    while (!found && f && getline(&line, &size, f) > 0) {
+    if (open_proc(&lines, "mountinfo") < 0)
+        return;
+    while (!found && text_lines_next(&lines, line, sizeof(line))) {
         const char *rest =
             parse_mount(line, controller, version, &root, &point) ? below(root, name) : NULL;
 
@@ -156,53 +158,50 @@ static void visit_group(const char *controller, int version, const char *name,
         if (found)
             climb(point, root, rest, version, visit, arg);
     }
-    free(line);
-    if (f)
-        (void)fclose(f);
+    text_lines_close(&lines);
 }
 
 void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *group, void *arg),
                   void *arg)
 {
-    FILE *f = open_proc("cgroup");
-    char *line = NULL;
-    size_t size = 0;
+    struct text_lines lines;
+    char line[LINE_BYTES];
 
-    while (f && getline(&line, &size, f) > 0) { /* "4:cpu,cpuacct:/jobs/17", "0::/jobs/17" */
+    if (open_proc(&lines, "cgroup") < 0)
+        return;
+    while (
+        text_lines_next(&lines, line, sizeof(line))) { /* "4:cpu,cpuacct:/jobs/17", "0::/jobs/17" */
         char *list = strchr(line, ':'), *name = list ? strchr(list + 1, ':') : NULL;
 
         if (!name)
             continue;
         *list++ = '\0';
         *name++ = '\0';
-        name[strcspn(name, "\n")] = '\0';
         if (strcmp(line, "0") == 0)
             visit_group(controller, 2, name, visit, arg);
         else if (is_listed(list, controller))
             visit_group(controller, 1, name, visit, arg);
     }
-    free(line);
-    if (f)
-        (void)fclose(f);
+    text_lines_close(&lines);
 }
 
-static FILE *open_file(const struct cgroup *group, const char *file)
+static int open_file(struct text_lines *lines, const struct cgroup *group, const char *file)
 {
     char path[2 * PATH_MAX + 64];
 
     (void)snprintf(path, sizeof(path), "%s/%s", group->folder, file);
-    return fopen(path, "re");
+    return text_lines_open(lines, path);
 }
 
 int cgroup_read(const struct cgroup *group, const char *file, const char *key, uint64_t *ret)
 {
-    FILE *f = open_file(group, file);
+    struct text_lines lines;
     char line[256];
     int r = -ENOENT;
 
-    if (!f)
+    if (open_file(&lines, group, file) < 0)
         return -ENOENT;
-    while (r < 0 && fgets(line, sizeof(line), f)) {
+    while (r < 0 && text_lines_next(&lines, line, sizeof(line))) {
         const char *at = line;
 
         if (key) {
@@ -216,20 +215,22 @@ int cgroup_read(const struct cgroup *group, const char *file, const char *key, u
             break;
         r = 0;
     }
-    (void)fclose(f);
+    text_lines_close(&lines);
     return r;
 }
 
 /* "200000 100000" */
 static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *period)
 {
-    FILE *f = open_file(group, "cpu.max");
+    struct text_lines lines;
     char line[64];
     const char *at = line;
-    int r = f && fgets(line, sizeof(line), f) ? 0 : -ENOENT;
+    int r;
 
-    if (f)
-        (void)fclose(f);
+    if (open_file(&lines, group, "cpu.max") < 0)
+        return -ENOENT;
+    r = text_lines_next(&lines, line, sizeof(line)) ? 0 : -ENOENT;
+    text_lines_close(&lines);
     if (r == 0)
         r = parse_next_u64(&at, UINT64_MAX, quota); /* "max": no limit */
     if (r == 0 && *at++ == ' ')

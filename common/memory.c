@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/cgroup.h"
+#include "common/text.h"
 #include "common/util.h"
 
 /* One group's limit, less what is used of it and cannot be given up. */
@@ -34,13 +35,15 @@ static void look_at_group(const struct cgroup *group, void *arg)
 
 int memory_read(const char *path, const char *key, uint64_t *ret)
 {
-    FILE *f = fopen(path, "re");
     size_t len = strlen(key);
+    struct text_lines lines;
     int r = -ENOENT;
     char line[256];
     uint64_t kib;
 
-    while (f && r < 0 && fgets(line, sizeof(line), f)) {
+    if (text_lines_open(&lines, path) < 0)
+        return -ENOENT;
+    while (r < 0 && text_lines_next(&lines, line, sizeof(line))) {
         const char *at = line + len + 1;
 
         if (strncmp(line, key, len) != 0 || line[len] != ':')
@@ -50,8 +53,7 @@ int memory_read(const char *path, const char *key, uint64_t *ret)
         if (r == 0)
             *ret = kib * 1024;
     }
-    if (f)
-        (void)fclose(f);
+    text_lines_close(&lines);
     return r;
 }
 

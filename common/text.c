@@ -4,9 +4,11 @@
 #include "common/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/util.h"
@@ -100,4 +102,47 @@ int text_read_line(FILE *file, const char *path, char **line, size_t *cap, struc
         return error_set(err, r, "cannot read %s: %s", path, strerror(-r));
     }
     return len > 0;
+}
+
+int text_lines_open(struct text_lines *lines, const char *path)
+{
+    lines->fd = open(path, O_RDONLY | O_CLOEXEC);
+    lines->at = lines->len = 0;
+    return lines->fd < 0 ? -errno : 0;
+}
+
+/* The next byte, or -1. */
+static int next_byte(struct text_lines *l)
+{
+    ssize_t n;
+
+    if (l->at == l->len) {
+        do
+            n = read(l->fd, l->bytes, sizeof(l->bytes));
+        while (n < 0 && errno == EINTR);
+        if (n <= 0)
+            return -1;
+        l->at = 0;
+        l->len = (size_t)n;
+    }
+    return (unsigned char)l->bytes[l->at++];
+}
+
+bool text_lines_next(struct text_lines *lines, char *line, size_t size)
+{
+    size_t len = 0, count = 0;
+    int c;
+
+    while ((c = next_byte(lines)) >= 0 && c != '\n') {
+        count++;
+        if (len + 1 < size)
+            line[len++] = (char)c;
+    }
+    line[len] = '\0';
+    return c >= 0 || count > 0;
+}
+
+void text_lines_close(struct text_lines *lines)
+{
+    io_close(&lines->fd);
 }

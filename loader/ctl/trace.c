@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 
@@ -115,7 +116,7 @@ static int join_file(struct join *join, const char *path, struct plenum_error *e
     if (!f)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
     join->files++;
-    while (getline(&line, &room, f) > 0) {
+    while ((r = text_read_line(f, path, &line, &room, err)) > 0) {
         event = event_of(line);
         if (!event)
             continue;
@@ -126,9 +127,6 @@ static int join_file(struct join *join, const char *path, struct plenum_error *e
             goto out;
         }
     }
-    if (ferror(f))
-        r = error_set(err, -EIO, "%s cannot be read", path);
-
 out:
     free(line);
     (void)fclose(f);

@@ -3,6 +3,7 @@
  * theirs; and a real group, where one can be made. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,27 @@
 #include "common/memory.h"
 #include "common/util.h"
 #include "tests/tree.h"
+
+/* While it is set, there is no memory, for the C library either. (Sanitizers have a malloc() of
+ * their own.) */
+static bool no_memory;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define OWN_MALLOC 1
+void *__libc_malloc(size_t size);
+void *__libc_realloc(void *old, size_t size);
+
+void *malloc(size_t size)
+{
+    errno = ENOMEM;
+    return no_memory ? NULL : __libc_malloc(size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    errno = ENOMEM;
+    return no_memory ? NULL : __libc_realloc(old, size);
+}
+#endif
 
 static struct tree tree;
 
@@ -84,6 +106,39 @@ Test(cgroup, of_nested_groups_the_least_holds)
     file("sys/fs/cgroup/jobs/17/memory.stat", "anon 1000\ninactive_file 1500\n");
     cr_expect(eq(u64, room(&m), 7500));
     cr_expect(eq(str, m.what, "the control group /jobs/17"));
+}
+
+/* "No limit" must not be the answer of a process that is at its limit. */
+Test(cgroup, limits_are_seen_without_memory)
+{
+    struct memory_limit m = {.bytes = 0};
+    uint32_t millicores;
+
+    hosts("0::/jobs/17\n", NOISE V2);
+    file("sys/fs/cgroup/jobs/cpu.max", "250000 100000\n");
+    file("sys/fs/cgroup/jobs/memory.max", "10000\n");
+    file("sys/fs/cgroup/jobs/memory.current", "4000\n");
+    no_memory = true;
+    millicores = cgroup_cpu_millicores();
+    memory_available(&m);
+    no_memory = false;
+    cr_expect(eq(u32, millicores, 2500));
+    cr_expect(eq(u64, m.bytes, 6000));
+}
+
+/* overlay has a line of many folders, which is none of ours. */
+Test(cgroup, lines_of_any_length_stand_before)
+{
+    size_t len = 3 << 20;
+    char *mounts = malloc(len + sizeof(NOISE V2));
+
+    memset(mounts, 'x', len);
+    mounts[len - 1] = '\n';
+    strcpy(mounts + len, NOISE V2);
+    hosts("0::/jobs\n", mounts);
+    free(mounts);
+    file("sys/fs/cgroup/jobs/cpu.max", "250000 100000\n");
+    cr_expect(eq(u32, cgroup_cpu_millicores(), 2500));
 }
 
 /* Docker, Podman, Kubernetes on version 2: a name space of its own, whose root is what is

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -13,6 +15,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/text.h"
+#include "common/util.h"
 
 static char line[4096];
 
@@ -79,4 +82,38 @@ Test(text, no_way_to_a_terminal_lets_it_through)
     cr_expect(eq(ptr, strstr(text, csi), NULL), "%s", text);
     cr_expect(ne(ptr, strstr(text, "evil \\u009b2J"), NULL), "JSON loses nothing");
     free(text);
+}
+
+/* Against a plain loop over the bytes, of lines of all lengths around the buffers. */
+Test(text, lines_of_a_file_without_memory)
+{
+    char path[] = "/tmp/plenum-text-XXXXXX", got[64], want[64];
+    size_t lengths[] = {0, 1, 62, 63, 64, 1022, 1023, 1024, 1025, 0, 5000, 3};
+    int fd = mkstemp(path);
+    struct text_lines lines;
+
+    for (int ends = 0; ends < 2; ends++) { /* does the last line end? */
+        cr_assert(fd >= 0 && ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+        for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+            for (size_t k = 0; k < lengths[i]; k++)
+                cr_assert(eq(int, io_write_all(fd, &"abc"[(i + k) % 3], 1), 0));
+            if (ends || i + 1 < ARRAY_LEN(lengths))
+                cr_assert(eq(int, io_write_all(fd, "\n", 1), 0));
+        }
+        cr_assert(eq(int, text_lines_open(&lines, path), 0));
+        for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+            size_t len = lengths[i] < sizeof(want) ? lengths[i] : sizeof(want) - 1;
+
+            for (size_t k = 0; k < len; k++)
+                want[k] = "abc"[(i + k) % 3];
+            want[len] = '\0';
+            cr_assert(text_lines_next(&lines, got, sizeof(got)));
+            cr_expect(eq(str, got, want), "line %zu", i);
+        }
+        cr_expect(not(text_lines_next(&lines, got, sizeof(got))));
+        text_lines_close(&lines);
+    }
+    (void)unlink(path);
+    io_close(&fd);
+    cr_expect(eq(int, text_lines_open(&lines, path), -ENOENT));
 }
