@@ -58,7 +58,12 @@ int departed_create(uint32_t instances, struct departed **ret, char path[DEPARTE
     fd = memfd_create("plenum-departed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
-    if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)bytes_for(instances)) < 0 ||
+    r = -posix_fallocate(fd, 0, (off_t)bytes_for(instances)); /* a hole could become SIGBUS */
+    if (r < 0) {
+        (void)close(fd);
+        return r;
+    }
+    if (fchmod(fd, 0600) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
         r = -errno;
         (void)close(fd);

@@ -20,6 +20,7 @@
 
 #include "common/meeting.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -39,6 +40,10 @@
 #include "common/meeting_priv.h"
 #include "common/util.h"
 
+#ifndef MADV_POPULATE_WRITE /* glibc 2.35 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* How often those who do not come are looked for. */
 static const uint64_t look_ns = 250 * NS_PER_MS;
 
@@ -48,6 +53,7 @@ struct meeting {
     uint32_t instances, index;
     uint64_t first, round; /* of this process; where it is now */
     uint64_t turn;
+    size_t reserved[2]; /* bytes of our rooms that have memory */
 };
 
 void meeting_destroy(struct meeting *meeting)
@@ -319,4 +325,20 @@ unsigned char *meeting_next_rooms(struct meeting *meeting)
 {
     return (unsigned char *)meeting->shared + meeting_slots_bytes(meeting->instances) +
            (meeting->turn++ & 1) * meeting->instances * MEETING_ROOM_BYTES;
+}
+
+int meeting_reserve(struct meeting *meeting, size_t bytes)
+{
+    size_t which = (meeting->turn - 1) & 1;
+    unsigned char *room = (unsigned char *)meeting->shared +
+                          meeting_slots_bytes(meeting->instances) +
+                          (which * meeting->instances + meeting->index) * MEETING_ROOM_BYTES;
+
+    assert(meeting->turn > 0 && bytes <= MEETING_ROOM_BYTES);
+    if (bytes <= meeting->reserved[which])
+        return 0;
+    if (madvise(room, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) /* before Linux 5.14 */
+        return -ENOMEM;
+    meeting->reserved[which] = bytes;
+    return 0;
 }

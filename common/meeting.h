@@ -5,6 +5,7 @@
 #define COMMON_MEETING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/error.h>
@@ -89,5 +90,11 @@ bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
  * of the next turn: the turn after that reuses them.
  */
 unsigned char *meeting_next_rooms(struct meeting *meeting);
+
+/**
+ * Take memory for the first `bytes` of this instance's room of the turn: without any left, writing
+ * there would end the process by SIGBUS. 0 or -ENOMEM.
+ */
+int meeting_reserve(struct meeting *meeting, size_t bytes);
 
 #endif

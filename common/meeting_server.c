@@ -151,7 +151,7 @@ void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
 }
 
 /* A limit of file sizes counts for memory files, too: only the hard one is heeded. */
-static int set_size(int fd, size_t bytes)
+static int set_size(int fd, size_t bytes, size_t slots)
 {
     void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
     struct rlimit limit, most;
@@ -162,6 +162,8 @@ static int set_size(int fd, size_t bytes)
     most = (struct rlimit){limit.rlim_max, limit.rlim_max};
     raised = raised && setrlimit(RLIMIT_FSIZE, &most) == 0;
     r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : 0;
+    if (r == 0) /* a hole could become SIGBUS; instances pay for their rooms */
+        r = -posix_fallocate(fd, 0, (off_t)slots);
     if (raised)
         (void)setrlimit(RLIMIT_FSIZE, &limit);
     (void)signal(SIGXFSZ, before);
@@ -178,7 +180,7 @@ static int make_memory(struct meeting_server *p)
     if (p->shared)
         return 0;
     fd = memfd_create("plenum-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    r = fd < 0 ? -errno : set_size(fd, bytes);
+    r = fd < 0 ? -errno : set_size(fd, bytes, meeting_slots_bytes(p->instances));
     if (r < 0)
         goto fail;
     if (fchmod(fd, 0600) < 0 ||

@@ -109,6 +109,20 @@ static unsigned char *room_of(unsigned char *rooms, uint32_t instance)
     return rooms + (size_t)instance * MEETING_ROOM_BYTES;
 }
 
+/* Write to this instance's room of the turn. */
+static int fill_room(const struct call *c, unsigned char *rooms, const void *from, size_t bytes)
+{
+    int r = meeting_reserve(world.meeting, bytes);
+
+    if (r < 0)
+        return error_set(c->err, r,
+                         "%s: no memory is left for what the instances of this host exchange; free "
+                         "some, or raise the memory limit",
+                         c->what);
+    memcpy(room_of(rooms, world.index), from, bytes);
+    return 0;
+}
+
 static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
@@ -116,17 +130,16 @@ static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t roo
 
     (void)arg;
     for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
-        unsigned char *room = room_of(meeting_next_rooms(world.meeting), root);
+        unsigned char *rooms = meeting_next_rooms(world.meeting);
         size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
-        int r;
+        int r = 0;
 
         if (world.index == root)
-            memcpy(room, (unsigned char *)buffer + at, n);
-        r = come(&c);
-        if (r < 0)
+            r = fill_room(&c, rooms, (unsigned char *)buffer + at, n);
+        if (r < 0 || (r = come(&c)) < 0)
             return r;
         if (world.index != root)
-            memcpy((unsigned char *)buffer + at, room, n);
+            memcpy((unsigned char *)buffer + at, room_of(rooms, root), n);
     }
     return 0;
 }
@@ -136,11 +149,9 @@ static int gather(const struct call *c, const void *send, size_t bytes, void *re
     for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
         unsigned char *rooms = meeting_next_rooms(world.meeting);
         size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
-        int r;
+        int r = fill_room(c, rooms, (const unsigned char *)send + at, n);
 
-        memcpy(room_of(rooms, world.index), (const unsigned char *)send + at, n);
-        r = come(c);
-        if (r < 0)
+        if (r < 0 || (r = come(c)) < 0)
             return r;
         for (uint32_t i = 0; i < world.instances; i++)
             memcpy((unsigned char *)recv + i * bytes + at, room_of(rooms, i), n);
@@ -179,16 +190,13 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
 
     (void)arg;
     for (size_t at = 0; at < count; at += piece) {
-        unsigned char *rooms = meeting_next_rooms(world.meeting),
-                      *own = room_of(rooms, world.index);
+        unsigned char *rooms = meeting_next_rooms(world.meeting);
         unsigned char *here = (unsigned char *)buffer + at * size;
         size_t n = min_u64(piece, count - at);
         size_t from = part_of(n, world.index), to = part_of(n, world.index + 1);
-        int r;
+        int r = fill_room(&c, rooms, here, n * size);
 
-        memcpy(own, here, n * size);
-        r = come(&c);
-        if (r < 0)
+        if (r < 0 || (r = come(&c)) < 0)
             return r;
         /* The sum replaces what instance 0 gave; nobody else reads this part. */
         for (uint32_t i = 1; i < world.instances; i++)

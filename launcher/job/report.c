@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -134,6 +135,10 @@ static void exited_sentence(const struct report *report, const struct plan *plan
         n = (size_t)snprintf(ret, size, "%s %s after %.1f s", who, status,
                              seconds(exited->elapsed_ns));
     }
+    if (WIFSIGNALED(exited->status) && WTERMSIG(exited->status) == SIGBUS && n < size)
+        n += (size_t)snprintf(ret + n, size - n,
+                              "; a file that it had mapped could not be read or written: is "
+                              "/dev/shm, /tmp or the disk full there?");
     if (exited->memory_kills > 0 && n < size)
         (void)snprintf(ret + n, size - n,
                        "; meanwhile the kernel killed %llu process%s there for want of memory",

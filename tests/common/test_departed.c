@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,4 +75,16 @@ Test(departed, without_a_page_nothing_is_known)
     departed_destroy(NULL);
     cr_expect(eq(u64, departed_get_reached(NULL), 0));
     cr_expect(eq(int, departed_before(NULL, 0, UINT64_MAX), 0));
+}
+
+/* A page without memory behind it would be SIGBUS when it is written, once there is none left. */
+Test(departed, all_of_the_page_has_memory)
+{
+    char path[DEPARTED_PATH_MAX];
+    struct stat st;
+
+    cr_assert(eq(int, departed_create(100000, &page, path), 0));
+    cr_assert(eq(int, stat(path, &st), 0));
+    cr_expect(ge(i64, st.st_blocks * 512, st.st_size));
+    cr_expect(gt(i64, st.st_size, 800000));
 }

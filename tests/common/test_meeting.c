@@ -147,6 +147,51 @@ Test(meeting, what_was_written_is_seen_by_all)
     close_place();
 }
 
+/* How many pages of these bytes have memory? */
+static size_t count_pages(unsigned char *at, size_t bytes)
+{
+    unsigned char present[MEETING_ROOM_BYTES / 4096];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page, count = 0;
+
+    if (mincore(at, bytes, present) < 0)
+        return SIZE_MAX;
+    for (size_t i = 0; i < pages; i++)
+        count += present[i] & 1;
+    return count;
+}
+
+/* Of both rooms, memory is taken before it is written, and no more than was asked for. */
+static int take_memory(struct meeting *m, uint32_t index)
+{
+    static const size_t sizes[] = {1, 4096, 4097, 100000, MEETING_ROOM_BYTES, 5};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), most = 0;
+    unsigned char *room;
+
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        for (int turn = 0; turn < 2; turn++) {
+            room = meeting_next_rooms(m) + index * (size_t)MEETING_ROOM_BYTES;
+            if (meeting_reserve(m, sizes[i]) < 0)
+                return 1;
+            most = sizes[i] > most ? sizes[i] : most;
+            if (count_pages(room, MEETING_ROOM_BYTES) != (most + page - 1) / page)
+                return 2;
+            memset(room, (int)i, sizes[i]);
+        }
+    }
+    return 0;
+}
+
+Test(meeting, memory_is_taken_before_it_is_written)
+{
+    void *probe = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (madvise(probe, 1, MADV_POPULATE_WRITE) < 0)
+        cr_skip_test("this kernel cannot take memory in advance");
+    make(3);
+    all_do(take_memory, 3);
+    close_place();
+}
+
 static int come_twice(struct meeting *m, uint32_t index)
 {
     uint32_t who;

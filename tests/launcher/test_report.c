@@ -5,6 +5,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include "common/util.h"
@@ -44,6 +45,10 @@ ParameterizedTestParameters(report, of)
         {{.kind = REPORT_EXITED, .exited = {.status = KILLED, .memory_kills = 1}},
          137,
          "; meanwhile the kernel killed 1 process there for want of memory"},
+        {{.kind = REPORT_EXITED, .instance = 1, .exited = {.status = SIGBUS}},
+         135,
+         "(Bus error) after 0.0 s; a file that it had mapped could not be read or written: is "
+         "/dev"},
         {{.kind = REPORT_EXITED, .instance = 0, .exited = {.status = KILLED}},
          137,
          "instance 0 on host n1 was ended by signal 9 (Killed)"},
