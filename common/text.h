@@ -30,8 +30,8 @@ char *text_make_plain(char *text);
 int text_read_line(FILE *file, const char *path, char **line, size_t *cap,
                    struct plenum_error *err);
 
-/** The lines of a file of the kernel's, read without allocating memory: want of memory must not look
- * like the end of the file. */
+/** The lines of a file of the kernel's, read without allocating memory: want of memory must not
+ * look like the end of the file. */
 struct text_lines {
     int fd;
     size_t at, len;

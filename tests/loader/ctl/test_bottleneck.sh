@@ -98,6 +98,9 @@ END
 fi
 head -c 2000 "$(ls trace/* | head -n 1)" >trace/cut.trace.json
 ok "a trace that was cut is taken as far as it goes" "$ctl" trace trace joined.json
+head -c 1100000 /dev/zero | tr '\0' x >>"$(ls -d trace/* | head -n 1)"
+"$ctl" trace trace joined.json >out 2>err
+ok "a line of any length is not taken into memory" says "has a line of more than 1 MiB: is it a text file?"
 "$ctl" trace data joined.json >out 2>err
 ok "a folder without traces" says "data holds no traces"
 PLENUM_TRACE=/dev/null/x "$feed" data --pipeline 'rrc(32)' >out 2>err
