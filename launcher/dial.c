@@ -35,22 +35,36 @@ union any_address {
     struct sockaddr_in6 v6;
 };
 
-/* A listening TCP socket on all addresses; `*v6`: does it take IPv6 too? */
+/* Connections of an earlier start of the job may linger at a port that was chosen; they belong to
+ * no process. */
+static int open_tcp(int family)
+{
+    const int on = 1;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd >= 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    return fd;
+}
+
+/* A listening TCP socket on all addresses, at `*port` (0: any, which is set); `*v6`: does it take
+ * IPv6 too? */
 static int listen_tcp(bool *v6, uint16_t *port, struct plenum_error *err)
 {
-    union any_address a = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any}};
+    union any_address a = {
+        .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(*port), .sin6_addr = in6addr_any}};
     socklen_t len = sizeof(a.v6);
     const int off = 0;
     int fd, r;
 
-    fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    fd = open_tcp(AF_INET6);
     *v6 = fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0 &&
           bind(fd, &a.any, len) == 0;
     if (!*v6) {
         io_close(&fd);
-        a = (union any_address){.v4 = {.sin_family = AF_INET}};
+        a = (union any_address){.v4 = {.sin_family = AF_INET, .sin_port = htons(*port)}};
         len = sizeof(a.v4);
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fd = open_tcp(AF_INET);
         if (fd < 0 || bind(fd, &a.any, len) < 0)
             goto fail;
     }
@@ -115,8 +129,7 @@ static int describe_tcp(bool v6, uint16_t port, char *ret, size_t size, struct p
     return 0;
 }
 
-/* Our own address on a network, as text; false: it is not known. */
-static bool find_own(const char *network, char ret[INET6_ADDRSTRLEN])
+bool dial_find_own(const char *network, char ret[INET6_ADDRSTRLEN])
 {
     const struct network_address *at;
     struct network own = {0};
@@ -132,13 +145,14 @@ static bool find_own(const char *network, char ret[INET6_ADDRSTRLEN])
 }
 
 /* On one address of ours, and no other. */
-static int listen_at(const char *own, char *ret, size_t size, struct plenum_error *err)
+static int listen_at(const char *own, uint16_t port, char *ret, size_t size,
+                     struct plenum_error *err)
 {
     struct address address;
-    char text[INET6_ADDRSTRLEN + 8];
+    char text[INET6_ADDRSTRLEN + 9];
     int fd, r;
 
-    (void)snprintf(text, sizeof(text), strchr(own, ':') ? "[%s]:0" : "%s:0", own);
+    (void)snprintf(text, sizeof(text), strchr(own, ':') ? "[%s]:%u" : "%s:%u", own, port);
     r = address_parse_listen(text, &address, err);
     fd = r < 0 ? r : address_listen(&address, 0, err);
     if (fd >= 0)
@@ -146,26 +160,29 @@ static int listen_at(const char *own, char *ret, size_t size, struct plenum_erro
     return fd;
 }
 
-int dial_listen(bool local, const char *name, const char *network, char *ret, size_t size,
-                struct plenum_error *err)
+static int listen_locally(const char *name, char *ret, size_t size, struct plenum_error *err)
 {
-    char own[INET6_ADDRSTRLEN];
     struct address address;
-    uint16_t port = 0;
+    int fd, r;
+
+    if ((size_t)snprintf(ret, size, "unix:@%s", name) >= size)
+        return error_set(err, -ENAMETOOLONG, "the control socket's name is too long");
+    r = address_parse(ret, &address, err);
+    fd = r < 0 ? r : address_listen(&address, 0600, err);
+    if (fd >= 0)
+        io_refuse_descriptors(fd);
+    return fd;
+}
+
+/* By TCP, at this port (0: any); NULL: on all of our addresses. */
+static int listen_at_port(const char *own, uint16_t port, char *ret, size_t size,
+                          struct plenum_error *err)
+{
     bool v6 = false;
     int fd, r;
 
-    if (local) {
-        if ((size_t)snprintf(ret, size, "unix:@%s", name) >= size)
-            return error_set(err, -ENAMETOOLONG, "the control socket's name is too long");
-        r = address_parse(ret, &address, err);
-        fd = r < 0 ? r : address_listen(&address, 0600, err);
-        if (fd >= 0)
-            io_refuse_descriptors(fd);
-        return fd;
-    }
-    if (find_own(network, own))
-        return listen_at(own, ret, size, err);
+    if (own)
+        return listen_at(own, port, ret, size, err);
     fd = listen_tcp(&v6, &port, err);
     if (fd < 0)
         return fd;
@@ -175,6 +192,39 @@ int dial_listen(bool local, const char *name, const char *network, char *ret, si
         return r;
     }
     return fd;
+}
+
+int dial_listen(bool local, const char *name, const char *network, const struct ports *ports,
+                char *ret, size_t size, struct plenum_error *err)
+{
+    unsigned count = ports_count_blocks(ports);
+    char address[INET6_ADDRSTRLEN];
+    const char *own = NULL;
+    uint32_t first = 0;
+    int fd = -EADDRINUSE;
+
+    if (local)
+        return listen_locally(name, ret, size, err);
+    if (dial_find_own(network, address))
+        own = address;
+    if (count == 0)
+        return listen_at_port(own, 0, ret, size, err);
+    (void)random_bytes(&first, sizeof(first)); /* other hosts start jobs on the same hosts */
+    for (unsigned i = 0; i < count && fd == -EADDRINUSE; i++)
+        fd = listen_at_port(own, ports_get_own(ports, (first % count + i) % count), ret, size, err);
+    if (fd == -EADDRINUSE)
+        return error_set(
+            err, fd, "--port-range %u-%u: other jobs use all of these ports: give a larger range",
+            ports->first, ports->last);
+    return fd;
+}
+
+uint16_t dial_get_port(const char *addresses)
+{
+    const char *colon = strrchr(addresses, ':');
+    uint64_t port;
+
+    return colon && parse_u64(colon + 1, UINT16_MAX, &port) == 0 ? (uint16_t)port : 0;
 }
 
 static void keep_alive(int fd)
@@ -309,6 +359,94 @@ static int find_connected(struct tries *t)
         (void)close(fd);
     }
     return -1;
+}
+
+/* Is it on a network of this host's own? */
+static bool is_near(const struct network *own, const struct address *address)
+{
+    const union address_any *a = &address->ip[0];
+    struct subnet at = {.family = a->any.sa_family};
+
+    if (at.family == AF_INET)
+        memcpy(at.address, &a->in.sin_addr, 4);
+    else
+        memcpy(at.address, &a->in6.sin6_addr, 16);
+    for (size_t i = 0; i < own->count; i++) {
+        const struct subnet network = subnet_of(&own->list[i].at);
+
+        if (!own->list[i].is_virtual && subnet_has(&network, &at))
+            return true;
+    }
+    return false;
+}
+
+static void tell_of(const struct address *address, int r, dial_tell *tell, void *arg)
+{
+    const union address_any *a = &address->ip[0];
+    char text[INET6_ADDRSTRLEN];
+
+    if (inet_ntop(a->any.sa_family,
+                  a->any.sa_family == AF_INET ? (const void *)&a->in.sin_addr
+                                              : (const void *)&a->in6.sin6_addr,
+                  text, sizeof(text)))
+        tell(arg, text, r);
+}
+
+/* What has come of them by now: does one still have to be waited for? */
+static bool hear_all(struct tries *t, const struct network *own, bool *connected, dial_tell *tell,
+                     void *arg)
+{
+    bool near = false, far = false;
+
+    for (size_t i = 0; i < t->count; i++) {
+        socklen_t len = sizeof(int);
+        int r = 0;
+
+        if (t->fds[i].fd < 0)
+            continue;
+        if (!t->fds[i].revents) {
+            *(is_near(own, &t->addresses[i]) ? &near : &far) = true;
+            continue;
+        }
+        if (getsockopt(t->fds[i].fd, SOL_SOCKET, SO_ERROR, &r, &len) < 0)
+            r = errno;
+        *connected |= r == 0;
+        tell_of(&t->addresses[i], -r, tell, arg);
+        io_close(&t->fds[i].fd);
+    }
+    return near || (far && !*connected);
+}
+
+void dial_try_all(const char *addresses, int timeout_ms, int more_ms, dial_tell *tell, void *arg)
+{
+    uint64_t now = time_now_ns(), end = now + (uint64_t)timeout_ms * NS_PER_MS;
+    struct network own = {0};
+    bool connected = false, wait = true;
+    struct tries t;
+
+    (void)network_read(&own);
+    parse_all(addresses, &t);
+    for (size_t i = 0; i < t.count; i++) {
+        int fd = t.addresses[i].tcp ? address_connect(&t.addresses[i], 0) : -EINVAL;
+
+        t.fds[i].fd = fd < 0 ? -1 : fd;
+        if (fd < 0 && t.addresses[i].tcp)
+            tell_of(&t.addresses[i], fd, tell, arg);
+    }
+    while (wait && (now = time_now_ns()) < end) {
+        bool before = connected;
+
+        (void)poll(t.fds, t.count, (int)((end - now) / NS_PER_MS) + 1);
+        wait = hear_all(&t, &own, &connected, tell, arg);
+        if (connected && !before)
+            end = min_u64(end, time_now_ns() + (uint64_t)more_ms * NS_PER_MS);
+    }
+    for (size_t i = 0; i < t.count; i++) {
+        if (t.fds[i].fd >= 0 && (!connected || is_near(&own, &t.addresses[i])))
+            tell_of(&t.addresses[i], -ETIMEDOUT, tell, arg);
+        io_close(&t.fds[i].fd);
+    }
+    network_fini(&own);
 }
 
 int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err)

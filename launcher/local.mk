@@ -11,6 +11,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/lines.c %D%/lines.h \
 	%D%/numa.c %D%/numa.h \
 	%D%/network.c %D%/network.h \
+	%D%/ports.c %D%/ports.h \
 	%D%/ranges.c %D%/ranges.h \
 	%D%/script.c %D%/script.h \
 	%D%/signals.c %D%/signals.h \
@@ -28,6 +29,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan/plan.c %D%/plan/plan.h \
 	%D%/plan/table.c %D%/plan/table.h \
 	%D%/plan/tag.c %D%/plan/tag.h \
+	%D%/job/daemons.c %D%/job/daemons.h \
 	%D%/job/failure.c \
 	%D%/job/folder.c %D%/job/folder.h \
 	%D%/job/pause.c %D%/job/pause.h \

@@ -70,13 +70,55 @@ static void blame_unfinalised(struct supervisor *s)
     }
 }
 
+/* "srun: error: v2: task 0: Exited with exit code 2" */
+static bool find_task(const char *words, char *ret, size_t size)
+{
+    static const char before[] = "srun: error: ";
+
+    for (const char *at = words; (at = strstr(at, before));) {
+        size_t len;
+
+        at += strlen(before);
+        len = strcspn(at, ":\n");
+        if (!str_after(at + len, ": task") || len >= size)
+            continue;
+        memcpy(ret, at, len);
+        ret[len] = '\0';
+        return true;
+    }
+    return false;
+}
+
+/* A host on which Open MPI's daemon is missing: the agent has said so (agent.c), or srun has. */
+static void blame_daemon(struct supervisor *s)
+{
+    char words[sizeof(s->text_tail.bytes) + 1], host[HOST_NAME_MAX_BYTES];
+    const char *at;
+
+    if (s->plans_sent || tail_get(&s->text_tail, MPIRUN_LINES, words) == 0)
+        return;
+    at = strstr(words, AGENT_NO_DAEMON);
+    if (at)
+        (void)snprintf(s->report.text, sizeof(s->report.text), "%.*s", (int)strcspn(at, "\n"), at);
+    else if (strstr(words, "execve()") && find_task(words, host, sizeof(host)))
+        (void)snprintf(s->report.text, sizeof(s->report.text),
+                       "Open MPI's daemon cannot be executed on host %s, by srun: install the same "
+                       "Open MPI there, at the same place",
+                       host);
+    else
+        return;
+    s->report.explained = true;
+}
+
 void failure_find_cause(struct supervisor *s)
 {
     uint32_t first = s->report.instance, best = first;
     uint64_t before;
 
-    if (s->report.kind == REPORT_MPIRUN)
+    if (s->report.kind == REPORT_MPIRUN) {
         blame_unfinalised(s);
+        blame_daemon(s);
+    }
     if (s->report.kind != REPORT_EXITED || s->report.signal)
         return;
     before = failed_ns(&s->instances[first]) - ORDER_MS * NS_PER_MS;
@@ -136,7 +178,7 @@ static void report_others(const struct supervisor *s)
     if (others > 0 && ended == others)
         log_info("the other %u instance%s ended", ended, ended == 1 ? " has" : "s have");
     else if (lost > 0 && s->plans_sent) {
-        instances_list_missing(s, INSTANCE_DONE, missing, sizeof(missing));
+        instances_list_missing(s, INSTANCE_DONE, NULL, missing, sizeof(missing));
         if (missing[0])
             log_warn("no end was seen of %s: look for processes there", missing);
     }
@@ -155,6 +197,8 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
                                       .path = variables_get_path(s->job->exports),
                                       .self = self,
                                       .directory = s->job->directory,
+                                      .back = s->control,
+                                      .listener = s->listener,
                                       .limit_ms = PROBE_MS};
     bool found = false;
 
@@ -164,9 +208,14 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
         if (!s->plan->hosts[i].local &&
             s->instances[s->plan->hosts[i].first].state == INSTANCE_ABSENT)
             probes[count++].host = &s->plan->hosts[i];
-    if (count == 0 || probe_hosts(&question, probes, count, &stopped_ns) <= 0)
+    if (count == 0 || probe_hosts(&question, probes, count, &stopped_ns) < 0)
         goto out;
-    found = true;
+    for (uint32_t i = 0; i < count; i++) {
+        probe_check_back(&probes[i], NULL, dial_get_port(s->control));
+        found |= probes[i].failed;
+    }
+    if (!found)
+        goto out;
     table = probe_table(probes, count, title, sizeof(title));
     log_error("%s", sentence);
     log_error("%s:", title);
@@ -268,7 +317,7 @@ void failure_print(const struct supervisor *s)
     report_sentence(report, s->plan, s->job->program[0], s->job->directory, sentence,
                     sizeof(sentence));
     if ((report->kind == REPORT_MPIRUN || report->kind == REPORT_LATE) && !s->hurry) {
-        bool explained = !s->plans_sent && ask_hosts(s, sentence);
+        bool explained = !s->plans_sent && !report->explained && ask_hosts(s, sentence);
 
         if (explained)
             return;
@@ -276,7 +325,8 @@ void failure_print(const struct supervisor *s)
             log_error("the last words of %s:", starter_name(s));
             put_lines(s, last);
         }
-        ask_slurm(s);
+        if (!report->explained)
+            ask_slurm(s);
     }
     if (sentence[0])
         log_error("%s", sentence);

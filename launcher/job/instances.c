@@ -67,8 +67,8 @@ bool instances_are(const struct supervisor *s, enum instance_state state)
     return true;
 }
 
-void instances_list_missing(const struct supervisor *s, enum instance_state state, char *ret,
-                            size_t size)
+void instances_list_missing(const struct supervisor *s, enum instance_state state,
+                            const bool *hosts, char *ret, size_t size)
 {
     static const char more[] = ", ...";
     size_t len = 0;
@@ -86,7 +86,7 @@ void instances_list_missing(const struct supervisor *s, enum instance_state stat
             missing++;
             first = host->first + i;
         }
-        if (missing == 0)
+        if (missing == 0 || (hosts && !hosts[h]))
             continue;
         if (missing == 1)
             n = snprintf(item, sizeof(item), "instance %u on host %s", first, host->name);

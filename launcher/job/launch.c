@@ -438,6 +438,7 @@ static int run(const struct cmdline *options, struct plan *plan)
                                           .directory = directory,
                                           .path = variables_get_path(&options->exports),
                                           .host_subnet = options->host_subnet,
+                                          .ports = &options->ports,
                                           .allow_root = options->mpi.allow_root,
                                           .no_host_check = options->no_host_check};
     struct ready ready;
@@ -457,6 +458,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         .strict_binding = options->strict_binding,
         .plan = plan,
         .ready = &ready,
+        .ports = &options->ports,
         .directory = directory,
         .loader = choose_loader(options),
         .status_port = options->status_port,

@@ -24,6 +24,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/dial.h"
 #include "launcher/environ.h"
 #include "launcher/handover.h"
 #include "launcher/host.h"
@@ -375,6 +376,32 @@ static void add_networks(struct starter_words *w, const struct starter_job *job,
         add_setting(w, environment, "OMPI_MCA_btl_tcp_disable_family", "6");
 }
 
+/* For firewalls: where Open MPI's daemons and the programs listen. */
+static void add_ports(struct starter_words *w, const struct starter_job *job,
+                      char *const *environment)
+{
+    static const char *const daemons[] = {"OMPI_MCA_oob_tcp_dynamic_ipv4_ports",
+                                          "OMPI_MCA_oob_tcp_dynamic_ipv6_ports"};
+    static const char *const programs[][2] = {
+        {"OMPI_MCA_btl_tcp_port_min_v4", "OMPI_MCA_btl_tcp_port_range_v4"},
+        {"OMPI_MCA_btl_tcp_port_min_v6", "OMPI_MCA_btl_tcp_port_range_v6"}};
+    struct ports of_daemons, of_programs;
+    char text[PORTS_TEXT_MAX];
+
+    if (!job->ports || job->ports->last == 0)
+        return;
+    of_daemons = ports_get_daemons(dial_get_port(job->control));
+    of_programs = ports_get_programs(job->ports);
+    for (size_t i = 0; i < ARRAY_LEN(daemons); i++) {
+        (void)snprintf(text, sizeof(text), "%u-%u", of_daemons.first, of_daemons.last);
+        add_setting(w, environment, daemons[i], text);
+        (void)snprintf(text, sizeof(text), "%u", of_programs.first);
+        add_setting(w, environment, programs[i][0], text);
+        (void)snprintf(text, sizeof(text), "%u", of_programs.last - of_programs.first + 1U);
+        add_setting(w, environment, programs[i][1], text);
+    }
+}
+
 /* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take
  * its few tasks for all that there is: it is told of the whole allocation. */
 static bool in_slurm_step(void)
@@ -508,6 +535,7 @@ static int make_environment(const struct plan *plan, const struct starter_job *j
             return r;
         }
         add_keepalive(&w, job->agent, environment);
+        add_ports(&w, job, environment);
         add_allocation(&w, plan);
         if (getenv("SLURM_JOB_ID")) /* many sites set NONE, with which srun does not find orted */
             starter_words_take(&w, strdup(SLURM_EXPORT "ALL"));

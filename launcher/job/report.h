@@ -30,6 +30,7 @@ struct report {
     uint32_t instance;            /* EXITED, FAILED, LOST */
     struct control_exited exited; /* EXITED */
     struct control_failed failed; /* FAILED */
+    bool explained;               /* MPIRUN: `text` is the cause; no host need be asked */
     bool by_traceback;            /* EXITED: it failed first, though `ended` was the first to end */
     uint32_t ended;               /* whose is `exited` then */
     int signal;                   /* by which somebody ended the job before that; 0: nobody */

@@ -29,8 +29,9 @@ struct starter_job {
     /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs;
      * NULL: it may choose. Interfaces that it must not choose, "docker0,virbr0"; NULL: none. */
     const char *daemon_include, *program_include, *excluded;
-    uint64_t ignored;     /* signals (signals.h), by programs */
-    uint64_t descriptors; /* the soft limit of programs here; 0: as it is */
+    const struct ports *ports; /* on which Open MPI may listen; `control` has one of them */
+    uint64_t ignored;          /* signals (signals.h), by programs */
+    uint64_t descriptors;      /* the soft limit of programs here; 0: as it is */
 };
 
 /** A running one. */

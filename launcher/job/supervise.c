@@ -39,6 +39,7 @@
 #include "common/text.h"
 #include "common/util.h"
 #include "launcher/dial.h"
+#include "launcher/job/daemons.h"
 #include "launcher/job/input.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
@@ -383,16 +384,34 @@ static void blame_starter(struct supervisor *s)
 
 /* ---- time ---- */
 
+/* Where mpirun still waits for a daemon, no shim has come from any other host: name only the hosts
+ * that it waits for. */
+static void describe_late(const struct supervisor *s, char *ret, size_t size)
+{
+    bool *late = calloc(s->plan->num_hosts, sizeof(*late));
+    bool any = late && s->job->mpirun && !s->starter_ended &&
+               daemons_find_late(s->plan, s->starter.pid, late) > 0;
+    size_t len;
+
+    instances_list_missing(s, INSTANCE_ALIVE, any ? late : NULL, ret, size / 2);
+    free(late);
+    len = strlen(ret);
+    if (any)
+        (void)snprintf(ret + len, size - len,
+                       ": Open MPI's daemon there has not connected to mpirun on this host: does a "
+                       "firewall stop it (--port-range), or is the login slow?");
+}
+
 static void be_late(struct supervisor *s)
 {
     struct report report = {
         .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->job->limits->start_timeout_ns};
-    char missing[300], strangers[160];
+    char missing[440], strangers[160];
 
     if (instances_are(s, INSTANCE_PRESENT) && !loaders_are_ready(s->loaders))
         loaders_list_missing(s->loaders, missing, sizeof(missing));
     else
-        instances_list_missing(s, INSTANCE_ALIVE, missing, sizeof(missing));
+        describe_late(s, missing, sizeof(missing));
     instances_describe_strangers(s, strangers, sizeof(strangers));
     (void)snprintf(report.text, sizeof(report.text), "no sign of %s%s", missing, strangers);
     supervise_fail(s, &report);
@@ -743,7 +762,7 @@ static int start_loaders(struct supervisor *s, struct plenum_error *err)
 
 static int start(struct supervisor *s, struct plenum_error *err)
 {
-    char name[64], control[DIAL_TEXT_MAX];
+    char name[64];
     char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
     struct starter_job job = {.mpirun = s->job->mpirun,
                               .mpi = s->job->mpi,
@@ -751,12 +770,13 @@ static int start(struct supervisor *s, struct plenum_error *err)
                               .grace_ns = s->job->limits->grace_ns,
                               .id = s->id,
                               .token = token,
-                              .control = control,
+                              .control = s->control,
                               .keep_loader = strcmp(s->job->loader, "auto") == 0,
                               .status_port = s->job->status_port,
                               .daemon_include = told(s->job->ready->daemon_include),
                               .program_include = told(s->job->ready->program_include),
                               .excluded = told(s->job->ready->excluded),
+                              .ports = s->job->ports,
                               .ignored = signals_get_ignored(),
                               .descriptors = s->job->descriptors};
     hwloc_topology_t topology;
@@ -764,8 +784,8 @@ static int start(struct supervisor *s, struct plenum_error *err)
     int r;
 
     (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
-    s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include, control,
-                              sizeof(control), err);
+    s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include,
+                              s->job->ports, s->control, sizeof(s->control), err);
     if (s->listener < 0)
         return s->listener;
     r = make_place(s, err);

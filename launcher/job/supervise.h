@@ -29,6 +29,7 @@ struct supervise_job {
 
     struct plan *plan; /* hosts that are not known yet become known */
     const struct ready *ready;
+    const struct ports *ports; /* on which the job listens to other hosts */
     /* NULL: plenumrun starts all of them itself, on this host */
     const struct mpirun_program *mpirun;
     const char *directory; /* where the programs run */

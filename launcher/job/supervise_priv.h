@@ -100,6 +100,7 @@ struct supervisor {
 
     struct tls *tls; /* of the control connections; NULL: they are not encrypted */
     int listener, signal_fd;
+    char control[DIAL_TEXT_MAX];            /* where the listener can be reached */
     uint64_t deaf_until;                    /* no descriptor is left for those who connect */
     struct loaders *loaders;                /* or NULL */
     struct environ_list loader_environment; /* of theirs */
@@ -163,9 +164,10 @@ void supervise_expect_reason(struct supervisor *s);
 
 /** Have all come as far as `state`? */
 bool instances_are(const struct supervisor *s, enum instance_state state);
-/** "instance 1 on host a, 4 instances on host b": those that have not. */
-void instances_list_missing(const struct supervisor *s, enum instance_state state, char *ret,
-                            size_t size);
+/** "instance 1 on host a, 4 instances on host b": those that have not, on `hosts` (by number; NULL:
+ * on all). */
+void instances_list_missing(const struct supervisor *s, enum instance_state state,
+                            const bool *hosts, char *ret, size_t size);
 
 /** Take connections that wait, but no more than some: others have their turn, too. */
 void instances_accept(struct supervisor *s);

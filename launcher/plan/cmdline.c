@@ -269,6 +269,14 @@ static int set_host_subnet(void *target, const char *value, struct plenum_error 
     return r < 0 ? error_prefix(err, r, "--host-subnet") : 0;
 }
 
+static int set_ports(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r = ports_parse(value, &c->ports, err);
+
+    return r < 0 ? error_prefix(err, r, "--port-range") : 0;
+}
+
 static int set_cpus(void *target, const char *value, struct plenum_error *err)
 {
     unsigned long words[RANGES_WORDS(NUMA_CPUS_MAX)] = {0};
@@ -470,6 +478,9 @@ static const struct option_def defs[] = {
     {.help = "Network"},
     {"host-subnet", 0, "ADDRESS/BITS", OPTION_CALL, .call = set_host_subnet,
      .help = "use this network between the hosts (default: one that they all share)"},
+    {"port-range", 0, "FIRST-LAST", OPTION_CALL, .call = set_ports,
+     .help = "plenumrun and Open MPI listen on these TCP ports only (default: any); for firewalls "
+             "between the hosts"},
     {"no-host-check", 0, NULL, OPTION_FLAG, FIELD(no_host_check),
      .help = "do not check the hosts before the job starts"},
 

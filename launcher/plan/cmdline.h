@@ -14,6 +14,7 @@
 #include "launcher/plan/devices.h"
 #include "launcher/plan/place.h"
 #include "launcher/plan/settings.h"
+#include "launcher/ports.h"
 
 enum cmdline_version {
     CMDLINE_VERSION_NONE,
@@ -34,6 +35,7 @@ struct cmdline {
     struct device_pool pool; /* variable NULL: none */
 
     const char *host_subnet; /* "10.1.0.0/16" */
+    struct ports ports;      /* on which the job listens to other hosts */
     bool no_host_check;
 
     bool numa_aware;

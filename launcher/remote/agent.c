@@ -21,6 +21,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -28,6 +29,7 @@
 #include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/proctree.h"
+#include "launcher/status.h"
 
 enum {
     CONNECT_SECONDS_MOST = 10,
@@ -454,6 +456,39 @@ out:
     return r;
 }
 
+/* Run it, and end as it ends. It stands between mpirun and its ssh: when it is gone, ssh is to go,
+ * too. `host` is for a message. */
+static int run_agent(char *const *words, const char *host)
+{
+    pid_t parent = getpid(), pid = fork();
+    int status;
+
+    if (pid == 0) {
+        if (proctree_follow(parent, SIGTERM) < 0)
+            _exit(255);
+        (void)execvp(words[0], words);
+        fprintf(stderr, "plenumrun: cannot execute %s: %s\n", words[0], strerror(errno));
+        _exit(255);
+    }
+    if (pid < 0) {
+        fprintf(stderr, "plenumrun: cannot execute %s: %s\n", words[0], strerror(errno));
+        return 255;
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!WIFEXITED(status))
+        return 255;
+    if (WEXITSTATUS(status) == STATUS_NOT_EXECUTABLE ||
+        WEXITSTATUS(status) == STATUS_NOT_FOUND) /* failure.c looks for AGENT_NO_DAEMON */
+        fprintf(
+            stderr,
+            "plenumrun: Open MPI's daemon cannot be executed on host %s (status %d): install the "
+            "same Open MPI there, at the same place or in the PATH of logins without a "
+            "terminal, or give --mpi-global-args '--prefix DIR'\n",
+            host, WEXITSTATUS(status));
+    return WEXITSTATUS(status);
+}
+
 int agent_main(int argc, char **argv)
 {
     char *secret = getenv(SHIM_ENV_TOKEN);
@@ -496,7 +531,5 @@ int agent_main(int argc, char **argv)
             all[count++] = argv[i];
     }
     handover_clear_agent();
-    (void)execvp(all[0], all);
-    fprintf(stderr, "plenumrun: cannot execute %s: %s\n", all[0], strerror(errno));
-    return 255;
+    return run_agent(all, fields[0]);
 }

@@ -24,6 +24,10 @@ enum {
  * some, as if Enter was pressed, and must not get a secret. */
 #define AGENT_BLANK_LINES "\n\n\n\n"
 
+/** How the line begins that plenumrun as an agent prints when a login ends as shells do that cannot
+ * execute what they were given; the host's name comes next. */
+#define AGENT_NO_DAEMON "Open MPI's daemon cannot be executed on host "
+
 /** What decides how hosts are logged in to. */
 struct agent_settings {
     const struct texts *mpi_args; /* mpirun's global arguments, which may name another agent */
@@ -98,7 +102,7 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
  * which is ended with us, or -errno. */
 pid_t agent_start(char *const *words, int in, int out, int err);
 
-/** plenumrun as an agent: becomes the real one. Returns when it cannot: an exit status. */
+/** plenumrun as an agent: runs the real one. An exit status. */
 int agent_main(int argc, char **argv);
 
 #endif

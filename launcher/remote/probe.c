@@ -13,6 +13,7 @@
  *     memory 22548578304 25281560576  free, all
  *     folder 0                        0, or why Open MPI cannot keep its files in TMPDIR or /tmp
  *     tls 0                           0, or why there is none
+ *     back 10.1.2.254 0               0, or why plenumrun's port cannot be reached at that address
  *     address eth0 10.1.2.3/16 reached
  *     end
  *
@@ -38,6 +39,7 @@
 #include "common/memory.h"
 #include "common/tls.h"
 #include "common/util.h"
+#include "launcher/dial.h"
 #include "launcher/host.h"
 #include "launcher/plan/grid.h"
 #include "launcher/remote/answer.h"
@@ -48,7 +50,11 @@ enum {
     PROMPT_MS = 3000,  /* but for those that have been silent for so long */
     LEAVE_MS = 1000,   /* for logins to end that have said what they had to say */
     POLL_MS = 1000,
-    READS = 16, /* of one login's output, before others have their turn */
+    READS = 16,          /* of one login's output, before others have their turn */
+    BACK_MS = 5000,      /* for a connection to plenumrun, */
+    BACK_PART = 3,       /* or this part of the time for the answer */
+    BACK_MORE_MS = 1500, /* for those at other addresses, when one has come */
+    ACCEPTS = 64,
 };
 
 static const char first_line[] = "plenumrun-probe\n";
@@ -73,6 +79,7 @@ static uint64_t real_time_ns(void)
 void probe_fini(struct probe *probe)
 {
     network_fini(&probe->network);
+    texts_fini(&probe->back);
 }
 
 void probe_fail(struct probe *probe, const char *step, const char *format, ...)
@@ -92,9 +99,18 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...)
 
 static char *make_script(const struct probe_question *q, bool loader)
 {
-    const char *const words[] = {PROBE_ARGUMENT, PACKAGE_VERSION, loader ? "/" : q->directory,
-                                 q->program && !loader ? q->program : "", q->path ? q->path : ""};
+    bool back = q->back && !loader;
+    char limit[16];
+    const char *const words[] = {PROBE_ARGUMENT,
+                                 PACKAGE_VERSION,
+                                 loader ? "/" : q->directory,
+                                 q->program && !loader ? q->program : "",
+                                 q->path ? q->path : "",
+                                 back ? q->back : "",
+                                 limit};
 
+    (void)snprintf(limit, sizeof(limit), "%u",
+                   (unsigned)min_u64((uint64_t)q->limit_ms / BACK_PART, BACK_MS));
     return agent_make_script(q->self, words, ARRAY_LEN(words));
 }
 
@@ -197,6 +213,8 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
         (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
     else if (strcmp(key, "memory") == 0)
         read_memory(value, p);
+    else if (strcmp(key, "back") == 0)
+        (void)texts_add(&p->back, value, strlen(value));
     else if (strcmp(key, "address") == 0 && network_parse_address(value, &address) == 0)
         (void)network_add(&p->network, &address);
 }
@@ -283,7 +301,8 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
     else if (WIFEXITED(status) && WEXITSTATUS(status) == AGENT_NO_SELF)
         probe_fail(p, "plenumrun", "there is no %s: install it at the same place on all hosts",
                    question->self);
-    else if (strstr(q->said->text, "unknown option " PROBE_ARGUMENT))
+    else if (strstr(q->said->text, "unknown option " PROBE_ARGUMENT) ||
+             strstr(q->said->text, PROBE_ARGUMENT " is for plenumrun's own use"))
         probe_fail(p, "version", "another version of plenumrun is there");
     else if (*answer_last_line(q->said->text))
         probe_fail(p, "log in", "%s", answer_last_line(q->said->text));
@@ -327,15 +346,31 @@ static uint32_t ask_more(const struct probe_question *question, struct probe *pr
     return open;
 }
 
-static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *fds, int wait_ms)
+/* That they have come is all that counts. */
+static void close_connections(int listener)
+{
+    struct dial_peer from;
+
+    for (int i = 0, fd = 0; i < ACCEPTS && fd >= 0; i++) {
+        fd = dial_accept(listener, &from);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+}
+
+static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *fds, int listener,
+                          int wait_ms)
 {
     nfds_t open = 0;
 
     for (uint32_t i = 0; i < count; i++)
         if (list[i].fd >= 0)
             fds[open++] = (struct pollfd){.fd = list[i].fd, .events = POLLIN};
-    if (poll(fds, open, wait_ms) <= 0)
+    fds[open] = (struct pollfd){.fd = listener, .events = POLLIN};
+    if (poll(fds, open + 1, wait_ms) <= 0)
         return;
+    if (fds[open].revents)
+        close_connections(listener);
     for (uint32_t i = count; i-- > 0;) /* backwards: each takes its place from the end */
         if (list[i].fd >= 0 && fds[--open].revents)
             listen_to(&list[i]);
@@ -347,13 +382,14 @@ static uint64_t wait_for_all(const struct probe_question *question, struct probe
 {
     uint64_t turn_ns = time_now_ns(), now, gap, stopped_ns = 0;
     uint64_t deadline = turn_ns + (uint64_t)question->limit_ms * NS_PER_MS;
-    struct pollfd *fds = calloc(count, sizeof(*fds));
+    struct pollfd *fds = calloc((size_t)count + 1, sizeof(*fds));
     uint32_t next = 0;
 
     io_raise_descriptors(count);
     while (fds && (now = time_now_ns()) < deadline &&
            (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count)) {
-        listen_to_all(list, next, fds, (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));
+        listen_to_all(list, next, fds, question->back ? question->listener : -1,
+                      (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));
         gap = time_not_run(&turn_ns, time_now_ns(), POLL_MS * NS_PER_MS);
         deadline += gap;
         stopped_ns += gap;
@@ -395,6 +431,28 @@ out:
     free(scripts[0]);
     free(scripts[1]);
     return failed;
+}
+
+void probe_check_back(struct probe *probe, const char *own, unsigned port)
+{
+    const char *address = NULL, *why = "";
+
+    for (size_t i = 0; i < probe->back.count; i++) {
+        const char *one = probe->back.items[i], *space = strchr(one, ' ');
+
+        if (!space || (own && str_after(one, own) != space))
+            continue;
+        if (strcmp(space, " 0") == 0)
+            return;
+        if (!address)
+            address = one, why = space + 1;
+    }
+    if (!address)
+        return;
+    probe_fail(probe, "network",
+               "it cannot connect to plenumrun at %.*s, port %u (%.100s): allow that in the "
+               "firewall (--port-range names the ports), or give --host-subnet",
+               (int)(why - 1 - address), address, port, why);
 }
 
 char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size)
@@ -460,6 +518,12 @@ static void answer_folder(void)
     free(path);
 }
 
+static void answer_back(void *arg, const char *address, int r)
+{
+    (void)arg;
+    printf("back %s %s\n", address, r == 0 ? "0" : strerror(-r));
+}
+
 static void answer_addresses(void)
 {
     const char *connection = getenv("SSH_CONNECTION"); /* client port server port */
@@ -481,10 +545,11 @@ int probe_answer(int argc, char **argv)
 {
     struct memory_limit memory;
     struct plenum_error err;
+    uint64_t limit_ms;
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     int r;
 
-    if (argc != 6) {
+    if (argc < 6) {
         fprintf(stderr, "plenumrun: %s is for plenumrun's own use\n", PROBE_ARGUMENT);
         return 2;
     }
@@ -505,6 +570,8 @@ int probe_answer(int argc, char **argv)
     answer_folder();
     printf("tls %s\n", tls_is_installed(&err) == 0 ? "0" : err.text);
     answer_addresses();
+    if (argc > 7 && *argv[6] && parse_u64(argv[7], BACK_MS, &limit_ms) == 0)
+        dial_try_all(argv[6], (int)limit_ms, BACK_MORE_MS, answer_back, NULL);
     printf("end\n");
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -12,6 +12,7 @@
 #include "launcher/network.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
+#include "launcher/texts.h"
 
 /** The argument by which plenumrun knows that it is asked, on another host. */
 #define PROBE_ARGUMENT "--probe"
@@ -22,6 +23,10 @@ struct probe_question {
     const char *path;      /* where programs are looked for; NULL: as it is there */
     const char *self;      /* plenumrun's own file */
     const char *directory; /* where the programs will run */
+    /* where plenumrun listens (dial_listen()), and on which descriptor, whose connections are
+     * closed as they come; NULL: hosts are not asked to connect */
+    const char *back;
+    int listener; /* -1: they may stay */
     /* time during which this process is stopped does not count */
     int limit_ms;
 };
@@ -37,7 +42,8 @@ struct probe {
     uint64_t memory_free, memory_total; /* bytes; 0: not told */
     int64_t clock_ns;                   /* its clock is so far ahead of ours, at least */
     uint64_t took_ns;
-    char no_tls[200]; /* why keys cannot be used there; "": they can, or it was not told */
+    char no_tls[200];  /* why keys cannot be used there; "": they can, or it was not told */
+    struct texts back; /* "10.1.2.3 0" or "10.1.2.3 REASON": how it did to connect there */
     struct network network;
 };
 
@@ -56,6 +62,11 @@ void probe_fini(struct probe *probe);
 MESSAGE_FORMAT(3, 4)
 void probe_fail(struct probe *probe, const char *step, const char *format, ...);
 
+/** Note a failure when the host could not connect to plenumrun at `own` (an address), or, where
+ * that is NULL, at any address. `port` is plenumrun's. A host that was not asked, or did not answer
+ * the question, has not failed. */
+void probe_check_back(struct probe *probe, const char *own, unsigned port);
+
 /** A table of those that have failed, and "2 of 3 hosts are not ready" as its title. Owned by the
  * caller; NULL when memory is short. */
 char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size);
@@ -63,7 +74,8 @@ char *probe_table(const struct probe *probes, uint32_t count, char *title, size_
 /** What one host printed, as far as it was understood: fills `ret` (for the tests). */
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret);
 
-/** "plenumrun --probe VERSION DIRECTORY PROGRAM PATH", on the other host: prints the answer. */
+/** "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS]", on the other host: prints the
+ * answer. */
 int probe_answer(int argc, char **argv);
 
 #endif

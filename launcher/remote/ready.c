@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/tls.h"
 #include "common/util.h"
+#include "launcher/dial.h"
 #include "launcher/host.h"
 #include "launcher/remote/probe.h"
 #include "launcher/script.h"
@@ -97,6 +98,7 @@ static int check_here(const struct ready_request *request, const struct plan *pl
 struct hosts {
     struct probe *probes; /* [count]: one for each host of the plan that is another */
     uint32_t count;
+    unsigned port; /* to which they were asked to connect */
     struct network own;
 };
 
@@ -130,15 +132,18 @@ static void warn_of(const struct probe *p)
 static int ask_hosts(const struct ready_request *request, const struct plan *plan, struct hosts *h,
                      uint64_t *ret_stopped_ns)
 {
-    char self[4096];
+    char self[4096], back[DIAL_TEXT_MAX];
     struct plenum_error err;
-    const struct probe_question question = {
+    struct probe_question question = {
         .agent = request->agent,
         .program = request->program,
         .path = request->path,
         .self = self,
         .directory = request->directory,
+        .listener = -1,
         .limit_ms = (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX)};
+
+    int r;
 
     if (host_get_self(self, sizeof(self), &err) < 0) {
         log_error("%s", err.text);
@@ -155,7 +160,18 @@ static int ask_hosts(const struct ready_request *request, const struct plan *pla
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
         if (!plan->loader_hosts[i].local)
             h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
-    if (probe_hosts(&question, h->probes, h->count, ret_stopped_ns) < 0) {
+    if (!plan_is_local(plan)) {
+        question.listener = dial_listen(false, "", NULL, request->ports, back, sizeof(back), &err);
+        if (question.listener < 0) {
+            log_error("%s", err.text);
+            return STATUS_LAUNCH;
+        }
+        question.back = back;
+        h->port = dial_get_port(back);
+    }
+    r = probe_hosts(&question, h->probes, h->count, ret_stopped_ns);
+    io_close(&question.listener);
+    if (r < 0) {
         log_error("the hosts cannot be asked: out of memory");
         return STATUS_LAUNCH;
     }
@@ -192,6 +208,17 @@ static void check_subnet(const struct hosts *h, const struct subnet *subnet, con
         probe_fail(p, "network", "it has no address in --host-subnet %s, only %s", text,
                    addresses[0] ? addresses : "none");
     }
+}
+
+/* Each host with instances must reach us where we are going to listen. */
+static void check_back(const struct hosts *h, const char *network)
+{
+    char own[INET6_ADDRSTRLEN];
+    bool known = dial_find_own(network, own);
+
+    for (uint32_t i = 0; i < h->count; i++)
+        if (!h->probes[i].loader)
+            probe_check_back(&h->probes[i], known ? own : NULL, h->port);
 }
 
 /* Print the table, if there is something in it: 0, or an exit status. */
@@ -406,6 +433,19 @@ static int choose_network(struct plan *plan, struct hosts *h, const struct subne
     return r;
 }
 
+static int choose_networks(struct plan *plan, struct hosts *h, const struct subnet *named,
+                           struct ready *ret)
+{
+    for (uint32_t i = 0; i < h->count; i++)
+        mark_own(&h->own, &h->probes[i].network);
+    if ((!plan_is_local(plan) && choose_network(plan, h, named, ret) < 0) ||
+        choose_loader_network(plan, h, named) < 0) {
+        log_error("out of memory");
+        return STATUS_LAUNCH;
+    }
+    return 0;
+}
+
 int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret)
 {
     struct hosts h = {0};
@@ -420,21 +460,16 @@ int ready_check(const struct ready_request *request, struct plan *plan, struct r
     if (request->host_subnet)
         (void)subnet_parse(request->host_subnet, &subnet, NULL); /* looked at before */
     (void)network_read(&h.own);
-    if (!request->no_host_check && agent_is_used(request->agent)) {
+    if (!request->no_host_check && agent_is_used(request->agent))
         status = ask_hosts(request, plan, &h, &ret->stopped_ns);
-        if (status == 0) {
-            check_tls(&h);
-            if (request->host_subnet)
-                check_subnet(&h, &subnet, request->host_subnet);
-            status = report(&h);
-        }
-    }
-    for (uint32_t i = 0; i < h.count; i++)
-        mark_own(&h.own, &h.probes[i].network);
-    if (status == 0 && ((!plan_is_local(plan) && choose_network(plan, &h, named, ret) < 0) ||
-                        choose_loader_network(plan, &h, named) < 0)) {
-        log_error("out of memory");
-        status = STATUS_LAUNCH;
+    if (status == 0)
+        status = choose_networks(plan, &h, named, ret);
+    if (status == 0) {
+        check_tls(&h);
+        if (request->host_subnet)
+            check_subnet(&h, &subnet, request->host_subnet);
+        check_back(&h, ret->daemon_include);
+        status = report(&h);
     }
     if (status == 0 && ret->subnet[0])
         log_info("the hosts talk over %s", ret->subnet);

@@ -13,6 +13,7 @@ struct ready_request {
     const char *program, *directory; /* what runs, and where */
     const char *path;                /* where programs are looked for; NULL: as it is there */
     const char *host_subnet;         /* the network that the person named; NULL: none */
+    const struct ports *ports;       /* on which plenumrun may listen */
     bool allow_root;
     bool no_host_check; /* other hosts are not asked */
 };

@@ -210,7 +210,7 @@ static void launcher_seeds(void)
         "# hosts\na slots=2 user=me port=22\nb\n",
         "# options\nhost = a,b:2\ntag-output =\nexport = \"A=1 2\"\nsmt: off\nverbose\n",
         ("plenumrun-probe\nversion 0.1.0\ntime 1500\ndirectory 0\nprogram 0\nmemory 5 7\naddress "
-         "eth0 10.1.2.3/16 reached\nend\n"),
+         "eth0 10.1.2.3/16 reached\nback 10.1.2.9 0\nend\n"),
         "eth0 10.1.2.3/16 virtual reached",
         "10.1.0.0/16",
         "cuda=0,1,GPU-8",

@@ -3,8 +3,10 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -14,6 +16,8 @@
 #include "common/util.h"
 #include "launcher/dial.h"
 #include "launcher/network.h"
+
+static const struct ports any;
 
 /* Each connect(2) of this program comes by here. */
 static struct {
@@ -69,7 +73,7 @@ static void go_through(bool local)
     int listener, there, here;
 
     snprintf(name, sizeof(name), "test-dial-%d", (int)getpid());
-    listener = dial_listen(local, name, NULL, text, sizeof(text), &err);
+    listener = dial_listen(local, name, NULL, &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     there = dial_connect(text, 5000, &err);
     cr_assert(ge(int, there, 0), "%s", err.text);
@@ -109,7 +113,7 @@ Test(dial, on_the_network_of_the_job_alone)
     if (!at)
         cr_skip_test("this host has no address on a network");
     subnet_format(&at->at, subnet);
-    listener = dial_listen(false, "unused", subnet, text, sizeof(text), &err);
+    listener = dial_listen(false, "unused", subnet, &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     cr_expect(strchr(text, ',') == NULL, "one address of one network: %s", text);
     there = dial_connect(text, 5000, &err);
@@ -129,13 +133,88 @@ Test(dial, the_address_that_answers_is_used)
     int listener, there;
 
     snprintf(name, sizeof(name), "test-dial-list-%d", (int)getpid());
-    listener = dial_listen(true, name, NULL, text, sizeof(text), &err);
+    listener = dial_listen(true, name, NULL, &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     snprintf(list, sizeof(list), "tcp:127.0.0.1:1,tcp:[::1]:1,nonsense,tcp:,%s,unix:@gone", text);
     there = dial_connect(list, 5000, &err);
     cr_expect(ge(int, there, 0), "%s", err.text);
     close(there);
     close(listener);
+}
+
+static unsigned port_of(const char *text)
+{
+    return (unsigned)atoi(strrchr(text, ':') + 1);
+}
+
+/* Each listener has a block of its own, and the last of them says that no more is free. */
+Test(dial, ports_of_a_range)
+{
+    struct ports ports = {0};
+    struct plenum_error err = {""};
+    char text[DIAL_TEXT_MAX];
+    bool seen[8] = {false};
+    int fd;
+
+    /* A range in which no other program listens, below those that the kernel gives. */
+    for (unsigned first = 20000; ports.last == 0 && first < 30000; first += 64) {
+        bool is_free = true;
+
+        for (unsigned p = first; p < first + 64; p++) {
+            struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)p)};
+
+            fd = socket(AF_INET, SOCK_STREAM, 0);
+            is_free &= bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+            close(fd);
+        }
+        if (is_free)
+            ports = (struct ports){.first = (uint16_t)first, .last = (uint16_t)(first + 63)};
+    }
+    if (ports.last == 0)
+        cr_skip_test("other programs use each range that was tried");
+    cr_assert(eq(u32, ports_count_blocks(&ports), 8));
+    for (unsigned i = 0; i < 8; i++) {
+        unsigned block;
+
+        fd = dial_listen(false, "unused", "127.0.0.0/8", &ports, text, sizeof(text), &err);
+        cr_assert(ge(int, fd, 0), "%s", err.text);
+        cr_expect(eq(u32, dial_get_port(text), port_of(text)));
+        block = (port_of(text) - ports.first) / 4;
+        cr_expect(eq(u32, (port_of(text) - ports.first) % 4, 0));
+        cr_assert(lt(u32, block, 8));
+        cr_expect(eq(int, seen[block], 0));
+        seen[block] = true;
+    }
+    fd = dial_listen(false, "unused", "127.0.0.0/8", &ports, text, sizeof(text), &err);
+    cr_expect(eq(int, fd, -EADDRINUSE));
+    cr_expect(strstr(err.text, "--port-range") != NULL, "%s", err.text);
+}
+
+/* How each address did, as text. */
+static void note_try(void *arg, const char *address, int r)
+{
+    char *text = arg;
+
+    (void)sprintf(text + strlen(text), "%s %s\n", address, r == 0 ? "0" : strerror(-r));
+}
+
+Test(dial, each_address_is_tried)
+{
+    char text[DIAL_TEXT_MAX], list[DIAL_TEXT_MAX], said[1000] = "";
+    struct plenum_error err = {""};
+    int listener = dial_listen(false, "unused", "127.0.0.0/8", &any, text, sizeof(text), &err);
+
+    cr_assert(ge(int, listener, 0), "%s", err.text);
+    (void)snprintf(list, sizeof(list), "tcp:127.0.0.1:%u", port_of(text));
+    dial_try_all(list, 5000, 5000, note_try, said);
+    cr_expect(eq(str, said, (char *)"127.0.0.1 0\n"));
+    close(listener);
+    said[0] = '\0';
+    dial_try_all(list, 5000, 5000, note_try, said);
+    cr_expect(eq(str, said, (char *)"127.0.0.1 Connection refused\n"));
+    said[0] = '\0';
+    dial_try_all("nonsense,unix:@x,", 5000, 5000, note_try, said);
+    cr_expect(eq(str, said, (char *)""));
 }
 
 Test(dial, nobody_answers_in_time)
@@ -155,7 +234,7 @@ static int listen_and_fill(const char *name, char *text, size_t size)
     struct plenum_error err = {""};
     struct address address;
 
-    queue.listener = dial_listen(true, name, NULL, text, size, &err);
+    queue.listener = dial_listen(true, name, NULL, &any, text, size, &err);
     cr_assert(ge(int, queue.listener, 0), "%s", err.text);
     cr_assert(eq(int, address_parse(text, &address, &err), 0));
     for (int i = 0; address_connect(&address, 0) >= 0; i++) /* they stay open until the test ends */
@@ -206,12 +285,12 @@ Test(dial, who_connects)
     int listener;
 
     snprintf(name, sizeof(name), "test-dial-who-%d", (int)getpid());
-    listener = dial_listen(true, name, NULL, text, sizeof(text), &err);
+    listener = dial_listen(true, name, NULL, &any, text, sizeof(text), &err);
     cr_assert(ge(int, dial_connect(text, 5000, &err), 0), "%s", err.text);
     cr_assert(ge(int, dial_accept(listener, &peer), 0));
     cr_expect(eq(u32, peer.uid, geteuid()));
 
-    listener = dial_listen(false, "unused", "127.0.0.0/8", text, sizeof(text), &err);
+    listener = dial_listen(false, "unused", "127.0.0.0/8", &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     snprintf(name, sizeof(name), "tcp:127.0.0.1:%s", strrchr(text, ':') + 1);
     cr_assert(ge(int, dial_connect(name, 5000, &err), 0), "%s", err.text);

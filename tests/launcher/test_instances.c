@@ -119,6 +119,7 @@ struct port {
 
 static void open_port(struct port *p, bool local, char *text, size_t size)
 {
+    static const struct ports any;
     struct plenum_error err = {""};
     char name[40];
 
@@ -133,7 +134,7 @@ static void open_port(struct port *p, bool local, char *text, size_t size)
                                .instances = p->instances,
                                .token = "secret"};
     snprintf(name, sizeof(name), "test-instances-%d", (int)getpid());
-    p->s.listener = dial_listen(local, name, "127.0.0.0/8", text, size, &err);
+    p->s.listener = dial_listen(local, name, "127.0.0.0/8", &any, text, size, &err);
     cr_assert(ge(int, p->s.listener, 0), "%s", err.text);
     p->at = (struct sockaddr_in){.sin_family = AF_INET};
     if (!local)

@@ -403,6 +403,39 @@ Test(mpirun, networks)
     cmdline_fini(&options);
 }
 
+/* Open MPI listens on no port outside of the range, and not on plenumrun's own. */
+Test(mpirun, ports)
+{
+    static const struct mpirun_program program = {.major = 5};
+    static char *nothing[] = {NULL};
+    struct ports ports;
+    struct starter_job with = job;
+    struct cmdline options;
+    struct starter_words w;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, environment_for(&several, &options, &with, nothing, &w), 0));
+    cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_dynamic_ipv4_ports") == NULL);
+    cr_expect(value_of(&w, "OMPI_MCA_btl_tcp_port_min_v4") == NULL);
+    starter_words_fini(&w);
+    cr_assert(eq(int, ports_parse("20000-20099", &ports, NULL), 0));
+    with.ports = &ports;
+    with.control = "tcp:10.1.2.3:20044,tcp:[fd00::1]:20044";
+    cr_assert(eq(int, environment_for(&several, &options, &with, nothing, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_dynamic_ipv4_ports"),
+                 (char *)"20045-20047"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_port_min_v4"), (char *)"20048"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_port_range_v6"), (char *)"52"));
+    starter_words_fini(&w);
+    with.mpirun = &program;
+    cr_assert(eq(int, environment_for(&several, &options, &with, nothing, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_dynamic_ipv4_ports"),
+                 (char *)"20045-20047"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_port_min_v4"), (char *)"20048"));
+    starter_words_fini(&w);
+    cmdline_fini(&options);
+}
+
 /* A host that mpirun cannot name or log in to: plenumrun stands between. */
 Test(mpirun, hosts_with_users_and_ports)
 {

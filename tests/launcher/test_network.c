@@ -213,6 +213,37 @@ ParameterizedTest(struct answer_case *c, probe, answers)
     probe_fini(&p);
 }
 
+/* Whether a host can connect to plenumrun is asked of the address that the job will use, or, where
+ * that is not known, of any. */
+Test(probe, the_way_back)
+{
+    static char text[] = "plenumrun-probe\nback 10.0.0.1 0\nback 10.1.0.1 Connection timed out\n"
+                         "back fd00::1 No route to host\nback\nback x\nend\n";
+    static const struct {
+        const char *own, *what;
+    } cases[] = {
+        {NULL, ""},
+        {"10.0.0.1", ""},
+        {"10.0.0.10", ""}, /* was not asked of */
+        {"10.1.0.1",
+         "it cannot connect to plenumrun at 10.1.0.1, port 20000 (Connection timed out): allow"},
+        {"fd00::1", "plenumrun at fd00::1, port 20000 (No route to host): allow"},
+    };
+    struct probe p = {0};
+
+    probe_check_back(&p, NULL, 20000);
+    cr_expect(eq(int, p.failed, 0), "an older plenumrun does not report it");
+    probe_read_answer(text, 1000, 2000, &p);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        p.failed = false;
+        p.what[0] = '\0';
+        probe_check_back(&p, cases[i].own, 20000);
+        cr_expect(eq(int, p.failed, cases[i].what[0] != '\0'), "%zu: %s", i, p.what);
+        cr_expect(strstr(p.what, cases[i].what) != NULL, "%zu: %s", i, p.what);
+    }
+    probe_fini(&p);
+}
+
 Test(probe, one_table_of_what_is_wrong)
 {
     struct plan_host hosts[] = {

@@ -102,6 +102,40 @@ ok "one that a host is not on" all 'same $code 125' \
 job --host v1,v2 -v true
 ok "-v tells of it" grep -q "the hosts talk over $VHOSTS_NET.0/24" err
 
+# ---- a firewall: the kernel refuses, or drops, packets to and from ports of the head ----
+ip addr del fd77::fe/64 dev eth0 2>/dev/null # the rules are for IPv4
+ports=20000-20015 # of which Open MPI's daemons get three
+job --host 'v[1-3]' --port-range 20000-20099 sh -c 'ss -Hltn | awk "{print \$4}" | grep -v -e :22\$ -e ^127 -e "^\[::1\]"'
+ok "--port-range: Open MPI's daemons listen on these ports only" all 'same $code 0' \
+    'same "$(sed "s/.*:200[0-9][0-9]$/one of them/" out | sort -u)" "one of them"'
+[ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' --port-range 20000-20099 "$mpi_sum"
+    ok "and MPI" same "$(grep -c 'sum 6' out)" 6; }
+if on v2 ip rule add to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit 2>log; then
+    job --host 'v[1-3]' --port-range "$ports" true
+    ok "a port that one host cannot reach is found before the start" all 'same $code 125' \
+        'has "1 of 3 other hosts are not ready"' 'nothing_is_left' \
+        'last_line_has "v2  *network  *it cannot connect to plenumrun at $VHOSTS_NET.254, port 2000[0-9] (.*): allow that in the firewall"'
+    job --host 'v[1-3]' --port-range 20016-20099 true
+    ok "others can be named" same $code 0
+    job --no-host-check --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
+    ok "without the check it is found when the job has not started" all 'same $code 125' \
+        'last_line_has "v2  *network  *it cannot connect to plenumrun at $VHOSTS_NET.254, port 2000[0-9]"' 'nothing_is_left'
+    on v2 ip rule del to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit
+    ip rule add to "$VHOSTS_NET.2" ipproto tcp sport "$ports" blackhole
+    job --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
+    ok "so is one that does not answer" all 'same $code 125' 'nothing_is_left' \
+        'last_line_has "v2  *network  *it cannot connect to plenumrun at .*port 2000[0-9] (Connection timed out)"'
+    ip rule del to "$VHOSTS_NET.2" ipproto tcp sport "$ports" blackhole
+    for p in 20001-20003 20005-20007; do ip rule add to "$VHOSTS_NET.2" ipproto tcp sport $p blackhole; done
+    job --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
+    ok "where mpirun's port alone does not, the host is named" all 'same $code 125' \
+        'has "no sign of instance 1 on host v2: Open MPI.s daemon there has not connected"' 'has_not "host v[13]"'
+    for p in 20001-20003 20005-20007; do ip rule del to "$VHOSTS_NET.2" ipproto tcp sport $p blackhole; done
+    wait_for 60 nothing_runs # a daemon that cannot connect gives up when the kernel does
+else
+    skip "a port that one host cannot reach is found before the start" "no rules for ports here"
+fi
+
 job --host 'v[1-3]' --tag-output='%h:' sh -c 'seq -f "$RANK line %.0f" 50000'
 ok "output of three hosts is complete and unmixed" same "$(awk '
     $1 != "v" $2 + 1 ":" || NF != 4 || $4 != last[$2] + 1 { bad++ }

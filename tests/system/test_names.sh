@@ -67,8 +67,28 @@ path=$(type -P $daemon)
 on v2 mount --bind "$PWD/broken/daemon" "$(readlink -f "$path")"
 job --host v1,v2 true
 ok "a daemon that misses a library" all 'same $code 125' 'has "  | orted: error while loading shared libraries: libhwloc"' \
+    'last_line_has "Open MPI.s daemon cannot be executed on host v2 (status 127): install the same Open MPI there"' \
     'has_not "did not start within"' 'nothing_is_left'
+printf '#!/bin/sh\necho $$ >%s/daemon.pid\nexec sleep 1000\n' "$PWD" >broken/daemon
+job --start-timeout 12 --host v1,v2,v3 true
+ok "the host of a daemon that does not come is named, and no other" all 'same $code 125' \
+    'last_line_has "did not start within 12.0 s (--start-timeout): no sign of instance 1 on host v2: Open MPI.s daemon"' \
+    'has_not "host v1"' 'has_not "host v3"' 'on v2 kill "$(cat daemon.pid)"' 'nothing_is_left'
 on v2 umount "$(readlink -f "$path")"
+
+# ---- Open MPI is not where logins to v2 look for it ----
+mkdir elsewhere && ln -s /usr/bin/* elsewhere && rm -f elsewhere/orted elsewhere/prted
+[ "$(dirname "$path")" = /usr/bin ] || "$vhosts" hide v2 "$(dirname "$path")"
+on v2 sh -c 'kill $(cat /run/sshd.pid)'
+sed "s|^SetEnv PATH=.*|SetEnv PATH=$PWD/elsewhere:/usr/sbin|" "$VHOSTS_DIR/sshd_config" >sshd_config
+on v2 /usr/sbin/sshd -f "$PWD/sshd_config"
+job --start-timeout 50 --host v1,v2,v3 true
+ok "a daemon that is not there is reported at once, with its host" all 'same $code 125' \
+    'last_line_has "Open MPI.s daemon cannot be executed on host v2 (status 127)"' 'has_not "did not start within"' \
+    'nothing_is_left'
+on v2 sh -c 'kill $(cat /run/sshd.pid)'
+"$vhosts" sshd v2
+[ "$(dirname "$path")" = /usr/bin ] || "$vhosts" unhide v2 "$(dirname "$path")"
 job --host v1,v2 true
 ok "all is well again" same $code 0
 

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* daemons.c - mpirun starts nothing before all of its daemons have connected to it, and does not
+ * say which it waits for. The kernel knows: accepted connections are those of mpirun's sockets
+ * whose local port is one on which it listens. */
+#include "config.h"
+
+#include "launcher/job/daemons.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/host.h"
+
+enum {
+    HOSTS_MOST = 64, /* the radix of Open MPI's tree: more do not all connect to mpirun */
+    ESTABLISHED = 1, /* as /proc/net/tcp has it */
+    LISTENING = 10,
+};
+
+/* One connection, or a listening socket. */
+struct row {
+    unsigned long inode;
+    unsigned state;
+    uint16_t port;         /* ours */
+    struct in6_addr other; /* an IPv4 address as IPv6 has it */
+};
+
+struct sockets {
+    unsigned long *inodes; /* of mpirun */
+    size_t num_inodes, cap_inodes;
+    struct row *rows; /* those among all of this host that are mpirun's */
+    size_t num_rows, cap_rows;
+};
+
+static void sockets_fini(struct sockets *s)
+{
+    free(s->inodes);
+    free(s->rows);
+}
+
+static void read_inodes(pid_t pid, struct sockets *s)
+{
+    char path[32];
+    struct dirent *entry;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        char to[64];
+        unsigned long inode;
+        ssize_t n = readlinkat(dirfd(dir), entry->d_name, to, sizeof(to) - 1);
+
+        to[n > 0 ? n : 0] = '\0';
+        if (sscanf(to, "socket:[%lu]", &inode) == 1 &&
+            array_grow(&s->inodes, &s->cap_inodes, s->num_inodes, sizeof(*s->inodes)) == 0)
+            s->inodes[s->num_inodes++] = inode;
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+/* The kernel prints an address as numbers of this machine, 32 bits each. */
+static void read_address(const char *text, struct in6_addr *ret)
+{
+    bool v4 = strlen(text) == 8;
+
+    *ret = (struct in6_addr){0};
+    if (v4)
+        ret->s6_addr[10] = ret->s6_addr[11] = 0xff;
+    for (size_t i = v4 ? 3 : 0; i < 4 && strlen(text) >= 8; i++, text += 8) {
+        char word[9];
+
+        memcpy(word, text, 8);
+        word[8] = '\0';
+        ret->s6_addr32[i] = (uint32_t)strtoul(word, NULL, 16);
+    }
+}
+
+static bool read_row(const char *line, struct row *ret)
+{
+    char other[33];
+    unsigned port;
+
+    if (sscanf(line, " %*u: %*[0-9A-F]:%x %32[0-9A-F]:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu",
+               &port, other, &ret->state, &ret->inode) != 4)
+        return false;
+    ret->port = (uint16_t)port;
+    read_address(other, &ret->other);
+    return true;
+}
+
+static bool is_of_mpirun(const struct sockets *s, unsigned long inode)
+{
+    for (size_t i = 0; i < s->num_inodes; i++)
+        if (s->inodes[i] == inode)
+            return true;
+    return false;
+}
+
+static void read_rows(const char *path, struct sockets *s)
+{
+    FILE *f = fopen(path, "re");
+    char line[512];
+    struct row row;
+
+    while (f && fgets(line, sizeof(line), f))
+        if (read_row(line, &row) && is_of_mpirun(s, row.inode) &&
+            array_grow(&s->rows, &s->cap_rows, s->num_rows, sizeof(*s->rows)) == 0)
+            s->rows[s->num_rows++] = row;
+    if (f)
+        (void)fclose(f);
+}
+
+static bool is_accepted(const struct sockets *s, const struct row *row)
+{
+    for (size_t i = 0; i < s->num_rows; i++)
+        if (s->rows[i].state == LISTENING && s->rows[i].port == row->port)
+            return row->state == ESTABLISHED;
+    return false;
+}
+
+static bool is_own(const struct in6_addr *address)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    const char *v4;
+
+    (void)inet_ntop(AF_INET6, address, text, sizeof(text));
+    v4 = str_after(text, "::ffff:");
+    return host_is_this(v4 ? v4 : text);
+}
+
+static bool is_address_of(const char *name, const struct in6_addr *address)
+{
+    const struct addrinfo hints = {
+        .ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_V4MAPPED | AI_ALL};
+    struct addrinfo *list, *i;
+    bool found = false;
+
+    if (getaddrinfo(name, NULL, &hints, &list) != 0)
+        return false;
+    for (i = list; i; i = i->ai_next)
+        found |= memcmp(&((struct sockaddr_in6 *)(void *)i->ai_addr)->sin6_addr, address,
+                        sizeof(*address)) == 0;
+    freeaddrinfo(list);
+    return found;
+}
+
+/* The host to which an address belongs has connected: false when we know of none. */
+static bool note_connected(const struct plan *plan, const struct in6_addr *address, bool *late)
+{
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        const struct plan_host *host = &plan->hosts[i];
+        const char *at = host->interface ? strchr(host->interface, ' ') : NULL;
+
+        if (host->local ||
+            (!is_address_of(host->name, address) && (!at || !is_address_of(at + 1, address))))
+            continue;
+        late[i] = false;
+        return true;
+    }
+    return false;
+}
+
+uint32_t daemons_find_late(const struct plan *plan, pid_t mpirun, bool *late)
+{
+    struct sockets s = {0};
+    uint32_t count = 0;
+    bool known;
+
+    if (plan->num_hosts > HOSTS_MOST || mpirun <= 0)
+        return 0;
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        late[i] = !plan->hosts[i].local;
+    read_inodes(mpirun, &s);
+    read_rows("/proc/net/tcp", &s);
+    read_rows("/proc/net/tcp6", &s);
+    known = s.num_rows > 0;
+    for (size_t i = 0; i < s.num_rows && known; i++)
+        if (is_accepted(&s, &s.rows[i]) && !is_own(&s.rows[i].other))
+            known = note_connected(plan, &s.rows[i].other, late);
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        count += known && late[i];
+    sockets_fini(&s);
+    return count;
+}

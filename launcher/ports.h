@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* ports.h - the TCP ports on which a job listens to other hosts (--port-range), for firewalls.
+ *
+ *     first ........................ middle ........................ last
+ *     | P d d d | P d d d | P d d d | connections between MPI programs |
+ *
+ * Each job on a launching host takes a block of the lower half: P is plenumrun's own port, and Open
+ * MPI's daemons listen on all of the d, on each host. MPI programs take one port each. */
+#ifndef LAUNCHER_PORTS_H
+#define LAUNCHER_PORTS_H
+
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+enum {
+    PORTS_LEAST = 16,    /* of a range */
+    PORTS_TEXT_MAX = 12, /* "65535-65535" with its NUL */
+};
+
+/** Zero-initialised: any port. */
+struct ports {
+    uint16_t first, last;
+};
+
+/** "20000-20999": 0, or -EINVAL with a sentence. */
+int ports_parse(const char *text, struct ports *ret, struct plenum_error *err);
+
+/** Blocks of the lower half; 0 when any port will do. */
+unsigned ports_count_blocks(const struct ports *ports);
+/** plenumrun's own port of a block. */
+uint16_t ports_get_own(const struct ports *ports, unsigned block);
+/** Those of Open MPI's daemons, where `own` is plenumrun's. */
+struct ports ports_get_daemons(uint16_t own);
+/** Those of MPI programs. */
+struct ports ports_get_programs(const struct ports *ports);
+
+#endif
