@@ -20,6 +20,7 @@ mkdir bin
 cat >bin/mpirun <<'EOF'
 #!/bin/bash
 [ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
+[ -z "${DAEMON:-}" ] || { $OMPI_MCA_plm_rsh_agent h1 "$DAEMON" 2>&1; exit 9; }
 $OMPI_MCA_plm_rsh_agent h1 'echo "daemon: ${#PLENUM_SHIM_TOKEN} bytes; input: $(wc -c)"; echo "$PLENUM_SHIM_TOKEN" >>token' 2>&1
 exit 9
 EOF
@@ -45,6 +46,16 @@ secret_is_hidden() { # from all that was printed, with or without what says that
     ! sed 's/^tls://' tokens | grep -F -f - out err
 }
 came='has err "daemon: [0-9][0-9]* bytes; input: 0"'
+
+# ---- a daemon that is not there ----
+for case in '127 orted-is-not-here --and arguments' "126 $T/agent.txt"; do
+    : >agent.txt
+    DAEMON=${case#* } job : --host h1 true
+    ok "the host is named on which $case cannot be executed" all 'same $code 125' \
+        'tail -n 1 err | grep -q "error: Open MPI.s daemon cannot be executed on host h1 (status ${case%% *}): install the"'
+done
+DAEMON='exit 3' job : --host h1 true
+ok "a daemon that fails otherwise is not blamed so" all 'same $code 125' 'has_not err "cannot be executed"'
 
 # ---- what is printed ----
 for bytes in 100 16000 16380 20000 1000000; do
