@@ -37,6 +37,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/status.c %D%/status.h \
 	%D%/streamhash.c %D%/streamhash.h \
 	%D%/text.c %D%/text.h \
+	%D%/text_mode.c %D%/text_mode.h \
 	%D%/tls.c %D%/tls.h \
 	%D%/util.c %D%/util.h \
 	%D%/views.c %D%/views.h \

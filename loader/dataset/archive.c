@@ -30,10 +30,12 @@
 #include "common/error.h"
 #include "common/git_lfs.h"
 #include "common/parallel.h"
+#include "common/text_mode.h"
 #include "common/util.h"
 #include "loader/dataset/mapping.h"
 
 enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes of a mean one, and of each that is copied */
+enum { EXPLAINED = 8 << 20 };               /* bytes that are looked at in a damaged archive */
 #define MAPPED_DATASET (UINT64_C(16) << 30) /* bytes of all archives: page tables of 32 MiB */
 
 struct kept_archive {
@@ -299,6 +301,31 @@ static int open_archive(struct archive *a, struct stat *st)
     return 0;
 }
 
+/* The archive is damaged: did a copy in text mode do it? */
+static int explain_damage(struct archive *a)
+{
+    size_t len = (size_t)min_u64(a->size, EXPLAINED);
+    uint8_t *bytes = malloc(len + 1);
+    const char *change = NULL;
+    struct plenum_error why = a->err;
+
+    if (!bytes || io_pread_all(a->fd, bytes, len, 0) < 0)
+        goto out;
+    change = text_mode_archive_change(bytes, len);
+    if (change)
+        (void)error_set(&a->err, -EBADMSG, "%s: it was copied in text mode (%s): copy it again",
+                        a->path, change);
+    else if (text_mode_archive_removed(bytes, len))
+        (void)error_set(&a->err, -EBADMSG,
+                        "%s; the file was probably copied in text mode (each CR LF became LF): "
+                        "copy it again",
+                        why.text);
+
+out:
+    free(bytes);
+    return -EBADMSG;
+}
+
 static int scan_open_archive(struct scan *s, struct archive *a)
 {
     struct stat before, after;
@@ -313,7 +340,7 @@ static int scan_open_archive(struct scan *s, struct archive *a)
         return error_set(&a->err, -ENOMEM, "out of memory");
     r = s->work->scan(a);
     if (r < 0)
-        return r;
+        return r == -EBADMSG ? explain_damage(a) : r;
     match = fstat(a->fd, &after) < 0 ? STAMP_DIFFERS : stamp_compare(&stamp, &after);
     if (match == STAMP_DIFFERS)
         return error_set(&a->err, -ESTALE,

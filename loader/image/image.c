@@ -29,6 +29,7 @@
 
 #include "common/error.h"
 #include "common/git_lfs.h"
+#include "common/text_mode.h"
 #include "common/util.h"
 #include "loader/image/augment.h"
 #include "loader/image/crop.h"
@@ -38,7 +39,6 @@
 #include "loader/image/resize.h"
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
-#include "loader/image/text_mode.h"
 #include "loader/image/unscaled.h"
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
@@ -166,15 +166,6 @@ static void forget_found(struct image_tiles *tiles)
  * fault. */
 enum { WHOLE = 1, JUNK = 2 };
 
-/* Lines of a comment, or of a text behind the image, are no sign of it. */
-static bool is_text_jpeg(const uint8_t *bytes, size_t len)
-{
-    size_t header = jpeg_header_bytes(bytes, len);
-    const uint8_t *end = memmem(bytes + header, len - header, "\xFF\xD9", 2);
-
-    return text_mode_added(bytes, end ? (size_t)(end - bytes) : len, header);
-}
-
 /* Whether a copy in text mode has changed a file without the decoder noticing: a JPEG has no
  * checksum, and the decoders of WebP and AVIF forgive much. */
 static bool is_text_copy(size_t format, const struct image_header *header, const uint8_t *bytes,
@@ -182,9 +173,7 @@ static bool is_text_copy(size_t format, const struct image_header *header, const
 {
     if (header->junk > 0)
         return text_mode_change(bytes, len) || text_mode_removed(bytes, len);
-    if (format == PNG || format == PPM || !text_mode_added(bytes, len, 0))
-        return false;
-    return format != JPEG || is_text_jpeg(bytes, len);
+    return format != PNG && format != PPM && text_mode_change(bytes, len);
 }
 
 /* Find the reader of a file and have it read the header. */

@@ -251,15 +251,6 @@ static size_t count_junk(const uint8_t *bytes, size_t len)
     return m.junk;
 }
 
-size_t jpeg_header_bytes(const uint8_t *bytes, size_t len)
-{
-    struct jpeg_markers m = {bytes, len, .at = 2};
-
-    while (jpeg_markers_next(&m)) {
-    }
-    return m.at;
-}
-
 /* Refuse what the definition does not cover: the result would depend on the version of the
  * library. */
 static void check_process(struct jpeg_reader *j)

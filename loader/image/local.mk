@@ -57,7 +57,6 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/scratch.h \
 	%D%/selftest.c \
 	%D%/splice.c %D%/splice.h \
-	%D%/text_mode.c %D%/text_mode.h \
 	%D%/unscaled.c %D%/unscaled.h \
 	%D%/webp.c \
 	%D%/yuv.c %D%/yuv.h

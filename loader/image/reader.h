@@ -76,8 +76,6 @@ struct image_reader {
 };
 
 int jpeg_reader_create(struct image_reader **ret);
-/** Bytes of a JPEG up to its first scan's data. */
-size_t jpeg_header_bytes(const uint8_t *bytes, size_t len);
 /** Whose decoder IMAGE_JPEG_AUTO is on this processor; the others are themselves. */
 enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
 /** From the next open() on: whose decoder, and which loops, by their name; those of the best set

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
+#include "common/philox.h"
 #include "loader/dataset/dataset.h"
 #include "tests/tree.h"
 
@@ -82,6 +84,33 @@ static inline void make_old_in(const struct tree *tree, const char *name)
     hour_ago[0].tv_sec -= 3600;
     hour_ago[1] = hour_ago[0];
     cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(tree, name), hour_ago, 0), 0));
+}
+
+/** Copy a file as a transfer in text mode does: each LF becomes CR LF, or each CR LF an LF. */
+static inline void copy_as_text(const struct tree *tree, const char *from, const char *to,
+                                bool adds)
+{
+    FILE *in = fopen(tree_path(tree, from), "rb"), *out = fopen(tree_path(tree, to), "wb");
+
+    cr_assert(in && out);
+    for (int c, next; (c = getc(in)) != EOF;) {
+        if (adds && c == '\n')
+            (void)putc('\r', out);
+        next = adds || c != '\r' ? EOF : getc(in);
+        if (next != EOF)
+            (void)ungetc(next, in);
+        if (next != '\n')
+            (void)putc(c, out);
+    }
+    (void)fclose(in);
+    cr_assert(eq(int, fclose(out), 0));
+}
+
+/** Bytes as compressed images have them: [len]. */
+static inline void fill_random(uint8_t *bytes, size_t len, uint32_t seed)
+{
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)philox_draw(seed, (uint32_t)i, 0, DRAW_SEED, 0).word[0];
 }
 
 #endif

@@ -445,6 +445,42 @@ Test(tar, what_is_no_archive_is_refused)
     refused(tree_path(&tree, "data/zeros.tar"), -EBADMSG, "holds no images");
 }
 
+Test(tar, a_copy_in_text_mode_says_so)
+{
+    struct tar_writer *w;
+    struct tar_written written;
+    struct plenum_error err;
+    uint8_t *image = malloc(4 << 20);
+
+    cr_assert(eq(int, tar_writer_create(tree_path(&tree, "data/x.tar"), &w, &err), 0));
+    fill_random(image, 4 << 20, 1);
+    cr_assert(eq(int, tar_writer_add(w, "0.jpg", image, 4 << 20, &err), 0));
+    cr_assert(eq(int, tar_writer_add(w, "0.txt", "1\r\n", 3, &err), 0));
+    cr_assert(eq(int, tar_writer_finish(w, &written, &err), 0));
+    tar_writer_destroy(w);
+    copy_as_text(&tree, "data/x.tar", "data/added.tar", true);
+    refused(tree_path(&tree, "data/added.tar"), -EBADMSG,
+            "added.tar: it was copied in text mode (each LF became CR LF): copy it again");
+    copy_as_text(&tree, "data/x.tar", "data/removed.tar", false);
+    refused(tree_path(&tree, "data/removed.tar"), -EBADMSG,
+            "; the file was probably copied in text mode (each CR LF became LF): copy it again");
+    free(image);
+}
+
+/* Captions of some editors end their lines with CR LF: that alone is no copy in text mode. */
+Test(tar, captions_are_no_sign_of_a_copy_in_text_mode)
+{
+    struct dataset *d = NULL;
+    struct plenum_error err;
+
+    ARCHIVE("data/x.tar", "0.jpg=x", "0.txt=a\r\nb\r\n", "1.txt=c\r\nd\r\n", "1.jpg=x",
+            "2.txt=e\r\nf\r\n");
+    cr_assert(eq(int, truncate(tree_path(&tree, "data/x.tar"), 4700), 0));
+    cr_assert(
+        eq(int, dataset_open(in_tree("tar,label=none:%T/data/x.tar"), NULL, &d, &err), -EBADMSG));
+    cr_expect(strstr(err.text, "damaged") && !strstr(err.text, "text mode"), "%s", err.text);
+}
+
 /* A folder is one of archives only if it holds no folders, which could be classes. */
 Test(tar, a_plain_path_is_recognised)
 {

@@ -99,6 +99,26 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
     free(large);
 }
 
+Test(tfrecord, a_copy_in_text_mode_says_so)
+{
+    struct bytes file = {0};
+    uint8_t *image = malloc(1 << 20);
+
+    for (uint32_t i = 0; i < 4; i++) {
+        fill_random(image, 1 << 20, i);
+        record_put_image(&file, image, 1 << 20, (int64_t)i, NULL);
+    }
+    tree_write_bytes(&tree, "x.tfrecord", &file);
+    copy_as_text(&tree, "x.tfrecord", "added.tfrecord", true);
+    refused(tree_path(&tree, "added.tfrecord"), -EBADMSG,
+            "added.tfrecord: it was copied in text mode (each LF became CR LF): copy it again");
+    copy_as_text(&tree, "x.tfrecord", "removed.tfrecord", false);
+    refused(tree_path(&tree, "removed.tfrecord"), -EBADMSG,
+            "; the file was probably copied in text mode (each CR LF became LF): copy it again");
+    bytes_fini(&file);
+    free(image);
+}
+
 Test(tfrecord, features_have_other_names_and_types_if_told)
 {
     struct bytes f = {0}, file = {0};

@@ -11,10 +11,10 @@
 #include <criterion/new/assert.h>
 
 #include "common/philox.h"
+#include "common/text_mode.h"
 #include "common/util.h"
 #include "loader/image/image.h"
 #include "loader/image/reader.h"
-#include "loader/image/text_mode.h"
 #include "tests/loader/image/made.h"
 
 static const struct image_store plain = {PLENUM_UINT8, PLENUM_NHWC, 3};
@@ -170,13 +170,22 @@ Test(text_mode, shows_where_the_decoder_notices_nothing)
                                  .seed = i};
         struct made m = make_jpeg(&spec), changed = add_crs(&m, false);
 
-        if (memchr(m.bytes, '\n', jpeg_header_bytes(m.bytes, m.len)) == NULL)
+        const uint8_t *scan = memmem(m.bytes, m.len, "\xFF\xDA", 2);
+
+        if (memchr(m.bytes, '\n', (size_t)(scan - m.bytes)) == NULL)
             unnoticed++;
         expect_sentence(&changed, added, "a JPEG without LFs in its header");
         free(changed.bytes);
         free(m.bytes);
     }
     cr_expect(gt(u32, unnoticed, 0));
+}
+
+static void expect_unchanged(const struct made *m)
+{
+    const char *change = text_mode_change(m->bytes, m->len);
+
+    cr_expect(change == NULL, "%s", change);
 }
 
 /* Lines with CR LF in a comment, or behind the image, are no sign of it, where no other byte is an
@@ -201,12 +210,12 @@ Test(text_mode, a_sound_jpeg_with_such_lines_is_good)
             memcpy(with.bytes, m.bytes, 2);
             memcpy(with.bytes + 2, comment, 20);
             memcpy(with.bytes + 22, m.bytes + 2, m.len - 2);
-            cr_expect(text_mode_added(with.bytes, with.len, 0));
+            expect_unchanged(&with);
             cr_expect(eq(int, render("resize(16x16)", &with, &err), 0), "%s", err.text);
             memcpy(with.bytes, m.bytes, m.len);
             memcpy(with.bytes + m.len, comment + 4, 16);
             with.len = m.len + 16;
-            cr_expect(text_mode_added(with.bytes, with.len, 0));
+            expect_unchanged(&with);
             cr_expect(eq(int, render("resize(16x16)", &with, &err), 0), "%s", err.text);
             judged++;
         }
@@ -276,4 +285,82 @@ Test(text_mode, junk_is_advised_where_it_helps)
         free(m.bytes);
     }
     cr_expect(advised > 150 && silent > 80, "advised %u times, not %u times", advised, silent);
+}
+
+/* A damaged file is not a copy in text mode because it holds a text. */
+static void expect_other_reason(const struct made *m, const char *what)
+{
+    struct plenum_error err;
+
+    cr_expect(eq(int, render("resize(16x16)", m, &err), -EBADMSG), "%s", what);
+    cr_expect(strstr(err.text, "text mode") == NULL, "%s: %s", what, err.text);
+}
+
+Test(text_mode, a_damaged_file_with_lines_of_text_has_another_reason)
+{
+    static const char lines[] = "a\r\nb\r\nc\r\nd\r\ne\r\nf";
+    static const char ppm[] = "P6\r\n# a\r\n# b\r\n# c\r\n# d\r\n64 64\r\n255\r########";
+    static const char webp[] = "RIFF\xff\1\0\0WEBPVP8X\n\0\0\0????????"
+                               "<x:xmpmeta>\r\n\r\n\r\n\r\n\r\n\r\n</x:xmpmeta>";
+    struct made m;
+    uint32_t judged = 0;
+
+    for (uint32_t i = 0; i < 200; i++) {
+        struct made_jpeg spec = {.width = 8,
+                                 .height = 8,
+                                 .colour = MADE_GREY,
+                                 .optimised = true,
+                                 .quality = 97,
+                                 .seed = i};
+        struct made jpeg = make_jpeg(&spec);
+        uint8_t code = i % 2 ? 0xFE : 0xED; /* a comment, or a caption for the press */
+
+        m = (struct made){malloc(jpeg.len + 20), jpeg.len + 20};
+        memcpy(m.bytes, jpeg.bytes, 2);
+        memcpy(m.bytes + 2, ((uint8_t[]){0xFF, code, 0, 18}), 4);
+        memcpy(m.bytes + 6, lines, 16);
+        memcpy(m.bytes + 22, jpeg.bytes + 2, jpeg.len - 2);
+        m.len -= 6; /* it is cut off */
+        if (!memchr(jpeg.bytes, '\n', jpeg.len)) {
+            expect_other_reason(&m, "a JPEG");
+            judged++;
+        }
+        free(m.bytes);
+        free(jpeg.bytes);
+    }
+    cr_expect(gt(u32, judged, 0));
+    m = (struct made){(uint8_t *)(uintptr_t)ppm, sizeof(ppm) - 1};
+    expect_other_reason(&m, "a PPM");
+    m = (struct made){(uint8_t *)(uintptr_t)webp, sizeof(webp) - 1};
+    m.bytes = memcpy(malloc(m.len), webp, m.len);
+    m.bytes[16] = '\r'; /* no LF without a CR */
+    expect_unchanged(&m);
+    free(m.bytes);
+}
+
+/* Archives and records: any bytes, of which some are text. */
+Test(text_mode, archives_tell_by_their_binary_members)
+{
+    struct made m = {malloc(4 << 20), 4 << 20}, changed;
+
+    for (uint32_t i = 0; i < m.len; i++)
+        m.bytes[i] = (uint8_t)philox_draw(6, i, 0, DRAW_SEED, 0).word[0];
+    cr_expect(text_mode_archive_change(m.bytes, m.len) == NULL);
+    cr_expect(not(text_mode_archive_removed(m.bytes, m.len)));
+    for (int sparing = 0; sparing < 2; sparing++) {
+        changed = add_crs(&m, sparing);
+        for (size_t len = 16 << 10; len <= changed.len; len *= 4)
+            cr_expect(text_mode_archive_change(changed.bytes, len) != NULL, "%zu", len);
+        free(changed.bytes);
+    }
+    changed = drop_crs(&m);
+    cr_expect(text_mode_archive_removed(changed.bytes, changed.len));
+    free(changed.bytes);
+    for (size_t i = 0; i + 64 <= m.len; i += 64) /* captions in blocks of zeros, and in UTF-8 */
+        memcpy(memset(m.bytes + i, 0, 64), "a caf\xc3\xa9\r\nand a t\xc3\xa9\r\n", 21);
+    cr_expect(text_mode_archive_change(m.bytes, m.len) == NULL);
+    memset(m.bytes, '\n', m.len); /* dark pixels */
+    m.bytes[1] = '\r';
+    cr_expect(not(text_mode_archive_removed(m.bytes, m.len)));
+    free(m.bytes);
 }
