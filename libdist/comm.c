@@ -481,7 +481,7 @@ int plenum_same(struct plenum_job *job, const void *bytes, size_t size, struct p
     free(all);
     if (named == 0)
         return 0;
-    return error_set(err, -EBADMSG, "instance%s %s%s hold%s other bytes than the other%s",
+    return error_set(err, -EBADMSG, "instance%s %s%s hold%s different bytes from the other%s",
                      named > 1 ? "s" : "", text, named > 8 ? ", ..." : "", named > 1 ? "" : "s",
                      count - named > 1 ? "s" : "");
 }

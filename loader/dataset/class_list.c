@@ -192,21 +192,45 @@ static int compare_numbers(const void *a, const void *b, void *arg)
     return order ? order : (x > y) - (x < y);
 }
 
+static int compare_values(const void *a, const void *b)
+{
+    const struct class_numeral *x = a, *y = b;
+
+    return x->value != y->value ? (x->value > y->value) - (x->value < y->value)
+                                : (x->class > y->class) - (x->class < y->class);
+}
+
+/* Note the names that are numbers. */
+static int find_numerals(struct class_list *list)
+{
+    list->numerals = malloc((list->count + 1) * sizeof(*list->numerals));
+    if (!list->numerals)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const char *name = list->names[i];
+        int64_t value;
+        enum number_kind kind = number_parse(name, strlen(name), &value);
+
+        list->has_numerals = list->has_numerals || number_is_decimal(kind);
+        if (kind == NUMBER_INTEGER)
+            list->numerals[list->num_numerals++] = (struct class_numeral){value, i};
+    }
+    qsort(list->numerals, list->num_numerals, sizeof(*list->numerals), compare_values);
+    return 0;
+}
+
 static int sort_names(struct class_list *list, struct plenum_error *err)
 {
     XXH3_state_t state;
-    int64_t value;
 
     list->sorted = malloc((list->count + 1) * sizeof(*list->sorted));
-    if (!list->sorted)
+    if (!list->sorted || find_numerals(list) < 0)
         return out_of_memory(err);
     (void)XXH3_64bits_reset(&state);
     for (uint32_t i = 0; i < list->count; i++) {
         const char *name = list->names[i];
 
         list->sorted[i] = i;
-        list->has_numerals =
-            list->has_numerals || number_is_decimal(number_parse(name, strlen(name), &value));
         (void)XXH3_64bits_update(&state, name, strlen(name) + 1);
     }
     list->hash = XXH3_64bits_digest(&state);
@@ -277,6 +301,7 @@ void class_list_destroy(struct class_list *list)
     free(list->text);
     free(list->names);
     free(list->sorted);
+    free(list->numerals);
     free(list);
 }
 
@@ -297,4 +322,23 @@ int64_t class_list_find(const struct class_list *list, const char *name, size_t 
             high = middle;
     }
     return -1;
+}
+
+size_t class_list_find_value(const struct class_list *list, int64_t value,
+                             const struct class_numeral **ret)
+{
+    size_t low = 0, high = list->num_numerals, count = 0;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (list->numerals[middle].value < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *ret = list->numerals + low;
+    while (low + count < list->num_numerals && list->numerals[low + count].value == value)
+        count++;
+    return count;
 }

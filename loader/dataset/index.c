@@ -405,6 +405,41 @@ static int number_names(struct index_builder *b)
     return 0;
 }
 
+static int by_class(const void *a, const void *b)
+{
+    const struct index_label *const *x = a, *const *y = b;
+    int32_t one = (*x)->label.class, two = (*y)->label.class;
+
+    return one != two ? (one > two) - (one < two)
+                      : ((*x)->first > (*y)->first) - ((*x)->first < (*y)->first);
+}
+
+/* Note two labels that are one number in two spellings, 1 and 01: that may be an error. */
+static int note_spellings(struct index_builder *b)
+{
+    struct index_label **sorted;
+    char one[120], two[120];
+    size_t pairs = 0;
+
+    if (b->num_labels == 0 || b->labels[0].label.is_name)
+        return 0;
+    sorted = malloc(b->num_labels * sizeof(struct index_label *));
+    if (!sorted)
+        return -ENOMEM;
+    for (size_t i = 0; i < b->num_labels; i++)
+        sorted[i] = &b->labels[i];
+    qsort(sorted, b->num_labels, sizeof(struct index_label *), by_class);
+    for (size_t i = 1; i < b->num_labels; i++)
+        if (sorted[i]->label.class == sorted[i - 1]->label.class && pairs++ == 0)
+            (void)snprintf(b->spellings, sizeof(b->spellings),
+                           "labels '%.40s' (%s) and '%.40s' (%s) are one number and so one class",
+                           b->names + sorted[i - 1]->text,
+                           place_of(b, sorted[i - 1], one, sizeof(one)), b->names + sorted[i]->text,
+                           place_of(b, sorted[i], two, sizeof(two)));
+    free(sorted);
+    return 0;
+}
+
 /* All labels have their classes, but for names that no list numbers. */
 static int number_classes(struct index_builder *b)
 {
@@ -449,7 +484,7 @@ int index_builder_settle_labels(struct index_builder *b, struct plenum_error *er
 
     if (r < 0)
         return r;
-    if (number_classes(b) < 0)
+    if (note_spellings(b) < 0 || number_classes(b) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < b->num_samples; i++) {
         struct index_sample *s = &b->samples[i];
@@ -662,7 +697,7 @@ static void add_clause(char *text, size_t size, const char *clause)
 
 int index_builder_set_warning(struct index_builder *b)
 {
-    char images[300], classes[400] = "", dotted[300] = "", text[1200] = "";
+    char images[300], classes[400] = "", dotted[300] = "", text[1800] = "";
     size_t len;
     int64_t at;
 
@@ -673,6 +708,7 @@ int index_builder_set_warning(struct index_builder *b)
                        describe_empty(b->empty_classes > 1, images[0] != '\0'), b->empty_names,
                        b->empty_classes > EMPTY_NAMES_MAX ? " ..." : "");
     add_clause(text, sizeof(text), describe_names(b));
+    add_clause(text, sizeof(text), b->spellings);
     len = strlen(images);
     if (len > 0)
         (void)snprintf(images + len, sizeof(images) - len, " %s left out: %s",

@@ -130,6 +130,7 @@ struct index_builder {
     char dotted_extension[64];       /* and their extension; "": they have several */
     uint64_t empty_classes;          /* folders of classes without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
+    char spellings[400];             /* about labels that are one number, or "" */
     uint64_t subject, warning;       /* offsets in the names; 0: none was set */
     struct index_memory *memory;     /* borrowed, or NULL */
     const struct label_rule *rule;   /* of its labels; borrowed, or NULL: there are no settings */

@@ -24,8 +24,9 @@ static struct shown show(const char *text, size_t len)
 
 static int not_listed(const struct class_list *classes, struct shown s, struct plenum_error *err)
 {
-    return error_set(err, -EBADMSG, "class '%.*s' is not one of the %u classes of %s (classes=)",
-                     s.len, s.text, classes->count, classes->path);
+    return error_set(err, -EBADMSG,
+                     "class '%.*s' is not listed in %s (classes=), which has %u class%s", s.len,
+                     s.text, classes->path, classes->count, classes->count == 1 ? "" : "es");
 }
 
 /* A number that is the number of a class. */
@@ -49,16 +50,28 @@ static int take_number(const struct label_rule *rule, int64_t value, struct show
 }
 
 /* A number where the listed names are numbers, too: the name with its value. */
-static int take_numeral(const struct class_list *classes, int64_t value, struct shown s,
+static int take_numeral(const struct label_rule *rule, int64_t value, struct shown s,
                         struct label *ret, struct plenum_error *err)
 {
-    char text[32];
-    int len = snprintf(text, sizeof(text), "%" PRId64, value);
-    int64_t found = class_list_find(classes, text, (size_t)len);
+    const struct class_list *classes = rule->classes;
+    const struct class_numeral *found;
+    size_t count = class_list_find_value(classes, value, &found);
 
-    if (found < 0)
+    if (count == 0)
         return not_listed(classes, s, err);
-    ret->class = (int32_t)found;
+    if (count > 1)
+        return error_set(
+            err, -EBADMSG,
+            "label '%.*s' could be class '%.50s' (number %u) or '%.50s' (number %u) of "
+            "%s (classes=): a number may be listed only once, however it is spelled",
+            s.len, s.text, classes->names[found[0].class], found[0].class,
+            classes->names[found[1].class], found[1].class, classes->path);
+    if (rule->offset != 0)
+        return error_set(err, -EBADMSG,
+                         "label '%.*s' is the name of a class, because names in %s (classes=) are "
+                         "numbers: label-offset cannot be used with it",
+                         s.len, s.text, classes->path);
+    ret->class = (int32_t)found->class;
     return 0;
 }
 
@@ -76,13 +89,13 @@ int label_read(const struct label_rule *rule, enum label_source source, const ch
         kind = number_parse(text, len, &value);
     found = listed ? class_list_find(classes, text, len) : -1;
     ret->is_name = kind == NUMBER_NONE || (listed && classes->has_numerals);
+    if (kind == NUMBER_INTEGER && listed && classes->has_numerals)
+        return take_numeral(rule, value, s, ret, err);
     if (found >= 0) {
         ret->is_name = true;
         ret->class = (int32_t)found;
         return 0;
     }
-    if (kind == NUMBER_INTEGER && listed && classes->has_numerals)
-        return take_numeral(classes, value, s, ret, err);
     if (kind == NUMBER_INTEGER)
         return take_number(rule, value, s, ret, err);
     if (kind == NUMBER_HUGE)

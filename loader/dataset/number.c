@@ -10,9 +10,14 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/text.h"
 #include "common/util.h"
 
-enum { EXPONENT_MAX = 1 << 30, DIGITS_MAX = 19 }; /* an int64 has at most 19 digits */
+enum {
+    EXPONENT_MAX = 1 << 30,
+    DIGITS_MAX = 19,  /* an int64 has no more */
+    FOLDED_MAX = 128, /* bytes of a text with foreign digits: a longer one is cut */
+};
 
 static const char blanks[] = " \t\r\n\v\f";
 
@@ -234,6 +239,71 @@ static bool looks_odd(const char *text, size_t len)
            is_word(text, len, "infinity") || has_prefix(text, len) || has_separators(text, len);
 }
 
+/* The zeros of all scripts with decimal digits (Unicode 16); the other nine follow each. */
+static const uint32_t zeros[] = {
+    0x0660,  0x06f0,  0x07c0,  0x0966,  0x09e6,  0x0a66,  0x0ae6,  0x0b66,  0x0be6,  0x0c66,
+    0x0ce6,  0x0d66,  0x0de6,  0x0e50,  0x0ed0,  0x0f20,  0x1040,  0x1090,  0x17e0,  0x1810,
+    0x1946,  0x19d0,  0x1a80,  0x1a90,  0x1b50,  0x1bb0,  0x1c40,  0x1c50,  0xa620,  0xa8d0,
+    0xa900,  0xa9d0,  0xa9f0,  0xaa50,  0xabf0,  0xff10,  0x104a0, 0x10d30, 0x10d40, 0x11066,
+    0x110f0, 0x11136, 0x111d0, 0x112f0, 0x11450, 0x114d0, 0x11650, 0x116c0, 0x116d0, 0x116da,
+    0x11730, 0x118e0, 0x11950, 0x11bf0, 0x11c50, 0x11d50, 0x11da0, 0x11f50, 0x16a60, 0x16ac0,
+    0x16b50, 0x16d70, 0x1ccf0, 0x1d7ce, 0x1d7d8, 0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0,
+    0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0};
+
+/* What stands between these digits or before them, and its ASCII. */
+static const struct {
+    uint32_t code;
+    char ascii;
+} signs[] = {{0x066a, '%'}, {0x066b, '.'}, {0x066c, ','}, {0x2212, '-'}, {0xff05, '%'},
+             {0xff0b, '+'}, {0xff0c, ','}, {0xff0d, '-'}, {0xff0e, '.'}};
+
+/* The ASCII of a digit or sign of another script, or 0. */
+static char fold(uint32_t code, bool *digit)
+{
+    for (size_t i = 0; i < ARRAY_LEN(zeros); i++)
+        if (code - zeros[i] < 10) {
+            *digit = true;
+            return (char)('0' + (code - zeros[i]));
+        }
+    for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+        if (code == signs[i].code)
+            return signs[i].ascii;
+    return 0;
+}
+
+/* The character at `at`, which has `len` bytes of UTF-8. */
+static uint32_t code_of(const unsigned char *at, size_t len)
+{
+    uint32_t code = len == 1 ? *at : *at & (0x7fU >> len);
+
+    for (size_t i = 1; i < len; i++)
+        code = code << 6 | (at[i] & 0x3f);
+    return code;
+}
+
+/* Is it a number in digits of other scripts? It is not read as one: labels are written by programs,
+ * which write ASCII, so such a text is more likely an error. */
+static bool is_foreign_number(const char *text, size_t len)
+{
+    char folded[FOLDED_MAX];
+    bool foreign = false;
+    struct decimal d;
+    size_t count = 0;
+
+    for (size_t at = 0, n; at < len && count < FOLDED_MAX; at += n) {
+        unsigned char next[5] = {0};
+
+        memcpy(next, text + at, min_u64(len - at, 4));
+        n = text_utf8_length(next);
+        if (n == 0)
+            return false;
+        folded[count] = n == 1 ? text[at] : fold(code_of(next, n), &foreign);
+        if (folded[count++] == 0)
+            return false;
+    }
+    return foreign && (read_decimal(folded, count, &d) || looks_odd(folded, count));
+}
+
 enum number_kind number_parse(const char *text, size_t len, int64_t *ret)
 {
     struct decimal d;
@@ -241,7 +311,7 @@ enum number_kind number_parse(const char *text, size_t len, int64_t *ret)
     trim(&text, &len);
     if (read_decimal(text, len, &d))
         return evaluate(&d, ret);
-    return looks_odd(text, len) ? NUMBER_ODD : NUMBER_NONE;
+    return looks_odd(text, len) || is_foreign_number(text, len) ? NUMBER_ODD : NUMBER_NONE;
 }
 
 bool number_is_decimal(enum number_kind kind)

@@ -9,6 +9,7 @@ import os
 import re
 import threading
 import warnings
+from decimal import Decimal
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union, cast
 
 import numpy as np
@@ -47,7 +48,9 @@ _ELSEWHERE = {
     "return_indices": "have \"samples\" among the fields",
 }
 
-# A name that the loader reads as a decimal number.
+# A name that is a decimal number, as the loader reads it.
+# The format and the settings of a data set's name.
+_SETTINGS = re.compile(r"[a-z]{1,15}((,[a-z-]+=(\\.|[^,:\\])*)*)(?=:)", re.DOTALL)
 _NUMERAL = re.compile(r"[ \t-\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t-\r]*")
 
 # How long a call into the library may block before Python checks for Ctrl-C.
@@ -499,7 +502,7 @@ def shuffle_of(value: Any) -> str:
 def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]) -> str:
     """A data set's name with one more setting."""
     dataset, value = os.fsdecode(dataset), re.sub(r"([,:\\])", r"\\\1", os.fsdecode(value))
-    begin = re.match(r"[a-z]{1,15}((,[a-z-]+=(\\.|[^,:\\])*)*)(?=:)", dataset, re.DOTALL)
+    begin = _SETTINGS.match(dataset)
     if begin is None:
         return f"auto,{key}={value}:{dataset}"
     return f"{begin.group()},{key}={value}{dataset[begin.end():]}"
@@ -518,7 +521,29 @@ def _names_of(classes: Any) -> Optional[List[str]]:
         if name and name in seen:
             raise ValueError(f"classes names {name!r} twice")
         seen.add(name)
+    if not names:
+        raise ValueError("classes is empty: it must name at least one class")
     return names
+
+
+def _integer_of(name: str) -> Optional[int]:
+    """The value of a name that is an integer, however it is spelled."""
+    if not _NUMERAL.fullmatch(name):
+        return None
+    try:
+        value = Decimal(name.strip())
+    except ArithmeticError:  # an exponent beyond all bounds
+        return None
+    if value.is_zero():
+        return 0
+    return int(value) if value.adjusted() < 19 and value == value.to_integral_value() else None
+
+
+def _has_offset(dataset: str) -> bool:
+    """Does the name of a data set move its labels by label-offset?"""
+    begin = _SETTINGS.match(dataset)
+    offset = re.search(r",label-offset=([^,:]*)", begin.group()) if begin else None
+    return offset is not None and offset.group(1).lstrip("+-").strip("0") != ""
 
 
 def with_home(dataset: str) -> str:
@@ -742,7 +767,7 @@ class Stream:
         """Number classes like the program: ``names[label]``."""
         own, numbers = self.classes, {name: number for number, name in enumerate(names)}
         if own is None and any(map(_NUMERAL.fullmatch, names)):
-            self._use_numerals(numbers)
+            self._use_numerals(names)
         elif own is None:
             if self.num_classes > len(names):
                 raise ValueError(f"{self._named}: its labels are numbers up to {self.num_classes - 1}, but 'classes' "
@@ -750,18 +775,31 @@ class Stream:
         else:
             for name in own:
                 if name not in numbers:
-                    raise ValueError(f"{self._named}: its class {name!r} is not one of the {len(names)} of 'classes'")
+                    raise ValueError(f"{self._named}: its class {name!r} is not among the {len(names)} names in "
+                                     "'classes'")
             self._renumbered = np.array([numbers[name] for name in own], np.int64).__getitem__
         self.num_classes = len(names)
         self._classes = names
 
-    def _use_numerals(self, numbers: Dict[str, int]) -> None:
-        """Labels are numbers and names are numerals: match labels by value, as a file of classes does."""
+    def _use_numerals(self, names: List[str]) -> None:
+        """Labels are numbers, and names are numerals: a label is the name with its value, as in a file of classes."""
+        if _has_offset(self._dataset):
+            raise ValueError(f"{self._named}: names in 'classes' are numbers, so its labels are names of classes: "
+                             "label-offset cannot be used with them")
+        numbers: Dict[int, List[int]] = {}
+        for number, name in enumerate(names):
+            spelled = _integer_of(name)
+            if spelled is not None:
+                numbers.setdefault(spelled, []).append(number)
         values = np.unique(self._find_targets())
         for value in values.tolist():
-            if str(value) not in numbers:
-                raise ValueError(f"{self._named}: its label {value} is not one of the {len(numbers)} of 'classes'")
-        table = np.array([numbers[str(value)] for value in values.tolist()], np.int64)
+            found = [names[number] for number in numbers.get(value, ())]
+            if not found:
+                raise ValueError(f"{self._named}: its label {value} is not among the {len(names)} names in 'classes'")
+            if len(found) > 1:
+                raise ValueError(f"{self._named}: its label {value} could be {found[0]!r} or {found[1]!r} of "
+                                 "'classes': a number may be named only once, however it is spelled")
+        table = np.array([numbers[value][0] for value in values.tolist()], np.int64)
         self._renumbered = lambda labels: table[np.searchsorted(values, labels)]
 
     def _renumber(self, coming: _Coming, batch: Batch) -> None:

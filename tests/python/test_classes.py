@@ -69,10 +69,11 @@ class Test(unittest.TestCase):
 
     def test_unlisted_classes_are_refused(self):
         val = folders(self.path("val"), a=1, z=1)
-        with self.assertRaisesRegex(ValueError, "class 'z' is not one of the 2 of 'classes'"):
+        with self.assertRaisesRegex(ValueError, "class 'z' is not among the 2 names in 'classes'"):
             labels_of(val, classes=["a", "b"])
         folders(self.path("train"), a=1)
-        with self.assertRaisesRegex(pyplenum.PlenumError, "val/z: class 'z' is not one of the 1 classes of .*train"):
+        with self.assertRaisesRegex(pyplenum.PlenumError,
+                                    r"val/z: class 'z' is not listed in .*train \(classes=\), which has 1 class"):
             labels_of(val, classes=self.path("train"))
         with self.assertRaisesRegex(ValueError, "names 'a' twice"):
             labels_of(val, classes=["a", "a"])
@@ -109,8 +110,41 @@ class Test(unittest.TestCase):
             with pyplenum.Stream(self.path("n.tar"), "none", classes=names) as s:
                 self.assertEqual(s.targets.tolist(), [names.index(str(label)) for label in labels])
         self.assertEqual(labels_of(self.path("few.tar"), classes=["10", "1"])[0], [1, 1])
-        with self.assertRaisesRegex(ValueError, "its label 2 is not one of the 3 of 'classes'"):
+        with self.assertRaisesRegex(ValueError, "its label 2 is not among the 3 names in 'classes'"):
             labels_of(self.path("n.tar"), classes=["x", "1", "0"])
+
+    def test_offsets_do_not_move_names(self):
+        """by names and by a file of them: what is a number of a class is moved, and what is a name is refused"""
+        write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i + 1).encode()}) for i in range(3)])
+        for names, right in ((["x", "y", "z"], True), (["1", "2", "3"], False), (["0", "1", "2", "3"], False)):
+            with open(self.path("classes"), "w") as f:
+                f.write("\n".join(names))
+            for classes in (names, self.path("classes")):
+                with self.subTest(classes=classes):
+                    moved = "tar,label-offset=-1:" + self.path("n.tar")
+                    if right:
+                        self.assertEqual(labels_of(moved, classes=classes), ([0, 1, 2], names))
+                        continue
+                    with self.assertRaisesRegex((ValueError, pyplenum.PlenumError), "label-offset cannot be used with"):
+                        labels_of(moved, classes=classes)
+                    still = "tar,label-offset=0:" + self.path("n.tar")
+                    self.assertEqual(labels_of(still, classes=classes)[0], [names.index(str(i)) for i in (1, 2, 3)])
+
+    def test_numbers_are_named_once_however_they_are_spelled(self):
+        write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i + 1).encode()}) for i in range(3)])
+        for names, error in ((["01", "2.0", "3e0"], None), (["01", "2", "1", "3"], "could be .*01.* or .*1"),
+                             (["01", "2", "x"], "3'? is not ")):
+            with open(self.path("classes"), "w") as f:
+                f.write("\n".join(names))
+            for classes in (names, self.path("classes")):
+                with self.subTest(classes=classes):
+                    if error:
+                        with self.assertRaisesRegex((ValueError, pyplenum.PlenumError), error):
+                            labels_of(self.path("n.tar"), classes=classes)
+                    else:
+                        self.assertEqual(labels_of(self.path("n.tar"), classes=classes), ([0, 1, 2], names))
+        with self.assertRaisesRegex(ValueError, "classes is empty"):
+            labels_of(self.path("n.tar"), classes=[])
 
     def test_second_labels_are_numbered_too(self):
         data = folders(self.path("d"), a=4, b=4)

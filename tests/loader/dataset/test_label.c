@@ -273,7 +273,7 @@ Test(label, listed_classes_keep_their_numbers_in_every_format)
         dataset_unref(d);
         write_way(&ways[w], (const char *const[]){"cat", "cow", NULL});
         cr_expect(eq(int, open_way(&ways[w], settings, &d, &err), -EBADMSG), "%s", ways[w].name);
-        cr_expect(strstr(err.text, "class 'cow' is not one of the 4 classes of ") &&
+        cr_expect(strstr(err.text, "class 'cow' is not listed in ") &&
                       strstr(err.text, ways[w].file),
                   "%s", err.text);
         write_way(&ways[w], (const char *const[]){"3.0", "0", NULL});
@@ -314,7 +314,7 @@ Test(label, classes_of_another_folder_number_folders)
     dataset_unref(d);
     write_folders("val", (const char *const[]){"cow", NULL});
     (void)snprintf(before, sizeof(before), "folder,classes=%s:", tree_path(&tree, "train"));
-    refused_in(&tree, before, "val", -EBADMSG, "val/cow: class 'cow' is not one of the 3 classes");
+    refused_in(&tree, before, "val", -EBADMSG, "val/cow: class 'cow' is not listed in ");
     /* A class more: another list, so another index. */
     write_folders("train", (const char *const[]){"cow", NULL});
     d = opened_in(&tree, before, "val");
@@ -506,4 +506,32 @@ Test(label, the_folder_above_the_parts_is_warned_of)
     d = opened_in(&tree, "", "e");
     cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
     dataset_unref(d);
+}
+
+Test(label, one_number_in_two_spellings_is_one_class_with_a_warning)
+{
+    for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
+        struct plenum_error err = {""};
+        struct dataset *d;
+
+        write_way(&ways[w], (const char *const[]){"1", "2", "01", NULL});
+        cr_assert(eq(int, open_way(&ways[w], "", &d, &err), 0), "%s: %s", ways[w].name, err.text);
+        cr_expect(eq(i64, dataset_get_label(d, 0), 1));
+        cr_expect(eq(i64, dataset_get_label(d, 2), 1));
+        cr_expect(strstr(dataset_get_warning(d), "labels '1' (") &&
+                      strstr(dataset_get_warning(d), " and '01' (") &&
+                      strstr(dataset_get_warning(d), ways[w].file),
+                  "%s: %s", ways[w].name, dataset_get_warning(d));
+        dataset_unref(d);
+        write_way(&ways[w], (const char *const[]){"1", "2", "1", NULL});
+        cr_assert(eq(int, open_way(&ways[w], "", &d, &err), 0), "%s: %s", ways[w].name, err.text);
+        cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
+        dataset_unref(d);
+        write_way(&ways[w], (const char *const[]){"cat", "1", NULL});
+        cr_expect(eq(int, open_way(&ways[w], "", &d, &err), -EBADMSG));
+        cr_expect(strstr(err.text, ways[w].file) != NULL, "%s: %s", ways[w].name, err.text);
+        write_way(&ways[w], (const char *const[]){"\xd9\xa1", NULL});
+        cr_expect(eq(int, open_way(&ways[w], "", &d, &err), -EBADMSG));
+        cr_expect(strstr(err.text, ways[w].file) != NULL, "%s: %s", ways[w].name, err.text);
+    }
 }

@@ -75,6 +75,18 @@ ParameterizedTestParameters(number, kinds)
         {"\xe2\x88\x92"
          "1",
          NUMBER_ODD, 0},
+        {"\xd9\xa1\xd9\xa2", NUMBER_ODD, 0},          /* Arabic-Indic 12 */
+        {"-\xdb\xb1\xd9\xab\xdb\xb5", NUMBER_ODD, 0}, /* Persian -1.5 */
+        {"\xef\xbc\x91\xef\xbc\x90", NUMBER_ODD, 0},  /* fullwidth 10 */
+        {"\xe0\xa5\xa7,\xe0\xa5\xa6", NUMBER_ODD, 0}, /* Devanagari 1,0 */
+        {"1\xe0\xb9\x90", NUMBER_ODD, 0},             /* 1, and a Thai 0 */
+        {"\xf0\x9d\x9f\x8f", NUMBER_ODD, 0},          /* a mathematical bold 1 */
+        {"\xef\xbc\x8b\xef\xbc\x91", NUMBER_ODD, 0},  /* fullwidth +1 */
+        {"\xd9\xa1\xd9\xaa", NUMBER_ODD, 0},          /* 1% */
+        {"caf\xc3\xa9", NUMBER_NONE, 0},              /* a name */
+        {"\xe7\xac\xac\xef\xbc\x91", NUMBER_NONE, 0}, /* "the 1st", a name */
+        {"\xef\xbc\x8d", NUMBER_NONE, 0},             /* a dash alone */
+        {"\xd9\xa1\xff", NUMBER_NONE, 0},             /* no UTF-8 */
         {"", NUMBER_NONE, 0},
         {" ", NUMBER_NONE, 0},
         {"cat", NUMBER_NONE, 0},
@@ -174,4 +186,42 @@ Test(number, floats_are_decimal_and_within_float32)
             "%s", cases[i].text);
         cr_expect(eq(flt, got, cases[i].value), "%s", cases[i].text);
     }
+}
+
+/* All ten digits of each script (from Python's unicodedata, Unicode 14), alone and behind an ASCII
+ * one. */
+Test(number, digits_of_every_script_look_like_numbers)
+{
+    static const char *const zeros[] = {
+        "\xd9\xa0",         "\xdb\xb0",         "\xdf\x80",         "\xe0\xa5\xa6",
+        "\xe0\xa7\xa6",     "\xe0\xa9\xa6",     "\xe0\xab\xa6",     "\xe0\xad\xa6",
+        "\xe0\xaf\xa6",     "\xe0\xb1\xa6",     "\xe0\xb3\xa6",     "\xe0\xb5\xa6",
+        "\xe0\xb7\xa6",     "\xe0\xb9\x90",     "\xe0\xbb\x90",     "\xe0\xbc\xa0",
+        "\xe1\x81\x80",     "\xe1\x82\x90",     "\xe1\x9f\xa0",     "\xe1\xa0\x90",
+        "\xe1\xa5\x86",     "\xe1\xa7\x90",     "\xe1\xaa\x80",     "\xe1\xaa\x90",
+        "\xe1\xad\x90",     "\xe1\xae\xb0",     "\xe1\xb1\x80",     "\xe1\xb1\x90",
+        "\xea\x98\xa0",     "\xea\xa3\x90",     "\xea\xa4\x80",     "\xea\xa7\x90",
+        "\xea\xa7\xb0",     "\xea\xa9\x90",     "\xea\xaf\xb0",     "\xef\xbc\x90",
+        "\xf0\x90\x92\xa0", "\xf0\x90\xb4\xb0", "\xf0\x91\x81\xa6", "\xf0\x91\x83\xb0",
+        "\xf0\x91\x84\xb6", "\xf0\x91\x87\x90", "\xf0\x91\x8b\xb0", "\xf0\x91\x91\x90",
+        "\xf0\x91\x93\x90", "\xf0\x91\x99\x90", "\xf0\x91\x9b\x80", "\xf0\x91\x9c\xb0",
+        "\xf0\x91\xa3\xa0", "\xf0\x91\xa5\x90", "\xf0\x91\xb1\x90", "\xf0\x91\xb5\x90",
+        "\xf0\x91\xb6\xa0", "\xf0\x96\xa9\xa0", "\xf0\x96\xab\x80", "\xf0\x96\xad\x90",
+        "\xf0\x9d\x9f\x8e", "\xf0\x9d\x9f\x98", "\xf0\x9d\x9f\xa2", "\xf0\x9d\x9f\xac",
+        "\xf0\x9d\x9f\xb6", "\xf0\x9e\x85\x80", "\xf0\x9e\x8b\xb0", "\xf0\x9e\xa5\x90",
+        "\xf0\x9f\xaf\xb0"};
+    char text[64];
+    int64_t ignored;
+
+    for (size_t i = 0; i < ARRAY_LEN(zeros); i++)
+        for (unsigned char digit = 0; digit < 10; digit++) {
+            size_t len = strlen(zeros[i]);
+
+            (void)snprintf(text, sizeof(text), "1%s", zeros[i]);
+            if ((unsigned char)text[len] + digit > 0xbf) /* the byte before carries */
+                text[len - 1]++;
+            text[len] = (char)(((unsigned char)text[len] - 0x80 + digit) % 64 + 0x80);
+            cr_expect(eq(int, number_parse(text, len + 1, &ignored), NUMBER_ODD), "%s", text);
+            cr_expect(eq(int, number_parse(text + 1, len, &ignored), NUMBER_ODD), "%s", text);
+        }
 }
