@@ -160,6 +160,9 @@ const struct fields *dataset_get_fields(const struct dataset *dataset);
 const uint8_t *dataset_get_fields_hash(const struct dataset *dataset);
 /** Bytes of a sample's fields, as dataset_read_fields() gives them. */
 size_t dataset_get_record_bytes(const struct dataset *dataset);
+/** Memory that so many threads take at most while each reads the fields of a sample; 0: there are
+ * no fields. */
+uint64_t dataset_get_field_memory(const struct dataset *dataset, unsigned threads);
 
 /**
  * The fields of one sample: uint32 [fields], the bytes of each, then each in as many bytes as

@@ -40,6 +40,7 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_mapping_CFLAGS = $(test_cflags)
 %C%_dataset_test_mapping_LDADD = $(dataset_test_libs)
 %C%_dataset_test_hint_cache_CFLAGS = $(test_cflags)
+%C%_dataset_test_hint_cache_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync
 %C%_dataset_test_hint_cache_LDADD = $(dataset_test_libs)
 %C%_render_test_tiles_CFLAGS = $(test_cflags)
 %C%_render_test_tiles_LDADD = tests/libtree.la tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
