@@ -32,6 +32,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/pipeline.c %D%/pipeline.h %D%/pipeline_crop.c %D%/pipeline_map.c %D%/pipeline_mix.c \
 	%D%/pipeline_ops.c %D%/pipeline_policy.c \
 	%D%/pipeline_priv.h %D%/pipeline_text.c \
+	%D%/program.c %D%/program.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/status.c %D%/status.h \

@@ -4,6 +4,7 @@
 #define COMMON_PIPELINE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/error.h>
@@ -232,6 +233,13 @@ static inline bool pipeline_mixes(const struct pipeline *pipeline)
 {
     return pipeline->mix.p.num > 0;
 }
+
+/**
+ * Write a pipeline's text for users: its fractions as decimals where four digits say the same, such
+ * as 0.6 for 3/5. It parses as `text` does. If `size` is too small, the
+ * text is copied unchanged, and truncated.
+ */
+void pipeline_write_decimals(const char *text, char *ret, size_t size);
 
 /** Do a policy's operations that move pixels interpolate bilinearly? */
 bool pipeline_policy_is_bilinear(const struct pipeline_op *op);

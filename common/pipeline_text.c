@@ -2,6 +2,7 @@
 /* pipeline_text.c - words and numbers of a pipeline's text. */
 #include "config.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -312,4 +313,58 @@ int parser_check_shape(struct parser *p, const struct pipeline_shape *shape)
         rational_less(hundred, shape->ratio_max))
         return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
     return 0;
+}
+
+/* Read a whole number at `*at`, of at most nine digits; false when there is none. */
+static bool read_number(const char **at, uint32_t *ret)
+{
+    size_t n = strspn(*at, "0123456789");
+
+    *ret = 0;
+    if (n == 0 || n > 9)
+        return false;
+    for (; n > 0; n--)
+        *ret = 10 * *ret + (uint32_t)(*(*at)++ - '0');
+    return true;
+}
+
+/* Write the fraction at `*at` as a decimal, and step over it; false when four digits are not enough.
+ */
+static bool make_decimal(const char **at, char digits[24])
+{
+    const char *end = *at;
+    uint32_t num, den;
+    size_t len;
+
+    if (!read_number(&end, &num) || *end++ != '/' || !read_number(&end, &den) || den == 0 ||
+        num % den * UINT64_C(10000) % den != 0)
+        return false;
+    (void)snprintf(digits, 24, "%u.%04u", num / den, (unsigned)(num % den * UINT64_C(10000) / den));
+    for (len = strlen(digits); digits[len - 1] == '0'; len--)
+        digits[len - 1] = '\0';
+    if (digits[len - 1] == '.')
+        digits[len - 1] = '\0';
+    *at = end;
+    return true;
+}
+
+void pipeline_write_decimals(const char *text, char *ret, size_t size)
+{
+    const char *at = text;
+    bool inside = false; /* a number or a word */
+    size_t len = 0;
+
+    assert(size > 0);
+    while (*at && len + 24 < size) {
+        bool was_inside = inside;
+
+        inside = isalnum((unsigned char)*at) || *at == '_' || *at == '.' || *at == '/';
+        if (inside && !was_inside && make_decimal(&at, ret + len))
+            len += strlen(ret + len);
+        else
+            ret[len++] = *at++;
+    }
+    ret[len] = '\0';
+    if (*at) /* there is no room for more digits */
+        (void)snprintf(ret, size, "%s", text);
 }

@@ -4,6 +4,7 @@
 #include "common/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "common/json.h"
@@ -125,31 +126,95 @@ void status_write_json(FILE *file, const struct status *status)
     json_end_object(&j);
 }
 
+enum {
+    WIDTH_MIN = 60,
+    WIDTH_OF_ALL = 80,
+    HEIGHT_OF_ALL = 16,
+    CLIENT_MAX = 60,
+    OTHER_COLUMNS = 57,
+    EPOCH_COLUMNS = 10
+};
+
 struct table {
     FILE *file;
     unsigned width;
     const char *line_end;
+    bool wraps;     /* there is room for lines that are wrapped */
+    unsigned lines; /* written so far */
 };
 
-/* One line, cut where the width ends, never within a character. What would move a cursor is '?'. */
-__attribute__((format(printf, 2, 3))) static void put_line(const struct table *t,
-                                                           const char *format, ...)
+/* The first `columns` characters of a text, in bytes. */
+static size_t head_bytes(const char *text, size_t columns)
+{
+    size_t n = 0;
+
+    for (; text[n]; n++)
+        if ((text[n] & 0xc0) != 0x80 && columns-- == 0) /* the first byte of a character */
+            break;
+    return n;
+}
+
+/* Bytes that continue a character. */
+static unsigned count_continued(const char *text)
+{
+    unsigned n = 0;
+
+    for (; *text; text++)
+        n += (*text & 0xc0) == 0x80;
+    return n;
+}
+
+static void end_line(struct table *t, const char *text, size_t bytes)
+{
+    (void)fprintf(t->file, "%.*s%s\n", (int)bytes, text, t->line_end);
+    t->lines++;
+}
+
+/* One line, cut where the width ends. What would move a cursor is '?'. */
+__attribute__((format(printf, 2, 3))) static void put_line(struct table *t, const char *format, ...)
 {
     char text[8192];
-    unsigned columns = 0;
     va_list args;
-    char *c;
 
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    for (c = text_make_plain(text); *c; c++) {
-        columns += (*c & 0xc0) != 0x80; /* the first byte of a character */
-        if (columns > t->width)
-            break;
+    end_line(t, text_make_plain(text), head_bytes(text, t->width));
+}
+
+/* The last separator of parts by which a line of `bytes` can end; 0 when there is none. */
+static size_t find_break(const char *text, size_t bytes)
+{
+    for (size_t n = bytes; n > 1; n--)
+        if (text[n - 1] == ' ' && (text[n - 2] == ',' || text[n - 2] == ';'))
+            return n;
+    return 0;
+}
+
+/* Parts with ", " or "; " between them: as many lines as they take. */
+__attribute__((format(printf, 2, 3))) static void put_parts(struct table *t, const char *format,
+                                                            ...)
+{
+    char text[2048], *at = text;
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    (void)text_make_plain(text);
+    for (;;) {
+        size_t bytes = head_bytes(at, t->width), end = 0;
+
+        if (t->wraps && at[bytes])
+            end = find_break(at, bytes + 1);
+        if (end == 0) {
+            end_line(t, at, bytes);
+            return;
+        }
+        end_line(t, at, end - 1);
+        at += end - 2; /* the next line is indented by two columns */
+        at[0] = at[1] = ' ';
     }
-    *c = '\0';
-    (void)fprintf(t->file, "%s%s\n", text, t->line_end);
 }
 
 static const char *format_age(uint64_t ns, char *text, size_t size)
@@ -192,50 +257,110 @@ static const char *tail(const char *text, size_t columns, char *ret, size_t size
     return ret;
 }
 
-static void put_stream_lines(const struct table *t, const struct wire_status_stream *s)
+/* The beginning of a text that is too long; the program's name stands at the beginning. */
+static const char *head(const char *text, size_t columns, char *ret, size_t size)
 {
-    char waited[32], cores[32], at[32], set[512], client[64];
+    size_t bytes = head_bytes(text, columns);
 
+    if (text[bytes])
+        (void)snprintf(ret, size, "%.*s...", (int)head_bytes(text, columns - 3), text);
+    else
+        (void)snprintf(ret, size, "%s", text);
+    return ret;
+}
+
+/* A terminal that is too narrow for all columns has the epoch in the second line of a stream. */
+static bool has_epoch_column(const struct table *t)
+{
+    return t->width >= WIDTH_OF_ALL;
+}
+
+static unsigned client_columns(const struct table *t)
+{
+    unsigned others = has_epoch_column(t) ? OTHER_COLUMNS : OTHER_COLUMNS - EPOCH_COLUMNS;
+
+    return (unsigned)min_u64(t->width - others, CLIENT_MAX);
+}
+
+/* One row of the table; the header, too. */
+static void put_row(struct table *t, const char *const cell[8])
+{
+    char epoch[64] = "", client[8 + 4 * CLIENT_MAX];
+    unsigned columns = client_columns(t);
+
+    (void)head(cell[1], columns, client, sizeof(client));
+    columns += count_continued(client); /* printf() counts bytes */
+    if (has_epoch_column(t))
+        (void)snprintf(epoch, sizeof(epoch), " %9s", cell[6]);
+    put_line(t, "%4s %-*s %9s %7s %-9s %6s%s %6s", cell[0], (int)columns, client, cell[2], cell[3],
+             cell[4], cell[5], epoch, cell[7]);
+}
+
+static unsigned lines_of_stream(const struct wire_status_stream *s)
+{
+    return s->substituted > 0 ? 3 : 2;
+}
+
+static void put_stream_lines(struct table *t, const struct wire_status_stream *s)
+{
+    char id[24], rate[32], waited[32], cores[32], at[64], epoch[80] = "", bad[24], set[512];
+
+    (void)snprintf(id, sizeof(id), "%llu", (unsigned long long)s->id);
+    (void)snprintf(rate, sizeof(rate), "%.0f", (double)s->rate / 1e3);
     (void)snprintf(at, sizeof(at), "%llu %3.0f%%", (unsigned long long)s->epoch,
                    s->epoch_samples ? 100.0 * (double)s->position / (double)s->epoch_samples : 0.0);
-    put_line(t, "%4llu %-22.22s %9.0f %7s %-9s %6s %9s %6llu", (unsigned long long)s->id,
-             tail(s->client, 22, client, sizeof(client)), (double)s->rate / 1e3,
-             format_known(s->waited, 1e4, 1, "%", waited, sizeof(waited)),
-             status_bound_name(s->bound), format_known(s->cores, 1e3, 1, "", cores, sizeof(cores)),
-             at, (unsigned long long)s->substituted);
-    put_line(t, "     %s; %s", tail(s->dataset, 36, set, sizeof(set)), s->pipeline);
+    (void)snprintf(bad, sizeof(bad), "%llu", (unsigned long long)s->substituted);
+    put_row(t, (const char *const[]){id, s->client, rate,
+                                     format_known(s->waited, 1e4, 1, "%", waited, sizeof(waited)),
+                                     status_bound_name(s->bound),
+                                     format_known(s->cores, 1e3, 1, "", cores, sizeof(cores)), at,
+                                     bad});
+    if (!has_epoch_column(t))
+        (void)snprintf(epoch, sizeof(epoch), "epoch %s; ", at);
+    put_line(t, "     %s%s; %s", epoch, tail(s->dataset, 36, set, sizeof(set)), s->pipeline);
+    if (s->substituted > 0)
+        put_line(t, "     %s bad samples replaced by others: plenumctl verify names them", bad);
 }
 
 void status_write_text(FILE *file, const struct status *status, unsigned width, unsigned height,
                        const char *line_end)
 {
-    struct table table = {file, width < 72 ? 72 : width, line_end}, *t = &table;
+    struct table table = {.file = file,
+                          .width = width < WIDTH_MIN ? WIDTH_MIN : width,
+                          .line_end = line_end,
+                          .wraps = height == 0 || height >= HEIGHT_OF_ALL},
+                 *t = &table;
     const struct wire_status *l = &status->loader;
+    unsigned others = status_other_streams(l) > 0, shown = 0;
     char a[32], b[32], c[32];
-    unsigned used = 6 + (status_other_streams(l) > 0), shown = 0;
 
-    put_line(t, "plenumd %s on %s, pid %u, up %s%s", l->version, l->host, l->pid,
-             format_age(l->uptime_ns, a, sizeof(a)), l->stopping ? ", ENDING" : "");
-    put_line(t, "streams %u, clients %u, %.0f samples/s, %llu samples wait", l->streams,
-             l->sessions, (double)l->rate / 1e3, (unsigned long long)l->queued);
-    put_line(t, "threads: %u decode, %.0f%% busy; %u read, %.0f%% busy%s%s", l->threads,
-             (double)l->render_busy / 1e4, l->io_threads, (double)l->read_busy / 1e4,
-             l->loops[0] ? "; loops: " : "", l->loops);
-    put_line(t, "rings %s of %s; own memory %s; %u descriptors",
-             format_bytes(l->ring_bytes, a, sizeof(a)), format_bytes(l->ring_limit, b, sizeof(b)),
-             format_bytes(l->memory_bytes, c, sizeof(c)), l->descriptors);
-    put_line(
+    put_parts(t, "plenumd %s on %s, pid %u, up %s%s", l->version, l->host, l->pid,
+              format_age(l->uptime_ns, a, sizeof(a)), l->stopping ? ", ENDING" : "");
+    put_parts(t, "streams %u, clients %u, %.0f samples/s, %llu samples wait", l->streams,
+              l->sessions, (double)l->rate / 1e3, (unsigned long long)l->queued);
+    put_parts(t, "threads: %u decode, %.0f%% busy; %u read, %.0f%% busy%s%s", l->threads,
+              (double)l->render_busy / 1e4, l->io_threads, (double)l->read_busy / 1e4,
+              l->loops[0] ? "; loops: " : "", l->loops);
+    put_parts(t, "rings %s of %s; own memory %s; %u descriptors",
+              format_bytes(l->ring_bytes, a, sizeof(a)), format_bytes(l->ring_limit, b, sizeof(b)),
+              format_bytes(l->memory_bytes, c, sizeof(c)), l->descriptors);
+    put_parts(
         t,
         "since the start: %llu samples, %llu bad ones replaced, %llu batches failed, %llu refused",
         (unsigned long long)l->samples, (unsigned long long)l->substituted,
         (unsigned long long)l->failed, (unsigned long long)l->refused);
-    for (uint32_t i = 0; i < l->lanes && l->lanes > 1 && (height == 0 || i < 4); i++, used++)
-        put_line(t, "node %u: %u threads, %u streams, rings %s", i, l->lane[i].threads,
-                 l->lane[i].streams, format_bytes(l->lane[i].ring_bytes, a, sizeof(a)));
-    put_line(t, "%4s %-22s %9s %7s %-9s %6s %9s %6s", "ID", "CLIENT", "SAMPLES/S", "WAITED",
-             "BOUND BY", "CORES", "EPOCH", "BAD");
-    for (; shown < l->streams && (height == 0 || used + 3 <= height); shown++, used += 2)
+    for (uint32_t i = 0; i < l->lanes && l->lanes > 1 && (height == 0 || i < 4); i++)
+        put_parts(t, "node %u: %u threads, %u streams, rings %s", i, l->lane[i].threads,
+                  l->lane[i].streams, format_bytes(l->lane[i].ring_bytes, a, sizeof(a)));
+    put_row(t, (const char *const[]){"ID", "CLIENT", "SAMPLES/S", "WAITED", "BOUND BY", "CORES",
+                                     "EPOCH", "BAD"});
+    for (; shown < l->streams; shown++) {
+        unsigned lines = lines_of_stream(&status->streams[shown]);
+
+        if (height != 0 && t->lines + lines + 1 + others > height)
+            break;
         put_stream_lines(t, &status->streams[shown]);
+    }
     if (shown < l->streams)
         put_line(t, "     and %u more", l->streams - shown);
     if (status_other_streams(l) > 0)

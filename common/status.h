@@ -24,7 +24,7 @@ const char *status_bound_name(enum wire_bound bound);
 void status_write_json(FILE *file, const struct status *status);
 
 /**
- * Write a table of at most `width` columns (at least 72) and `height` lines; 0: no limit.
+ * Write a table of at most `width` columns (at least 60) and `height` lines; 0: no limit.
  *
  * `line_end` is printed before each line break: an empty string, or the sequence that clears the
  * rest of a terminal's line.

@@ -95,7 +95,7 @@ struct wire_hello {
     char magic[8]; /* "plenum" and NULs */
     uint16_t major, minor;
     char versions[WIRE_NAME_MAX]; /* pixel versions, separated by spaces; empty from a client */
-    char name[WIRE_NAME_MAX];     /* for logs and status: "job 17 instance 3", "host pid 4711" */
+    char name[WIRE_NAME_MAX]; /* for logs and status: "train.py instance 3 of job 17 (pid 4711)" */
     /* since 1.4, from clients: the job's id; jobs share a loader equally; empty: its own job */
     char job[WIRE_NAME_MAX];
 };

@@ -25,6 +25,7 @@
 #include "common/dataname.h"
 #include "common/error.h"
 #include "common/identity.h"
+#include "common/program.h"
 #include "common/streamhash.h"
 #include "common/util.h"
 #include "libdist/io.h"
@@ -139,6 +140,7 @@ static int set_info(struct plenum_stream *s, const struct plenum_job_info *info,
                                                  .num_replicas = 1,
                                                  .num_local_replicas = 1,
                                                  .devices_per_replica = 1};
+    char program[64];
 
     s->info = info ? *info : alone;
     if (s->info.num_local_replicas == 0 || s->info.num_local_replicas > s->info.num_replicas ||
@@ -146,8 +148,10 @@ static int set_info(struct plenum_stream *s, const struct plenum_job_info *info,
         return error_set(err, -EINVAL, "an instance cannot own replicas %u to %u of %u",
                          s->info.replica_offset,
                          s->info.replica_offset + s->info.num_local_replicas, s->info.num_replicas);
-    (void)snprintf(s->name, sizeof(s->name), "job %.100s instance %u (pid %ld)",
-                   s->info.job_id ? s->info.job_id : "-", s->info.instance_index, (long)s->pid);
+    program_name(program, sizeof(program));
+    (void)snprintf(s->name, sizeof(s->name), "%s instance %u of job %.100s (pid %ld)",
+                   *program ? program : "program", s->info.instance_index,
+                   s->info.job_id ? s->info.job_id : "-", (long)s->pid);
     (void)snprintf(s->job, sizeof(s->job), "%s", s->info.job_id ? s->info.job_id : "");
     return 0;
 }

@@ -930,7 +930,8 @@ static void log_started(struct main_loop *m)
 
     log_set_entries(true);
     image_describe_loops(o->jpeg, loops, sizeof(loops));
-    log_info("plenumd %s: %u threads decode for %s (loops: %s)", PACKAGE_VERSION, m->server.threads,
+    log_info("plenumd %s: %u %s decode%s for %s (loops: %s)", PACKAGE_VERSION, m->server.threads,
+             m->server.threads == 1 ? "thread" : "threads", m->server.threads == 1 ? "s" : "",
              o->listen_fd < 0     ? o->socket
              : o->lifeline_fd < 0 ? "the socket that was handed over"
                                   : "this job",

@@ -374,8 +374,8 @@ bool session_get_status(const struct session *session, struct wire_status_stream
                                        .lane = queue_stream_node(s->stream),
                                        .waited = WIRE_UNKNOWN};
     memcpy(ret->client, s->name, sizeof(ret->client));
-    memcpy(ret->dataset, s->open.dataset, sizeof(ret->dataset));
-    memcpy(ret->pipeline, s->open.pipeline, sizeof(ret->pipeline));
+    (void)snprintf(ret->dataset, sizeof(ret->dataset), "%s", dataset_get_name(s->dataset));
+    pipeline_write_decimals(s->open.pipeline, ret->pipeline, sizeof(ret->pipeline));
     queue_stream_get_totals(s->stream, &all.totals);
     ret->samples = all.totals.samples;
     ret->substituted = all.totals.substituted;

@@ -106,7 +106,8 @@ struct session_about {
 
 /** The fields of messages about a session, in the caller's storage. */
 const struct log_field *session_about(const struct session *s, struct session_about *a);
-/** Write the client's name into `text`: "job 17 instance 3 (pid 4711)", or with its address. */
+/** Write the client's name into `text`: "train.py instance 3 of job 17 (pid 4711)", for one by TCP
+ * with its address behind it. Returns `text`. */
 const char *session_describe(const struct session *s, char *text, size_t size);
 /** Log what became of a client ("refused"), once a minute for each user and reason. */
 MESSAGE void session_log_once(struct session *s, enum log_level level, const char *what,

@@ -25,12 +25,25 @@ const struct log_field *session_about(const struct session *s, struct session_ab
     return a->fields;
 }
 
-/* "job 17 instance 3 (pid 4711)", or "job 17 instance 3 (tcp:10.0.0.7:40000)". */
+/* Does the client's name end with the process ID that the kernel gives us, too? In a container it
+ * knows itself by another one. */
+static bool names_its_pid(const struct session *s)
+{
+    char pid[32];
+    size_t len = strlen(s->name), n;
+
+    (void)snprintf(pid, sizeof(pid), "(pid %d)", (int)s->peer.pid);
+    n = strlen(pid);
+    return len >= n && strcmp(s->name + len - n, pid) == 0;
+}
+
 const char *session_describe(const struct session *s, char *text, size_t size)
 {
     char address[128];
 
-    if (!s->remote)
+    if (!s->remote && names_its_pid(s))
+        (void)snprintf(text, size, "%s", s->name);
+    else if (!s->remote)
         (void)snprintf(text, size, "%s (pid %d)", s->name, (int)s->peer.pid);
     else if (s->state == STATE_HELLO) /* its name is its address */
         (void)snprintf(text, size, "%s", s->name);

@@ -18,8 +18,10 @@ common_tests = \
 	%D%/test_order_small \
 	%D%/test_philox \
 	%D%/test_pipeline \
+	%D%/test_program \
 	%D%/test_progress \
 	%D%/test_ring \
+	%D%/test_status \
 	%D%/test_text \
 	%D%/test_util \
 	%D%/test_wire
@@ -56,6 +58,10 @@ TESTS += $(common_tests)
 %C%_test_philox_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_pipeline_CFLAGS = $(test_cflags)
 %C%_test_pipeline_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_program_CFLAGS = $(test_cflags)
+%C%_test_program_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_status_CFLAGS = $(test_cflags)
+%C%_test_status_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_text_CFLAGS = $(test_cflags)
 %C%_test_text_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_list_CFLAGS = $(test_cflags)

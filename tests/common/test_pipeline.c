@@ -197,6 +197,7 @@ ParameterizedTest(struct text_case *c, pipeline, canonical)
 {
     struct pipeline p = {.text = "untouched"}, again;
     struct plenum_error err = {""};
+    char text[VIEWS_TEXT_MAX];
     int r = pipeline_parse(c->text, &p, &err);
 
     if (!c->canonical[0]) {
@@ -210,6 +211,31 @@ ParameterizedTest(struct text_case *c, pipeline, canonical)
     cr_expect(eq(str, p.text, c->canonical));
     cr_assert(eq(int, pipeline_parse(p.text, &again, &err), 0), "the canonical text parses");
     cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0), "to the same pipeline");
+    pipeline_write_decimals(p.text, text, sizeof(text));
+    cr_assert(eq(int, pipeline_parse(text, &again, &err), 0), "%s: %s", text, err.text);
+    cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0), "'%s' is the same pipeline", text);
+}
+
+/* Users read 0.6, not 3/5; what no four digits say stays a fraction. */
+Test(pipeline, fractions_are_shown_as_decimals)
+{
+    static const char *const cases[][2] = {
+        {"color_jitter(3/5:7/5,-1/10:1/10,p=4/5)", "color_jitter(0.6:1.4,-0.1:0.1,p=0.8)"},
+        {"rrc(224,scale=2/25:1,ratio=3/4:4/3)", "rrc(224,scale=0.08:1,ratio=0.75:4/3)"},
+        {"1/3 1/10000 1/20000 8/4 12345/10000", "1/3 0.0001 1/20000 2 1.2345"},
+        {"view(a1,2,eval) x1/2 1/0 1/ /2 1234567890/2",
+         "view(a1,2,eval) x1/2 1/0 1/ /2 1234567890/2"},
+        {"", ""},
+    };
+    char text[100], small[30], big[] = "1/10000 1/10000 1/10000 1/10000";
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        pipeline_write_decimals(cases[i][0], text, sizeof(text));
+        cr_expect(eq(str, text, (char *)cases[i][1]));
+    }
+    pipeline_write_decimals(big, small, sizeof(small));
+    cr_expect(eq(int, strncmp(small, big, sizeof(small) - 1), 0), "no room: as it is, cut");
+    cr_expect(eq(sz, strlen(small), sizeof(small) - 1));
 }
 
 static void expect_sentence(const char *text, const char *sentence)
@@ -541,6 +567,7 @@ ParameterizedTest(struct views_case *c, views, canonical)
 {
     static struct views views, again;
     struct plenum_error err = {""};
+    char text[VIEWS_TEXT_MAX];
     int r = views_parse(c->text, &views, &err);
 
     cr_assert(eq(int, r, c->views > 0 ? 0 : -EINVAL), "%s: %s", c->text, err.text);
@@ -554,6 +581,9 @@ ParameterizedTest(struct views_case *c, views, canonical)
     cr_expect(eq(u32, views.images, c->images));
     cr_assert(eq(int, views_parse(views.text, &again, &err), 0), "%s", err.text);
     cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "it parses to itself");
+    pipeline_write_decimals(views.text, text, sizeof(text));
+    cr_assert(eq(int, views_parse(text, &again, &err), 0), "%s: %s", text, err.text);
+    cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "'%s' is the same", text);
 }
 
 /* Each view's pipeline is that of its text, and a long text is refused whole. */

@@ -172,7 +172,7 @@ inside() {
         --listen 127.0.0.1:7411 --tls-key loader.key \
         --http-port 7412 2>log &
     pid=$!
-    wait_for 120 grep -q "decode for" log
+    wait_for 120 grep -q "decodes\\? for" log
     job "a stream by TLS" env PLENUM_LOADER=tcp:127.0.0.1:7411 PLENUM_LOADER_KEY=alice.key env/bin/python
     is 200 "$NAME: the status page" \
         env/bin/python -c "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7412/').status)"

@@ -220,7 +220,7 @@ class LimitsTest(ServiceCase):
         self.make_data()
         self.serve("--max-clients", "1")
         first = self.feed("--epochs", "1000000")
-        wait_for("the first client", lambda: "client job" in self.said())
+        wait_for("the first client", lambda: " instance 0 of job " in self.said())
         late = self.feed("--epochs", "1", "--loader-timeout", "5")
         err = late.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(late.returncode, 0)

@@ -359,6 +359,21 @@ class StatusTest(ServiceCase):
         for line in out.splitlines():
             self.assertLessEqual(len(line), 120)
 
+    def test_names(self):
+        """clients go by their program, pipelines are written as users write them, and paths as they are"""
+        os.symlink(self.data, os.path.join(self.folder, "link"))
+        self.start()
+        feed = self.feed("--epochs", "100000", "--pause", "100", "--pipeline",
+                         "rrc(16, scale=0.25:1) color_jitter(0.4, 0.4, 0.1) flip(1/3)",
+                         data=f"{self.folder}/../{os.path.basename(self.folder)}/link")
+        wait_for("a stream", lambda: json.loads(self.ctl("--json"))["streams"] or feed.poll() is not None)
+        stream = self.stream()
+        self.assertEqual(stream["client"], f"feed instance 0 of job pid-{feed.pid} (pid {feed.pid})")
+        self.assertEqual(stream["pipeline"], "v1 rrc(16,scale=0.25:1,ratio=0.75:4/3) "
+                                             "color_jitter(0.6:1.4,0.6:1.4,0.9:1.1) flip(1/3)")
+        self.assertEqual(stream["dataset"], "folder:" + os.path.realpath(self.data))
+        self.assertEqual(self.said().count(f"(pid {feed.pid})"), self.said().count("feed instance 0"), self.said())
+
     def test_whose_streams(self):
         """a user sees that user's streams, and of others how many there are; root sees all; by TCP one sees one's
         own"""

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "common/program.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* The word behind `word`; NULL behind the last one. */
+static const char *next_word(const char *word, const char *end)
+{
+    word += strlen(word) + 1;
+    return word < end ? word : NULL;
+}
+
+/* What Python runs: its first word that is no option. NULL for a command, or standard input. */
+static const char *find_script(const char *word, const char *end)
+{
+    while ((word = next_word(word, end)) != NULL) {
+        if (word[0] != '-' || !word[1])
+            return word[0] == '-' ? NULL : base_name(word);
+        if (strcmp(word, "-m") == 0)
+            return next_word(word, end);
+        if (strcmp(word, "-c") == 0)
+            return NULL;
+        if (strcmp(word, "-X") == 0 || strcmp(word, "-W") == 0)
+            word = next_word(word, end);
+        if (!word)
+            return NULL;
+    }
+    return NULL;
+}
+
+void program_name_of(const char *words, size_t len, char *ret, size_t size)
+{
+    const char *end = words + len, *name = len > 0 ? base_name(words) : "", *script = NULL;
+
+    if (strncmp(name, "python", strlen("python")) == 0)
+        script = find_script(words, end);
+    (void)snprintf(ret, size, "%s", script ? script : name);
+}
+
+void program_name(char *ret, size_t size)
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = 0;
+    char words[4096];
+
+    if (fd >= 0) {
+        n = read(fd, words, sizeof(words) - 1);
+        (void)close(fd);
+    }
+    n = n > 0 ? n : 0;
+    words[n] = '\0';
+    program_name_of(words, (size_t)n, ret, size);
+}
