@@ -665,7 +665,8 @@ class Stream:
     process that opened it. In a forked process, such as a DataLoader worker, everything that returns batches or a
     position raises ``ECHILD``. One thread at a time may request batches.
 
-    A :class:`LoaderWarning` is issued before a batch is taken, so turning it into an error does not lose a batch.
+    A :class:`LoaderWarning` about the data set is issued when the stream is opened, any other before a batch is taken:
+    turning one into an error does not lose a batch.
     """
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
@@ -756,12 +757,13 @@ class Stream:
                                           "subset": subset}
         self._split_of = (self._share.instance_index, self._share.num_instances) if split == "file" else None
         self._dataset = os.fspath(dataset)
-        if given_names is not None:
-            try:
+        try:
+            if given_names is not None:
                 self._use_classes(given_names)
-            except BaseException:
-                self.close()
-                raise
+            self._show_warnings(self._handle)
+        except BaseException:
+            self.close()
+            raise
 
     def _use_classes(self, names: List[str]) -> None:
         """Number classes like the program: ``names[label]``."""

@@ -337,6 +337,23 @@ class StreamTest(unittest.TestCase):
         told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout
         self.assertIn(f"warning      {sentence}\n", told)
         self.assertIn("passed over  4 files", told)
+        makers = [pyplenum.Stream]
+        if torch is not None:
+            from pyplenum.torch import Loader
+            makers.append(Loader)
+        for make in makers:
+            with self.subTest(make.__name__), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with make(data, PIPELINE, micro_batch=8) as s:  # of which no batch is requested
+                    self.assertEqual([(w.category, w.filename) for w in caught], [(pyplenum.LoaderWarning, __file__)])
+                    self.assertIn(sentence, str(caught[0].message))
+                    if make is pyplenum.Stream:
+                        next(s)
+                self.assertEqual(len(caught), 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaisesRegex(pyplenum.LoaderWarning, "count as classes: 'empty'"):
+                pyplenum.Stream(data, PIPELINE, micro_batch=8)
 
     def test_poll(self):
         """select() tells when a batch is ready: a whole run without waiting in next()"""
