@@ -20,8 +20,8 @@ may change.
 
     python3 train.py /tmp/sample --evaluate /tmp/validation
 
-An evaluation shows each sample once, on any number of processes: padding in the last batches is marked as invalid and
-not counted.
+An evaluation shows each sample once, on any number of processes; the last batches are short. Its classes have
+the same numbers as those of the training set.
 """
 
 import argparse
@@ -92,9 +92,9 @@ class Exchange:
             self.scores /= dist.get_world_size()
         return self.scores.tolist()
 
-    def sample_numbers(self, batch: pyplenum.Batch) -> list:
+    def sample_numbers(self, samples: torch.Tensor) -> list:
         """Return the samples of this step in all processes, in the order of the replicas."""
-        self.mine.copy_(pyplenum.torch.tensor(batch, "samples"))
+        self.mine.copy_(samples)
         if not dist.is_initialized():
             return self.mine.tolist()
         dist.all_gather(self.every, self.mine)
@@ -104,8 +104,9 @@ class Exchange:
 class Run:
     """The state that a checkpoint holds."""
 
-    def __init__(self, job: pyplenum.Job, stream: pyplenum.Stream, model: nn.Module, optimizer: torch.optim.Optimizer):
-        self.job, self.stream, self.model, self.optimizer = job, stream, model, optimizer
+    def __init__(self, job: pyplenum.Job, loader: pyplenum.torch.Loader, model: nn.Module,
+                 optimizer: torch.optim.Optimizer):
+        self.job, self.loader, self.model, self.optimizer = job, loader, model, optimizer
         self.step = 0
         self.hash = 0  # of all batches delivered to all processes up to the last checkpoint
         self.delivered = 0  # of those delivered to this process since then
@@ -121,7 +122,7 @@ class Run:
         self.total_hash()
         if self.job.instance_index == 0:
             with open(path + ".new", "wb") as file:
-                torch.save({"step": self.step, "hash": f"{self.hash:016x}", "cursor": self.stream.cursor.hex(),
+                torch.save({"step": self.step, "hash": f"{self.hash:016x}", "loader": self.loader.state_dict(),
                             "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -140,7 +141,7 @@ class Run:
         pyplenum.torch.broadcast_parameters(self.model)
         pyplenum.torch.broadcast_optimizer_state(self.optimizer)
         self.step, self.hash = state["step"], int(state["hash"], 16)
-        self.stream.seek(bytes.fromhex(state["cursor"]))
+        self.loader.load_state_dict(state["loader"])
         if self.job.instance_index == 0:
             print(f"resuming from step {self.step} of {path}", flush=True)
 
@@ -150,60 +151,64 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
     log = open(args.log, "a" if run.step else "w", buffering=1) if args.log and first else None
     exchange = None
     begin, first_step = time.monotonic(), run.step
-    for batch in run.stream if run.step < args.steps else ():
-        images, labels, _ = pyplenum.torch.tensors(batch)
-        run.optimizer.zero_grad()
-        output = model(images.to(dtype) / 64)
-        loss = nn.functional.cross_entropy(output, labels)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1)
-        run.optimizer.step()
-        right = (output.argmax(1) == labels).to(dtype).mean()
-        exchange = exchange or Exchange(run.job.num_instances, len(labels), dtype)
-        loss_all, right_all = exchange.mean(loss.detach(), right)
-        if args.log:
-            numbers = exchange.sample_numbers(batch)
-            if log:
-                print(run.step, float(loss_all).hex(), *numbers, file=log)
-        run.delivered += batch.hash()
-        run.step += 1
-        if first and (run.step % 10 == 0 or run.step == args.steps):
-            print(f"step {run.step:4}  loss {loss_all:.4f}  accuracy {right_all:.2f}", flush=True)
-        del images, labels, batch  # returns the slot to the loader
-        if args.checkpoint_every and run.step % args.checkpoint_every == 0:
-            run.save(args.checkpoint)
-        if run.step >= args.steps:
-            break
-    elapsed, stats = time.monotonic() - begin, run.stream.stats
+    while run.step < args.steps:
+        for images, labels, samples, hash_of_batch in run.loader:  # to the end of an epoch
+            run.optimizer.zero_grad()
+            output = model(images.to(dtype))
+            loss = nn.functional.cross_entropy(output, labels)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1)
+            run.optimizer.step()
+            right = (output.argmax(1) == labels).to(dtype).mean()
+            exchange = exchange or Exchange(run.job.num_instances, len(labels), dtype)
+            loss_all, right_all = exchange.mean(loss.detach(), right)
+            if args.log:
+                numbers = exchange.sample_numbers(samples)
+                if log:
+                    print(run.step, float(loss_all).hex(), *numbers, file=log)
+            run.delivered += hash_of_batch
+            run.step += 1
+            if first and (run.step % 10 == 0 or run.step == args.steps):
+                print(f"step {run.step:4}  loss {loss_all:.4f}  accuracy {right_all:.2f}", flush=True)
+            if args.checkpoint_every and run.step % args.checkpoint_every == 0:
+                run.save(args.checkpoint)
+            if run.step >= args.steps:
+                break
+    elapsed, stats = time.monotonic() - begin, run.loader.stats
     if first and run.step > first_step:
-        samples = (run.step - first_step) * run.job.num_instances * (stats.samples // max(1, stats.batches))
+        samples = (run.step - first_step) * run.job.num_instances * len(labels)
         print(f"{samples / elapsed:.0f} images/s, {100 * stats.waited / elapsed:.1f} % of the time spent waiting for "
               f"data")
     if log:
         log.close()
 
 
-def evaluate(args: argparse.Namespace, job: pyplenum.Job, model: nn.Module, dtype: torch.dtype) -> None:
+def evaluate(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dtype) -> None:
     """Evaluate the trained model once on every sample of another data set."""
     sums = np.zeros(2, np.int64)  # samples, correct answers
     loss = np.zeros(1, np.float64)
     model.eval()
-    with torch.no_grad(), pyplenum.Stream(args.evaluate, args.eval_pipeline, shuffle="none", epochs=1, layout="nchw",
-                                          job=args.replicas if job.num_instances == 1 else job,
-                                          micro_batch=args.micro_batch) as stream:
-        for batch in stream:
-            images, labels, valid = pyplenum.torch.tensors(batch)
-            output = model(images.to(dtype) / 64)[valid]
-            labels = labels[valid]
+    with torch.no_grad(), pyplenum.torch.Loader(args.evaluate, args.eval_pipeline, shuffle="none", last="partial",
+                                                dtype=torch.float32, job=replicas_of(args, run.job),
+                                                micro_batch=args.micro_batch,
+                                                classes=run.loader.dataset.classes) as loader:
+        for images, labels in loader:
+            if len(labels) == 0:  # the last step has fewer samples than there are processes
+                continue
+            output = model(images.to(dtype))
             sums += len(labels), int((output.argmax(1) == labels).sum())
             loss += float(nn.functional.cross_entropy(output, labels, reduction="sum"))
-            del images, valid, batch
-        job.allreduce(sums)
-        job.allreduce(loss)
-        if sums[0] != stream.num_samples:
-            raise RuntimeError(f"{sums[0]} of {stream.num_samples} samples were counted")
-    if job.instance_index == 0:
+        run.job.allreduce(sums)
+        run.job.allreduce(loss)
+        if sums[0] != len(loader.dataset):
+            raise RuntimeError(f"{sums[0]} of {len(loader.dataset)} samples were counted")
+    if run.job.instance_index == 0:
         print(f"evaluation: {sums[0]} samples, loss {loss[0] / sums[0]:.4f}, accuracy {sums[1] / sums[0]:.4f}")
+
+
+def replicas_of(args: argparse.Namespace, job: pyplenum.Job):
+    """The job as a Loader takes it: a single process may have a number of replicas of its own."""
+    return args.replicas if job.num_instances == 1 else job
 
 
 def digest(model: nn.Module) -> str:
@@ -220,12 +225,13 @@ def main() -> int:
     dtype = torch.float64 if args.double else torch.float32
     if job.num_instances > 1:
         dist.init_process_group("gloo")  # MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE are in the environment
-    stream = pyplenum.Stream(args.dataset, args.pipeline, job=args.replicas if job.num_instances == 1 else job,
-                             seed=args.seed, micro_batch=args.micro_batch, last="drop", layout="nchw")
-    model = make_model(stream.num_classes, args.seed).to(dtype)
+    loader = pyplenum.torch.Loader(args.dataset, args.pipeline, job=replicas_of(args, job), seed=args.seed,
+                                   micro_batch=args.micro_batch, last="drop", dtype=torch.float32,
+                                   fields=("images", "labels", "samples", "hash"))
+    model = make_model(loader.stream.num_classes, args.seed).to(dtype)
     pyplenum.torch.broadcast_parameters(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-    run = Run(job, stream, model, optimizer)
+    run = Run(job, loader, model, optimizer)
     if args.resume:
         run.load(args.checkpoint)
     parallel = nn.parallel.DistributedDataParallel(model) if job.num_instances > 1 else model
@@ -236,9 +242,9 @@ def main() -> int:
     total = run.total_hash()
     if job.instance_index == 0:
         print(f"hash {total:016x}  weights {digest(model)}")
-    stream.close()
     if args.evaluate:
-        evaluate(args, job, model, dtype)
+        evaluate(args, run, model, dtype)
+    loader.close()
     if dist.is_initialized():
         del parallel, model, optimizer, run
         dist.destroy_process_group()

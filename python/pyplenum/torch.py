@@ -33,7 +33,7 @@ _GEOMETRY = ("boxes", "flips", "sizes")
 _FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 _FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_labels", "valid", "samples",
-           "positions", "epochs")
+           "positions", "epochs", "hash")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
@@ -69,6 +69,8 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
         raise _no_field(field)
     if field == "views":
         raise ValueError("views are several tensors: pyplenum.torch.view_list(batch)")
+    if field == "hash":
+        raise ValueError("a batch's hash is an int, too large for a tensor: batch.hash()")
     if field == "soft_labels":
         raise ValueError("soft labels need the number of classes: torch.from_numpy(batch.soft_labels(num_classes))")
     array = getattr(batch, field)
@@ -186,6 +188,8 @@ class Loader:
         - The names of :func:`tensor`. With mixing, "labels" without "weights" or "soft_labels" raises ValueError.
         - "soft_labels": float32 [N, num_classes], from ``Batch.soft_labels()``, for ``cross_entropy()``.
         - "views": a list of tensors, from :func:`view_list`.
+        - "hash": an int, :meth:`Batch.hash`. Summed over all instances, modulo 2**64, it is what ``plenumctl hash``
+          prints.
         - Names with a colon, such as "caption:txt" or "mask:seg.png:mask": further data of each sample, as in the
           ``fields`` of a :class:`Stream`. Text is a list of str, bytes a list of bytes; numbers and arrays are tensors
           [N, ...], masks [N, H, W], and boxes :class:`pyplenum.Boxes` of tensors. With views, masks and boxes are lists
@@ -553,6 +557,8 @@ class Loader:
                 return self._field_of_data(batch, field, None if counts is None else counts.tolist(), finish)
             if field in ("images", "views"):
                 return self._pixels(batch, field, finish, counts)
+            if field == "hash":
+                return batch.hash()
             found = self._tensor(batch, field)
             return [finish(each, field) for each in found] if isinstance(found, list) else finish(found, field)
 

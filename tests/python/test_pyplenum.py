@@ -908,6 +908,19 @@ class LoaderTest(unittest.TestCase):
                 result[int(b.epochs[0])] += b.samples[b.valid].tolist()
         return result
 
+    def test_hash(self):
+        """the field "hash" sums up to what plenumctl prints, whatever the form of the last batch, images and floats"""
+        import pyplenum.torch
+
+        want = plenumctl_hash("--epochs", "2")
+        for options in ({}, {"last": "partial", "micro_batch": 7}, {"last": "pad"}, {"dtype": torch.float32}):
+            with self.subTest(options), loader(**{"fields": ("hash", "images"), **options}) as l:
+                got = [each for _ in range(2) for each, images in l if len(images)]
+                self.assertIs(type(got[0]), int)
+                self.assertEqual(sum(got) % 2**64, want)
+        with stream() as s, self.assertRaisesRegex(ValueError, r"batch\.hash\(\)"):
+            pyplenum.torch.tensor(next(s), "hash")
+
     def test_epochs(self):
         """a loop is an epoch, the next loop the next one; len() is the batches of one"""
         for options in ({}, {"micro_batch": 5}, {"micro_batch": 5, "last": "drop"}, {"job": 2, "micro_batch": 3}):
