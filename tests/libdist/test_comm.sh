@@ -45,12 +45,12 @@ in_step() { # WAY HOW
     ok "NaN in any instance is NaN in all $2" $1 -n 3 "$world" nan
 }
 there() {
-    timeout 100 "$top_builddir/plenumrun" --loader none --grace 1 "$@"
+    timeout 100 "$top_builddir/plenumrun" -x ASAN_OPTIONS --loader none --grace 1 "$@"
 }
 if [ -n "$have_mpi" ]; then
     all_of mpi "by MPI"
     in_step there "by MPI"
-    ok "one that ends in MPI_Finalize() is named at once" timeout 100 "$top_builddir/plenumrun" -n 3 "$world" finalizes
+    ok "one that ends in MPI_Finalize() is named at once" there -n 3 "$world" finalizes
     there -n 3 "$world" improper 2>"$T/err"
     is 125 "a program of MPI alone whose instance leaves without MPI_Finalize() is ended" echo $?
     ok "and the sentence says which" grep -q "instance 2 on host .* ended with status 0 while others were in MPI" "$T/err"
