@@ -42,6 +42,36 @@ def spawned(rank, action):
     wait()
 
 
+def by_accelerate():
+    from accelerate import debug_launcher
+
+    debug_launcher(spawned, (0, "spawned"), num_processes=2)
+
+
+def by_lightning():
+    """Lightning starts the second process by itself, unless a launcher has; each makes its loader when it is asked."""
+    import lightning
+    import torch
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def train_dataloader(self):
+            take("take")
+            return torch.utils.data.DataLoader(torch.zeros(2, 1))
+
+        def training_step(self, batch, _):
+            return (self.weight * batch).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=1)
+
+    trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_steps=1, logger=False, barebones=True)
+    trainer.fit(Module())
+
+
 def wait():
     end = time.monotonic() + DEADLINE_S
     while len(outcomes()) < COUNT:
@@ -60,6 +90,10 @@ def main():
         import pyplenum  # noqa: F401
         if first:
             start("child")
+    if ACTION in ("accelerate", "lightning"):
+        by_accelerate() if ACTION == "accelerate" else by_lightning()
+        wait()
+        return
     if ACTION == "spawn":
         import multiprocessing
 

@@ -5,6 +5,7 @@ The law: no sample is seen twice by processes that take themselves for one job, 
 none is refused, they see each sample. What else is set in environments, tests/libdist/test_launchers.c has.
 """
 
+import glob
 import json
 import os
 import shlex
@@ -29,6 +30,16 @@ NESTED = os.path.join(HERE, "nested.py")
 SAMPLES = list(range(21))
 needs_mpirun = unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
 needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
+
+
+def python_with(*modules):
+    """A Python that has these modules and NumPy: this one, or one of "make check-frameworks"; None: there is none."""
+    here = os.environ.get("PLENUM_FRAMEWORKS", "")
+    for python in [sys.executable, *(sorted(glob.glob(os.path.join(here, "*", "bin", "python3"))) if here else ())]:
+        if subprocess.run([python, "-c", f"import numpy, {', '.join(modules)}"], capture_output=True).returncode == 0:
+            return python
+    return None
+
 
 CHILD = ("which started this one, is instance 0 of 2", "rank=0, world_size=1")
 TWICE = ("is instance 0 of 2 of this job already", "rank=0, world_size=1")
@@ -86,6 +97,10 @@ def by_hand(rank, world, master=True):
 class LaunchersTest(unittest.TestCase):
     maxDiff = None
 
+    def setUp(self):
+        if bool(os.environ.get("PLENUM_TEST_SRUN")) != (self._testMethodName == "test_srun"):
+            self.skipTest("tests/system/test_slurm.sh runs test_srun, and no other, in an allocation")
+
     def outcomes(self, commands, env=None):
         """Run commands at once. They get nested.py's folder by the word FOLDER."""
         folder = tempfile.mkdtemp(dir=T)
@@ -108,10 +123,11 @@ class LaunchersTest(unittest.TestCase):
                     result.append(json.load(file))
         return result
 
-    def cell(self, launcher, count, action="take", env=None, refused=0, why=(), rounds=1, commands=None, whole=0):
+    def cell(self, launcher, count, action="take", env=None, refused=0, why=(), rounds=1, commands=None, whole=0,
+             python=sys.executable):
         """`count` processes, of which `refused` are refused; `whole` have said that they take all samples."""
-        python = [sys.executable, NESTED, action, "FOLDER", str(count)]
-        found = self.outcomes(commands or [(launcher + python, {})], env)
+        program = [python, NESTED, action, "FOLDER", str(count)]
+        found = self.outcomes(commands or [(launcher + program, {})], env)
         self.assertEqual(len(found), count * rounds, self.said)
         seen = sorted(n for one in found if one["action"] != "whole" for n in one.get("samples", ()))
         self.assertEqual(len(set(seen)) * rounds, len(seen), "a sample is seen twice")
@@ -152,6 +168,38 @@ class LaunchersTest(unittest.TestCase):
         """torchrun in mpirun, and the other way round"""
         self.cell(mpirun(2) + each_by_torchrun(), 2, refused=2, why=NO_FIT)
         self.cell(by_torchrun(1) + mpirun(2), 2, refused=2, why=NO_FIT)
+
+    def test_accelerate(self):
+        """accelerate's launchers, alone, and in plenumrun's only instance: their ranks count"""
+        python = python_with("accelerate")
+        if not python:
+            self.skipTest("accelerate is not installed for this Python: make check-frameworks installs it")
+        self.cell([], 2, "accelerate", python=python)
+        self.cell(plenumrun(1), 2, "accelerate", env=OWN, python=python)
+        if shutil.which("mpirun"):
+            hosts = os.path.join(T, "hosts")
+            with open(hosts, "w") as file:
+                file.write("localhost slots=2\n")
+            launch = [python, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines",
+                      "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--mpirun_hostfile", hosts]
+            program = [NESTED, "take", "FOLDER", "2"]
+            self.cell(None, 2, commands=[(launch + program, {})])
+
+    def test_lightning(self):
+        """Lightning's processes, alone and in two instances of plenumrun's"""
+        python = python_with("lightning")
+        if not python:
+            self.skipTest("Lightning is not installed for this Python: make check-frameworks installs it")
+        self.cell([], 2, "lightning", python=python)
+        self.cell(plenumrun(2), 2, "lightning", env=OWN, python=python)
+
+    def test_srun(self):
+        """a real srun: its tasks, a program that one of them starts, plenumrun in a step, and srun in an instance"""
+        srun = ["srun", "--overlap", "-N", "1"]
+        self.cell([*srun, "-n", "2"], 2)
+        self.cell([*srun, "-n", "2"], 3, "during", refused=1, why=CHILD)
+        self.cell([*srun, "-n", "1", *plenumrun(2)], 2, env=OWN)
+        self.cell(plenumrun(1) + [*srun, "-n", "2"], 2, env=OWN, refused=2, why=NO_FIT)
 
     def test_children(self):
         """a program that rank 0 starts, before or while it takes samples, and a process that it forks"""
