@@ -219,14 +219,15 @@ wait_for 10 test -e got.0
 : >go
 wait_for 20 no_step
 ok "with --full all of them, and the job goes on" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
-# Open MPI's daemon is not where the steps of v2 look for it.
-path=$(type -P orted || type -P prted)
-mkdir hidden && printf '#!/nowhere/sh\n' >hidden/daemon && chmod +x hidden/daemon
-on v2 mount --bind "$PWD/hidden/daemon" "$(readlink -f "$path")"
-in_slurm salloc -N2 "$run" true
-ok "a daemon that cannot be executed on one host" all 'same $code 125' \
-    'tail -n 1 err | grep -q "Open MPI.s daemon cannot be executed on host v2, by srun"' 'wait_for 20 no_step'
-on v2 umount "$(readlink -f "$path")"
+# ---- whose share a process takes ----
+if [ "$PYTHON" != : ] && "$PYTHON" -c 'import numpy' 2>/dev/null; then
+    timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" PLENUM_TEST_SRUN=1 salloc -N1 -n2 \
+        "$PYTHON" "$top_srcdir/tests/python/test_launchers.py" >out 2>err
+    ok "launchers within launchers, with a real srun" all '! grep "^not ok" out' 'grep -q "^ok.*a real srun" out' \
+        'same "$(grep "^#" out)" ""' 'wait_for 20 no_step'
+else
+    skip "launchers within launchers, with a real srun" "NumPy is not installed for $PYTHON"
+fi
 in_slurm env SLURM_JOB_NODELIST='v[1-' "$run" true
 ok "an allocation that is not understood" all 'same $code 2' 'has "SLURM_JOB_NODELIST"'
 
