@@ -70,43 +70,18 @@ static void blame_unfinalised(struct supervisor *s)
     }
 }
 
-/* "srun: error: v2: task 0: Exited with exit code 2" */
-static bool find_task(const char *words, char *ret, size_t size)
-{
-    static const char before[] = "srun: error: ";
-
-    for (const char *at = words; (at = strstr(at, before));) {
-        size_t len;
-
-        at += strlen(before);
-        len = strcspn(at, ":\n");
-        if (!str_after(at + len, ": task") || len >= size)
-            continue;
-        memcpy(ret, at, len);
-        ret[len] = '\0';
-        return true;
-    }
-    return false;
-}
-
-/* A host on which Open MPI's daemon is missing: the agent has said so (agent.c), or srun has. */
+/* A host on which Open MPI's daemon is missing: the agent has said so (agent.c). */
 static void blame_daemon(struct supervisor *s)
 {
-    char words[sizeof(s->text_tail.bytes) + 1], host[HOST_NAME_MAX_BYTES];
+    char words[sizeof(s->text_tail.bytes) + 1];
     const char *at;
 
     if (s->plans_sent || tail_get(&s->text_tail, MPIRUN_LINES, words) == 0)
         return;
     at = strstr(words, AGENT_NO_DAEMON);
-    if (at)
-        (void)snprintf(s->report.text, sizeof(s->report.text), "%.*s", (int)strcspn(at, "\n"), at);
-    else if (strstr(words, "execve()") && find_task(words, host, sizeof(host)))
-        (void)snprintf(s->report.text, sizeof(s->report.text),
-                       "Open MPI's daemon cannot be executed on host %s, by srun: install the same "
-                       "Open MPI there, at the same place",
-                       host);
-    else
+    if (!at)
         return;
+    (void)snprintf(s->report.text, sizeof(s->report.text), "%.*s", (int)strcspn(at, "\n"), at);
     s->report.explained = true;
 }
 
