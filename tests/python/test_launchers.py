@@ -186,12 +186,11 @@ class LaunchersTest(unittest.TestCase):
             self.cell(None, 2, commands=[(launch + program, {})])
 
     def test_lightning(self):
-        """Lightning's processes, alone and in two instances of plenumrun's"""
+        """Lightning's processes"""
         python = python_with("lightning")
         if not python:
             self.skipTest("Lightning is not installed for this Python: make check-frameworks installs it")
         self.cell([], 2, "lightning", python=python)
-        self.cell(plenumrun(2), 2, "lightning", env=OWN, python=python)
 
     def test_srun(self):
         """a real srun: its tasks, a program that one of them starts, plenumrun in a step, and srun in an instance"""
