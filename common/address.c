@@ -36,13 +36,13 @@ static int parse_unix(const char *text, const char *path, struct address *a,
     memcpy(a->un.sun_path, path, len);
     a->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
     if (path[0] == '@')
-        a->un.sun_path[0] = '\0'; /* abstract: the length counts, no NUL behind */
+        a->un.sun_path[0] = '\0'; /* abstract: the length counts, and there is no final NUL */
     else
         a->len++;
     return 0;
 }
 
-/* "HOST:PORT" or "[IPv6]:PORT", where they begin and end: false when it is neither. */
+/* Find host and port in "HOST:PORT" or "[IPv6]:PORT": false if it has neither form. */
 static bool split_host(const char *text, char *host, size_t size, const char **port)
 {
     const char *colon = strrchr(text, ':'), *begin = text, *end = colon;
@@ -55,7 +55,7 @@ static bool split_host(const char *text, char *host, size_t size, const char **p
         if (end <= begin || *end != ']')
             return false;
     } else if (memchr(text, ':', (size_t)(colon - text))) {
-        return false; /* an IPv6 address without brackets: where would its port begin? */
+        return false; /* an IPv6 address without brackets: its port would be ambiguous */
     }
     if ((size_t)(end - begin) >= size)
         return false;
@@ -170,7 +170,7 @@ int address_resolve(struct address *address, struct plenum_error *err)
     return 0;
 }
 
-/* "tcp:10.0.0.5:7000" */
+/* Write "tcp:10.0.0.5:7000". */
 static void write_ip(const union address_any *ip, char *text, size_t size)
 {
     char host[INET6_ADDRSTRLEN] = "", scope[16] = "";
@@ -275,7 +275,7 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
     return count;
 }
 
-/* Small frames are answers that somebody waits for. */
+/* Disable Nagle's algorithm: small frames are answers that the other side waits for. */
 static void set_tcp(int fd)
 {
     int on = 1;
@@ -305,7 +305,7 @@ int address_connect(const struct address *address, unsigned turn)
     int fd, r;
 
     if (address->tcp && address->count == 0)
-        return -ENOENT; /* nobody knows the name */
+        return -ENOENT; /* the name does not exist */
     to = choose(address, turn, &len);
     fd = open_socket(to->sa_family);
     if (fd < 0)
@@ -361,14 +361,15 @@ int address_listen(const struct address *address, unsigned mode, struct plenum_e
             io_close(&probe);
             return error_set(err, -EADDRINUSE, "another program listens on %s", address->text);
         }
-        if (probe == -ECONNREFUSED) /* a socket nobody listens on: its process is gone */
+        if (probe == -ECONNREFUSED) /* a socket without a listener: its process is gone */
             (void)unlink(address->un.sun_path);
     }
     at = choose(address, 0, &len);
     fd = open_socket(at->sa_family);
     if (fd < 0)
         return error_set(err, fd, "cannot make a socket: %s", strerror(-fd));
-    /* Connections of a loader that has just ended may linger; they are nobody's. */
+    /* Connections of a loader that has just ended can linger in TIME_WAIT; do not let them block
+     * us. */
     if (address->tcp)
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, at, len) < 0 ||
@@ -392,7 +393,7 @@ char *address_of_socket(int fd, bool peer, char *text, size_t size)
         return text;
     }
     if (a.any.sa_family == AF_INET6)
-        a.in6.sin6_scope_id = 0; /* by which of our interfaces says nothing of the other side */
+        a.in6.sin6_scope_id = 0; /* our interface's index means nothing to the other side */
     write_ip(&a, text, size);
     return text;
 }

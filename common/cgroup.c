@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* cgroup.c - where the files of this process's control groups are.
+/* cgroup.c - finds the files of this process's control groups.
  *
- * /proc/self/cgroup names the group in each hierarchy, as this process's cgroup name space shows
- * it, and /proc/self/mountinfo which part of a hierarchy is mounted where. In a container these
- * differ: the name may be that of the host, with only the container's own part mounted; or "/",
- * with all of the host's mounted ("/../.."). So a name counts relative to the mount's root, and
- * groups above are visited up to there. Where the mount does not hold the group nor one above it,
- * nothing is read: another group's limits are none of ours. */
+ * /proc/self/cgroup names the group in each hierarchy, as seen in this process's cgroup name space.
+ * /proc/self/mountinfo says which part of a hierarchy is mounted where. In a container the two
+ * differ: the name may be the host's, with only the container's own part mounted; or "/", with all
+ * of the host's mounted ("/../.."). A name is therefore relative to the mount's root, and groups
+ * above it are visited up to that root. If the mount contains neither the group nor any of its
+ * ancestors, nothing is read: another group's limits do not apply to us. */
 #include "config.h"
 
 #include "common/cgroup.h"
@@ -24,7 +24,7 @@ enum { LINE_BYTES = PATH_MAX + 2048 }; /* of a mount, but for options that nothi
 
 const char *cgroup_top = "";
 
-/* A group and all above it: "/a/b", "/a", "". `name` is the mount's root with it. */
+/* Visit a group and all above it: "/a/b", "/a", "". `name` is the mount's root joined with it. */
 static void climb(const char *point, const char *root, const char *rest, int version,
                   void (*visit)(const struct cgroup *, void *), void *arg)
 {
@@ -63,7 +63,7 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-/* "/../../a" begins two groups up. */
+/* Count leading "..": "/../../a" begins two groups up. */
 static int count_ups(const char *name, const char **rest)
 {
     int n = 0;
@@ -74,9 +74,8 @@ static int count_ups(const char *name, const char **rest)
     return n;
 }
 
-/* Where a group lies below what is mounted, "" for its root or a group that is below it at an
- * unknown place;
- * NULL: elsewhere. */
+/* The path of a group below the mount's root: "" for the root, or for a group at an unknown place
+ * below it; NULL if it is elsewhere. */
 static const char *below(const char *root, const char *name)
 {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -86,11 +85,11 @@ static const char *below(const char *root, const char *name)
     if (strncmp(root, name, len) == 0 && (!name[len] || name[len] == '/') &&
         count_ups(name + len, &unused) == 0)
         return name + len;
-    /* The mount begins above this name space, and the names between the two are not known. */
+    /* The mount begins above this name space, and the names in between are unknown. */
     return ups > 0 && !*rest && count_ups(name, &unused) <= ups ? "" : NULL;
 }
 
-/* mountinfo has "\040" for a blank. */
+/* Decode mountinfo's escapes, such as "\040" for a blank. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -116,8 +115,8 @@ static int open_proc(struct text_lines *lines, const char *file)
     return text_lines_open(lines, path);
 }
 
-/* "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct": is it of this
- * kind? Then its root and its place. */
+/* Parse "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct": is it a
+ * mount of this kind? Then write its root and mount point. */
 static bool parse_mount(char *line, const char *controller, int version, char **root, char **point)
 {
     char *type = strstr(line, " - "), *word, *save = NULL, *options = NULL;
@@ -140,7 +139,7 @@ static bool parse_mount(char *line, const char *controller, int version, char **
     return version == 2 || is_listed(options + 1, controller);
 }
 
-/* The group `name` of a hierarchy, by the first mount that shows it. */
+/* Visit the group `name` of a hierarchy, through the first mount that shows it. */
 static void visit_group(const char *controller, int version, const char *name,
                         void (*visit)(const struct cgroup *, void *), void *arg)
 {
@@ -219,7 +218,7 @@ int cgroup_read(const struct cgroup *group, const char *file, const char *key, u
     return r;
 }
 
-/* "200000 100000" */
+/* Parse "200000 100000". */
 static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *period)
 {
     struct text_lines lines;
@@ -238,7 +237,7 @@ static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *per
     return -ENOENT;
 }
 
-/* Version 1 has the same two in files of their own. */
+/* Version 1 has the two numbers in separate files. */
 static void look_at_quota(const struct cgroup *group, void *arg)
 {
     uint64_t quota, period;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* complete.c - what a shell may complete, from the tables of options.
+/* complete.c - shell completion, from the tables of options.
  *
- * The shells' own files (completion/) hold no option: they hand over the words of a line, and we
- * say what can stand at its end, as the parser would read it. So a new option is completed as soon
- * as it is parsed. */
+ * The shells' own files (completion/) contain no options. They pass the words of a command line,
+ * and we answer what may come at its end, as the parser would read it. A new option is therefore
+ * completed as soon as it is parsed. */
 #include "config.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@
 #include "common/options.h"
 #include "common/util.h"
 
-/* `text` on one line, without tabs. */
+/* Print `text` on one line, without tabs. */
 static void print_line(const char *text)
 {
     for (; *text; text++)
@@ -28,20 +28,20 @@ static void print_word(const char *before, const char *word, size_t len, const c
     print_line(help);
 }
 
-/* Each word of a list, `before` in front. */
+/* Print each word of a list, with `before` in front. */
 static void print_words(const char *before, const char *list, const char *separators)
 {
     while (*list) {
         size_t len = strcspn(list, separators);
 
-        /* "auto|none|ADDRESSES": the last stands for something */
+        /* "auto|none|ADDRESSES": the last word is a placeholder */
         if (len > 0 && !isupper((unsigned char)*list))
             printf("%s%.*s\n", before, (int)len, list);
         list += len + (list[len] != '\0');
     }
 }
 
-/* Print the possible values of an option; `before` is "--name=" or nothing. */
+/* Print the possible values of an option; `before` is "--name=" or empty. */
 static void print_values(const struct options_program *p, const struct option_def *def,
                          const char *before)
 {
@@ -82,7 +82,8 @@ static void print_options(const struct options_program *p, bool letters)
     print_word("", "--version", strlen("--version"), "show the version");
 }
 
-/* What can be the operand number `at`, by the usage: "DATASET DIR [options]", "[ADDRESS]". */
+/* Print what operand number `at` can be, according to the usage: "DATASET DIR [options]",
+ * "[ADDRESS]". */
 static void print_operand(const struct options_program *p, size_t at)
 {
     const char *word = p->usage;
@@ -93,7 +94,7 @@ static void print_operand(const struct options_program *p, size_t at)
         word += strspn(word, "[");
         len = strcspn(word, " ]");
         if (len == 0 || !isupper((unsigned char)*word)) {
-            printf("words\n"); /* "options", or the end: nothing can stand here */
+            printf("words\n"); /* "options", or the end: nothing may come here */
             return;
         }
         again = len > 3 && strncmp(word + len - 3, "...", 3) == 0;
@@ -109,7 +110,7 @@ static void print_operand(const struct options_program *p, size_t at)
         printf("%s\n", strncmp(word, "DIR", len) == 0 ? "directories" : "words");
 }
 
-/* The option whose value the word behind argv[i] is, or NULL. */
+/* The option whose value is the word after argv[i], or NULL. */
 static const struct option_def *wants_value(const struct options_program *p, const char *word)
 {
     const struct option_def *def = NULL;
@@ -120,7 +121,7 @@ static const struct option_def *wants_value(const struct options_program *p, con
         for (const char *c = word + 1; *c; c++) {
             def = options_find_letter(p, *c);
             if (def && def->arg && c[1])
-                return NULL; /* the rest of the word is it */
+                return NULL; /* the rest of the word is its value */
         }
     }
     return def && def->arg && def->type != OPTION_OPTIONAL ? def : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* crc32c.c - by the processor's instruction where there is one, else by tables, eight bytes a step.
+/* crc32c.c - uses the CPU's instruction if there is one, otherwise tables, eight bytes per step.
  *
- * The tables are made when first needed: 8 KiB, from the polynomial alone. */
+ * The tables are computed on first use: 8 KiB, from the polynomial alone. */
 #include "config.h"
 
 #include "common/crc32c.h"
@@ -54,8 +54,8 @@ uint32_t crc32c(uint32_t crc, const void *bytes, size_t len)
     return crc32c_portable(crc, bytes, len);
 }
 #elif defined(__aarch64__)
-/* CRC is optional in Armv8.0 and mandatory from 8.1 on. Assembler, as compilers differ in how a
- * function asks for it. */
+/* CRC is optional in Armv8.0 and mandatory from 8.1 on. Assembler, because compilers differ in how
+ * a function enables it. */
 static uint32_t crc32c_arm(uint32_t crc, const void *bytes, size_t len)
 {
     const uint8_t *p = bytes;

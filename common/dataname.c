@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* dataname.c - a data set's name, which both the library and the loader must take apart: the
- * library to make its path absolute, the loader to open it. */
+/* dataname.c - parses data set names for both the library, which makes their paths absolute, and
+ * the loader, which opens them. */
 #include "config.h"
 
 #include "common/dataname.h"
@@ -16,7 +16,7 @@ enum { FORMAT_MAX = 15 };
 
 static const char lower[] = "abcdefghijklmnopqrstuvwxyz", word[] = "abcdefghijklmnopqrstuvwxyz-";
 
-/* To the comma or colon that ends a value: one behind a backslash belongs to it. */
+/* Length up to the comma or colon that ends a value; escaped ones belong to the value. */
 static size_t value_length(const char *value)
 {
     size_t len = 0;
@@ -96,7 +96,7 @@ static bool is_format(const struct dataname *name, const char *format)
            memcmp(name->format, format, name->format_len) == 0;
 }
 
-/* "generated:" is followed by a number, or by the name of a data set. */
+/* "generated:" is followed by a number, or by another data set's name. */
 static bool is_wrapped(const struct dataname *name)
 {
     return name->format && is_format(name, "generated") &&
@@ -113,7 +113,7 @@ const char *dataname_path(const char *text)
     return name.format && is_format(&name, "generated") ? NULL : name.where;
 }
 
-/* A text that grows up to `size`. */
+/* A text that is written into a buffer of `size` bytes. */
 struct made {
     char *text;
     size_t at, size;
@@ -125,7 +125,7 @@ static void add(struct made *m, const char *text, size_t len)
         memcpy(m->text + m->at, text, len);
         m->text[m->at + len] = '\0';
     }
-    m->at += len; /* beyond its size it is too long */
+    m->at += len; /* beyond the size it is too long */
 }
 
 static bool is_class_path(const struct dataname *name, const char *key, size_t key_len)
@@ -138,7 +138,7 @@ static bool is_relative_class_path(const char *value, size_t len)
     return len > 0 && *value != '/' && !(len == 7 && memcmp(value, "numbers", 7) == 0);
 }
 
-/* Format and settings of a name, up to its colon: the path of "classes=" is made absolute. */
+/* Copy format and settings of a name, up to its colon, making the path in "classes=" absolute. */
 static int add_settings(struct made *m, const struct dataname *name, const char *folder)
 {
     const char *at = name->settings, *end = name->settings + name->settings_len, *key, *value;
@@ -191,7 +191,7 @@ int dataname_refuse_url(const char *text, struct plenum_error *err)
 {
     const char *path = dataname_path(text);
 
-    if (is_url(text)) /* what precedes its colon may look like a format */
+    if (is_url(text)) /* the part before its colon may look like a format */
         path = text;
     if (strncmp(text, "pipe:", 5) == 0 || (path && strncmp(path, "pipe:", 5) == 0))
         return error_set(

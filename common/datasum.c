@@ -27,7 +27,7 @@ char *datasum_hex(const uint8_t fingerprint[16], char ret[33])
     return ret;
 }
 
-/* In a segment: names first, as other names explain other sizes and labels. */
+/* Compare a segment: names first, because different names explain different sizes and labels. */
 static const char *segment_difference(const struct datasum_segment *a,
                                       const struct datasum_segment *b)
 {

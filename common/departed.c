@@ -19,8 +19,8 @@ static const char departed_magic[8] = {'p', 'l', 'n', 'm', 'g', 'o', 'n', 'e'};
 
 struct departed_page {
     char magic[8];
-    _Atomic uint64_t reached; /* the program's; the shim writes everything else */
-    _Atomic uint64_t ended[]; /* [instances]: 0, or 1 more than it had reached */
+    _Atomic uint64_t reached; /* written by the program; the shim writes everything else */
+    _Atomic uint64_t ended[]; /* [instances]: 0, or 1 + what it had reached */
 };
 
 struct departed {
@@ -100,8 +100,8 @@ void departed_note(struct departed *page, uint32_t instance, uint64_t reached)
         atomic_store(&page->page->ended[instance], sum_u64(reached, 1));
 }
 
-/* Accept only what a shim of the same user has made for a job of this size: the variable may be
- * left over from somewhere. */
+/* Accept only a page that a shim of the same user created for a job of this size: the variable may
+ * be stale. */
 static bool is_ours(int fd, uint32_t instances)
 {
     int seals = fcntl(fd, F_GET_SEALS);

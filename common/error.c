@@ -11,7 +11,7 @@
 
 int(error_set)(struct plenum_error *err, int code, const char *format, ...)
 {
-    struct plenum_error made; /* the arguments may point into *err */
+    struct plenum_error made; /* a copy, because the arguments may point into *err */
     va_list args;
 
     if (!err)

@@ -13,7 +13,7 @@
 static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy",  "int64",
                                                      "float32", "mask",  "line", "boxes"};
 
-/* A word without the blanks around it, up to `stop` or the end. */
+/* A word without surrounding blanks, up to `stop` or the end. */
 static const char *take_word(const char **at, const char *end, char stop, size_t *len)
 {
     const char *word = *at, *close = memchr(word, stop, (size_t)(end - word));
@@ -59,7 +59,7 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
                      (int)min_u64(len, 200), word);
 }
 
-/* "0.25": never through floating point. */
+/* Parse "0.25", never through floating point. */
 static int parse_visible(const char *word, size_t len, uint32_t *ret, struct plenum_error *err)
 {
     uint32_t value = 0, unit = FIELD_VISIBLE_ONE;
@@ -86,7 +86,7 @@ static int parse_visible(const char *word, size_t len, uint32_t *ret, struct ple
                      (int)min_u64(len, 200), word);
 }
 
-/* NAME[:SOURCE[:AS[:VISIBLE]]] */
+/* Parse NAME[:SOURCE[:AS[:VISIBLE]]]. */
 static int parse_one(const char *text, size_t len, struct field_spec *ret, struct plenum_error *err)
 {
     const char *at = text, *end = text + len, *word;
@@ -121,7 +121,7 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
     return r;
 }
 
-/* Behind `at` bytes of the text: how many it has then. */
+/* Write a spec at offset `at` of the text; returns the new length. */
 static size_t put_spec(struct fields *fields, size_t at, const struct field_spec *spec)
 {
     size_t size = sizeof(fields->text);
@@ -168,7 +168,7 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
     return 0;
 }
 
-/* What follows the first "json." that is a whole part of a source. */
+/* The rest after the first "json." that is a whole component of a source. */
 static const char *behind_json(const char *source)
 {
     static const char begin[] = "json.", within[] = ".json.";

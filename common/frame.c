@@ -14,14 +14,14 @@
 #include "common/util.h"
 
 enum {
-    /* descriptors in one message (SCM_MAX_FD); without room the kernel would close them */
+    /* descriptors per message (SCM_MAX_FD); without room the kernel would close them */
     FDS_MAX = 253,
-    /* a record of TLS: a carrier is left nothing that poll() does not tell of */
+    /* a TLS record: leaves nothing in a carrier that poll() does not report */
     FILL_LEAST = 16 * 1024,
     TX_COMPACT_BYTES = 64 * 1024,
     NOWHERE_BYTES = 4096,
-    NOWHERE_TIMES = 256, /* more than the kernel keeps for one connection */
-    /* bytes of one call, so that one fast reader does not hold up all others */
+    NOWHERE_TIMES = 256, /* more than the kernel queues for one connection */
+    /* bytes per call, so that one fast reader does not delay all others */
     FLUSH_MAX = 4 << 20,
 };
 
@@ -69,7 +69,7 @@ void frame_put_bytes(struct frame_buffer *b, const void *bytes, size_t len)
     b->len += len;
 }
 
-/* The host is little-endian (configure sees to it), so a value's bytes are its wire form. */
+/* The host is little-endian (checked by configure), so values are stored in wire form. */
 void frame_put_u8(struct frame_buffer *b, uint8_t v)
 {
     frame_put_bytes(b, &v, sizeof(v));
@@ -229,8 +229,8 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
     return (int64_t)FRAME_HEADER_BYTES + h.len;
 }
 
-/* Urgent bytes are read like all others. Else the kernel would drop them, with their descriptors,
- * in the middle of a call of ours. */
+/* Read urgent bytes in band, like all others. Otherwise the kernel would drop them, with their
+ * descriptors, in the middle of a call. */
 static void read_urgent_bytes(int fd)
 {
     const int on = 1;
@@ -258,7 +258,7 @@ static void drop_fd(const struct frame_conn *conn, int *fd)
 void frame_conn_hang_up(struct frame_conn *conn)
 {
     if (conn->fd >= 0 && conn->close_fd)
-        (void)shutdown(conn->fd, SHUT_RDWR); /* closing may take a while */
+        (void)shutdown(conn->fd, SHUT_RDWR); /* close() could block */
     drop_fd(conn, &conn->fd);
 }
 
@@ -276,8 +276,8 @@ void frame_conn_fini(struct frame_conn *conn)
     conn->bulk_left = 0;
 }
 
-/* The protocol sends one descriptor at most, and it is kept where one is expected. All others are
- * closed: a copy of the other side's own end, for instance, would keep the connection open. */
+/* The protocol sends at most one descriptor, which is kept if one is expected. All others are
+ * closed: a copy of the other side's own end, for example, would keep the connection open. */
 static void receive_fds(struct frame_conn *conn, struct msghdr *msg)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
@@ -297,9 +297,9 @@ static void receive_fds(struct frame_conn *conn, struct msghdr *msg)
     }
 }
 
-/* The kernel closes a descriptor that is read without room for it before the call returns, and the
- * other side decides how long that takes. So the bytes are peeked at first, and read only up to
- * such a descriptor. */
+/* If a descriptor is read without room for it, the kernel closes it before the call returns, and
+ * the other side decides how long that takes. So peek at the bytes first, and read only up to such
+ * a descriptor. */
 static ssize_t receive_bytes(int fd, struct iovec *iov)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};
@@ -327,7 +327,7 @@ int64_t frame_conn_fill(struct frame_conn *conn)
         conn->rx.len -= conn->rx_at;
         conn->rx_at = 0;
     }
-    /* At most one incomplete frame is kept, so the buffer is bounded by max_payload. */
+    /* At most one incomplete frame is buffered, so max_payload bounds the buffer. */
     iov.iov_base = reserve(&conn->rx, FILL_LEAST);
     if (!iov.iov_base) {
         conn->rx.failed = false;
@@ -373,8 +373,8 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
     return 1;
 }
 
-/* Remove sent bytes from the buffer once they are many. Else a connection that always has something
- * pending would keep all that it ever sent. */
+/* Remove sent bytes once there are many. Otherwise a connection that always has pending output
+ * would keep everything that it ever sent. */
 static void compact_tx(struct frame_conn *conn)
 {
     if (conn->tx_at < TX_COMPACT_BYTES || conn->tx_at < conn->tx.len / 2)
@@ -388,7 +388,7 @@ static void compact_tx(struct frame_conn *conn)
     conn->tx_at = 0;
 }
 
-/* What goes next, in order: frames, then the bulk, then frames. Returns the number of pieces. */
+/* The next pieces to send, in order: frames, then the bulk, then frames. Returns their number. */
 static size_t next_pieces(const struct frame_conn *conn, struct iovec iov[3])
 {
     size_t at = conn->tx_at, n = 0;
@@ -404,7 +404,7 @@ static size_t next_pieces(const struct frame_conn *conn, struct iovec iov[3])
     return n;
 }
 
-/* So many bytes of those pieces have been sent. */
+/* Record that `sent` bytes of those pieces have been sent. */
 static void note_sent(struct frame_conn *conn, size_t sent)
 {
     if (conn->bulk) {
@@ -462,7 +462,7 @@ int frame_conn_flush(struct frame_conn *conn)
         if (budget == 0)
             return -EAGAIN;
         if (conn->tx_fd >= 0 && conn->tx_at < conn->tx_fd_at) {
-            msg.msg_iovlen = 1; /* up to the frame that carries it */
+            msg.msg_iovlen = 1; /* up to the frame that carries the descriptor */
             iov[0].iov_len = conn->tx_fd_at - conn->tx_at;
         } else if (conn->tx_fd >= 0) {
             io_attach_descriptor(&msg, &control, conn->tx_fd);
@@ -552,11 +552,11 @@ bool frame_holds_fds(int fd)
     read_urgent_bytes(fd);
     for (size_t i = 0; i < NOWHERE_TIMES; i++)
         nowhere[i] = (struct iovec){bytes, sizeof(bytes)};
-    do /* the other end may have gone with bytes unread, which is told once */
+    do /* the peer may have gone with bytes unread, which is reported once */
         n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
     while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     if (n < 0)
         return errno != EAGAIN;
-    /* It looks no further than to an urgent byte. */
+    /* FIONREAD looks no further than an urgent byte. */
     return (msg.msg_flags & MSG_CTRUNC) || ioctl(fd, FIONREAD, &left) < 0 || left > n;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* hostlist.c - "node[0-2,7]:4,spare" → node0, node1, node2, node7 with 4 slots each, and spare.
  *
- * An item is cut up first (split_item): user, name, numbers. What ':' means depends on who stands
- * before it: alone behind a name it is the slots, as mpirun has it; behind user@name the port, as
- * everybody else has it.
+ * split_item() first cuts an item into user, name and numbers. The meaning of ':' depends on what
+ * precedes it: after a bare name it is the slots, as in mpirun; after user@name it is the port, as
+ * everywhere else.
  *
  * An item is expanded by recursion over its bracketed sets: the name so far is a prefix, each
- * number of the first set is appended to it in turn, and the rest follows. So several sets give
- * every combination in the order in which a person would count them.
+ * number of the first set is appended to it in turn, and the rest follows. Several sets therefore
+ * give every combination in the order in which a person would count them.
  *
- * Names end up on command lines of ssh and mpirun: only letters, digits, '.', '-' and '_' pass, and
- * none may begin with '-', where it would be read as an option. */
+ * Names end up on command lines of ssh and mpirun: only letters, digits, '.', '-' and '_' are
+ * allowed, and none may begin with '-', which would make it an option. */
 #include "config.h"
 
 #include "common/hostlist.h"
@@ -28,7 +28,7 @@
 #include "common/text.h"
 #include "common/util.h"
 
-/* What editors of Windows put before the first line. */
+/* Written before the first line by editors on Windows. */
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 static void free_host(struct hostlist_host *host)
@@ -50,7 +50,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* "n1.example.com." is "n1.example.com". */
+/* Length without a final dot: "n1.example.com." is "n1.example.com". */
 static size_t name_length(const char *name)
 {
     size_t len = strlen(name);
@@ -70,7 +70,7 @@ static struct hostlist_host *find(struct hostlist *list, const struct hostlist_h
     return NULL;
 }
 
-/* One complete name; the texts are copied. */
+/* Add one complete name; the strings are copied. */
 static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
                     struct plenum_error *err)
 {
@@ -100,11 +100,11 @@ static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
     return 0;
 }
 
-/* What is being expanded: the item as it was written (for messages), and the name so far. */
+/* State of an expansion: the item as written (for messages), and the name so far. */
 struct expansion {
     struct hostlist *list;
     const char *item;
-    struct hostlist_host host; /* all but the name */
+    struct hostlist_host host; /* everything but the name */
     char name[HOSTLIST_NAME_MAX];
     size_t len;
     struct plenum_error *err;
@@ -123,7 +123,7 @@ static int append(struct expansion *x, const char *text, size_t len)
     return 0;
 }
 
-/* The digits at *p, which are moved over. */
+/* Parse the digits at *p and advance it past them. */
 static int get_number(struct expansion *x, const char **p, uint64_t *ret)
 {
     size_t len = strspn(*p, "0123456789");
@@ -138,7 +138,7 @@ static int get_number(struct expansion *x, const char **p, uint64_t *ret)
     return parse_u64(digits, UINT64_MAX, ret);
 }
 
-/* One range, "3" or "08-11", which begins at *p; `rest` follows the closing bracket. */
+/* Expand one range, "3" or "08-11", at *p; `rest` follows the closing bracket. */
 static int expand_range(struct expansion *x, const char **p, const char *rest)
 {
     const char *start = *p;
@@ -178,14 +178,15 @@ static int expand_range(struct expansion *x, const char **p, const char *rest)
     return 0;
 }
 
-/* What follows the name so far: plain characters up to the next set, then each of the set. */
+/* Expand the rest after the name so far: plain characters up to the next set, then each of the
+ * set. */
 static int expand(struct expansion *x, const char *rest)
 {
     size_t plain = strcspn(rest, "[]"), keep = x->len;
     const char *close, *p;
     int r;
 
-    if (memchr(rest, ',', plain)) /* in a file, where a line holds one item */
+    if (memchr(rest, ',', plain)) /* in a file, where a line has a single item */
         return error_set(x->err, -EINVAL, "host '%s': ',' cannot be part of a host's name",
                          x->item);
     r = append(x, rest, plain);
@@ -257,7 +258,7 @@ static bool is_ipv6(const char *text)
     return inet_pton(AF_INET6, text, &address) == 1;
 }
 
-/* ":SLOTS", ":PORT" behind a user, ":PORT:SLOTS". */
+/* Parse ":SLOTS", ":PORT" after a user, or ":PORT:SLOTS". */
 static int parse_numbers(struct hostlist_host *host, char *text, struct plenum_error *err)
 {
     char *second = strchr(text, ':');
@@ -273,8 +274,8 @@ static int parse_numbers(struct hostlist_host *host, char *text, struct plenum_e
     return parse_slots(host->name, second, &host->slots, err);
 }
 
-/* Cut `item` up into user, name and numbers; *ret points into it. `*address`: is the name one that
- * holds no sets? */
+/* Cut `item` into user, name and numbers, into which *ret points. `*address`: the name contains no
+ * sets. */
 static int split_item(char *item, struct hostlist_host *ret, bool *address,
                       struct plenum_error *err)
 {
@@ -327,7 +328,7 @@ static int add_split(struct hostlist *list, const struct hostlist_host *host, bo
     return address ? add_host(list, host, err) : expand(&x, host->name);
 }
 
-/* The end of the item at `text`: a comma outside brackets, or the end. */
+/* Length of the item at `text`: up to a comma outside brackets, or the end. */
 static size_t item_length(const char *text)
 {
     bool inside = false;
@@ -369,7 +370,7 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
     }
 }
 
-/* What follows `name` and '=' in "name=value", or NULL. */
+/* The value in "name=value", or NULL. */
 static const char *value_of(const char *word, const char *name)
 {
     size_t len = strlen(name);
@@ -377,7 +378,7 @@ static const char *value_of(const char *word, const char *name)
     return strncmp(word, name, len) == 0 && word[len] == '=' ? word + len + 1 : NULL;
 }
 
-/* A word behind the host, "slots=2", or what Open MPI also takes for it. */
+/* Parse a word after the host, "slots=2", or one of Open MPI's synonyms. */
 static int parse_word(struct hostlist_host *host, char *word, struct plenum_error *err)
 {
     static const char *const slots[] = {"slots", "count", "cpu", "cpus"};
@@ -399,7 +400,7 @@ static int parse_word(struct hostlist_host *host, char *word, struct plenum_erro
                      word);
 }
 
-/* Take the blanks around each '=' away: "slots = 2". */
+/* Remove the blanks around each '=': "slots = 2". */
 static void join_words(char *line)
 {
     char *to = line;

@@ -8,8 +8,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* One form of all that give the same order of so many samples (0: not known yet, then as it was
- * asked for). */
+/* Normalise options that give the same order of this many samples (0: unknown, then leave them as
+ * requested). */
 static void canonical(const struct wire_open *open, uint32_t samples, struct order *order,
                       uint32_t *end)
 {
@@ -25,7 +25,7 @@ static void canonical(const struct wire_open *open, uint32_t samples, struct ord
     n = (*end ? *end : samples) - order->first;
     if (*end == samples)
         *end = 0;
-    if (order->block > n / 2) /* one whole block and the rest are mixed as all of it would be */
+    if (order->block > n / 2) /* one whole block plus the rest is shuffled like a single block */
         order->block = n;
     if (n == 1) {
         order->shuffle = ORDER_NONE;

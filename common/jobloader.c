@@ -1,37 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* jobloader.c - keeps one plenumd for a job, for the shim of plenumrun and for libplenum alike.
+/* jobloader.c - runs one plenumd for a job, on behalf of plenumrun's shim or of libplenum.
  *
- * The keeper binds an abstract socket named after the job: binding elects the keeper among a
- * host's processes, and nothing is left in a file system. (On a host that only lends its cores it
- * is a TCP socket.) plenumd is started when the first client connects (until then it would only
- * take memory from the training program) and inherits the socket, and that client. Clients that
- * connect while it is away wait in the socket's backlog: none of this user's is refused. Those of
- * other users are closed, and start nothing.
+ * The keeper binds an abstract socket named after the job. Binding elects the keeper among a host's
+ * processes, and leaves nothing in a file system. (On a host that only runs loaders it is a TCP
+ * socket.) plenumd starts when the first client connects, because until then it would only take
+ * memory from the training program. It inherits the socket and that client. Clients that connect
+ * while there is no loader wait in the socket's backlog: none of this user's is rejected.
+ * Connections of other users are closed and start nothing.
  *
- * A status page has a socket of its own, which is bound, kept and inherited in the same way, so
- * its port stays the same whatever becomes of the loader. Whoever opens it starts the loader, too.
+ * The status page has a socket of its own, which is bound, kept and inherited in the same way, so
+ * its port stays the same whatever happens to the loader. Opening the page starts the loader, too.
  *
- *     none --a client waits--> starting --its first beat--> serving --death--> none ...
+ *     none --a client waits--> starting --first heartbeat--> serving --death--> none ...
  *                                 |
- *                                 +--death--> none; again, observed; again: clients are answered
+ *                                 +--death--> none; again, observed; again: clients get an error
  *
- * A socket pair ("lifeline") ties the two processes: the loader ends when it reads end-of-file from
- * it, so it cannot outlive its keeper. After a first byte from the keeper the loader sends one byte
- * a second. When these cease, the loader hangs: it is killed and replaced like one that has died.
- * Time in which the keeper itself did not run does not count. While it starts, its bytes say with
- * what (enum jobloader_phase), and the kernel ends it with its keeper (jobspawn.c).
+ * A socket pair ("lifeline") ties the two processes together: the loader ends when it reads
+ * end-of-file from it, so it cannot outlive its keeper. After a first byte from the keeper, the
+ * loader sends one byte per second as a heartbeat. When these stop, the loader hangs: it is killed
+ * and replaced like one that has died. Time in which the keeper itself did not run does not count.
+ * While the loader starts, its bytes report its progress (enum jobloader_phase), and the kernel
+ * kills it together with its keeper (jobspawn.c).
  *
- * A loader that dies while it starts is started once more at once, as somebody may have killed it.
- * That time its end is observed, and its standard error goes through us. If it dies again, clients
- * that wait get what is known (signal, code, last message) as the loader's ERROR, and so do those
- * that connect before the next try. Clients of a loader whose start takes long are answered, too:
- * they try again, and can say what they wait for.
+ * A loader that dies while it starts is restarted once at once, because it may have been killed by
+ * hand. The second time its end is observed, and its standard error passes through this process. If
+ * it dies again, waiting clients get what is known (signal, code, last message) as the loader's
+ * ERROR, and so do those that connect before the next attempt. Clients of a slow start are
+ * answered, too: they retry, and can report what they wait for.
  *
- * The loader is nobody's child but process 1's (or a subreaper's). It is held by a pidfd, as its
- * number may be another process's by then. Where there is no pidfd, the lifeline shows that it
- * lives: only then is its number used. Of the program's descriptors it inherits none but its
- * standard error.
- */
+ * The loader's parent is process 1 (or a subreaper). The keeper holds a pidfd, because the process
+ * id may be reused. Without a pidfd, the lifeline proves that the loader lives: only then is its
+ * process id used. The loader inherits none of the program's descriptors except standard error. */
 #include "config.h"
 
 #include "common/jobloader.h"
@@ -63,15 +62,17 @@
 
 enum {
     ARGS_MAX = 32,
-    BACKOFF_FIRST_MS =
-        50, /* between a loader's death and its restart, doubled for each early death */
+    /* between a loader's death and its restart, doubled after each early death */
+    BACKOFF_FIRST_MS = 50,
     BACKOFF_LAST_MS = 5000,
-    SETTLED_MS = 10000, /* a loader that lived so long was not a failed start */
-    SILENT_MAX = 10,    /* seconds without a beat: it hangs. Longer than clients wait for a word */
-    SLOW_MAX = 3,       /* seconds that a start may take before clients are told */
-    KILLED_MS = 1000,   /* that jobloader_destroy() waits for a killed loader, which may hang */
-    EVENTS = 8,         /* of one turn: no more than there are descriptors */
-    /* Points for early deaths in a row, after which clients are answered: see strikes_for(). */
+    SETTLED_MS = 10000, /* a loader that lived this long was not a failed start */
+    /* seconds without a heartbeat before it counts as hung; longer than clients wait for an
+     * answer */
+    SILENT_MAX = 10,
+    SLOW_MAX = 3,     /* seconds that a start may take before clients are notified */
+    KILLED_MS = 1000, /* that jobloader_destroy() waits for a killed loader, which may hang */
+    EVENTS = 8,       /* per turn: no more than there are descriptors */
+    /* Points for consecutive early deaths, after which clients get an error: see strikes_for(). */
     STRIKES_MAX = 5,
     ANSWERS_MAX = 256, /* at once */
 };
@@ -82,38 +83,38 @@ enum {
 
 struct jobloader {
     char *plenumd;
-    char *args[ARGS_MAX + 5]; /* plenumd's own: argv[0] first */
+    char *args[ARGS_MAX + 5]; /* plenumd's arguments, including argv[0] */
     char *const *environment; /* borrowed; NULL: this process's */
     jobloader_report *report; /* or NULL */
     void *report_arg;
-    size_t num_args; /* before those of one start */
+    size_t num_args; /* number of permanent ones, before those of one start */
     int listen_fd;
-    bool tcp;      /* clients there speak TLS, which we do not */
-    int page_fd;   /* listens for readers of the status page; -1: there is none */
-    int client_fd; /* who waits for the loader that starts, accepted; -1: no client */
+    bool tcp;      /* clients there use TLS, which we do not implement */
+    int page_fd;   /* listens for the status page; -1: none */
+    int client_fd; /* an accepted client that waits for the starting loader; -1: none */
     int epoll_fd;
     int timer_fd;
-    int spare_fd;    /* closed for a moment to answer a client when no descriptor is left */
-    int lifeline;    /* to the running loader; -1 when there is none */
-    int leash;       /* likewise: closed when we end, which ends a loader that starts */
-    pid_t pid;       /* of the running loader; 0 when there is none */
-    int pidfd;       /* likewise; -1 also where the kernel has none */
-    int dying;       /* pidfd of one that is being replaced, and is not gone yet; or -1 */
-    pid_t gone;      /* the same without pidfds, where we are process 1; or 0 */
-    bool beats;      /* while it runs: it serves, */
-    unsigned silent; /* and has been silent for so many of our own seconds; or starts since then */
+    int spare_fd;    /* closed briefly to answer a client when no descriptor is left */
+    int lifeline;    /* to the running loader; -1 if there is none */
+    int leash;       /* to a starting loader, which dies when this is closed; -1 if there is none */
+    pid_t pid;       /* of the running loader; 0 if there is none */
+    int pidfd;       /* of the running loader; -1 if there is none, or the kernel has none */
+    int dying;       /* pidfd of a killed loader that is not gone yet; or -1 */
+    pid_t gone;      /* its pid if there are no pidfds and we are process 1; or 0 */
+    bool beats;      /* the loader is serving */
+    unsigned silent; /* seconds of our own time without a heartbeat, or since the start */
     enum jobloader_phase phase;
     /* While its end is observed: */
     struct jobspawn_observer *observer; /* or NULL */
-    bool ended;                         /* and how is about to be known */
-    int text_fd;                        /* what it prints; -1: that goes where ours does */
-    char last[256];                     /* line of it */
+    bool ended;                         /* its wait status is about to arrive */
+    int text_fd;                        /* what it prints; -1: that goes to our standard error */
+    char last[256];                     /* last line of that */
     size_t last_len;
     bool last_complete;
     uint64_t started_ns;
     unsigned strikes;
-    char failure[WIRE_TEXT_MAX]; /* of the last start; "": clients are not answered */
-    uint64_t retry_ns;           /* no start before this */
+    char failure[WIRE_TEXT_MAX]; /* of the last start; "": clients get no error */
+    uint64_t retry_ns;           /* no start before this time */
     int backoff_ms;
 };
 
@@ -141,7 +142,7 @@ char *jobloader_form_address(const char *job, char *text, size_t size)
     return text;
 }
 
-/* Is it in a folder, `len` characters long? Then it is what is returned. */
+/* Is the program in this folder, whose name has `len` characters? Then return its path. */
 static bool find_in(const char *folder, size_t len, char *ret, size_t size)
 {
     int n = snprintf(ret, size, "%.*s/plenumd", (int)len, folder);
@@ -162,8 +163,8 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
             return error_set(err, -ENOENT, "PLENUM_PLENUMD names '%s': %s", named, strerror(errno));
         return snprintf(ret, size, "%s", named) < (int)size ? 0 : -ENAMETOOLONG;
     }
-    /* The library's own before the program's: a Python of the system knows nothing of the Plenum of
-     * a virtual environment, but may lie beside another one. */
+    /* Look beside the library before the program: a system Python knows nothing about the Plenum of
+     * a virtual environment, but may have another one beside it. */
     len = module_own_folder(self, sizeof(self), &library);
     if (library && find_in(self, len, ret, size))
         return 0;
@@ -286,7 +287,7 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
     }
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* where there is no /dev, none */
+    l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* stays -1 without /dev */
     if (l->epoll_fd < 0 || l->timer_fd < 0) {
         r = -errno;
         (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
@@ -358,10 +359,10 @@ static void set_timer(struct jobloader *l, unsigned first_ms, unsigned every_ms)
     (void)timerfd_settime(l->timer_fd, 0, &t, NULL);
 }
 
-/* ---- what clients are told ---- */
+/* ---- answers to clients ---- */
 
-/* One client: its request is not read, but must not be lost in our queue, which would break the
- * connection before our answer is read. A loader that starts may have a copy of the descriptor. */
+/* Answer one client. Its request is ignored, but must be read, because unread input would reset the
+ * connection before it reads our answer. A starting loader may have a copy of the descriptor. */
 static void answer(int fd, const struct frame_buffer *b)
 {
     char request[4096];
@@ -390,7 +391,7 @@ static void have_spare(struct jobloader *l)
         l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Is it a client that a job's loader serves: one of this user, or of root? */
+/* Is it a client that a job's loader serves: this user's or root's? */
 static bool is_served(int fd)
 {
     struct ucred peer;
@@ -400,8 +401,8 @@ static bool is_served(int fd)
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Does a client wait for a loader? Others' connections are closed, and start none. Clients of TCP
- * show that they have the key, but to the loader alone. */
+/* Is a client waiting for a loader? Connections of others are closed and start none. TCP clients
+ * prove that they have the key, but only to the loader itself. */
 static bool find_client(struct jobloader *l)
 {
     int fd;
@@ -419,7 +420,7 @@ static bool find_client(struct jobloader *l)
     return false;
 }
 
-/* Over TCP clients would not believe us: we only hang up. */
+/* TCP clients would not trust us: just hang up. */
 static void answer_clients_with(struct jobloader *l, const struct frame_buffer *b)
 {
     static const struct frame_buffer nothing = {0};
@@ -435,7 +436,7 @@ static void answer_clients_with(struct jobloader *l, const struct frame_buffer *
     }
 }
 
-/* Whoever opens the status page may be anybody: why no loader comes is for the job to know. */
+/* Anyone may open the status page, so it must not reveal why there is no loader. */
 static void answer_readers(struct jobloader *l)
 {
     static const char text[] = "HTTP/1.1 503 Service Unavailable\r\n"
@@ -452,7 +453,7 @@ static void answer_readers(struct jobloader *l)
     }
 }
 
-/* Answer all who wait, in the loader's place. */
+/* Answer all waiting clients on the loader's behalf. */
 static void answer_clients(struct jobloader *l, int code, const char *text)
 {
     struct frame_buffer b = {0};
@@ -473,9 +474,9 @@ static void report(const struct jobloader *l, const char *text)
         l->report(l->report_arg, text);
 }
 
-/* ---- what an observed loader prints ---- */
+/* ---- output of an observed loader ---- */
 
-/* Keep the last line that is not empty. */
+/* Keep the last non-empty line. */
 static void keep_last(struct jobloader *l, const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -492,7 +493,7 @@ static void keep_last(struct jobloader *l, const char *text, size_t len)
     l->last[l->last_len] = '\0';
 }
 
-/* Hand it on to our own standard error, as far as that can take it now: to wait would stop the
+/* Forward it to our own standard error, as far as that accepts it now: blocking would stall the
  * program's streams. */
 static void hand_on(const char *text, size_t len)
 {
@@ -519,7 +520,7 @@ static void read_text(struct jobloader *l)
     }
 }
 
-/* It has ended: what it printed is in the pipe, all of it or as much as fits there. */
+/* It has ended: its output is in the pipe, all of it or as much as fits. */
 static void read_last_text(struct jobloader *l)
 {
     enum { READS = 1024 };
@@ -535,7 +536,7 @@ static void read_last_text(struct jobloader *l)
 
 /* ---- starting ---- */
 
-/* A start, with our end of each pair of sockets, and that of the pipe. */
+/* A start, with our end of each socket pair and of the pipe. */
 struct start {
     struct jobspawn_request request;
     struct jobspawn_process process;
@@ -579,7 +580,7 @@ static int open_text(int *ours, int *theirs)
     return io_set_nonblock(fds[0]);
 }
 
-/* The arguments that name descriptors which are not always there. */
+/* Add the arguments for optional descriptors. */
 static void add_args(struct jobloader *l)
 {
     static char page[] = "--http-fd", page_fd[] = "6", client[] = "--client-fd", client_fd[] = "7";
@@ -623,7 +624,7 @@ static int start_process(struct jobloader *l, struct start *t, bool observed)
     return r == -ENOTSUP ? jobspawn_start(&t->request, &t->process) : r;
 }
 
-/* Observed where the last one did not last. */
+/* Start the loader; observed if the last one died early. */
 static int spawn(struct jobloader *l)
 {
     struct start t;
@@ -644,7 +645,7 @@ static int spawn(struct jobloader *l)
     l->last_len = l->silent = 0;
     l->phase = JOBLOADER_UNKNOWN;
     l->started_ns = time_now_ns();
-    (void)send(l->lifeline, "", 1, MSG_NOSIGNAL); /* asks for beats */
+    (void)send(l->lifeline, "", 1, MSG_NOSIGNAL); /* requests heartbeats */
     (void)watch(l, l->lifeline, true);
     if (l->pidfd >= 0)
         (void)watch(l, l->pidfd, true);
@@ -656,7 +657,7 @@ static int spawn(struct jobloader *l)
     return 0;
 }
 
-/* Hear of those who wait for a loader. */
+/* Watch for clients that wait for a loader, or stop watching. */
 static void watch_sockets(struct jobloader *l, bool wanted)
 {
     (void)watch(l, l->listen_fd, wanted);
@@ -664,8 +665,8 @@ static void watch_sockets(struct jobloader *l, bool wanted)
         (void)watch(l, l->page_fd, wanted);
 }
 
-/* The next try, when somebody still waits for a loader then. Whoever connects before it is answered
- * where it is known that no loader comes. */
+/* Schedule the next attempt, if a client still waits then. Clients that connect earlier get the
+ * error, if it is known. */
 static void retry_later(struct jobloader *l)
 {
     l->retry_ns = time_now_ns() + (uint64_t)l->backoff_ms * NS_PER_MS;
@@ -675,7 +676,7 @@ static void retry_later(struct jobloader *l)
         watch_sockets(l, true);
 }
 
-/* No loader has come of it. */
+/* Record a failed start. */
 static void note_failure(struct jobloader *l, const char *text)
 {
     bool again = strcmp(l->failure, text) == 0;
@@ -699,8 +700,8 @@ static void note_no_start(struct jobloader *l, int r)
     note_failure(l, text);
 }
 
-/* Somebody waits for a loader. (Who waits for one that is being started is told of once more where
- * watching could not be ended.) */
+/* A client waits for a loader. (If watching could not be stopped, a client of a starting loader is
+ * reported once more.) */
 static void start(struct jobloader *l)
 {
     int r;
@@ -732,7 +733,7 @@ static void bury_by_number(struct jobloader *l)
         l->gone = 0;
 }
 
-/* One that was killed is gone, or is not waited for any more. */
+/* A killed loader is gone, or is no longer waited for. */
 static void bury(struct jobloader *l)
 {
     siginfo_t info;
@@ -740,7 +741,7 @@ static void bury(struct jobloader *l)
     bury_by_number(l);
     if (l->dying < 0)
         return;
-    (void)waitid(P_PIDFD, (id_t)l->dying, &info, WEXITED | WNOHANG); /* where it fell to us */
+    (void)waitid(P_PIDFD, (id_t)l->dying, &info, WEXITED | WNOHANG); /* in case we are its parent */
     (void)watch(l, l->dying, false);
     io_close(&l->dying);
 }
@@ -753,7 +754,7 @@ static bool lifeline_is_over(const struct jobloader *l)
     return poll(&fd, 1, 0) == 1 && (fd.revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
-/* By its number only while it lives. */
+/* Kill it, by process id only while it is known to live. */
 static void kill_process(const struct jobloader *l)
 {
     if (l->pidfd >= 0 && syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0) == 0)
@@ -785,7 +786,7 @@ static void describe_end(struct jobloader *l, bool known, int wait_status, char 
                    l->last[0] || known ? "" : "; it has printed why, most likely");
 }
 
-/* Nothing is left of the loader but its pidfd, which becomes readable when the process is gone. */
+/* Forget everything about the loader except its pidfd, which becomes readable when it is gone. */
 static void forget_process(struct jobloader *l)
 {
     (void)watch(l, l->lifeline, false);
@@ -801,8 +802,8 @@ static void forget_process(struct jobloader *l)
     l->pid = 0;
 }
 
-/* The second start that fails by itself is the last one. SIGKILL may be a person's, or be sent for
- * want of memory, which may pass: that is tried a little longer. */
+/* A second failed start is the last one. But SIGKILL may come from a person, or from a shortage of
+ * memory that passes: then try a little longer. */
 static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
 {
     if (l->beats || (wait_status && WIFSIGNALED(*wait_status) && WTERMSIG(*wait_status) == SIGKILL))
@@ -810,7 +811,7 @@ static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
     return wait_status ? 3 : 2;
 }
 
-/* What its bytes say: 0, or -EPIPE when there will be no more. */
+/* Read its progress and heartbeats: 0, or -EPIPE if there will be no more. */
 static int hear_bytes(struct jobloader *l)
 {
     char bytes[64];
@@ -831,8 +832,7 @@ static int hear_bytes(struct jobloader *l)
     return 0;
 }
 
-/* The loader has ended, or shall: another one is to be started. `wait_status`: NULL where it is not
- * known. */
+/* The loader has ended, or must be killed: start another one. `wait_status`: NULL if unknown. */
 static void lose(struct jobloader *l, const int *wait_status)
 {
     char text[sizeof(l->failure)];
@@ -856,8 +856,8 @@ static void lose(struct jobloader *l, const int *wait_status)
     retry_later(l);
 }
 
-/* Its descriptors are closed, or it is gone. How it ended is reported in a moment, where somebody
- * observes it. */
+/* Its descriptors are closed, or it is gone. If it is observed, its wait status arrives in a
+ * moment. */
 static void note_end(struct jobloader *l)
 {
     if (!l->observer) {
@@ -886,7 +886,7 @@ static void hear(struct jobloader *l)
         note_end(l);
 }
 
-/* It takes long to start: say with what. */
+/* It takes long to start: tell clients what it is doing. */
 static void tell_slow(struct jobloader *l)
 {
     char text[sizeof(l->failure)];
@@ -899,9 +899,9 @@ static void tell_slow(struct jobloader *l)
     answer_clients(l, -EINPROGRESS, text);
 }
 
-/* A second of a loader's life has passed, or the pause after a death. One that does not serve yet
- * may take long to be loaded from a file server. Seconds in which we did not run ourselves (a job
- * that is frozen as a whole) come as one. */
+/* A second has passed for the loader, or the pause after a death. Loading a program from a file
+ * server can take long before it serves. Seconds in which this process was stopped (a frozen job)
+ * count as one. */
 static void tick(struct jobloader *l)
 {
     uint64_t ticks;
@@ -981,7 +981,7 @@ static bool is_gone_within(const struct jobloader *l, int timeout_ms)
     return false;
 }
 
-/* One that does not serve yet has nothing to finish. */
+/* A loader that does not serve yet has nothing to finish. */
 static void end_process(struct jobloader *l, int grace_ms)
 {
     siginfo_t info;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* jobspawn.c - see jobspawn.h.
  *
- * The loader is a child of process 1 (or of a subreaper): the program that libplenum is part of
- * waits for its own children in its own ways. So it is started by an intermediate process, which
- * shares our memory and descriptors and ends at once:
+ * The loader is a child of process 1 (or of a subreaper), because the program that uses libplenum
+ * waits for its own children in its own ways. It is therefore started by an intermediate process,
+ * which shares our memory and descriptors and ends at once:
  *
  *     keeper ──clone(VM, VFORK, FILES)── between ──posix_spawn()── plenumd
  *
- * The leash: one end of a socket pair is the loader's, the other one the keeper's. `between` has
+ * The leash is a socket pair: one end belongs to the loader, the other to the keeper. `between` has
  * the kernel send SIGKILL to the loader when the keeper's end is closed (F_SETSIG, F_SETOWN,
- * O_ASYNC). That needs nothing of the loader, which may hang in its dynamic linker.
+ * O_ASYNC). This needs no cooperation of the loader, which may hang in its dynamic linker.
  * (PR_SET_PDEATHSIG follows the thread that forked, not the process, and `between` has ended by
- * then.) A loader that serves ends in order instead, by its lifeline, and lets go of the leash.
+ * then.) A loader that serves ends in order instead, through its lifeline, and drops the leash.
  *
- * Only a parent learns how a process ended. An observed loader's `between` stays until then, and so
- * does the thread that cloned it, as the two share a stack's thread-local memory. That thread dies
- * only with the process, hence PR_SET_PDEATHSIG is right for this `between`. */
+ * Only a parent learns how a process ended. For an observed loader, `between` therefore stays until
+ * then, and so does the thread that cloned it, because the two share a stack's thread-local memory.
+ * That thread dies only with the process, so PR_SET_PDEATHSIG is right for this `between`. */
 #include "config.h"
 
 #include "common/jobspawn.h"
@@ -45,7 +45,7 @@ enum {
     BETWEEN_STACK = 64 << 10,
 };
 
-/* A process that is to be started. */
+/* A process to start. */
 struct spawn {
     const struct jobspawn_request *request;
     posix_spawn_file_actions_t actions;
@@ -55,30 +55,30 @@ struct spawn {
     pid_t pid;
     int pidfd;
     pid_t keeper;    /* this process */
-    int observer_fd; /* where the end is reported; -1: it is not observed */
+    int observer_fd; /* receives the report of its end; -1: not observed */
 };
 
-/* What an observer is sent. */
+/* Sent to an observer. */
 struct report {
     bool ended;
-    int r; /* of the start */
+    int r; /* result of the start */
     struct jobspawn_process process;
-    int wait_status; /* of the end */
+    int wait_status; /* wait status at the end */
 };
 
 struct jobspawn_observer {
     pthread_t thread;
     struct spawn spawn;
-    int fds[2]; /* ours, the thread's */
+    int fds[2]; /* our end, the thread's end */
 };
 
-/* A copy above the numbers that the loader expects, so that dup2() cannot tread on it. */
+/* A copy above the numbers that the loader expects, so that dup2() cannot overwrite it. */
 static int move_up(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
 }
 
-/* Have the kernel kill the loader when the keeper has gone. It may be gone already: then no signal
+/* Make the kernel kill the loader when the keeper has gone. It may already be gone: then no signal
  * is sent any more. */
 static void put_on_leash(const struct spawn *b)
 {
@@ -91,9 +91,10 @@ static void put_on_leash(const struct spawn *b)
         (void)kill(b->pid, SIGKILL); /* our child, or its zombie */
 }
 
-/* While this process lives the loader's process id cannot be reused, because a dead loader stays
- * its zombie: SIGCHLD is set to SIG_DFL, as the program may ignore it. (By the system call itself:
- * a library that wraps sigaction() would take this for the program's setting.) */
+/* While this process lives, the loader's process id cannot be reused, because a dead loader stays
+ * its zombie. To that end SIGCHLD is set to SIG_DFL, because the program may ignore it. (Through
+ * the system call itself: a library that wraps sigaction() would take this for the program's
+ * setting.) */
 static int between(void *arg)
 {
     static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */
@@ -110,9 +111,9 @@ static int between(void *arg)
     return 0;
 }
 
-/* For kernels without such a clone(): qemu's user mode knows only children with memory of their own
+/* For kernels without such a clone(): qemu's user mode only supports children with their own memory
  * and SIGCHLD. The child sends the loader's process id and lives until we hold a pidfd. The program
- * may see the child come and go. */
+ * can see this child come and go. */
 static int spawn_by_fork(struct spawn *b)
 {
     int pair[2];
@@ -167,7 +168,7 @@ static int spawn_by_clone(struct spawn *b)
     return r == -EINVAL ? spawn_by_fork(b) : r < 0 ? r : b->r;
 }
 
-/* What the loader begins with: these descriptors and no others. */
+/* Set what the loader starts with: these descriptors and no others. */
 static void spawn_init(struct spawn *b, const struct jobspawn_request *request,
                        const struct jobspawn_request *moved)
 {
@@ -215,7 +216,7 @@ static void close_moved(struct jobspawn_request *moved)
     io_close(&moved->stderr_fd);
 }
 
-/* Copies of the descriptors, where they are not in the way: 0 or -EMFILE. */
+/* Copy descriptors to numbers that are out of the way: 0 or -EMFILE. */
 static int move_all(const struct jobspawn_request *request, struct jobspawn_request *ret)
 {
     bool complete = true;
@@ -251,14 +252,14 @@ int jobspawn_start(const struct jobspawn_request *request, struct jobspawn_proce
     return 0;
 }
 
-/* Wait for the loader's end, or for the keeper to lose interest. */
+/* Wait for the loader's end, or until the keeper stops observing. */
 static void wait_for_end(const struct spawn *b, struct report *report)
 {
     struct pollfd fds[] = {{.fd = b->observer_fd}, {.events = POLLIN}};
     sigset_t child;
 
     (void)sigemptyset(&child);
-    (void)sigaddset(&child, SIGCHLD); /* blocked, as all are: clone_between() */
+    (void)sigaddset(&child, SIGCHLD); /* blocked, like all signals: clone_between() */
     fds[1].fd = signalfd(-1, &child, SFD_CLOEXEC);
     while (fds[1].fd >= 0 && !report->ended && !(fds[0].revents & POLLHUP)) {
         struct signalfd_siginfo info;
@@ -271,7 +272,7 @@ static void wait_for_end(const struct spawn *b, struct report *report)
     io_close(&fds[1].fd);
 }
 
-/* The intermediate process of a loader that is observed. It sends two reports. */
+/* The intermediate process of an observed loader. It sends two reports. */
 static int between_observing(void *arg)
 {
     struct spawn *b = arg;

@@ -22,7 +22,7 @@ static void put_quoted(FILE *file, const char *text)
             (void)fputs("\\ufffd", file);
         else if (*p < 0x20 || *p == 0x7f)
             (void)fprintf(file, "\\u%04x", *p);
-        else if (*p == 0xc2 && p[1] < 0xa0) /* so that the bytes do a terminal no harm either */
+        else if (*p == 0xc2 && p[1] < 0xa0) /* C1 control characters, which could harm a terminal */
             (void)fprintf(file, "\\u%04x", p[1]);
         else if (*p == '"' || *p == '\\')
             (void)fprintf(file, "\\%c", *p);
@@ -33,7 +33,7 @@ static void put_quoted(FILE *file, const char *text)
     (void)fputc('"', file);
 }
 
-/* What comes before a value: comma, line break, key. */
+/* Write what precedes a value: comma, line break, key. */
 static void lead_in(struct json *j, const char *key)
 {
     if (j->depth > 0) {
@@ -57,7 +57,7 @@ static void begin(struct json *j, const char *key, char bracket, bool flat)
 
     lead_in(j, key);
     (void)fputc(bracket, j->file);
-    assert(j->depth < JSON_DEPTH_MAX); /* how deep we nest is known when it is written down */
+    assert(j->depth < JSON_DEPTH_MAX); /* callers nest to a fixed depth */
     j->full[j->depth] = false;
     j->flat[j->depth++] = flat || inside_flat;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* log.c - messages as lines of text or JSON on standard error, or as entries of the journal.
  *
- * The journal takes a datagram with a line "NAME=value" for each field, which systemd documents and
- * keeps stable ("Native Journal Protocol"); its library would bring six others into every loader of
- * every job. Values that hold line ends would need another form: here none does. */
+ * The journal accepts a datagram with a line "NAME=value" for each field, a format that systemd
+ * documents and keeps stable ("Native Journal Protocol"). Its library would pull six others into
+ * every loader of every job. Values with newlines would need a different form; ours have none. */
 #include "config.h"
 
 #include "common/log.h"
@@ -30,11 +30,11 @@ enum { LIMIT_S = 10, MESSAGE_MAX = 2000, VALUE_MAX = 400, FIELDS_MAX = 4 };
 static const char *log_program = "plenum";
 static enum log_level log_level = LOG_LEVEL_INFO;
 static bool log_journal;        /* standard error is the journal */
-static int log_journal_fd = -1; /* to send entries to it */
-static atomic_bool log_entries; /* and that is what we do */
+static int log_journal_fd = -1; /* for sending entries */
+static atomic_bool log_entries; /* send entries */
 static enum log_format log_format;
-/* No lock, as a forked child could inherit it while it is held: a line more or less does no
- * harm. */
+/* Not locked, because a forked child could inherit a held lock. An extra line, or a missing one,
+ * does no harm. */
 static unsigned log_limit;
 static _Atomic uint64_t log_window_ns;
 static atomic_uint log_written, log_left_out;
@@ -49,7 +49,7 @@ static const struct {
     [LOG_LEVEL_DEBUG] = {"debug: ", 7},
 };
 
-/* Is standard error the journal, by the "device:inode" of JOURNAL_STREAM? */
+/* Is standard error the journal, according to the "device:inode" in JOURNAL_STREAM? */
 static bool is_journal(int fd)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -185,7 +185,7 @@ static void write_message(enum log_level level, const struct log_field *fields, 
         write_text(level, message);
 }
 
-/* May one more line be written? The first one of a new window tells what the last one left out. */
+/* May one more line be written? The first line of a new window reports how many were dropped. */
 static bool within_limit(enum log_level level)
 {
     uint64_t now, begin;

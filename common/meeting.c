@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting.c - how instances on one host wait for each other and pass bytes, without MPI.
+/* meeting.c - how instances on one host wait for each other and exchange bytes, without MPI.
  *
- * The memory holds a slot for each instance, with the number of rounds that it has come to, and two
- * rooms for each. A round is over when all have come: nobody keeps a state that the others depend
- * on, so one that is killed at any moment leaves nothing half done. Who waits sleeps in the kernel
- * (futex), and is woken by the last that comes.
+ * The memory has a slot for each instance, with the number of rounds that it has entered, and two
+ * rooms for each. A round is complete when all have entered it. There is no shared state that
+ * others depend on, so an instance that is killed at any moment leaves nothing half done. Waiters
+ * sleep on a futex, and the last instance to enter wakes them.
  *
- * Why two rooms: who has come to a round may write for the next turn while others still read what
- * was written for this one. Nobody can be two turns ahead, as he would have to wait for them.
+ * Why two rooms: an instance that has entered a round may write for the next turn while others
+ * still read the previous one. No instance can be two turns ahead, because it would have to wait
+ * for the others.
  *
- * Who has ended is known in two ways. Whoever started the program notes its end; that is sure, but
- * a program may be a child of what was started (a shell script). So each process that joins is
- * watched, too (meeting_server.c). That counts only for those whom this process has met: a script's
- * next program has not joined yet, and goes on with the rounds where the one before it stopped.
+ * The end of an instance is detected in two ways. The launcher records the end of each program that
+ * it started. That is reliable, but the program that joined may be a child of it (of a shell
+ * script). So each process that joins is watched, too (meeting_server.c). That only counts for
+ * instances that this process has met: a script's next program has not joined yet, and continues
+ * with the rounds where the previous one stopped.
  *
- * Nothing here needs a descriptor after the beginning: programs close those that they do not know.
- */
+ * Nothing here needs a descriptor after joining, because programs close descriptors that they do
+ * not know. */
 #include "config.h"
 
 #include "common/meeting.h"
@@ -44,14 +46,14 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* How often those who do not come are looked for. */
+/* Interval of the checks for instances that have ended. */
 static const uint64_t look_ns = 250 * NS_PER_MS;
 
 struct meeting {
     struct meeting_shared *shared;
     size_t bytes;
     uint32_t instances, index;
-    uint64_t first, round; /* of this process; where it is now */
+    uint64_t first, round; /* this process's first and current round */
     uint64_t turn;
     size_t reserved[2]; /* bytes of our rooms that have memory */
 };
@@ -78,7 +80,7 @@ MESSAGE static int refuse(struct plenum_error *err, const char *address, const c
     return error_set(err, -ENOTSUP, "collectives: PLENUM_COLLECTIVES=%s: %s", address, why);
 }
 
-/* Connected, with a name of its own that the kernel chooses, to which the answer comes. */
+/* Connect with a name that the kernel chooses, to which the answer is sent. */
 static int dial(const char *text, struct plenum_error *err)
 {
     const struct sockaddr_un own = {.sun_family = AF_UNIX};
@@ -116,7 +118,7 @@ static int await(int fd, short events, uint64_t deadline_ns)
     }
 }
 
-/* One question, one answer, with the memory: its descriptor, or -errno. */
+/* Send one question and receive one answer, with the memory: its descriptor, or -errno. */
 static int ask(int fd, const struct meeting_question *question, uint64_t deadline_ns,
                struct meeting_answer *answer)
 {
@@ -152,7 +154,7 @@ static int ask(int fd, const struct meeting_question *question, uint64_t deadlin
     return memory < 0 ? -ENODATA : memory;
 }
 
-/* Why there is no memory. */
+/* Write the message why there is no memory. */
 static int explain(const struct meeting_answer *answer, int r, const char *address, uint32_t index,
                    struct plenum_error *err)
 {
@@ -182,8 +184,8 @@ static int explain(const struct meeting_answer *answer, int r, const char *addre
     }
 }
 
-/* Accept only memory that plenumrun of the same user has made: anybody can bind an abstract
- * name. */
+/* Accept only memory that plenumrun of the same user created, because any process can bind an
+ * abstract name. */
 static int check(int fd, uint32_t instances, const char *address, struct plenum_error *err)
 {
     int seals = fcntl(fd, F_GET_SEALS);
@@ -241,7 +243,7 @@ bool meeting_has_come(const struct meeting *meeting, uint32_t instance)
     return atomic_load(&meeting->shared->slots[instance].came) > meeting->round;
 }
 
-/* From `*at` on: those before it had come when they were looked at. */
+/* Check from `*at` on; earlier ones had entered when they were last checked. */
 static bool all_have_come(const struct meeting *m, uint32_t *at)
 {
     while (*at < m->instances && meeting_has_come(m, *at))
@@ -257,7 +259,7 @@ static bool is_gone(const struct meeting *m, uint32_t instance)
            (atomic_load(&slot->came) > m->first && !atomic_load(&slot->present));
 }
 
-/* One that comes and then ends has come. */
+/* An instance that entered and then ended counts as having entered. */
 static bool find_gone(const struct meeting *m, uint32_t *ret)
 {
     for (uint32_t i = 0; i < m->instances; i++) {
@@ -278,7 +280,7 @@ static void sleep_until(struct meeting_shared *s, uint32_t woken, uint64_t until
     (void)syscall(SYS_futex, &s->woken, FUTEX_WAIT, woken, &limit, NULL, 0);
 }
 
-/* All have come: are they in the same run of the program? */
+/* All have entered: do they belong to the same run of the program? */
 static bool find_odd(const struct meeting *m, uint32_t *ret)
 {
     for (uint32_t i = 0; i < m->instances; i++) {

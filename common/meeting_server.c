@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting_server.c - who starts the instances makes their memory, hands it out, and watches those
- * who have it.
+/* meeting_server.c - the launcher creates the instances' memory, hands it out, and watches the
+ * processes that have it.
  *
- * It is a memfd: nothing is left behind. A program asks for it by a datagram to an abstract socket,
- * where the kernel says which process of which user asks. The memory is made for the first that
- * does: a job without collectives needs none.
+ * It is a memfd, so nothing is left behind. A program requests it with a datagram to an abstract
+ * socket, where the kernel reports the process and user. The memory is created for the first
+ * request: a job without collectives needs none.
  *
- * The process is watched by a pidfd. Its end is known at once, and however it comes. A lock of the
- * process, or a connection, would be lost where a program closes descriptors that it does not know;
- * and a process in a container, with a PID name space of its own, can be watched from here, too.
- * (One whose number is not known here, of a name space beside this one, is not watched: what the
- * shim says of its instance is all.) */
+ * Each process is watched through a pidfd, which reports its end at once, whatever the cause. A
+ * process's lock or connection would be lost in programs that close unknown descriptors. A process
+ * in a container, with its own PID name space, can be watched from here, too. (A process in a
+ * sibling name space, whose id is unknown here, is not watched: then only the shim's report
+ * counts.) */
 #include "config.h"
 
 #include "common/meeting.h"
@@ -40,16 +40,16 @@
 enum { EVENTS = 16, QUESTION = UINT32_MAX }; /* epoll: the socket, or an instance */
 
 struct watched {
-    pid_t pid; /* 0: nobody */
+    pid_t pid; /* 0: none */
     int pidfd;
-    bool ended; /* the instance */
+    bool ended; /* the instance has ended */
 };
 
 struct meeting_server {
     char job[MEETING_JOB_MAX];
     uint32_t instances;
-    int socket, epoll_fd, memory;  /* memory -1: nobody has asked for it yet */
-    struct meeting_shared *shared; /* of it, or NULL */
+    int socket, epoll_fd, memory;  /* memory -1: not requested yet */
+    struct meeting_shared *shared; /* mapping of the memory, or NULL */
     struct watched watched[];
 };
 
@@ -60,7 +60,7 @@ static int watch_fd(const struct meeting_server *p, int fd, uint32_t what)
     return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* A datagram socket, which says who sends. */
+/* Bind a datagram socket that reports its senders' credentials. */
 static int bind_socket(const char *text, struct plenum_error *err)
 {
     const int on = 1;
@@ -150,7 +150,8 @@ void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
     meeting_wake(server->shared);
 }
 
-/* A limit of file sizes counts for memory files, too: only the hard one is heeded. */
+/* Set the size. RLIMIT_FSIZE applies to memfds, too: raise the soft limit, and respect the hard
+ * one. */
 static int set_size(int fd, size_t bytes, size_t slots)
 {
     void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -170,7 +171,7 @@ static int set_size(int fd, size_t bytes, size_t slots)
     return r;
 }
 
-/* Sealed to one size: nobody can truncate the memory under the others. */
+/* Seal the size, so that no process can truncate the memory under the others. */
 static int make_memory(struct meeting_server *p)
 {
     const size_t bytes = meeting_bytes(p->instances);
@@ -211,7 +212,7 @@ static bool has_ended(int pidfd)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Has the process that is watched there ended? It may be another one than the event was for. */
+/* Has the process watched there ended? It may not be the one that the event was for. */
 static void look_at(struct meeting_server *p, uint32_t instance)
 {
     if (p->watched[instance].pid == 0 || !has_ended(p->watched[instance].pidfd))
@@ -221,7 +222,7 @@ static void look_at(struct meeting_server *p, uint32_t instance)
     meeting_wake(p->shared);
 }
 
-/* From now on this process is the instance: 0, or -ESRCH: it is gone. */
+/* Make this process the instance: 0, or -ESRCH if it is gone. */
 static int admit(struct meeting_server *p, uint32_t instance, pid_t pid)
 {
     struct watched *w = &p->watched[instance];
@@ -239,7 +240,7 @@ static int admit(struct meeting_server *p, uint32_t instance, pid_t pid)
     return 0;
 }
 
-/* May this process have the memory? 1, 0, or negative: it has ended, and waits for no answer. */
+/* May this process have the memory? 1, 0, or negative: it has ended and waits for no answer. */
 static int consider(struct meeting_server *p, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {
@@ -279,10 +280,10 @@ static void answer(const struct meeting_server *p, const struct sockaddr_un *to,
 
     if (with_memory)
         io_attach_descriptor(&msg, &control, p->memory);
-    (void)sendmsg(p->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* it has room for one */
+    (void)sendmsg(p->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* the receiver has room for one */
 }
 
-/* Answer one question; false: there is none. The control message has room for credentials alone, so
+/* Answer one question; false if there is none. The control buffer only has room for credentials, so
  * descriptors are dropped. */
 static bool answer_question(struct meeting_server *p)
 {
@@ -312,12 +313,13 @@ static bool answer_question(struct meeting_server *p)
         n < (ssize_t)offsetof(struct meeting_question, instances) ||
         memcmp(q.magic, meeting_magic, sizeof(q.magic)) != 0)
         return true;
-    /* Answer no sender with a path: by now it may lead to another socket. Programs have none. */
+    /* Do not answer a sender with a path, which may lead to a different socket by now. Programs
+     * have none. */
     if (msg.msg_namelen <= offsetof(struct sockaddr_un, sun_path) || from.sun_path[0] != '\0')
         return true;
     memcpy(&who, CMSG_DATA(c), sizeof(who));
     memcpy(a.magic, meeting_magic, sizeof(a.magic));
-    /* Of another version: it sees ours. */
+    /* A sender of another version sees ours in the answer. */
     if (q.version == MEETING_LAYOUT && n == (ssize_t)sizeof(q))
         r = consider(p, &q, &who, &a);
     if (r >= 0)

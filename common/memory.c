@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* memory.c - the kernel lets processes reserve more memory than there is, and kills one
- * afterwards: so we check before. */
+/* memory.c - the kernel lets processes reserve more memory than there is and kills one later, so we
+ * check in advance. */
 #include "config.h"
 
 #include "common/memory.h"
@@ -13,7 +13,7 @@
 #include "common/text.h"
 #include "common/util.h"
 
-/* One group's limit, less what is used of it and cannot be given up. */
+/* A group's limit, minus its usage that cannot be reclaimed. */
 static void look_at_group(const struct cgroup *group, void *arg)
 {
     bool first = group->version == 1;
@@ -60,12 +60,12 @@ int memory_read(const char *path, const char *key, uint64_t *ret)
 void memory_available(struct memory_limit *ret)
 {
     *ret = (struct memory_limit){.bytes = UINT64_MAX, .what = "the machine"};
-    /* What the kernel thinks could be taken without swapping. */
+    /* The kernel's estimate of what can be allocated without swapping. */
     (void)memory_read("/proc/meminfo", "MemAvailable", &ret->bytes);
     cgroup_visit("memory", look_at_group, ret);
 }
 
-/* The nearest group that counts decides. */
+/* The nearest group that counts kills is decisive. */
 static void look_at_kills(const struct cgroup *group, void *arg)
 {
     const char *file = group->version == 1 ? "memory.oom_control" : "memory.events";

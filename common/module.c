@@ -13,8 +13,8 @@
 #include "common/error.h"
 #include "common/util.h"
 
-/* A file that exists but cannot be loaded depends on a library that is missing. The sentence about
- * the first such file goes to `why`, which is empty before. */
+/* A file that exists but cannot be loaded lacks a library that it depends on. The message about the
+ * first such file goes to `why`, which must be empty. */
 static void *open_in(const char *folder, size_t len, const char *below, const char *file,
                      struct plenum_error *why)
 {
@@ -38,7 +38,7 @@ size_t module_own_folder(char *ret, size_t size, bool *library)
     Dl_info self;
     ssize_t n;
 
-    /* Among what is loaded the program itself has no name. */
+    /* The program itself has no name in the list of loaded objects. */
     *library = dladdr1(here, &self, (void **)&map, RTLD_DL_LINKMAP) && map && *map->l_name;
     if (*library)
         n = snprintf(ret, size, "%s", map->l_name);

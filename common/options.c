@@ -37,7 +37,7 @@ static int unknown_option(const struct options_program *p, const char *word, siz
     return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
 }
 
-/* A limit in the units that the option takes: "1s", "24000h", "64M"; in days when `days`. */
+/* Format a limit in the option's units: "1s", "24000h", "64M"; in days if `days`. */
 static char *format_limit(enum option_type type, bool days, uint64_t value, char *text, size_t size)
 {
     static const struct unit {
@@ -184,7 +184,7 @@ bool options_is_long(const struct options_program *p, const char *word)
            (p->one_dash && strlen(p->one_dash) == len && strncmp(p->one_dash, word + 1, len) == 0);
 }
 
-/* Returns how many words were used, or -EINVAL. */
+/* Returns the number of words used, or -EINVAL. */
 static int parse_long(const struct options_program *p, struct options_settings *settings, int argc,
                       char **argv, int i, struct plenum_error *err)
 {
@@ -209,7 +209,7 @@ static int parse_long(const struct options_program *p, struct options_settings *
     return r < 0 ? r : used;
 }
 
-/* argv[i] is "-x", "-xyz" (flags) or "-xvalue". */
+/* Parse argv[i], which is "-x", "-xyz" (flags) or "-xvalue". */
 static int parse_short(const struct options_program *p, struct options_settings *settings, int argc,
                        char **argv, int i, struct plenum_error *err)
 {
@@ -286,7 +286,7 @@ int options_parse(const struct options_program *program, void *target, int argc,
     return r;
 }
 
-/* Words of `text`, wrapped at HELP_WIDTH, with lines after the first indented. */
+/* Print the words of `text`, wrapped at HELP_WIDTH, with all lines but the first indented. */
 static void print_wrapped(const char *text, size_t column)
 {
     size_t at = column;

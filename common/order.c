@@ -40,9 +40,9 @@ enum {
     SMALL_BITS = 12,
 };
 
-/* The type of positions and samples. tests/common/test_order_small.c compiles this file with words
- * of 8 bits and tries all of them. Sums and products have the type `wide`, which is large enough
- * for either. */
+/* The type of positions and samples. tests/common/test_order_small.c compiles this file with 8-bit
+ * words and tries all of them. Sums and products have the type `wide`, which is large enough for
+ * either. */
 #ifndef ORDER_WORD
 #define ORDER_WORD uint32_t
 #endif
@@ -67,7 +67,7 @@ static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
     uint32_t rounds = bits <= SMALL_BITS ? ROUNDS_SMALL : ROUNDS;
 
     for (uint32_t round = 0; round < rounds; round += 2) {
-        /* A half has at most 16 bits: the round's number fits beside it. */
+        /* A half has at most 16 bits, so the round's number fits beside it. */
         high ^= philox_draw(seed, low | round << 16, epoch, purpose, tweak).word[0] & high_mask;
         low ^=
             philox_draw(seed, high | (round + 1) << 16, epoch, purpose, tweak).word[0] & low_mask;
@@ -75,19 +75,17 @@ static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
     return narrow((wide)high << low_bits | low);
 }
 
-/* How many bits the numbers below n have; n >= 2. */
+/* The number of bits of the numbers below n; n >= 2. */
 static unsigned bits_below(word n)
 {
     return 64 - (unsigned)__builtin_clzll((wide)n - 1);
 }
 
-/*
- * The place of x in a permutation of [0, n).
+/* The image of x under a permutation of [0, n).
  *
- * It ends: a walk never meets a point twice before it is back at x, so it takes at most one pass
- * more than there are points in [n, 2^bits). That needs x < n: the cycle of a point beyond n need
- * not lead below n at all.
- */
+ * It terminates: a walk never meets a point twice before it is back at x, so it takes at most one
+ * pass more than there are points in [n, 2^bits). This requires x < n: the cycle of a point beyond
+ * n need not lead below n at all. */
 static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak, word n,
                     word x)
 {
@@ -111,7 +109,7 @@ static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
 static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, word position)
 {
     wide block = block_len;  /* at most n */
-    wide blocks = n / block; /* whole ones; the rest goes with the last window */
+    wide blocks = n / block; /* whole blocks; the rest belongs to the last window */
     wide window_len = block * ORDER_WINDOW_BLOCKS;
     wide windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
     wide window = position / window_len, start, len, q, slot, storage, cut;
@@ -126,7 +124,7 @@ static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, 
         storage =
             permute(seed, epoch, DRAW_BLOCK, 0, narrow(blocks), narrow(slot)) * block + q % block;
     else
-        storage = start + q; /* the rest behind the last whole block */
+        storage = start + q; /* the rest after the last whole block */
     assert(storage < n);
     cut = philox_below(philox_draw(seed, 0, epoch, DRAW_ROTATE, 0).word[0], n);
     return narrow((storage + cut) % n);
@@ -248,7 +246,7 @@ struct order_place order_place_after(const struct order_steps *steps, struct ord
     uint64_t span = span_of(steps);
 
     if (place.position >= span || span - place.position <= steps->per_step)
-        /* nothing left: the same for every step size */
+        /* nothing left: equal for every step size */
         return (struct order_place){.epoch = place.epoch + 1, .position = 0};
     place.position += steps->per_step;
     return place;
@@ -268,7 +266,7 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
                                     uint64_t count)
 {
     uint64_t whole = order_steps_left(steps, (struct order_place){0});
-    /* what is too little is passed over */
+    /* skip what is too little for a step */
     uint64_t left = max_u64(order_steps_left(steps, place), 1);
 
     assert(whole > 0);

@@ -11,7 +11,7 @@
 
 #include "common/util.h"
 
-enum { TELL_MS = 100 }; /* between two words of progress */
+enum { TELL_MS = 100 }; /* between progress reports */
 
 struct run {
     const struct parallel *p;
@@ -35,7 +35,7 @@ unsigned parallel_cpus(void)
     cpu_set_t *set;
     int n = 0;
 
-    /* A machine may have more CPUs than fit into cpu_set_t. */
+    /* A machine can have more CPUs than fit into cpu_set_t. */
     for (size_t cpus = 1024; cpus <= 65536 && n == 0; cpus *= 4) {
         size_t size = CPU_ALLOC_SIZE(cpus);
 
@@ -57,7 +57,7 @@ static void note_error(struct run *run, uint64_t index, int error)
         run->error_index = index;
     }
     (void)pthread_mutex_unlock(&run->mu);
-    atomic_store(&run->next, run->p->count); /* no new turns */
+    atomic_store(&run->next, run->p->count); /* start no further iterations */
 }
 
 static void work(struct run *run, unsigned thread)
@@ -131,7 +131,7 @@ int parallel_run(const struct parallel *p)
         }
     }
     if (started == 0)
-        work(&run, 0); /* one thread, or neither memory nor a thread to be had for more */
+        work(&run, 0); /* one thread, or no memory or thread available for more */
     wait_and_tell(&run);
     for (unsigned i = 0; i < started; i++)
         (void)pthread_join(workers[i].thread, NULL);

@@ -13,8 +13,8 @@
 #include "common/pipeline_priv.h"
 #include "common/util.h"
 
-/* What stands here. Elsewhere many a name begins with "Random", and no name does here that has a
- * nearest one. */
+/* Find a similar name for the next word. Many names elsewhere begin with "Random"; none of ours
+ * do. */
 static struct str_nearest near_of(const char *at)
 {
     struct str_nearest near = {.word = at, .len = strcspn(at, " \t\n(|)")};
@@ -26,7 +26,7 @@ static struct str_nearest near_of(const char *at)
     return near;
 }
 
-/* Operations that other libraries have at the end of a pipeline. */
+/* Operations that end a pipeline in other libraries. */
 static bool makes_floats(const struct str_nearest *near)
 {
     static const char *const names[] = {"normalize", "normalise", "to_tensor",          "totensor",
@@ -38,7 +38,7 @@ static bool makes_floats(const struct str_nearest *near)
     return false;
 }
 
-/* No operation begins here: what may, and what is nearly so. */
+/* Report that no operation begins here, with the allowed words and a similar one. */
 int pipeline_refuse_op(struct parser *p)
 {
     struct str_nearest near = near_of(p->at);
@@ -61,7 +61,7 @@ int pipeline_refuse_op(struct parser *p)
     return parser_error(p, what);
 }
 
-/* Behind mixing nothing follows. */
+/* Nothing may follow mixing. */
 static int parse_end(struct parser *p)
 {
     parser_skip_space(p);
@@ -82,7 +82,7 @@ int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipelin
     return 0;
 }
 
-/* All that follows the crop. */
+/* Parse everything after the crop. */
 static int parse_ops(struct parser *p, struct pipeline *ret)
 {
     for (;;) {
@@ -169,7 +169,7 @@ static const char *const presets[][2] = {
     {"cifar", "pad(4, reflect) random_crop(32) flip(0.5)"},
 };
 
-/* Words that begin no pipeline, but nearly one. */
+/* Reject words that look like the start of a pipeline but are not. */
 static int check_start(struct parser *p)
 {
     static const char *const crops[] = {"rrc", "resize", "letterbox", "pad", "view", "none"};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline_crop.c - what a sample shows: the stages before the operations.
+/* pipeline_crop.c - the part of the image that a sample shows: the stages before the operations.
  *
  *     rrc(HxW) | letterbox(HxW) | [resize(S) | resize(HxW)] [pad(N)] [center_crop | random_crop]
  *
- * Not each combination of the last ones makes sense: all images must get one shape. */
+ * Not every combination of the last ones makes sense: all images must get the same shape. */
 #include "config.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@
 #include "common/pipeline_priv.h"
 #include "common/util.h"
 
-/* Two sizes, as "224, 160", "(224, 160)" or "224*160". */
+/* Is it two sizes, such as "224, 160", "(224, 160)" or "224*160"? */
 static bool is_pair(const struct parser *p)
 {
     const char *at = p->at;
@@ -58,7 +58,7 @@ static int parse_side(struct parser *p, uint32_t *ret)
     return r;
 }
 
-/* "224" or "224x160"; of the first, `width` becomes 0. */
+/* Parse "224" or "224x160"; for the former, `width` becomes 0. */
 static int parse_one_or_two(struct parser *p, uint32_t *height, uint32_t *width)
 {
     int r = parse_side(p, height);
@@ -75,7 +75,7 @@ static int parse_one_or_two(struct parser *p, uint32_t *height, uint32_t *width)
     return parse_side(p, width);
 }
 
-/* The same, where "224" is a square. */
+/* Like parse_one_or_two(), where "224" means a square. */
 static int parse_size(struct parser *p, uint32_t *height, uint32_t *width)
 {
     int r = parse_one_or_two(p, height, width);
@@ -98,7 +98,7 @@ static const char *const pad_names[PIPELINE_PADS] = {
     [PIPELINE_SYMMETRIC] = "symmetric",
 };
 
-/* "interpolation=NAME", or a sentence that says what the stage takes. */
+/* Parse "interpolation=NAME", or return a message with what the stage takes. */
 static int parse_filter(struct parser *p, const char *takes, enum pipeline_filter *ret)
 {
     if (!parser_key(p, "interpolation"))
@@ -113,7 +113,7 @@ static int parse_filter(struct parser *p, const char *takes, enum pipeline_filte
                            "(bilinear or bicubic, drawn for each sample)");
 }
 
-/* "fill=LEVEL": 0, -ENOENT it is another word, -EINVAL. */
+/* Parse "fill=LEVEL": 0, -ENOENT if it is another word, -EINVAL. */
 static int parse_fill(struct parser *p, uint32_t *ret)
 {
     struct rational value;
@@ -223,7 +223,7 @@ static int parse_pad(struct parser *p, struct pipeline *ret)
     return parser_close(p, takes);
 }
 
-/* Behind another stage: is this one next? */
+/* After another stage: is this one next? */
 static bool begin_stage(struct parser *p, const char *word)
 {
     const char *start;
@@ -236,7 +236,8 @@ static bool begin_stage(struct parser *p, const char *word)
     return true;
 }
 
-/* The size of center_crop or random_crop, which must fit into the resized and padded image. */
+/* Parse the size of center_crop or random_crop, which must fit into the resized and padded
+ * image. */
 static int parse_crop_size(struct parser *p, enum pipeline_crop crop, struct pipeline *ret)
 {
     const char *takes = crop == PIPELINE_CENTER ? "center_crop takes a size alone"
@@ -260,7 +261,7 @@ static int parse_crop_size(struct parser *p, enum pipeline_crop crop, struct pip
     return 0;
 }
 
-/* Behind resize and pad, if there are such stages. */
+/* Parse the crop after optional resize and pad stages. */
 static int parse_cut(struct parser *p, bool padded, struct pipeline *ret)
 {
     if (!padded && begin_stage(p, "center_crop"))
@@ -307,7 +308,7 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
                                      "resize(HxW), letterbox(S), pad(N) random_crop(S), or be "
                                      "train, eval, none or another name of docs/pipelines.md"
                                    : "it is empty; try train or eval");
-    if (r == 0 && resized && ret->pad == 0) { /* then nothing is ever padded */
+    if (r == 0 && resized && ret->pad == 0) { /* nothing is ever padded then */
         ret->pad_mode = PIPELINE_CONSTANT;
         ret->fill = 0;
     }
@@ -331,7 +332,7 @@ static void write_filter(FILE *f, const struct pipeline *p)
 static void write_resize(FILE *f, const struct pipeline *p)
 {
     (void)fprintf(f, " resize(%u", p->resize_height);
-    if (p->resize_width) /* of a square, too: else it would be the shorter side */
+    if (p->resize_width) /* also for a square, which would otherwise mean the shorter side */
         (void)fprintf(f, "x%u", p->resize_width);
     write_filter(f, p);
 }

@@ -15,7 +15,7 @@ static bool is_between(int32_t least, struct rational_signed low, struct rationa
            !rational_signed_less((struct rational_signed){most, 1}, high);
 }
 
-/* "low:high", or x for -x:x. */
+/* Parse "low:high", or x for -x:x. */
 static int parse_spread(struct parser *p, struct rational_signed ret[2])
 {
     int r = parser_signed(p, &ret[0]);
@@ -38,7 +38,7 @@ static int parse_degrees(struct parser *p, struct pipeline_map *map)
     return r;
 }
 
-/* Degrees along x, and behind another colon along y. */
+/* Parse degrees along x, and optionally along y after another colon. */
 static int parse_shear(struct parser *p, struct pipeline_map *map)
 {
     int r = parse_spread(p, map->shear_x);
@@ -63,7 +63,7 @@ static int parse_part(struct parser *p, struct rational *ret)
     return r == 0 && ret->num > ret->den ? parser_error(p, "a part must lie in 0 ... 1") : r;
 }
 
-/* "x:y", or "x, y" where that stands alone. */
+/* Parse "x:y", or "x, y" if that stands alone. */
 static int parse_translate(struct parser *p, char between, struct pipeline_map *map)
 {
     int r = parse_part(p, &map->translate[0]);
@@ -118,7 +118,7 @@ int parser_levels(struct parser *p, uint8_t ret[3])
     return 0;
 }
 
-/* What is named. */
+/* Parse the named arguments. */
 static int parse_named(struct parser *p, const char *takes, struct pipeline_op *op)
 {
     struct pipeline_map *map = &op->map;

@@ -27,7 +27,7 @@ static int parse_alpha(struct parser *p, struct rational *ret)
     return 0;
 }
 
-/* mixup(alpha, p=) and cutmix(alpha, p=). */
+/* Parse mixup(alpha, p=) and cutmix(alpha, p=). */
 static int parse_one(struct parser *p, struct rational *alpha, struct rational *chance)
 {
     int r;
@@ -66,7 +66,7 @@ static int parse_both(struct parser *p, struct pipeline_mix *mix)
     return parser_close(p, takes_both);
 }
 
-/* One form of all that mean the same. */
+/* Reduce equivalent forms to one. */
 static void simplify(struct pipeline_mix *mix)
 {
     const struct rational never = {0, 1}, always = {1, 1};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline_ops.c - the operations behind the crop: their words and parameters. */
+/* pipeline_ops.c - the operations after the crop: their words and parameters. */
 #include "config.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 #include "common/pipeline_priv.h"
 #include "common/util.h"
 
-/* What stands between the parentheses. */
+/* The kinds of arguments in parentheses. */
 enum arguments {
     PROBABILITY, /* (p) */
     JITTER,      /* (brightness, contrast, saturation, hue, p=): spreads or ranges */
@@ -19,8 +19,8 @@ enum arguments {
     KERNEL,      /* (size, low:high, p=) of a blur */
     NUMBER,      /* (number, p=) */
     RECTANGLE,   /* (p, scale=, ratio=, value=) */
-    LISTS,       /* of operations: pipeline_policy.c */
-    POLICY,      /* likewise */
+    LISTS,       /* lists of operations: pipeline_policy.c */
+    POLICY,      /* pipeline_policy.c */
     MAP,         /* pipeline_map.c */
 };
 
@@ -28,7 +28,7 @@ static const struct op_form {
     const char *name;
     enum pipeline_op_kind kind;
     enum arguments arguments;
-    uint32_t min, max; /* of a number */
+    uint32_t min, max; /* of the number */
     const char *takes;
 } forms[] = {
     {"flip", PIPELINE_FLIP, PROBABILITY, 0, 0, "flip takes a probability, as in flip(0.5)"},
@@ -113,7 +113,7 @@ const char *pipeline_op_name(enum pipeline_op_kind kind)
     return form ? form->name : NULL;
 }
 
-/* A factor's range; `spread`: or one number x for max(0, 1 - x) : 1 + x. */
+/* Parse a range of factors; `spread`: or one number x, meaning max(0, 1 - x) : 1 + x. */
 static int parse_factors(struct parser *p, bool spread, struct rational *low, struct rational *high)
 {
     const struct rational most = {PIPELINE_FACTOR_MAX, 1};
@@ -139,7 +139,7 @@ static int parse_factors(struct parser *p, bool spread, struct rational *low, st
     return 0;
 }
 
-/* A range of turns of the hue; `spread`: or one number x for -x : x. */
+/* Parse a range of turns of the hue; `spread`: or one number x, meaning -x : x. */
 static int parse_turns(struct parser *p, bool spread, struct pipeline_op *op)
 {
     const struct rational_signed least = {-1, 2}, most = {1, 2};
@@ -163,7 +163,7 @@ static int parse_turns(struct parser *p, bool spread, struct pipeline_op *op)
     return 0;
 }
 
-/* A kernel's size, and a range of sigma. */
+/* Parse a kernel's size and a range of sigma. */
 static int parse_kernel(struct parser *p, const struct op_form *form, struct pipeline_op *op)
 {
     const struct rational least = {1, 100}, most = {100, 1};
@@ -184,7 +184,7 @@ static int parse_kernel(struct parser *p, const struct op_form *form, struct pip
     return 0;
 }
 
-/* LEVEL, RED:GREEN:BLUE, random or pixel. */
+/* Parse LEVEL, RED:GREEN:BLUE, random or pixel. */
 static int parse_fill(struct parser *p, const struct op_form *form, struct pipeline_op *op)
 {
     uint8_t level[3] = {0};
@@ -218,7 +218,7 @@ static int parse_rectangle(struct parser *p, const struct op_form *form, struct 
     return parser_check_shape(p, &op->shape);
 }
 
-/* Behind the first argument of an operation whose first one is no probability. */
+/* Parse further arguments of an operation whose first one is not a probability. */
 static int parse_more(struct parser *p, const struct op_form *form, struct pipeline_op *op)
 {
     uint32_t parts = 1;
@@ -339,7 +339,7 @@ void pipeline_try_ops(struct str_nearest *near)
         str_nearest_try(near, others[i]);
 }
 
-/* A list of operations for each of one_of's, and its probability. */
+/* Write one_of's lists of operations, and its probability. */
 static void write_lists(FILE *f, const struct pipeline_op *op)
 {
     for (uint32_t i = 0; i < op->policy.count; i++) {

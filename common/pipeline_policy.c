@@ -13,7 +13,7 @@ enum {
     RAND_OPS_MAX = 15, /* an operation has 16 draws */
     BINS = 31,
     TIMM_MAGNITUDE_MAX = 10,
-    DEVIATION_MAX = 100, /* beyond, timm means something else by it */
+    DEVIATION_MAX = 100, /* timm interprets larger values differently */
     SEVERITY_MAX = 10,
     WIDTH_MAX = 5,
     DEPTH_MAX = 3,
@@ -95,7 +95,7 @@ static int parse_key_of(struct parser *p, const char *takes, struct pipeline_op 
     return parser_error(p, takes);
 }
 
-/* What stands first and without a key. */
+/* Parse the first argument, which has no key. */
 static int parse_first(struct parser *p, const char *takes, struct pipeline_op *op)
 {
     int r;
@@ -193,7 +193,7 @@ void pipeline_write_policy(FILE *f, const struct pipeline_op *op)
 
 /* ---- one_of ---- */
 
-/* The operations of one list, up to what ends it. */
+/* Parse the operations of one list, up to its end. */
 static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op *one_of)
 {
     const uint32_t before = one_of->policy.count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline_text.c - words and numbers of a pipeline's text. */
+/* pipeline_text.c - words and numbers in a pipeline's text. */
 #include "config.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@ __extension__ typedef unsigned __int128 u128;
 
 /* Terms of fractions. */
 #define TERM_MAX 1000000
-/* Digits behind the point that are looked at: more than a double has. */
+/* Digits after the point that are significant: more than a double has. */
 #define DECIMALS_MAX 18
 
 void parser_skip_space(struct parser *p)
@@ -101,10 +101,10 @@ static u128 distance(u128 num, uint64_t den, struct rational v)
     return a > b ? a - b : b - a;
 }
 
-/* The fraction with terms up to TERM_MAX that is nearest to num / den, and of two equally near the
- * one with the smaller denominator: so what is such a fraction stays what it is,
- * and 1.3333333333333333 is 4/3. By continued fractions: where the next convergent has larger
- * terms, the answer is the last one, or the last intermediate fraction before it. */
+/* The fraction with terms up to TERM_MAX that is nearest to num / den; ties go to the smaller
+ * denominator. Such a fraction therefore stays unchanged, and 1.3333333333333333 is 4/3. Uses
+ * continued fractions: once the next convergent has larger terms, the answer is the last one, or
+ * the last intermediate fraction before it. */
 static struct rational nearest(u128 num, uint64_t den)
 {
     struct rational before = {0, 1}, last = {1, 0};
@@ -149,8 +149,8 @@ static int parse_denominator(struct parser *p, uint64_t num, struct rational *re
     return rational_make(num, den, ret); /* both are small enough */
 }
 
-/* "3", "0.08" or "3/4"; never through floating point. A decimal that is no fraction of small terms
- * is rounded to the nearest one. */
+/* "3", "0.08" or "3/4", never through floating point. Other decimals are rounded to the nearest
+ * fraction of small terms. */
 int parser_rational(struct parser *p, struct rational *ret)
 {
     u128 num = 0;

@@ -65,7 +65,7 @@ static struct ring *ring_new(int fd, uint32_t slots, uint64_t slot_bytes)
     return ring;
 }
 
-/* fallocate() takes memory until the kernel begins to kill processes: do not let it begin. */
+/* fallocate() takes memory until the kernel starts killing processes: check in advance. */
 static int check_memory(uint64_t bytes, uint32_t slots, struct plenum_error *err)
 {
     struct memory_limit limit;
@@ -135,8 +135,8 @@ fail:
     return r;
 }
 
-/* Is there memory for all of the file, and `first` of all none beyond its end, which would make up
- * for holes later? The last page may be a huge one. */
+/* Is there memory for the whole file, and, on the `first` check, none beyond its end, which could
+ * make up for later holes? The last page may be a huge one. */
 static int check_blocks(const struct stat *st, bool first, struct plenum_error *err)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), huge = page * page / sizeof(uint64_t);
@@ -150,7 +150,7 @@ static int check_blocks(const struct stat *st, bool first, struct plenum_error *
     return 0;
 }
 
-/* Is this a memory file that cannot be made shorter while we write into it? */
+/* Is this a memfd that cannot be shortened while we write into it? */
 static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
 {
     struct statfs fs;
@@ -164,7 +164,7 @@ static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
                          "the ring that was sent is not sealed against shrinking and growing");
     if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
         return error_set(err, -EPERM, "the ring that was sent is sealed against writing");
-    /* On hugetlbfs a hole, punched by the client, may be impossible to fill: SIGBUS. */
+    /* On hugetlbfs, a hole punched by the client may be impossible to fill: SIGBUS. */
     if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
         return error_set(err, -EPERM, "the ring that was sent does not lie in ordinary memory");
     if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)

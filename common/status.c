@@ -31,7 +31,7 @@ uint32_t status_other_streams(const struct wire_status *loader)
     return (uint32_t)(all - min_u64(all, loader->streams));
 }
 
-/* A number in units of 1 / scale; null where it is not known. */
+/* A number in units of 1 / scale; null if unknown. */
 static void put_real(struct json *j, const char *key, uint64_t value, double scale, int decimals)
 {
     if (value == WIRE_UNKNOWN)
@@ -170,7 +170,7 @@ static void end_line(struct table *t, const char *text, size_t bytes)
     t->lines++;
 }
 
-/* One line, cut where the width ends. What would move a cursor is '?'. */
+/* Print one line, cut at the width but never within a character. Control characters become '?'. */
 __attribute__((format(printf, 2, 3))) static void put_line(struct table *t, const char *format, ...)
 {
     char text[8192];
@@ -243,7 +243,7 @@ static const char *format_known(uint64_t value, double scale, int decimals, cons
     return text;
 }
 
-/* The rest of a line: the end of a text that is too long says more than its beginning. */
+/* The end of a text that is too long, which says more than its beginning. */
 static const char *tail(const char *text, size_t columns, char *ret, size_t size)
 {
     size_t len = strlen(text);

@@ -19,7 +19,7 @@ size_t text_utf8_length(const unsigned char *p)
 {
     static const struct {
         unsigned char mask, lead;
-        uint32_t least; /* longer forms of smaller numbers are not allowed */
+        uint32_t least; /* overlong forms are invalid */
     } kinds[] = {{0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
 
     for (size_t len = 1; len <= ARRAY_LEN(kinds); len++) {
@@ -47,7 +47,7 @@ char *text_make_plain(char *text)
 
     while (*from) {
         size_t len = text_utf8_length(from);
-        /* A byte that is no UTF-8 is of a file's name in another character set, most likely. */
+        /* A byte that is not UTF-8 most likely belongs to a file name in another character set. */
         bool control = *from < 0x20 || *from == 0x7f ||
                        (len == 2 && *from == 0xc2 && from[1] < 0xa0) || (len == 0 && *from < 0xa0);
 
@@ -63,7 +63,7 @@ char *text_make_plain(char *text)
     return text;
 }
 
-/* Have room for one more byte and a NUL. */
+/* Make room for one more byte and a NUL. */
 static int grow_line(char **line, size_t *cap, size_t len)
 {
     size_t wanted = *cap ? *cap * 2 : LINE_FIRST;

@@ -20,8 +20,8 @@
 #include "common/util.h"
 
 enum {
-    FILE_MAX = 256, /* no key is longer */
-    KEPT_MAX = 40,  /* the name of one that is kept */
+    FILE_MAX = 256, /* longer than any key */
+    KEPT_MAX = 40,  /* the name of a kept key */
 };
 
 static const char client_word[] = "plenum-client";
@@ -31,8 +31,8 @@ struct tls {
     void *context;
 };
 
-/* The name of a kept key holds the keeper's process id, so that it is not confused with another: in
- * another PID name space /proc/1234/fd/5 does not exist, or is another process's. */
+/* A kept key's name contains the keeper's process id, to tell it from others: in another PID name
+ * space /proc/1234/fd/5 does not exist, or belongs to another process. */
 static void name_kept(uint64_t pid, char ret[KEPT_MAX])
 {
     (void)snprintf(ret, KEPT_MAX, "plenum-key-%llu", (unsigned long long)pid);
@@ -53,7 +53,7 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
     r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
     if (r < 0)
         goto fail;
-    /* Programs inherit it, and what they start, as any user. None of them can change it. */
+    /* Programs and their children inherit it, as any user. None of them can change it. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
         r = -errno;
         goto fail;
@@ -77,8 +77,8 @@ static bool is_in_group(gid_t group)
     return getegid() == group;
 }
 
-/* A key that others can read is refused, unless root lets one of our groups read it, as Kubernetes
- * does with secrets (fsGroup). That holds for a reader who is root, too. */
+/* Reject a key that others can read, unless root lets one of our groups read it, as Kubernetes does
+ * with secrets (fsGroup). This also applies if we are root. */
 static int check_file(int fd, const char *path, struct plenum_error *err)
 {
     struct stat st;
@@ -96,7 +96,7 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
     return 0;
 }
 
-/* Is this file of /proc/self/fd the memory of that name? */
+/* Is this entry of /proc/self/fd a memfd with that name? */
 static bool is_kept(int folder, const char *entry, const char *name)
 {
     char link[64 + KEPT_MAX], want[64 + KEPT_MAX];
@@ -109,7 +109,7 @@ static bool is_kept(int folder, const char *entry, const char *name)
     return strcmp(link, want) == 0;
 }
 
-/* A kept key that this process has inherited: its descriptor, opened anew; or -ENOENT. */
+/* Reopen a kept key that this process has inherited: its descriptor, or -ENOENT. */
 static int open_inherited(const char *name)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -124,9 +124,9 @@ static int open_inherited(const char *name)
     return fd < 0 ? -ENOENT : fd;
 }
 
-/* What tls_keep_key() has named: a descriptor, or -errno with a sentence. Who starts programs lets
- * them inherit it, for those that get a PID name space of their own. What they start may have it no
- * more (Python closes all that it does not know), but then sees their /proc. */
+/* Open what tls_keep_key() has named: a descriptor, or -errno with a message. Launchers let
+ * programs inherit it for the sake of those that get their own PID name space. Their children may
+ * no longer have it (Python closes all unknown descriptors), but see the same /proc. */
 static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
 {
     char name[KEPT_MAX];
@@ -149,7 +149,7 @@ static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
                      path, strerror(-r), (unsigned long long)pid);
 }
 
-/* Is it of the form /proc/PID/fd/NUMBER? */
+/* Does it have the form /proc/PID/fd/NUMBER? */
 static bool names_kept(const char *path, uint64_t *ret)
 {
     uint64_t number;
@@ -172,7 +172,7 @@ static int open_key(const char *path, struct plenum_error *err)
     return fd < 0 ? error_set(err, -errno, "key file %s: %s", path, strerror(errno)) : fd;
 }
 
-/* What a file holds, up to FILE_MAX bytes: their number, or -errno. */
+/* Read a file, up to FILE_MAX bytes: their number, or -errno. */
 static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_error *err)
 {
     int fd = open_key(path, err);
@@ -231,7 +231,7 @@ void tls_key_format(const struct tls_key *key, char ret[TLS_TEXT_MAX])
         at += snprintf(ret + at, (size_t)(TLS_TEXT_MAX - at), "%02x", key->bytes[i]);
 }
 
-/* Random bytes are hardly ever all printable: one in 10^13 times. */
+/* Random bytes are almost never all printable: the odds are one in 10^13. */
 static bool is_text(const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++)

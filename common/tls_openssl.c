@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* tls_openssl.c - TLS 1.3 by OpenSSL 3: libplenum-tls.so, the only file that knows it.
+/* tls_openssl.c - TLS 1.3 with OpenSSL 3: libplenum-tls.so, the only file that uses OpenSSL.
  *
- * There are no certificates. A client has a key, and tells its name; the server finds the key by it
- * (tls.h), and who cannot fails the handshake, as does a client without the key of its name.
- * OpenSSL alone would let a server choose a certificate instead of the key: none is ever good, and
- * greet() looks once more. TLS 1.3 derives all it sends from the key and a fresh Diffie-Hellman
- * exchange, so that a key that is stolen later reads nothing that was sent before. Resumption,
- * early data and everything older than 1.3 are off. */
+ * There are no certificates. A client has a key and sends its name; the server derives the key from
+ * it (tls.h). A peer that does not have the key of that name fails the handshake. OpenSSL by itself
+ * would let a server use a certificate instead of the key: none is ever accepted, and greet()
+ * checks again. TLS 1.3 derives its traffic keys from this key and a fresh Diffie-Hellman exchange,
+ * so a key stolen later cannot decrypt earlier traffic. Resumption, early data and older versions
+ * are disabled. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,16 +27,16 @@
 
 #include "common/tls.h"
 
-/* Records that one key of AES-GCM encrypts: it bears 2^24.5 of full size (RFC 8446, 5.5). */
+/* Records encrypted with one AES-GCM key, whose limit is 2^24.5 full-size ones (RFC 8446, 5.5). */
 #ifndef TLS_RECORDS_MAX
 #define TLS_RECORDS_MAX (1U << 20)
 #endif
 
-/* Of what is written at once. OpenSSL would go on after a record that a full socket has held up,
- * and say nothing of what it has sent until it has sent all. */
+/* Limit per write. After a full socket has blocked a record, OpenSSL would continue and report
+ * nothing until everything is sent. */
 enum { RECORD_BYTES = SSL3_RT_MAX_PLAIN_LENGTH };
 
-/* Lies in pages of its own, which are in no core dump. */
+/* Allocated in separate pages that are excluded from core dumps. */
 struct context {
     SSL_CTX *ctx;
     BIO_METHOD *socket;
@@ -47,11 +47,11 @@ struct carrier {
     struct frame_carrier base;
     SSL *ssl;
     bool proven;      /* the other side has the key */
-    unsigned written; /* records since our side has had a new key */
+    unsigned written; /* records since our side's last key update */
 };
 
-/* OpenSSL's own socket writes in a way that ends a process whose peer has gone (SIGPIPE), and the
- * process is a training program. */
+/* OpenSSL's own socket BIO writes without MSG_NOSIGNAL, so a lost peer would raise SIGPIPE and end
+ * the training program. */
 static int socket_write(BIO *bio, const char *bytes, size_t len, size_t *done)
 {
     ssize_t n = send((int)(intptr_t)BIO_get_data(bio), bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -93,7 +93,7 @@ static BIO_METHOD *make_socket(void)
     return NULL;
 }
 
-/* HKDF (RFC 5869) with SHA-256: a client's key tells nothing of the secret. */
+/* HKDF (RFC 5869) with SHA-256: a client's key does not reveal the secret. */
 static int derive(const unsigned char secret[TLS_KEY_BYTES], const char *name,
                   unsigned char ret[TLS_KEY_BYTES])
 {
@@ -116,7 +116,7 @@ static int derive(const unsigned char secret[TLS_KEY_BYTES], const char *name,
     return ok ? 0 : -ENOTSUP;
 }
 
-/* What a client's key is to TLS: a session that one could resume. */
+/* Represent a client's key as a resumable session, as OpenSSL expects. */
 static SSL_SESSION *make_session(SSL *ssl, const unsigned char key[TLS_KEY_BYTES])
 {
     /* TLS_AES_128_GCM_SHA256: every TLS 1.3 has it. */
@@ -144,7 +144,7 @@ static int on_client(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_
     return *session != NULL;
 }
 
-/* A client may give any name, but needs that name's key. */
+/* A client may claim any name, but needs that name's key. */
 static int on_server(SSL *ssl, const unsigned char *id, size_t len, SSL_SESSION **session)
 {
     const struct context *c = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
@@ -153,7 +153,7 @@ static int on_server(SSL *ssl, const unsigned char *id, size_t len, SSL_SESSION 
 
     *session = NULL;
     if (len == 0 || len >= sizeof(name) || memchr(id, 0, len))
-        return 1; /* without one the handshake fails for want of a certificate */
+        return 1; /* without a session the handshake fails for lack of a certificate */
     memcpy(name, id, len);
     name[len] = '\0';
     if (derive(c->key.bytes, name, key) == 0)
@@ -204,7 +204,7 @@ static int open_context(const struct tls_key *key, void **ret)
     return 0;
 }
 
-/* What the library says of a call that failed: it tells of one failure in several steps. */
+/* Translate the error queue after a failed call, which can hold several entries for one failure. */
 static int64_t failure(bool greeted)
 {
     int64_t r = greeted ? -EPROTO : -EACCES;
@@ -218,17 +218,17 @@ static int64_t failure(bool greeted)
         else if (r != -ENOMEM &&
                  (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING || reason == ERR_R_INTERNAL_ERROR ||
                   reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR))
-            r = -ECONNRESET; /* the fault of a side that is in trouble, and nobody's key */
+            r = -ECONNRESET; /* the other side's own problem, not the key's */
     }
     return r;
 }
 
-/* What a failed call means. Only the handshake concerns both directions: after it, a read that must
+/* Translate a failed call. Only the handshake affects both directions: after it, a read that must
  * wait says nothing about writing. */
 static int64_t outcome(struct carrier *c, int r)
 {
     int error = errno, what = SSL_get_error(c->ssl, r);
-    int64_t failed = failure(c->proven); /* which forgets it, too */
+    int64_t failed = failure(c->proven); /* also clears the queue */
 
     c->base.wants_read = what == SSL_ERROR_WANT_READ && !c->proven;
     c->base.wants_write = what == SSL_ERROR_WANT_WRITE;
@@ -242,13 +242,13 @@ static int64_t outcome(struct carrier *c, int r)
         if (error == ECONNREFUSED || error == ETIMEDOUT || error == EHOSTUNREACH ||
             error == ENETUNREACH)
             return -error;  /* it was never connected */
-        return -ECONNRESET; /* it may have died in the midst of the handshake: nobody was refused */
+        return -ECONNRESET; /* the peer may have died during the handshake: nothing was rejected */
     default:
         return failed;
     }
 }
 
-/* The session is kept with the connection, though nothing is ever resumed from it. */
+/* OpenSSL keeps the session with the connection, although it is never resumed. */
 static void forget_key(SSL *ssl)
 {
     static const unsigned char none[TLS_KEY_BYTES];
@@ -256,8 +256,8 @@ static void forget_key(SSL *ssl)
     (void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), none, sizeof(none));
 }
 
-/* The handshake, before any other byte is sent or used. It must have used the key: a server may
- * choose a certificate instead, which would prove nothing. */
+/* Complete the handshake before any other byte is sent or used. It must have used the key: a server
+ * could use a certificate instead, which would prove nothing. */
 static int64_t greet(struct carrier *c)
 {
     int r;
@@ -275,8 +275,8 @@ static int64_t greet(struct carrier *c)
     return 0;
 }
 
-/* A record has been written. Each side renews the key that it writes with, long before it must:
- * with what it writes next, since OpenSSL cannot while a part of a record waits. */
+/* Count a written record. Each side updates its sending key long before it must, together with its
+ * next write, because OpenSSL cannot while part of a record is pending. */
 static void count_record(struct carrier *c)
 {
     if (++c->written >= TLS_RECORDS_MAX &&
@@ -357,7 +357,7 @@ static int carry(void *context, int fd, struct frame_carrier **ret)
     if (!context_->key.name[0]) {
         SSL_set_accept_state(c->ssl);
     } else {
-        SSL_set_verify(c->ssl, SSL_VERIFY_PEER, NULL); /* and nobody vouches for a certificate */
+        SSL_set_verify(c->ssl, SSL_VERIFY_PEER, NULL); /* no certificate is ever valid */
         SSL_set_connect_state(c->ssl);
     }
     c->base = (struct frame_carrier){.read = carrier_read,

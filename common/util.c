@@ -24,11 +24,11 @@
 #include <unistd.h>
 
 enum {
-    RANDOM_BYTES = 8, /* in names of temporaries */
-    LEFT_S = 3600,    /* a temporary that nobody has written to for so long is nobody's */
+    RANDOM_BYTES = 8, /* in names of temporary files */
+    LEFT_S = 3600,    /* a temporary file that has not been written to for this long is abandoned */
 };
 
-/* What a thread raises by what it does cannot wait, and may have a handler. */
+/* A thread's own faults cannot wait, and may have a handler. */
 static const int own_faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
@@ -87,7 +87,7 @@ int random_hex(char *ret, size_t bytes)
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char *random =
-        (unsigned char *)ret + bytes; /* each is read before it is written over */
+        (unsigned char *)ret + bytes; /* each byte is read before it is overwritten */
 
     if (random_bytes(random, bytes) < 0)
         return -EIO;
@@ -145,8 +145,8 @@ int io_write_all(int fd, const void *bytes, size_t len)
     return 0;
 }
 
-/* Write, and rename unless the two are one: then all of it is on the disk before it has the
- * name. */
+/* Write, and rename unless the two names are equal: all data is on disk before the file gets its
+ * final name. */
 static int write_as(const char *temporary, int flags, const char *path, const void *bytes,
                     size_t len)
 {
@@ -178,7 +178,7 @@ fail:
     return r;
 }
 
-/* "NAME.RANDOM" and the suffix? */
+/* Does it have the form "NAME.RANDOM" plus the suffix? */
 static bool is_temporary(const char *text, const char *name, const char *suffix)
 {
     size_t len = strlen(name);
@@ -216,7 +216,7 @@ static void remove_leftovers(const char *path, const char *suffix)
     free(folder);
 }
 
-/* The name does not hold our process id: in containers every writer may be process 1. */
+/* The name does not contain our process id: in containers every writer may be process 1. */
 int io_name_temporary(const char *path, const char *suffix, char **ret)
 {
     char random[RANDOM_BYTES * 2 + 1];
@@ -430,7 +430,7 @@ static int hex_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Made once, and kept. */
+/* Created once and kept. */
 static locale_t c_locale;
 
 static void make_c_locale(void)
@@ -443,7 +443,7 @@ double parse_real(const char *text, char **end)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     (void)pthread_once(&once, make_c_locale);
-    assert(c_locale != (locale_t)0); /* glibc has this one without files or memory */
+    assert(c_locale != (locale_t)0); /* glibc creates this one without files or memory */
     return strtod_l(text, end, c_locale);
 }
 
@@ -532,7 +532,7 @@ int array_grow(void *array, size_t *cap, size_t count, size_t size)
     assert(count <= *cap && size > 0);
     if (count < *cap)
         return 0;
-    memcpy(&entries, array, sizeof(entries)); /* a pointer of whatever type */
+    memcpy(&entries, array, sizeof(entries)); /* a pointer of any type */
     entries = wanted <= PTRDIFF_MAX / size ? realloc(entries, wanted * size) : NULL;
     if (!entries)
         return -ENOMEM;
@@ -553,7 +553,7 @@ char *str_format(const char *format, ...)
     return n < 0 ? NULL : text;
 }
 
-/* Edits, but of capitals; SIZE_MAX: one is long. */
+/* Edit distance, ignoring case; SIZE_MAX if either is too long. */
 static size_t str_distance(const char *a, size_t a_len, const char *b)
 {
     size_t row[64], b_len = strlen(b);
@@ -598,7 +598,7 @@ uint64_t sqrt_product(uint64_t a, uint64_t b)
 
     while (bit > rest)
         bit >>= 2;
-    for (; bit; bit >>= 2) { /* one bit of the root after the other */
+    for (; bit; bit >>= 2) { /* one bit of the root at a time */
         if (rest >= root + bit) {
             rest -= root + bit;
             root = (root >> 1) + bit;

@@ -17,7 +17,7 @@ static const char takes[] = "it is view(NAME, COUNT, STAGES), as in view(local, 
 static const char takes_count[] = "the number of images, 1 to 32, follows the name, as in "
                                   "view(local, 8, rrc(96))";
 
-/* The stages of a view: up to the parenthesis that closes it. NULL: none does. */
+/* Find the parenthesis that closes a view's stages. NULL if there is none. */
 static const char *find_end(const char *at)
 {
     for (unsigned open = 1; *at; at++) {
@@ -50,8 +50,8 @@ static int parse_name(struct parser *p, const struct views *views, char ret[VIEW
     return parser_char(p, ',') ? 0 : parser_error(p, takes);
 }
 
-/* The text of one view's pipeline: `prefix`, and what stands in the parentheses. It stands where it
- * stands in the whole, so that a message names the right character. */
+/* Parse one view's pipeline: `prefix` and the text in parentheses. The stages stay at their offset
+ * in the whole text, so that a message names the right character. */
 static int parse_stages(struct parser *p, const char *prefix, struct view *view)
 {
     char text[2 * VIEWS_TEXT_MAX];
@@ -130,7 +130,7 @@ static int write_canonical(struct views *views, const char *prefix, struct plenu
                            sizeof(views->text) - 1);
 }
 
-/* A text without views. */
+/* Set a text without views. */
 static void set_alone(const struct pipeline *pipeline, struct views *ret)
 {
     *ret = (struct views){.count = 1, .images = 1, .view = {{.count = 1, .pipeline = *pipeline}}};

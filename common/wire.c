@@ -120,7 +120,7 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
                          open->views, VIEWS_MAX);
     views = wire_get_views(open, view);
     if (open->views == 0 && open->width == 0 && open->height == 0)
-        return 0; /* the pipeline is none */
+        return 0; /* the pipeline is "none" */
     for (uint32_t i = 0; i < views; i++) {
         const struct wire_view *v = &view[i];
 
@@ -141,7 +141,7 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
     return 0;
 }
 
-/* Are there shapes for all fields that are asked for, or, while they are not known, for none? */
+/* Are there shapes for all requested fields, or, while they are unknown, for none? */
 static int check_fields(const struct wire_open *open, struct plenum_error *err)
 {
     struct fields fields;
@@ -278,7 +278,7 @@ int wire_get_hello(struct frame_reader *r, struct wire_hello *ret)
     frame_get_text(r, ret->versions, sizeof(ret->versions));
     frame_get_text(r, ret->name, sizeof(ret->name));
     ret->job[0] = 0;
-    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_JOB */
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_JOB */
         frame_get_text(r, ret->job, sizeof(ret->job));
     return frame_got(r);
 }
@@ -287,7 +287,7 @@ static void put_shapes(struct frame_buffer *b, const struct field_shape *shape, 
 {
     frame_put_u32(b, count);
     for (uint32_t i = 0; i < count; i++)
-        frame_put_bytes(b, &shape[i], sizeof(shape[i])); /* all of it u32, as datasum's u64 */
+        frame_put_bytes(b, &shape[i], sizeof(shape[i])); /* only u32 fields, like datasum's u64 */
 }
 
 static uint32_t get_shapes(struct frame_reader *r, struct field_shape *shape)
@@ -370,19 +370,19 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->geometry = false;
     ret->fields[0] = '\0';
     ret->num_fields = 0;
-    if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
+    if (!r->bad && r->at == r->end) /* from a client older than WIRE_MINOR_SUBSET */
         return 0;
     ret->subset.first = frame_get_u32(r);
     ret->subset.end = frame_get_u32(r);
     ret->repeat = frame_get_u32(r);
     ret->span = frame_get_u64(r);
-    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_DEAL */
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_DEAL */
         ret->deal = frame_get_u32(r);
-    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_MIX */
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_MIX */
         ret->mix = frame_get_choice(r, 2);
-    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_SHAPE */
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_SHAPE */
         ret->height = frame_get_u32(r);
-    if (r->bad || r->at == r->end) /* before WIRE_MINOR_VIEWS */
+    if (r->bad || r->at == r->end) /* older than WIRE_MINOR_VIEWS */
         return frame_got(r);
     ret->views = frame_get_choice(r, VIEWS_MAX + 1);
     for (uint32_t i = 0; i < ret->views; i++) {
@@ -391,7 +391,7 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
         ret->view[i].width = frame_get_u32(r);
     }
     ret->geometry = frame_get_choice(r, 2);
-    if (!r->bad && r->at < r->end) { /* not before WIRE_MINOR_FIELDS */
+    if (!r->bad && r->at < r->end) { /* since WIRE_MINOR_FIELDS */
         frame_get_text(r, ret->fields, sizeof(ret->fields));
         ret->num_fields = get_shapes(r, ret->field);
     }
@@ -439,7 +439,7 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
     frame_put_u32(b, m->threads);
     frame_put_u32(b, m->io_threads);
     frame_put_bytes(b, m->fingerprint, sizeof(m->fingerprint));
-    frame_put_bytes(b, &m->sum, sizeof(m->sum)); /* all of it u64, little-endian as we are */
+    frame_put_bytes(b, &m->sum, sizeof(m->sum)); /* only u64 fields, little-endian like the host */
     frame_put_u32(b, m->class_names);
     frame_put_text(b, m->warning);
     return frame_end(b, begin);
@@ -455,10 +455,10 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     ret->sum = (struct datasum){0};
     ret->class_names = 0;
     ret->warning[0] = '\0';
-    if (!r->bad && r->at == r->end) /* of a loader before WIRE_MINOR_SUBSET */
+    if (!r->bad && r->at == r->end) /* from a loader older than WIRE_MINOR_SUBSET */
         return 0;
     frame_get_bytes(r, &ret->sum, sizeof(ret->sum));
-    if (!r->bad && r->at < r->end) { /* not before WIRE_MINOR_CLASSES */
+    if (!r->bad && r->at < r->end) { /* since WIRE_MINOR_CLASSES */
         ret->class_names = frame_get_u32(r);
         frame_get_text(r, ret->warning, sizeof(ret->warning));
         if (ret->class_names != 0 && ret->class_names != ret->classes)
@@ -512,7 +512,7 @@ static int get_code(struct frame_reader *r)
     return 0;
 }
 
-/* The text of an error, or that of its code where there is none. */
+/* The text of an error, or its code's text if there is none. */
 static void get_reason(struct frame_reader *r, int code, char *ret, size_t size)
 {
     frame_get_text(r, ret, size);
@@ -663,7 +663,7 @@ int wire_get_status(struct frame_reader *r, struct wire_status *ret)
         ret->lane[i].ring_bytes = frame_get_u64(r);
     }
     ret->loops[0] = '\0';
-    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_LOOPS */
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_LOOPS */
         frame_get_text(r, ret->loops, sizeof(ret->loops));
     return frame_got(r);
 }
@@ -748,7 +748,7 @@ int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret)
 {
     ret->number = frame_get_u32(r);
     ret->of = WIRE_NAMED_SAMPLE;
-    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_CLASSES */
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_CLASSES */
         ret->of = (enum wire_named)frame_get_choice(r, WIRE_NAMED_COUNT);
     return frame_got(r);
 }
