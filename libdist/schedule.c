@@ -44,8 +44,8 @@
 #include "libdist/verify.h"
 
 enum {
-    LATENCIES_MIN = 8, /* that must be known before a batch is called late */
-    LATE_HEDGES = 2,   /* batches asked for twice at a time because they are late */
+    LATENCIES_MIN = 8, /* needed before a batch counts as late */
+    LATE_HEDGES = 2,   /* late batches requested twice at a time */
     FORGET_AFTER = 64, /* a loader that has had nothing to do for so many of its batches is tried
                           again, however slow it was */
 };
@@ -53,17 +53,17 @@ enum {
 static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,
                       avoid_first_ns = NS_PER_SEC, avoid_last_ns = 30 * NS_PER_SEC;
 
-/** A batch that has been decided on, in the order of delivery. */
+/** A batch that has been assigned a position, in the order of delivery. */
 struct entry {
-    struct order_place place;  /* of its first step */
-    struct order_place after;  /* behind its last step that counts */
-    struct plenum_lease *slot; /* NULL: not asked for (again) */
-    /* Asked for a second time, of another loader, as it was late, or to be compared. */
+    struct order_place place;  /* position of its first step */
+    struct order_place after;  /* position after its last step that counts */
+    struct plenum_lease *slot; /* NULL: not requested (again) */
+    /* Second request, to another loader, because the first is late or must be compared. */
     struct plenum_lease *hedge;
     struct verify verify;
     bool ready;
-    uint32_t failed; /* loaders that could not make it, a bit each: LOADERS_MAX */
-    /* of a batch that failed; then with a sentence. Not ready: what the last loader said */
+    uint32_t failed; /* loaders that could not render it, one bit each: LOADERS_MAX */
+    /* Error of a failed batch, with a message. Before that: the last loader's error. */
     int code;
     uint32_t substituted;
     struct plenum_error err;
@@ -72,10 +72,10 @@ struct entry {
 
 struct schedule {
     struct entry *first, *last;       /* oldest first */
-    struct order_place next_place;    /* of the entry that is made next, settled */
-    struct rtt latency;               /* of batches, from RENDER to their being here */
-    uint64_t latencies;               /* that it is made of */
-    struct plenum_stream_stats stats; /* what of it is counted here */
+    struct order_place next_place;    /* position of the next entry, settled */
+    struct rtt latency;               /* of batches, from RENDER to arrival */
+    uint64_t latencies;               /* number of measurements in it */
+    struct plenum_stream_stats stats; /* the counters kept here */
 };
 
 int schedule_create(struct plenum_stream *s, struct plenum_error *err)
@@ -91,7 +91,7 @@ void schedule_free(struct plenum_stream *s)
     s->schedule = NULL;
 }
 
-/* Slots in the program's hands, of rings that are in use. */
+/* Slots that the program holds, in rings that are in use. */
 static unsigned count_leased(struct plenum_stream *s)
 {
     const struct slot_set *seen = NULL;
@@ -103,13 +103,13 @@ static unsigned count_leased(struct plenum_stream *s)
         if (!set || set == seen)
             continue;
         if (set == s->loaders->remote)
-            seen = s->loaders->remote; /* it is several sessions' */
+            seen = s->loaders->remote; /* shared by several sessions */
         n += slot_set_count(set, SLOT_LEASED);
     }
     return n;
 }
 
-/* When a loader would be done with one more batch, by the time that it takes for one. */
+/* Time at which a loader would be done with one more batch, from its time per batch. */
 static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
 {
     uint64_t service = l->service_ns;
@@ -133,8 +133,8 @@ static uint64_t rendezvous_weight(const struct loader *l, struct order_place pla
 }
 
 struct choice {
-    const struct loader *but; /* another than this */
-    uint32_t failed;          /* and than these */
+    const struct loader *but; /* not this one */
+    uint32_t failed;          /* nor these */
     struct order_place place;
     uint64_t now, usual_ns;
     bool plenty;
@@ -163,7 +163,7 @@ static bool is_better(const struct loader *a, const struct loader *b, const stru
     return rendezvous_weight(a, c->place) > rendezvous_weight(b, c->place);
 }
 
-/* The loader that is asked for a batch, with a free slot; or NULL. */
+/* The loader for a batch, with a free slot; or NULL. */
 static struct loader *choose(struct plenum_stream *s, struct order_place place, uint32_t failed,
                              const struct loader *but)
 {
@@ -188,7 +188,7 @@ static struct loader *choose(struct plenum_stream *s, struct order_place place, 
     return best;
 }
 
-/* What is in the slot is of no interest any more. */
+/* Discard a slot's contents. */
 static void drop(struct plenum_lease *slot)
 {
     if (!slot)
@@ -199,7 +199,7 @@ static void drop(struct plenum_lease *slot)
         slot_free(slot);
 }
 
-/* Nobody wants this entry any more: cancel what is being rendered for it. */
+/* Discard an entry: cancel what is being rendered for it. */
 static void forget(struct entry *e)
 {
     if (e->ready)
@@ -210,7 +210,7 @@ static void forget(struct entry *e)
     e->slot = e->hedge = e->verify.arbiter = NULL;
 }
 
-/* The slot is filled: its batch may be handed out. */
+/* The slot is filled: its batch can be returned. */
 static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
                    const struct wire_done *m)
 {
@@ -231,8 +231,8 @@ static bool has_failed(const struct entry *e)
     return e->ready && e->code < 0;
 }
 
-/* The batch has failed. Its error is handed out in its turn, and again until the program seeks: no
- * batch behind it will be wanted. */
+/* The batch has failed. Its error is returned in its turn, and again until the program seeks: no
+ * later batch is needed. */
 static void settle_failed(struct entry *e)
 {
     forget(e);
@@ -277,7 +277,7 @@ static struct entry *append_entry(struct plenum_stream *s)
     e->place = e->after = s->schedule->next_place;
     for (uint32_t i = 0; i < s->open.steps; i++) {
         if (s->epochs && s->schedule->next_place.epoch >= s->epochs)
-            break; /* what fills up the last batch does not count */
+            break; /* padding of the last batch does not count */
         e->after = order_place_after(&s->steps, s->schedule->next_place);
         s->schedule->next_place = order_place_settle(&s->steps, e->after);
     }
@@ -289,7 +289,7 @@ static struct entry *append_entry(struct plenum_stream *s)
     return e;
 }
 
-/* May one more batch be asked for, that was not before? */
+/* May one more new batch be requested? */
 static bool may_append(struct plenum_stream *s)
 {
     uint32_t count = 0;
@@ -303,7 +303,7 @@ static bool may_append(struct plenum_stream *s)
     return count + count_leased(s) < s->open.slots;
 }
 
-/* Every loader that is open has failed to make it, and no other one may come. */
+/* Has every open loader failed to render it, with no other one to come? */
 static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
 {
     uint64_t now = time_now_ns();
@@ -322,7 +322,7 @@ static struct loader *loader_of(const struct plenum_lease *slot)
     return session_loader(slot->session);
 }
 
-/* Have a free slot of the loader's filled. */
+/* Request a batch into a free slot of the loader. */
 static struct plenum_lease *ask(struct loader *l, struct order_place place)
 {
     const struct plenum_stream *s = l->stream;
@@ -338,7 +338,7 @@ static struct plenum_lease *ask(struct loader *l, struct order_place place)
     return slot;
 }
 
-/* Have a batch that is asked for made by another loader, too. */
+/* Request a pending batch from another loader, too. */
 static bool ask_another(struct plenum_stream *s, struct entry *e)
 {
     struct loader *l = choose(s, e->place, e->failed, loader_of(e->slot));
@@ -425,7 +425,7 @@ static void note_failure(struct loader *l, struct entry *e, struct plenum_lease 
     if (e->slot == slot)
         e->slot = e->hedge;
     e->hedge = NULL;
-    if (e->slot && e->slot->state == SLOT_CHECKING) { /* it has been made already */
+    if (e->slot && e->slot->state == SLOT_CHECKING) { /* it has already been rendered */
         settle(s, e, e->slot, &e->slot->times.done);
         return;
     }
@@ -458,7 +458,8 @@ static void note_times(struct loader *l, const struct plenum_lease *slot)
     s->schedule->latencies++;
 }
 
-/* The batches of two loaders differ, so it fails. `arbiter`: the slot of a third, or NULL. */
+/* The batches of two loaders differ, so the batch fails. `arbiter`: the slot of a third, or
+ * NULL. */
 static void fail_unlike(struct plenum_stream *s, struct entry *e,
                         const struct plenum_lease *arbiter)
 {
@@ -481,7 +482,7 @@ static struct plenum_lease *ask_arbiter(struct plenum_stream *s, struct entry *e
     return l ? ask(l, e->place) : NULL;
 }
 
-/* A batch that is verified: an answer (`came`) has come, or one will not (NULL). */
+/* A batch being verified: an answer (`came`) has arrived, or will never arrive (NULL). */
 static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_lease *came)
 {
     struct plenum_lease *other = e->slot == came ? e->hedge : e->slot;
@@ -507,7 +508,7 @@ static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_leas
     }
 }
 
-/* The third loader has answered for a batch; `made`: it could make it. */
+/* The third loader has answered for a batch; `made`: it has rendered it. */
 static void arbitrate(struct plenum_stream *s, struct entry *e, bool made)
 {
     struct plenum_lease *arbiter = e->verify.arbiter;
@@ -518,7 +519,7 @@ static void arbitrate(struct plenum_stream *s, struct entry *e, bool made)
     slot_free(arbiter);
 }
 
-/* A loader is lost: it will not confirm what it was asked to. */
+/* A loader is lost: it will not confirm the batches that it was to verify. */
 void schedule_confirm(struct plenum_stream *s)
 {
     for (struct entry *e = s->schedule->first; e; e = e->next)
@@ -551,7 +552,7 @@ void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wir
         stream_changed(s);
 }
 
-/* When a batch that is waited for is late. */
+/* Time at which a batch that the program waits for is late. */
 static uint64_t late_at(const struct plenum_stream *s, const struct plenum_lease *slot)
 {
     return slot->times.asked_ns + max_u64(rtt_late(&s->schedule->latency), late_least_ns);
@@ -565,13 +566,13 @@ static bool hedge(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-/* One loader has made the batch, and the one that verifies it is late: do not wait for that one. */
+/* One loader has rendered the batch, and the verifying one is late: stop waiting for that one. */
 static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
 {
     bool first = e->slot && e->slot->state == SLOT_CHECKING;
     struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
 
-    if (e->verify.arbiter) /* worth being waited for: until it answers or is given up */
+    if (e->verify.arbiter) /* worth waiting for, until it answers or is given up */
         return true;
     if (!made || made->state != SLOT_CHECKING || !other)
         return false;
@@ -583,7 +584,7 @@ static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t no
     return true;
 }
 
-/* Look for batches that are late, and ask others for them. Returns when to look again. */
+/* Find late batches and request them from other loaders. Returns the time of the next call. */
 uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
@@ -612,7 +613,8 @@ uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
             next = min_u64(next, now + look_again_ns);
             continue;
         }
-        /* Of batches that are only late, hedge the first: nobody waits for the others yet. */
+        /* Among batches that are merely late, hedge only the first: the program does not need the
+         * others yet. */
         if (!head || s->schedule->latencies < LATENCIES_MIN)
             continue;
         head = false;
@@ -700,7 +702,7 @@ bool schedule_is_through(struct plenum_stream *s)
 void schedule_admit(const struct loader *l)
 {
     for (struct entry *e = l->stream->schedule->first; e; e = e->next)
-        e->failed &= ~l->bit; /* that was another loader */
+        e->failed &= ~l->bit; /* that failure was another loader's */
 }
 
 void schedule_release(struct plenum_stream *s, const struct session *se)

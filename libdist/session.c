@@ -43,24 +43,24 @@
 #include "libdist/rtt.h"
 
 enum {
-    /* After so many deaths in a row while it opens our data set, a loader is given up. */
+    /* After this many consecutive deaths while opening our data set, a loader is given up. */
     FAILED_OPENINGS_MAX = 8,
-    /* After so many late answers to STATS in a row they count as the new normal. */
+    /* After this many consecutive late answers to STATS, they count as the new normal. */
     ODD_PONGS_MAX = 3,
-    /* Received at once, so that the program does not wait long for the lock. */
+    /* Bytes received per turn, so that the program does not wait long for the lock. */
     RECEIVE_MAX = 1 << 20,
 };
 
 static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS,
                       retry_refused_ns = 10 * NS_PER_SEC;
-/* How long we wait for any word before we ask for one, where there are other loaders, and what any
- * loader may take to answer. */
+/* Silence after which we ping if there are other loaders, and the time that any loader may take to
+ * answer. */
 static const uint64_t ping_others_ns = 100 * NS_PER_MS, pong_least_ns = 100 * NS_PER_MS;
 
 enum session_state {
-    SESSION_DOWN,    /* no connection; the next try at retry_ns */
+    SESSION_DOWN,    /* no connection; next attempt at retry_ns */
     SESSION_HELLO,   /* HELLO sent */
-    SESSION_FIELDS,  /* FIELDS sent, where fields are wanted */
+    SESSION_FIELDS,  /* FIELDS sent, if the stream has fields */
     SESSION_OPENING, /* OPEN sent */
     SESSION_OPEN,
 };
@@ -77,45 +77,45 @@ static const unsigned session_may[] = {
 
 struct session {
     const struct session_setup *setup;
-    struct loader *loader; /* who is told */
+    struct loader *loader; /* receives our events */
     const struct address *address;
     enum session_state state;
     struct frame_conn conn; /* fd -1 when SESSION_DOWN */
     struct slot_set *set;   /* or NULL */
     char loader_name[WIRE_NAME_MAX];
-    uint16_t loader_minor; /* of the protocol */
+    uint16_t loader_minor; /* of its protocol version */
     bool wants_write;
-    bool sent_fds;      /* descriptors, which a loader never does: it is not tried again */
-    int broken;         /* what made it useless, which the next tick ends it for; or 0 */
-    uint64_t heard_ns;  /* the last byte that came */
-    uint64_t asked_ns;  /* the last time we began to wait for something */
-    uint64_t pinged_ns; /* the last STATS sent, */
-    uint64_t ping;      /* its request; 0: it was answered */
-    struct rtt pong;    /* how long an answer to it takes, */
-    unsigned odd_pongs; /* and how many answers in a row were outliers, which it leaves out */
+    bool sent_fds;      /* it sent descriptors, which no loader does: do not reconnect */
+    int broken;         /* error that makes it useless, for which the next tick closes it; or 0 */
+    uint64_t heard_ns;  /* time of the last byte received */
+    uint64_t asked_ns;  /* time when we last began to wait for something */
+    uint64_t pinged_ns; /* time of the last STATS sent */
+    uint64_t ping;      /* request number of the pending STATS; 0: answered */
+    struct rtt pong;    /* time that it takes to answer STATS */
+    unsigned odd_pongs; /* consecutive outliers, which the estimate leaves out */
 
-    /* What it was asked for, and has not answered. */
+    /* Requests that it has not answered. */
     unsigned filling;    /* slots to fill */
-    unsigned cancelling; /* to leave alone */
-    unsigned naming;     /* names to tell */
+    unsigned cancelling; /* slots to leave alone */
+    unsigned naming;     /* names */
 
-    /* A batch whose bytes are coming. */
+    /* The batch whose bytes are arriving. */
     struct plenum_lease *receiving; /* or NULL */
     uint64_t received;
     struct wire_done done;
-    uint64_t discard; /* bytes that come of a batch which nobody wants any more */
+    uint64_t discard; /* remaining bytes of a batch that is no longer needed */
 
-    /* By TCP: requests that were called back and not answered. Their slots are others' already. */
+    /* Over TCP: cancelled requests without an answer. Their slots have already been reused. */
     uint64_t cancelled[SLOTS_MAX];
 
-    /* How it gets another connection. */
-    uint64_t away_ns;  /* since when it is not open, where it is not */
-    unsigned turn;     /* among the addresses of its host */
-    uint64_t retry_ns; /* SESSION_DOWN: when to try again */
+    /* For reconnecting. */
+    uint64_t away_ns;  /* since when it has not been open */
+    unsigned turn;     /* index among its host's addresses */
+    uint64_t retry_ns; /* SESSION_DOWN: time of the next attempt */
     uint64_t retry_delay_ns;
-    struct plenum_error error; /* the last, "" when none */
-    int refused;               /* it will not serve us, and this is why; 0: it may */
-    unsigned failed_openings;  /* in a row: HELLO came, OPENED did not */
+    struct plenum_error error; /* the last error, "" if none */
+    int refused;               /* error with which it rejects the stream; 0: none */
+    unsigned failed_openings;  /* consecutive ones: HELLO arrived, OPENED did not */
 };
 
 /* The only place that writes a session's state. */
@@ -154,14 +154,14 @@ static void *close_main(void *arg)
     return NULL;
 }
 
-/* Closing the connection closes the descriptors that wait in it, and the sender decides how long
- * that takes: with SO_LINGER, or a socket with SO_LINGER in another socket's queue. So a thread of
- * its own closes it. Where no thread can be started the connection stays open. */
+/* Closing the connection closes the descriptors queued in it, and the sender decides how long that
+ * takes: with SO_LINGER, or with a socket with SO_LINGER in another socket's queue. So a separate
+ * thread closes it. If no thread can be started, the connection stays open. */
 static void close_connection(void *arg, int fd)
 {
     struct session *se = arg;
 
-    (void)shutdown(fd, SHUT_RDWR); /* nothing comes any more */
+    (void)shutdown(fd, SHUT_RDWR); /* ends the input */
     if (frame_holds_fds(fd)) {
         se->sent_fds = true;
         io_unwatch(fd);
@@ -180,7 +180,7 @@ void session_close(struct session *se, bool bye)
     }
     if (se->state == SESSION_OPEN)
         se->away_ns = time_now_ns();
-    frame_conn_fini(&se->conn); /* and it is out of epoll then: close_connection() */
+    frame_conn_fini(&se->conn); /* also removes it from epoll: close_connection() */
     se->wants_write = false;
     se->broken = 0;
     if (se->state != SESSION_DOWN)
@@ -195,7 +195,7 @@ void session_close(struct session *se, bool bye)
 }
 
 /* Closing the last copy of a connection waits for the descriptors in it, and the parent may have
- * closed its copy. So the child leaves such a connection open. */
+ * closed its copy. So the child leaves the connection open. */
 void session_leave(struct session *se)
 {
     if (se->conn.fd >= 0 && frame_holds_fds(se->conn.fd))
@@ -203,7 +203,8 @@ void session_leave(struct session *se)
     io_close(&se->conn.fd);
 }
 
-/* The connection is over. `text` says why, and `since_ns` since when it was useless. */
+/* The connection is lost. `text` is the reason, and `since_ns` the time since when it was
+ * useless. */
 static void lose_since(struct session *se, uint64_t since_ns, const char *text)
 {
     bool ran = se->state == SESSION_OPEN;
@@ -214,7 +215,7 @@ static void lose_since(struct session *se, uint64_t since_ns, const char *text)
         se->refused = -ECONNRESET;
     (void)error_set(&se->error, 0, "%s", text);
     session_close(se, false);
-    if (ran) { /* it may be restarted under the same address: that is tried at once */
+    if (ran) { /* it may be restarted under the same address: try that at once */
         se->retry_ns = now;
         se->retry_delay_ns = retry_first_ns;
     } else {
@@ -223,7 +224,7 @@ static void lose_since(struct session *se, uint64_t since_ns, const char *text)
             min_u64(se->retry_delay_ns * 2, se->refused ? retry_refused_ns : retry_last_ns);
         se->turn++;
     }
-    if (se->sent_fds) { /* each of its connections would leave a thread that waits */
+    if (se->sent_fds) { /* each of its connections would leave a waiting thread behind */
         se->refused = -EPROTO;
         se->retry_ns = UINT64_MAX;
     }
@@ -236,8 +237,8 @@ MESSAGE static void lose_now(struct session *se, const char *text)
     lose_since(se, time_now_ns(), text);
 }
 
-/* The code of a loader's error. Those that plenum_stream_next() uses for the stream's own state
- * become -EIO: a program would take them for "not yet" or "the epochs are over". */
+/* Translate a loader's error code. Codes that plenum_stream_next() uses for the stream's own state
+ * become -EIO, because a program would take them for "not yet" or "all epochs have ended". */
 static int code_of_loader(int code)
 {
     switch (code) {
@@ -253,18 +254,18 @@ static int code_of_loader(int code)
     }
 }
 
-/* The loader says that it will not serve this stream. */
+/* The loader rejects this stream. */
 MESSAGE static void refused(struct session *se, int code, const char *text)
 {
     if (loaders_refused(se->loader, code, text))
-        se->failed_openings = 0; /* it was none that died of us */
+        se->failed_openings = 0; /* this loader did not die while opening our data set */
     else
         se->refused = code_of_loader(code);
     lose_now(se, text);
 }
 
-/* A message could not be made or sent: connect anew. A socket that the loader has closed is no such
- * failure: its last message is read first. */
+/* A message could not be built or sent: reconnect. A socket that the loader has closed is not such
+ * a failure, because its last message must be read first. */
 static void note_broken(struct session *se, int r)
 {
     if (r == 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNRESET)
@@ -323,7 +324,7 @@ static void lose_connection(struct session *se, int r)
         lose_now(se, why_not(se, r));
 }
 
-/* An unauthenticated peer, a process of another user, listens where our loader should. */
+/* An unauthenticated peer, a process of another user, listens at our loader's address. */
 static void lose_unauthenticated(struct session *se, uint64_t now)
 {
     if (loaders_unauthenticated(se->loader))
@@ -332,7 +333,7 @@ static void lose_unauthenticated(struct session *se, uint64_t now)
         refused(se, -EPERM, why_not(se, -EPERM));
 }
 
-/* Our own memory is short, or descriptors: no other loader can help. */
+/* This process lacks memory or descriptors: no other loader can help. */
 static void fail_here(struct session *se, int code, const char *text)
 {
     if (loaders_short(se->loader, code, text))
@@ -341,7 +342,7 @@ static void fail_here(struct session *se, int code, const char *text)
         session_close(se, false);
 }
 
-/* No connection can be made. */
+/* Connecting failed. */
 static void fail_connection(struct session *se, int r)
 {
     struct plenum_error err;
@@ -353,12 +354,12 @@ static void fail_connection(struct session *se, int r)
         return;
     }
     loaders_unreached(se->loader, r);
-    if (r == -EAGAIN) /* it is there, and had no room at this moment */
+    if (r == -EAGAIN) /* it exists, but its queue was full */
         se->retry_delay_ns = retry_first_ns;
     lose_now(se, why_not(se, r));
 }
 
-/* Have it carry our frames: 0 or -errno. */
+/* Use this connection for our frames: 0 or -errno. */
 static int take_connection(struct session *se, int fd)
 {
     int r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);
@@ -415,7 +416,7 @@ static bool tells_geometry(const struct session *se)
     return se->loader_minor >= WIRE_MINOR_VIEWS && se->setup->open->geometry;
 }
 
-/* A loader of before tells not where pixels come from: its slots end earlier. */
+/* Older loaders do not report geometry, and their slots end earlier. */
 static void set_geometry(const struct session *se, struct wire_open *open)
 {
     struct wire_slot layout = {0};
@@ -433,7 +434,7 @@ static bool asks_for_new_fields(const struct wire_open *open)
     return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
 }
 
-/* What a stream asks for that loaders of this minor version would skip; NULL: nothing. */
+/* What the stream requires that loaders of this minor version would ignore; NULL: nothing. */
 static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
 {
     if (minor < WIRE_MINOR_SUBSET &&
@@ -469,7 +470,7 @@ static void send_open(struct session *se)
         fail_here(se, r, err.text);
         return;
     }
-    /* Closed when it is sent: it would keep the memory in forked children. */
+    /* Closed once it is sent: it would keep the memory alive in forked children. */
     if (!se->address->tcp) {
         (void)frame_conn_attach_fd(&se->conn, se->set->ring->fd);
         se->set->ring->fd = -1;
@@ -481,7 +482,7 @@ static void send_open(struct session *se)
     (void)session_flush(se);
 }
 
-/* How large slots must be is known when the shapes of all fields are. */
+/* The size of a slot is known once the shapes of all fields are. */
 static void send_fields(struct session *se)
 {
     const struct wire_open *open = se->setup->open;
@@ -562,7 +563,7 @@ static void handle_opened(struct session *se, const struct frame_header *h,
         return;
     }
     if (se->loader_minor < WIRE_MINOR_CLASSES)
-        m.class_names = m.classes; /* perhaps: who asks is told that it cannot say */
+        m.class_names = m.classes; /* unknown for older loaders */
     r = loaders_described(se->loader, &m, &err);
     if (r < 0) {
         refused(se, r, err.text);
@@ -575,7 +576,7 @@ static void handle_opened(struct session *se, const struct frame_header *h,
     loaders_opened(se->loader, &m);
 }
 
-/* The loader's hands are off the slot. */
+/* The loader no longer touches the slot. */
 static void let_go(struct session *se, struct plenum_lease *slot, const struct wire_done *m)
 {
     if (slot->state == SLOT_CANCELLING) {
@@ -599,7 +600,7 @@ static uint64_t batch_bytes(const struct session *se)
     return layout.end;
 }
 
-/* An answer to a request that has no slot any more: true when it was one. */
+/* Is this the answer to a request whose slot has been reused? */
 static bool forget_cancelled(struct session *se, uint64_t request)
 {
     for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)
@@ -638,10 +639,10 @@ static void handle_done(struct session *se, const struct frame_header *h,
     }
 }
 
-/* Receive more of a batch: as frame_conn_read_bulk(). */
+/* Receive more of a batch; returns like frame_conn_read_bulk(). */
 static int64_t receive(struct session *se)
 {
-    static uint8_t nowhere[65536]; /* written by this thread alone, read by none */
+    static uint8_t nowhere[65536]; /* written by this thread only, never read */
     struct plenum_lease *slot = se->receiving;
     uint64_t bytes = batch_bytes(se);
     int64_t n;
@@ -676,19 +677,19 @@ static void handle_name(struct session *se, const struct frame_header *h,
     se->naming--;
 }
 
-/* How long a loader may take to answer STATS before it is silent. */
+/* How long a loader may take to answer STATS before it counts as silent. */
 static uint64_t patience(const struct session *se)
 {
     return min_u64(max_u64(rtt_late(&se->pong), pong_least_ns), se->setup->silence_ns);
 }
 
-/* When a loader that has not answered STATS becomes silent. */
+/* Time at which a loader that has not answered STATS becomes silent. */
 static uint64_t silent_at(const struct session *se)
 {
     return max_u64(se->pinged_ns, se->heard_ns) + patience(se);
 }
 
-/* PROGRESS and STATS show that the loader lives while it makes a large index. */
+/* PROGRESS and STATS show that the loader lives while it builds a large index. */
 static void handle_life(struct session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
@@ -699,8 +700,8 @@ static void handle_life(struct session *se, const struct frame_header *h,
     if (h->type != WIRE_STATS || h->request != se->ping)
         return;
     se->ping = 0;
-    /* An outlier (the loader was stopped meanwhile) is left out of the estimate: with it we would
-     * wait as long the next time. If several in a row are late, the round trip itself has become
+    /* An outlier (the loader was stopped meanwhile) is left out of the estimate, or we would wait
+     * as long the next time. If several in a row are late, the round trip itself has become
      * longer. */
     if (took > patience(se) && se->odd_pongs < ODD_PONGS_MAX) {
         se->odd_pongs++;
@@ -725,7 +726,7 @@ static void handle_error(struct session *se, const struct frame_header *h,
     (void)h;
     if (wire_get_error(payload, &m) < 0)
         lose_now(se, "sent what was not understood");
-    else if (m.code == -EINPROGRESS) /* its keeper says so: jobloader.c */
+    else if (m.code == -EINPROGRESS) /* from its keeper: jobloader.c */
         lose_starting(se, m.text);
     else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
         lose_now(se, m.text);
@@ -733,7 +734,7 @@ static void handle_error(struct session *se, const struct frame_header *h,
         refused(se, m.code, m.text);
 }
 
-/* Which message may come when. */
+/* The messages allowed in each state. */
 static const struct {
     enum wire_type type;
     unsigned states;
@@ -761,7 +762,7 @@ static void handle_frame(struct session *se, const struct frame_header *h,
     lose_now(se, "sent a message that has no meaning here");
 }
 
-/* Understand what has been read, up to the bytes of a batch. */
+/* Handle what has been read, up to the bytes of a batch. */
 static void handle_frames(struct session *se)
 {
     struct frame_header header;
@@ -779,14 +780,14 @@ static void handle_frames(struct session *se)
 
 void session_ready(struct session *se)
 {
-    size_t budget = RECEIVE_MAX; /* what is left makes us ready again */
+    size_t budget = RECEIVE_MAX; /* the rest makes us ready again */
     int r;
 
     assert(lock_is_held(se->setup->lock));
     if (se->state == SESSION_DOWN)
         return;
     r = session_flush(se);
-    if (r < 0 && r != -EAGAIN && se->state == SESSION_HELLO) { /* it could not be connected */
+    if (r < 0 && r != -EAGAIN && se->state == SESSION_HELLO) { /* connecting failed */
         lose_connection(se, r);
         return;
     }
@@ -803,7 +804,7 @@ void session_ready(struct session *se)
         budget -= min_u64(budget, (uint64_t)n);
         handle_frames(se);
     }
-    /* The handshake of TLS ended while we read: send what waited for it. */
+    /* The TLS handshake ended while we read: send what waited for it. */
     if (se->state != SESSION_DOWN && frame_conn_wants_write(&se->conn) != se->wants_write)
         (void)session_flush(se);
 }
@@ -848,7 +849,7 @@ int session_ask_name(struct session *se, uint64_t request, const struct wire_ask
                          m->of == WIRE_NAMED_CLASS ? "classes" : "samples");
     se->asked_ns = time_now_ns();
     if (wire_put_ask_name(&se->conn.tx, request, m) < 0)
-        return -ENOMEM; /* as session_flush() finds, too */
+        return -ENOMEM; /* session_flush() reports it, too */
     se->naming++;
     return 0;
 }
@@ -859,7 +860,7 @@ void session_cancel(struct plenum_lease *slot)
 
     assert(lock_is_held(se->setup->lock));
     se->filling--;
-    if (se->receiving == slot) { /* it is answered already */
+    if (se->receiving == slot) { /* it has been answered already */
         se->discard = batch_bytes(se) - se->received;
         se->receiving = NULL;
         slot_free(slot);
@@ -876,7 +877,7 @@ void session_cancel(struct plenum_lease *slot)
     (void)session_flush(se);
 }
 
-/* Since when have we been waiting for a word of the loader's? 0: we are not. */
+/* Since when have we been waiting for the loader? 0: we are not. */
 static uint64_t waiting_since(const struct session *se)
 {
     if (se->state == SESSION_OPEN && se->filling == 0 && se->cancelling == 0 && se->naming == 0)

@@ -35,8 +35,8 @@ static const unsigned slot_may[] = {
     [SLOT_LEASED] = TO(SLOT_FREE),
 };
 
-/* States in which the slot's bytes stay valid even when the loader is lost: each holds a reference
- * of the ring. */
+/* States in which the slot's bytes stay valid even if the loader is lost: each holds a reference to
+ * the ring. */
 static const unsigned slot_holds = TO(SLOT_CHECKING) | TO(SLOT_READY) | TO(SLOT_LEASED);
 
 static bool holds(const struct plenum_lease *slot)

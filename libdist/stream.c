@@ -59,7 +59,7 @@ void stream_warn(struct plenum_stream *s, const char *format, ...)
     va_list args;
 
     assert(lock_is_held(&s->mu));
-    if (s->num_warnings == WARNINGS_MAX) /* nobody reads them: keep the newest */
+    if (s->num_warnings == WARNINGS_MAX) /* unread: keep the newest */
         memmove(&s->warnings[0], &s->warnings[1], sizeof(s->warnings[0]) * --s->num_warnings);
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
@@ -71,7 +71,7 @@ void stream_warn(struct plenum_stream *s, const char *format, ...)
 void stream_fail(struct plenum_stream *s, int code, const char *text)
 {
     assert(lock_is_held(&s->mu));
-    assert(code < 0 && *text); /* of a loader's word, wire.c sees to that */
+    assert(code < 0 && *text); /* wire.c ensures this for a loader's messages */
     if (s->error_code == 0) {
         s->error_code = code;
         (void)error_set(&s->error, code, "%s", text);
@@ -120,7 +120,8 @@ void stream_unref(struct plenum_stream *s)
     free(s);
 }
 
-/* Loaders have a folder of their own: the path must be whole. "folder:x" -> "folder:/here/x". */
+/* Loaders have their own working directory, so make the path absolute: "folder:x" ->
+ * "folder:/here/x". */
 static int absolute_dataset(const char *name, char *ret, size_t size, struct plenum_error *err)
 {
     const char *path = dataname_path(name);
@@ -156,7 +157,7 @@ static int set_info(struct plenum_stream *s, const struct plenum_job_info *info,
     return 0;
 }
 
-/* Only this instance's part of the data set, which is a data set of its own. */
+/* Use only this instance's part of the data set, which is a data set of its own. */
 static int set_part(struct plenum_stream *s, struct plenum_error *err)
 {
     char made[WIRE_DATASET_MAX];
@@ -173,7 +174,7 @@ static int set_part(struct plenum_stream *s, struct plenum_error *err)
 }
 
 /* PLENUM_SOURCE measures an unchanged program: with generated pixels instead of decoded ones, or
- * with nothing but the hand-over. */
+ * without any loader. */
 static int set_source(struct plenum_stream *s, const struct stream_trial *trial,
                       struct plenum_error *err)
 {
@@ -199,7 +200,7 @@ static int set_source(struct plenum_stream *s, const struct stream_trial *trial,
     return 0;
 }
 
-/* PLENUM_VERIFY_BATCHES: how many of a hundred batches are asked of two loaders and compared. */
+/* PLENUM_VERIFY_BATCHES: the percentage of batches to render on two loaders and compare. */
 static int set_verify(struct plenum_stream *s, const struct stream_trial *trial,
                       struct plenum_error *err)
 {
@@ -297,7 +298,7 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     return wire_open_check(open, err);
 }
 
-/* PLENUM_LOADER_KEY: the file of the key that loaders by TCP have. */
+/* PLENUM_LOADER_KEY: the file with the key for loaders over TCP. */
 static int set_key(struct plenum_stream *s, struct plenum_error *err)
 {
     const char *path = getenv("PLENUM_LOADER_KEY");
@@ -309,7 +310,7 @@ static int set_key(struct plenum_stream *s, struct plenum_error *err)
     return r < 0 ? error_prefix(err, r, "PLENUM_LOADER_KEY") : 0;
 }
 
-/* Each loader has something to do while it sends the last and is asked for the next. */
+/* Two batches per loader keep it busy while it sends one and receives the next request. */
 static void set_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
 {
     unsigned count = loaders_count(s), each = count > 1 ? 2 * count : 0;
@@ -339,7 +340,7 @@ static int stream_create(const struct plenum_job_info *info,
     atomic_init(&s->refs, 1);
     lock_init(&s->mu);
     (void)pthread_cond_init(&s->changed, NULL);
-    lock_acquire(&s->mu); /* nobody else knows it yet; but what is called here goes by it */
+    lock_acquire(&s->mu); /* uncontended, but the functions called here assert it */
     r = set_info(s, info, err);
     if (r < 0)
         goto fail;
@@ -362,7 +363,7 @@ static int stream_create(const struct plenum_job_info *info,
     if (trace_open(&s->info, s->open.dataset, &s->trace, err) < 0 && err)
         stream_warn(s, "%s", err->text);
     loaders_begin(s);
-    /* Texts that the caller keeps only for the time of this call. */
+    /* Strings that the caller keeps only for the duration of this call. */
     s->info.job_id = s->info.loader = NULL;
     lock_release(&s->mu);
     *ret = s;
@@ -433,8 +434,8 @@ int plenum_stream_open(const struct plenum_job_info *info,
     return stream_open(info, options, NULL, false, ret, err);
 }
 
-/* Tell the program of rings that it was told of and that nothing refers to any more. The lock is
- * given up meanwhile. */
+/* Report rings that the program knows and that are no longer referenced. Releases the lock
+ * meanwhile. */
 static void retire_rings(struct plenum_stream *s)
 {
     assert(lock_is_held(&s->mu));
@@ -448,11 +449,11 @@ static void retire_rings(struct plenum_stream *s)
         s->on_ring(s->on_ring_arg, set->ring->base, set->ring->bytes, 0);
         lock_acquire(&s->mu);
         slot_set_unref(set);
-        at = &s->shown; /* it may have changed */
+        at = &s->shown; /* the list may have changed */
     }
 }
 
-/* The first batch of a ring is about to be handed out. */
+/* The first batch of a ring is about to be returned. */
 static void show_ring(struct plenum_stream *s, struct slot_set *set)
 {
     assert(lock_is_held(&s->mu));
@@ -480,11 +481,11 @@ int stream_over(const struct plenum_stream *s, struct plenum_error *err)
     return s->closed ? shut_down(err) : error_set(err, s->error_code, "%s", s->error.text);
 }
 
-/* A call begins, with the lock: plenum_stream_destroy() waits for its end. 0, or -ECHILD or -EBADF
+/* Begin a call, with the lock: plenum_stream_destroy() waits for its end. 0, or -ECHILD or -EBADF
  * without the lock. */
 static int enter(struct plenum_stream *s, struct plenum_error *err)
 {
-    if (s->pid != getpid()) /* a lock may have been held when it was forked */
+    if (s->pid != getpid()) /* the lock may have been held during the fork */
         return forked(err);
     lock_acquire(&s->mu);
     if (s->closed) {
@@ -503,7 +504,7 @@ static void leave(struct plenum_stream *s)
     lock_release(&s->mu);
 }
 
-/* What is released after the end is traced, too; then the file is whole. */
+/* Releases after the end are traced, too; then the file is complete. */
 static void finish_trace(struct plenum_stream *s)
 {
     assert(lock_is_held(&s->mu));
@@ -545,7 +546,8 @@ void plenum_stream_destroy(struct plenum_stream *stream)
     stream_unref(s);
 }
 
-/* What the client knows of a batch: where each of its samples stands, and whether it counts. */
+/* Fill in what the client knows about a batch: the position of each sample, and whether it
+ * counts. */
 static void describe(const struct plenum_stream *s, const struct made *made, struct plenum_batch *b)
 {
     struct plenum_lease *slot = made->slot;
@@ -589,8 +591,8 @@ static void describe(const struct plenum_stream *s, const struct made *made, str
     }
 }
 
-/* Of the samples that count, those that are not what the order names. Only looked for when the
- * loader told of any. */
+/* Count the valid samples that differ from what the order names. Only needed if the loader reports
+ * any. */
 static uint32_t count_substituted(const struct plenum_stream *s, const struct plenum_batch *b)
 {
     uint32_t count = 0;
@@ -603,7 +605,7 @@ static uint32_t count_substituted(const struct plenum_stream *s, const struct pl
     return count;
 }
 
-/* The next batch is there: hand it out. */
+/* The next batch is ready: return it. */
 static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct plenum_error *err)
 {
     struct plenum_error why;
@@ -640,7 +642,7 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     return 0;
 }
 
-/* Make the descriptor readable, or not, as plenum_stream_next() would answer or wait. */
+/* Make the descriptor readable if plenum_stream_next() would not wait. */
 static void update_ready_fd(struct plenum_stream *s)
 {
     bool ready = s->closed || schedule_has_next(s) || s->error_code < 0 || schedule_is_through(s) ||
@@ -828,7 +830,7 @@ int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *r
     return 0;
 }
 
-/* Would it fit, if no samples were known to be bad? */
+/* Would it fit if no samples were known to be bad? */
 static bool is_from_before_bad(const struct plenum_stream *s, const struct plenum_cursor *cursor)
 {
     uint8_t fingerprint[16], identity[16];
@@ -878,7 +880,7 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
     if (r < 0) {
         (void)error_set(err, r, "%s", s->error.text);
     } else {
-        /* What was prefetched is of no use any more. */
+        /* Prefetched batches are useless now. */
         s->cursor = place;
         s->next_index = 0;
         schedule_seek(s, order_place_settle(&s->steps, place));
@@ -1004,7 +1006,7 @@ int plenum_batch_get_views(const struct plenum_batch *batch,
     return (int)s->views.count;
 }
 
-/* [H][W], [images][H][W], or, where sizes differ, all pixels in a row. */
+/* [H][W], [images][H][W], or, if sizes differ, all pixels in one dimension. */
 static void set_mask_shape(const struct views *views, struct plenum_field *ret)
 {
     const struct pipeline *first = &views->view[0].pipeline;
