@@ -760,7 +760,7 @@ class Stream:
         try:
             if given_names is not None:
                 self._use_classes(given_names)
-            self._show_warnings(self._handle)
+            self._show_warnings(self._open_handle())
         except BaseException:
             self.close()
             raise

@@ -25,7 +25,8 @@ OTHERS = {
     "makes a part of a text": "snprintf sscanf strstr str_format progress ctl_show_progress tell augment_text.c:add "
         "field_json.c:wants",
     "prints a result, a help text or a page": "printf fprintf fputs put_line put_parts print_word http.c:say "
-        "metrics.c:put_one metrics.c:head metrics.c:put_histogram MHD_add_response_header http.c:MHD_add_response_header",
+        "metrics.c:put_one metrics.c:head metrics.c:put_histogram MHD_add_response_header "
+        "http.c:MHD_add_response_header",
     "says that all is well": "log_info log_debug log_about notify_send stop_now",
     "has a detail of a message, after its colon": "parser_error parser_close "
         "ctl_start missing_in_time selftest.c:test_images supervise_not_started ctl_fail",
