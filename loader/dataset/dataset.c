@@ -463,7 +463,7 @@ int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field
 {
     if (dataset_is_generated(dataset) || !dataset->format->fields)
         return 0;
-    return dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, err);
+    return dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, NULL, err);
 }
 
 void dataset_announce(const struct dataset *dataset, uint32_t sample)

@@ -32,7 +32,8 @@
 #include "loader/dataset/field_value.h"
 
 enum {
-    TABLE_VERSION = 3,
+    TABLE_VERSION = 4,
+    FIELD_MEMORY = 3 * FIELD_STORED_MAX, /* of one field, in a thread: bytes, member and numbers */
     SAMPLES_A_TURN = 256,
 };
 
@@ -51,6 +52,7 @@ struct table_header {
     char warning[400];
     struct field_shape shape[FIELDS_MAX];
     uint32_t stored[FIELDS_MAX];
+    struct field_memory memory;
 };
 
 struct field_table {
@@ -67,6 +69,7 @@ struct collecting {
     const struct dataset *dataset;
     uint32_t sample;
     struct field_stored *all;
+    struct field_memory *memory; /* or NULL */
     int code;
 };
 
@@ -154,7 +157,7 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
     }
     c->code = 0;
     if (d->format->fields)
-        r = d->format->fields(d, &d->index.samples[c->sample], collect, c, err);
+        r = d->format->fields(d, &d->index.samples[c->sample], collect, c, c->memory, err);
     return r == 0 && c->code < 0 ? error_set(err, c->code, "out of memory") : r;
 }
 
@@ -233,10 +236,11 @@ static int find_all(void *arg, struct plenum_error *err)
 
 /* What is stored of all fields of a sample: `all` [fields], which starts as zeros. */
 static int read_stored(const struct dataset *d, uint32_t sample, struct field_stored *all,
-                       struct plenum_error *err)
+                       struct field_memory *memory, struct plenum_error *err)
 {
-    return dataset_try(d, read_all,
-                       &(struct collecting){.dataset = d, .sample = sample, .all = all}, err);
+    return dataset_try(
+        d, read_all,
+        &(struct collecting){.dataset = d, .sample = sample, .all = all, .memory = memory}, err);
 }
 
 /* Note the hashes of files that are fields of a sample, which were read just now. */
@@ -303,6 +307,16 @@ size_t dataset_get_record_bytes(const struct dataset *dataset)
     return bytes;
 }
 
+uint64_t dataset_get_field_memory(const struct dataset *dataset, unsigned threads)
+{
+    const struct field_memory *memory;
+
+    if (!dataset->field_table)
+        return 0;
+    memory = &dataset->field_table->header->memory;
+    return threads * (memory->each + dataset_get_record_bytes(dataset)) + memory->turn;
+}
+
 /* Into its room of the record. */
 static int put_field(const struct dataset *d, uint32_t sample, uint32_t field,
                      struct field_stored *s, uint8_t *room, uint32_t *len, struct plenum_error *err)
@@ -335,7 +349,7 @@ int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
 
     if (count == 0)
         return 0;
-    r = read_stored(dataset, sample, all, err);
+    r = read_stored(dataset, sample, all, NULL, err);
     if (r < 0)
         goto out;
     if (dataset_buffer_reserve(buffer, dataset_get_record_bytes(dataset)) < 0) {
@@ -361,6 +375,7 @@ struct turn {
     uint32_t room[FIELDS_MAX];    /* and of what is shown of it */
     uint32_t good[FIELDS_MAX];    /* samples that have it */
     uint32_t bad, first_bad;      /* samples that lack some */
+    struct field_memory memory;   /* that it takes to read a sample */
     uint64_t hash;
 };
 
@@ -408,6 +423,27 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
     return 0;
 }
 
+/* Bytes of the buffers of fields, which are as large as a sample so far needed them. */
+static uint64_t stored_bytes(const struct field_stored *all, uint32_t count)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        bytes += all[i].bytes.cap + all[i].picked.cap + all[i].numbers.cap;
+    return bytes;
+}
+
+/* How many threads may read, so that they stay within the memory for indexing. */
+static unsigned threads_within(const struct dataset_options *options, uint32_t fields)
+{
+    unsigned threads = options->threads ? options->threads : parallel_cpus();
+    uint64_t each = (uint64_t)fields * FIELD_MEMORY;
+
+    if (options->memory == 0)
+        return threads;
+    return (unsigned)max_u64(min_u64(threads, options->memory / each), 1);
+}
+
 static int read_turn(void *arg, uint64_t index, unsigned thread)
 {
     struct reading *reading = arg;
@@ -426,7 +462,7 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
         if (r == 0 && reading->finds)
             r = find_files(d, (uint32_t)i, all, &err);
         if (r == 0)
-            r = read_stored(d, (uint32_t)i, all, &err);
+            r = read_stored(d, (uint32_t)i, all, &turn->memory, &err);
         if (r == 0 && reading->finds)
             note_hashes(d, (uint32_t)i, all);
         if (r == -EBADMSG) { /* a damaged record */
@@ -440,6 +476,7 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
             reading->err = err;
     }
     turn->hash = XXH3_64bits_digest(&hash);
+    turn->memory.each += stored_bytes(all, d->fields.count);
     field_stored_fini(all, d->fields.count);
     return r;
 }
@@ -485,7 +522,8 @@ static void add_hint(const struct dataset *d, const struct field_spec *spec, enu
     struct plenum_error why = *err, none;
 
     if (state == FIELD_MISSING && d->format->fields &&
-        d->format->fields(d, &d->index.samples[0], name_field, &names, &none) == 0 && names.len > 0)
+        d->format->fields(d, &d->index.samples[0], name_field, &names, NULL, &none) == 0 &&
+        names.len > 0)
         (void)error_set(err, -EBADMSG, "%s: it has %s", why.text, names.text);
     else if (state == FIELD_MISSING && field_names_member(spec) && !field_member(spec))
         (void)error_set(err, -EBADMSG,
@@ -503,7 +541,7 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
     struct field_stored all[FIELDS_MAX] = {{0}};
     struct field_piece piece;
     char name[400];
-    int r = read_stored(d, 0, all, err);
+    int r = read_stored(d, 0, all, NULL, err);
 
     if (r == 0) {
         r = field_make_piece(spec, &all[field], &piece, err);
@@ -533,7 +571,7 @@ static int learn_shapes(struct dataset *d, const struct dataset_options *options
         if (r == 0 && finds)
             r = find_files(d, sample, all, err);
         if (r == 0)
-            r = read_stored(d, sample, all, err);
+            r = read_stored(d, sample, all, NULL, err);
         if (r < 0 && r != -EBADMSG)
             goto out;
         for (uint32_t i = 0; i < count && r == 0; i++) {
@@ -590,6 +628,8 @@ static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
         if (turns[t].bad > 0 && bad == 0)
             first = turns[t].first_bad;
         bad += turns[t].bad;
+        h->memory.each = max_u64(h->memory.each, turns[t].memory.each);
+        h->memory.turn = max_u64(h->memory.turn, turns[t].memory.turn);
     }
     sum = XXH3_128bits_digest(&hash);
     memcpy(h->hash, &sum, sizeof(h->hash));
@@ -611,7 +651,7 @@ static int read_samples(struct dataset *d, const struct dataset_options *options
     struct reading reading = {
         .dataset = d, .options = options, .finds = has_places(d) && !d->format->find_fields};
     struct parallel loop = {.count = (samples_of(d) + SAMPLES_A_TURN - 1) / SAMPLES_A_TURN,
-                            .threads = options->threads,
+                            .threads = threads_within(options, d->fields.count),
                             .turn = read_turn,
                             .progress = options->progress ? tell_progress : NULL,
                             .cancel = options->cancel,

@@ -11,6 +11,12 @@
 
 struct field_table;
 
+/** Memory in bytes that reading the fields of a sample takes, beside what the fields become. */
+struct field_memory {
+    uint64_t each; /* in each thread that reads */
+    uint64_t turn; /* in one of them at a time */
+};
+
 /** Where a field of a sample lies, in a format that finds them in advance. */
 struct field_place {
     uint64_t where; /* offset in the sample's archive; of a file: its mtime when it was found */

@@ -134,9 +134,11 @@ struct format {
      * fields() tells paths (of lists, where a field is npy, bytes or a mask). */
     void (*field_path)(const struct dataset *dataset, const struct index_sample *sample,
                        const char *source, char *ret, size_t size);
-    /** The sample's further fields; NULL where there are none. As dataset_fields(). */
+    /** The sample's further fields; NULL where there are none. As dataset_fields(). `memory` (may be
+     * NULL) is raised to what it took. */
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
-                  dataset_field *field, void *arg, struct plenum_error *err);
+                  dataset_field *field, void *arg, struct field_memory *memory,
+                  struct plenum_error *err);
 };
 
 extern const struct format format_folder, format_generated, format_list, format_tar,

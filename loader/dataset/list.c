@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,7 +412,8 @@ static int read_whole_line(const struct dataset *d, const struct listfile *list,
 
 /* Read the header from the beginning of the list, and the line at the sample's offset. */
 static int list_fields(const struct dataset *d, const struct index_sample *sample,
-                       dataset_field *field, void *arg, struct plenum_error *err)
+                       dataset_field *field, void *arg, struct field_memory *memory,
+                       struct plenum_error *err)
 {
     char *head = malloc(LINE_BYTES + 1), *text = NULL;
     int fd = scope_open(&d->scope, d->where, 0), r;
@@ -446,6 +448,8 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
     if (r < 0)
         goto out;
     r = read_whole_line(d, &list, fd, sample->extra, &text, &line, err);
+    if (memory)
+        memory->each = max_u64(memory->each, LINE_BYTES + malloc_usable_size(text));
     for (unsigned i = 0; r > 0 && i < line.num_fields; i++) {
         char key[32];
 

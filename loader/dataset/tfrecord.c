@@ -28,6 +28,7 @@
 #include "common/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/example.pb-c.h"
+#include "loader/dataset/fields.h"
 
 enum {
     HEADER = 12, /* length and its CRC */
@@ -664,9 +665,18 @@ static void tell_features(const struct dataset *dataset, const Example__Example 
             tell_feature(example->features->feature[i], field, arg);
 }
 
+/* What it took to read and parse a record. */
+static void note_memory(struct field_memory *memory, size_t len, const struct budget *budget)
+{
+    uint64_t parsed = memory_for(len) - budget->left;
+
+    memory->each = max_u64(memory->each, len + TRAILER + (len > LARGE ? 0 : parsed));
+    memory->turn = max_u64(memory->turn, len > LARGE ? parsed : 0);
+}
+
 static int parse_fields(const struct dataset *dataset, const struct index_sample *sample,
                         const uint8_t *data, size_t len, dataset_field *field, void *arg,
-                        struct plenum_error *err)
+                        struct field_memory *memory, struct plenum_error *err)
 {
     struct budget budget = {0};
     Example__Example *example;
@@ -674,6 +684,8 @@ static int parse_fields(const struct dataset *dataset, const struct index_sample
     if (len > LARGE)
         (void)pthread_mutex_lock(&large_record);
     example = parse(data, len, &budget);
+    if (memory)
+        note_memory(memory, len, &budget);
     if (example) {
         tell_features(dataset, example, field, arg);
         discard(example, &budget);
@@ -686,7 +698,8 @@ static int parse_fields(const struct dataset *dataset, const struct index_sample
 }
 
 static int tfrecord_fields(const struct dataset *dataset, const struct index_sample *sample,
-                           dataset_field *field, void *arg, struct plenum_error *err)
+                           dataset_field *field, void *arg, struct field_memory *memory,
+                           struct plenum_error *err)
 {
     uint8_t *data = NULL;
     uint64_t len = 0;
@@ -697,7 +710,7 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
     r = sample->flags & INDEX_BAD ? -EBADMSG : read_record(fd, sample, &data, &len);
     archive_close(dataset, sample, fd);
     if (r == 0)
-        r = parse_fields(dataset, sample, data, len, field, arg, err);
+        r = parse_fields(dataset, sample, data, len, field, arg, memory, err);
     else if (r == -EBADMSG)
         r = wrong_checksum(dataset, sample, err);
     else

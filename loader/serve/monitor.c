@@ -103,19 +103,22 @@ static uint64_t memory_of(const char *key)
     return bytes;
 }
 
-uint64_t monitor_own_bytes(struct server *server, uint64_t working)
+uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *more)
 {
+    uint64_t working = more->working, reading = more->reading;
     uint64_t now = memory_of("RssAnon"), rings = 0, least;
 
     for (const struct session *s = session_first(server); s; s = session_next(s)) {
         rings += session_private_bytes(s);
         working = max_u64(working, session_working_bytes(s));
+        reading = max_u64(reading, session_field_bytes(s));
     }
     now -= min_u64(now, rings);
     if (server->num_sessions <= 1) /* the one that asks counts */
         server->own_bytes = 0;
     server->own_bytes = max_u64(server->own_bytes, now);
-    least = (server->threads + server->io_threads) * THREAD_BYTES + server->threads * working;
+    least =
+        (server->threads + server->io_threads) * THREAD_BYTES + server->threads * working + reading;
     return max_u64(server->own_bytes, least);
 }
 
@@ -130,7 +133,7 @@ void monitor_beat(struct server *server, uint64_t now_ns)
     for (struct session *s = session_first(server); s; s = session_next(s))
         session_beat(s, now_ns);
     if (server->options->memory_budget > 0)
-        (void)monitor_own_bytes(server, 0);
+        (void)monitor_own_bytes(server, &(struct stream_memory){0});
 }
 
 static uint32_t open_descriptors(void)

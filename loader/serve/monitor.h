@@ -6,10 +6,16 @@
 #include "common/wire.h"
 #include "loader/serve/session.h"
 
+/** What threads need for the samples of a stream. */
+struct stream_memory {
+    uint64_t working; /* each thread that renders */
+    uint64_t reading; /* all threads that read */
+};
+
 /** Memory in bytes that the loader holds itself, or will hold as soon as it works: without rings
  * and without what the kernel may drop. It is the maximum since the loader last had no client.
- * `working`: what each thread would need for a sample of one more stream. */
-uint64_t monitor_own_bytes(struct server *server, uint64_t working);
+ * `more`: what one more stream would need. */
+uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *more);
 
 /** Call this about once a second, not more often. */
 void monitor_beat(struct server *server, uint64_t now_ns);

@@ -63,6 +63,7 @@ struct opening {
     struct roots *roots;
     const char **allowed;
     unsigned num_allowed;
+    uint64_t memory_budget; /* when it began */
     /* The thread's; the loop's when the thread has ended. */
     struct dataset *dataset;
     int code;
@@ -151,6 +152,8 @@ static void work(struct blocking_job *job)
                                       .progress_arg = o};
 
     memory_available(&available);
+    if (o->memory_budget > 0)
+        available.bytes = min_u64(available.bytes, o->memory_budget);
     options.memory = available.bytes / MEMORY_PART;
     o->code = check_path(o->name, &o->err);
     if (o->code == 0)
@@ -313,7 +316,10 @@ static void touch(struct opening *o)
 
 static void begin(struct opening *o, enum stage stage)
 {
+    const uint64_t *budget = o->openings->options.memory_budget;
+
     touch(o);
+    o->memory_budget = budget ? *budget : 0;
     o->stage = stage;
     o->job = (struct blocking_job){.work = work,
                                    .done = done,

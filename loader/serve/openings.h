@@ -25,6 +25,7 @@ struct openings_options {
     struct blocking *blocking; /* its threads open; borrowed, and destroyed before the openings */
     const char *cache_dir;
     struct dataset_cache_limits cache_limits;
+    const uint64_t *memory_budget; /* of the loader, or NULL; 0: no limit. Read on the loop */
     bool hints;
     uint64_t silent_ns; /* how long storage may not answer */
 };

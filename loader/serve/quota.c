@@ -101,8 +101,8 @@ int quota_check_ring(struct server *server, const char *user, uint64_t bytes, ui
 
     if (r < 0 || budget == 0)
         return r;
-    own = monitor_own_bytes(server, 0);
-    more = monitor_own_bytes(server, working) - own;
+    own = monitor_own_bytes(server, &(struct stream_memory){0});
+    more = monitor_own_bytes(server, &(struct stream_memory){.working = working}) - own;
     if (fits(server, &a, bytes + more, budget - min_u64(own, budget), &share))
         return 0;
     (void)format_bytes(bytes, want, sizeof(want));
@@ -119,6 +119,27 @@ int quota_check_ring(struct server *server, const char *user, uint64_t bytes, ui
                      "a ring of %s goes beyond the %s that this loader may use, of which %s are "
                      "taken (--memory-budget)",
                      text, most, format_bytes(own + a.all, held, sizeof(held)));
+}
+
+int quota_check_fields(struct server *server, uint64_t reading, struct plenum_error *err)
+{
+    uint64_t budget = server->options->memory_budget, own, more;
+    struct usage a = count(server, "", session_ring_bytes);
+    char want[32], most[32], held[32];
+
+    if (budget == 0 || reading == 0)
+        return 0;
+    own = monitor_own_bytes(server, &(struct stream_memory){0});
+    more = monitor_own_bytes(server, &(struct stream_memory){.reading = reading}) - own;
+    if (more == 0 || own + more + a.all <= budget)
+        return 0;
+    return error_set(err, -ENOSPC,
+                     "the fields of its samples take up to %s while %u threads read them, which "
+                     "goes beyond the %s that this loader may use, of which %s are taken "
+                     "(--memory-budget)",
+                     format_bytes(reading, want, sizeof(want)), server->io_threads,
+                     format_bytes(budget, most, sizeof(most)),
+                     format_bytes(own + a.all, held, sizeof(held)));
 }
 
 bool quota_frees_soon(struct server *server, const char *user)

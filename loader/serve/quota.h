@@ -19,6 +19,10 @@ int quota_check_client(const struct server *server, const char *user, struct ple
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
                      struct plenum_error *err);
 
+/** May the threads that read take so many bytes for the fields of one more stream, whose ring is
+ * there? 0, or -ENOSPC with a sentence. */
+int quota_check_fields(struct server *server, uint64_t reading, struct plenum_error *err);
+
 /** Will a session of the user's (NULL: of anybody's) soon give back what it has: because it ends,
  * or because session_ask_if_there() found it silent? */
 bool quota_frees_soon(struct server *server, const char *user);

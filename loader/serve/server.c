@@ -847,6 +847,7 @@ static int start_openings(struct main_loop *m, struct plenum_error *err)
                                        .blocking = m->server.blocking,
                                        .cache_dir = m->live.cache_dir,
                                        .cache_limits = cache_limits(&m->live),
+                                       .memory_budget = &m->live.memory_budget,
                                        .hints = !m->live.no_tiles,
                                        .silent_ns = OPENING_SILENT_S * NS_PER_SEC};
     int r = openings_create(&options, &m->server.openings);

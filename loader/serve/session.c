@@ -339,6 +339,12 @@ uint64_t session_working_bytes(const struct session *session)
     return session->ring_bytes > 0 ? render_working_bytes(&session->spec) : 0;
 }
 
+uint64_t session_field_bytes(const struct session *session)
+{
+    return session->stream ? dataset_get_field_memory(session->dataset, session->server->io_threads)
+                           : 0;
+}
+
 void session_beat(struct session *session, uint64_t now_ns)
 {
     struct session *s = session;

@@ -85,6 +85,8 @@ bool session_is_ending(const struct session *session);
 uint64_t session_ring_bytes(const struct session *session);
 /** What each thread needs for a sample of its stream, while it has a ring. */
 uint64_t session_working_bytes(const struct session *session);
+/** What the threads that read need for the fields of its samples, while it streams. */
+uint64_t session_field_bytes(const struct session *session);
 /** Has the client hung up, or has nothing been heard of a TCP client lately? A session whose client
  * has hung up is closed. A silent host is probed (TCP keepalive), and its session closed when it
  * does not answer within some seconds. */

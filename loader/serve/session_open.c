@@ -113,6 +113,9 @@ static int start_stream(struct session *s, struct plenum_error *err)
 
     if (r == 0)
         r = render_check_images(s->dataset, &s->spec.views, err);
+    if (r == 0)
+        r = quota_check_fields(s->server,
+                               dataset_get_field_memory(s->dataset, s->server->io_threads), err);
     if (r < 0)
         return r;
     r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &s->steps, err);

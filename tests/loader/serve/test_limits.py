@@ -10,6 +10,7 @@ import json
 import os
 import pwd
 import resource
+import shutil
 import socket
 import struct
 import subprocess
@@ -18,11 +19,13 @@ import tarfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../e2e"))
 
 from service import (  # noqa: E402
     CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for, why_no_other_users,
 )
 from rawclient import Raw, Refused  # noqa: E402
+from records import record  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -86,6 +89,42 @@ class LimitsTest(ServiceCase):
         for feed in several:
             self.assertIsNone(feed.poll())
             self.end(feed)
+
+    def stream_with(self, data, field):
+        """What opening a stream with a field says on standard error; "" when it was served."""
+        program = ("import sys, pyplenum\n"
+                   "with pyplenum.Stream(sys.argv[1], 'resize(8x8)', epochs=1, micro_batch=1, fields=[sys.argv[2]],\n"
+                   "                     loader=sys.argv[3]) as stream:\n"
+                   "    sum(batch.num_substituted for batch in stream)\n")
+        done = subprocess.run([sys.executable, "-c", program, data, field, f"unix:{self.socket}"], env=self.environment,
+                              capture_output=True, text=True, timeout=2 * LIMIT)
+        return done.stderr if done.returncode else ""
+
+    def test_memory_of_fields(self):
+        """what reading threads take for fields is counted: Examples that are parsed one at a time, and buffers"""
+        self.make_data(images=1)
+        images = [os.path.join(folder, name) for folder, _, names in os.walk(self.data) for name in names
+                  if name.endswith((".jpg", ".png"))]
+        with open(images[0], "rb") as f:
+            image = f.read()
+        data = os.path.join(self.folder, "fields")
+        os.makedirs(data + "/a")
+        with open(data + "/record", "wb") as f:
+            f.write(record({"image/encoded": image, "image/class/label": 1, "x": b"x",
+                            **{str(i): b"" for i in range(100000)}}))
+        shutil.copy(images[0], data + "/a/0" + os.path.splitext(images[0])[1])
+        with open(data + "/a/0.txt", "w") as f:
+            f.write("1" + " " * 4000000)
+        several = f"tfrecord:{data}/record", "x:x:text"
+        numbers = f"folder:{data}", "n:txt:int64"
+        p = self.serve("--memory-budget", "200M", "--threads", "1", "--io-threads", "64")
+        for name, field in (several, numbers):
+            self.assertRegex(self.stream_with(name, field), r"fields of its samples take up to \S+ MiB while 64 threads "
+                                                            r"read them, .*\(--memory-budget\)")
+        self.end(p)
+        self.serve("--memory-budget", "1G", "--threads", "1", "--io-threads", "64")
+        for name, field in (several, numbers):
+            self.assertEqual(self.stream_with(name, field), "")
 
     def test_memory_of_many(self):
         """by sockets and by TCP, streams of several sizes until there is no room: the loader and all rings stay below
