@@ -132,6 +132,10 @@ static void forget_path(struct dataset *d)
     d->index_path = NULL;
 }
 
+/* The lock is polled rather than waited for, because a wait in flock() cannot be called off and
+ * would keep a thread. Within one loader openings of an index are queued (openings.c), so only
+ * processes compete here; which of them comes first does not matter, as the one that gets the lock
+ * makes the index that all others then find. */
 int indexing_lock(const struct dataset *d, const struct dataset_options *options, unsigned tries,
                   int *ret)
 {
