@@ -93,7 +93,7 @@ bool checksums_agree(const struct checksums *s, uint32_t sample, const void *byt
     uint64_t had = get(s, sample), hash = stamp_hash_bytes(bytes, len);
 
     if (had == 0 && record)
-        /* One that cannot be written is missing; if a part was written, the file counts as changed. */
+        /* One that cannot be written is missing; a part of one makes the file count as changed. */
         (void)io_pwrite_all(s->fd, &hash, sizeof(hash), offset_of(sample));
     return had == hash || (had == 0 && record);
 }

@@ -134,7 +134,7 @@ struct format {
      * fields() tells paths (of lists, where a field is npy, bytes or a mask). */
     void (*field_path)(const struct dataset *dataset, const struct index_sample *sample,
                        const char *source, char *ret, size_t size);
-    /** The sample's further fields; NULL where there are none. As dataset_fields(). `memory` (may be
+    /** The sample's further fields; NULL where there are none. As dataset_fields(). `memory` (or
      * NULL) is raised to what it took. */
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
                   dataset_field *field, void *arg, struct field_memory *memory,

@@ -119,8 +119,9 @@ class LimitsTest(ServiceCase):
         numbers = f"folder:{data}", "n:txt:int64"
         p = self.serve("--memory-budget", "200M", "--threads", "1", "--io-threads", "64")
         for name, field in (several, numbers):
-            self.assertRegex(self.stream_with(name, field), r"fields of its samples take up to \S+ MiB while 64 threads "
-                                                            r"read them, .*\(--memory-budget\)")
+            self.assertRegex(self.stream_with(name, field),
+                             r"fields of its samples take up to \S+ MiB while 64 threads read them, "
+                             r".*\(--memory-budget\)")
         self.end(p)
         self.serve("--memory-budget", "1G", "--threads", "1", "--io-threads", "64")
         for name, field in (several, numbers):
