@@ -356,3 +356,19 @@ int host_get_directory(char *ret, size_t size, struct plenum_error *err)
     }
     return 0;
 }
+
+int host_check_folder(const char **ret)
+{
+    const char *named = getenv("TMPDIR"), *folder = named && *named ? named : "/tmp";
+    char *path = str_format("%s/plenumrun-XXXXXX", folder), block[4096] = "";
+    int fd = path ? mkstemp(path) : -1, r = fd < 0 ? -errno : 0;
+
+    *ret = folder;
+    if (r == 0) {
+        (void)unlink(path);
+        r = io_write_all(fd, block, sizeof(block));
+    }
+    io_close(&fd);
+    free(path);
+    return r;
+}

@@ -51,4 +51,8 @@ int host_check_proc(struct plenum_error *err);
 /** The working directory, by the name under which the person came here (symbolic links kept). */
 int host_get_directory(char *ret, size_t size, struct plenum_error *err);
 
+/** Where Open MPI keeps its files, TMPDIR or /tmp, in `*ret`: 0, or the -errno with which a file
+ * cannot be written there. */
+int host_check_folder(const char **ret);
+
 #endif

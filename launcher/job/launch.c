@@ -360,6 +360,18 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
+/* MPI_Init() would fail without a reason, or end by SIGBUS. */
+static void warn_of_folder(void)
+{
+    const char *folder;
+    int r = host_check_folder(&folder);
+
+    if (r < 0)
+        log_warn("Open MPI's files cannot be written here: %s: %s; programs that use MPI may fail: "
+                 "free some space, or name another folder by TMPDIR",
+                 folder, strerror(-r));
+}
+
 /* Before there are threads: it cannot be read without a change. */
 static mode_t get_umask(void)
 {
@@ -501,6 +513,8 @@ static int run(const struct cmdline *options, struct plan *plan)
     else
         log_info("the instances are started by plenumrun itself: %s", err.text);
     variables_warn(plan, &options->exports);
+    if (job.mpirun)
+        warn_of_folder();
     for (;;) {
         again = ran = false;
         job.attempt_ns = time_now_ns();

@@ -499,23 +499,15 @@ static void answer_program(const char *program)
     }
 }
 
-/* Where Open MPI's daemon keeps its files: is it writable, and not full? */
 static void answer_folder(void)
 {
-    const char *named = getenv("TMPDIR"), *folder = named && *named ? named : "/tmp";
-    char *path = str_format("%s/plenumrun-XXXXXX", folder), block[4096] = "";
-    int fd = path ? mkstemp(path) : -1, r = fd < 0 ? -errno : 0;
+    const char *folder;
+    int r = host_check_folder(&folder);
 
-    if (r == 0) {
-        (void)unlink(path);
-        r = io_write_all(fd, block, sizeof(block));
-    }
     if (r < 0)
         printf("folder %s: %s\n", folder, strerror(-r));
     else
         printf("folder 0\n");
-    io_close(&fd);
-    free(path);
 }
 
 static void answer_back(void *arg, const char *address, int r)

@@ -76,6 +76,16 @@ else
 fi
 rmdir $group 2>/dev/null
 
+mkdir sealed
+if mount -t tmpfs -o size=4k tmpfs sealed 2>/dev/null; then
+    head -c 4096 /dev/zero >sealed/file
+    TMPDIR=$T/sealed job -n 1 true
+    umount sealed
+    ok "a full folder for Open MPI's files is told of" \
+        has err "warning: Open MPI.s files cannot be written here: $T/sealed: No space left on device; programs that use MPI"
+else
+    skip "a full folder for Open MPI's files is told of" "no file system can be mounted"
+fi
 mkdir masked
 printf '#!/bin/sh\numask 077\nexec %s "$@"\n' "$(command -v mpirun)" >masked/mpirun
 chmod +x masked/mpirun
