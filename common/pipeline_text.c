@@ -328,8 +328,8 @@ static bool read_number(const char **at, uint32_t *ret)
     return true;
 }
 
-/* Write the fraction at `*at` as a decimal, and step over it; false when four digits are not enough.
- */
+/* Write the fraction at `*at` as a decimal, and step over it; false if it needs more than four
+ * digits. */
 static bool make_decimal(const char **at, char digits[24])
 {
     const char *end = *at;
