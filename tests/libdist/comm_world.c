@@ -201,6 +201,8 @@ static void check_fork(void)
 }
 
 /* Files in the folder MARKS, by which instances meet where no collective can serve. */
+enum { ENTERING = 1000 }; /* plus the index: the instance is about to enter the collective */
+
 static void set_mark(uint32_t index)
 {
     char path[1024];
@@ -232,9 +234,14 @@ static void check_late(bool meet_first, size_t bytes)
 
     if (meet_first)
         CHECK(plenum_barrier(job, NULL) == 0);
-    plenum_job_set_timeout(job, 1500000000);
+    /* After a second in the collective each reports to the others that it is waiting. On a busy
+     * machine one may enter long after another, so they enter together, and wait some seconds. */
+    plenum_job_set_timeout(job, 6 * UINT64_C(1000000000));
     if (me->instance_index == me->num_instances - 1)
         goto out;
+    set_mark(ENTERING + me->instance_index);
+    for (uint32_t i = 0; i + 1 < me->num_instances; i++)
+        await_mark(ENTERING + i);
     r = bytes ? plenum_broadcast(job, b, bytes, me->num_instances - 1, &err)
               : plenum_barrier(job, &err);
     CHECK(r == -ETIMEDOUT);
