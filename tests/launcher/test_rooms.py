@@ -15,7 +15,8 @@ import tap  # noqa: E402
 # What stands above the rooms: leaves, which know nothing of the launcher, and what plenumrun and the processes that it
 # starts have in common.
 LEAVES = {"numa", "ports", "ranges", "subnet", "texts", "topology"}
-BETWEEN = {"control", "dial", "environ", "handover", "host", "lines", "network", "proctree", "signals", "status"}
+BETWEEN = {"control", "dial", "environ", "handover", "host", "lines", "network", "proctree", "script", "signals",
+           "status"}
 # Each room, and whom it may know besides itself and common/.
 MAY_KNOW = {
     "leaves": set(),

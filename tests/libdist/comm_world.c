@@ -325,7 +325,7 @@ static void check_same(void)
         if (me->instance_index == odd)
             b[999999] ^= 0x10;
         CHECK(plenum_same(job, b, 1000003, &err) == -EBADMSG);
-        (void)snprintf(want, sizeof(want), "instance %u holds other bytes", odd);
+        (void)snprintf(want, sizeof(want), "instance %u holds different bytes from the other", odd);
         CHECK(strstr(err.text, want));
         CHECK(plenum_same(job, b, me->instance_index == odd ? 10 : 11, &err) == -EBADMSG);
     }

@@ -103,7 +103,7 @@ def check_same():
     job.same(x)
     if me == last:
         x.view(np.uint8)[12345] ^= 4
-    raises(74, f"instance {last} holds other bytes", job.same, x)
+    raises(74, f"instance {last} holds different bytes from the other", job.same, x)
 
 
 def check_once_per_host(folder):
@@ -150,7 +150,7 @@ def check_models():
     if me == last:
         with torch.no_grad():
             model[1].bias[3] += 1e-6
-    raises(74, f"1.bias: instance {last} holds other bytes", pt.check_same, model)
+    raises(74, f"1.bias: instance {last} holds different bytes from the other", pt.check_same, model)
     other = torch.nn.Linear(2, 2 + (me == last))
     raises(74, f"the models differ in names, shapes or types: instance {last}", pt.broadcast_parameters, other)
 

@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../e2e"))
 
 from service import (  # noqa: E402
-    CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for, why_no_other_users,
+    CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, SOURCE, STREAM, ServiceCase, frame, text, wait_for, why_no_other_users,
 )
 from rawclient import Raw, Refused  # noqa: E402
 from records import record  # noqa: E402
@@ -96,7 +96,8 @@ class LimitsTest(ServiceCase):
                    "with pyplenum.Stream(sys.argv[1], 'resize(8x8)', epochs=1, micro_batch=1, fields=[sys.argv[2]],\n"
                    "                     loader=sys.argv[3]) as stream:\n"
                    "    sum(batch.num_substituted for batch in stream)\n")
-        done = subprocess.run([sys.executable, "-c", program, data, field, f"unix:{self.socket}"], env=self.environment,
+        done = subprocess.run([sys.executable, "-c", program, data, field, f"unix:{self.socket}"],
+                              env={**self.environment, "PYTHONPATH": os.path.join(SOURCE, "python")},
                               capture_output=True, text=True, timeout=2 * LIMIT)
         return done.stderr if done.returncode else ""
 
@@ -245,7 +246,7 @@ class LimitsTest(ServiceCase):
 
         def samples():
             streams = json.loads(self.run_ok(CTL, "status", f"unix:{self.socket}", "--json"))["streams"]
-            each = [[s["samples"] for s in streams if s["client"].startswith(f"job {job} ")] for job in ("few", "many")]
+            each = [[s["samples"] for s in streams if f" of job {job} " in s["client"]] for job in ("few", "many")]
             return [sum(e) for e in each] if [len(e) for e in each] == [1, 5] else None
 
         wait_for("six streams", samples)
