@@ -252,7 +252,9 @@ int64_t index_builder_add_label(struct index_builder *b, enum label_source sourc
     int64_t number;
     int r;
 
-    len = strnlen(text, len); /* what is kept ends at a NUL */
+    if (memchr(text, '\0', len)) /* such as a number that is not written as text */
+        return error_set(err, -EBADMSG, "label '%.*s' has bytes of 0: labels are text",
+                         (int)min_u64(len, 100), text);
     number = find_label(b, text, len);
     if (number < 0 || b->num_labels == had)
         return number;

@@ -102,8 +102,10 @@ int label_read(const struct label_rule *rule, enum label_source source, const ch
         return error_set(err, -EBADMSG, "label '%.*s' is out of range: it is beyond 64 bits", s.len,
                          s.text);
     if (kind != NUMBER_NONE)
-        return error_set(err, -EBADMSG, "label '%.*s' %s", s.len, s.text,
-                         number_why_no_integer(kind));
+        return error_set(
+            err, -EBADMSG, "label '%.*s' %s%s", s.len, s.text, number_why_no_integer(kind),
+            number_is_decimal(kind) ? ""
+                                    : "; if it is the name of a class, list it with classes=FILE");
     if (listed)
         return not_listed(classes, s, err);
     if (classes)

@@ -15,7 +15,8 @@
 
 enum {
     EXPONENT_MAX = 1 << 30,
-    DIGITS_MAX = 19,  /* an int64 has no more */
+    DIGITS_MAX = 19, /* an int64 has no more */
+    INVISIBLE = 1,
     FOLDED_MAX = 128, /* bytes of a text with foreign digits: a longer one is cut */
 };
 
@@ -257,18 +258,54 @@ static const struct {
 } signs[] = {{0x066a, '%'}, {0x066b, '.'}, {0x066c, ','}, {0x2212, '-'}, {0xff05, '%'},
              {0xff0b, '+'}, {0xff0c, ','}, {0xff0d, '-'}, {0xff0e, '.'}};
 
-/* The ASCII of a digit or sign of another script, or 0. */
-static char fold(uint32_t code, bool *digit)
+/* Other digits: superscripts, subscripts, and those in circles, in brackets or with a point. */
+static const struct {
+    uint32_t first, last;
+    char ascii; /* of the first; the others follow */
+} forms[] = {{0x00b2, 0x00b3, '2'}, {0x00b9, 0x00b9, '1'}, {0x2070, 0x2070, '0'},
+             {0x2074, 0x2079, '4'}, {0x2080, 0x2089, '0'}, {0x2460, 0x2468, '1'},
+             {0x2474, 0x247c, '1'}, {0x2488, 0x2490, '1'}, {0x24ea, 0x24ea, '0'},
+             {0x2776, 0x277e, '1'}, {0x2780, 0x2788, '1'}, {0x278a, 0x2792, '1'}};
+
+/* Blanks, characters without a shape, and punctuation that is not ASCII. */
+static const struct {
+    uint32_t first, last;
+    char ascii; /* INVISIBLE: none */
+} others[] = {{0x00a0, 0x00a0, ' '},       {0x00ad, 0x00ad, INVISIBLE}, {0x00a1, 0x00a9, '#'},
+              {0x00ab, 0x00b1, '#'},       {0x00b4, 0x00b8, '#'},       {0x061c, 0x061c, INVISIBLE},
+              {0x180e, 0x180e, INVISIBLE}, {0x2000, 0x200a, ' '},       {0x200b, 0x200f, INVISIBLE},
+              {0x2010, 0x2015, '-'},       {0x2016, 0x2027, '#'},       {0x2028, 0x2029, ' '},
+              {0x202a, 0x202e, INVISIBLE}, {0x202f, 0x202f, ' '},       {0x2030, 0x2043, '#'},
+              {0x2044, 0x2044, '/'},       {0x205f, 0x205f, ' '},       {0x2060, 0x206f, INVISIBLE},
+              {0x20a0, 0x20cf, '#'},       {0x20e3, 0x20e3, INVISIBLE}, {0x2116, 0x2116, '#'},
+              {0x3000, 0x3000, ' '},       {0x3001, 0x3003, '#'},       {0x3008, 0x3020, '#'},
+              {0xfe00, 0xfe0f, INVISIBLE}, {0xfeff, 0xfeff, INVISIBLE}, {0xff01, 0xff0f, '#'},
+              {0xff1a, 0xff1b, '#'},       {0xff3b, 0xff40, '#'},       {0xff5b, 0xff65, '#'}};
+
+/* The ASCII of a digit of another script or form, or 0. */
+static char fold_digit(uint32_t code)
 {
     for (size_t i = 0; i < ARRAY_LEN(zeros); i++)
-        if (code - zeros[i] < 10) {
-            *digit = true;
+        if (code - zeros[i] < 10)
             return (char)('0' + (code - zeros[i]));
-        }
-    for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+        if (code >= forms[i].first && code <= forms[i].last)
+            return (char)(forms[i].ascii + (char)(code - forms[i].first));
+    return 0;
+}
+
+/* The ASCII of a character, INVISIBLE if it has none, or 0 if numbers do not come with it. */
+static char fold(uint32_t code)
+{
+    char digit = fold_digit(code);
+
+    for (size_t i = 0; !digit && i < ARRAY_LEN(signs); i++)
         if (code == signs[i].code)
             return signs[i].ascii;
-    return 0;
+    for (size_t i = 0; !digit && i < ARRAY_LEN(others); i++)
+        if (code >= others[i].first && code <= others[i].last)
+            return others[i].ascii;
+    return digit;
 }
 
 /* The character at `at`, which has `len` bytes of UTF-8. */
@@ -281,27 +318,156 @@ static uint32_t code_of(const unsigned char *at, size_t len)
     return code;
 }
 
-/* Is it a number in digits of other scripts? It is not read as one: labels are written by programs,
- * which write ASCII, so such a text is more likely an error. */
-static bool is_foreign_number(const char *text, size_t len)
+/* Write a text in ASCII, as far as it fits: its length, or 0 where it has letters of other scripts.
+ */
+static size_t fold_text(const char *text, size_t len, char *ret)
 {
-    char folded[FOLDED_MAX];
-    bool foreign = false;
-    struct decimal d;
     size_t count = 0;
 
     for (size_t at = 0, n; at < len && count < FOLDED_MAX; at += n) {
         unsigned char next[5] = {0};
+        char c;
 
         memcpy(next, text + at, min_u64(len - at, 4));
         n = text_utf8_length(next);
         if (n == 0)
-            return false;
-        folded[count] = n == 1 ? text[at] : fold(code_of(next, n), &foreign);
-        if (folded[count++] == 0)
-            return false;
+            return 0;
+        c = n == 1 ? text[at] : fold(code_of(next, n));
+        if (c == 0)
+            return 0;
+        if (c != INVISIBLE)
+            ret[count++] = c;
     }
-    return foreign && (read_decimal(folded, count, &d) || looks_odd(folded, count));
+    return count;
+}
+
+/* Move past `count` characters at the beginning. */
+static void skip(const char **text, size_t *len, size_t count)
+{
+    *text += count;
+    *len -= count;
+}
+
+/* The length of the type's name in tensor(3), np.int64(3), Decimal('3'), torch.Tensor(3); or 0. */
+static size_t type_length(const char *text, size_t len)
+{
+    static const char *const words[] = {"tensor",      "eagertensor", "array",    "ndarray",
+                                        "devicearray", "decimal",     "fraction", "variable",
+                                        "scalar",      "int",         "uint",     "float",
+                                        "bfloat",      "bool",        "double",   "long"};
+    const char *bracket = memchr(text, '(', len), *begin = text;
+    size_t n;
+
+    if (!bracket || text[len - 1] != ')')
+        return 0;
+    for (const char *c = text; c < bracket; c++)
+        if (*c == '.')
+            begin = c + 1;
+    for (n = (size_t)(bracket - begin); n > 0 && (is_digit(begin[n - 1]) || begin[n - 1] == '_');)
+        n--;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (is_word(begin, n, words[i]))
+            return (size_t)(bracket - text);
+    return 0;
+}
+
+/* Take off what programs write around a number: a type, as in tensor(3, device='cuda:0'), or the
+ * letter of b'3'. */
+static void unwrap_repr(const char **text, size_t *len)
+{
+    size_t n = type_length(*text, *len);
+    const char *comma, *value = memmem(*text, *len, "numpy=", 6);
+
+    if (value && (*text)[0] == '<') { /* <tf.Tensor: shape=(), dtype=int32, numpy=3> */
+        skip(text, len, (size_t)(value + 6 - *text));
+        *len -= (*text)[*len - 1] == '>';
+    }
+    skip(text, len, n);
+    comma = n > 0 ? memchr(*text, ',', *len) : NULL;
+    if (comma)
+        *len = (size_t)(comma - *text);
+    while (*len > 0 && ((*text)[0] == '(' || (*text)[0] == '['))
+        skip(text, len, 1);
+    if (*len > 2 && (*text)[0] && strchr("bBuUrR", (*text)[0]) &&
+        ((*text)[1] == '\'' || (*text)[1] == '"'))
+        skip(text, len, 1);
+}
+
+/* Take off punctuation at both ends, except what changes the meaning: <3, >3, 3+. */
+static void unwrap(const char **text, size_t *len)
+{
+    static const char around[] = "\"'`()[]{};:,#$*!?@|\\/&_-.%^ \t\r\n\v\f";
+
+    unwrap_repr(text, len);
+    if (*len > 2 && (*text)[0] == '<' && (*text)[*len - 1] == '>') {
+        skip(text, len, 1);
+        (*len)--;
+    }
+    while (*len > 0 && ((*text)[0] == '+' || ((*text)[0] && strchr(around, (*text)[0]))))
+        skip(text, len, 1);
+    while (*len > 0 && (*text)[*len - 1] && strchr(around, (*text)[*len - 1]))
+        (*len)--;
+}
+
+/* 3/2 */
+static bool is_ratio(const char *text, size_t len)
+{
+    const char *slash = memchr(text, '/', len);
+    struct decimal d;
+
+    return slash && read_decimal(text, (size_t)(slash - text), &d) &&
+           read_decimal(slash + 1, len - (size_t)(slash + 1 - text), &d);
+}
+
+/* A number with the suffix that some languages write: 3L, 3u, 3UL; 3.0f, 1e3d. 3d can be a name. */
+static bool has_suffix(const char *text, size_t len)
+{
+    size_t n = len;
+    struct decimal d;
+
+    if (n > 1 && strchr("fFdD", text[n - 1]) && text[n - 1])
+        return read_decimal(text, n - 1, &d) &&
+               (memchr(text, '.', n) || memchr(text, 'e', n) || memchr(text, 'E', n));
+    while (n > 1 && len - n < 3 && text[n - 1] && strchr("lLuU", text[n - 1]))
+        n--;
+    return n < len && read_decimal(text, n, &d);
+}
+
+/* What programs write where there is no value. The names none and na, such as of a country, differ
+ * in case. */
+static bool is_missing(const char *text, size_t len)
+{
+    static const char *const words[] = {"None", "null", "NULL", "Null", "NA", "N/A", "n/a", "NaT"};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strlen(words[i]) == len && memcmp(words[i], text, len) == 0)
+            return true;
+    return false;
+}
+
+/* A text that is no decimal number. Labels are written by programs, which write ASCII and nothing
+ * around a number: others are more likely an error than the name of a class. */
+static enum number_kind classify_odd(const char *text, size_t len)
+{
+    char folded[FOLDED_MAX];
+    const char *at = folded;
+    struct decimal d;
+
+    if (looks_odd(text, len))
+        return NUMBER_ODD;
+    len = fold_text(text, len, folded);
+    trim(&at, &len);
+    if (read_decimal(at, len, &d) || looks_odd(at, len))
+        return NUMBER_ODD;
+    if (is_missing(at, len))
+        return NUMBER_MISSING;
+    unwrap(&at, &len);
+    if (is_missing(at, len))
+        return NUMBER_MISSING;
+    if (read_decimal(at, len, &d) || is_ratio(at, len) || has_suffix(at, len) ||
+        (looks_odd(at, len) && !memchr(at, ' ', len)))
+        return NUMBER_ODD;
+    return NUMBER_NONE;
 }
 
 enum number_kind number_parse(const char *text, size_t len, int64_t *ret)
@@ -309,9 +475,7 @@ enum number_kind number_parse(const char *text, size_t len, int64_t *ret)
     struct decimal d;
 
     trim(&text, &len);
-    if (read_decimal(text, len, &d))
-        return evaluate(&d, ret);
-    return looks_odd(text, len) || is_foreign_number(text, len) ? NUMBER_ODD : NUMBER_NONE;
+    return read_decimal(text, len, &d) ? evaluate(&d, ret) : classify_odd(text, len);
 }
 
 bool number_is_decimal(enum number_kind kind)
@@ -368,6 +532,8 @@ const char *number_why_no_integer(enum number_kind kind)
         return "is not an integer";
     case NUMBER_ODD:
         return "looks like a number but is not written as an integer, such as 1000, 1000.0 or 1e3";
+    case NUMBER_MISSING:
+        return "stands for a missing value";
     case NUMBER_NONE:
     case NUMBER_INTEGER:
         break;

@@ -13,7 +13,9 @@ enum number_kind {
     NUMBER_INTEGER,  /* an integer within int64, however it is spelled: 1, +1, 01, 1.0, 10e-1 */
     NUMBER_HUGE,     /* an integer beyond int64 */
     NUMBER_FRACTION, /* another decimal number: 1.5 */
-    NUMBER_ODD,      /* it looks like a number to people or programs: nan, 0x10, 1,000, ١ */
+    /* it looks like a number to people or programs: nan, 0x10, 1,000, ١, tensor(3), #3, 3L */
+    NUMBER_ODD,
+    NUMBER_MISSING, /* it is what programs write where there is no value: None, null, NA */
 };
 
 /**

@@ -125,12 +125,17 @@ struct written {
     struct json_value json;
 };
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n'; /* a NUL is none */
+}
+
 /* Remove the blanks around a text. */
 static void trim(const char **text, size_t *len)
 {
-    while (*len > 0 && strchr(" \t\r\n", (*text)[*len - 1]))
+    while (*len > 0 && is_blank((*text)[*len - 1]))
         (*len)--;
-    while (*len > 0 && strchr(" \t\r\n", **text)) {
+    while (*len > 0 && is_blank(**text)) {
         (*text)++;
         (*len)--;
     }

@@ -151,12 +151,46 @@ Test(label, every_format_has_the_same_numbers)
     static const struct {
         const char *text;
         int64_t label; /* -1: rejected */
-    } cases[] = {{"10", 10},    {"10.0", 10},          {"+10", 10},        {"010", 10},
-                 {"1e1", 10},   {" 10 ", 10},          {"10.", 10},        {"1.0e+01", 10},
-                 {"0", 0},      {"-0.0", 0},           {"1.5", -1},        {"-1.0", -1},
-                 {"-1", -1},    {"nan", -1},           {"NaN", -1},        {"inf", -1},
-                 {"1e400", -1}, {"0x10", -1},          {"1,000", -1},      {"1_000", -1},
-                 {"1 000", -1}, {"1099511627776", -1}, {"2147483647", -1}, {"2^40", -1}};
+    } cases[] = {{"10", 10},
+                 {"10.0", 10},
+                 {"+10", 10},
+                 {"010", 10},
+                 {"1e1", 10},
+                 {" 10 ", 10},
+                 {"10.", 10},
+                 {"1.0e+01", 10},
+                 {"0", 0},
+                 {"-0.0", 0},
+                 {"1.5", -1},
+                 {"-1.0", -1},
+                 {"-1", -1},
+                 {"nan", -1},
+                 {"NaN", -1},
+                 {"inf", -1},
+                 {"1e400", -1},
+                 {"0x10", -1},
+                 {"1,000", -1},
+                 {"1_000", -1},
+                 {"1 000", -1},
+                 {"1099511627776", -1},
+                 {"2147483647", -1},
+                 {"2^40", -1},
+                 {"tensor(1)", -1},
+                 {"[1]", -1},
+                 {"b'1'", -1},
+                 {"1;", -1},
+                 {"#1", -1},
+                 {"$1", -1},
+                 {"1L", -1},
+                 {"1.0f", -1},
+                 {"1-", -1},
+                 {"1/2", -1},
+                 {"1\xe2\x80\x8b", -1},
+                 {"\xc2\xb9", -1},
+                 {"None", -1},
+                 {"null", -1},
+                 {"NA", -1},
+                 {"N/A", -1}};
 
     for (size_t w = 0; w < ARRAY_LEN(ways); w++)
         for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -213,6 +247,59 @@ Test(label, numbers_of_json_and_of_floats_are_numbers_too)
     tree_write_bytes(&tree, "n.tfrecord", &file);
     refused_in(&tree, "tfrecord:", "n.tfrecord", -EBADMSG,
                "the label of the record at byte 0: label '0.5' is not an integer");
+    bytes_fini(&f);
+    bytes_fini(&file);
+}
+
+/* Missing values and numbers in wrapping are names where a list says so, and only there. */
+Test(label, lists_name_what_looks_like_a_number)
+{
+    static const char *const labels[] = {"#1", "None", "<NA>", "tensor(1)", NULL};
+    char settings[600];
+
+    tree_write_text(&tree, "classes", "None\n#1\ntensor(1)\n<NA>\n");
+    (void)snprintf(settings, sizeof(settings), ",classes=%s", tree_path(&tree, "classes"));
+    for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
+        static const int64_t want[] = {1, 0, 3, 2};
+        struct plenum_error err = {""};
+        struct dataset *d;
+
+        write_way(&ways[w], labels);
+        cr_expect(eq(int, open_way(&ways[w], "", &d, &err), -EBADMSG), "%s", ways[w].name);
+        cr_expect(ne(ptr, (void *)strstr(err.text, "list it with classes=FILE"), NULL), "%s",
+                  err.text);
+        cr_assert(eq(int, open_way(&ways[w], settings, &d, &err), 0), "%s: %s", ways[w].name,
+                  err.text);
+        for (uint32_t i = 0; i < 4; i++)
+            cr_expect(eq(i64, dataset_get_label(d, i), want[i]), "%s", ways[w].name);
+        dataset_unref(d);
+    }
+}
+
+/* An int64 of 48 to 57 is a digit and seven bytes of 0. */
+Test(label, binary_integers_are_refused)
+{
+    struct bytes f = {0}, file = {0};
+    struct plenum_error err;
+
+    for (int64_t value = 0; value < 64; value++) {
+        struct tar_writer *w;
+        struct tar_written written;
+        size_t width = value % 2 ? 2 : sizeof(value); /* little-endian */
+
+        cr_assert(eq(int, tar_writer_create(tree_path(&tree, "b.tar"), &w, &err), 0));
+        cr_assert(eq(int, tar_writer_add(w, "0.jpg", "x", 1, &err), 0));
+        cr_assert(eq(int, tar_writer_add(w, "0.cls", &value, width, &err), 0));
+        cr_assert(eq(int, tar_writer_finish(w, &written, &err), 0));
+        tar_writer_destroy(w);
+        refused_in(&tree, "tar:", "b.tar", -EBADMSG, "the label in '0.cls' holds a zero byte");
+        f.len = file.len = 0;
+        example_put_bytes(&f, "image/encoded", "x", 1);
+        example_put_bytes(&f, "image/class/label", &value, width);
+        record_put(&file, &f);
+        tree_write_bytes(&tree, "b.tfrecord", &file);
+        refused_in(&tree, "tfrecord:", "b.tfrecord", -EBADMSG, "record at byte 0: label '");
+    }
     bytes_fini(&f);
     bytes_fini(&file);
 }

@@ -99,11 +99,116 @@ ParameterizedTestParameters(number, kinds)
         {".", NUMBER_NONE, 0},
         {"2001-01-31", NUMBER_NONE, 0},
         {"1.2.3", NUMBER_NONE, 0},
-        {"1/2", NUMBER_NONE, 0},
         {"nano", NUMBER_NONE, 0},
         {"infant", NUMBER_NONE, 0},
         {"0xyz", NUMBER_NONE, 0},
-        {"None", NUMBER_NONE, 0},
+        {"none", NUMBER_NONE, 0},
+        {"na", NUMBER_NONE, 0},
+        {"(unknown)", NUMBER_NONE, 0},
+        {"[cat]", NUMBER_NONE, 0},
+        {"b'cat'", NUMBER_NONE, 0},
+        {"tensor(cat)", NUMBER_NONE, 0},
+        {"tensor()", NUMBER_NONE, 0},
+        {"point(3)", NUMBER_NONE, 0},
+        {"Audi (2008)", NUMBER_NONE, 0},
+        {"3f", NUMBER_NONE, 0},
+        {"65+", NUMBER_NONE, 0},
+        {"<30", NUMBER_NONE, 0},
+        {">=30", NUMBER_NONE, 0},
+        {"16:9", NUMBER_NONE, 0},
+        {"4-6", NUMBER_NONE, 0},
+        {"(0, 2)", NUMBER_NONE, 0},
+        {"31/01/2001", NUMBER_NONE, 0},
+        {"#", NUMBER_NONE, 0},
+        {"---", NUMBER_NONE, 0},
+        {"()", NUMBER_NONE, 0},
+        {"\xe2\x82\xac", NUMBER_NONE, 0}, /* a euro sign */
+        {"\xef\xbb\xbf"
+         "cat",
+         NUMBER_NONE, 0},
+        {"5\xc2\xb0"
+         "C",
+         NUMBER_NONE, 0},
+        {"None", NUMBER_MISSING, 0},
+        {"null", NUMBER_MISSING, 0},
+        {"NULL", NUMBER_MISSING, 0},
+        {"NA", NUMBER_MISSING, 0},
+        {" N/A ", NUMBER_MISSING, 0},
+        {"<NA>", NUMBER_MISSING, 0},
+        {"#N/A", NUMBER_MISSING, 0},
+        {"'None'", NUMBER_MISSING, 0},
+        {"[None]", NUMBER_MISSING, 0},
+        {"tensor(3)", NUMBER_ODD, 0},
+        {"tensor([3])", NUMBER_ODD, 0},
+        {"tensor(3, device='cuda:0')", NUMBER_ODD, 0},
+        {"tensor([3.], dtype=torch.float64)", NUMBER_ODD, 0},
+        {"<tf.Tensor: shape=(), dtype=int32, numpy=3>", NUMBER_ODD, 0},
+        {"tf.Tensor(3, shape=(), dtype=int64)", NUMBER_ODD, 0},
+        {"np.int64(3)", NUMBER_ODD, 0},
+        {"uint8(3)", NUMBER_ODD, 0},
+        {"array(-3)", NUMBER_ODD, 0},
+        {"Array(3, dtype=int32)", NUMBER_ODD, 0},
+        {"Decimal('3')", NUMBER_ODD, 0},
+        {"[3]", NUMBER_ODD, 0},
+        {"(3)", NUMBER_ODD, 0},
+        {"(3,)", NUMBER_ODD, 0},
+        {"{3}", NUMBER_ODD, 0},
+        {"<3>", NUMBER_ODD, 0},
+        {"b'3'", NUMBER_ODD, 0},
+        {"[b\"3\"]", NUMBER_ODD, 0},
+        {"'3'", NUMBER_ODD, 0},
+        {"\"3\"", NUMBER_ODD, 0},
+        {"`3`", NUMBER_ODD, 0},
+        {"(nan)", NUMBER_ODD, 0},
+        {"[0x10]", NUMBER_ODD, 0},
+        {"3;", NUMBER_ODD, 0},
+        {"3:", NUMBER_ODD, 0},
+        {"3,", NUMBER_ODD, 0},
+        {"3-", NUMBER_ODD, 0},
+        {"3_", NUMBER_ODD, 0},
+        {"_3", NUMBER_ODD, 0},
+        {"#3", NUMBER_ODD, 0},
+        {"# 3", NUMBER_ODD, 0},
+        {"$3", NUMBER_ODD, 0},
+        {"@3", NUMBER_ODD, 0},
+        {"*3", NUMBER_ODD, 0},
+        {"3*", NUMBER_ODD, 0},
+        {"\xe2\x82\xac"
+         "3",
+         NUMBER_ODD, 0},              /* 3 euros */
+        {"3\xc2\xb0", NUMBER_ODD, 0}, /* 3 degrees */
+        {"\xe2\x84\x96"
+         "3",
+         NUMBER_ODD, 0}, /* No. 3 */
+        {"3L", NUMBER_ODD, 0},
+        {"3l", NUMBER_ODD, 0},
+        {"3u", NUMBER_ODD, 0},
+        {"3UL", NUMBER_ODD, 0},
+        {"-3ll", NUMBER_ODD, 0},
+        {"3.0f", NUMBER_ODD, 0},
+        {"3.F", NUMBER_ODD, 0},
+        {"3e0d", NUMBER_ODD, 0},
+        {"3/2", NUMBER_ODD, 0},
+        {"3.0/2", NUMBER_ODD, 0},
+        {"3\xe2\x81\x84"
+         "2",
+         NUMBER_ODD, 0},                  /* a fraction slash */
+        {"\xc2\xb3", NUMBER_ODD, 0},      /* superscript 3 */
+        {"1\xe2\x81\xb0", NUMBER_ODD, 0}, /* superscript 0 */
+        {"\xe2\x82\x83", NUMBER_ODD, 0},  /* subscript 3 */
+        {"\xe2\x91\xa2", NUMBER_ODD, 0},  /* 3 in a circle */
+        {"3\xe2\x80\x8b", NUMBER_ODD, 0}, /* with a blank of no width */
+        {"\xef\xbb\xbf"
+         "3",
+         NUMBER_ODD, 0}, /* with a byte order mark */
+        {"\xe2\x80\xaa"
+         "3\xe2\x80\xac",
+         NUMBER_ODD, 0},                   /* with directions of writing */
+        {"3\xc2\xa0", NUMBER_ODD, 0},      /* with a blank that is not ASCII */
+        {"[\xef\xbc\x93]", NUMBER_ODD, 0}, /* fullwidth 3 in brackets */
+        {"\xef\xbc\x88"
+         "3\xef\xbc\x89",
+         NUMBER_ODD, 0}, /* in fullwidth brackets */
     };
     return cr_make_param_array(struct number_case, cases, ARRAY_LEN(cases));
 }
