@@ -7,7 +7,8 @@
  * a class. With classes= the numbers come from a list.
  *
  * A scan costs one readdir and one stat for each file; threads scan the classes. An index is stale
- * when the stamp of any folder has changed, because a file was added, removed or renamed. A folder
+ * when the stamp of any folder has changed, because a file was added, removed or renamed, or when
+ * what a skipped link leads to has another type, because it is a folder now. A folder
  * that changed just before it was read may change again within the resolution of its file system's
  * clock, which would not show in its times. So such times are not trusted, and the next open scans
  * again. The index has the size and mtime of every file, so a file that was changed in place is
@@ -40,6 +41,7 @@ struct found {
     uint32_t base;   /* where the file's name begins in path */
 };
 
+/* A folder, or a link that was skipped. */
 struct found_folder {
     char *path;
     struct stamp stamp;
@@ -71,6 +73,7 @@ struct level {
 struct scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
+    struct class_scan top; /* the folder of the data set, with no files */
     struct class_scan *classes;
     size_t num_classes, cap_classes;
     struct index_memory *memory;
@@ -100,10 +103,44 @@ static int add_file(const struct scan *s, struct class_scan *c, const struct lev
 static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
                        const struct level *up);
 
+/* Add the stamp of a folder, or of a link that was skipped. */
+static int add_stamp(struct class_scan *c, const char *path, const struct stamp *stamp)
+{
+    struct found_folder found = {.path = strdup(path), .stamp = *stamp};
+
+    if (!found.path ||
+        array_grow(&c->folders, &c->cap_folders, c->num_folders, sizeof(*c->folders)) < 0) {
+        free(found.path);
+        return error_set(&c->err, -ENOMEM, "out of memory");
+    }
+    c->folders[c->num_folders++] = found;
+    return 0;
+}
+
 static void skip(struct class_scan *c, const char *name)
 {
     c->skipped.skipped++;
     index_builder_count_foreign(&c->skipped, name);
+}
+
+/* Where a skipped link leads may become a folder, and no folder of the data set shows it. Other
+ * entries have their type in the stamp of their folder. */
+static int stamp_target(const struct scan *s, struct class_scan *c, const char *folder,
+                        const struct dirent *entry, const struct stat *st)
+{
+    struct stamp stamp = stamp_type(st);
+    char *path;
+    int r;
+
+    if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
+        return 0;
+    if (index_memory_charge(s->memory, 2 * sizeof(*c->folders) + strlen(folder) +
+                                           strlen(entry->d_name) + 32) < 0)
+        return error_set(&c->err, -ENOMEM, "out of memory");
+    path = str_format("%s/%s", folder, entry->d_name);
+    r = path ? add_stamp(c, path, &stamp) : error_set(&c->err, -ENOMEM, "out of memory");
+    free(path);
+    return r;
 }
 
 /* The error for an entry of a folder. */
@@ -152,7 +189,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
     }
     if (!S_ISREG(st.st_mode) || !dataset_takes_name(s->dataset, entry->d_name)) {
         skip(c, entry->d_name);
-        return 0;
+        return stamp_target(s, c, level->path, entry, &st);
     }
     r = add_file(s, c, level, entry->d_name, &st);
     return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
@@ -161,6 +198,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
 /* Record the folder, after checking that it does not contain itself. */
 static int enter_folder(const struct scan *s, struct class_scan *c, struct level *level)
 {
+    struct stamp stamp;
     struct stat st;
 
     if (fstat(level->fd, &st) < 0)
@@ -176,14 +214,8 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     level->dev = st.st_dev;
     level->ino = st.st_ino;
     level->folder = (uint32_t)c->num_folders;
-    if (array_grow(&c->folders, &c->cap_folders, c->num_folders, sizeof(*c->folders)) < 0)
-        return error_set(&c->err, -ENOMEM, "out of memory");
-    c->folders[c->num_folders] =
-        (struct found_folder){.path = strdup(level->path), .stamp = stamp_of(level->fd, &st)};
-    if (!c->folders[c->num_folders].path)
-        return error_set(&c->err, -ENOMEM, "out of memory");
-    c->num_folders++;
-    return 0;
+    stamp = stamp_of(level->fd, &st);
+    return add_stamp(c, level->path, &stamp);
 }
 
 static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
@@ -205,7 +237,7 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
         r = dataset_check_cancel(s->options);
         if (r < 0)
             goto out;
-        c->folders[level.folder].stamp.content += stamp_hash_name(entry->d_name);
+        c->folders[level.folder].stamp.content += stamp_hash_entry(level.fd, entry);
         if (dataset_skips_name(entry->d_name))
             continue;
         r = scan_entry(s, c, &level, entry);
@@ -300,14 +332,14 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {
         *stray += dataset_takes_name(s->dataset, entry->d_name);
-        return 0;
+        r = stamp_target(s, &s->top, ".", entry, &st);
+        return r < 0 ? error_set(err, r, "%s", s->top.err.text) : 0;
     }
     return add_class(s, entry->d_name, err);
 }
 
 /* List the folders of the data set: each is a class. Images beside them are stray. */
-static int list_classes(struct scan *s, struct stamp *stamp, uint64_t *stray,
-                        struct plenum_error *err)
+static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
 {
     const struct scope *scope = &s->dataset->scope;
     struct dirent *entry;
@@ -317,7 +349,7 @@ static int list_classes(struct scan *s, struct stamp *stamp, uint64_t *stray,
     if (r < 0)
         return scope_error(scope, err, r, scope->folder);
     while (errno = 0, entry = readdir(dir)) {
-        stamp->content += stamp_hash_name(entry->d_name);
+        s->top.folders[0].stamp.content += stamp_hash_entry(dirfd(dir), entry);
         if (dataset_skips_name(entry->d_name))
             continue;
         r = add_entry(s, dirfd(dir), entry, stray, err);
@@ -344,19 +376,27 @@ static int add_listed(const struct scan *s, struct index_builder *b, struct plen
     return index_builder_add_listed(b, highest) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
+/* The number of the first folder that was added, or -errno. */
+static int64_t add_folders(const struct class_scan *c, struct index_builder *b)
+{
+    int64_t first = 0, r = 0;
+
+    for (size_t f = 0; r >= 0 && f < c->num_folders; f++) {
+        r = index_builder_add_container(b, c->folders[f].path, &c->folders[f].stamp);
+        if (f == 0)
+            first = r;
+    }
+    return r < 0 ? r : first;
+}
+
 /* Add the classes, in order, into the index. */
 static int add_all(const struct scan *s, struct index_builder *b, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->num_classes; i++) {
         const struct class_scan *c = &s->classes[i];
         int64_t label = c->label.is_open ? index_builder_add_class(b, c->name) : c->label.class;
-        int64_t r = label, first = -1;
+        int64_t first = label < 0 ? label : add_folders(c, b), r = first;
 
-        for (size_t f = 0; r >= 0 && f < c->num_folders; f++) {
-            r = index_builder_add_container(b, c->folders[f].path, &c->folders[f].stamp);
-            if (f == 0)
-                first = r;
-        }
         for (size_t f = 0; r >= 0 && f < c->num_files; f++) {
             const struct found *file = &c->files[f];
 
@@ -379,19 +419,22 @@ static int add_all(const struct scan *s, struct index_builder *b, struct plenum_
     return 0;
 }
 
+static void class_fini(struct class_scan *c)
+{
+    for (size_t f = 0; f < c->num_files; f++)
+        free(c->files[f].path);
+    for (size_t f = 0; f < c->num_folders; f++)
+        free(c->folders[f].path);
+    free(c->files);
+    free(c->folders);
+    free(c->name);
+}
+
 static void scan_fini(struct scan *s)
 {
-    for (size_t i = 0; i < s->num_classes; i++) {
-        struct class_scan *c = &s->classes[i];
-
-        for (size_t f = 0; f < c->num_files; f++)
-            free(c->files[f].path);
-        for (size_t f = 0; f < c->num_folders; f++)
-            free(c->folders[f].path);
-        free(c->files);
-        free(c->folders);
-        free(c->name);
-    }
+    class_fini(&s->top);
+    for (size_t i = 0; i < s->num_classes; i++)
+        class_fini(&s->classes[i]);
     free(s->classes);
 }
 
@@ -448,10 +491,15 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
     if (fstat(dataset->scope.fd, &st) < 0)
         return error_set(err, -errno, "%s: %s", dataset->scope.folder, strerror(errno));
     stamp = stamp_of(dataset->scope.fd, &st);
-    r = list_classes(&s, &stamp, &stray, err);
+    r = add_stamp(&s.top, ".", &stamp);
+    if (r < 0) {
+        r = error_set(err, r, "%s", s.top.err.text);
+        goto out;
+    }
+    r = list_classes(&s, &stray, err);
     if (r < 0)
         goto out;
-    if (index_builder_add_container(b, ".", &stamp) < 0) {
+    if (add_folders(&s.top, b) < 0) {
         r = error_set(err, -ENOMEM, "out of memory");
         goto out;
     }

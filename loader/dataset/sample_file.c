@@ -151,10 +151,10 @@ static int open_file(const struct dataset *d, const char *path, struct stat *ret
     return file_error(d, path, r, err);
 }
 
-/* Does a file of this size have the length that an index or a table can hold of it? */
+/* Is it a file of the length that an index or a table has? */
 static bool has_len(const struct stat *st, uint32_t len)
 {
-    return min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
+    return S_ISREG(st->st_mode) && min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
 }
 
 int dataset_read_file(const struct dataset *d, const struct index_sample *sample,

@@ -4,6 +4,7 @@
 #include "loader/dataset/stamp.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -105,12 +106,19 @@ struct stamp stamp_absent(void)
     return (struct stamp){.flags = STAMP_SETTLED | STAMP_ABSENT};
 }
 
+struct stamp stamp_type(const struct stat *st)
+{
+    return (struct stamp){.content = st->st_mode & S_IFMT, .flags = STAMP_SETTLED | STAMP_TYPE};
+}
+
 enum stamp_match stamp_compare(const struct stamp *stamp, const struct stat *st)
 {
     uint64_t size = st && !S_ISDIR(st->st_mode) ? (uint64_t)st->st_size : 0;
 
     if (!st || (stamp->flags & STAMP_ABSENT))
         return !st == !!(stamp->flags & STAMP_ABSENT) ? STAMP_SAME : STAMP_DIFFERS;
+    if (stamp->flags & STAMP_TYPE)
+        return stamp->content == (st->st_mode & S_IFMT) ? STAMP_SAME : STAMP_DIFFERS;
     if (stamp->mtime_ns != stamp_time(&st->st_mtim) || stamp->size != size)
         return STAMP_DIFFERS;
     if (stamp->ctime_ns != stamp_time(&st->st_ctim) ||
@@ -119,11 +127,17 @@ enum stamp_match stamp_compare(const struct stamp *stamp, const struct stat *st)
     return S_ISDIR(st->st_mode) && (stamp->flags & STAMP_NO_CTIME) ? STAMP_MAYBE : STAMP_SAME;
 }
 
-uint64_t stamp_hash_name(const char *name)
+uint64_t stamp_hash_entry(int fd, const struct dirent *entry)
 {
+    const char *name = entry->d_name;
+    unsigned type = entry->d_type;
+    struct stat st;
+
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return 0;
-    return XXH3_64bits(name, strlen(name));
+    if (type == DT_UNKNOWN && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        type = IFTODT(st.st_mode);
+    return XXH3_64bits_withSeed(name, strlen(name), type);
 }
 
 uint64_t stamp_hash_bytes(const void *bytes, size_t len)
@@ -131,7 +145,7 @@ uint64_t stamp_hash_bytes(const void *bytes, size_t len)
     return max_u64(XXH3_64bits(bytes, len), 1);
 }
 
-static bool has_names(const struct scope *scope, const char *path, uint64_t content)
+static bool has_entries(const struct scope *scope, const char *path, uint64_t content)
 {
     struct dirent *entry;
     uint64_t sum = 0;
@@ -140,7 +154,7 @@ static bool has_names(const struct scope *scope, const char *path, uint64_t cont
     if (scope_open_folder(scope, path, &dir) < 0)
         return false;
     while (errno = 0, entry = readdir(dir))
-        sum += stamp_hash_name(entry->d_name);
+        sum += stamp_hash_entry(dirfd(dir), entry);
     if (errno)
         sum = ~content;
     (void)closedir(dir);
@@ -179,7 +193,7 @@ bool stamp_holds(const struct scope *scope, const char *path, const struct stamp
     case STAMP_SAME:
         return true;
     case STAMP_MAYBE:
-        return S_ISDIR(st.st_mode) ? has_names(scope, path, stamp->content)
+        return S_ISDIR(st.st_mode) ? has_entries(scope, path, stamp->content)
                                    : stamp->content && has_bytes(scope, path, stamp);
     default:
         return false;

@@ -3,11 +3,13 @@
  *
  * Anybody can set the mtime back (tar, rsync -a, unzip and cp -a do), but only the kernel writes
  * the ctime. So equal mtimes prove nothing where the ctime or the inode differs: then the content
- * decides, which is the names of a folder's entries, or a file's bytes. Some file systems have no
- * ctime of their own (FUSE, squashfs, FAT): there the names of folders are compared every time. */
+ * decides, which is the names and types of a folder's entries, or a file's bytes. Some file systems
+ * have no ctime of their own (FUSE, squashfs, FAT): there the entries of folders are compared every
+ * time. */
 #ifndef LOADER_DATASET_STAMP_H
 #define LOADER_DATASET_STAMP_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +27,8 @@ enum stamp_flag {
     STAMP_NO_CTIME = 4,
     /** Its inode number may change by itself. */
     STAMP_NO_INODE = 8,
+    /** Only its type must stay the same: a link was skipped for what it leads to. */
+    STAMP_TYPE = 16,
 };
 
 /** As it lies in an index. */
@@ -33,7 +37,7 @@ struct stamp {
     uint64_t ctime_ns;
     uint64_t inode;
     uint64_t size;    /* 0 for folders */
-    uint64_t content; /* hash of a file's bytes, or sum of stamp_hash_name(); 0: not known */
+    uint64_t content; /* hash of a file's bytes, sum of stamp_hash_entry(), or type; 0: unknown */
     uint64_t flags;   /* enum stamp_flag */
 };
 
@@ -55,12 +59,16 @@ uint64_t stamp_time(const struct timespec *time);
 struct stamp stamp_of(int fd, const struct stat *st);
 /** The stamp of a path where nothing is. */
 struct stamp stamp_absent(void);
+/** The stamp of a path where something of this type is: a file that becomes a folder shows. */
+struct stamp stamp_type(const struct stat *st);
 
 /** Compares a stamp with what was found now; `st` is NULL where nothing was found. */
 enum stamp_match stamp_compare(const struct stamp *stamp, const struct stat *st);
 
-/** Part of the content of a folder: the sum over its entries, but for "." and "..". */
-uint64_t stamp_hash_name(const char *name);
+/** Part of the content of a folder open as `fd`: the sum over its entries, but for "." and "..".
+ * Hashes the name and the type, and looks at the entry only where readdir() did not give its type.
+ * A link has a type of its own, whatever it leads to. */
+uint64_t stamp_hash_entry(int fd, const struct dirent *entry);
 /** The content of a file that was read; never 0. */
 uint64_t stamp_hash_bytes(const void *bytes, size_t len);
 

@@ -3,7 +3,7 @@
  *
  * Random sequences change a small data set between openings, while another opening of it goes on:
  * files are made, replaced, repaired, touched, cut, renamed and removed, in place or by a rename,
- * and then times are put back as tar and rsync do. After each change, an opening with the cache
+ * files and the targets of links become folders, and the reverse; and then times are put back as tar and rsync do. After each change, an opening with the cache
  * folder of the whole sequence must show what one with an empty cache folder shows, or end in
  * -ESTALE (-ENOENT where a file is gone), after which one of the next openings shows it.
  *
@@ -186,7 +186,7 @@ static void put_file(const char *name, const void *bytes, size_t len)
 
 /* ---- the model ---- */
 
-enum { SAMPLES = 7, PREFIX = 64 << 10 };
+enum { SAMPLES = 7, SHOWN = SAMPLES + 2, PREFIX = 64 << 10 };
 
 enum form { FORM_FOLDER, FORM_LIST, FORM_TAR, FORM_TARS, FORM_TFRECORD };
 
@@ -527,6 +527,48 @@ static void change_link(int i)
     cr_assert(eq(int, symlink(target, path), 0));
 }
 
+/* What is there becomes a note, or a folder with an image. */
+static void make_other(const char *name)
+{
+    char file[64], bytes[200];
+    char path[512];
+
+    remove_all(name);
+    if (below(2)) {
+        tell(" note");
+        write_in_place(name, "note", 4);
+        return;
+    }
+    tell(" folder");
+    (void)mkdir(path_of(name, path), 0777);
+    (void)snprintf(file, sizeof(file), "%s/9.jpg", name);
+    write_in_place(file, bytes, (size_t)snprintf(bytes, sizeof(bytes), "img %u", below(100)));
+}
+
+/* A file beside the classes, or in one, becomes a folder, or the reverse; or where a link leads. */
+static void change_type(void)
+{
+    static const char *const places[] = {"data/k", "data/c1/k"};
+    static const char *const targets[] = {"kind0", "kind1"};
+    uint32_t i = below(2);
+    char path[512], target[512];
+    struct stat st;
+
+    if (m.form != FORM_FOLDER)
+        return;
+    tell("%s, type:", places[i]);
+    if (below(2)) {
+        make_other(places[i]);
+        return;
+    }
+    make_other(targets[i]);
+    if (lstat(path_of(places[i], path), &st) == 0 && S_ISLNK(st.st_mode))
+        return;
+    tell(" (a link now)");
+    remove_all(places[i]);
+    cr_assert(eq(int, symlink(path_of(targets[i], target), path), 0));
+}
+
 /* Archives are compared once in a tick of the kernel's clock (archive.c). */
 static void pass_tick(void)
 {
@@ -541,7 +583,7 @@ static void change(void)
     int i = (int)below(SAMPLES);
 
     note_times();
-    switch (below(8)) {
+    switch (below(9)) {
     case 0:
     case 1:
         change_sample(i);
@@ -558,6 +600,9 @@ static void change(void)
         break;
     case 6:
         change_link(i);
+        break;
+    case 7:
+        change_type();
         break;
     default:
         m.classes = below(2) ? 0 : 5 + below(2);
@@ -581,7 +626,7 @@ struct line {
 
 /* The samples in their order; then the whole. */
 struct shown {
-    struct line lines[SAMPLES];
+    struct line lines[SHOWN]; /* with those of change_type() */
     uint32_t count;
     char whole[600];
     bool ended; /* in -ESTALE */
@@ -652,6 +697,7 @@ static void show(struct dataset *d, int code, struct shown *ret)
     if (code < 0)
         return;
     ret->count = dataset_get_samples(d);
+    cr_assert(le(u32, ret->count, SHOWN));
     for (uint32_t i = 0; i < ret->count; i++) {
         ret->lines[i] = show_sample(d, i);
         if (ends(ret->lines[i].code) || ends(ret->lines[i].field_code)) {
@@ -680,7 +726,7 @@ static void look(const char *cache, struct shown *ret)
 /* As plenumctl verify does. */
 static void verify(void)
 {
-    struct dataset_bad bad[SAMPLES] = {{0}};
+    struct dataset_bad bad[SHOWN] = {{0}};
     struct dataset_buffer buffer = {0};
     struct dataset_kept kept;
     struct plenum_error err;
