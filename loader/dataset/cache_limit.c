@@ -21,8 +21,12 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
+enum { TEMPORARY_S = 3600 }; /* a temporary file older than this is of a killed process */
+
 static const char attribute[] = "user.plenum.user", index_end[] = ".index",
                   table_mark[] = ".index.fields-";
+/* Of files that belong to an index. */
+static const char *const companions[] = {".sums", ".notes", ".lock"};
 
 /* An index with what belongs to it, or a table of fields. */
 struct unit {
@@ -104,29 +108,41 @@ out:
     io_close(&fd);
 }
 
+static char *index_of(const char *name)
+{
+    return str_format("%.*s", (int)(strstr(name, index_end) + strlen(index_end) - name), name);
+}
+
+/* Is this a companion whose index is gone, or a temporary file that its writer left? */
+static bool is_orphan(int folder_fd, const char *name)
+{
+    const char *mark = strstr(name, index_end);
+    struct stat st;
+    char *index;
+    bool gone;
+
+    if (!mark || fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+        st.st_uid != geteuid())
+        return false;
+    if (ends_with(name, ".tmp"))
+        return st.st_mtim.tv_sec + TEMPORARY_S < time(NULL);
+    for (size_t i = 0;; i++) {
+        if (i == ARRAY_LEN(companions))
+            return false;
+        if (strcmp(mark + strlen(index_end), companions[i]) == 0)
+            break;
+    }
+    index = index_of(name);
+    gone = index && faccessat(folder_fd, index, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+    free(index);
+    return gone;
+}
+
 static int by_use(const void *a, const void *b)
 {
     const struct unit *x = a, *y = b;
 
     return (x->used_s > y->used_s) - (x->used_s < y->used_s);
-}
-
-static int list_units(struct units *u, const char *folder, const char *user)
-{
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-
-    if (!dir)
-        return -errno;
-    u->folder_fd = fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 0);
-    while (u->folder_fd >= 0 && (entry = readdir(dir)))
-        if (ends_with(entry->d_name, index_end) ||
-            (strstr(entry->d_name, table_mark) && !ends_with(entry->d_name, ".tmp")))
-            add_unit(u, entry->d_name, user);
-    (void)closedir(dir);
-    if (u->count > 1)
-        qsort(u->all, u->count, sizeof(*u->all), by_use);
-    return u->folder_fd < 0 ? -EMFILE : 0;
 }
 
 /* Lock a file that is there, or is made, unless somebody else has it: a descriptor, or -1. */
@@ -139,13 +155,50 @@ static int lock_file(int folder_fd, const char *name, int flags)
     return fd;
 }
 
-static void unlink_with(int folder_fd, const char *name, const char *suffix)
+static void unlink_companions(int folder_fd, const char *index)
 {
-    char *path = str_format("%s%s", name, suffix);
+    for (size_t i = 0; i < ARRAY_LEN(companions); i++) {
+        char *path = str_format("%s%s", index, companions[i]);
 
-    if (path)
-        (void)unlinkat(folder_fd, path, 0);
-    free(path);
+        if (path)
+            (void)unlinkat(folder_fd, path, 0);
+        free(path);
+    }
+}
+
+/* Remove an orphan, unless its index is being made. */
+static void remove_orphan(int folder_fd, const char *name)
+{
+    char *index = index_of(name), *lock_name = index ? str_format("%s.lock", index) : NULL;
+    int lock = lock_name ? lock_file(folder_fd, lock_name, O_RDWR | O_CREAT) : -1;
+
+    if (lock >= 0 && is_orphan(folder_fd, name))
+        (void)unlinkat(folder_fd, name, 0);
+    if (lock >= 0 && is_orphan(folder_fd, lock_name))
+        (void)unlinkat(folder_fd, lock_name, 0);
+    io_close(&lock);
+    free(lock_name);
+    free(index);
+}
+
+static int list_units(struct units *u, const char *folder, const char *user)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+
+    if (!dir)
+        return -errno;
+    u->folder_fd = fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 0);
+    while (u->folder_fd >= 0 && (entry = readdir(dir)))
+        if (is_orphan(u->folder_fd, entry->d_name))
+            remove_orphan(u->folder_fd, entry->d_name);
+        else if (ends_with(entry->d_name, index_end) ||
+                 (strstr(entry->d_name, table_mark) && !ends_with(entry->d_name, ".tmp")))
+            add_unit(u, entry->d_name, user);
+    (void)closedir(dir);
+    if (u->count > 1)
+        qsort(u->all, u->count, sizeof(*u->all), by_use);
+    return u->folder_fd < 0 ? -EMFILE : 0;
 }
 
 /* Remove one, unless it is in use or its index is being made. The file of the lock goes, too: who
@@ -160,11 +213,8 @@ static bool remove_unit(struct units *u, const struct unit *unit)
     int file = lock >= 0 ? lock_file(u->folder_fd, unit->name, O_RDONLY) : -1;
     bool removed = file >= 0 && unlinkat(u->folder_fd, unit->name, 0) == 0;
 
-    if (removed && ends_with(unit->name, index_end)) {
-        unlink_with(u->folder_fd, unit->name, ".sums");
-        unlink_with(u->folder_fd, unit->name, ".notes");
-        unlink_with(u->folder_fd, lock_name, "");
-    }
+    if (removed && ends_with(unit->name, index_end))
+        unlink_companions(u->folder_fd, unit->name);
     if (removed) {
         u->bytes -= unit->bytes;
         u->user_bytes -= unit->of_user ? unit->bytes : 0;
@@ -194,24 +244,28 @@ static bool must_go(const struct units *u, const struct unit *unit,
     return limits->bytes > 0 && u->bytes > limits->bytes;
 }
 
-void cache_trim(const char *path, const struct dataset_cache_limits *limits, const char *user)
+bool cache_trim(const char *path, const struct dataset_cache_limits *limits, const char *user)
 {
     struct units u = {.folder_fd = -1};
+    bool kept = true;
     char *folder;
 
     if (limits->bytes == 0 && limits->user_bytes == 0 && limits->age_ns == 0)
-        return;
+        return true;
     folder = io_folder_of(path);
     if (folder && list_units(&u, folder, user) == 0) {
         for (size_t i = 0; i < u.count; i++)
             if (must_go(&u, &u.all[i], limits))
                 (void)remove_unit(&u, &u.all[i]);
         if (is_over(&u, limits))
-            (void)unlink(path);
+            kept = unlink(path) < 0 && errno != ENOENT;
+        if (!kept && ends_with(path, index_end))
+            unlink_companions(u.folder_fd, strrchr(path, '/') + 1);
     }
     for (size_t i = 0; i < u.count; i++)
         free(u.all[i].name);
     free(u.all);
     io_close(&u.folder_fd);
     free(folder);
+    return kept;
 }

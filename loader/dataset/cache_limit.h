@@ -8,6 +8,8 @@
 #ifndef LOADER_DATASET_CACHE_LIMIT_H
 #define LOADER_DATASET_CACHE_LIMIT_H
 
+#include <stdbool.h>
+
 #include "loader/dataset/dataset.h"
 
 /**
@@ -21,10 +23,12 @@ int cache_hold(const char *path, const char *user);
 /**
  * Remove what is too old, then what goes beyond the limits, what was used longest ago first, and
  * nothing that is in use or being made, by whatever process. Where that is not enough, this file
- * itself, which was written last, is removed: whoever holds it has it in memory.
+ * itself, which was written last, is removed: whoever holds it has it in memory. Files that belong
+ * to an index that is gone are always removed, and so are temporary files of killed processes.
  *
  * @param path  of the index or table that was written
+ * @return      false: that file was removed, so nothing may be written beside it
  */
-void cache_trim(const char *path, const struct dataset_cache_limits *limits, const char *user);
+bool cache_trim(const char *path, const struct dataset_cache_limits *limits, const char *user);
 
 #endif

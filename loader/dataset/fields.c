@@ -833,7 +833,7 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
         cache_write(path, d->field_table->header, d->field_table->bytes) == 0) {
         d->table_hold = cache_hold(path, options->user);
         io_close(&lock);
-        cache_trim(path, &options->limits, options->user);
+        (void)cache_trim(path, &options->limits, options->user);
     }
     io_close(&lock);
     return r;

@@ -207,8 +207,10 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
     if (r >= 0 && d->index_path)
         keep_index(d, options);
     io_close(&lock);
-    if (r >= 0 && d->index_path)
-        cache_trim(d->index_path, &options->limits, options->user);
+    if (r >= 0 && d->index_path && !cache_trim(d->index_path, &options->limits, options->user)) {
+        io_close(&d->index_hold);
+        forget_path(d); /* files beside it would never be removed */
+    }
     (void)malloc_trim(0); /* return the memory that building took: a loader runs for weeks */
     return r;
 }

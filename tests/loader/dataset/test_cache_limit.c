@@ -18,6 +18,7 @@
 
 #include "common/util.h"
 #include "loader/dataset/cache_limit.h"
+#include "loader/dataset/dataset.h"
 
 enum { FILES = 12, UNIT = 64 << 10, ROUNDS = 200 };
 
@@ -84,6 +85,7 @@ Test(cache_limit, removes_what_was_used_longest_ago_and_nothing_in_use)
                                               .user_bytes = (1 + (uint64_t)rand() % 20) * UNIT,
                                               .age_ns = age_s * NS_PER_SEC};
         char path[400];
+        bool kept;
 
         for (unsigned i = 0; i < FILES; i++) { /* the first was used longest ago */
             units[i] = 1 + (unsigned)rand() % 3;
@@ -111,7 +113,8 @@ Test(cache_limit, removes_what_was_used_longest_ago_and_nothing_in_use)
         }
         (void)snprintf(path, sizeof(path), "%s/last", folder);
         cr_assert(eq(int, io_write_file(path, "", 0, true), 0));
-        cache_trim(path, &limits, "1");
+        kept = cache_trim(path, &limits, "1");
+        cr_expect(eq(int, kept, exists(path)));
         cr_expect(eq(int, exists(path),
                      total *(uint64_t)UNIT <= limits.bytes &&
                          of_user * (uint64_t)UNIT <= limits.user_bytes),
@@ -136,10 +139,10 @@ Test(cache_limit, leaves_what_is_being_made)
     lock_path = str_format("%s.lock", name_of(0, path, sizeof(path)));
     lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     cr_assert(eq(int, flock(lock, LOCK_EX | LOCK_NB), 0));
-    cache_trim(lock_path, &(struct dataset_cache_limits){0}, "1");
+    (void)cache_trim(lock_path, &(struct dataset_cache_limits){0}, "1");
     cr_expect(exists(lock_path), "no limits: nothing is looked at");
     (void)snprintf(path, sizeof(path), "%s/last", folder);
-    cache_trim(path, &limits, "1");
+    (void)cache_trim(path, &limits, "1");
     (void)name_of(0, path, sizeof(path));
     cr_expect(exists(path));
     (void)close(lock);
@@ -160,13 +163,90 @@ Test(cache_limit, an_index_goes_with_what_belongs_to_it)
     }
     (void)snprintf(other, sizeof(other), "%s/list.bad", folder);
     cr_assert(eq(int, io_write_file(other, "x", 1, true), 0));
-    cache_trim(other, &limits, NULL);
+    (void)cache_trim(other, &limits, NULL);
     cr_expect(exists(other), "lists of bad samples stay");
     cr_expect(not(exists(path)));
     for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
         (void)snprintf(other, sizeof(other), "%s%s", path, suffixes[i]);
         cr_expect(not(exists(other)), "%s", suffixes[i]);
     }
+}
+
+/* Files whose index is gone count for nothing and are of no use. */
+Test(cache_limit, what_belongs_to_no_index_goes)
+{
+    static const struct {
+        const char *name;
+        unsigned age_s;
+        bool stays, stays_locked;
+    } files[] = {
+        {"1.index.sums", 0, false, true},  {"1.index.notes", 0, false, true},
+        {"1.index.lock", 0, false, true},  {"1.index.notes.00.tmp", 7200, false, true},
+        {"1.index.00.tmp", 0, true, true}, {"2.index.sums", 0, true, true},
+        {"2.index.notes", 0, true, true},  {"2.index.lock", 0, true, true},
+        {"2.index", 0, true, true},        {"2.index.00.tmp", 7200, false, false},
+        {"1.bad", 0, true, true},          {"1.index.other", 0, true, true},
+    };
+    struct dataset_cache_limits limits = {.bytes = 1 << 30};
+
+    for (int locked = 0; locked < 2; locked++) {
+        char path[400];
+        int lock = -1;
+
+        for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+            struct timespec times[] = {{.tv_nsec = UTIME_OMIT},
+                                       {.tv_sec = time(NULL) - (time_t)files[i].age_s}};
+
+            (void)snprintf(path, sizeof(path), "%s/%s", folder, files[i].name);
+            cr_assert(eq(int, io_write_file(path, "x", 1, true), 0));
+            cr_assert(eq(int, utimensat(AT_FDCWD, path, times, 0), 0));
+        }
+        if (locked) { /* it is being made */
+            (void)snprintf(path, sizeof(path), "%s/1.index.lock", folder);
+            lock = open(path, O_RDWR | O_CLOEXEC);
+            cr_assert(eq(int, flock(lock, LOCK_EX | LOCK_NB), 0));
+        }
+        (void)snprintf(path, sizeof(path), "%s/2.index", folder);
+        cr_expect(cache_trim(path, &limits, NULL));
+        for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+            (void)snprintf(path, sizeof(path), "%s/%s", folder, files[i].name);
+            cr_expect(eq(int, exists(path), locked ? files[i].stays_locked : files[i].stays),
+                      "%s, locked: %d", files[i].name, locked);
+        }
+        io_close(&lock);
+    }
+}
+
+/* A data set whose index is over the limit is read from memory, and leaves no file. */
+Test(cache_limit, an_index_over_the_limit_leaves_nothing)
+{
+    char images[300], cache[300], path[400];
+    struct dataset_options options = {
+        .cache_dir = cache, .threads = 1, .hints = true, .limits = {.bytes = 1}};
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err = {""};
+    struct dataset *d;
+
+    (void)snprintf(images, sizeof(images), "%s/data", folder);
+    (void)snprintf(cache, sizeof(cache), "%s/cache", folder);
+    cr_assert(eq(int, mkdir(images, 0777), 0));
+    (void)snprintf(path, sizeof(path), "%s/a", images);
+    cr_assert(eq(int, mkdir(path, 0777), 0));
+    for (int i = 0; i < 20; i++) {
+        void *bytes = calloc(1, UNIT);
+
+        (void)snprintf(path, sizeof(path), "%s/a/%d.jpg", images, i);
+        cr_assert(bytes && io_write_file(path, bytes, UNIT, true) == 0);
+        free(bytes);
+    }
+    cr_assert(eq(int, dataset_open(images, &options, &d, &err), 0), "%s", err.text);
+    cr_expect(eq(ptr, (void *)dataset_get_index_path(d), NULL));
+    cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0), "%s", err.text);
+    dataset_buffer_fini(&buffer);
+    dataset_unref(d);
+    /* rmdir() removes only an empty folder. */
+    (void)snprintf(path, sizeof(path), "%s", cache);
+    cr_expect(eq(int, rmdir(path), 0), "files stay in the cache folder");
 }
 
 /* What is held is neither old nor removable, until it is let go. */
@@ -181,10 +261,10 @@ Test(cache_limit, holding_is_using)
     hold = cache_hold(path, NULL);
     cr_assert(hold >= 0);
     (void)snprintf(path, sizeof(path), "%s/last", folder);
-    cache_trim(path, &none, NULL);
+    (void)cache_trim(path, &none, NULL);
     cr_expect(exists(name_of(0, path, sizeof(path))));
     (void)close(hold);
     (void)snprintf(path, sizeof(path), "%s/last", folder);
-    cache_trim(path, &limits, NULL);
+    (void)cache_trim(path, &limits, NULL);
     cr_expect(exists(name_of(0, path, sizeof(path))), "it was used just now");
 }
