@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* claim.c - each instance of a job is one process.
+/* claim.c - ensures that each instance of a job is a single process.
  *
- * A program inherits the variables of the process that starts it. An evaluation that rank 0 of 2
- * starts would take itself for rank 0, and see half of the data. Its variables are right for a
- * program that a wrapper starts (sh, numactl, time), and for one that follows another in a script.
- * So what tells them apart is not in the variables. A process is refused when
+ * A program inherits the environment of the process that starts it. An evaluation started by rank 0
+ * of 2 would take itself for rank 0 and read half of the data. Yet the same inherited variables are
+ * right for a program started by a wrapper (sh, numactl, time), and for one that follows another in
+ * a script. The variables alone cannot distinguish these cases, so a process is refused when
  *
  *   1. it was forked from a process that has claimed the instance;
- *   2. a process above it has the same instance in its environment, and has loaded this library:
- *      this one is a wrapper's program only if that one is a wrapper;
- *   3. another process holds the instance's name, an abstract socket. It needs no cleaning: the
- *      kernel gives it back when its process ends.
+ *   2. a process above it has the same instance in its environment and has loaded this library:
+ *      a wrapper has not;
+ *   3. another process holds the instance's name, an abstract socket. The kernel releases it when
+ *      that process ends, so nothing needs cleaning up.
  *
- * 3 needs a job that has a name. Where a program has said itself which instance it is, its children
- * cannot inherit that except by fork(), and only 1 is checked. */
+ * Rule 3 needs a job that has a name. If a program chose its instance itself, its children can
+ * inherit that only through fork(), so only rule 1 is checked. */
 #include "config.h"
 
 #include "libdist/claim.h"
@@ -40,19 +40,19 @@
     "process takes (rank=0, world_size=1: all samples)"
 
 enum {
-    PIECE = 4096,     /* of a file of /proc */
-    WAITING = 64,     /* processes that ask for the holder of a name */
-    ANCESTORS = 1000, /* more is a loop: processes come and go while we look */
+    PIECE = 4096,     /* read size for files in /proc */
+    WAITING = 64,     /* backlog: processes that ask for the holder of a name */
+    ANCESTORS = 1000, /* more means a loop: processes come and go while we look */
 };
 
-/* What this process, or the one that it was forked from, is. */
+/* The instance that this process, or the one it was forked from, has claimed. */
 static struct {
-    pid_t pid; /* 0: nothing yet */
+    pid_t pid; /* 0: none claimed yet */
     struct plenum_job_info place;
-    int fd; /* -1: no name */
+    int fd; /* -1: no name held */
 } mine = {.fd = -1};
 
-/* The environment of the process that environment_get() looks at. Under job.c's lock. */
+/* The environment of the process that environment_get() reads. Protected by job.c's lock. */
 static struct {
     const char *text;
     size_t len;
@@ -69,8 +69,8 @@ static const char *environment_get(const char *name)
     return NULL;
 }
 
-/* A file of /proc, with a zero byte behind it: 0, or a negative error, as of a process that is
- * gone or another user's. */
+/* Read a file of /proc and append a zero byte. 0, or a negative error, for example if the process
+ * is gone or belongs to another user. */
 static int read_proc(pid_t pid, const char *file, char **ret, size_t *len)
 {
     char path[64], *text = NULL;
@@ -85,7 +85,7 @@ static int read_proc(pid_t pid, const char *file, char **ret, size_t *len)
     *len = 0;
     do {
         n = 0;
-        if (room - *len < PIECE) { /* one byte of it is for the zero */
+        if (room - *len < PIECE) { /* leaves one byte for the zero */
             char *larger = realloc(text, room + 2 * PIECE);
 
             if (!larger) {
@@ -111,7 +111,7 @@ static int read_proc(pid_t pid, const char *file, char **ret, size_t *len)
     return 0;
 }
 
-/* 0 when it is not known. */
+/* The parent's process number; 0 if it is not known. */
 static pid_t parent_of(pid_t pid)
 {
     char *text, *after;
@@ -132,13 +132,13 @@ static bool has_name(const struct plenum_job *job)
     return strncmp(job->id, "pid-", 4) != 0;
 }
 
-/* Would both take the same samples? */
+/* Would both read the same samples? */
 static bool takes_same(const struct plenum_job_info *a, const struct plenum_job_info *b)
 {
     return a->num_instances == b->num_instances && a->instance_index == b->instance_index;
 }
 
-/* Is this the instance of a process whose environment is `text`? */
+/* Is this job's instance also the instance of a process with the environment `text`? */
 static bool is_instance_of(const struct plenum_job *job, const char *text, size_t len)
 {
     struct plenum_job *other = calloc(1, sizeof(*other));
@@ -168,7 +168,8 @@ static bool has_library(pid_t pid)
     return found;
 }
 
-/* The process above this one that is the same instance, and no mere wrapper; or 0. */
+/* The process above this one that is the same instance and not just a wrapper; 0 if there is
+ * none. */
 static pid_t find_ancestor(const struct plenum_job *job)
 {
     pid_t pid = proc_self();
@@ -204,8 +205,8 @@ static socklen_t name_address(const struct plenum_job *job, struct sockaddr_un *
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* The process that holds the name; 0 when it has ended, and a child of it that it forked is left,
- * or is another user's. */
+/* The process that holds the name. 0 if it belongs to another user, or has ended and only a child
+ * that it forked still holds the name. */
 static pid_t find_holder(const struct sockaddr_un *address, socklen_t len)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -222,7 +223,8 @@ static pid_t find_holder(const struct sockaddr_un *address, socklen_t len)
     return peer.pid;
 }
 
-/* Hold the instance's name: a descriptor, or -1 where there can be none; -EBUSY and `holder`. */
+/* Take the instance's name. Returns a descriptor; -1 if no name can be held; or -EBUSY, with the
+ * process that holds it in `holder`. */
 static int hold_name(const struct plenum_job *job, pid_t *holder)
 {
     struct sockaddr_un address;
@@ -246,7 +248,7 @@ static int refuse_forked(const struct plenum_job *job, struct plenum_error *err)
                      (int)mine.pid, job->info.instance_index, job->info.num_instances);
 }
 
-/* By the environment: who else is this instance? */
+/* The instance comes from the environment: refuse it if another process has it. */
 static int claim_by_name(const struct plenum_job *job, int *fd, struct plenum_error *err)
 {
     pid_t other = find_ancestor(job);
@@ -281,7 +283,7 @@ int claim_instance(const struct plenum_job *job, struct plenum_error *err)
             return r;
     }
     if (mine.pid == getpid())
-        io_close(&mine.fd); /* the process says now that it is another instance */
+        io_close(&mine.fd); /* the program has now chosen another instance */
     mine.pid = getpid();
     mine.place = job->info;
     mine.place.job_id = mine.place.loader = NULL;

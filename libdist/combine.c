@@ -12,7 +12,7 @@ size_t combine_size(enum plenum_type type)
     return type == PLENUM_INT32 || type == PLENUM_FLOAT32 ? 4 : 8;
 }
 
-/* Buffers of a program may lie at odd addresses. */
+/* A program's buffers may be unaligned. */
 #define AT_ANY_ADDRESS __attribute__((aligned(1), may_alias))
 typedef int32_t AT_ANY_ADDRESS any_int32;
 typedef int64_t AT_ANY_ADDRESS any_int64;
@@ -21,13 +21,13 @@ typedef double AT_ANY_ADDRESS any_float64;
 
 #define LESS_INT(x, y) ((x) < (y) ? (x) : (y))
 #define MORE_INT(x, y) ((x) > (y) ? (x) : (y))
-/* Equal ones may be zeros of either sign. */
+/* Equal values may be zeros of different sign. */
 #define LESS_FLOAT(x, y) \
     (isnan(x) || isnan(y) ? NAN : (x) < (y) || ((x) == (y) && signbit(x)) ? (x) : (y))
 #define MORE_FLOAT(x, y) \
     (isnan(x) || isnan(y) ? NAN : (x) > (y) || ((x) == (y) && !signbit(x)) ? (x) : (y))
 
-/* Integers wrap, as MPI's do: they are added up as unsigned ones. */
+/* Integers wrap, as they do in MPI: they are added as unsigned. */
 #define COMBINE(name, type, sum, less, more)                                                \
     static void combine_##name(type *to, const type *from, size_t count, enum plenum_op op) \
     {                                                                                       \

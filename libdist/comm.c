@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* comm.c - collectives: what is the same for every carrier, and the loading of one.
+/* comm.c - collectives: the part common to all carriers, and loading a carrier.
  *
  * Every collective begins with one exchange of constant size: each instance sends a header that
- * says what it calls, with the data behind it where they are few. The headers are compared before
- * the caller's memory changes (comm_header.c), so instances that call different things get an error
- * on every side, and the carrier only ever moves data that all of them agree on. After such an
- * error all instances are still in step: the next collective is compared again.
+ * describes its call, followed by its data if that is small. The headers are compared before the
+ * caller's memory changes (comm_header.c). If instances make different calls, all of them get an
+ * error, and the carrier only ever moves data that all of them agree on. After such an error all
+ * instances are still in step: the next collective is compared again.
  *
- * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run
- * where no MPI is installed. The carrier lies in libplenum-mpi.so beside libplenum.so and is loaded
- * at the first collective that needs it; where plenumrun has started the job without mpirun, which
- * its environment says, libplenum carries them itself (comm_local.c). */
+ * libplenum itself does not link MPI, because a single process, or a program under torchrun, must
+ * run where MPI is not installed. The MPI carrier is in libplenum-mpi.so, beside libplenum.so, and
+ * is loaded at the first collective that needs it. If the environment shows that plenumrun started
+ * the job without mpirun, libplenum uses its own carrier (comm_local.c). */
 #include "config.h"
 
 #include <plenum/comm.h>
@@ -36,45 +36,45 @@
 #include "libdist/comm_priv.h"
 #include "libdist/job_priv.h"
 
-/* What plenum_job_describe() says about the thread's next collective. */
+/* The name that plenum_job_describe() gave to the thread's next collective. */
 static _Thread_local struct {
     char name[COMM_NAME_MAX], what[COMM_WHAT_MAX];
 } described;
 
 static const char backend_file[] = "libplenum-mpi.so";
 
-/* One world a process, however often its job is opened: MPI can be started only once. */
+/* One world per process, however often its job is opened: MPI can be started only once. */
 static struct {
     /* Held during a collective. */
     pthread_mutex_t mu;
-    bool carried; /* `carrier` is there: the program's, or ours from the first collective on */
+    bool carried; /* `carrier` is set; ours from the first collective on */
     struct plenum_carrier carrier;
-    const struct comm_backend *backend; /* of it, or NULL: the program's */
-    pid_t pid;                          /* that has it */
-    bool used, broken;                  /* a collective was begun; one timed out, */
-    void *lost;                         /* and has this memory for ever */
-    uint64_t number;                    /* of the last collective */
-    /* [num_blocks]: one for each instance, and mine. Never freed: a collective that timed out may
-     * still be written to. */
+    const struct comm_backend *backend; /* the carrier's; NULL if the carrier is the program's */
+    pid_t pid;                          /* process that owns the carrier */
+    bool used, broken;                  /* a collective was begun; one timed out */
+    void *lost;                         /* memory that the timed-out collective keeps for ever */
+    uint64_t number;                    /* number of the last collective */
+    /* [num_blocks]: one per instance, and ours. Never freed, because a collective that timed out
+     * may still write to them. */
     struct comm_block *blocks;
     size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* MPI is ended with the process. But one that has failed does not wait for the others, who may
- * never come: its launcher is to see the failure at once. Neither does one whose other thread is
- * in a collective. */
+/* Finalise MPI when the process ends. A process that has failed does not wait for the others, who
+ * may never arrive: its launcher must see the failure at once. Nor does it wait if another of its
+ * threads is in a collective. */
 static void at_exit(int status, void *arg)
 {
     (void)arg;
     if (status != 0 || world.pid != getpid() || pthread_mutex_trylock(&world.mu) != 0)
         return;
     world.backend->close(world.broken);
-    world.broken = true; /* nothing comes after the end */
+    world.broken = true; /* no collective may follow */
     (void)pthread_mutex_unlock(&world.mu);
 }
 
-/* What carries the collectives of a job that was not started by torchrun: NULL with a sentence.
- * Which it is was decided by plenumrun for all instances, and is not tried out here. */
+/* The carrier for a job that torchrun did not start, or NULL with an error. plenumrun has chosen it
+ * for all instances; we do not probe for one here. */
 static const struct comm_backend *find_backend(const struct plenum_job *job,
                                                struct plenum_error *err)
 {
@@ -101,7 +101,8 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
     const struct comm_backend *backend;
     int r;
 
-    /* Unless mpirun started what looks like torchrun's: then MPI says whether its world is ours. */
+    /* Unless mpirun set variables that look like torchrun's: then MPI knows whether its world is
+     * ours. */
     if ((job->info.launcher == PLENUM_LAUNCHER_TORCH ||
          job->info.launcher == PLENUM_LAUNCHER_PROGRAM) &&
         !getenv("OMPI_COMM_WORLD_SIZE"))
@@ -112,7 +113,7 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
     backend = find_backend(job, err);
     if (!backend)
         return -ENOTSUP;
-    /* Not unloaded again, not even after a failure: MPI cannot be loaded twice. */
+    /* Never unloaded, not even after a failure, because MPI cannot be loaded twice. */
     r = backend->open(job->info.num_instances, job->info.instance_index, job->timeout_ns, err);
     if (r < 0)
         return r;
@@ -124,7 +125,7 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
     return 0;
 }
 
-/* What was given to a collective that came to no end may be written to by MPI later. */
+/* MPI may still write to the buffers of a collective that did not finish. */
 static bool is_unfinished(int r)
 {
     return r == -ETIMEDOUT || r == -EIO;
@@ -144,7 +145,7 @@ static int end(struct plenum_job *job, int r)
     return leave(job, r);
 }
 
-/* Take the turn for one collective. */
+/* Wait for our turn to begin a collective. */
 static int begin(struct plenum_job *job, struct plenum_error *err)
 {
     int r = 0;
@@ -176,12 +177,12 @@ static bool alone(const struct plenum_job *job)
     return job->info.num_instances == 1;
 }
 
-/* A collective under way. */
+/* A collective in progress. */
 struct call {
     struct plenum_job *job;
     struct comm_header header;
     const void *send; /* this instance's bytes; NULL: none */
-    void *recv;       /* where the result goes */
+    void *recv;       /* destination of the result */
     size_t count;     /* allreduce: elements */
     uint64_t deadline_ns;
     struct plenum_error *err;
@@ -201,13 +202,13 @@ static struct call call_of(struct plenum_job *job, enum comm_kind kind, size_t b
     return c;
 }
 
-/* Does the data travel with the header? */
+/* Is the data sent together with the header? */
 static bool is_inline(const struct call *c)
 {
     return c->header.bytes <= COMM_INLINE_BYTES;
 }
 
-/* What is left of the time limit, as carriers take it. */
+/* The rest of the time limit, in the form that carriers take. */
 static uint64_t time_left(const struct call *c)
 {
     uint64_t now = time_now_ns();
@@ -231,7 +232,7 @@ static int make_blocks(size_t count, struct plenum_error *err)
     return 0;
 }
 
-/* Send header and data, and wait for everybody's. */
+/* Send our header and data, and receive those of all others. */
 static int meet(struct call *c)
 {
     uint32_t instances = c->job->info.num_instances;
@@ -253,7 +254,7 @@ static int meet(struct call *c)
     return r < 0 ? error_prefix(c->err, r, "%s", c->header.name) : 0;
 }
 
-/* All data is there: sums are formed in the order of the instances. */
+/* All data has arrived: compute sums in the order of the instances. */
 static void finish_inline(const struct call *c)
 {
     uint32_t instances = c->job->info.num_instances;
@@ -297,7 +298,7 @@ static int carry(const struct call *c)
     case COMM_ALLREDUCE:
         return by->allreduce(by->arg, c->recv, c->count, (enum plenum_type)h->type,
                              (enum plenum_op)h->op, time_left(c), c->err);
-    case COMM_BARRIER: /* is over when all have met */
+    case COMM_BARRIER: /* is over when all have arrived */
         break;
     }
     return 0;
@@ -322,7 +323,7 @@ static int run(struct call *c)
     r = comm_header_compare(world.blocks, job->info.num_instances, job->info.instance_index,
                             c->err);
     if (r < 0)
-        return leave(job, r); /* so do all the others, and nothing has moved */
+        return leave(job, r); /* the others return it, too, and no data has moved */
     if (!is_inline(c))
         return end(job, carry(c));
     finish_inline(c);
@@ -395,14 +396,14 @@ int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
     return alone(job) ? 0 : run(&c);
 }
 
-/* What instances tell each other of their bytes. */
+/* What instances exchange about their bytes. */
 struct digest {
     uint64_t size;
     XXH128_canonical_t hash;
 };
 
-/* The digest that most instances have; the first one's where no other has more. A digest that more
- * than half have is looked for first, in one pass (Boyer and Moore): the usual case. */
+/* The digest that most instances have, or the first instance's if there is a tie. First look for
+ * one that more than half of them have, in one pass (Boyer and Moore), which is the usual case. */
 static uint32_t majority(const struct digest *all, uint32_t count)
 {
     uint32_t best = 0, best_votes = 0, lead = 0;
@@ -412,7 +413,7 @@ static uint32_t majority(const struct digest *all, uint32_t count)
             best = i;
         lead = memcmp(&all[i], &all[best], sizeof(all[i])) == 0 ? lead + 1 : lead - 1;
     }
-    for (uint32_t i = 0; i <= count; i++) { /* the candidate, and then all */
+    for (uint32_t i = 0; i <= count; i++) { /* the candidate first, then every digest */
         uint32_t at = i == 0 ? best : i - 1, votes = 0;
 
         for (uint32_t k = 0; k < count; k++)
@@ -437,7 +438,7 @@ static bool is_broken(void)
     return broken;
 }
 
-/* Mine is there, too, behind them. */
+/* Our own data is in the result, too, after the others'. */
 void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
                   int *code, struct plenum_error *err)
 {
@@ -454,7 +455,7 @@ void *comm_gather(struct plenum_job *job, const char *name, const void *mine, si
     if (*code == 0)
         return all;
     if (is_broken())
-        world.lost = all; /* the only one: nothing is begun after that */
+        world.lost = all; /* only one can be lost: no collective is begun after it */
     else
         free(all);
     return NULL;
@@ -504,7 +505,7 @@ uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica)
     return b.word[0] | (uint64_t)b.word[1] << 32;
 }
 
-/* How preparing went on one host. */
+/* The result of preparing on one host. */
 struct prepared {
     int32_t code;
     char text[sizeof(((struct plenum_error *)0)->text)];
@@ -545,7 +546,7 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
     } else {
         world.carrier = *carrier;
         world.carried = true;
-        world.used = world.broken = false; /* what a parent has begun is not this process's */
+        world.used = world.broken = false; /* the parent's collectives are not this process's */
         world.number = 0;
         world.pid = getpid();
     }
@@ -556,6 +557,6 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
 void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)
 {
     (void)pthread_mutex_lock(&world.mu);
-    job->timeout_ns = timeout_ns == UINT64_MAX ? 0 : timeout_ns; /* for ever: none */
+    job->timeout_ns = timeout_ns == UINT64_MAX ? 0 : timeout_ns; /* no limit */
     (void)pthread_mutex_unlock(&world.mu);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_local.c - the carrier of collectives between instances that plenumrun itself has started on
- * this host: by memory that they share (common/meeting.h). No MPI is needed.
+/* comm_local.c - carries collectives between instances that plenumrun itself started on this host,
+ * through shared memory (common/meeting.h). MPI is not needed.
  *
- * A collective moves its bytes in pieces, a turn each: who has some writes them to its room, all
- * come, and who wants some reads them. Sums are formed by all together, of each piece an equal part
- * by each instance, always in the order of the instances, so that they are the same bits in every
- * run.
+ * A collective moves its bytes in pieces, one per round: instances with data write it to their
+ * buffers, all meet, and instances that want data read it. Sums are computed by all instances
+ * together, each adding an equal part of the piece, always in the order of the instances, so that
+ * every run gives the same bits.
  *
- * Rounds say nothing about what they are for: all instances have called the same (comm.c). */
+ * A round carries no description of its purpose: comm.c has checked that all instances make the
+ * same call. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,9 +27,9 @@ static struct {
     uint32_t instances, index;
 } world;
 
-/* A collective under way. */
+/* A collective in progress. */
 struct call {
-    const char *what; /* for sentences */
+    const char *what; /* for messages */
     uint64_t deadline_ns;
     struct plenum_error *err;
 };
@@ -54,7 +55,7 @@ static int not_in_time(const struct call *c)
     return r;
 }
 
-/* One round: wait for all. */
+/* One round: wait for all instances. */
 static int come(const struct call *c)
 {
     uint32_t who = 0;
@@ -88,8 +89,8 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
         return r;
     world.instances = instances;
     world.index = index;
-    /* A script may run several programs. From here on no instance is in a round of the one
-     * before. */
+    /* A script may run several programs one after another. From here on, no instance is still in a
+     * round of the previous program. */
     r = come(&c);
     if (r < 0) {
         meeting_destroy(world.meeting);
@@ -98,7 +99,7 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     return r;
 }
 
-/* Nobody waits for an instance that ends. What it has written stays while others map the memory. */
+/* No instance waits for one that ends. What it has written stays while others map the memory. */
 static void backend_close(bool broken)
 {
     (void)broken;
@@ -109,7 +110,7 @@ static unsigned char *room_of(unsigned char *rooms, uint32_t instance)
     return rooms + (size_t)instance * MEETING_ROOM_BYTES;
 }
 
-/* Write to this instance's room of the turn. */
+/* Write to this instance's buffer for this round. */
 static int fill_room(const struct call *c, unsigned char *rooms, const void *from, size_t bytes)
 {
     int r = meeting_reserve(world.meeting, bytes);
@@ -176,7 +177,8 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
     return gather(&c, mine, bytes, all);
 }
 
-/* Which elements of a piece an instance adds up: from this one to that of the next instance. */
+/* The first element of a piece that an instance adds; its part ends where the next instance's
+ * begins. */
 static size_t part_of(size_t count, uint32_t instance)
 {
     return (size_t)((uint64_t)count * instance / world.instances);
@@ -198,7 +200,7 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
 
         if (r < 0 || (r = come(&c)) < 0)
             return r;
-        /* The sum replaces what instance 0 gave; nobody else reads this part. */
+        /* The sum replaces instance 0's data; no other instance reads this part. */
         for (uint32_t i = 1; i < world.instances; i++)
             combine(rooms + from * size, room_of(rooms, i) + from * size, to - from, type, op);
         if (op == PLENUM_MEAN)

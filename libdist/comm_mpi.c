@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_mpi.c - the carrier of collectives over MPI: libplenum-mpi.so, the only file that knows MPI.
+/* comm_mpi.c - carries collectives over MPI. This is libplenum-mpi.so, the only file that uses MPI.
  *
- * Every collective is a non-blocking one, tested in a loop that sleeps: a rank inside MPI_Barrier
- * burns a core that the loader needs. The pauses grow from nothing to two milliseconds, so a short
- * collective is not slowed down and a long wait costs nothing.
+ * Every collective is non-blocking and is tested in a loop that sleeps, because a rank inside
+ * MPI_Barrier burns a core that the loader needs. The pauses grow from zero to two milliseconds, so
+ * that short collectives are not slowed down and long waits cost nothing.
  *
- * MPI moves bytes only while it is called, so a loop that sleeps would slow a large transfer down.
- * Waiting and moving are therefore two things: every collective first waits, sleeping, until all
- * instances have come (backend_meet()). Data that did not travel with that exchange then moves
- * without sleeping, but giving way to whoever wants the core. If one of them is stopped meanwhile,
- * the others begin to sleep after a while.
+ * MPI moves bytes only while it is called, so a loop that sleeps would slow down a large transfer.
+ * Waiting and moving are therefore separate: every collective first waits, sleeping, until all
+ * instances have arrived (backend_meet()). Data that did not fit into that exchange then moves
+ * without sleeping, but yields the core to any thread that wants it. If an instance is stopped
+ * meanwhile, the others begin to sleep after a while.
  *
- * MPI itself never matches calls that differ: only exchanges of one constant size meet, and data
- * moves when comm.c has found that all instances call the same.
+ * MPI itself never matches calls that differ: all exchanges that begin a collective have the same
+ * size, and data moves only after comm.c has found that all instances make the same call.
  *
- * An instance that ends says so in a message of its own (END_TAG), with the number of collectives
- * that it has come to. Those that wait for a later one return at once. It then waits for the
- * others' message, since MPI_Finalize() would wait for them without sleeping. An instance that
- * could not send one is known from plenumrun (common/departed.h).
+ * An instance that ends announces it in a separate message (END_TAG), with the number of the last
+ * collective that it has reached. Instances that wait for a later one return at once. It then waits
+ * for the others' message, because MPI_Finalize() would wait for them without sleeping. plenumrun
+ * reports instances that could not send one (common/departed.h).
  *
- * Counts of MPI are ints, and large requests pass through the caches badly: buffers go in pieces.
+ * MPI counts are ints, and large requests use caches badly, so buffers are sent in pieces.
  *
- * A communicator of our own (a duplicate of MPI_COMM_WORLD) keeps us out of the way of the
- * program's messages. */
+ * Our own communicator (a duplicate of MPI_COMM_WORLD) keeps us apart from the program's
+ * messages. */
 #include "config.h"
 
 #include <errno.h>
@@ -53,33 +53,36 @@ enum {
     PAUSE_LAST_NS = 2000000,
 };
 
-/* When a piece takes longer than this, an instance has stopped. */
+/* If a piece takes longer than this, an instance has been stopped. */
 static const uint64_t moving_ns = 500 * NS_PER_MS;
 
-/* How long to wait before telling the others, at most. */
+/* The longest time to wait before notifying the others. */
 static const uint64_t notice_after_ns = NS_PER_SEC;
 
-/* How long an instance that ends after a failure helps its last messages on their way. */
+/* How long an instance that ends after a failure keeps its last messages moving. */
 static const uint64_t last_words_ns = 100 * NS_PER_MS;
 
-/* What an instance says at its end. */
+/* What an instance announces when it ends. */
 struct last_word {
-    uint64_t number; /* of the last collective that it has come to */
+    uint64_t number; /* the last collective that it has reached */
     uint64_t broken; /* 1: it will not call MPI_Finalize() */
 };
 
 static MPI_Comm world = MPI_COMM_NULL;
-static MPI_Comm notices = MPI_COMM_NULL; /* apart from collectives, which may be half done */
-static bool ours;                        /* we initialised MPI, and we finalise it */
+static MPI_Comm notices = MPI_COMM_NULL; /* separate from collectives, which may be unfinished */
+static bool ours;                        /* we initialised MPI, so we finalise it */
 static uint32_t world_size, world_rank;
-static uint64_t number;   /* of the collective under way, counted from 1 */
-static uint64_t *noticed; /* [world_size]: the last collective that each is known to have reached */
-static uint64_t sent_number;       /* what our notices say; must stay while they are under way */
+static uint64_t number;   /* the collective in progress, counted from 1 */
+static uint64_t *noticed; /* [world_size]: the last collective that each instance is known to have
+                           * reached */
+static uint64_t sent_number;       /* contents of our notices; must not change while they are being
+                                    * sent */
 static MPI_Request *sent;          /* [world_size] */
 static bool *came_now;             /* [world_size], for not_in_time() */
-static struct last_word last_word; /* mine, while it is under way */
-static struct last_word *others_ended;  /* [world_size]; number UINT64_MAX: it runs */
-static const struct departed *departed; /* what plenumrun says about who has ended, or NULL */
+static struct last_word last_word; /* ours, while it is being sent */
+static struct last_word *others_ended;  /* [world_size]; number UINT64_MAX: still running */
+static const struct departed *departed; /* plenumrun's record of instances that have ended, or
+                                         * NULL */
 static MPI_Op least = MPI_OP_NULL, greatest = MPI_OP_NULL;
 
 static int mpi_error(int code, const char *what, struct plenum_error *err)
@@ -91,7 +94,7 @@ static int mpi_error(int code, const char *what, struct plenum_error *err)
     return error_set(err, -EIO, "MPI failed in %s: %s", what, text);
 }
 
-/* MPI that the program started must allow what we do; only then are the others waited for. */
+/* If the program started MPI itself, MPI must allow what we do. Only then do we wait for others. */
 static int check_programs_own(struct plenum_error *err)
 {
     int level, main_thread = 0;
@@ -107,8 +110,8 @@ static int check_programs_own(struct plenum_error *err)
                      level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
 
-/* From Open MPI 5 on nobody may ask PMIx before MPI does (rendezvous.c). The library's name and
- * interface are those of 4.1, so it is asked. */
+/* From Open MPI 5 on, no one else may use PMIx before MPI does (rendezvous.c). The library's name
+ * and interface are those of 4.1, so ask it for its version. */
 static bool must_be_first(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -122,7 +125,7 @@ static bool must_be_first(void)
     return digits && parse_next_u64(&digits, UINT32_MAX, &major) == 0 && major >= 5;
 }
 
-/* MPI_Init_thread(), in the thread that wants it or in one of its own. */
+/* MPI_Init_thread(), called in the caller's thread or in a thread of its own. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -158,7 +161,7 @@ static int started(struct plenum_error *err)
 
 static const char first_collective[] = "the first collective";
 
-/* The first instance whose program has ended before collective no. `wanted`; UINT32_MAX: none. */
+/* The first instance whose program ended before collective `wanted`; UINT32_MAX: none. */
 static uint32_t find_departed(uint32_t instances, uint64_t wanted)
 {
     for (uint32_t i = 0; i < instances; i++)
@@ -172,7 +175,7 @@ static bool is_one_gone(uint32_t instances)
     return find_departed(instances, 0) != UINT32_MAX;
 }
 
-/* Have all come to the first collective, as far as somebody knows? */
+/* Wait until all have arrived at the first collective, as far as PMIx and plenumrun know. */
 static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err)
 {
     bool *came = calloc(instances, sizeof(*came));
@@ -189,8 +192,8 @@ static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
     return r == -ETIMEDOUT || r == -EIO ? r : 0;
 }
 
-/* Wait for MPI_Init_thread() in another thread. Until MPI has joined PMIx there are no marks, and
- * no time limit. False: the time is up, or an instance has ended that has not come. */
+/* Wait for MPI_Init_thread() in another thread. Until MPI has joined PMIx there are no marks and no
+ * time limit. False: the time is up, or an instance has ended without arriving. */
 static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline_ns)
 {
     int marked = -EAGAIN;
@@ -219,8 +222,8 @@ static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline
     return over;
 }
 
-/* MPI_Init_thread() with a time limit: it has none, so it waits in a thread of its own. When the
- * time is up it is left there, and the program is not to use MPI again. */
+/* MPI_Init_thread() with a time limit. MPI has none, so the call runs in a thread of its own. When
+ * the time is up, the thread is abandoned and the program must not use MPI again. */
 static int start_in_time(uint32_t instances, uint32_t index, uint64_t deadline_ns,
                          struct plenum_error *err)
 {
@@ -274,7 +277,8 @@ static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
             return r;
     }
     if (!ours)
-        rendezvous_end(); /* MPI is in PMIx by itself, and leaves it when the program says so */
+        rendezvous_end(); /* MPI has joined PMIx itself, and leaves it when the program finalises
+                           * MPI */
     return 0;
 }
 
@@ -283,13 +287,13 @@ static uint64_t deadline_of(uint64_t timeout_ns)
     return timeout_ns ? sum_u64(time_now_ns(), timeout_ns) : 0;
 }
 
-/* Tell all others where we wait. */
+/* Notify all others which collective we wait in. */
 static void send_notices(void)
 {
     int done = 1;
 
     (void)MPI_Testall((int)world_size, sent, &done, MPI_STATUSES_IGNORE);
-    if (!done) /* the last ones, to somebody who hears nothing */
+    if (!done) /* the last ones, to an instance that receives nothing */
         return;
     sent_number = number;
     for (uint32_t i = 0; i < world_size; i++)
@@ -327,8 +331,8 @@ static void read_last_words(void)
     }
 }
 
-/* Tell all others that this instance comes to no further collective, and wait until MPI has taken
- * the messages: it may not be called again. */
+/* Notify all others that this instance will enter no more collectives, and wait until MPI has sent
+ * the messages, because MPI may not be called again. */
 static void send_last_word(bool broken)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
@@ -354,7 +358,7 @@ static void send_last_word(bool broken)
     free(requests);
 }
 
-/* The instance that has ended before the collective under way; UINT32_MAX: none. */
+/* The instance that ended before the collective in progress; UINT32_MAX: none. */
 static uint32_t find_ended(void)
 {
     read_last_words();
@@ -364,8 +368,8 @@ static uint32_t find_ended(void)
     return find_departed(world_size, number);
 }
 
-/* MPI_Finalize() of a program that has started MPI itself: MPI deletes the attributes of
- * MPI_COMM_SELF first. */
+/* MPI_Finalize() in a program that started MPI itself: MPI deletes the attributes of MPI_COMM_SELF
+ * first. */
 static int on_finalize(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm;
@@ -432,18 +436,18 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     return ours ? 0 : watch_finalize(err);
 }
 
-/* What is waited for. */
+/* A wait in progress. */
 struct wait {
-    const char *what; /* for sentences */
-    bool moving;      /* all have come: bytes are moved */
+    const char *what; /* for messages */
+    bool moving;      /* all have arrived, and bytes are moving */
     uint64_t deadline_ns;
     struct plenum_error *err;
-    /* While it lasts. */
+    /* Valid during the wait. */
     uint64_t begin_ns, notice_ns;
     bool told;
 };
 
-/* Tell the others where we wait, and hear where they do. */
+/* Notify the others where we wait, and read their notices. */
 static void exchange_notices(struct wait *w, uint64_t now)
 {
     if (w->deadline_ns == 0 || now <= w->notice_ns)
@@ -454,8 +458,8 @@ static void exchange_notices(struct wait *w, uint64_t now)
     read_notices();
 }
 
-/* Why it cannot be waited for any longer: 0, -EIO or -ETIMEDOUT. Data that moves needs those alone
- * that have come. */
+/* Must the wait end? 0 if not, otherwise -EIO or -ETIMEDOUT. Moving data needs only the instances
+ * that have arrived. */
 static int check_wait(const struct wait *w, uint64_t now)
 {
     uint32_t ended = w->moving ? UINT32_MAX : find_ended();
@@ -465,14 +469,14 @@ static int check_wait(const struct wait *w, uint64_t now)
     return w->deadline_ns && now > w->deadline_ns ? not_in_time(w->what, w->err) : 0;
 }
 
-/* Wait for the requests: sleeping, or, while bytes are moved, only giving way to others. */
+/* Wait for the requests: asleep, or only yielding while bytes are moving. */
 static int wait_all(MPI_Request *requests, int count, struct wait *w)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
 
     w->begin_ns = time_now_ns();
     w->notice_ns = w->begin_ns + notice_after_ns;
-    if (w->deadline_ns) /* in time to be heard before the others' time is up */
+    if (w->deadline_ns) /* early enough to arrive before the others time out */
         w->notice_ns =
             min_u64(w->notice_ns,
                     w->begin_ns + (w->deadline_ns - min_u64(w->begin_ns, w->deadline_ns)) / 4);
@@ -510,23 +514,23 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
 
     number++;
     departed_reach(departed, DEPARTED_FIRST + number);
-    read_notices(); /* one that comes late has some, which would stay in memory */
+    read_notices(); /* an instance that arrives late has unread ones, which would stay in memory */
     r = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world, &request);
     if (r != MPI_SUCCESS)
         return mpi_error(r, what, err);
     return wait_all(&request, 1, &w);
 }
 
-/* MPI_Finalize() waits for all instances, and so does this, but asleep: are all at their end? No,
- * if one of them will not call it. */
+/* MPI_Finalize() waits for all instances, so wait for them first, asleep. Have all reached their
+ * end? No if one of them will not call it. */
 static bool all_end(void)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
 
     for (uint32_t i = 0; i < world_size; i++) {
         while (i != world_rank && others_ended[i].number == UINT64_MAX) {
-            /* One that has ended without a last word will send none; but the word may be on its
-             * way when plenumrun says so. */
+            /* An instance that ended without a last message will not send one; but the message may
+             * still be on its way when plenumrun reports the end. */
             bool gone = departed_before(departed, i, UINT64_MAX);
 
             read_last_words();
@@ -566,8 +570,8 @@ static void backend_close(bool broken)
         return;
     send_last_word(broken);
     if (broken || (ours && !all_end()))
-        return; /* the process ends without MPI_Finalize(), which mpirun takes for a failure; it is
-                   one */
+        return; /* the process ends without MPI_Finalize(), which mpirun treats as a failure,
+                 * rightly */
     free_world();
     if (ours) {
         (void)MPI_Finalize();
@@ -585,7 +589,7 @@ static void backend_close(bool broken)
     world_size = 0;
 }
 
-/* A collective whose bytes go in pieces, of which some are under way. */
+/* A collective whose bytes move in pieces, several at a time. */
 struct pieces {
     MPI_Request requests[PIECES_UNDER_WAY];
     int count;
@@ -606,7 +610,7 @@ static int pieces_wait(struct pieces *p)
     return count ? wait_all(p->requests, count, &p->wait) : 0;
 }
 
-/* A request was started (or not: `code`): wait when enough are under way. */
+/* A request was started, or failed with `code`: wait if enough are in progress. */
 static int piece_started(struct pieces *p, int code)
 {
     if (code != MPI_SUCCESS)
@@ -690,8 +694,8 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
     return 0;
 }
 
-/* Every instance's bytes lie apart in `recv`, so pieces would have to be gathered with a stride: a
- * vector type of one piece per instance does that. */
+/* The instances' bytes lie apart in `recv`, so pieces must be gathered with a stride. A vector type
+ * of one piece per instance does that. */
 static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
@@ -709,7 +713,7 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
         r = piece_started(&p,
                           MPI_Iallgather((const char *)send + at, n, MPI_BYTE, (char *)recv + at, 1,
                                          strided, world, &p.requests[p.count]));
-        (void)MPI_Type_free(&strided); /* freed for good when the request is over */
+        (void)MPI_Type_free(&strided); /* MPI frees it when the request completes */
         (void)MPI_Type_free(&block);
     }
     return r < 0 ? r : pieces_wait(&p);

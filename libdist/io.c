@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* io.c - the library's one thread: it talks to loaders for all streams of the process.
+/* io.c - the library's only thread: it talks to loaders for all streams of the process.
  *
  * It starts with the first stream and ends with the last. It sleeps in epoll until a socket, the
- * clock or io_poke() wakes it. All signals are blocked in it: they are the program's.
+ * clock or io_poke() wakes it. It blocks all signals, because they belong to the program.
  *
- * Locks: io.life, io.mu, then a stream's. The thread holds io.mu while it works, so that
- * io_remove() returns only when the thread cannot be inside the stream any more.
+ * Lock order: io.life, io.mu, then a stream's. The thread holds io.mu while it works, so when
+ * io_remove() returns, the thread is no longer inside the stream.
  *
- * In a forked child there is no such thread, and the descriptors must not keep the loader thinking
- * that the program still lives: the child closes its copies (pthread_atfork) and every handle
- * answers -ECHILD. */
+ * A forked child does not have this thread, and its descriptors must not make the loader believe
+ * that the program is still alive. The child therefore closes its copies (pthread_atfork), and
+ * every handle returns -ECHILD. */
 #include "config.h"
 
 #include "libdist/io.h"
@@ -37,7 +37,7 @@ struct served {
     struct served *next;
 };
 
-/* Loaders that this process keeps: one for each address that its streams found nobody at. */
+/* Loaders that this process keeps: one per address at which its streams found no loader. */
 struct keeper {
     struct jobloader *loader;
     char address[sizeof(((struct address *)0)->text)];
@@ -48,7 +48,7 @@ static struct {
     /* Constant while the thread runs. */
     int epoll_fd, wake_fd;
     pthread_t thread;
-    /* Held while the thread is started or ended; before mu. */
+    /* Held while the thread starts or ends; taken before mu. */
     struct lock life;
     bool running;
     /* Any thread, holding mu. */
@@ -58,7 +58,7 @@ static struct {
     struct keeper *keepers;
 } io = {.epoll_fd = -1, .wake_fd = -1, .life = LOCK_INITIALIZER, .mu = LOCK_INITIALIZER};
 
-/* An address in epoll's data that is no loader's and no keeper's. */
+/* Its address in epoll's data differs from every loader's and keeper's. */
 static char tag_wake;
 
 static void in_child(void)
@@ -70,13 +70,13 @@ static void in_child(void)
     for (struct served *s = io.served; s; s = s->next)
         stream_leave(s->stream);
     lock_init(&io.life);
-    lock_init(&io.mu); /* held since before_fork(), as those of streams */
+    lock_init(&io.mu); /* held since before_fork(), like the streams' locks */
     io.running = false;
     io.served = NULL;
     io.keepers = NULL;
 }
 
-/* Nothing is half done in what the child inherits. */
+/* The child must not inherit half-done work. */
 static void before_fork(void)
 {
     lock_acquire(&io.mu);
@@ -147,8 +147,9 @@ fail:
     return r;
 }
 
-/* The stream's loader is this host's own, and nobody listens: keep one, unless another process has
- * just begun to. One that has only bound the address, and goes on not to listen, is no loader. */
+/* The stream uses this host's own loader, and no process listens: keep a loader, unless another
+ * process has just begun to. A process that has bound the address but never listens is not a
+ * loader. */
 static void keep_loader(struct plenum_stream *s, const char *address)
 {
     static const char *const widened[] = {"--all-cpus", NULL};
@@ -169,7 +170,7 @@ static void keep_loader(struct plenum_stream *s, const char *address)
         stream_fail(s, r, err.text);
 }
 
-/* Let time pass for all streams; returns when the next one wants to be called. */
+/* Run the timers of all streams; returns the time of the next call. */
 static uint64_t tick(bool jumped)
 {
     uint64_t next = UINT64_MAX;
@@ -213,7 +214,7 @@ static void *io_main(void *arg)
         n = epoll_wait(io.epoll_fd, events, EVENTS_MAX, timeout_until(next));
         lock_acquire(&io.mu);
         /* This process was stopped, not its loaders: it woke up long after its time, and nothing
-         * had come. */
+         * had arrived. */
         jumped = next != UINT64_MAX && next > 0 && time_now_ns() > next + NS_PER_SEC;
         for (int i = 0; i < n; i++)
             serve(events[i].data.ptr);
@@ -278,7 +279,7 @@ fail:
     return r;
 }
 
-/* The last stream is gone, so the thread ends. With io.life held. */
+/* The last stream is gone, so the thread ends. Needs io.life. */
 static void stop(void)
 {
     assert(lock_is_held(&io.life));
@@ -326,7 +327,7 @@ void io_poke(void)
 const char io_closed_sentence[] =
     "the program has closed descriptors that libplenum had opened: close only its own";
 
-/* A thread that waits for a descriptor which is closed then is not woken. */
+/* Closing a descriptor does not wake a thread that is waiting for it. */
 bool io_is_closed(void)
 {
     return fcntl(io.wake_fd, F_GETFD) < 0 && errno == EBADF;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* job.c - who am I? Read from the environment, once, whoever wrote it. */
+/* job.c - reads this process's place in the job from the environment, once, whichever launcher set
+ * it. */
 #include "config.h"
 
 #include <plenum/job.h>
@@ -19,11 +20,11 @@
 #include "libdist/claim.h"
 #include "libdist/job_priv.h"
 
-/* The names that one launcher uses. */
+/* The variables of one launcher. */
 struct names {
     enum plenum_launcher launcher;
     const char *count, *index, *local_count, *local_index;
-    bool mpi; /* where all four are there, they count before Slurm's; else behind */
+    bool mpi; /* if all four are set, they take precedence over Slurm's; otherwise Slurm's do */
 };
 
 #define MPI(size, rank, local_size, local_rank)                       \
@@ -31,15 +32,15 @@ struct names {
         PLENUM_LAUNCHER_MPI, size, rank, local_size, local_rank, true \
     }
 
-/* The first entry that is set is used. An MPI's come before Slurm's, because srun may have started
- * only mpirun's daemons, and programs still inherit its variables. */
+/* The first entry that is set is used. MPI comes before Slurm, because srun may have started only
+ * mpirun's daemons, whose programs still inherit Slurm's variables. */
 static const struct names known[] = {
     {PLENUM_LAUNCHER_PLENUM, "PLENUM_NUM_INSTANCES", "PLENUM_INSTANCE_INDEX",
      "PLENUM_NUM_LOCAL_INSTANCES", "PLENUM_LOCAL_INSTANCE_INDEX", false},
     {PLENUM_LAUNCHER_TORCH, "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK", false},
     MPI("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
         "OMPI_COMM_WORLD_LOCAL_RANK"),
-    /* MVAPICH 2 and 3, also where Hydra starts them. */
+    /* MVAPICH 2 and 3, also if Hydra starts them. */
     MPI("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE",
         "MV2_COMM_WORLD_LOCAL_RANK"),
     MPI("MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_LOCAL_SIZE",
@@ -47,8 +48,8 @@ static const struct names known[] = {
     /* Hydra, the mpirun of MPICH and Intel MPI; Cray's PALS. */
     MPI("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
     MPI("PMI_SIZE", "PMI_RANK", "PMI_LOCAL_SIZE", "PMI_LOCAL_RANK"),
-    /* Of a step: in the script of an sbatch job SLURM_PROCID is 0, however many tasks the job has.
-     */
+    /* A step's variables: in the script of an sbatch job SLURM_PROCID is 0, however many tasks it
+     * has. */
     {PLENUM_LAUNCHER_SLURM, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE",
      "SLURM_LOCALID", false},
 };
@@ -71,7 +72,7 @@ static int read_number(job_getenv get, const char *name, uint32_t *ret, struct p
     return 0;
 }
 
-/* "4" or Slurm's "2(x3),1" for node 0, 1, ...: the entry of this node. */
+/* Parse this node's entry of "4", or of Slurm's "2(x3),1" for nodes 0, 1, ... */
 static int read_local_count(job_getenv get, const struct names *n, uint32_t *ret,
                             struct plenum_error *err)
 {
@@ -119,8 +120,8 @@ static bool mentions(job_getenv get, const struct names *n, bool all)
 {
     if (!says(get, n))
         return false;
-    /* srun --mpi=pmi2 sets PMI's variables, too; where they differ from its own, they are those of
-     * an mpirun whose daemons it has started. */
+    /* srun --mpi=pmi2 sets PMI's variables, too. If they differ from its own, they come from an
+     * mpirun whose daemons it started. */
     if (n->launcher == PLENUM_LAUNCHER_SLURM && get("PMI_SIZE") && get("PMI_RANK"))
         return same_text(get("PMI_SIZE"), get(n->count)) &&
                same_text(get("PMI_RANK"), get(n->index));
@@ -151,9 +152,9 @@ static int refuse_half(struct plenum_error *err, const char *said, const char *v
         said, value, missing);
 }
 
-/* No launcher has said both the number of instances, of several, and which of them this is. Where
- * nothing was said, the process is alone. Where half was said it is an error, because all processes
- * would be given the same samples. */
+/* No launcher has set both the number of instances (more than one) and the index. If neither is
+ * set, the process is alone. If only one is, that is an error, because otherwise every process
+ * would receive the same samples. */
 static int refuse_halves(job_getenv get, struct plenum_error *err)
 {
     const char *text;
@@ -172,15 +173,15 @@ static int refuse_halves(job_getenv get, struct plenum_error *err)
     text = get("LOCAL_RANK");
     if (text && strcmp(text, "0") != 0 && strcmp(text, "-1") != 0)
         return refuse_half(err, "LOCAL_RANK", text, "RANK");
-    /* 0 is also said by Open MPI's MPI_Init() to a program that nobody has started; where there are
-     * others, these are refused. PMIx has no variable for their number. */
+    /* Open MPI's MPI_Init() sets 0 even in a program without a launcher; if there are other
+     * processes, those are refused. PMIx has no variable for their number. */
     text = get("PMIX_RANK");
     if (text && strcmp(text, "0") != 0)
         return refuse_half(err, "PMIX_RANK", text, "WORLD_SIZE");
     return 0;
 }
 
-/* What the variables of one launcher say. */
+/* The values of one launcher's variables. */
 struct said {
     const struct names *names;
     uint32_t count, index;
@@ -198,9 +199,8 @@ static bool says_same(const struct said *a, const struct said *b)
     return a->count == b->count && a->index == b->index;
 }
 
-/* Do torchrun's variables come from a launcher that each process of `outer` has started? Then these
- * launchers know of each other: together they have started outer->count times as many processes as
- * each of them has. torchrun says how many of it there are. */
+/* Was torchrun started by each process of `outer`? Then the two launchers nest: together they
+ * started outer->count times the number of processes of each torchrun, which torchrun reports. */
 static bool fits_within(job_getenv get, const struct said *torch, const struct said *outer)
 {
     uint32_t launchers, each = 1;
@@ -227,9 +227,9 @@ static int refuse_two(job_getenv get, const struct names *a, const struct names 
         b->count, count ? count : "(not set)");
 }
 
-/* plenumrun sets RANK and WORLD_SIZE, too, and unsets GROUP_WORLD_SIZE. Where that is set, a
- * torchrun runs within its instance. Where RANK and WORLD_SIZE alone say something else, another
- * launcher has set some of the variables, and others are still plenumrun's. */
+/* plenumrun also sets RANK and WORLD_SIZE, and unsets GROUP_WORLD_SIZE. If that is set, a torchrun
+ * runs within plenumrun's instance. If only RANK and WORLD_SIZE differ, another launcher has set
+ * some of the variables, and the others are still plenumrun's. */
 static int choose_within_plenumrun(job_getenv get, const struct names **n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];
@@ -249,8 +249,8 @@ static int choose_within_plenumrun(job_getenv get, const struct names **n, struc
     return 0;
 }
 
-/* A step of Slurm's may have started an MPI's daemons, on several hosts: then it is not about the
- * processes that they have started. */
+/* A Slurm step may have started an MPI's daemons on several hosts. Its variables then do not
+ * describe the processes that the daemons started. */
 static bool has_daemons(job_getenv get, const struct said *mpi)
 {
     uint32_t here;
@@ -261,12 +261,13 @@ static bool has_daemons(job_getenv get, const struct said *mpi)
            (read_number(get, mpi->names->local_count, &here, NULL) == 0 && here < mpi->count);
 }
 
-/* Does what an MPI or Slurm says go with what is believed? */
+/* Is an MPI's or Slurm's description consistent with the one in use? */
 static bool goes_with(job_getenv get, const struct said *believed, const struct said *other)
 {
     bool torchrun = believed->names->launcher == PLENUM_LAUNCHER_TORCH;
 
-    if (other->count == 1) /* it has started one launcher, or one has started it for each process */
+    if (other->count == 1) /* it started one launcher, or one launcher was started for each
+                            * process */
         return true;
     if (says_same(believed, other))
         return !torchrun || !get("GROUP_WORLD_SIZE") || fits_within(get, believed, other);
@@ -275,8 +276,8 @@ static bool goes_with(job_getenv get, const struct said *believed, const struct 
     return believed->names->mpi && has_daemons(get, believed);
 }
 
-/* Has a framework started this process within the one that is believed? Lightning's have WORLD_SIZE
- * and LOCAL_RANK, and no RANK. Scripts set WORLD_SIZE for Slurm's tasks: then it is theirs. */
+/* Did a framework start this process within the launcher in use? Lightning sets WORLD_SIZE and
+ * LOCAL_RANK but not RANK. Scripts set WORLD_SIZE for Slurm's tasks; that one belongs to them. */
 static bool is_framework(job_getenv get, const struct said *believed)
 {
     const struct names *torch = &known[KNOWN_TORCH];
@@ -289,15 +290,15 @@ static bool is_framework(job_getenv get, const struct said *believed)
            (local && its && !same_text(local, its));
 }
 
-/* Of two launchers one runs within the other. Where it cannot be that both are right, neither is
- * believed: processes would be given the same samples. */
+/* Of two launchers, one runs within the other. If their variables contradict each other, reject
+ * both, because otherwise several processes would receive the same samples. */
 static int refuse_other_launchers(job_getenv get, const struct names *n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];
     struct said believed, other;
 
     if (!read_said(get, n, &believed))
-        return 0; /* nonsense, which is named later */
+        return 0; /* malformed; reported later */
     if (n != torch && is_framework(get, &believed))
         return refuse_two(get, n, torch, err);
     for (const struct names *o = known; o < known + ARRAY_LEN(known); o++) {
@@ -334,7 +335,7 @@ static int read_instances(job_getenv get, const struct names *n, struct plenum_j
     r = read_number(get, n->index, &info->instance_index, err);
     if (r < 0)
         return r;
-    /* RANK and WORLD_SIZE alone are enough for one process a host. */
+    /* RANK and WORLD_SIZE alone suffice for one process per host. */
     info->num_local_instances = 1;
     info->local_instance_index = 0;
     if (get(n->local_count)) {
@@ -361,7 +362,7 @@ static int check_replicas(const struct plenum_job_info *info, const char *count,
     return 0;
 }
 
-/* plenumrun tells of replicas; with any other launcher a process is a replica. */
+/* plenumrun reports replicas; with any other launcher each process is a replica. */
 static int read_replicas(job_getenv get, struct plenum_job_info *info, struct plenum_error *err)
 {
     const struct {
@@ -394,7 +395,7 @@ static int read_replicas(job_getenv get, struct plenum_job_info *info, struct pl
                           "PLENUM_REPLICA_OFFSET", err);
 }
 
-/* A text that all instances of the job on a host can find, and no other job of it has. */
+/* A string that all instances of the job on a host can derive, and no other job shares. */
 static void name_job(job_getenv get, struct plenum_job *job)
 {
     const char *a = NULL, *b = NULL;
@@ -432,7 +433,7 @@ static void name_job(job_getenv get, struct plenum_job *job)
             *c = '_';
 }
 
-/* What the program is told of by its environment, whoever said who it is. */
+/* Read the settings that do not depend on which launcher set the rank. */
 static void name_rest(job_getenv get, struct plenum_job *job)
 {
     const char *loader = get("PLENUM_LOADER");
@@ -461,7 +462,7 @@ int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_e
             return r;
         r = refuse_other_launchers(get, n, err);
     }
-    /* A launcher of one may have started a framework that starts others. */
+    /* A launcher of one process may have started a framework that starts others. */
     if (r == 0 && job->info.num_instances == 1)
         r = refuse_halves(get, err);
     if (r < 0)
@@ -527,8 +528,8 @@ static int make_job(const struct plenum_job_info *info, struct plenum_job **ret,
     return 0;
 }
 
-/* The one job of this process, which is who the environment says, or `info`. A forked child has a
- * job of its own: its parent's object stays valid, and is nobody's. */
+/* Open this process's only job, with the place from the environment or from `info`. A forked child
+ * has a job of its own: its parent's object stays valid but is no longer in use. */
 static int open_job(const struct plenum_job_info *info, struct plenum_job **ret,
                     struct plenum_error *err)
 {
@@ -566,7 +567,7 @@ int job_claim(const struct plenum_job_info *info, struct plenum_error *err)
     int r = 0;
 
     (void)pthread_mutex_lock(&job_mu);
-    /* A program that plays another instance has said so itself. */
+    /* The program itself chose to act as another instance. */
     if (the_job && the_job->pid == getpid() && the_job->info.launcher == info->launcher &&
         job_same_place(&the_job->info, info))
         r = claim_instance(the_job, err);

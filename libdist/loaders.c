@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders.c - the loaders of a stream: who is there, what their sessions tell, and what follows.
+/* loaders.c - the loaders of a stream: which are connected, what their sessions report, and how the
+ * stream reacts.
  *
- * A loader that is lost is tried again and again (session.c); the stream stands only while none is
- * there, and fails when none has answered for loader_timeout, or when every one has refused. Where
- * none was named, the job's own is expected at one of some addresses, and kept by one of its
- * processes (io.c).
+ * A lost loader is retried again and again (session.c). The stream stalls only while none is
+ * connected, and fails when none has answered for loader_timeout, or when all have rejected it. If
+ * no loader was named, the job's own is expected at one of several addresses; one of the job's
+ * processes keeps it (io.c).
  *
- * Not here: which of them is asked for which batch (schedule.c). */
+ * Not here: which loader renders which batch (schedule.c). */
 #include "config.h"
 
 #include "libdist/loaders.h"
@@ -26,11 +27,11 @@
 #include "libdist/schedule.h"
 
 enum {
-    /* Tries, within a second or so, before the own loader's address is believed to be taken. */
+    /* Attempts, within about a second, before the own loader's address counts as taken. */
     OWN_TAKEN_MAX = 8,
 };
 
-/* How long a stream that is being opened waits for a word in silence. */
+/* How long opening a stream may wait for a first answer before it warns. */
 static const uint64_t first_word_ns = NS_PER_SEC;
 
 struct loader *loaders_from(struct plenum_stream *s, struct loader *from)
@@ -106,7 +107,7 @@ static bool has_loader(struct plenum_stream *s, int of)
     return false;
 }
 
-/* "ADDRESS (what became of it), ..." of all. */
+/* List all loaders: "ADDRESS (state), ...". */
 static void list_errors(struct plenum_stream *s, char *text, size_t size)
 {
     size_t n = 0;
@@ -137,8 +138,8 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     stream_fail(s, -ECONNRESET, all);
 }
 
-/* No loader that was named has said a word to a stream that is being opened. A job's own is another
- * matter: its keeper speaks for it (jobloader.c). */
+/* True if no named loader has answered a stream that is being opened. The job's own loader does not
+ * count: its keeper answers for it (jobloader.c). */
 static bool waits_for_first_word(struct plenum_stream *s)
 {
     char own[64];
@@ -152,7 +153,7 @@ static bool waits_for_first_word(struct plenum_stream *s)
     return true;
 }
 
-/* Say early what is waited for: returns when to look again. */
+/* Warn early that no loader answers. Returns the time of the next check. */
 static uint64_t tell_waiting(struct plenum_stream *s, uint64_t now)
 {
     char text[512];
@@ -170,7 +171,7 @@ static uint64_t tell_waiting(struct plenum_stream *s, uint64_t now)
     return UINT64_MAX;
 }
 
-/* Every loader has refused to serve the stream. */
+/* Fail the stream if every loader has rejected it. */
 static void maybe_give_up(struct plenum_stream *s, uint64_t now)
 {
     const struct loader *first = NULL;
@@ -182,7 +183,7 @@ static void maybe_give_up(struct plenum_stream *s, uint64_t now)
             first = l;
     }
     for (int i = 0; i < s->loaders->num_named; i++)
-        /* It may yet come to stand for one. */
+        /* The name may still resolve to a loader. */
         if (s->loaders->named[i].error.text[0] && !has_loader(s, i))
             return;
     if (first)
@@ -203,7 +204,7 @@ struct loader *loaders_first(struct plenum_stream *s)
     return first;
 }
 
-/* The first OPENED tells what is to be streamed; every later one must tell the same. */
+/* The first OPENED describes the data set; every later one must describe the same. */
 static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
                        struct plenum_error *err)
 {
@@ -233,7 +234,7 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
     return 0;
 }
 
-/* PLENUM_SOURCE=synthetic: what every slot holds, once and for all. Pixels are the zero point. */
+/* PLENUM_SOURCE=synthetic: fill every slot once, with pixels at the zero point. */
 static void fill_synthetic(const struct loader *l)
 {
     const struct plenum_stream *s = l->stream;
@@ -288,7 +289,7 @@ void loaders_opened(struct loader *l, const struct wire_opened *m)
     stream_changed(s);
 }
 
-/* The slots that the loader fills. */
+/* Choose the slots that the loader fills. */
 static int take_slots(struct loader *l, const struct wire_open *open, struct slot_set **ret,
                       struct plenum_error *err)
 {
@@ -304,7 +305,7 @@ static int take_slots(struct loader *l, const struct wire_open *open, struct slo
         r = slot_set_create(&s->open, s->open.slots + more, s, &s->mu, &s->loaders->remote, err);
         if (r < 0)
             return r;
-        io_close(&s->loaders->remote->ring->fd); /* nobody is sent it */
+        io_close(&s->loaders->remote->ring->fd); /* it is sent to no loader */
     }
     *ret = slot_set_ref(s->loaders->remote);
     return 0;
@@ -350,15 +351,16 @@ int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_
     return take_slots(l, open, ret, err);
 }
 
-/* A loader that has served the stream, or we, may be short of something for a moment (-EAGAIN:
- * threads): our session of before is not closed yet there, and batches of its ring are held here.
+/* Is this error temporary? A loader that has served the stream, or this process, may be short of a
+ * resource for a moment (-EAGAIN: threads): it may not have closed our previous session yet, and
+ * batches of its ring are held here.
  *
- * A job's own loader that died may be started again when what ended it has passed (-ENOEXEC, from
- * its keeper: jobloader.c).
+ * The job's own loader may be restarted once the cause of its death is gone (-ENOEXEC, from its
+ * keeper: jobloader.c).
  *
- * Storage that fails (-EIO) is not among these: the file system has tried again by then, a batch
- * that cannot be read ends the stream as well, and who runs the job is to hear it at once. That
- * storage has not answered in time is (-ETIMEDOUT, handle_error() of session.c). */
+ * A storage failure (-EIO) is not temporary: the file system has already retried, a batch that
+ * cannot be read ends the stream as well, and the user must learn of it at once. A storage timeout
+ * is (-ETIMEDOUT, handle_error() of session.c). */
 static bool is_for_later(const struct plenum_stream *s, int code)
 {
     return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM || code == -EMFILE ||
@@ -384,7 +386,7 @@ bool loaders_refused(struct loader *l, int code, const char *text)
     if (!l->warned && !s->loaders->alone_ns)
         stream_warn(s, "loader %s is not used for now: %s", l->address->text, text);
     l->warned = !s->loaders->alone_ns;
-    /* What it did until it said so was of no use. */
+    /* Until it rejected us, its connection was of no use. */
     if (s->loaders->alone_ns && l->alone_ns && is_only_one(l))
         s->loaders->alone_ns = l->alone_ns;
     return true;
@@ -414,7 +416,7 @@ void loaders_alive(struct loader *l, uint64_t now_ns)
         l->stream->loaders->alone_ns = now_ns;
 }
 
-/* The own loader's address is another user's: 0 when the next one is tried from now on. */
+/* Another user has the own loader's address: 0 if the next address is tried from now on. */
 static int try_next_own(struct plenum_stream *s)
 {
     if (!s->loaders->own || s->loaders->own_turn + 1 >= OWNLOADER_TURNS)
@@ -468,7 +470,7 @@ void loaders_released(struct loader *l)
 
     assert(lock_is_held(&s->mu));
     schedule_release(s, l->session);
-    /* Slots in a ring that only this loader fills keep their state: it may still write into
+    /* Slots in a ring that only this loader fills keep their state, because it may still write into
      * them. */
     if (s->loaders->remote && session_set(l->session) == s->loaders->remote)
         slot_set_free_asked(s->loaders->remote, l->session);
@@ -527,7 +529,7 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
             session_close(l->session, false);
             continue;
         }
-        if (session_is_down(l->session)) /* and may connect now */
+        if (session_is_down(l->session)) /* so it may connect now */
             l->alone_ns = s->loaders->alone_ns;
         next = min_u64(next, session_tick(l->session, now_ns, others));
     }

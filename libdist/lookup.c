@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* lookup.c - loaders that go by a name.
+/* lookup.c - loaders behind a host name.
  *
- * A name may stand for several addresses, as that of a headless service of Kubernetes does, and
- * each is a loader of its own. It is looked up again while the stream runs: what is new gets a
- * session, and what is gone from it is asked for nothing more. A loader that goes keeps its session
- * until it has answered for what it was asked, and as long as no other is there. Since any loader
- * can make any batch, none of this shows in the batches.
+ * A name may resolve to several addresses, such as that of a headless service in Kubernetes, and
+ * each is a loader of its own. The name is looked up again while the stream runs: a new address
+ * gets a session, and an address that has disappeared gets no new requests. Its loader keeps its
+ * session until it has answered what was requested, and for as long as there is no other loader.
+ * Since any loader can render any batch, none of this shows in the batches.
  *
- * A look-up that fails changes nothing: who cannot ask does not know that a loader is gone.
+ * A failed look-up changes nothing: it does not mean that a loader is gone.
  *
- * getaddrinfo() may take seconds. So a thread looks up, without the lock, and holds a reference of
- * the stream; nobody waits for it. There is one at a time. */
+ * getaddrinfo() may take seconds. So a separate thread calls it, without the lock, holding a
+ * reference to the stream; nothing waits for that thread. Only one runs at a time. */
 #include "config.h"
 
 #include <assert.h>
@@ -28,7 +28,7 @@
 #include "libdist/loaders_priv.h"
 #include "libdist/schedule.h"
 
-/* How often, and how often while no loader is connected. */
+/* The interval between look-ups, and the interval while no loader is connected. */
 uint64_t lookup_every_ns = 10 * NS_PER_SEC;
 static const uint64_t look_again_ns = NS_PER_SEC;
 
@@ -50,7 +50,7 @@ static struct loader *find(struct plenum_stream *s, const struct address *addres
     return NULL;
 }
 
-/* What the name at `of` stands for now. */
+/* The name at `of` now resolves to `found`. */
 static void add_found(struct plenum_stream *s, int of, const struct address *found, int count)
 {
     s->loaders->named[of].error.text[0] = '\0';
@@ -60,19 +60,19 @@ static void add_found(struct plenum_stream *s, int of, const struct address *fou
         l->unlisted = true;
         for (int i = 0; i < count && l->unlisted; i++) {
             l->unlisted = !address_is_same(l->address, &found[i]);
-            if (!l->unlisted) /* a sole one bears the name in messages */
+            if (!l->unlisted) /* a sole loader is called by the name in messages */
                 l->own = found[i];
         }
     }
     for (int i = 0; i < count; i++) {
         struct loader *known = find(s, &found[i]);
 
-        if (known && known->unlisted) { /* another name does not stand for it any more */
+        if (known && known->unlisted) { /* another name no longer resolves to it */
             known->of = of;
             known->own = found[i];
             known->unlisted = false;
         }
-        if (known || loaders_add(s, of, &found[i]) != -ENOSPC) /* -ENOMEM: the next time */
+        if (known || loaders_add(s, of, &found[i]) != -ENOSPC) /* -ENOMEM: retried next time */
             continue;
         if (!s->loaders->told_full)
             stream_warn(s, "%s stands for more than %d loaders: %s and others are not used",
@@ -157,7 +157,7 @@ static bool is_connected(struct plenum_stream *s)
     return false;
 }
 
-/* Could no loader that the name stands for be reached? */
+/* Have all loaders behind the name been unreachable? */
 static bool is_in_vain(struct plenum_stream *s, int of)
 {
     bool any = false;
@@ -173,7 +173,7 @@ static bool is_in_vain(struct plenum_stream *s, int of)
     return any;
 }
 
-/* Not all streams of a job at once. */
+/* Spread the look-ups of a job's streams. */
 static uint64_t pause_of(const struct plenum_stream *s)
 {
     return lookup_every_ns + XXH3_64bits(s->name, strlen(s->name)) % (lookup_every_ns / 2);
@@ -184,12 +184,12 @@ static uint64_t time_of(struct plenum_stream *s, int of, bool connected)
     const struct named *n = &s->loaders->named[of];
 
     if (n->both && n->turn % 2 == 0 && is_in_vain(s, of))
-        return 0; /* by the other family */
+        return 0; /* retry with the other address family */
     return n->looked_ns + (connected ? pause_of(s) : min_u64(look_again_ns, lookup_every_ns));
 }
 
-/* All names, though the time of one alone may have come: a loader that one does not stand for any
- * more may still go by another, and is ended when all have been asked. */
+/* Look up all names, even if only one is due: a loader that one name no longer resolves to may
+ * still be behind another, and is ended once all have been looked up. */
 static void start(struct plenum_stream *s, uint64_t now)
 {
     struct task *task =
@@ -202,7 +202,7 @@ static void start(struct plenum_stream *s, uint64_t now)
             continue;
         n->turn += n->both && is_in_vain(s, i);
         n->looked_ns = now;
-        if (!task) /* later */
+        if (!task) /* retried later */
             continue;
         task->names[task->count].of = i;
         task->names[task->count].turn = n->turn;
@@ -214,19 +214,19 @@ static void start(struct plenum_stream *s, uint64_t now)
     (void)atomic_fetch_add(&s->refs, 1);
     s->loaders->looking = thread_start(NULL, look_main, task) == 0;
     if (!s->loaders->looking) {
-        (void)atomic_fetch_sub(&s->refs, 1); /* not the last one: io.c has one */
+        (void)atomic_fetch_sub(&s->refs, 1); /* not the last one: io.c holds another */
         free(task);
     }
 }
 
-/* Has it answered all requests? Batches that wait to be compared count, as messages name their
- * loader. */
+/* Has it answered all requests? Batches that wait to be compared count, too, because messages name
+ * their loader. */
 static bool is_idle(const struct loader *l)
 {
     return session_is_idle(l->session) && !schedule_waits_for(l->stream, l->session);
 }
 
-/* Loaders that their names do not stand for any more. */
+/* End loaders that their names no longer resolve to. */
 static void end_unlisted(struct plenum_stream *s)
 {
     bool other = false;
@@ -246,7 +246,7 @@ uint64_t lookup_tick(struct plenum_stream *s, uint64_t now_ns)
     bool connected;
 
     assert(lock_is_held(&s->mu));
-    if (!s->loaders->looking) /* else another name may still stand for it */
+    if (!s->loaders->looking) /* otherwise another name may still resolve to it */
         end_unlisted(s);
     connected = is_connected(s);
     for (int i = 0; i < s->loaders->num_named && !s->loaders->looking; i++)

@@ -8,8 +8,8 @@
 
 #include "common/error.h"
 
-/* "instance 3 has not come", "instances 1, 4 and 5 have not come", "instances 0, 1, 2, ... (17 in
- * all) have not come". */
+/* Write "instance 3 has not come", "instances 1, 4 and 5 have not come", or "instances 0, 1, 2, ...
+ * (17 in all) have not come". */
 static void name_missing(const bool *came, uint32_t instances, char *text, size_t size)
 {
     uint32_t missing = 0, named = 0;

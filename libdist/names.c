@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* names.c - names of samples and classes.
  *
- * One loader is asked, for some at a time; its answers come in the order of the questions. When it
- * is lost another one is asked for the rest. */
+ * One loader is queried, for a limited number of names at a time; it answers in order. If it is
+ * lost, the rest are requested from another. */
 #include "config.h"
 
 #include "libdist/names.h"
@@ -20,15 +20,15 @@
 
 enum { UNDER_WAY_MAX = 64 };
 
-/* Names of samples or classes that somebody waits for. */
+/* A caller's request for names of samples or classes. */
 struct name_ask {
     enum wire_named of;
-    const uint32_t *samples; /* [count]; NULL: all classes in their order */
-    char **names;            /* [count]: those below `have` are there */
+    const uint32_t *samples; /* [count]; NULL: all classes, in order */
+    char **names;            /* [count]: the first `have` have arrived */
     uint32_t count, sent, have;
     uint64_t base; /* request of the first sample */
-    int code;      /* < 0: it has failed, and why */
-    bool over;     /* all are there, or it has failed: it is in no list any more */
+    int code;      /* < 0: it has failed with this error */
+    bool over;     /* complete or failed, and in no list any more */
     struct plenum_error err;
     struct name_ask *next;
 };
@@ -57,7 +57,7 @@ void names_ask(struct plenum_stream *s)
             break;
         a->sent++;
     }
-    /* A failed question stays in the list until its answers have come. */
+    /* A failed request stays in the list until its answers have arrived. */
     if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
         s->loaders->names.first = a->next;
         a->over = true;
@@ -96,7 +96,7 @@ void names_release(struct plenum_stream *s, const struct loader *l)
         return;
     s->loaders->names.asked = NULL;
     for (struct name_ask *a = s->loaders->names.first; a; a = a->next)
-        a->sent = a->have; /* the rest is asked of another */
+        a->sent = a->have; /* the rest is requested from another loader */
 }
 
 static int wait_for(struct plenum_stream *s, struct name_ask *a, struct plenum_error *err)
@@ -121,7 +121,7 @@ static int wait_for(struct plenum_stream *s, struct name_ask *a, struct plenum_e
     return stream_over(s, err);
 }
 
-/* One block: pointers, then the texts. */
+/* Copy into one block: pointers, then the strings. */
 static char **pack(char *const *names, uint32_t count)
 {
     size_t bytes = (count + (size_t)1) * sizeof(char *);

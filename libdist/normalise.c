@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* normalise.c - plenum_normalise(): pixels into floats.
+/* normalise.c - plenum_normalise(): converts pixels to floats.
  *
- * A channel of a pixel has 256 values, so what becomes of it is a table, made once for each call.
- * That is the definition. The portable loops look it up; those for AVX2 (normalise_avx2.c) compute
- * the same again, which is faster than to look up: a multiplication and an addition are rounded
- * alike everywhere. (A fused one is not had everywhere, and would give other last bits.)
+ * A channel value is one of 256 levels, so the result is defined by a table, computed once per
+ * call. The portable loops look values up in it. The AVX2 loops (normalise_avx2.c) compute the same
+ * values, which is faster than a look-up: one multiplication and one addition are rounded in the
+ * same way everywhere. (A fused multiply-add does not exist everywhere, and would change the last
+ * bits.)
  *
- * Runs of pixels are passed to the loops in the order in which they lie in memory: an image each,
- * or, where pixels keep their order, all of them. Not here: threads. */
+ * The loops receive runs of pixels that are contiguous in memory: one image each, or all of them if
+ * the pixel order does not change. Not here: threads. */
 #include "config.h"
 
 #include "libdist/normalise.h"
@@ -36,9 +37,10 @@ static const struct normalise_loops *best_loops(void)
     return *loops;
 }
 
-/* level * scale + bias in floats. Double holds the product, and enough of the sum that rounding it
- * again changes nothing (53 >= 2 * 24 + 2 bits: Figueroa, "When is double rounding innocuous?",
- * 1995). Said so, because a compiler may fuse the two where they are floats. */
+/* level * scale + bias in floats. A double holds the exact product, and enough of the sum that
+ * rounding it again changes nothing (53 >= 2 * 24 + 2 bits: Figueroa, "When is double rounding
+ * innocuous?", 1995). Written in doubles because a compiler may fuse the two operations in
+ * floats. */
 static float value_of(uint32_t level, float scale, float bias)
 {
     float product = (float)((double)level * (double)scale);
@@ -64,9 +66,9 @@ static uint16_t float16_of(float value)
     size = bits & 0x7fffffff;
     if (size >= 0x47800000) /* 65536 */
         return (uint16_t)(sign | 0x7c00);
-    if (size >= 0x38800000) /* 2^-14, the smallest that is normal: the exponent has another bias */
+    if (size >= 0x38800000) /* 2^-14, the smallest normal: the exponent has another bias */
         return (uint16_t)(sign | (size - (112U << 23) + 0xfff + (size >> 13 & 1)) >> 13);
-    /* The last bit of a float from 0.5 to 1 is 2^-24, as that of these: the addition rounds. */
+    /* The last bit of a float from 0.5 to 1 is 2^-24, like that of these: the addition rounds. */
     memcpy(&f, &size, sizeof(f));
     f += 0.5f;
     memcpy(&size, &f, sizeof(size));
@@ -88,7 +90,7 @@ static void make_table(struct normalise_values *v)
     v->tabled = true;
 }
 
-/* Once for each distance, so that compilers see them. */
+/* Instantiated once per distance, so that compilers see it as a constant. */
 static inline __attribute__((always_inline)) void look_up(const struct normalise_values *v,
                                                           const struct normalise_run *r,
                                                           size_t begin, size_t end,
@@ -202,7 +204,7 @@ static int check_images(const struct plenum_images *from, enum plenum_float type
     return 0;
 }
 
-/* Of all pixels, and of all floats, in bytes. */
+/* Compute the number of pixels, and the bytes of all floats. */
 static int count_bytes(const struct plenum_images *from, enum plenum_float type, size_t *pixels,
                        size_t *floats, struct plenum_error *err)
 {
@@ -229,7 +231,7 @@ static void run_all(const struct normalise_loops *loops, struct normalise_values
                                 .to_step = to_planes ? 1 : 3,
                                 .count = image};
 
-    if (!from_planes && !to_planes) { /* all pixels at equal distances */
+    if (!from_planes && !to_planes) { /* all pixels are equally far apart */
         run.count = image * images;
         images = 1;
     }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* normalise_avx2.c - the loops of plenum_normalise() for x86 processors with AVX2 and F16C.
  *
- * Eight pixels become three registers of eight levels: of a channel each where floats are planes,
- * else of floats 0 ... 7, 8 ... 15 and 16 ... 23 of 24 that lie in a row. One shuffle makes a
- * register out of bytes, whatever their order, the zeros between them included. Two such make whole
- * registers of halves.
+ * Eight pixels become three registers of eight levels. If the floats are planes, each register
+ * holds one channel; otherwise they hold floats 0 to 7, 8 to 15 and 16 to 23 of 24 consecutive
+ * ones. One shuffle turns bytes into a register, in any order, including the zeros between them.
+ * Two such steps fill whole registers of halves.
  *
- * Floats of 32 bits that will not stay in the cache go past it, which saves reading each line
- * before it is written. Such stores must be aligned; pixels before the first aligned float, and
- * those behind the last sixteen, are looked up.
+ * 32-bit floats that will not stay in the cache bypass it, which saves reading each line before it
+ * is written. Such stores must be aligned; pixels before the first aligned float, and those after
+ * the last sixteen, use the table.
  *
- * Nothing may be fused here (normalise.c says why), also where the flags of the compiler allow
- * it. */
+ * Nothing may be fused here (normalise.c explains why), even if the compiler flags allow it. */
 #include "config.h"
 
 #include "libdist/normalise.h"
@@ -24,12 +23,12 @@
 #define AVX2 __attribute__((target("avx2,f16c")))
 #define AVX2_INLINE static inline __attribute__((always_inline, target("avx2,f16c")))
 
-/* How pixels lie. */
+/* How pixels are stored. */
 enum source { PLANES = 1, PACKED_3 = 3, PACKED_4 = 4 };
 
 enum { AT_ONCE = 16 };
 
-/* Of eight pixels: levels, floats, or what these are computed with. */
+/* Three registers for eight pixels: their levels, their floats, or factors. */
 struct levels {
     __m256i a, b, c;
 };
@@ -55,7 +54,7 @@ AVX2_INLINE __m128i load_16(const uint8_t *at, __m128i flip)
     return _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)at), flip);
 }
 
-/* Bytes of `v`, of the lane of 16 in which they shall be, as numbers of 32 bits; -1: zero. */
+/* Select bytes of `v`, within their own 16-byte lane, as 32-bit integers; -1 gives zero. */
 #define PICK(v, a, b, c, d, e, f, g, h)                                                            \
     _mm256_shuffle_epi8(v, _mm256_setr_epi32(BYTE(a), BYTE(b), BYTE(c), BYTE(d), BYTE(e), BYTE(f), \
                                              BYTE(g), BYTE(h)))
@@ -66,15 +65,15 @@ AVX2_INLINE __m256i twice(__m128i v)
     return _mm256_broadcastsi128_si256(v);
 }
 
-/* Levels of eight pixels, those of a channel together. `at` is where the first lies, of each
- * channel. */
+/* Load the levels of eight pixels, grouped by channel. `at` points to each channel's first
+ * pixel. */
 AVX2_INLINE struct levels load_planes(enum source source, const uint8_t *const at[3], size_t i,
                                       __m128i flip)
 {
     const uint8_t *p = at[0] + i * source;
     __m256i v;
 
-    if (source == PACKED_3) { /* four pixels a lane; nothing behind the eighth is read */
+    if (source == PACKED_3) { /* four pixels per lane; nothing after the eighth is read */
         v = _mm256_set_m128i(load_16(p + 8, flip), load_16(p, flip));
         return (struct levels){PICK(v, 0, 3, 6, 9, 4, 7, 10, 13),
                                PICK(v, 1, 4, 7, 10, 5, 8, 11, 14),
@@ -90,7 +89,7 @@ AVX2_INLINE struct levels load_planes(enum source source, const uint8_t *const a
                            _mm256_cvtepu8_epi32(load_8(at[2] + i, flip))};
 }
 
-/* Levels of eight pixels, those of a pixel together. */
+/* Load the levels of eight pixels, grouped by pixel. */
 AVX2_INLINE struct levels load_packed(enum source source, const uint8_t *const at[3], size_t i,
                                       __m128i flip)
 {
@@ -118,7 +117,9 @@ AVX2_INLINE __m256 compute_one(__m256i levels, __m256 scale, __m256 bias)
 {
     __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(levels), scale);
 
-    __asm__("" : "+x"(product)); /* no instruction, but no compiler fuses what it cannot see */
+    __asm__(""
+            : "+x"(product)); /* emits no instruction, but hides the value, so that compilers
+                                  * cannot fuse it */
     return _mm256_add_ps(product, bias);
 }
 
@@ -129,7 +130,7 @@ AVX2_INLINE struct floats compute(struct levels levels, struct floats scale, str
                            compute_one(levels.c, scale.c, bias.c)};
 }
 
-/* The nearest bfloat16s of finite floats, of two as near the even one; as numbers of 32 bits. */
+/* Round finite floats to the nearest bfloat16, ties to even; as 32-bit integers. */
 AVX2_INLINE __m256i bfloat16s(__m256 v)
 {
     __m256i bits = _mm256_castps_si256(v);
@@ -139,7 +140,7 @@ AVX2_INLINE __m256i bfloat16s(__m256 v)
     return _mm256_srli_epi32(bits, 16);
 }
 
-/* Sixteen floats. */
+/* Store sixteen floats. */
 AVX2_INLINE void store(enum plenum_float type, bool past, uint8_t *to, __m256 v, __m256 w)
 {
     float *floats = (float *)(void *)to;
@@ -162,7 +163,7 @@ AVX2_INLINE void store(enum plenum_float type, bool past, uint8_t *to, __m256 v,
     }
 }
 
-/* Three floats in turn, from the n-th on. */
+/* Repeat three floats in turn, beginning with the n-th. */
 AVX2_INLINE __m256 in_turn(const float v[3], uint32_t n)
 {
     float a = v[n % 3], b = v[(n + 1) % 3], c = v[(n + 2) % 3];
@@ -207,7 +208,7 @@ AVX2_INLINE void loop(enum source source, bool planes, enum plenum_float type, b
     }
 }
 
-/* A function for each way, with all that is known beforehand. */
+/* One function per combination, with everything known at compile time. */
 typedef void loop_function(const struct normalise_values *values, const struct normalise_run *run,
                            size_t begin, size_t end);
 
@@ -229,7 +230,7 @@ LOOPS(PLANES)
 LOOPS(PACKED_3)
 LOOPS(PACKED_4)
 
-enum { PAST = 3 }; /* behind the types */
+enum { PAST = 3 }; /* added to the types */
 
 #define NAMES_TO(source, layout)                                    \
     {                                                               \
@@ -249,7 +250,7 @@ static loop_function *const all_loops[][2][PAST + 1] = {
     [PACKED_4] = NAMES(PACKED_4),
 };
 
-/* The first pixel whose floats are aligned, all three where they are planes; or `count`, where
+/* The first pixel whose floats are aligned (in all three planes, if they are planes), or `count` if
  * there is none. */
 static size_t first_aligned(const struct normalise_run *r)
 {
@@ -269,7 +270,8 @@ static void run_avx2(struct normalise_values *values, const struct normalise_run
     enum plenum_layout layout = run->to_step == 1 ? PLENUM_NCHW : PLENUM_NHWC;
     size_t begin = 0, end;
 
-    past = past && values->type == PLENUM_TO_FLOAT32; /* others take longer than their stores */
+    past = past && values->type == PLENUM_TO_FLOAT32; /* for other types the computation takes
+                                                       * longer than the stores */
     if (past) {
         begin = first_aligned(run);
         past = begin < run->count;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* ownloader.c - see ownloader.h.
  *
- * The instances of a job on a host find each other by an abstract socket, whose name is a hash of
- * the job's. Names of sockets belong to the name space of networks, but what a loader reads to that
- * of mounts: two containers that share a network (--network host) may have the same user, the same
- * numbers of processes and other files under the same paths. So the name is of the place, too: the
- * name spaces of mounts and processes, and the root folder.
+ * The instances of a job on a host find each other through an abstract socket, whose name is a hash
+ * of the job's name. Socket names belong to the network name space, but the files that a loader
+ * reads belong to the mount name space: two containers that share a network (--network host) may
+ * have the same user, the same process numbers and different files under the same paths. The hash
+ * therefore also covers the mount and process name spaces and the root folder.
  *
- * A process that is alone needs to be found by nobody: its name is random. Others' names can be
- * guessed, and taken first by another user. Who listens is therefore looked at (session.c), and
+ * A process that is alone does not need to be found, so its name is random. Other names can be
+ * guessed, and another user may take them first. We therefore check who listens (session.c), and
  * there are several names, which all instances try in the same order. */
 #include "config.h"
 
@@ -28,7 +28,7 @@
 #include "common/jobloader.h"
 #include "common/util.h"
 
-/* 64 random bits that stay the same in this process: 0, or -EIO. */
+/* 64 random bits that stay the same in this process. 0, or -EIO. */
 static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_error *err)
 {
     uint64_t fresh, before = 0;
@@ -38,7 +38,7 @@ static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_
         return 0;
     if (random_bytes(&fresh, sizeof(fresh)) < 0)
         return error_set(err, -EIO, "the system gives no random numbers: %s", strerror(errno));
-    fresh |= 1; /* 0: there is none yet */
+    fresh |= 1; /* 0 means not drawn yet */
     *ret = atomic_compare_exchange_strong(at, &before, fresh) ? fresh : before;
     return 0;
 }
@@ -46,7 +46,7 @@ static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_
 static int add_process(XXH3_state_t *hash, struct plenum_error *err)
 {
     static _Atomic uint64_t randoms[2];
-    uint64_t id[3] = {(uint64_t)getpid()}; /* a forked child has another */
+    uint64_t id[3] = {(uint64_t)getpid()}; /* a forked child has a different one */
 
     for (size_t i = 0; i < ARRAY_LEN(randoms); i++) {
         int r = random_of_process(&randoms[i], &id[1 + i], err);
@@ -63,7 +63,7 @@ static void add_file(XXH3_state_t *hash, const char *path)
     struct stat st = {0};
     uint64_t id[2];
 
-    (void)stat(path, &st); /* no /proc: then only the rest tells places apart */
+    (void)stat(path, &st); /* without /proc, only the rest distinguishes places */
     id[0] = st.st_dev;
     id[1] = st.st_ino;
     (void)XXH3_128bits_update(hash, id, sizeof(id));

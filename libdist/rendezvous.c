@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* rendezvous.c - who has come to the first collective?
+/* rendezvous.c - finds out which instances have reached the first collective.
  *
- * MPI_Init() returns when every process has called it. It has no time limit, it does not say who is
- * missing, and it looks a thousand times a second whether it may go on. But the launcher's process
- * manager, which Open MPI itself asks, can be asked by us before: through PMIx each instance puts
- * up a mark, and then waits at a fence, asleep until the server calls back. When the time is up,
- * the marks that are not there name the missing.
+ * MPI_Init() returns when every process has called it. It has no time limit, does not report which
+ * process is missing, and polls a thousand times a second. But the launcher's process manager,
+ * which Open MPI itself uses, can be asked earlier: through PMIx each instance publishes a mark and
+ * then waits at a fence, asleep until the server calls back. When the time is up, the absent marks
+ * identify the missing instances.
  *
- * From Open MPI 5 on nobody may join PMIx before MPI_Init(): it takes its own name from the
- * PMIx_Init() that it makes itself, and makes none where somebody was first. There the marks are
- * put up while MPI_Init() runs in a thread of its own (comm_mpi.c), and it is the fence that is
- * inside it which everybody waits at.
+ * From Open MPI 5 on, a program may not join PMIx before MPI_Init(): MPI gets its own name from the
+ * PMIx_Init() that it calls itself, and does not call it if PMIx is already initialised. In that
+ * case the marks are published while MPI_Init() runs in a thread of its own (comm_mpi.c), and all
+ * instances wait at the fence inside it.
  *
- * Only under a server that knows this job: its size and our rank in it must be the job's. Otherwise
- * MPI is to say what is wrong, as it knows the whole story. */
+ * This is done only under a server that knows this job: its size and our rank must match the job's.
+ * Otherwise we leave it to MPI to report the problem, as it has all the details. */
 #include "config.h"
 
 #include "libdist/rendezvous.h"
@@ -27,7 +27,7 @@
 #include <stdlib.h>
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion" /* its headers hold functions */
+#pragma GCC diagnostic ignored "-Wconversion" /* its headers define functions */
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #include <pmix.h>
 #pragma GCC diagnostic pop
@@ -35,13 +35,13 @@
 #include "common/departed.h"
 #include "common/util.h"
 
-/* How long to look for marks when the time is up, however many instances there are. */
+/* How long to look for marks when the time is up, for any number of instances. */
 static const uint64_t look_within_ns = 5 * NS_PER_SEC;
 
 static bool joined;
-static pmix_proc_t me; /* once we have joined */
+static pmix_proc_t me; /* set once we have joined */
 
-/* The fence's end, told by a thread of PMIx's. Never freed: it may come after we gave up. */
+/* The end of the fence, reported by a PMIx thread. Never freed: it may arrive after we gave up. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -59,7 +59,7 @@ static void on_fence(pmix_status_t status, void *arg)
     (void)pthread_mutex_unlock(&fence.mu);
 }
 
-/* 0; -ETIMEDOUT when the fence did not end in time; -EPIPE when it never will. */
+/* 0; -ETIMEDOUT if the fence did not end in time; -EPIPE if it never will. */
 static int wait_for_fence(uint32_t instances, uint64_t deadline_ns,
                           bool (*is_one_gone)(uint32_t instances))
 {
@@ -94,7 +94,7 @@ static void put_mark(void)
 
     name_mark(key, me.rank);
     PMIX_INFO_LOAD(&mark, key, &me.rank, PMIX_UINT32);
-    (void)PMIx_Publish(&mark, 1); /* without it the fence works all the same */
+    (void)PMIx_Publish(&mark, 1); /* the fence works without it */
     PMIX_INFO_DESTRUCT(&mark);
 }
 
@@ -130,7 +130,7 @@ static bool knows_us(uint32_t instances, uint32_t index)
     return same;
 }
 
-/* Without a server PMIx would make a world of this process alone, and MPI find itself in it. */
+/* Without a server, PMIx would create a world of this process alone, and MPI would use it. */
 static bool has_server(void)
 {
     return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK");

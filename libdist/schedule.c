@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* schedule.c - the batches of a stream: which loader is asked for which, and when.
+/* schedule.c - the batches of a stream: which loader renders which batch, and when it is requested.
  *
- * Any loader can make any batch, so a stream uses all that are named, and which one made a batch
- * does not show in it. Batches are asked for in the order of delivery, `depth` of them at a time:
+ * Any loader can render any batch, so a stream uses all named loaders, and the batches do not show
+ * which one was used. Batches are requested in the order of delivery, `depth` of them at a time:
  *
  *     while the program finds enough ready    a loader of this host, if one is open; among equals
- *                                             the one that rendezvous hashing names
- *     when batches are short                  the loader that would be done first: its own time for
- *                                             a batch, times what it has to do already
+ *                                             the one chosen by rendezvous hashing
+ *     when batches are short                  the loader that would finish first: its own time per
+ *                                             batch, multiplied by its pending requests
  *
- * By the second rule each is busy in proportion to what it delivers. By the hash, equal requests
- * (of two jobs, of two epochs that are not shuffled) go to the same loader, which has their files
+ * By the second rule each loader is busy in proportion to what it delivers. By the hash, equal
+ * requests (of two jobs, or of two unshuffled epochs) go to the same loader, which has their files
  * in its cache.
  *
- * Memory: each ring has room for all batches that are asked for, ready or leased; so whichever
- * loader is lost, the others have a free slot for what it leaves behind. What is asked for is
+ * Memory: each ring has room for all batches that are requested, ready or leased. Whichever loader
+ * is lost, the others therefore have free slots for its batches. The number of requested batches is
  * bounded over all rings together.
  *
- * A batch that is late is asked for a second time, of another loader: when its own is silent
- * (session.c), or when the program waits for it for longer than batches take, by the latencies that
- * were measured. The first answer wins, and the other loader is told to stop. A loader that cannot
- * make a batch (its disk) is left alone for a while, and the batch is asked of the others. It fails
- * when no loader is left that may make it: one that is away for a moment may, until loader_timeout.
+ * A late batch is requested again, from another loader: when its own is silent (session.c), or when
+ * the program has waited for it longer than batches usually take, by the measured latencies. The
+ * first answer wins, and the other request is cancelled. A loader that cannot render a batch
+ * (because of its disk, for example) is avoided for a while, and the batch is requested from the
+ * others. It fails when no loader is left that might render it; a loader that is absent for a
+ * moment counts until loader_timeout.
  *
- * Some batches are asked of two loaders from the beginning, and are compared (verify.c). */
+ * Some batches are requested from two loaders from the start, and are compared (verify.c). */
 #include "config.h"
 
 #include "libdist/schedule.h"
@@ -46,8 +47,8 @@
 enum {
     LATENCIES_MIN = 8, /* needed before a batch counts as late */
     LATE_HEDGES = 2,   /* late batches requested twice at a time */
-    FORGET_AFTER = 64, /* a loader that has had nothing to do for so many of its batches is tried
-                          again, however slow it was */
+    FORGET_AFTER = 64, /* a loader that was idle for this many of its batches is tried again,
+                        * however slow it was */
 };
 
 static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,

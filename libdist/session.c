@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* session.c - the connection to one loader, and how it comes back.
+/* session.c - the connection to one loader, and how it reconnects.
  *
  *     DOWN --connected--> HELLO --hello--> OPENING --OPENED--> OPEN --RENDER, DONE ...
  *      ^                     |                |                  |
- *      +--- refused, dead, silent, of another version -----------+
+ *      +--- refused, dead, silent, other version ----------------+
  *
- * A loader is lost when its socket ends or when it says nothing for `silence` although we wait for
- * something; before that we ask (STATS), which a loader's loop answers at once however busy its
- * workers are. So a loader that is slow is never taken for dead, and one that is stopped (SIGSTOP)
- * is. Where others are open, one that takes much longer for that answer than it has ever taken is
- * silent: its batches are asked of others long before it is given up (schedule.c).
+ * A loader is lost when its socket ends, or when it sends nothing for `silence` although we wait
+ * for something. Before that we send STATS, which a loader's event loop answers at once, however
+ * busy its workers are. So a slow loader never counts as dead, and a stopped one (SIGSTOP) does. If
+ * other loaders are open, one that takes much longer for that answer than it ever has counts as
+ * silent: its batches are requested from others long before it is given up (schedule.c).
  *
- * Losing a loader of this host abandons the ring: it may be stopped and write later. Batches of it
- * that are ready or leased stay valid; those that were being filled are asked for again, of another
- * loader, into another ring. Nothing is lost or repeated, because what is asked for is a place in
- * the stream, and the place says all. A loader behind TCP has no hand in our memory: what it sends
- * behind a DONE is received into the slot, all such loaders share one ring, and a slot that is
- * called back is free at once; bytes that come all the same are thrown away.
+ * Losing a loader of this host abandons its ring, because the loader may only be stopped and write
+ * later. Its batches that are ready or leased stay valid; those being filled are requested from
+ * another loader, into another ring. No batch is lost or repeated, because a request names a
+ * position in the stream, which determines the batch. A loader over TCP cannot write to our memory:
+ * the bytes that follow its DONE are received into the slot, all such loaders share one ring, and a
+ * cancelled slot is free at once. Bytes that still arrive for it are discarded.
  *
- * A connection is tried again and again, with pauses that grow. A loader that refuses (ERROR) is a
- * bad sign that does not go away by itself: when every one has refused, the stream fails with the
- * first one's reason. */
+ * Connecting is retried for ever, with growing pauses. A rejection (ERROR) is not expected to go
+ * away: once every loader has rejected the stream, it fails with the first one's reason. */
 #include "config.h"
 
 #include "libdist/session.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* slot.c - the rings of a stream, and who has which slot.
+/* slot.c - the rings of a stream, and the state of each slot.
  *
- *     FREE --asked for--> FILLING --answer--> READY --next()--> LEASED
- *      ^                   |    |               ^                  |
- *      |    called back    |    |  to compare   | alike            |
- *      +<-- CANCELLING <---+    +-> CHECKING ---+                  |
- *      +<------------------------------------------ release() -----+
+ *     FREE --request--> FILLING ---answer---> READY --next()--> LEASED
+ *      ^                 |    |                ^                  |
+ *      |     cancelled   |    |  to compare    | equal            |
+ *      +<-- CANCELLING <-+    +-> CHECKING ----+                  |
+ *      +<------------------------------------------ release() ----+
  *
- * slot_may has all of it: what is not there is a mistake of ours. A loader of this host writes into
- * FILLING and CANCELLING slots whenever it likes; so CANCELLING ends with its answer, or with the
- * ring. tests/models/slot.pml goes through all interleavings.
+ * slot_may lists all transitions: any other is a bug in this library. A loader of this host may
+ * write into FILLING and CANCELLING slots at any time, so CANCELLING ends with its answer, or with
+ * the ring. tests/models/slot.pml checks all interleavings.
  *
  * Not here: which batch goes into a slot, and which loader fills it (schedule.c). */
 #include "config.h"

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* stream.c - the program's side of a stream: options, delivery in order, leases, cursors.
  *
- * What is to be delivered is a list of batches, each a place in the stream (schedule.c). Loaders
- * are asked for them in order, and each fills a slot of a ring; next() hands out the first one when
- * it is ready, and waits when it is not. Which loader filled a slot, and how often it was asked
- * for, does not show here.
+ * A stream delivers a list of batches, each at a position in the stream (schedule.c). They are
+ * requested from loaders in order, and each fills a slot of a ring. next() returns the first one
+ * when it is ready, and waits until then. Which loader filled a slot, and how often the batch was
+ * requested, is not visible here.
  *
- * The client counts positions itself: epochs, positions and valid flags of a batch are computed
- * from the batch's place when it is handed out. A loader can only fill in pixels, labels and sample
- * numbers. */
+ * The client computes positions itself: a batch's epochs, positions and valid flags follow from its
+ * position when it is returned. A loader supplies only pixels, labels and sample numbers. */
 #include "config.h"
 
 #include "libdist/stream.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* together.c - opening a stream in all instances of a job.
+/* together.c - opens a stream in all instances of a job.
  *
- * Each instance opens its stream, but asks for nothing yet. Then each tells all others what came of
- * it (one allgather), and all draw the same conclusion from the same facts: go on, or fail with the
- * same sentence. So no instance is left waiting in a collective for one that has failed. */
+ * Each instance opens its stream, but requests nothing yet. Then all exchange their results (one
+ * allgather) and draw the same conclusion from the same facts: continue, or fail with the same
+ * error. So no instance is left waiting in a collective for one that has failed. */
 #include "config.h"
 
 #include <assert.h>
@@ -57,7 +57,7 @@ static const char *hex_of(const struct datasum *sum, char text[33])
     return datasum_hex(fingerprint, text);
 }
 
-/* What instance `i` has otherwise than instance 0. */
+/* Report how instance `i` differs from instance 0. */
 static int compare(const struct together *all, uint32_t i, struct plenum_error *err)
 {
     const struct together *a = &all[0], *b = &all[i];
@@ -134,7 +134,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     struct together_result agreed;
     int r = stream_open(info, options, NULL, true, &s, &own);
 
-    if (r < 0 && info->num_instances == 1) /* nobody else is meant */
+    if (r < 0 && info->num_instances == 1) /* there are no other instances */
         return error_set(err, r, "%s", own.text);
     tell(&mine, s, r, &own);
     all = comm_gather(job, "stream_open_all", &mine, sizeof(mine), &r, err);
@@ -142,7 +142,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     if (all)
         r = together_agree(all, info->num_instances, &agreed, err);
     free(all);
-    assert(r <= 0); /* as the manual says of both */
+    assert(r <= 0); /* the manual documents this for both */
     if (r < 0) {
         plenum_stream_destroy(s);
         return r;

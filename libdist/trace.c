@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* trace.c - see trace.h. The file is an array of trace events as JSON, one a line:
+/* trace.c - see trace.h. The file is a JSON array of trace events, one per line:
  * https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event
- * Format"). It can be read while it is being written and after a crash, when its last line is
+ * Format"). It can be read while it is being written, and after a crash, when its last line is
  * missing: the format allows that.
  *
- * One process of the trace is one stream. Its first track is the program: when it waits for data,
- * and when it holds a batch. Then there is a track a slot of the ring: the batch is asked for and
- * waits in the loader's queue, is rendered, lies ready, is in use. */
+ * Each process in the trace is one stream. Its first track is the program: when it waits for data,
+ * and when it holds a batch. Each slot of the ring has a track, too: the batch is requested and
+ * waits in the loader's queue, is rendered, is ready, is in use. */
 #include "config.h"
 
 #include "libdist/trace.h"
@@ -30,8 +30,9 @@ struct trace {
     struct json json;
     unsigned process; /* number of the stream in the trace */
     uint64_t
-        offset_ns;  /* from CLOCK_MONOTONIC to CLOCK_REALTIME: traces of hosts lie side by side */
-    uint32_t slots; /* tracks that have a name */
+        offset_ns;  /* from CLOCK_MONOTONIC to CLOCK_REALTIME, so that traces of several hosts line
+                     * up */
+    uint32_t slots; /* tracks that have been named */
 };
 
 static struct json *begin_event(struct trace *t, const char *phase, const char *name,
@@ -45,7 +46,7 @@ static struct json *begin_event(struct trace *t, const char *phase, const char *
     return &t->json;
 }
 
-/* An event that gives the process or a track its name. */
+/* An event that names the process or a track. */
 static void name_it(struct trace *t, const char *what, uint32_t track, const char *name)
 {
     struct json *j = begin_event(t, "M", what, track);
@@ -59,7 +60,7 @@ static void name_it(struct trace *t, const char *what, uint32_t track, const cha
 int trace_open(const struct plenum_job_info *info, const char *title, struct trace **ret,
                struct plenum_error *err)
 {
-    static atomic_uint streams; /* of this process */
+    static atomic_uint streams; /* counter of this process */
     const char *folder = getenv("PLENUM_TRACE");
     unsigned number = atomic_fetch_add(&streams, 1);
     char path[4096], host[128] = "", text[TEXT_MAX];
@@ -113,7 +114,7 @@ static void put_time(struct trace *t, uint64_t ns)
     json_real(&t->json, "ts", (double)(ns + t->offset_ns) / 1e3, 3);
 }
 
-/* Up to the inside of its "args". */
+/* Begin a span, up to the inside of its "args". */
 static struct json *begin_span(struct trace *t, uint32_t track, const char *name, uint64_t begin_ns,
                                uint64_t end_ns)
 {
@@ -131,7 +132,7 @@ static void end_span(struct json *j)
     json_end_object(j);
 }
 
-/* What is left in the buffer would be written by a forked child, too, when it exits. */
+/* Flush: otherwise a forked child would also write what is left in the buffer when it exits. */
 static void end_event(struct trace *t)
 {
     end_span(&t->json);

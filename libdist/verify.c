@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* verify.c - batches that two loaders make, which must be alike.
+/* verify.c - renders some batches on two loaders and compares them.
  *
- * A share of the batches, chosen by a hash of their position, is asked of two loaders. Where the
- * two differ, one of them makes wrong pixels. A third loader, if there is one, arbitrates, and the
- * stream fails with their names. If the second answer does not come, the first one is used.
+ * A share of the batches, chosen by a hash of their position, is requested from two loaders. If
+ * they differ, one of the loaders renders wrong pixels. A third loader, if there is one,
+ * arbitrates, and the stream fails with their names. If the second answer does not arrive, the
+ * first is used.
  *
- * Not here: who is asked, and when an answer is late (schedule.c). */
+ * Not here: which loaders are used, and when an answer is late (schedule.c). */
 #include "config.h"
 
 #include "libdist/verify.h"
@@ -27,7 +28,7 @@ bool verify_is_wanted(double share, uint64_t seed, struct order_place place)
     return (double)XXH3_64bits(key, sizeof(key)) < share * 0x1p64;
 }
 
-/* Is the i-th sample of two batches the same? */
+/* Is the i-th sample the same in both batches? */
 static bool is_same(const struct wire_open *open, const struct plenum_lease *one,
                     const struct plenum_lease *two, uint64_t i)
 {
