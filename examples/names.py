@@ -4,6 +4,6 @@ import sys
 import pyplenum
 
 with pyplenum.Stream(sys.argv[1], "eval", seed=1, micro_batch=4, epochs=1) as stream:
-    batch = next(stream)
+    batch = stream.next()
     for name, label in zip(stream.names(batch.samples.reshape(-1)), batch.labels.reshape(-1)):
         print(name, stream.classes[label] if stream.classes else label)

@@ -800,6 +800,11 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
     memcpy(ret->identity, s->identity, sizeof(ret->identity));
 }
 
+const char *plenum_stream_get_dataset(const struct plenum_stream *stream)
+{
+    return stream->open.dataset;
+}
+
 int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
 {
     *ret = (struct plenum_cursor){0};

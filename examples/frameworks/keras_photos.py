@@ -27,7 +27,7 @@ def dataset_of(stream: pyplenum.Stream, initial_epoch: int = 0) -> tf.data.Datas
         stream.seek_to(next_epoch)
         next_epoch += 1
         for _ in range(stream.steps_per_epoch):
-            batch = next(stream)
+            batch = stream.next()
             yield batch.images.copy(), batch.labels.reshape(-1).copy()
 
     image, label = tf.TensorSpec((None, 32, 32, 3), tf.uint8), tf.TensorSpec((None,), tf.int64)

@@ -564,6 +564,15 @@ PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
                                        struct plenum_stream_info *ret);
 
 /**
+ * Get the name of the data set that the stream opened: with absolute paths and, with
+ * PLENUM_SPLIT_FILE, limited to this instance's part. It names the same files after the program has
+ * changed its working directory.
+ *
+ * The string belongs to the stream and is valid until plenum_stream_destroy(). Threads: any.
+ */
+PLENUM_API const char *plenum_stream_get_dataset(const struct plenum_stream *stream);
+
+/**
  * Get the position after the last batch that plenum_stream_next() returned.
  *
  * Returns 0, or -ECHILD with `*ret` cleared. Threads: any.

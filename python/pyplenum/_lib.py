@@ -271,6 +271,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_sample_names": (c_int, [c_void_p, POINTER(c_uint32), c_uint32, POINTER(POINTER(c_char_p)), _ERR]),
     "plenum_batch_release": (None, [POINTER(CBatch)]),
     "plenum_stream_get_info": (None, [c_void_p, POINTER(CInfo)]),
+    "plenum_stream_get_dataset": (c_char_p, [c_void_p]),
     "plenum_stream_cursor": (c_int, [c_void_p, POINTER(CCursor)]),
     "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
     "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),

@@ -562,7 +562,9 @@ class Stream:
     """The batches of one instance, in order. An iterator.
 
     ``cursor`` and ``place`` are the position after the last batch that the program received. If an exception, or one
-    raised in a signal handler, interrupts a call, its batch is not lost: the next call returns it. Threads that share a
+    raised in a signal handler, interrupts a ``for`` loop or :meth:`next`, the batch is not lost: the next call returns
+    it. Python's built-in ``next(stream)`` cannot promise that: Python runs signal handlers after the built-in function
+    has returned and before the program has the batch, so a handler that raises then loses it. Threads that share a
     stream take turns; each batch goes to one of them, and all of them see the end.
 
     >>> for batch in Stream("/data/train", pipeline="train", micro_batch=16, epochs=90):  # doctest: +SKIP
@@ -753,10 +755,10 @@ class Stream:
         self.identity: bytes = bytes(info.identity)
         self.slots: int = info.slots
         self._batches: int = info.batches
-        self._reopened: Dict[str, Any] = {"loader": loader, "loader_timeout": loader_timeout, "silence": silence,
-                                          "subset": subset}
-        self._split_of = (self._share.instance_index, self._share.num_instances) if split == "file" else None
-        self._dataset = os.fspath(dataset)
+        self._reopened: Dict[str, Any] = {"loader": loader, "loader_timeout": loader_timeout, "silence": silence}
+        self._first = int((subset or "").partition(":")[0] or 0)  # of its samples
+        # what the library opened: paths are absolute, so that it still fits after os.chdir()
+        self._dataset = os.fsdecode(lib.plenum_stream_get_dataset(self._handle))
         try:
             if given_names is not None:
                 self._use_classes(given_names)
@@ -793,7 +795,7 @@ class Stream:
             spelled = _integer_of(name)
             if spelled is not None:
                 numbers.setdefault(spelled, []).append(number)
-        values = np.unique(self._find_targets())
+        values = np.unique(self._find_targets()[self._first:][:self.num_samples])
         for value in values.tolist():
             found = [names[number] for number in numbers.get(value, ())]
             if not found:
@@ -865,6 +867,8 @@ class Stream:
 
     def next(self, timeout: Optional[float] = None) -> Batch:
         """Return the next batch, waiting at most ``timeout`` seconds; 0 or less does not wait.
+
+        Unlike the built-in ``next(stream)``, it loses no batch if a signal handler raises.
 
         Raises :class:`TimeoutError` if no batch was ready in time, :class:`StopIteration` after the last,
         :class:`SlotsHeldError` if views of earlier batches hold every slot, and :class:`PlenumError`.
@@ -1021,11 +1025,12 @@ class Stream:
 
     @property
     def targets(self) -> "npt.NDArray[np.int64]":
-        """The labels of all samples, int64 [num_samples], in the order of the data set: ``targets[batch.samples]`` are
-        the labels of a batch. With ``subset``, only those of its samples.
+        """The labels of all samples, int64 [samples of the data set], in the order of the data set:
+        ``targets[batch.samples]`` are the labels of a batch. With ``subset``, samples outside it have the label -1.
 
         The first use requests them from the loader with a stream of labels only, which reads no images: a million
-        labels take about a second. The caller owns the array.
+        labels take about a second. If the data set has changed since this stream was opened, that raises
+        :class:`PlenumError` with ``ESTALE``. The caller owns the array.
         """
         if self._targets is None:
             self._targets = self._find_targets()
@@ -1033,21 +1038,25 @@ class Stream:
 
     def _find_targets(self) -> "npt.NDArray[np.int64]":
         self._open_handle()
-        name = self._dataset
-        if self._split_of:
-            name = _with_setting(name, "part", "{}/{}".format(*self._split_of))
-        targets = np.full(self.num_samples, -1, np.int64)
+        begin, end = self._first, self._first + self.num_samples
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LoaderWarning)  # this stream shows them
-            with Stream(name, "none", rank=0, world_size=1, epochs=1, shuffle="none",
-                        micro_batch=min(self.num_samples, 65536), **self._reopened) as labels:
-                if labels.num_samples != self.num_samples:
-                    raise PlenumError(errno.ESTALE, f"{self._named} is another data set now, under the same name")
-                first = int(str(self._reopened["subset"] or "").partition(":")[0] or 0)
+            with Stream(self._dataset, "none", rank=0, world_size=1, epochs=1, shuffle="none",
+                        micro_batch=min(end, 65536), **self._reopened) as labels:
+                if labels.fingerprint != self.fingerprint:
+                    raise PlenumError(errno.ESTALE, f"{self._named}: the data set has changed since the stream was "
+                                      "opened, so its targets may not be the labels of the batches: open another "
+                                      "stream")
+                targets = np.full(labels.num_samples, -1, np.int64)
                 for batch in labels:
                     valid = batch.valid.reshape(-1)
-                    targets[batch.samples.reshape(-1)[valid].astype(np.int64) - first] = batch.labels.reshape(-1)[valid]
-        return targets if self._renumbered is None else self._renumbered(targets)
+                    targets[batch.samples.reshape(-1)[valid]] = batch.labels.reshape(-1)[valid]
+                    if batch.positions.max() >= end:
+                        break
+        targets[:begin] = targets[end:] = -1
+        if self._renumbered is not None:
+            targets[begin:end] = self._renumbered(targets[begin:end])
+        return targets
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
         """The data set's names of samples, such as ``batch.samples``: in a folder, the paths of their files."""

@@ -147,8 +147,9 @@ class _DataSet:
 
     @property
     def targets(self) -> List[int]:
-        """The labels of all samples, in the order of the data set. The first use requests them from the loader, which
-        reads no images. ``loader.stream.targets`` has them as an array."""
+        """The labels of all samples, in the order of the data set; with ``subset``, -1 for samples outside it. The
+        first use requests them from the loader, which reads no images. ``loader.stream.targets`` has them as an
+        array."""
         return cast(List[int], self._stream.targets.tolist())
 
     def __getitem__(self, index: Any) -> NoReturn:
@@ -171,9 +172,10 @@ class Loader:
     ``peek()`` shows the next batch without taking it. ``next(iter(loader))`` counts as a loop that is left early.
 
     ``state_dict()`` is the position after the last batch that the loop received, also in mid-epoch. If an exception, or
-    one raised in a signal handler, interrupts the loop, its batch is not lost. After ``load_state_dict()``, the next
-    loop continues from there to the end of that epoch. This works like torchdata's StatefulDataLoader, but the state is
-    valid for any number of instances and any micro-batch, and resuming costs nothing.
+    one raised in a signal handler, interrupts the loop, its batch is not lost; only the built-in ``next()`` can lose
+    one if a signal handler raises as it returns. After ``load_state_dict()``, the next loop continues from there to the
+    end of that epoch. This works like torchdata's StatefulDataLoader, but the state is valid for any number of
+    instances and any micro-batch, and resuming costs nothing.
 
     Threads that share one loop take turns: each batch goes to one of them, and the loop ends in all of them.
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Classes that the program gives, labels of whole data sets, and what JSON of Python may hold."""
 
+import errno
 import json
 import os
 import sys
@@ -167,7 +168,7 @@ class Test(unittest.TestCase):
         with pyplenum.Stream(data, "rrc(8)", classes=["c", "b", "a"]) as s:
             self.assertEqual(s.targets.tolist(), [2] * 3 + [1] * 70 + [0] * 5)
         with pyplenum.Stream(data, "rrc(8)", subset="2:5") as s:
-            self.assertEqual(s.targets.tolist(), want[2:5])
+            self.assertEqual(s.targets.tolist(), [-1] * 2 + want[2:5] + [-1] * 73)
         with open(self.path("d/b/9.png"), "wb") as f:  # what does not decode has its label all the same
             f.write(b"x")
         with pyplenum.Stream(data, "rrc(8)") as s:
@@ -175,6 +176,67 @@ class Test(unittest.TestCase):
         with pyplenum.Stream("generated,classes=7:200000", "rrc(8)") as s:
             np.testing.assert_array_equal(s.targets, np.arange(200000) % 7)
             self.assertIsNone(s.class_to_idx)
+
+    def test_targets_of_a_subset_are_found_by_sample(self):
+        """for each subset, its own labels and names of classes, and -1 outside it"""
+        own = folders(self.path("d"), a=3, b=7, c=5)
+        write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i % 7).encode()}) for i in range(15)])
+        numbers = [str(i) for i in reversed(range(7))]
+        for data, classes, subset in ((own, None, "5:"), (own, ["c", "x", "b", "a"], "4:11"),
+                                      (self.path("n.tar"), numbers, "4:9")):
+            with self.subTest(data=data, classes=classes, subset=subset), \
+                    pyplenum.Stream(data, "none", micro_batch=4, epochs=1, subset=subset, classes=classes) as s:
+                targets, shown = s.targets, np.zeros(15, bool)
+                self.assertEqual((targets.shape, targets.dtype), ((15,), np.int64))
+                for batch in s:
+                    np.testing.assert_array_equal(targets[batch.samples], batch.labels)
+                    shown[batch.samples] = True
+                self.assertTrue((targets[~shown] == -1).all())
+                self.assertTrue((targets[shown] >= 0).all())
+
+    def test_targets_are_those_of_the_data_set_that_was_opened(self):
+        """although the program has gone to another folder, where the same name is another data set"""
+        for at, labels in (("one", (0, 1, 2, 3)), ("two", (3, 2, 1, 0))):
+            os.makedirs(self.path(at))
+            for i in range(4):
+                with open(self.path(f"{at}/{i}.png"), "wb") as f:
+                    f.write(PICTURE)
+            with open(self.path(f"{at}/l.csv"), "w") as f:
+                f.writelines(f"{i}.png,{label}\n" for i, label in enumerate(labels))
+            write_tar(self.path(f"{at}/n.tar"), [(i, {"png": PICTURE, "cls": str(label).encode()})
+                                                 for i, label in enumerate(labels)])
+        self.addCleanup(os.chdir, os.getcwd())
+        for name in ("list:l.csv", "n.tar"):
+            os.chdir(self.path("one"))
+            with self.subTest(name=name), pyplenum.Stream(name, "none", micro_batch=4) as s:
+                os.chdir(self.path("two"))
+                self.assertEqual(s.targets.tolist(), [0, 1, 2, 3])
+
+    def test_targets_of_a_changed_data_set_are_refused(self):
+        """a list that is edited, and a link that names another folder: the labels are not those of the batches"""
+        for at in ("one", "two"):
+            folders(self.path(at), a=2, b=2)
+        names = [f"{c}/{i}.png" for c in "ab" for i in (0, 1)]
+
+        def write(at, labels):
+            with open(self.path(f"{at}/l.csv"), "w") as f:
+                f.writelines(f"{name},{label}\n" for name, label in zip(names, labels))
+
+        write("one", (0, 1, 2, 3))
+        write("two", (3, 2, 1, 0))
+        os.symlink("one", self.path("link"))
+        with pyplenum.Stream("list:" + self.path("link/l.csv"), "none", micro_batch=4, epochs=1) as s:
+            os.unlink(self.path("link"))
+            os.symlink("two", self.path("link"))
+            with self.assertRaisesRegex(pyplenum.PlenumError, "l.csv.* has changed since the stream was") as raised:
+                s.targets
+            self.assertEqual(raised.exception.errno, errno.ESTALE)
+        with pyplenum.Stream("list:" + self.path("one/l.csv"), "none", micro_batch=4, epochs=1) as s:
+            write("one", (3, 2, 1, 0))
+            with self.assertRaisesRegex(pyplenum.PlenumError, "l.csv.* has changed since the stream was"):
+                s.targets
+            write("one", (0, 1, 2, 3))
+            self.assertEqual(s.targets.tolist(), [0, 1, 2, 3])
 
     def test_a_loader_has_what_programs_look_up(self):
         try:
