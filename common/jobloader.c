@@ -886,6 +886,22 @@ static void hear(struct jobloader *l)
         note_end(l);
 }
 
+/* Has a signal or a debugger stopped it? */
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512], *state;
+    ssize_t len;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    len = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+    io_close(&fd);
+    text[len > 0 ? len : 0] = '\0';
+    state = strrchr(text, ')'); /* "PID (NAME) STATE ...", and NAME may hold brackets */
+    return state && (strncmp(state, ") T", 3) == 0 || strncmp(state, ") t", 3) == 0);
+}
+
 /* It takes long to start: tell clients what it is doing. */
 static void tell_slow(struct jobloader *l)
 {
@@ -893,7 +909,9 @@ static void tell_slow(struct jobloader *l)
 
     (void)snprintf(text, sizeof(text), "the loader %s has been starting for %.0f s: it %s",
                    l->plenumd, (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,
-                   jobloader_describe_phase(l->phase));
+                   is_stopped(l->pid)
+                       ? "is stopped, by a signal or a debugger: kill -CONT continues it"
+                       : jobloader_describe_phase(l->phase));
     if (l->silent == SLOW_MAX)
         report(l, text);
     answer_clients(l, -EINPROGRESS, text);

@@ -23,6 +23,7 @@ static int make_folders(const char *path)
 {
     char part[4096];
     size_t len = strlen(path);
+    struct stat st;
 
     if (len >= sizeof(part))
         return -ENAMETOOLONG;
@@ -34,7 +35,9 @@ static int make_folders(const char *path)
         (void)mkdir(part, 0700);
         *p = '/';
     }
-    return mkdir(part, 0700) < 0 && errno != EEXIST ? -errno : 0;
+    if (mkdir(part, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    return stat(part, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
 int cache_folder(const char *given, char *ret, size_t size)

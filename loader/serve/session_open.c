@@ -175,7 +175,8 @@ static void tell_about_index(const struct session *s)
     log_about(
         LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
         "%s: its index cannot be kept in the cache folder %s and is made anew at each opening: is "
-        "it full, or may it not be written? PLENUM_CACHE_DIR or --cache-dir names another",
+        "it full, no folder, or may it not be written? PLENUM_CACHE_DIR or --cache-dir names "
+        "another",
         dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 

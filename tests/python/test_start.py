@@ -169,6 +169,12 @@ class StartTest(ProgramCase):
         self.assertIn("has been starting for", said)
         self.assertIn("has not begun to run", said)
 
+    def test_stopped(self):
+        """a loader that a signal has stopped is not slow"""
+        said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nkill -STOP $$\n"), LOADER_TIMEOUT="6")
+        self.assertIn("it is stopped, by a signal or a debugger", said)
+        self.assertNotIn("has not begun to run", said)
+
     @on_x86
     def test_topology(self):
         """hwloc goes round for ever where sched_getaffinity is refused: that is what is said"""
