@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* checksums.c - a header, then a hash for each sample; 0, or beyond the file's end: none yet.
+/* checksums.c - a header, then an entry for each sample; 0, or beyond the file's end: none yet.
  *
  * Any number of processes read and write it by pread() and pwrite() without locks. All of them
- * write the same hashes, and a hash that is damaged fits no file: then a file counts as changed. */
+ * write the same entries. An entry that is damaged, or half written, does not fit its check, and
+ * counts as none: a good file must not be said to have changed. */
 #include "config.h"
 
 #include "loader/dataset/checksums.h"
@@ -16,7 +17,7 @@
 #include "loader/dataset/cache.h"
 #include "loader/dataset/stamp.h"
 
-static const uint8_t checksums_magic[8] = {'p', 'l', 'n', 'S', 'U', 'M', 'S', '1'};
+static const uint8_t checksums_magic[8] = {'p', 'l', 'n', 'S', 'U', 'M', 'S', '2'};
 
 struct checksums {
     int fd;
@@ -25,6 +26,11 @@ struct checksums {
 struct header {
     uint8_t magic[8];
     uint64_t index_checksum;
+};
+
+struct entry {
+    uint64_t hash;
+    uint64_t check; /* of the hash and the sample */
 };
 
 /* A descriptor, or -ESTALE: they are of another index. */
@@ -76,24 +82,35 @@ void checksums_close(struct checksums *s)
 
 static uint64_t offset_of(uint32_t sample)
 {
-    return sizeof(struct header) + sample * (uint64_t)sizeof(uint64_t);
+    return sizeof(struct header) + sample * (uint64_t)sizeof(struct entry);
+}
+
+static struct entry entry_of(uint32_t sample, uint64_t hash)
+{
+    const uint64_t subject[] = {hash, sample};
+
+    return (struct entry){hash, stamp_hash_bytes(subject, sizeof(subject))};
 }
 
 /* 0: none. */
 static uint64_t get(const struct checksums *s, uint32_t sample)
 {
-    uint64_t hash;
+    struct entry entry;
 
-    return io_pread_all(s->fd, &hash, sizeof(hash), offset_of(sample)) < 0 ? 0 : hash;
+    if (io_pread_all(s->fd, &entry, sizeof(entry), offset_of(sample)) < 0 ||
+        entry.check != entry_of(sample, entry.hash).check)
+        return 0;
+    return entry.hash;
 }
 
 bool checksums_agree(const struct checksums *s, uint32_t sample, const void *bytes, size_t len,
                      bool record)
 {
     uint64_t had = get(s, sample), hash = stamp_hash_bytes(bytes, len);
+    struct entry entry = entry_of(sample, hash);
 
     if (had == 0 && record)
-        /* One that cannot be written is missing; a part of one makes the file count as changed. */
-        (void)io_pwrite_all(s->fd, &hash, sizeof(hash), offset_of(sample));
+        (void)io_pwrite_all(s->fd, &entry, sizeof(entry),
+                            offset_of(sample)); /* or it stays missing */
     return had == hash || (had == 0 && record);
 }

@@ -263,6 +263,72 @@ Test(stamp, files_that_come_while_times_of_folders_are_put_back_are_seen)
     dataset_unref(d);
 }
 
+/* Nothing but the type of an entry, or of what a link leads to, shows that there is a class now. */
+Test(stamp, files_that_become_folders_are_seen)
+{
+    static const char *const notes[] = {"data/b", "data/a/b", "notes/d", "notes/e"};
+    const char *name = in_tree("folder:", "data");
+    char link[600], image[64];
+    struct dataset *d;
+
+    write_text("data/a/1.jpg", "one");
+    for (size_t i = 0; i < ARRAY_LEN(notes); i++)
+        write_text(notes[i], "note");
+    (void)snprintf(link, sizeof(link), "%s", tree_path(&tree, "data/d"));
+    cr_assert(eq(int, symlink(tree_path(&tree, "notes/d"), link), 0));
+    (void)snprintf(link, sizeof(link), "%s", tree_path(&tree, "data/a/e"));
+    cr_assert(eq(int, symlink(tree_path(&tree, "notes/e"), link), 0));
+    set_time("data/a", LONG_AGO);
+    set_time("data", LONG_AGO);
+    is_used_again(name, "nothing changed");
+    for (size_t i = 0; i < ARRAY_LEN(notes); i++) {
+        cr_assert(eq(int, unlink(tree_path(&tree, notes[i])), 0));
+        (void)snprintf(image, sizeof(image), "%s/2.jpg", notes[i]);
+        write_text(image, "two");
+        set_time("data/a", LONG_AGO);
+        set_time("data", LONG_AGO);
+        d = opened(name);
+        cr_expect(eq(u32, dataset_get_samples(d), (uint32_t)i + 2), "%s", notes[i]);
+        dataset_unref(d);
+    }
+    is_used_again(name, "nothing changed again");
+}
+
+/* A damaged hash does not make a good file a changed one. */
+Test(stamp, a_damaged_hash_counts_as_none)
+{
+    const char *name = in_tree("folder:", "data");
+    struct dataset *d;
+    char path[600];
+    struct stat st;
+
+    write_text("data/a/1.jpg", "one");
+    write_text("data/a/2.jpg", "two");
+    d = opened(name);
+    reads(d, 0, 0, "one");
+    reads(d, 1, 0, "two");
+    (void)snprintf(path, sizeof(path), "%s.sums", dataset_get_index_path(d));
+    dataset_unref(d);
+    cr_assert(eq(int, __real_fstatat(AT_FDCWD, path, &st, 0), 0));
+    for (off_t at = 0; at < st.st_size; at++) {
+        int fd = open(path, O_RDWR);
+        char byte;
+
+        cr_assert(eq(i64, pread(fd, &byte, 1, at), 1));
+        byte ^= 0x10;
+        cr_assert(eq(i64, pwrite(fd, &byte, 1, at), 1));
+        (void)close(fd);
+        d = opened(name);
+        reads(d, 0, 0, "one");
+        reads(d, 1, 0, "two");
+        dataset_unref(d);
+    }
+    d = opened(name); /* they are recorded again */
+    write_text("data/a/1.jpg", "eno");
+    reads(d, 0, -ESTALE, "1.jpg has changed since the data set was indexed");
+    dataset_unref(d);
+}
+
 /* On file systems without ctimes, the names of a folder's entries tell. */
 Test(stamp, files_that_come_to_a_file_system_without_ctimes_are_seen)
 {
