@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* daemons.c - mpirun starts nothing before all of its daemons have connected to it, and does not
- * say which it waits for. The kernel knows: accepted connections are those of mpirun's sockets
- * whose local port is one on which it listens. */
+/* daemons.c - mpirun starts nothing before all of its daemons have connected, and does not report
+ * which are missing. The kernel knows: a daemon's connection is one of mpirun's sockets whose local
+ * port is one on which mpirun listens. */
 #include "config.h"
 
 #include "launcher/job/daemons.h"
@@ -20,8 +20,8 @@
 #include "launcher/host.h"
 
 enum {
-    HOSTS_MOST = 64, /* the radix of Open MPI's tree: more do not all connect to mpirun */
-    ESTABLISHED = 1, /* as /proc/net/tcp has it */
+    HOSTS_MOST = 64, /* the radix of Open MPI's tree: with more, not all connect to mpirun */
+    ESTABLISHED = 1, /* the code in /proc/net/tcp */
     LISTENING = 10,
 };
 
@@ -29,14 +29,14 @@ enum {
 struct row {
     unsigned long inode;
     unsigned state;
-    uint16_t port;         /* ours */
-    struct in6_addr other; /* an IPv4 address as IPv6 has it */
+    uint16_t port;         /* the local port */
+    struct in6_addr other; /* an IPv4 address is mapped to IPv6 */
 };
 
 struct sockets {
-    unsigned long *inodes; /* of mpirun */
+    unsigned long *inodes; /* mpirun's sockets */
     size_t num_inodes, cap_inodes;
-    struct row *rows; /* those among all of this host that are mpirun's */
+    struct row *rows; /* mpirun's rows among all of this host's */
     size_t num_rows, cap_rows;
 };
 
@@ -68,7 +68,7 @@ static void read_inodes(pid_t pid, struct sockets *s)
         (void)closedir(dir);
 }
 
-/* The kernel prints an address as numbers of this machine, 32 bits each. */
+/* The kernel prints an address as 32-bit numbers in this machine's byte order. */
 static void read_address(const char *text, struct in6_addr *ret)
 {
     bool v4 = strlen(text) == 8;
@@ -154,7 +154,7 @@ static bool is_address_of(const char *name, const struct in6_addr *address)
     return found;
 }
 
-/* The host to which an address belongs has connected: false when we know of none. */
+/* The host with this address has connected. False if no known host has it. */
 static bool note_connected(const struct plan *plan, const struct in6_addr *address, bool *late)
 {
     for (uint32_t i = 0; i < plan->num_hosts; i++) {

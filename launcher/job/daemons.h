@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* daemons.h - which hosts' daemons of Open MPI have connected to mpirun? */
+/* daemons.h - finds the hosts whose Open MPI daemons have not connected to mpirun. */
 #ifndef LAUNCHER_DAEMONS_H
 #define LAUNCHER_DAEMONS_H
 
@@ -13,8 +13,8 @@
  * Set `late[host]` for each host of the plan whose daemon has not connected to mpirun, which is
  * process `mpirun` here.
  *
- * Returns their number; 0 where that cannot be told: /proc hides it, an address belongs to no host
- * that we know, or there are so many hosts that daemons connect to one another.
+ * Returns their number; 0 if that cannot be determined: /proc hides it, an address belongs to no
+ * known host, or the hosts are so numerous that daemons connect to one another.
  */
 uint32_t daemons_find_late(const struct plan *plan, pid_t mpirun, bool *late);
 

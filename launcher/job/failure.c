@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* failure.c - what is printed when a job has failed: consequences first, the cause last.
+/* failure.c - reports a failed job: consequences first, the cause last.
  *
- *     the last lines that those that failed wrote to standard error, the cause's last
- *     what the hosts say when they are asked (probe.h), or else what the starter said
- *     one sentence: the cause (report.h) */
+ *     the last lines that failed instances wrote to standard error, the cause's last
+ *     the hosts' answers to our queries (probe.h), or otherwise what the starter printed
+ *     one sentence: the cause (report.h)
+ */
 #include "config.h"
 
 #include <stdio.h>
@@ -22,13 +23,13 @@
 
 enum {
     PROBE_MS = 5000,
-    MPIRUN_LINES = 40, /* it has the reason first, and then its consequences */
-    /* a traceback that came so much earlier came first, on hosts that are busy, too */
+    MPIRUN_LINES = 40, /* it prints the reason first, and then consequences */
+    /* a traceback that is this much earlier really came first, even on busy hosts */
     ORDER_MS = 200,
-    TAILS_MOST = 3, /* of instances that are not the cause */
+    TAILS_MOST = 3, /* from instances that are not the cause */
 };
 
-/* When did it fail, as far as can be told here? A program may take long to end. */
+/* The best known time of its failure. A program may take long to end. */
 static uint64_t failed_ns(const struct instance *inst)
 {
     bool told = inst->exited.traceback_ns <= inst->exited.elapsed_ns;
@@ -36,8 +37,8 @@ static uint64_t failed_ns(const struct instance *inst)
     return inst->exited_ns - (told ? inst->exited.traceback_ns : 0);
 }
 
-/* Did it fail by itself, in the end, or was it on its way when it was told to end? A traceback of
- * long ago is of an exception that was caught. */
+/* Did it fail by itself, or was it failing when it was told to end? A much earlier traceback
+ * belongs to an exception that was caught. */
 static bool has_failed_too(const struct supervisor *s, const struct instance *inst)
 {
     const struct report *r = &s->report;
@@ -49,7 +50,7 @@ static bool has_failed_too(const struct supervisor *s, const struct instance *in
              failed_ns(inst) + s->job->limits->grace_ns >= first->exited_ns));
 }
 
-/* Has Open MPI ended the job because of an instance that has left? Both versions say "exiting
+/* Did Open MPI end the job because of an instance that has left? Both versions print "exiting
  * improperly". */
 static void blame_unfinalised(struct supervisor *s)
 {
@@ -70,7 +71,7 @@ static void blame_unfinalised(struct supervisor *s)
     }
 }
 
-/* A host on which Open MPI's daemon is missing: the agent has said so (agent.c). */
+/* Blame a host whose Open MPI daemon is missing: the agent has reported it (agent.c). */
 static void blame_daemon(struct supervisor *s)
 {
     char words[sizeof(s->text_tail.bytes) + 1];
@@ -121,7 +122,7 @@ static void put_line(const struct supervisor *s, const char *line, size_t len)
     free(text);
 }
 
-/* Of a progress bar, what it shows in the end. */
+/* Write a progress bar's final state only. */
 static void put_lines(const struct supervisor *s, const char *text)
 {
     while (*text) {
@@ -137,7 +138,7 @@ static void put_lines(const struct supervisor *s, const char *text)
     }
 }
 
-/* Those who were ended because of the failure. */
+/* Report the instances that were ended because of the failure. */
 static void report_others(const struct supervisor *s)
 {
     uint32_t ended = 0, lost = 0, others = 0;
@@ -159,8 +160,8 @@ static void report_others(const struct supervisor *s)
     }
 }
 
-/* Why could the job not start? When a host's answer tells, it comes after what we know ourselves;
- * else the starter's own words must do. */
+/* Query the hosts: why could the job not start? A useful answer follows what we know ourselves;
+ * otherwise the starter's own output is used. */
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));
@@ -214,7 +215,8 @@ static void put_tail(const struct supervisor *s, uint32_t instance)
     put_lines(s, tail);
 }
 
-/* The last lines of those that failed by themselves: the cause last. Many say the same. */
+/* Print the last lines of instances that failed by themselves, the cause last. Many are
+ * identical. */
 static void put_tails(const struct supervisor *s)
 {
     const char *cause = s->instances[s->report.instance].tail, *shown[TAILS_MOST];
@@ -235,13 +237,13 @@ static void put_tails(const struct supervisor *s)
     put_tail(s, s->report.instance);
 }
 
-/* Open MPI's messages have a frame of dashes or asterisks. */
+/* Open MPI frames its messages with dashes or asterisks. */
 static bool is_frame(const char *line, size_t len)
 {
     return strspn(line, "-=* \t\r") >= len;
 }
 
-/* Where mpirun starts its daemons by srun, srun knows why they do not come; mpirun guesses. */
+/* If mpirun starts its daemons with srun, srun knows why they are missing; mpirun only guesses. */
 static void ask_slurm(const struct supervisor *s)
 {
     char path[4096], said[256];

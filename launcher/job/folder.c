@@ -18,7 +18,7 @@
 
 enum { EARLIER_MAX = 100000 };
 
-/* "instance-7.out" */
+/* Does the name look like "instance-7.out"? */
 static bool is_output(const char *name)
 {
     static const char *const endings[] = {".out", ".err", ".loader"};
@@ -33,7 +33,7 @@ static bool is_output(const char *name)
     return false;
 }
 
-/* How many files of an earlier job are there? All must be regular. */
+/* Count the files of an earlier job. All must be regular. */
 static int64_t count_files(DIR *dir, const char *path, struct plenum_error *err)
 {
     struct dirent *entry;
@@ -52,7 +52,7 @@ static int64_t count_files(DIR *dir, const char *path, struct plenum_error *err)
     return count;
 }
 
-/* Make the first "earlier-N" that does not exist yet. */
+/* Create the first "earlier-N" that does not exist yet. */
 static int make_earlier(DIR *dir, const char *path, char ret[32], struct plenum_error *err)
 {
     int r = -EEXIST;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* folder.h - the folder of --output-dir before a job writes to it. */
+/* folder.h - prepares the folder of --output-dir before a job writes to it. */
 #ifndef LAUNCHER_FOLDER_H
 #define LAUNCHER_FOLDER_H
 
 #include <plenum/error.h>
 
 /**
- * Make the folder, if it does not exist. Files that an earlier job wrote there are moved to a
- * subfolder, "earlier-1", "earlier-2" and so on, with a warning: otherwise some of them could be
+ * Create the folder if it does not exist. Files that an earlier job wrote there are moved to a
+ * subfolder, "earlier-1", "earlier-2" and so on, with a warning; otherwise some of them could be
  * taken for this job's.
  *
- * Errors: -errno, and -EINVAL when a file of ours exists and is not a regular one (a FIFO would
- * make us wait for its reader), with a sentence.
+ * Errors: -errno, and -EINVAL if one of the files exists and is not a regular one (opening a FIFO
+ * would wait for its reader), with an error text.
  */
 int folder_prepare(const char *path, struct plenum_error *err);
 

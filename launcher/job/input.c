@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* input.c - a thread that reads standard input, a piece at a time, when it is asked to.
+/* input.c - a thread that reads standard input, one piece at a time, on request.
  *
- * Standard input may be shared with others: two jobs of one terminal or pipe. Then poll() says that
- * there is something, another one takes it, and read() waits. Making it non-blocking would change
- * it for all who share it. So a thread reads, and hands on by a pipe; the loop never waits. It asks
- * for a piece only when poll() has seen something, so that a job in the background does not read
- * from a terminal.
+ * Standard input may be shared with other processes, such as two jobs on one terminal or pipe. Then
+ * poll() may report data that another process takes first, and read() blocks. Making it
+ * non-blocking would affect every process that shares it. So a thread reads, and forwards through a
+ * pipe, and the loop never blocks. It requests a piece only after poll() has reported data, so that
+ * a background job does not read from a terminal.
  *
- * There is one thread for all starts of a job: what it has been asked for comes to the next start
- * when this one is over. */
+ * One thread serves all starts of a job: a piece that one start has requested goes to the next if
+ * the first is over. */
 #include "config.h"
 
 #include "launcher/job/input.h"
@@ -23,14 +23,14 @@
 
 #include "common/util.h"
 
-enum { PIECE_BYTES = 16384 }; /* less than a pipe takes at once: handing on does not wait */
+enum { PIECE_BYTES = 16384 }; /* fits into a pipe, so that forwarding does not block */
 
 static struct {
-    /* The loop's. */
-    bool asked; /* a piece is on its way */
+    /* Owned by the loop. */
+    bool asked; /* a piece was requested */
     bool started;
     int answer;
-    /* Set before the thread is there. */
+    /* Set before the thread starts. */
     int hand_on;
     sem_t ask;
 } input = {.answer = -1};
@@ -48,10 +48,10 @@ static void *read_pieces(void *arg)
         do
             n = read(STDIN_FILENO, bytes, sizeof(bytes));
         while (n < 0 && errno == EINTR);
-        /* -EAGAIN: somebody has made it non-blocking, and another one took what was there. */
+        /* -EAGAIN: it was made non-blocking, and another process took the data. */
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;
-        /* A length before the bytes, so that "nothing" can be told, too. */
+        /* The length precedes the bytes, so that "nothing" can be sent, too. */
         if (io_write_all(input.hand_on, &n, sizeof(n)) < 0 ||
             (n > 0 && io_write_all(input.hand_on, bytes, (size_t)n) < 0))
             break;
@@ -87,7 +87,7 @@ void input_poll(size_t most, struct pollfd fds[INPUT_FDS])
     fds[1] = (struct pollfd){.fd = room && input.asked ? input.answer : -1, .events = POLLIN};
 }
 
-/* All of it, which has been written or is being written: false at the end. */
+/* Read a message that has been written or is being written. False at the end. */
 static bool read_answer(void *ret, size_t bytes)
 {
     char *to = ret;
@@ -110,7 +110,7 @@ static ssize_t handle_answer(char *ret, size_t most)
     ssize_t n;
 
     if (!read_answer(&n, sizeof(n)))
-        return 0; /* the end: asked stays, and so does this answer */
+        return 0; /* the end: `asked` stays set, and so does this answer */
     input.asked = false;
     if (n < 0)
         return -EAGAIN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* input.h - our standard input, read without ever waiting for it. */
+/* input.h - reads our standard input without ever blocking. */
 #ifndef LAUNCHER_INPUT_H
 #define LAUNCHER_INPUT_H
 
@@ -10,13 +10,13 @@
 
 enum { INPUT_FDS = 2 };
 
-/** What poll(2) must watch when up to `most` bytes are wanted; 0: nothing now. */
+/** What poll(2) must watch if up to `most` bytes are wanted; 0: nothing at the moment. */
 void input_poll(size_t most, struct pollfd fds[INPUT_FDS]);
 
 /**
- * What has come, after poll(2): a number of bytes, 0 at the end, -EAGAIN when there is nothing yet.
+ * Read after poll(2): the number of bytes, 0 at the end, -EAGAIN if nothing has arrived yet.
  *
- * Threads: starts one at the first call, which stays.
+ * Threads: the first call starts one, which stays.
  */
 ssize_t input_read(const struct pollfd fds[INPUT_FDS], char *ret, size_t most);
 

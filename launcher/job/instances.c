@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* instances.c - what plenumrun and the shims say to each other (control.h), from plenumrun's side.
+/* instances.c - the messages between plenumrun and the shims (control.h), from plenumrun's side.
  *
- * An instance goes through its states in one direction only. It is lost (and done) when the
- * connection of its shim breaks, brings a malformed frame, or is silent for too long, whatever its
- * starter thinks of it. What a loss or a bad end means for the job is supervise.c's to say. */
+ * An instance passes through its states in one direction only. It is lost (and done) when its
+ * shim's connection breaks, receives a malformed frame, or is silent for too long, whatever the
+ * starter reports about it. supervise.c decides what a loss or a failure means for the job. */
 #include "config.h"
 
 #include <assert.h>
@@ -27,22 +27,22 @@
 #include "launcher/topology.h"
 
 enum {
-    STRANGER_MS = 10000, /* to say HELLO */
-    STRANGERS_MAX = 256, /* connections that have not */
-    ACCEPTS = 64,        /* of a turn: those accepted earlier are heard in between */
-    REFUSED_TOLD = 100,  /* processes of other users, before there is a word about it */
-    DEAF_MS = 500,       /* before we try to accept again, when no descriptor was left */
-    SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host causes */
-    LEAVE_MS = 1000,     /* for others to find out themselves that an instance has ended */
-    WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
+    STRANGER_MS = 10000, /* to send HELLO */
+    STRANGERS_MAX = 256, /* connections without a HELLO */
+    ACCEPTS = 64,        /* per turn, so that earlier connections are read in between */
+    REFUSED_TOLD = 100,  /* processes of other users refused before we report it */
+    DEAF_MS = 500,       /* before accepting again after running out of descriptors */
+    SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host misses */
+    LEAVE_MS = 1000,     /* time for the others to notice by themselves that an instance has
+                          * ended */
+    WINDOW_TOTAL = 32 * 1024 * 1024, /* unacknowledged output of all instances together */
     WINDOW_LEAST = 64 * 1024,
     WINDOW_MOST = 1024 * 1024,
 };
 
 #define TO(state) (1U << (state))
 
-/* DONE comes from anywhere when the shim is lost, and from PLANNED when the program fails to
- * start. */
+/* DONE can follow any state if the shim is lost, and PLANNED if the program fails to start. */
 static const unsigned instance_may[INSTANCE_STATES] = {
     [INSTANCE_ABSENT] = TO(INSTANCE_PRESENT),
     [INSTANCE_PRESENT] = TO(INSTANCE_PLANNED) | TO(INSTANCE_DONE),
@@ -109,7 +109,7 @@ MESSAGE static void lose(struct supervisor *s, struct instance *inst, const char
     supervise_fail_with(s, REPORT_LOST, inst, "%s", why);
 }
 
-/* ---- what they say ---- */
+/* ---- messages from shims ---- */
 
 static bool is_mate(const struct peer *a, const struct peer *b)
 {
@@ -130,7 +130,7 @@ static void count_stranger(struct supervisor *s, struct peer *peer)
     }
 }
 
-/* It goes, or has told who it is. */
+/* The stranger leaves, or has identified itself. */
 static void discount_stranger(struct supervisor *s, const struct peer *peer)
 {
     assert(!peer->instance && s->strangers.count > 0);
@@ -156,7 +156,7 @@ static void drop_peer(struct supervisor *s, struct peer *peer)
     free(peer);
 }
 
-/* The connection has broken, or has brought a malformed frame. */
+/* The connection has broken or has delivered a malformed frame. */
 static void hang_up(struct supervisor *s, struct peer *peer)
 {
     struct instance *inst = peer->instance;
@@ -225,8 +225,8 @@ static int handle_topology(struct supervisor *s, struct instance *inst,
     return 0;
 }
 
-/* Without its loader a host has no status page, which is no reason to end a job unless that was
- * asked for. A fixed port is the same on all hosts, and is shown once. */
+/* Without its loader a host has no status page, which ends the job only if a page was requested. A
+ * fixed port is the same on all hosts and is shown once. */
 static void note_loader(struct supervisor *s, const char *host, const struct control_hello *hello)
 {
     bool fixed = s->job->status_port > 0, several = s->plan->num_hosts > 1;
@@ -327,8 +327,8 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-/* The others may wait for it in a collective. Without mpirun they learn it from their meeting
- * place. */
+/* The others may be waiting for it in a collective. Without mpirun they learn of its end from their
+ * meeting place. */
 static void tell_departed(struct supervisor *s, const struct instance *inst)
 {
     const struct control_departed m = {.instance = instance_index(s, inst),
@@ -384,7 +384,7 @@ static int handle_drained(struct instance *inst, struct frame_reader *payload)
         return -EPROTO;
     control_get_bytes(payload, &bytes, &len);
     inst->tail = strndup(len > 0 ? bytes : "", len);
-    if (inst->state != INSTANCE_DONE) /* as it is when the shim was silent for too long before */
+    if (inst->state != INSTANCE_DONE) /* it already is if the shim was silent for too long */
         move(inst, INSTANCE_DONE);
     return 0;
 }
@@ -453,7 +453,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
         log_debug(number ? "the process that started instance %u is gone"
                          : "what started instance %u wants it to end",
                   instance_index(s, inst));
-        if (number && !s->orphan && !inst->asked) /* else its daemon has left in order */
+        if (number && !s->orphan && !inst->asked) /* otherwise its daemon has left in good order */
             s->orphan = inst;
         inst->asked |= number == 0;
         supervise_expect_reason(s);
@@ -481,7 +481,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
     }
 }
 
-/* What encrypts a connection costs memory and time, so it waits for the first bytes. */
+/* Encrypting a connection costs memory and time, so this waits for the first bytes. */
 static int64_t fill(struct supervisor *s, struct peer *peer)
 {
     if (s->tls && !peer->conn.carrier && tls_carry(s->tls, peer->conn.fd, &peer->conn.carrier) < 0)
@@ -510,15 +510,15 @@ void instances_read(struct supervisor *s, struct peer *peer)
         hang_up(s, peer);
 }
 
-/* It has had a turn, and had nothing to say. A shim's first bytes come with its connection. */
+/* It has had a turn and sent nothing. A shim sends its first bytes as soon as it connects. */
 static bool is_silent(const struct supervisor *s, const struct peer *peer)
 {
     return peer->moved_ns == 0 && peer->round != s->strangers.round;
 }
 
-/* Drop `a` rather than `b`? Those that are silent first, then those of the host that has most, then
- * the one that has not moved for the longest time: a shim's handshake takes some turns, and moves
- * in each. */
+/* Drop `a` rather than `b`? First those that are silent, then those of the host with the most, then
+ * the one that has been idle for longest: a shim's handshake takes several turns, and makes
+ * progress in each. */
 static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
                               const struct peer *b)
 {
@@ -529,7 +529,7 @@ static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
     return max_u64(a->moved_ns, a->since_ns) < max_u64(b->moved_ns, b->since_ns);
 }
 
-/* False: there is no stranger. */
+/* False: there are no strangers. */
 static bool drop_stranger(struct supervisor *s)
 {
     struct peer *found = NULL;
@@ -609,7 +609,7 @@ void instances_accept(struct supervisor *s)
             note_refused(s, &from);
         if (fd == -EPERM || fd == -ECONNABORTED || fd == -EINTR ||
             ((fd == -EMFILE || fd == -ENFILE) && drop_stranger(s)))
-            fd = 0; /* go on with the next */
+            fd = 0; /* continue with the next */
         else if (fd >= 0 && add_peer(s, fd, &from) < 0)
             (void)close(fd);
     }
@@ -620,7 +620,7 @@ void instances_accept(struct supervisor *s)
     s->deaf_until = time_now_ns() + DEAF_MS * NS_PER_MS;
 }
 
-/* ---- what they are told ---- */
+/* ---- messages to shims ---- */
 
 static const char *loader_of(const struct supervisor *s, const struct instance *inst, char *text,
                              size_t size)
@@ -647,7 +647,7 @@ static bool wants_input(const struct supervisor *s, uint32_t instance)
     return instance == 0 && !s->job->output->no_stdin;
 }
 
-/* A name or address of instance 0's host that all hosts can use. */
+/* A name or address of instance 0's host that works on all hosts. */
 static const char *master_address(const struct supervisor *s, char *text, size_t size)
 {
     const struct plan *plan = s->plan;
@@ -663,7 +663,7 @@ static const char *master_address(const struct supervisor *s, char *text, size_t
     return text;
 }
 
-/* The name in front of "eth0 10.1.2.3". */
+/* The name at the start of "eth0 10.1.2.3". */
 static const char *interface_of(const struct supervisor *s, const struct plan_host *host,
                                 char ret[NETWORK_INTERFACE_MAX])
 {
@@ -676,14 +676,14 @@ static const char *interface_of(const struct supervisor *s, const struct plan_ho
     return ret;
 }
 
-/* Bars that are drawn again and again are for terminals. */
+/* Progress bars are for terminals. */
 static uint8_t live_streams(void)
 {
     return (uint8_t)((isatty(STDOUT_FILENO) ? 1 << CONTROL_STDOUT : 0) |
                      (isatty(STDERR_FILENO) ? 1 << CONTROL_STDERR : 0));
 }
 
-/* What an instance is told. The caller owns the environment; all else is borrowed. */
+/* Build an instance's plan. The caller owns the environment; everything else is borrowed. */
 static int make_plan(struct supervisor *s, struct instance *inst, struct control_plan *ret)
 {
     uint32_t index = instance_index(s, inst);
@@ -727,7 +727,7 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
                                  &ret->environment);
 }
 
-/* Append the plan to what is to be sent: 0, -ENOMEM, or -E2BIG: a shim takes no frame so long. */
+/* Append the plan to the send buffer: 0, -ENOMEM, or -E2BIG: it exceeds a shim's frame limit. */
 static int put_plan(struct supervisor *s, struct instance *inst)
 {
     struct frame_buffer *tx = &inst->peer->conn.tx;
@@ -750,7 +750,7 @@ static int put_plan(struct supervisor *s, struct instance *inst)
     return -E2BIG;
 }
 
-/* Take back what no shim has been sent yet: no program shall start of a job that cannot. */
+/* Remove plans that have not been sent to any shim: if the job cannot start, no program must. */
 static void take_back_plans(struct supervisor *s, const size_t *before, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -781,7 +781,7 @@ static void print_table(struct supervisor *s)
     free(text);
 }
 
-/* All of them, or none. */
+/* Queue all plans, or none. */
 static int put_plans(struct supervisor *s)
 {
     size_t *before = calloc(s->plan->num_instances, sizeof(*before));
@@ -802,7 +802,7 @@ static int put_plans(struct supervisor *s)
     return r;
 }
 
-/* All shims are there and all hosts known: now everybody starts. */
+/* All shims are connected and all hosts are known: start all programs. */
 void instances_send_plans(struct supervisor *s)
 {
     for (uint32_t h = 0; h < s->plan->num_hosts; h++)
@@ -857,7 +857,7 @@ void instances_send_credit(struct supervisor *s)
         log_warn("cannot write to %s: %s; the rest of the output is lost", stream, strerror(-r));
 }
 
-/* A job in the background does not read from the terminal: that would stop it. */
+/* A background job must not read from the terminal, because that would stop it. */
 bool instances_want_input(const struct supervisor *s)
 {
     return !s->input_ended && wants_input(s, 0) && s->phase == JOB_RUNNING &&
@@ -885,9 +885,9 @@ void instances_flush(struct supervisor *s)
     }
 }
 
-/* ---- whether they are there ---- */
+/* ---- liveness ---- */
 
-/* Does its shim send heartbeats now? */
+/* Does its shim send heartbeats at the moment? */
 static bool is_heard(const struct instance *inst)
 {
     return inst->state != INSTANCE_ABSENT && inst->state != INSTANCE_DONE && inst->peer;
@@ -929,8 +929,8 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
-/* Is it one whose end Open MPI should see? Not one that has called collectives of libplenum: those
- * know when it has ended, and one that does not call MPI_Finalize() has a reason. */
+/* Should Open MPI see this instance's end? Not if it has called collectives of libplenum: these
+ * know when it has ended, and a program that then skips MPI_Finalize() has a reason. */
 static bool should_leave(const struct instance *inst, uint64_t now)
 {
     return inst->state == INSTANCE_DONE && inst->peer && inst->has_exited && !inst->left &&
@@ -938,7 +938,7 @@ static bool should_leave(const struct instance *inst, uint64_t now)
            now >= inst->exited_ns + LEAVE_MS * NS_PER_MS;
 }
 
-/* While others run, mpirun sees the end of those that have ended well (shim.c). */
+/* While others are running, let mpirun see the end of those that have ended well (shim.c). */
 static void send_leave(struct supervisor *s, uint64_t now)
 {
     bool running = false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* launch.c - what plenumrun does before and instead of a job.
+/* launch.c - everything that plenumrun does before a job, or instead of one.
  *
  *     options → plan → (topology, table: --dry-run ends here) → checks → supervise.c
  *
- * What can be found wrong without starting anything is found here, so that it costs nothing and is
- * said in one sentence. */
+ * Problems that can be found without starting anything are found here, at no cost, and are reported
+ * in one sentence. */
 #include "config.h"
 
 #include "launcher/job/launch.h"
@@ -42,7 +42,7 @@
 #include "launcher/status.h"
 #include "launcher/topology.h"
 
-/* --loader wins over PLENUM_LOADER, which wins over a loader of our own. */
+/* --loader overrides PLENUM_LOADER, which overrides a loader of our own. */
 static const char *choose_loader(const struct cmdline *options)
 {
     const char *named = getenv("PLENUM_LOADER");
@@ -52,7 +52,7 @@ static const char *choose_loader(const struct cmdline *options)
     return named && *named ? named : "auto";
 }
 
-/* The hosts that the job may use: what the person named, else what a batch system gave. */
+/* The hosts that the job may use: those that the user named, otherwise the batch system's. */
 static int choose_hosts(struct cmdline *options, struct plenum_error *err)
 {
     struct allocation allocation;
@@ -73,7 +73,7 @@ static int choose_hosts(struct cmdline *options, struct plenum_error *err)
     }
     if (options->hosts.count == 0)
         return 0;
-    if (allocated) /* of which some only lend their cores */
+    if (allocated) /* some of them run only a loader */
         for (size_t i = 0; i < options->loader_hosts.count; i++) {
             r = hostlist_remove_text(&options->hosts, options->loader_hosts.hosts[i].name, err);
             if (r < 0)
@@ -90,7 +90,7 @@ static int choose_hosts(struct cmdline *options, struct plenum_error *err)
     return 0;
 }
 
-/* Where this host is named several times, make one entry with the slots of all. */
+/* If this host is named several times, merge its slots into one entry. */
 static void merge_this_host(struct hostlist *hosts, bool *local)
 {
     size_t first = SIZE_MAX, kept = 0;
@@ -185,7 +185,7 @@ static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_er
     if (!local)
         return error_set(err, -ENOMEM, "out of memory");
     loader_local = local + options->hosts.count;
-    if (options->topologies.count == 0) { /* else the hosts need not exist */
+    if (options->topologies.count == 0) { /* otherwise the hosts need not exist */
         host_find_this(&options->loader_hosts, loader_local);
         host_find_this(&options->hosts, local);
         merge_this_host(&options->hosts, local);
@@ -197,7 +197,7 @@ static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_er
     return r;
 }
 
-/* Place all hosts on topologies that were given: one for all, or one for each. */
+/* Place all hosts on the given topologies: one for all, or one each. */
 static int place_on_given(const struct cmdline *options, struct plan *plan,
                           struct plenum_error *err)
 {
@@ -230,7 +230,7 @@ static int place_on_given(const struct cmdline *options, struct plan *plan,
     return r;
 }
 
-/* Place this host's instances; others' topologies are known when a job runs there. */
+/* Place this host's instances; topologies of other hosts become known when a job runs there. */
 static int place_here(struct plan *plan, struct plenum_error *err)
 {
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
@@ -276,8 +276,8 @@ static int choose_own(const struct plan *plan, const char *option, struct plenum
     return 0;
 }
 
-/* What starts the instances: mpirun; or, where there is none that is Open MPI's and all are on this
- * host, plenumrun itself: `*ret` is NULL then, and `why` says it. */
+/* Choose what starts the instances: mpirun; or plenumrun itself, if there is no Open MPI mpirun and
+ * all instances are on this host. `*ret` is then NULL, and `why` gives the reason. */
 static int choose_starter(const struct cmdline *options, const struct plan *plan,
                           struct mpirun_program *mpirun, const struct mpirun_program **ret,
                           struct plenum_error *why)
@@ -316,7 +316,7 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* What would start the instances on this machine. For other machines (--topology) it is not known,
+/* What would start the instances on this machine. For other machines (--topology) it is unknown,
  * and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
@@ -360,7 +360,7 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
-/* MPI_Init() would fail without a reason, or end by SIGBUS. */
+/* MPI_Init() would fail without giving a reason, or die of SIGBUS. */
 static void warn_of_folder(void)
 {
     const char *folder;
@@ -372,7 +372,7 @@ static void warn_of_folder(void)
                  folder, strerror(-r));
 }
 
-/* Before there are threads: it cannot be read without a change. */
+/* Call before there are threads: it cannot be read without changing it. */
 static mode_t get_umask(void)
 {
     mode_t mask = umask(0);
@@ -393,8 +393,8 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
     return 0;
 }
 
-/* Wait until then: 0, or the signal with which somebody wants the job to end. Other signals are
- * ignored, as there is no program to pass them to. */
+/* Wait until `end`: 0, or the signal with which the user ends the job. Other signals are ignored,
+ * because there is no program to pass them to. */
 static int wait_until(uint64_t end)
 {
     int fd = signals_open(), signal = 0;
@@ -415,8 +415,8 @@ static int wait_until(uint64_t end)
     return signal;
 }
 
-/* Wait before the job starts again, but not beyond --timeout: a host may come back, and a program
- * that fails at once gets no better by haste. 0, or the signal that ended the job. */
+/* Wait before restarting the job, but not beyond --timeout: a host may return, and restarting at
+ * once does not help a program that fails at once. 0, or the signal that ended the job. */
 static int rest(const struct supervise_job *job, bool ran, struct pause *pause)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
@@ -437,7 +437,7 @@ static void tell_replaced(const struct plan *plan, const char *why)
              plan->num_instances > 1 ? ", and a program that uses MPI will end with an error" : "");
 }
 
-/* Run the job, and run it again when it has failed and may be restarted. */
+/* Run the job, and restart it if it has failed and may be restarted. */
 static int run(const struct cmdline *options, struct plan *plan)
 {
     char directory[4096], id[17], why[80], why_not[SUPERVISE_REASON_MAX] = "";
@@ -523,7 +523,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         if (status == 0) {
             status = supervise_run(&job);
             job.attempts++;
-            if (why_not[0]) { /* nothing has started: the restarts are for what has */
+            if (why_not[0]) { /* nothing has started, so this does not count as a restart */
                 tell_replaced(plan, why_not);
                 job.mpirun = NULL;
                 why_not[0] = '\0';
@@ -531,7 +531,7 @@ static int run(const struct cmdline *options, struct plan *plan)
             }
         } else {
             supervise_not_started(&job, status, "a host is not ready");
-            again = job.restart_count > 0; /* all was ready before */
+            again = job.restart_count > 0; /* everything was ready before */
         }
         again &= job.restart_count < options->max_restarts;
         if (!again)
@@ -545,14 +545,14 @@ static int run(const struct cmdline *options, struct plan *plan)
             supervise_not_started(&job, status, why);
             break;
         }
-        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until its handler is installed */
         log_warn("the job starts again (%u of %u times)", ++job.restart_count,
                  options->max_restarts);
     }
     return status;
 }
 
-/* Everything behind the command line: an exit status. */
+/* Everything after the command line. Returns an exit status. */
 static int launch(struct cmdline *options)
 {
     struct plenum_error err;
@@ -591,7 +591,7 @@ int launch_main(int argc, char **argv)
         return options_complete(&cmdline_program, argc, argv);
     cmdline_init(&options);
     r = cmdline_parse(&options, argc, argv, &err);
-    if (r < 0) { /* in the words of everything that follows */
+    if (r < 0) { /* format it like all later errors */
         log_init(cmdline_program.name, LOG_LEVEL_WARN);
         log_error("%s", err.text);
         status = STATUS_USAGE;

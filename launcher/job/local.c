@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* local.c - what mpirun does for a job on one host, and no more: start a shim an instance, pass
- * signals on to them, and end when they have.
+/* local.c - does for a job on one host what mpirun does, and no more: it starts one shim per
+ * instance, passes signals on to them, and ends when they have ended.
  *
- * It is a process of its own, between its guard and the shims, as mpirun is: so whichever process
- * is killed, what follows is the same as there, and is told in guard.c. A shim that ends badly
- * makes it end the others, since one that came to no connection with plenumrun can only be heard of
- * here. */
+ * Like mpirun, it is a separate process between its guard and the shims. If any of these processes
+ * is killed, the consequences are therefore the same as with mpirun; guard.c describes them. A shim
+ * that fails makes it end the others, because a shim that never connected to plenumrun is noticed
+ * only here. */
 #include "config.h"
 
 #include "launcher/job/local.h"
@@ -36,9 +36,9 @@ int local_arguments(const struct plan *plan, struct starter_words *ret)
     return starter_words_finish(&w, ret);
 }
 
-/* Without mpirun, MPI_Init() would make each of several instances rank 0 of 1. With these it fails:
- * that of Open MPI 4; of Open MPI 5 and MPICH 4, which use PMIx; of others that use PMI. An mpirun
- * of Open MPI's that an instance starts works. */
+/* Without mpirun, MPI_Init() would make each of several instances rank 0 of 1. These variables make
+ * it fail: in Open MPI 4; in Open MPI 5 and MPICH 4, which use PMIx; in others, which use PMI. An
+ * Open MPI mpirun that an instance starts still works. */
 #define SINGLETON_SERVER "OMPI_MCA_ess_singleton_server="
 #define NAMESPACE "PMIX_NAMESPACE="
 #define PMI_PORT "PMI_PORT="
@@ -59,7 +59,7 @@ int local_environment(const struct plan *plan, const struct starter_job *job,
             starter_words_add(&w, environment[i]);
     if (plan->num_instances > 1) {
         starter_words_add(&w, SINGLETON_SERVER "file:/plenumrun-started-this-without-mpirun");
-        starter_words_add(&w, PMI_PORT "127.0.0.1:1"); /* where nothing listens */
+        starter_words_add(&w, PMI_PORT "127.0.0.1:1"); /* where no process listens */
         starter_words_take(&w, str_format(NAMESPACE "plenumrun-%s-without-mpirun", job->id));
     }
     starter_add_shim(&w, job);
@@ -69,9 +69,9 @@ int local_environment(const struct plan *plan, const struct starter_job *job,
 /* ---- the process ---- */
 
 struct starting {
-    pid_t *shims; /* [count]; 0: none, or it has ended */
+    pid_t *shims; /* [count]; 0: not started, or ended */
     uint32_t count, left;
-    int status; /* of the first that ended badly, or 0 */
+    int status; /* status of the first that failed, or 0 */
 };
 
 static void signal_all(const struct starting *s, int signal)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* mpirun.c - everything that is known about Open MPI 4.1 and 5 here, in one place.
+/* mpirun.c - everything specific to Open MPI 4.1 and 5, in one place.
  *
- * mpirun starts one shim an instance, on this host by itself and elsewhere through ssh and its
- * daemon (orted; prted from 5 on), and wires MPI up for the programs below. All else is ours: it
- * binds nothing, forwards no output of programs, and its opinion of failures is only listened to
- * when a shim cannot speak for itself. The command line holds nothing of the user's program, since
- * mpirun gives some words a meaning of its own (":" begins another program).
+ * mpirun starts one shim per instance, directly on this host and elsewhere through ssh and its
+ * daemon (orted; prted from 5 on), and wires up MPI for the programs. We do everything else: mpirun
+ * binds nothing and forwards no program output, and its view of failures matters only when a shim
+ * cannot report for itself. The command line contains nothing of the user's program, because some
+ * words have a special meaning to mpirun (":" begins another program).
  *
- * Settings are put into the environment, where the user's own OMPI_MCA_* stay as they are and
- * command line arguments (--mpi-global-args) win over both. */
+ * Settings go into the environment, where the user's own OMPI_MCA_* are kept; command line
+ * arguments (--mpi-global-args) override both. */
 #include "config.h"
 
 #include "launcher/job/mpirun.h"
@@ -31,25 +31,25 @@
 #include "launcher/job/version.h"
 #include "launcher/remote/agent.h"
 
-enum { ANSWER_MS = 20000 }; /* to --version, from a file system that may be slow */
+enum { ANSWER_MS = 20000 }; /* for the answer to --version, from a file system that may be slow */
 
 static const struct {
     const char *name, *value;
-    bool transport; /* only where nobody has chosen one, and there is no fabric */
+    bool transport; /* only if none was chosen and there is no fabric */
 } settings[] = {
-    /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. TCP is wanted on one
-     * host, too: processes that a program starts (MPI_Comm_spawn) are not in its shared memory. */
+    /* Without a fabric, looking for one takes 200 ms of MPI_Init. TCP is needed even on one host:
+     * processes that a program starts (MPI_Comm_spawn) do not share its memory. */
     {"OMPI_MCA_pml", "ob1", true},
     {"OMPI_MCA_btl", "self,vader,tcp", true},
-    /* A rank that waits in MPI leaves its core to the loader. */
+    /* A rank that waits in MPI yields its core to the loader. */
     {"OMPI_MCA_mpi_yield_when_idle", "1", false},
 };
 
-/* From Open MPI 5 on processes are started by PRRTE, whose settings have a prefix of their own, and
- * some another name. Here they are all handled by their older names (4.1's), and renamed at the
- * end. What the person has set by either name is the same setting. */
+/* From Open MPI 5 on, PRRTE starts processes. Its settings have a prefix of their own, and some
+ * have another name. Here they are all handled by their older names (4.1's) and renamed at the end.
+ * A user may set either name; both are the same setting. */
 static const struct {
-    const char *older, *prrte; /* beginnings; of several that fit, the first */
+    const char *older, *prrte; /* prefixes; the first that fits is used */
 } renamed[] = {
     {"OMPI_MCA_plm_rsh_", "PRTE_MCA_plm_ssh_"},
     {"OMPI_MCA_plm", "PRTE_MCA_plm"},
@@ -60,7 +60,7 @@ static const struct {
     {"OMPI_MCA_orte_", "PRTE_MCA_prte_"},
 };
 
-/* Names of hosts stay whole. */
+/* Keep host names unabbreviated. */
 #define KEEP_NAMES "OMPI_MCA_orte_keep_fqdn_hostnames="
 
 #define ATTACHED "OMPI_MCA_orte_leave_session_attached="
@@ -72,8 +72,8 @@ static bool is_prrte(const struct mpirun_program *program)
     return program && program->major >= 5;
 }
 
-/* "a,a,b": the hosts of `count` instances in order. mpirun's ordinary mapping would begin with its
- * own host, wherever that stands in the list; `seq` does as it is told. */
+/* The hosts of `count` instances, in order: "a,a,b". mpirun's usual mapping would begin with its
+ * own host, wherever that is in the list; `seq` follows the list. */
 static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
 {
     char *text = NULL, name[AGENT_NAME_MAX];
@@ -93,7 +93,7 @@ static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
     return text;
 }
 
-/* A list that is too long for a word of a command line, as a file that only mpirun has. */
+/* Pass a list that is too long for a command line word as a file that only mpirun has open. */
 static void add_host_file(struct starter_words *w, char *list)
 {
     int fd = w->num_files < STARTER_FILES_MAX ? memfd_create("hosts", MFD_CLOEXEC) : -1;
@@ -117,7 +117,8 @@ static void add_hosts(struct starter_words *w, const struct plan *plan, uint32_t
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     char *list;
 
-    if (plan_is_local(plan)) { /* slots beyond ours are for what programs start (MPI_Comm_spawn) */
+    if (plan_is_local(plan)) { /* additional slots are for processes that programs start
+                                * (MPI_Comm_spawn) */
         starter_words_add(w, "--host");
         starter_words_take(w, str_format("localhost:%u", cpus > (long)plan->num_instances
                                                              ? (unsigned)cpus
@@ -144,9 +145,9 @@ bool mpirun_are_exports(const struct texts *words)
     return true;
 }
 
-/* The next arguments of this instance from `from` on; `*at` is where they are. Those that are
- * variables alone are left out, as the shim gets variables from us: each application more is a
- * risk, since Open MPI 5.0 crashes when it is given several. */
+/* This instance's next arguments, beginning at `from`; `*at` is their index. Arguments that are
+ * only variables are skipped, because shims get variables from us, and each additional application
+ * is a risk: Open MPI 5.0 crashes with several. */
 static const struct instance_args *arguments_of(const struct mpi_settings *mpi, uint32_t instance,
                                                 size_t from, size_t *at)
 {
@@ -161,7 +162,7 @@ static const struct instance_args *arguments_of(const struct mpi_settings *mpi, 
     return NULL;
 }
 
-/* Some consecutive instances, which mpirun calls an application. */
+/* Add consecutive instances as one application, as mpirun calls it. */
 static void add_application(struct starter_words *w, const struct plan *plan,
                             const struct starter_job *job, const char *self, uint32_t first,
                             uint32_t count)
@@ -192,8 +193,8 @@ static void add_application(struct starter_words *w, const struct plan *plan,
     starter_words_add(w, SHIM_ARGUMENT);
 }
 
-/* How many instances from `first` on have the same arguments: one with arguments of its own is
- * alone. */
+/* The number of consecutive instances from `first` with the same arguments; an instance with its
+ * own is alone. */
 static uint32_t count_alike(const struct plan *plan, const struct mpi_settings *mpi, uint32_t first)
 {
     uint32_t count = 1;
@@ -211,13 +212,13 @@ bool mpirun_has_several(const struct plan *plan, const struct mpi_settings *mpi)
     return count_alike(plan, mpi, 0) < plan->num_instances;
 }
 
-/* Does mpirun call us, where it would call ssh? */
+/* Does mpirun call us instead of ssh? */
 static bool we_are_agent(const struct plan *plan, const struct starter_job *job)
 {
     return agent_must_translate(plan) || agent_gives_secret(job->agent, plan);
 }
 
-/* Without an agent of the person's: ours calls it. */
+/* If the user did not name an agent: ours calls it. */
 static void add_global_arguments(struct starter_words *w, const struct plan *plan,
                                  const struct starter_job *job)
 {
@@ -275,7 +276,7 @@ static bool folder_has_entries(const char *path)
     return found;
 }
 
-/* InfiniBand, RoCE and Omni-Path, or Slingshot: then Open MPI shall choose. */
+/* InfiniBand, RoCE and Omni-Path, or Slingshot: let Open MPI choose. */
 static bool has_fabric(void)
 {
     return folder_has_entries("/sys/class/infiniband") || folder_has_entries("/sys/class/cxi");
@@ -291,7 +292,7 @@ static bool is_named(char *const *environment, const char *name)
     return false;
 }
 
-/* A setting that nobody has made. */
+/* Add a setting unless the user has set it. */
 static void add_setting(struct starter_words *w, char *const *environment, const char *name,
                         const char *value)
 {
@@ -299,7 +300,7 @@ static void add_setting(struct starter_words *w, char *const *environment, const
         starter_words_take(w, str_format("%s=%s", name, value));
 }
 
-/* How other hosts are logged in to. */
+/* How to log in to other hosts. */
 static int add_agent(struct starter_words *w, const struct plan *plan,
                      const struct starter_job *job, char *const *environment)
 {
@@ -321,17 +322,17 @@ static int add_agent(struct starter_words *w, const struct plan *plan,
     }
     starter_words_take(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(job->agent)));
     starter_words_take(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
-    /* Only this host can translate, and has the secret: it starts all the others itself. */
+    /* Only this host can translate names and has the secret, so it starts all daemons itself. */
     starter_words_take(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
     if (agent_must_translate(plan))
         starter_words_take(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
-    /* A daemon in the background could not say why it fails: its login stays, one for each host. */
+    /* A daemon in the background could not report why it fails, so keep one login per host open. */
     starter_words_take(w, strdup(ATTACHED "1"));
     starter_words_take(w, str_format(CONCURRENT "%u", plan->num_hosts + 1));
     return 0;
 }
 
-/* Open MPI's own look at its daemons comes after ours: it would end the job without naming the
+/* Open MPI checks its daemons later than we do, because it would end the job without naming the
  * host. (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
 static void add_keepalive(struct starter_words *w, const struct agent_settings *agent,
                           char *const *environment)
@@ -353,13 +354,13 @@ static void add_networks(struct starter_words *w, const struct starter_job *job,
     static const char *const layers[][2] = {
         {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
         {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}};
-    /* PRRTE finds lo where there is nothing else, and does not when it is told to. */
+    /* PRRTE uses lo if there is nothing else, but not if lo is named explicitly. */
     const char *const own = is_prrte(job->mpirun) ? NULL : "lo";
     const char *const subnets[] = {local ? own : job->daemon_include,
                                    local ? "lo" : job->program_include};
 
     for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
-        /* Open MPI minds when both are set. */
+        /* Open MPI rejects settings of both. */
         if (is_named(environment, layers[i][0]) || is_named(environment, layers[i][1]))
             continue;
         if (subnets[i])
@@ -367,16 +368,15 @@ static void add_networks(struct starter_words *w, const struct starter_job *job,
         else if (job->excluded)
             starter_words_take(w, str_format("%s=lo,%s", layers[i][1], job->excluded));
     }
-    /* PMIx, whose clients are on its own host, would listen on the host's address. */
+    /* PMIx, whose clients are on the same host, would listen on the host's address. */
     if (is_prrte(job->mpirun) && local)
         add_setting(w, environment, "PMIX_MCA_ptl_base_if_include", "lo");
-    /* Where some of the hosts have IPv6 besides, MPI_Init() of Open MPI 5 finds no way to the
-     * others. */
+    /* If some hosts also have IPv6, MPI_Init() of Open MPI 5 finds no route to the others. */
     if (is_prrte(job->mpirun) && subnets[1] && strchr(subnets[1], '/'))
         add_setting(w, environment, "OMPI_MCA_btl_tcp_disable_family", "6");
 }
 
-/* For firewalls: where Open MPI's daemons and the programs listen. */
+/* The ports on which Open MPI's daemons and the programs listen, for firewalls. */
 static void add_ports(struct starter_words *w, const struct starter_job *job,
                       char *const *environment)
 {
@@ -402,8 +402,8 @@ static void add_ports(struct starter_words *w, const struct starter_job *job,
     }
 }
 
-/* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take
- * its few tasks for all that there is: it is told of the whole allocation. */
+/* In a Slurm step (srun --pty bash) these variables describe the step, and mpirun would treat its
+ * few tasks as the whole allocation. Pass it the real allocation. */
 static bool in_slurm_step(void)
 {
     return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");
@@ -420,21 +420,21 @@ static void add_allocation(struct starter_words *w, const struct plan *plan)
     starter_words_take(w, str_format("SLURM_NODELIST=%s", getenv("SLURM_JOB_NODELIST")));
     starter_words_take(
         w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
-    /* srun inside a step waits for the CPUs that the step has, unless it may share them. */
+    /* srun inside a step waits for the step's CPUs unless it may share them. */
     starter_words_take(w, strdup("SLURM_OVERLAP=1"));
 }
 
-/* A job on one host needs neither a login nor an allocation. Schedulers' variables may be another
- * job's, or those of a step, and mpirun would end at what it does not find. */
+/* A job on one host needs neither a login nor an allocation. A scheduler's variables may belong to
+ * another job or to a step, and mpirun would fail if they do not match. */
 static void add_one_host(struct starter_words *w, const struct starter_job *job,
                          char *const *environment)
 {
-    if (!is_prrte(job->mpirun)) /* which has no such component, and needs none */
+    if (!is_prrte(job->mpirun)) /* it has no such component and needs none */
         add_setting(w, environment, "OMPI_MCA_plm", ENVIRON_ONE_HOST_PLM);
     add_setting(w, environment, "OMPI_MCA_ras", ENVIRON_ONE_HOST_RAS);
 }
 
-/* srun rejects these beside each other; without them a step has the memory of its job. */
+/* srun rejects these in combination; without them a step has its job's memory. */
 static bool is_contradiction(const char *entry)
 {
     static const char *const names[] = {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU",
@@ -451,7 +451,7 @@ static bool is_contradiction(const char *entry)
     return found && count > 1;
 }
 
-/* Settings that the environment need not say again, as our own are put in their place. */
+/* Our own values replace these settings. */
 static bool is_replaced(const char *entry, bool agent, bool translate)
 {
     if (str_after(entry, HANDOVER_PREFIX) || str_after(entry, KEEP_NAMES))
@@ -470,7 +470,7 @@ static bool is_replaced(const char *entry, bool agent, bool translate)
            (translate && str_after(entry, "OMPI_MCA_routed_radix="));
 }
 
-/* The setting by its older name, or by PRRTE's; NULL: memory is short. */
+/* Convert a setting to its older name or to PRRTE's; NULL if out of memory. */
 static char *rename_setting(const char *entry, bool to_prrte)
 {
     if (to_prrte && strcmp(entry, "OMPI_MCA_plm=rsh") == 0)
@@ -486,7 +486,7 @@ static char *rename_setting(const char *entry, bool to_prrte)
     return strdup(entry);
 }
 
-/* All of them; where the person has set one by both names, the older one stays. */
+/* Convert all settings; if the user has set one by both names, the older one is kept. */
 static int rename_settings(char *const *environment, bool to_prrte, struct starter_words *ret)
 {
     struct starter_words w = {0};
@@ -506,8 +506,8 @@ static int rename_settings(char *const *environment, bool to_prrte, struct start
 static int make_environment(const struct plan *plan, const struct starter_job *job,
                             char *const *environment, struct starter_words *ret)
 {
-    /* The Open MPI communication layer chooses a pml first: a user's choice of it is left alone in
-     * all that follows from it. */
+    /* The Open MPI communication layer chooses a pml first: if the user chose it, everything that
+     * depends on it is left alone. */
     bool own_transport = is_named(environment, "OMPI_MCA_pml") ||
                          is_named(environment, "OMPI_MCA_btl") ||
                          is_named(environment, "OMPI_MCA_mtl");
@@ -526,7 +526,8 @@ static int make_environment(const struct plan *plan, const struct starter_job *j
     if (!plan_is_local(plan)) {
         int r;
 
-        /* Otherwise mpirun cuts names at their first dot: n1.rack-a and n1.rack-b become one. */
+        /* Otherwise mpirun cuts names at the first dot, so that n1.rack-a and n1.rack-b become the
+         * same. */
         starter_words_take(&w, strdup(KEEP_NAMES "1"));
         r = add_agent(&w, plan, job, environment);
 
@@ -566,7 +567,7 @@ int mpirun_environment(const struct plan *plan, const struct starter_job *job,
     return r;
 }
 
-/* Other MPIs have an mpirun, too, which does not understand our command line. */
+/* Other MPIs also have an mpirun, which does not understand our command line. */
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
 {
     static const char open_mpi[] = "(Open MPI) ";

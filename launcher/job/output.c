@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* output.c - a thread, because nothing else writes to a terminal without risk of waiting.
+/* output.c - writes output in a thread, because writing to a terminal may block.
  *
- * Standard output may be a terminal that is stopped, or a pipe to a slow program, and it is shared
- * with other processes, so it cannot be made non-blocking. The supervising loop must never wait
- * (heartbeats would stop). So one thread writes, and the loop queues:
+ * Standard output may be a stopped terminal or a pipe to a slow program, and other processes share
+ * it, so it cannot be made non-blocking. The supervising loop must never block (heartbeats would
+ * stop). So one thread writes, and the loop queues:
  *
  *     loop: output_put() ──> queue ──> thread: tags, write(2) ──> credit ──> loop: CREDIT to shim
  *
- * What programs print needs no bound here: shims send no more than their credit. Our own messages
- * have one (MESSAGES_MAX), as other hosts can make us print any number of them. Both descriptors
- * have one queue, so that lines appear in the order in which they arrived; our own messages and
- * reports go through it too, and so never break a line.
+ * Program output needs no limit here: shims send no more than their credit. Our own messages have
+ * one (MESSAGES_MAX), because other hosts can make us print any number of them. Both descriptors
+ * share one queue, so that lines appear in the order in which they arrived; our own messages and
+ * reports use it, too, and so never break a line.
  *
- * Where a line is unfinished when somebody else's turn comes (a last line without newline, a piece
- * of an endless line), a newline is put in: that is the only byte which nobody printed, apart from
- * tags. Standard output and standard error count as one place when they are the same file.
+ * If a line is unfinished when another instance's output follows (a last line without a newline, or
+ * a piece of an endless line), a newline is inserted: apart from tags, this is the only byte that
+ * no program printed. Standard output and standard error count as one destination if they are the
+ * same file.
  *
- * A progress bar, drawn again and again behind carriage returns, is one line without an end. On a
- * terminal it is shown as the last line and taken away before anything else is written; of the
- * complete line only what it shows at the end is printed. Into files all of it goes as it is. */
+ * A progress bar, redrawn after carriage returns, is one line without an end. A terminal shows it
+ * as the last line, and it is erased before anything else is written; of the complete line only the
+ * final state is printed. Files get all of it unchanged. */
 #include "config.h"
 
 #include "launcher/job/output.h"
@@ -45,12 +46,12 @@
 
 enum {
     STAGE_BYTES = 64 * 1024, /* written at once */
-    OWN = -1,                /* in place of an instance: a message of our own */
-    MESSAGES_MAX = 1 << 20,  /* bytes of messages that are queued, with what each takes besides */
+    OWN = -1,                /* instead of an instance: our own message */
+    MESSAGES_MAX = 1 << 20,  /* queued bytes of messages, including overhead */
 };
 
 struct chunk {
-    struct list link; /* in the queue, or in what the thread has taken out of it */
+    struct list link; /* in the queue, or in the list that the thread has taken from it */
     int64_t instance;
     enum control_stream stream;
     bool progress;
@@ -59,18 +60,18 @@ struct chunk {
     char bytes[];
 };
 
-/* A place where lines are put together. */
+/* A destination in which lines are assembled. */
 struct sink {
     int fd;
     bool mid_line;
-    int64_t instance; /* whose the unfinished line is */
+    int64_t instance; /* whose unfinished line it holds */
     enum control_stream stream;
-    int error; /* writing failed: the rest is thrown away */
+    int error; /* writing failed: the rest is discarded */
     bool terminal;
-    bool progress; /* a bar is shown as the last line */
+    bool progress; /* a progress bar is shown as the last line */
 };
 
-/* Files of one instance. */
+/* The files of one instance. */
 struct files {
     int fd[CONTROL_STREAMS]; /* -1: not opened */
     bool failed[CONTROL_STREAMS];
@@ -84,7 +85,7 @@ struct output {
     int event_fd;
     pthread_t thread;
     bool started;
-    struct sink *sink_of[2]; /* of standard output, standard error: may be the same */
+    struct sink *sink_of[2]; /* standard output's and standard error's: may be the same */
     char *folder;            /* NULL: no files */
     bool append;
     /* Writer thread only. */
@@ -97,21 +98,21 @@ struct output {
     /* Any thread, holding the lock. */
     struct lock lock;
     pthread_cond_t work, idle;
-    struct list queue; /* of chunks */
-    bool busy;         /* the thread has chunks in hand */
+    struct list queue; /* list of chunks */
+    bool busy;         /* the thread is writing chunks */
     bool stop;
-    size_t messages;   /* bytes of them in the queue */
-    uint64_t left_out; /* messages, since the last that was told */
+    size_t messages;   /* their bytes in the queue */
+    uint64_t left_out; /* messages dropped since the last report */
     int failure;
-    bool failed_stderr; /* it was that of standard error */
+    bool failed_stderr; /* the failure was standard error's */
     int file_failure;
-    uint32_t file_failures; /* of which the text tells */
+    uint32_t file_failures; /* number that the text covers */
     char file_failure_text[OUTPUT_FAILURE_MAX];
     uint64_t *credit;    /* [count] */
-    uint8_t *progresses; /* [count]: 1 << stream when one is queued */
+    uint8_t *progresses; /* [count]: bit 1 << stream is set if one is queued */
 };
 
-/* The tag of a chunk's lines: its length. */
+/* Format the tag of a chunk's lines; returns its length. */
 static size_t make_tag(const struct output *o, const struct chunk *c, char ret[TAG_MAX])
 {
     static const char *const names[CONTROL_STREAMS] = {
@@ -130,7 +131,7 @@ static void fail(struct output *o, struct sink *sink, int error)
 {
     sink->error = error;
     lock_acquire(&o->lock);
-    if (o->failure == 0 || error == -EPIPE) { /* a reader that has gone ends the job */
+    if (o->failure == 0 || error == -EPIPE) { /* a reader that has closed the pipe ends the job */
         o->failure = error;
         o->failed_stderr = sink != o->sink_of[0];
     }
@@ -170,8 +171,8 @@ static void stage(struct output *o, int fd, const char *bytes, size_t len)
     }
 }
 
-/* Would these bytes tear somebody else's line? A single instance may tear its own, as it could if
- * it wrote to the terminal itself. */
+/* Would these bytes break up another instance's line? A single instance may break up its own, as it
+ * could when writing to the terminal itself. */
 static bool tears(const struct output *o, const struct sink *sink, const struct chunk *c)
 {
     return sink->mid_line &&
@@ -195,7 +196,7 @@ static void fail_file(struct output *o, const char *path, int error)
     lock_release(&o->lock);
 }
 
-/* Never waits: a FIFO may have no reader, or a slow one. */
+/* Never blocks: a FIFO may have no reader, or a slow one. */
 static int open_file(const char *path, int flags, int *ret)
 {
     struct stat st;
@@ -232,7 +233,7 @@ static void write_file(struct output *o, const struct chunk *c)
     }
 }
 
-/* Each file is there, though its instance may print nothing. */
+/* Create every file, even if its instance prints nothing. */
 static int make_files(struct output *o, struct plenum_error *err)
 {
     int r;
@@ -268,8 +269,8 @@ static void clear_progress(struct output *o, struct sink *sink)
     sink->progress = false;
 }
 
-/* As much of a text as has room on a line: bytes. Escape sequences take none, nor do the further
- * bytes of a character. */
+/* The number of bytes that fit on a line. Escape sequences have no width, nor do continuation bytes
+ * of a character. */
 static size_t fit(const char *text, size_t len, size_t columns)
 {
     size_t used = 0, i = 0;
@@ -314,7 +315,8 @@ static void write_progress(struct output *o, const struct chunk *c)
     stage(o, fd, line, fit(line, len, columns_of(fd)));
 }
 
-/* What a line shows in the end: behind its last carriage return, but for one before its newline. */
+/* What a line shows in the end: the text after its last carriage return, ignoring one before the
+ * newline. */
 static const char *shown_part(const char *line, const char *end)
 {
     const char *last;
@@ -327,7 +329,7 @@ static const char *shown_part(const char *line, const char *end)
     return last ? last + 1 : line;
 }
 
-/* Bytes of a chunk with what belongs between and before its lines. */
+/* Write a chunk, with its tags and inserted newlines. */
 static void write_chunk(struct output *o, const struct chunk *c)
 {
     int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
@@ -358,7 +360,7 @@ static void write_chunk(struct output *o, const struct chunk *c)
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *next = newline ? newline + 1 : end, *from = bars ? shown_part(p, next) : p;
 
-        if (bars && !newline) /* a piece of a very long bar: what follows replaces it */
+        if (bars && !newline) /* a piece of a very long bar: the next one replaces it */
             return;
         if (!sink->mid_line)
             stage(o, fd, tag, tag_len);
@@ -399,7 +401,7 @@ static void wake_loop(struct output *o)
     io_event_set(o->event_fd);
 }
 
-/* Tell how many messages were left out, when all that were queued are written. */
+/* Report how many messages were dropped, once the queued ones are written. */
 static void write_left_out(struct output *o)
 {
     char text[160];
@@ -546,8 +548,8 @@ fail:
     return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
 }
 
-/* What needs no credit has limits of its own, or a stopped terminal would cost memory: of progress
- * only one is queued at a time, and messages may take so many bytes. Holding the lock. */
+/* Chunks without credit have limits of their own, or a stopped terminal would cost memory: only one
+ * progress line per stream is queued, and messages have a byte limit. Needs the lock. */
 static bool has_room(struct output *o, const struct chunk *c)
 {
     if (c->progress) {
@@ -567,7 +569,7 @@ static bool has_room(struct output *o, const struct chunk *c)
     return true;
 }
 
-/* As `kind` says, with these bytes. */
+/* Queue a chunk like `kind` with these bytes. */
 static int put(struct output *o, const struct chunk *kind, const char *bytes, size_t len)
 {
     struct chunk *c = malloc(sizeof(*c) + len);
@@ -622,7 +624,7 @@ int output_put_message(struct output *output, const char *bytes, size_t len)
 void output_set_pid(struct output *output, uint32_t instance, pid_t pid)
 {
     assert(instance < output->count);
-    /* Read by the thread, for tags only: it sees the one or the other. */
+    /* The thread reads it only for tags, so it may see either value. */
     __atomic_store_n(&output->instances[instance].pid, pid, __ATOMIC_RELAXED);
 }
 

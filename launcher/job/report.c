@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* report.c - the root cause, as one sentence that comes last.
+/* report.c - the root cause, as one final sentence.
  *
- * What is shown above it (the last lines of the instance's standard error, mpirun's own words, the
- * fate of the others) is put together in supervise.c; here is what can be tested without a job. */
+ * failure.c assembles the text above it (the last lines of the instance's standard error, mpirun's
+ * output, what happened to the others). This file contains what can be tested without a job. */
 #include "config.h"
 
 #include "launcher/job/report.h"
@@ -35,7 +35,7 @@ int report_exit_status(const struct report *report)
     case REPORT_SUCCESS:
         return 0;
     case REPORT_EXITED:
-        /* Killed by us because the signal that somebody sent was not enough. */
+        /* We killed it, because the user's signal was not enough. */
         if (report->signal && report->exited.cause == CONTROL_CAUSE_ASKED)
             return STATUS_SIGNAL + report->signal;
         return status_code(report->exited.status);
@@ -44,7 +44,7 @@ int report_exit_status(const struct report *report)
     case REPORT_TIMED_OUT:
         return STATUS_TIMEOUT;
     case REPORT_CLOSED:
-        return STATUS_SIGNAL + 13; /* as of SIGPIPE */
+        return STATUS_SIGNAL + 13; /* like SIGPIPE */
     case REPORT_LOST:
     case REPORT_MPIRUN:
     case REPORT_LATE:
@@ -59,7 +59,7 @@ static double seconds(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* A limit that the user set: "90.0 s", "5m", "36h", "7d". */
+/* Format a limit that the user set: "90.0 s", "5m", "36h", "7d". */
 static const char *format_time_limit(uint64_t ns, char *text, size_t size)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* report.h - why did the job end, in an exit status and in sentences? */
+/* report.h - explains why the job ended, as an exit status and in sentences. */
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
@@ -12,17 +12,17 @@
 #include "launcher/control.h"
 #include "launcher/plan/plan.h"
 
-/** What ended the job: the first thing that went wrong, never a consequence of it. */
+/** What ended the job: the first failure, never a consequence of it. */
 enum report_kind {
     REPORT_SUCCESS,
-    REPORT_EXITED, /* an instance, with a status that is not 0 */
+    REPORT_EXITED, /* an instance exited with a status other than 0 */
     REPORT_FAILED, /* an instance's program did not start */
-    REPORT_LOST,   /* an instance's shim is gone or silent */
-    REPORT_MPIRUN, /* mpirun has ended, or wanted to */
+    REPORT_LOST,   /* an instance's shim has disappeared or is silent */
+    REPORT_MPIRUN, /* mpirun has ended, or wanted to end */
     REPORT_LATE,   /* not all have started in time */
     REPORT_TIMED_OUT,
-    REPORT_CLOSED, /* nobody reads our output: `text` is which */
-    REPORT_OTHER,  /* `text` says it */
+    REPORT_CLOSED, /* our output has no reader: `text` names the stream */
+    REPORT_OTHER,  /* described by `text` */
 };
 
 struct report {
@@ -32,18 +32,19 @@ struct report {
     struct control_failed failed; /* FAILED */
     bool explained;               /* MPIRUN: `text` is the cause; no host need be asked */
     bool by_traceback;            /* EXITED: it failed first, though `ended` was the first to end */
-    uint32_t ended;               /* whose is `exited` then */
-    int signal;                   /* by which somebody ended the job before that; 0: nobody */
+    uint32_t ended;               /* the instance that `exited` describes in that case */
+    int signal;                   /* signal that ended the job before that; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT */
-    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: more */
+    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: additional
+                                   * text */
 };
 
 int report_exit_status(const struct report *report);
 
 /**
- * The last line: what was the cause. "" when there is nothing to say.
+ * Write the last line, which names the cause; "" if there is nothing to report.
  *
- * @param program  as the person wrote it
+ * @param program  as the user wrote it
  */
 void report_sentence(const struct report *report, const struct plan *plan, const char *program,
                      const char *directory, char *ret, size_t size);

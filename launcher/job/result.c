@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* result.c - what became of each instance: for programs when the job has ended (--result), and for
- * the person who has pressed Ctrl-C. */
+/* result.c - reports the state of each instance: to programs at the end of the job (--result), and
+ * to users who press Ctrl-C. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 enum { READER_MS = 5000 };
 
-/* In a word, for both. */
+/* One word, for both. */
 static const char *state_of(const struct instance *inst)
 {
     if (inst->has_failed)
@@ -125,7 +125,8 @@ static void put_all(struct json *j, const struct supervisor *s)
     json_end_object(j);
 }
 
-/* A terminal or a pipe, whose reader gets some seconds a piece; a FIFO without one is refused. */
+/* Write to a terminal or pipe, whose reader gets several seconds per piece; a FIFO without a reader
+ * is rejected. */
 static int write_special(const char *path, const char *text, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = fd < 0 ? -errno : 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* starter.c - what starts the shims, as a process: its beginning, its guard, its end.
+/* starter.c - the process that starts the shims: its start, its guard, its end.
  *
  *     plenumrun ── guard ──┬── mpirun (── ssh ── its daemon) ── outer shims on any hosts: mpirun.c
  *                          └── plenumrun --start ── outer shims on this host: local.c
  *
- * The two have a command line and an environment each. All else is the same for both, here and in
- * the shims: a starter passes SIGTERM on to its shims, and the shims are told by the kernel when it
- * is gone. */
+ * The two differ in their command line and environment. Everything else is the same for both, here
+ * and in the shims: a starter passes SIGTERM on to its shims, and the kernel notifies the shims
+ * when the starter is gone. */
 #include "config.h"
 
 #include "launcher/job/starter.h"
@@ -31,7 +31,7 @@
 #include "launcher/shim/sweep.h"
 #include "launcher/signals.h"
 
-enum { STATUS_FD = 3, TEXT_FD = 4 }; /* in the guard */
+enum { STATUS_FD = 3, TEXT_FD = 4 }; /* the guard's */
 enum { ORPHAN_MS = 1000 };
 
 void starter_words_fini(struct starter_words *words)
@@ -44,10 +44,10 @@ void starter_words_fini(struct starter_words *words)
     *words = (struct starter_words){0};
 }
 
-/* Take `word`; NULL means that memory was short when it was made. */
+/* Take `word`; NULL means that allocating it failed. */
 void starter_words_take(struct starter_words *w, char *word)
 {
-    /* For the word, and for the NULL behind it. */
+    /* Room for the word and the terminating NULL. */
     w->failed |= !word || array_grow(&w->words, &w->cap, w->count, sizeof(*w->words)) < 0 ||
                  array_grow(&w->words, &w->cap, w->count + 1, sizeof(*w->words)) < 0;
     if (w->failed) {
@@ -90,7 +90,7 @@ void starter_add_shim(struct starter_words *w, const struct starter_job *job)
         w, str_format(SHIM_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
 }
 
-/* What the guard needs; made before fork(). */
+/* What the guard needs; prepared before fork(). */
 struct start {
     const char *program;
     struct starter_words arguments, environment;
@@ -102,7 +102,7 @@ struct start {
 
 static void become_starter(const struct start *s, pid_t guard)
 {
-    /* Without its guard it is to die at once. */
+    /* It must die at once if its guard does. */
     if (proctree_follow(guard, SIGKILL) < 0)
         _exit(125);
     signals_reset(0);
@@ -111,7 +111,7 @@ static void become_starter(const struct start *s, pid_t guard)
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-/* A copy above the numbers that dup2() is about to use. */
+/* Copy to a number above those that dup2() is about to use. */
 static int move_up(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, STARTER_FILES_FD + STARTER_FILES_MAX);
@@ -119,10 +119,10 @@ static int move_up(int fd)
 
 static void become_guard(const struct start *s)
 {
-    /* The first makes mpirun end its job, the second (within five seconds) makes it leave. */
+    /* The first makes mpirun end its job; the second (within five seconds) makes it exit. */
     const struct guard_step told[] = {
         {0, SIGTERM}, {1500 * NS_PER_MS, SIGTERM}, {2500 * NS_PER_MS, SIGKILL}, {0, 0}};
-    /* The shims see their connection end, and end their programs in order. */
+    /* The shims see their connection close, and end their programs in good order. */
     const uint64_t patience = s->grace_ns + 5 * NS_PER_SEC;
     const struct guard_step orphaned[] = {{patience, SIGTERM},
                                           {patience + 1500 * NS_PER_MS, SIGTERM},
@@ -136,7 +136,7 @@ static void become_guard(const struct start *s)
     pid_t self;
     int status_fd, text_fd, files[STARTER_FILES_MAX];
 
-    /* A session of its own: Ctrl-C at the terminal is plenumrun's to interpret. */
+    /* A session of its own, because plenumrun interprets Ctrl-C at the terminal. */
     (void)setsid();
     signals_ignore_strays();
     (void)dup2(s->null, STDIN_FILENO);
@@ -231,7 +231,7 @@ int starter_read_status(struct starter *starter, int *ret_status)
 {
     int number;
 
-    for (;;) { /* two numbers come by the pipe: its process, and its wait status */
+    for (;;) { /* the pipe carries two numbers: the process, and its wait status */
         ssize_t n = read(starter->status_fd, &number, sizeof(number));
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -251,7 +251,7 @@ void starter_wake(const struct starter *starter)
 {
     if (starter->guard > 0)
         (void)kill(starter->guard, SIGCONT);
-    if (starter->pid > 0 && starter->status_fd >= 0) /* then the number is still its own */
+    if (starter->pid > 0 && starter->status_fd >= 0) /* in that case the number is still its own */
         (void)kill(starter->pid, SIGCONT);
 }
 
@@ -286,7 +286,7 @@ void starter_fini(struct starter *starter)
     if (starter->orphaned) {
         if (starter->pid == 0 && starter->status_fd >= 0)
             (void)starter_read_status(starter, &status);
-        /* It dies with its guard, but not at once. */
+        /* It dies with its guard, but not immediately. */
         for (int i = 0; starter->pid > 0 && i < ORPHAN_MS && kill(starter->pid, 0) == 0; i++)
             (void)usleep(1000);
         if (starter->pid > 0)

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* supervise.c - the job as plenumrun sees it: one poll loop, one state machine.
+/* supervise.c - plenumrun's view of the job: one poll loop, one state machine.
  *
  *     STARTING ──all started──> RUNNING ──all done──────────────┐
  *         │                        │                            v
  *         └───── a failure ────────┴──> ENDING ──all ended──> CLOSING ──starter gone──> over
  *
- * STARTING  shims connect (HELLO), the first of each unknown host tells its topology; when all are
- *           there, all get their plan at once.
- * ENDING    the first failure has been noted, everybody else was told to end (TERMINATE); they get
- *           the grace period. What goes wrong from here on is a consequence and not reported.
- * CLOSING   everybody was told END: the shims leave, then what started them
- *           (mpirun, or plenumrun's own starter). If it does not, its guard ends
- *           it, and at last the guard is killed.
+ * STARTING  shims connect (HELLO), and the first of each unknown host sends its topology; once all
+ *           are connected, all get their plan at once.
+ * ENDING    the first failure has been recorded, and all others were sent TERMINATE; they have the
+ *           grace period. Further failures are consequences and are not reported.
+ * CLOSING   all were sent END: the shims leave, then the starter (mpirun, or plenumrun's own). If it
+ *           does not, its guard ends it, and finally the guard is killed.
  *
- * Every state has a time limit, but one thing has none: output that the reader does not take. The
- * writer is a thread of its own (output.c), so that this loop never waits for anything but poll().
+ * Every state has a time limit, with one exception: output whose reader is blocked. A separate
+ * thread writes it (output.c), so that this loop never waits for anything but poll().
  *
- * An instance is lost when its connection breaks or is silent for too long, whatever its starter
- * thinks of it. */
+ * An instance is lost when its connection breaks or is silent for too long, whatever the starter
+ * reports about it. */
 #include "config.h"
 
 #include "launcher/job/supervise.h"
@@ -51,15 +50,16 @@
 
 enum {
     BEAT_MS = 1000,
-    SWEEP_MS = 8000,         /* after the grace period: until a shim must have killed its tree */
+    SWEEP_MS = 8000,         /* after the grace period: the time in which a shim must have killed
+                              * its tree */
     CLOSE_MS = 4000,         /* for the starter to end by itself after END */
-    CLOSE_FAILED_MS = 200,   /* the same when it never came to run all shims */
+    CLOSE_FAILED_MS = 200,   /* the same if not all shims ever ran */
     ABANDON_MS = 15000,      /* for its guard to end it */
     LAST_WORDS_MS = 500,     /* for connections to close after the starter has ended */
-    LOADERS_MS = 3000,       /* for loaders on other hosts to end, likewise */
-    STARTER_REASON_MS = 400, /* the starter wants the end: how long a better reason may take */
-    ASK_MS = 6000,           /* of --start-timeout: for the hosts to be asked */
-    DESCRIPTORS_LEAST = 32,  /* besides those of instances */
+    LOADERS_MS = 3000,       /* for loaders on other hosts to end */
+    STARTER_REASON_MS = 400, /* the starter wants to end: how long to wait for a better reason */
+    ASK_MS = 6000,           /* part of --start-timeout reserved for querying the hosts */
+    DESCRIPTORS_LEAST = 32,  /* needed in addition to those of instances */
 };
 
 /* Log lines go through the output's thread, like all other output. */
@@ -71,7 +71,7 @@ static void log_to_output(const char *line, size_t len)
         (void)io_write_all(STDERR_FILENO, line, len);
 }
 
-/* When the job has ended there are few more, and those matter. */
+/* Few lines follow the end of the job, and they matter: bypass the message limit. */
 static void log_last_words(const char *line, size_t len)
 {
     if (output_put_own(log_output, true, line, len) < 0)
@@ -96,7 +96,7 @@ static void enter(struct supervisor *s, enum phase to)
 
 /* ---- the end ---- */
 
-/* Tell everybody to end, with this much patience. */
+/* Tell all instances to end, within this grace period. */
 static void terminate_all(struct supervisor *s, uint64_t grace_ns)
 {
     instances_send_number(s, CONTROL_TERMINATE, grace_ns);
@@ -170,8 +170,8 @@ static void suspend_all(struct supervisor *s, bool suspend)
     loaders_suspend(s->loaders, suspend);
 }
 
-/* This process was stopped for a while, perhaps with the whole job. That time does not count: put
- * all deadlines off by it, but not --timeout, which counts by the clock. */
+/* This process was stopped for a while, perhaps with the whole job. That time does not count, so
+ * postpone all deadlines except --timeout, which is wall-clock time. */
 static void forgive(struct supervisor *s)
 {
     uint64_t *const times[] = {&s->start_at, &s->kill_at,        &s->reason_at,
@@ -187,7 +187,7 @@ static void forgive(struct supervisor *s)
     log_debug("nothing of us ran for %.1f s", (double)gap / 1e9);
 }
 
-/* Ctrl-Z: the programs stop, then we do; and all go on together. */
+/* Ctrl-Z: stop the programs, then ourselves; later, all continue together. */
 static void stop_and_continue(struct supervisor *s)
 {
     instances_send_number(s, CONTROL_SIGNAL, SIGTSTP);
@@ -198,7 +198,7 @@ static void stop_and_continue(struct supervisor *s)
     forgive(s);
 }
 
-/* People press Ctrl-C when something seems to hang: show them what each instance is doing. */
+/* Users press Ctrl-C when something seems to hang: show them the state of each instance. */
 static void show_state(struct supervisor *s)
 {
     char *table = isatty(STDERR_FILENO) ? result_table(s) : NULL;
@@ -208,7 +208,7 @@ static void show_state(struct supervisor *s)
     free(table);
 }
 
-/* Somebody wants the job to end. The first time, the programs get the same signal as we did. */
+/* The user wants the job to end. The first time, the programs get the same signal as we did. */
 static void interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
@@ -264,8 +264,8 @@ static void handle_signals(struct supervisor *s)
     }
 }
 
-/* Children that were there before we were (a shell's, which has become us), and, where we are
- * process 1 of a container, its orphans: nothing else takes their end. */
+/* Reap children that we inherited: a shell's, if it has become this process by exec, and orphans,
+ * if we are process 1 of a container. */
 static void reap_strangers(const struct supervisor *s)
 {
     siginfo_t info = {.si_pid = 0};
@@ -279,8 +279,8 @@ static void reap_strangers(const struct supervisor *s)
 
 /* ---- the starter ---- */
 
-/* What it prints is of interest when it fails, and to those who have given it arguments of
- * their own (--report-bindings). */
+/* The starter's output matters when it fails, and to users who passed it arguments of their own
+ * (--report-bindings). */
 static void handle_line(void *arg, const char *line, size_t len)
 {
     struct supervisor *s = arg;
@@ -289,14 +289,14 @@ static void handle_line(void *arg, const char *line, size_t len)
 
     if (!text)
         return;
-    answer_hide(text, s->token);         /* which a login may have read */
-    len = strlen(text_make_plain(text)); /* it may be another host's login that speaks */
+    answer_hide(text, s->token);         /* a login may have read it */
+    len = strlen(text_make_plain(text)); /* it may come from another host's login */
     tail_add(&s->text_tail, text, len);
     tail_add(&s->text_tail, "\n", 1);
     if (s->job->mpi->global_args.count + s->job->mpi->local_args.count == 0) {
         log_debug("%s: %s", starter_name(s), text);
     } else {
-        text[len] = '\n'; /* in place of its NUL */
+        text[len] = '\n'; /* replaces its NUL */
         (void)output_put_message(s->output, text, len + 1);
     }
     free(text);
@@ -320,16 +320,16 @@ static void read_status(struct supervisor *s)
     supervise_expect_reason(s);
 }
 
-/* Did mpirun end because its daemon on another host is gone? That of Open MPI 5 ends at once then,
- * and its end may be seen before the orphan's. Not if mpirun was killed itself, or if the orphan is
- * on mpirun's own host, where there is no daemon. */
+/* Did mpirun end because its daemon on another host is gone? Open MPI 5's then ends at once, and
+ * its end may be noticed before the orphan's. Not if mpirun itself was killed, or if the orphan is
+ * on mpirun's own host, which has no daemon. */
 static bool has_lost_daemon(const struct supervisor *s)
 {
     return !s->starter_ended ||
            (!WIFSIGNALED(s->starter_status) && !instance_host(s, s->orphan)->local);
 }
 
-/* open-mpi/ompi#13303, known of 5.0.7. */
+/* open-mpi/ompi#13303, seen in 5.0.7. */
 static bool has_crashed_at_arguments(const struct supervisor *s)
 {
     return s->phase == JOB_STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
@@ -337,7 +337,7 @@ static bool has_crashed_at_arguments(const struct supervisor *s)
            mpirun_has_several(s->plan, s->job->mpi);
 }
 
-/* It has ended or wants to, and no instance has told a better reason. */
+/* The starter has ended or wants to end, and no instance has reported a better reason. */
 static void blame_starter(struct supervisor *s)
 {
     char status[128], strangers[160];
@@ -384,8 +384,8 @@ static void blame_starter(struct supervisor *s)
 
 /* ---- time ---- */
 
-/* Where mpirun still waits for a daemon, no shim has come from any other host: name only the hosts
- * that it waits for. */
+/* If mpirun still waits for a daemon, no shim has connected from any other host: name only the
+ * hosts that it waits for. */
 static void describe_late(const struct supervisor *s, char *ret, size_t size)
 {
     bool *late = calloc(s->plan->num_hosts, sizeof(*late));
@@ -442,7 +442,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
         be_late(s);
     if (now >= s->timeout_at)
         time_out(s);
-    if (now >= s->kill_at) { /* they were asked by a signal, and did not end */
+    if (now >= s->kill_at) { /* they were sent a signal and did not end */
         s->kill_at = SUPERVISE_NEVER;
         terminate_all(s, 0);
     }
@@ -473,7 +473,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
-    /* These two stay set when their time has passed, so only times to come count. */
+    /* These two stay set after they have passed, so only future times count. */
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
     if (s->phase == JOB_CLOSING && s->starter_gone)
@@ -485,8 +485,8 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 
 /* ---- the loop ---- */
 
-/* Have all instances ended that can still end? After close_at only those are waited for whose
- * program has ended and whose output is still coming. */
+/* Have all instances ended that still can? After close_at, wait only for those whose program has
+ * ended and whose output is still arriving. */
 static bool all_ended(const struct supervisor *s, uint64_t now)
 {
     bool late = now >= s->close_at;
@@ -497,14 +497,14 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
         if (inst->state == INSTANCE_DONE || !inst->peer)
             continue;
         if (inst->state <= INSTANCE_PRESENT && s->phase == JOB_ENDING)
-            continue; /* never had a program */
+            continue; /* its program never started */
         if (!late || inst->state == INSTANCE_EXITED)
             return false;
     }
     return true;
 }
 
-/* A host that cannot lend its cores is a fault before the job runs; later, it is not. */
+/* A host that cannot run its loader is a failure before the job runs, but not later. */
 static void look_at_loaders(struct supervisor *s)
 {
     char why[400];
@@ -597,7 +597,8 @@ static int turn(struct supervisor *s, struct pollfd **fds)
         handle_signals(s);
     if (more[FD_TEXT].revents)
         read_text(s);
-    /* Backwards: a peer that hangs up is replaced by the last one, which has had its turn. */
+    /* Backwards: a peer that hangs up is replaced by the last one, which has already been
+     * handled. */
     for (size_t i = num_peers; i-- > 0;)
         if (i < s->num_peers && s->peers[i]->conn.fd == more[FD_PEERS + i].fd &&
             more[FD_PEERS + i].revents)
@@ -624,7 +625,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
     return 0;
 }
 
-/* Wait for a slow reader, unless somebody is in a hurry. */
+/* Wait for a slow reader, unless the user is in a hurry. */
 static void finish_output(struct supervisor *s)
 {
     while (!s->hurry && output_flush(s->output, 50) < 0) {
@@ -642,7 +643,7 @@ static int make_ids(struct supervisor *s, struct plenum_error *err)
 {
     if (random_hex(s->token, CONTROL_TOKEN_BYTES) < 0)
         return error_set(err, -EIO, "the kernel has no random numbers");
-    /* Sockets of the start before may not be gone yet. */
+    /* Sockets of the previous attempt may not be gone yet. */
     if (s->job->restart_count > 0)
         (void)snprintf(s->id, sizeof(s->id), "%s-%u", s->job->id, s->job->restart_count);
     else
@@ -658,8 +659,8 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
-/* A connection for each instance, its process where it is watched (meeting_server.c), and files for
- * its output. */
+/* Each instance needs a connection, a descriptor for its process if it is watched
+ * (meeting_server.c), and files for its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
     uint64_t each = (s->job->output->folder ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
@@ -726,8 +727,8 @@ static const char *told(const char *text)
     return *text ? text : NULL;
 }
 
-/* What goes from host to host holds the environment, output, and keys. A job may run where TLS is
- * not installed, on networks that are trusted; whoever starts it is told. */
+/* Traffic between hosts contains the environment, output and keys. A job may run without TLS on
+ * trusted networks where it is not installed; the user gets a warning. */
 static void secure_control(struct supervisor *s)
 {
     struct plenum_error err;
@@ -739,7 +740,7 @@ static void secure_control(struct supervisor *s)
              err.text);
 }
 
-/* Without mpirun there is no MPI either: the programs meet in memory of ours. */
+/* Without mpirun there is no MPI, so the programs meet in shared memory that we provide. */
 static int make_place(struct supervisor *s, struct plenum_error *err)
 {
     if (s->job->mpirun || s->plan->num_instances == 1)
@@ -803,11 +804,11 @@ out:
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
     s->start_at = max_u64(s->job->attempt_ns + s->job->limits->start_timeout_ns, now + NS_PER_SEC);
-    if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (failure.c) */
+    if (!plan_is_local(s->plan)) /* leave time to query the hosts about the problem (failure.c) */
         s->start_at -= min_u64(s->job->limits->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
     if (s->job->limits->timeout_ns > 0)
         s->timeout_at = s->job->begun_ns + s->job->limits->timeout_ns;
-    /* While they start: this host's topology need not be asked for. */
+    /* Meanwhile they start: this host's topology need not be requested. */
     if (plan_is_local(s->plan)) {
         if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
             instances_cannot_place(s, &s->plan->hosts[0], err->text);
@@ -820,15 +821,16 @@ out:
     return 0;
 }
 
-/* An instance has failed, or its host: that may go better another time. What cannot be started, or
- * what somebody has ended, would not; but for a job that ran before, whose hosts come back. */
+/* May the job be restarted? Yes if an instance or its host failed, which may not happen again. No
+ * if it cannot be started or the user ended it; but a job that has run before waits for its hosts
+ * to return. */
 static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
     if (s->report.signal || s->hurry)
         return false;
-    /* By these a shell reports a program that it did not find or could not execute. */
+    /* A shell reports with these that a program was not found or could not be executed. */
     if (kind == REPORT_EXITED && (report_exit_status(&s->report) == STATUS_NOT_FOUND ||
                                   report_exit_status(&s->report) == STATUS_NOT_EXECUTABLE))
         return false;
@@ -837,7 +839,7 @@ static bool may_start_again(const struct supervisor *s)
            (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
-/* Did mpirun end by itself before a single shim came, in a job that can do without it? */
+/* Did mpirun end by itself before any shim connected, in a job that does not need it? */
 static bool is_mpirun_useless(const struct supervisor *s)
 {
     int status = s->starter_status;
@@ -876,13 +878,13 @@ static void supervisor_fini(struct supervisor *s)
     output_destroy(s->output);
 }
 
-/* Output that is lost is a failure, though the programs know nothing of it. */
+/* Lost output is a failure, even if the programs do not know of it. */
 static int exit_status(struct supervisor *s)
 {
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
-    instances_send_credit(s); /* what the last writes met */
+    instances_send_credit(s); /* the limit that the last writes reached */
     r = output_get_failure(s->output, &stream);
     if (status == 0 && r == -EPIPE)
         return STATUS_SIGNAL + SIGPIPE;

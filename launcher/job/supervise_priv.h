@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* supervise_priv.h - the job as plenumrun sees it, shared by supervise.c (the loop), instances.c
- * (what is said between plenumrun and the shims) and failure.c (what is said at the end). */
+/* supervise_priv.h - plenumrun's view of the job, shared by supervise.c (the loop), instances.c
+ * (messages between plenumrun and the shims) and failure.c (the report at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -24,61 +24,60 @@
 
 #define SUPERVISE_NEVER UINT64_MAX
 
-enum { SUPERVISE_INPUT_BYTES = 64 * 1024 }; /* of standard input, on their way to instance 0 */
+enum { SUPERVISE_INPUT_BYTES = 64 * 1024 }; /* standard input on its way to instance 0 */
 
-/* What may follow each phase is a table in supervise.c. */
+/* The allowed transitions are a table in supervise.c. */
 enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES };
 
-/* What may follow each state is a table in instances.c. */
+/* The allowed transitions are a table in instances.c. */
 enum instance_state {
     INSTANCE_ABSENT,  /* no shim has connected */
-    INSTANCE_PRESENT, /* it has, and waits for the plan */
+    INSTANCE_PRESENT, /* its shim has connected and waits for the plan */
     INSTANCE_PLANNED, /* it has the plan */
-    INSTANCE_ALIVE,   /* its program runs */
-    INSTANCE_EXITED,  /* its program has ended, output may still come */
-    INSTANCE_DONE,    /* nothing more will come */
+    INSTANCE_ALIVE,   /* its program is running */
+    INSTANCE_EXITED,  /* its program has ended, output may still arrive */
+    INSTANCE_DONE,    /* nothing more will arrive */
     INSTANCE_STATES
 };
 
 struct instance {
     enum instance_state state;
-    struct peer *peer; /* NULL: not connected, or not any more */
+    struct peer *peer; /* NULL: not connected, or no longer */
     uint64_t heard_ns;
     uint64_t output_ns; /* when its program last printed something; 0: never */
-    char *loader;       /* where its host's loader, which it keeps, listens; NULL: it keeps none */
-    uint32_t pid;       /* of its program; 0: not started */
+    char *loader;       /* address of its host's loader, if its shim keeps one; otherwise NULL */
+    uint32_t pid;       /* its program's; 0: not started */
     uint64_t started_ns;
     bool lost;
-    bool asked;     /* mpirun, or its daemon, has asked it to end */
-    int stopped_by; /* the signal by which somebody has stopped its program; 0: it runs */
+    bool asked;     /* mpirun or its daemon has requested its end */
+    int stopped_by; /* the signal that stopped its program; 0: it is running */
     struct control_failed failed;
-    bool has_failed; /* to start */
+    bool has_failed; /* its program did not start */
     struct control_exited exited;
     bool has_exited;
-    bool left;          /* its outer shim: LEAVE was sent */
-    uint64_t exited_ns; /* when that was heard */
-    char *tail;         /* last lines of its standard error */
+    bool left;          /* its outer shim was sent LEAVE */
+    uint64_t exited_ns; /* when its end was reported */
+    char *tail;         /* last lines of its program's standard error */
 };
 
 /* A connection. */
 struct peer {
     struct frame_conn conn;
-    struct instance *instance; /* NULL: a stranger, which has not said HELLO */
+    struct instance *instance; /* NULL: a stranger, which has not sent HELLO */
     uint64_t since_ns;
-    uint64_t moved_ns; /* when a stranger last said something; 0: it has not */
+    uint64_t moved_ns; /* when a stranger last sent something; 0: never */
     struct dial_peer from;
-    uint64_t round; /* of instances_accept(), in which it came */
-    size_t mates;   /* how many other strangers there are from its host */
+    uint64_t round; /* the round of instances_accept() that accepted it */
+    size_t mates;   /* number of other strangers from its host */
 };
 
-/* Connections of those who are no shims of this job. */
+/* Connections that do not belong to a shim of this job, or not yet. */
 struct strangers {
-    size_t count;     /* that are kept now */
-    uint64_t round;   /* of instances_accept() */
-    uint64_t dropped; /* for want of room */
-    uint64_t refused; /* processes of other users of this host */
-    struct dial_peer
-        worst; /* whose host had most when the last was dropped; who was refused last */
+    size_t count;           /* open at the moment */
+    uint64_t round;         /* of instances_accept() */
+    uint64_t dropped;       /* dropped because there were too many */
+    uint64_t refused;       /* processes of other users of this host */
+    struct dial_peer worst; /* host with the most when the last was dropped; last one refused */
 };
 
 struct supervisor {
@@ -91,46 +90,46 @@ struct supervisor {
     struct peer **peers;
     size_t num_peers, peers_cap;
     struct strangers strangers;
-    unsigned long *shown; /* whose output is; NULL: everybody's */
+    unsigned long *shown; /* instances whose output is shown; NULL: all */
     uint16_t master_port;
     bool plans_sent, table_printed;
 
-    struct meeting_server *place; /* of the programs, where no MPI carries their collectives */
+    struct meeting_server *place; /* where programs meet if MPI does not carry their collectives */
     char place_address[MEETING_ADDRESS_MAX];
 
-    struct tls *tls; /* of the control connections; NULL: they are not encrypted */
+    struct tls *tls; /* for the control connections; NULL: not encrypted */
     int listener, signal_fd;
-    char control[DIAL_TEXT_MAX];            /* where the listener can be reached */
-    uint64_t deaf_until;                    /* no descriptor is left for those who connect */
+    char control[DIAL_TEXT_MAX];            /* the listener's address */
+    uint64_t deaf_until;                    /* no accepting until then: we are out of descriptors */
     struct loaders *loaders;                /* or NULL */
-    struct environ_list loader_environment; /* of theirs */
+    struct environ_list loader_environment; /* the environment of these loaders */
     struct starter starter;
-    bool starter_ended; /* its status has come */
+    bool starter_ended; /* its status has arrived */
     int starter_status;
-    struct instance *orphan; /* the first whose process of Open MPI is gone */
-    bool starter_gone;       /* and its guard with all of its process tree */
+    struct instance *orphan; /* the first whose Open MPI process is gone */
+    bool starter_gone;       /* its guard is gone, too, with the whole process tree */
     uint64_t starter_gone_ns;
-    struct lines text; /* what it prints */
+    struct lines text; /* what the starter prints */
     struct tail text_tail;
 
     struct output *output;
-    bool output_unread; /* some of what a program printed could not be read */
-    int output_failure; /* that was told of, or 0 */
+    bool output_unread; /* some output of a program could not be read */
+    int output_failure; /* output error that was reported, or 0 */
     bool input_ended;
     uint64_t input_in_flight;
 
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
-    int interrupts; /* how often somebody wanted us to end */
-    bool hurry;     /* do not even wait for the output */
+    int interrupts; /* how often the user has interrupted the job */
+    bool hurry;     /* do not wait, not even for the output */
 
-    uint64_t turn_ns; /* when the loop last came round */
-    /* When something is due; NEVER: nothing. */
+    uint64_t turn_ns; /* when the loop last ran */
+    /* Deadlines; NEVER: not set. */
     uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_starter_at,
         abandon_at;
 };
 
-/* What starts the instances, as a person knows it. */
+/* The starter's name, as users know it. */
 static inline const char *starter_name(const struct supervisor *s)
 {
     return s->job->mpirun ? "mpirun" : "the starter";
@@ -150,75 +149,75 @@ static inline struct plan_host *instance_host(const struct supervisor *s,
 
 /* ---- supervise.c ---- */
 
-/** The first failure ends the job; later ones are its consequences and are not noted. */
+/** Record the failure and end the job. Only the first is recorded: later ones are its
+ * consequences. */
 void supervise_fail(struct supervisor *s, const struct report *report);
 MESSAGE_FORMAT(4, 5)
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...);
 
-/** The starter has ended or wants the end: it is blamed if nobody gives a better reason very
- * soon. */
+/** The starter has ended or wants to end: blame it unless a better reason arrives very soon. */
 void supervise_expect_reason(struct supervisor *s);
 
 /* ---- instances.c ---- */
 
-/** Have all come as far as `state`? */
+/** Have all instances reached `state`? */
 bool instances_are(const struct supervisor *s, enum instance_state state);
-/** "instance 1 on host a, 4 instances on host b": those that have not, on `hosts` (by number; NULL:
- * on all). */
+/** List the instances that have not reached `state`, on `hosts` (by number; NULL: on all):
+ * "instance 1 on host a, 4 instances on host b". */
 void instances_list_missing(const struct supervisor *s, enum instance_state state,
                             const bool *hosts, char *ret, size_t size);
 
-/** Take connections that wait, but no more than some: others have their turn, too. */
+/** Accept waiting connections, a limited number at a time so that other work is not delayed. */
 void instances_accept(struct supervisor *s);
-/** "; meanwhile ...": what strangers did that may have kept instances from connecting; "" when they
- * did nothing. */
+/** Describe what strangers did that may have kept instances from connecting: "; meanwhile ..."; ""
+ * if nothing. */
 void instances_describe_strangers(const struct supervisor *s, char *ret, size_t size);
-/** Read what a connection holds, and do as it says. May drop the peer. */
+/** Read what a connection holds and act on it. May drop the peer. */
 void instances_read(struct supervisor *s, struct peer *peer);
-/** Send what is pending. May drop peers. */
+/** Send pending bytes. May drop peers. */
 void instances_flush(struct supervisor *s);
 /** Drop all connections. */
 void instances_close(struct supervisor *s);
 
-/** Fill in what this host's topology, or that of another, makes of the plan. */
+/** Complete the plan from this host's topology, or another host's. */
 void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                      bool real);
-/** It cannot be had: a warning, or the end of a job that wants strict binding. */
+/** The topology is not available: warn, or end the job if it requires strict binding. */
 MESSAGE void instances_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
-/** Send everybody the plan, if all hosts are known. */
+/** Send all instances the plan, if all hosts are known. */
 void instances_send_plans(struct supervisor *s);
 void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number);
 void instances_send_empty(struct supervisor *s, enum control_type type);
 
-/** Say that we are here; lose those who have not for too long. */
+/** Send heartbeats, and lose the instances whose own have been missing for too long. */
 void instances_beat(struct supervisor *s, uint64_t now);
-/** Who has said nothing for the longest time, if that is more than some beats; or NULL. */
+/** The instance that has been silent for longest, if that exceeds a few heartbeats; or NULL. */
 const struct instance *instances_find_silent(const struct supervisor *s, uint64_t now,
                                              uint64_t *ret_silence_ns);
 
-/** Does instance 0 want our standard input now? */
+/** Does instance 0 accept standard input now? */
 bool instances_want_input(const struct supervisor *s);
 void instances_send_input(struct supervisor *s, const char *bytes, size_t len);
-/** Hand out credit for what was written. */
+/** Grant credit for output that was written. */
 void instances_send_credit(struct supervisor *s);
 
 /* ---- failure.c ---- */
 
-/** Of programs that failed in a row, the first need not be the first to end: whose traceback came
- * first is the cause. To be called when all have ended. */
+/** Find the program that failed first: of several that failed in a row, the one with the earliest
+ * traceback, which is not always the first to end. Call this when all have ended. */
 void failure_find_cause(struct supervisor *s);
-/** The first sentence that mpirun printed, or how it ended where it printed none: in one line. */
+/** Get the first sentence that mpirun printed, or how it ended if it printed none, as one line. */
 void failure_get_words(const struct supervisor *s, char *ret, size_t size);
-/** Tell what went wrong, the cause last. Nothing when nothing did. */
+/** Report what went wrong, with the cause last. Prints nothing if the job succeeded. */
 void failure_print(const struct supervisor *s);
 
 /* ---- result.c ---- */
 
 /** Write --result: 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
-/** A table of all instances and what they are doing, for people who wonder. Owned by the caller;
- * NULL when memory is short. */
+/** A table of all instances and their states, for users. The caller frees it; NULL if out of
+ * memory. */
 char *result_table(const struct supervisor *s);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* variables.c - what an instance finds in its environment.
+/* variables.c - the environment of an instance.
  *
- * Three kinds, later ones in place of earlier ones of the same name:
- *   1. what should travel: PATH and its like as they are here, since a remote shell sets its own;
- *   2. what the person exports with -x;
- *   3. who the instance is: always set, whatever was there. A program that reads RANK must get this
- *      job's, not that of a job around it. (MASTER_ADDR and MASTER_PORT may be exported.)
- * Tuning (OMP_NUM_THREADS) is set only where nobody has set it, here or there. */
+ * There are three kinds; a later one replaces an earlier one of the same name:
+ *   1. variables that travel: PATH and similar, with their values here, because a remote shell sets
+ *      its own;
+ *   2. what the user exports with -x;
+ *   3. the instance's rank: always set, replacing any earlier value. A program that reads RANK must
+ *      get this job's, not that of an enclosing job. (MASTER_ADDR and MASTER_PORT may be exported.)
+ * Tuning (OMP_NUM_THREADS) is set only if it is set neither here nor there. */
 #include "config.h"
 
 #include "launcher/job/variables.h"
@@ -25,16 +26,16 @@
 #include "launcher/job/mpirun.h"
 
 static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
-                                         /* what libplenum and its loader read */
+                                         /* read by libplenum and its loader */
                                          "PLENUM_CACHE_DIR", "PLENUM_DECODER", "PLENUM_SOURCE",
                                          "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
                                          "PLENUM_LOADER_KEY",
-                                         /* which library and which loader they run */
+                                         /* choose the library and the loader that they run */
                                          "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
 
-/* Set for good programs' sake when nobody has an opinion, and then for all: lines of a Python
- * program arrive when they are printed, not when 8 KiB have come together; and PyTorch's store does
- * without libuv, as Debian's is built without and does not find that out by itself. */
+/* Defaults that help programs, set for all if the user has not set them: a Python program's lines
+ * arrive when they are printed, not in blocks of 8 KiB; and PyTorch's store does without libuv,
+ * because Debian's is built without it and does not detect that. */
 static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}, {"USE_LIBUV", "0"}};
 
 static int put_number(struct environ_list *list, const char *name, uint64_t value)
@@ -45,7 +46,7 @@ static int put_number(struct environ_list *list, const char *name, uint64_t valu
     return environ_list_put(list, ENVIRON_SET, name, text);
 }
 
-/* "PREFIX*": what is set here under names that begin so. */
+/* "PREFIX*": all variables set here whose names begin with it. */
 static int put_all(struct environ_list *list, const char *prefix, size_t len)
 {
     for (char **e = environ; *e; e++) {
@@ -63,7 +64,7 @@ static int put_all(struct environ_list *list, const char *prefix, size_t len)
     return 0;
 }
 
-/* "NAME=value", "NAME" for what it is here (nothing when it is not set), "PREFIX*". */
+/* "NAME=value", "NAME" for its value here (skipped if not set), "PREFIX*". */
 static int put_export(struct environ_list *list, const char *text)
 {
     const char *equals = strchr(text, '='), *value = equals ? equals + 1 : getenv(text);
@@ -82,7 +83,7 @@ static int put_export(struct environ_list *list, const char *text)
     return r;
 }
 
-/* Ours if it is set here, which then holds for all; else `value` where it is not set there. */
+/* Our value for all instances, if set here; otherwise `value`, where it is not set there. */
 static int put_default(struct environ_list *list, const char *name, const char *value)
 {
     const char *own = getenv(name);
@@ -109,7 +110,7 @@ static int put_travelling(struct environ_list *list, const struct texts *exports
     return 0;
 }
 
-/* What mpirun was to be told of this instance alone, where that is no more than variables. */
+/* mpirun arguments for this instance alone, if they are only variables. */
 static int put_own(struct environ_list *list, const struct mpi_settings *mpi, uint32_t instance)
 {
     int r;
@@ -136,7 +137,7 @@ static int put_tuning(struct environ_list *list, const struct plan_instance *ins
     return put_default(list, "OMP_NUM_THREADS", cores);
 }
 
-/* The devices of an instance, in the variable that its maker's libraries read. */
+/* The devices of an instance, in the variable that its vendor's libraries read. */
 static int put_devices(struct environ_list *list, const struct plan *plan,
                        const struct plan_instance *instance)
 {
@@ -151,8 +152,8 @@ static int put_devices(struct environ_list *list, const struct plan *plan,
     return r;
 }
 
-/* Gloo and its like take the address that the host's name stands for, which is often one that leads
- * nowhere (127.0.1.1): where we know better, we say so, if nobody else has. */
+/* Gloo and similar use the address that the host's name resolves to, which often leads nowhere
+ * (127.0.1.1). If we know a better one, set it unless it is already set. */
 static int put_interface(struct environ_list *list, const char *interface)
 {
     static const char *const names[] = {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
@@ -164,9 +165,9 @@ static int put_interface(struct environ_list *list, const char *interface)
         bool nccl = strncmp(names[i], "NCCL", 4) == 0;
 
         if (nccl && strcmp(interface, "lo") == 0)
-            continue; /* which finds its way on one host */
+            continue; /* it finds its way on one host */
         (void)snprintf(exact, sizeof(exact), "=%s", interface);
-        /* To NCCL "eth0" is the beginning of names, eth0.100 among them. */
+        /* NCCL takes "eth0" as a prefix, which also matches eth0.100. */
         if (!environ_list_has(list, names[i]) &&
             (r = put_default(list, names[i], nccl ? exact : interface)) < 0)
             return r;
@@ -218,14 +219,14 @@ static int put_identity(struct environ_list *list, const struct variables_job *j
     return environ_list_put(list, ENVIRON_SET, "PLENUM_JOB_ID", job->id);
 }
 
-/* Set, or, where there is no value, taken away: one that was inherited is another job's. */
+/* Set the variable, or unset it if there is no value: an inherited value belongs to another job. */
 static int put_or_unset(struct environ_list *list, const char *name, const char *value)
 {
     return environ_list_put(list, value ? ENVIRON_SET : ENVIRON_UNSET, name, value ? value : "");
 }
 
-/* torchrun and srun set these. Where a program finds them, such a launcher runs within the
- * instance, and the variables that both set are its own (libdist/job.c). */
+/* torchrun and srun set these. If a program finds them, such a launcher runs within the instance
+ * and has set the variables that both set (libdist/job.c). */
 static int unset_markers(struct environ_list *list)
 {
     int r = put_or_unset(list, "GROUP_WORLD_SIZE", NULL);
@@ -279,7 +280,7 @@ int variables_of_loader(const struct texts *exports, struct environ_list *ret)
 
     if (r < 0)
         goto fail;
-    /* What lies there is the programs' key to other loaders. */
+    /* Its value here is the programs' key to other loaders. */
     r = environ_list_put(&list, ENVIRON_UNSET, "PLENUM_LOADER_KEY", "");
     if (r < 0)
         goto fail;
@@ -291,7 +292,7 @@ fail:
     return r;
 }
 
-/* Each process of a job around ours starts a job of its own, and each of those is complete. */
+/* Each process of an enclosing job starts a complete job of its own. */
 static void warn_of_job_around(void)
 {
     static const char *const around[][2] = {{"RANK", "WORLD_SIZE"},

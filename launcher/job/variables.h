@@ -9,38 +9,38 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/settings.h"
 
-/** What all instances of a job share. Borrowed. */
+/** What all instances of a job have in common. Borrowed. */
 struct variables_job {
     const char *id;
     const char *master_address;
     uint16_t master_port;
     uint32_t restart_count;
-    const char *interface; /* of the instance's host, for programs that talk; NULL: not known */
-    const char *meeting;   /* MEETING_VARIABLE (meeting.h), or NULL */
+    const char *interface;          /* network interface of the instance's host, for programs that
+                            * communicate; NULL: not known */
+    const char *meeting;            /* MEETING_VARIABLE (meeting.h), or NULL */
     const struct texts *exports;    /* NAME, NAME=value or PREFIX* */
-    const struct mpi_settings *mpi; /* whose arguments for one instance may be exports */
-    const char *verify;             /* a percentage of batches; NULL: what the environment says */
+    const struct mpi_settings *mpi; /* its arguments for single instances may be exports */
+    const char *verify;             /* percentage of batches; NULL: use the environment's */
 };
 
 /**
- * The changes for one instance: who it is, its tuning, what the person exports.
+ * The changes for one instance: its rank, its tuning, what the user exports.
  *
- * @param loader  addresses, or NULL: no loader is named (and an inherited one is taken away)
- * @return 0 or -ENOMEM
+ * @param loader  addresses, or NULL: no loader is named (and an inherited one is removed) @return 0
+ * or -ENOMEM
  */
 int variables_of_instance(const struct variables_job *job, const struct plan *plan, uint32_t index,
                           const char *loader, struct environ_list *ret);
 
-/** Where programs are looked for: PATH as the instances have it (-x PATH=...), or NULL.
- * Borrowed. */
+/** The search path for programs: PATH as the instances have it (-x PATH=...), or NULL. Borrowed. */
 const char *variables_get_path(const struct texts *exports);
 
-/** The changes for a loader on a host without instances: what travels, and what the person
+/** The changes for a loader on a host without instances: variables that travel, and what the user
  * exports. */
 int variables_of_loader(const struct texts *exports, struct environ_list *ret);
 
-/** Tell of variables in our own environment that the instances will see with another value, and of
- * exports that have none. */
+/** Warn of variables in our own environment that the instances will see with another value, and of
+ * exports without a value. */
 void variables_warn(const struct plan *plan, const struct texts *exports);
 
 #endif

@@ -26,7 +26,7 @@ enum { ANSWER_MS = 3000 };
 
 struct part {
     const char *name;
-    char path[1024]; /* "" when it is not a program */
+    char path[1024]; /* "" if it is not a program */
     char version[256];
 };
 
@@ -72,7 +72,7 @@ int version_ask(const char *program, const char *argument, unsigned limit_ms, ch
     }
     (void)close(fds[0]);
     if (pid > 0) {
-        (void)kill(pid, SIGKILL); /* if it has not ended, it has said enough */
+        (void)kill(pid, SIGKILL); /* whatever it has printed by now is enough */
         (void)waitpid(pid, &status, 0);
     }
     if (len == 0 && err >= 0 && (n = pread(err, ret, size - 1, 0)) > 0)
