@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* blocking.c - threads for calls that may block; the loop never waits for one.
  *
- * A thread whose job is over goes on with the next job of the same group: jobs of other groups that
- * wait are at the limits of their own groups. */
+ * A thread whose job is over takes the next job of the same group: waiting jobs of other groups are
+ * at the limits of their own groups. */
 #include "config.h"
 
 #include "loader/serve/blocking.h"
@@ -30,9 +30,9 @@
 enum {
     CLOSING_MAX = 2,          /* threads that close descriptors of one user */
     CLOSING_QUEUE = 64,       /* descriptors that may wait while these threads hang */
-    CLOSING_QUEUE_MAX = 1024, /* descriptors that may wait at all */
-    HANG_MS = 1000,           /* a job that takes longer hangs */
-    SIGNAL_MS = 10,           /* between signals to a thread that closes */
+    CLOSING_QUEUE_MAX = 1024, /* descriptors that may wait in any case */
+    HANG_MS = 1000,           /* a job that takes longer than this hangs */
+    SIGNAL_MS = 10,           /* interval between signals to a closing thread */
 };
 
 struct blocking {
@@ -42,7 +42,7 @@ struct blocking {
     pthread_cond_t ended;
     struct list waiting; /* oldest first */
     struct list running;
-    struct list reports; /* whose done() the loop is to call */
+    struct list reports; /* jobs whose done() the loop still has to call */
     unsigned threads;
     bool closed;
 };
@@ -88,7 +88,7 @@ static void begin(struct blocking *c, struct blocking_job *job)
     list_add_first(&c->running, &job->link);
 }
 
-/* Begin the oldest waiting job that may begin; NULL: there is none. Holding the lock. */
+/* Begin the oldest waiting job that may begin. Returns NULL if there is none. Holding the lock. */
 static struct blocking_job *begin_waiting(struct blocking *c)
 {
     struct list *at;
@@ -125,7 +125,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* The signal that interrupts the kernel's wait in close_work(). */
+/* Handles the signal that interrupts the kernel's wait in close_work(). */
 static void on_signal(int signum)
 {
     (void)signum;
@@ -252,7 +252,7 @@ struct closing {
     char group[32];
 };
 
-/* Groups: descriptors that we received, and connections with descriptors in their queues. */
+/* Group names: for received descriptors, and for connections with descriptors in their queues. */
 static const char received[] = "close", queued[] = "hang up";
 
 static void name_group(char group[32], const char *what, uint64_t user)
@@ -262,12 +262,12 @@ static void name_group(char group[32], const char *what, uint64_t user)
 
 static void close_one(int fd)
 {
-    /* Of a socket this leaves nothing to wait for; of anything else it fails. */
+    /* A socket then has nothing left to wait for; for anything else this call fails. */
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
     (void)close(fd);
 }
 
-/* Have a signal sent to this thread again and again: it interrupts waits in the kernel. */
+/* Arrange for a signal to this thread at regular intervals: it interrupts waits in the kernel. */
 static int send_signals(timer_t *ret)
 {
     const struct itimerspec often = {{0, SIGNAL_MS * (long)NS_PER_MS},
@@ -282,9 +282,10 @@ static int send_signals(timer_t *ret)
 }
 
 /* When a unix socket is closed, the kernel closes the descriptors in its queue, and those in their
- * queues. It waits for each socket among them as SO_LINGER says, or until a signal comes. We do not
- * receive these descriptors first: when a process closes a received file, the kernel tells the file
- * system and waits for its answer; of a file that nobody received it does not. */
+ * queues. For each socket among them it waits as long as SO_LINGER requires, or until a signal
+ * arrives. We do not receive these descriptors first: when a process closes a received file, the
+ * kernel notifies the file system and waits for its answer, which it does not do for a file that
+ * was never received. */
 static void close_work(struct blocking_job *job)
 {
     struct closing *closing = container_of(job, struct closing, job);
@@ -304,7 +305,7 @@ static void close_work(struct blocking_job *job)
 static void close_done(struct blocking_job *job)
 {
     if (job->code < 0)
-        close_work(job); /* better block than leave it open */
+        close_work(job); /* blocking is better than leaving it open */
     free(container_of(job, struct closing, job));
 }
 
@@ -333,7 +334,7 @@ void blocking_close_fd(struct blocking *blocking, uint64_t user, int fd)
 
 void blocking_close_connection(struct blocking *blocking, uint64_t user, int fd)
 {
-    (void)shutdown(fd, SHUT_RDWR); /* nothing comes any more */
+    (void)shutdown(fd, SHUT_RDWR); /* no more data will arrive */
     if (frame_holds_fds(fd))
         close_off_loop(blocking, queued, user, fd);
     else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* blocking.h - threads for calls that may block without limit: because storage hangs, or because
- * another process decides how long a descriptor takes to close. The loop waits for none of them. */
+/* blocking.h - threads for calls that may block without limit, because storage hangs or because
+ * another process decides how long closing a descriptor takes. The loop never waits for them. */
 #ifndef LOADER_SERVE_BLOCKING_H
 #define LOADER_SERVE_BLOCKING_H
 
@@ -12,58 +12,60 @@
 #include "common/list.h"
 
 /**
- * The threads, and the jobs that wait for one. At most `limit` jobs of one group (a user's
- * openings, say) run at a time, each in a thread of its own; the others of the group wait. So a
- * group that hangs delays no other.
+ * The threads, and the jobs that wait for one. At most `limit` jobs of a group (for example, one
+ * user's openings) run at a time, each in its own thread; the other jobs of the group wait. So a
+ * group that hangs delays no other group.
  */
 struct blocking;
 
-/** One job. Its owner keeps it in place until done() has been called, or blocking_cancel() was
- * true. */
+/** One job. Its owner must not move or free it until done() has been called or blocking_cancel()
+ * has returned true. */
 struct blocking_job {
-    void (*work)(struct blocking_job *job); /* in the thread */
-    /* On the loop, and not before blocking_start() has returned. */
+    void (*work)(struct blocking_job *job); /* called in the thread */
+    /* Called on the loop, and never before blocking_start() has returned. */
     void (*done)(struct blocking_job *job);
-    bool off_loop;     /* done() may be called by any thread, also within blocking_start() */
+    bool off_loop;     /* done() may be called by any thread, even within blocking_start() */
     const char *group; /* borrowed */
     unsigned limit;
-    int code; /* 0, or why there is no thread: then no work was done */
+    int code; /* 0, or why no thread could be started: then no work was done */
     /* Private. */
     struct blocking *blocking;
-    struct list link; /* of the jobs that wait, that run, or that have ended */
+    struct list link; /* in the list of waiting, running or ended jobs */
     uint64_t began_ns;
     bool started;
 };
 
 int blocking_create(uv_loop_t *loop, struct blocking **ret);
-/** The loop is about to end: from now on done() is called by blocking_destroy() alone. */
+/** The loop is about to end: from now on only blocking_destroy() calls done(). */
 void blocking_close(struct blocking *blocking);
-/** Wait for the threads at work; jobs that wait end with -ECANCELED. NULL is nothing. */
+/** Wait for the running threads; waiting jobs end with -ECANCELED. NULL is ignored. */
 void blocking_destroy(struct blocking *blocking);
 
 /** Threads: any. */
 void blocking_start(struct blocking *blocking, struct blocking_job *job);
-/** Drop a job that waits: false when it has begun. Threads: any. */
+/** Drop a waiting job. Returns false if it has already begun. Threads: any. */
 bool blocking_cancel(struct blocking_job *job);
-/** Has it begun? Threads: any. */
+/** Has the job begun? Threads: any. */
 bool blocking_has_begun(struct blocking_job *job);
 
 /**
- * Close a descriptor that a client has sent, in a thread. Closing may take as long as the client
- * likes: of a file whose file system the client serves itself (FUSE), of a socket with SO_LINGER
- * and unread bytes, and of a unix socket with such descriptors in its queue. Sockets and queues are
- * interrupted by a signal; so only a file can hold a thread up. Ownership of `fd` passes.
+ * Close a descriptor that a client has sent, in a thread. Takes ownership of `fd`. A client can
+ * make closing take arbitrarily long: with a file whose file system it serves itself (FUSE), with a
+ * socket that has SO_LINGER set and unread bytes, or with a unix socket that has such descriptors
+ * in its queue. Signals interrupt the wait for sockets and queues, so only a file can block a
+ * thread.
  */
 void blocking_close_fd(struct blocking *blocking, uint64_t user, int fd);
-/** Close a connection that we accepted: at once, where no descriptor is in its queue; else in a
- * thread, in another group than blocking_close_fd(), because its queue hardly ever hangs. */
+/** Close a connection that we accepted: at once if there are no descriptors in its queue, otherwise
+ * in a thread. That thread belongs to another group than those of blocking_close_fd(), because
+ * closing a queue hardly ever hangs. */
 void blocking_close_connection(struct blocking *blocking, uint64_t user, int fd);
-/** Do this user's descriptors wait for others whose closing hangs? Then the loader accepts no more
- * descriptors of the user, and closes its connections with what is in their queues. So a user holds
- * only so many of our threads and descriptors. */
+/** Are descriptors of this user waiting behind others whose closing hangs? If so, the loader
+ * accepts no more descriptors from the user, and closes its connections together with the contents
+ * of their queues. This bounds the threads and descriptors that one user can hold. */
 bool blocking_is_stuck(struct blocking *blocking, uint64_t user);
 
-/** The user of a peer that was not authenticated. */
+/** The user ID for peers that were not authenticated. */
 #define BLOCKING_UNKNOWN_USER UINT64_MAX
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* bound.c - what limits a stream.
+/* bound.c - determines what limits a stream.
  *
- * A stream is bound by its own program when the program hardly ever waits: no loader could make it
- * faster. Where the program waits, some stage is busy all the time: reading (the I/O threads wait
- * for storage), or decoding (the workers compute, or wait for a CPU that others use). Where no
- * stage is busy and the program waits all the same, the transport is too slow: requests or answers
- * come late, or too few batches are requested ahead of time. But where decoding itself waits longer
- * for a CPU than it runs, the host is busy, and so are requests and answers. */
+ * A stream is bound by its own program if the program hardly ever waits: no loader could make it
+ * faster. If the program waits, usually one stage is busy all the time: reading (the I/O threads
+ * wait for storage), or decoding (the workers compute, or wait for a CPU that others use). If no
+ * stage is busy and the program still waits, the transport is too slow: requests or answers arrive
+ * late, or too few batches are requested in advance. But if decoding itself waits longer for a CPU
+ * than it runs, the host is busy, which delays requests and answers, too. */
 #include "config.h"
 
 #include "loader/serve/bound.h"
@@ -15,10 +15,11 @@
 
 enum {
     MILLIONTHS = 1000000,
-    WAITS = 20000,   /* from this share of its time on (2 %), a program waits for the loader */
-    WORKS = 200000,  /* from this share of busy time on, the CPU time of threads is significant */
-    BUSY = 700000,   /* from this share on, threads are busy all the time */
-    SHARED = 800000, /* busy threads that get less of a CPU share it with other processes */
+    /* A program that waits for at least this share of its time (2 %) is waiting for the loader. */
+    WAITS = 20000,
+    WORKS = 200000,  /* from this busy share on, the CPU time of threads is significant */
+    BUSY = 700000,   /* from this share on, threads count as busy all the time */
+    SHARED = 800000, /* busy threads that get less CPU than this share it with other processes */
 };
 
 /* Has computing waited longer for a CPU than it ran on one? */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* fair_queue.c - start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) in a tree.
  *
- * Each flow has a start tag: the sum of the costs of its turns. Of the backlogged flows the one
- * with the smallest start tag is next, and of its children likewise. The cost of a turn is known
- * only when the turn is over. So a flow is first charged an estimate, which is then corrected.
+ * Each flow has a start tag: the sum of the costs of its turns. The backlogged flow with the
+ * smallest start tag is next; within it, its child with the smallest start tag, and so on. The cost
+ * of a turn is known only when the turn is over. So a flow is first charged an estimate, which is
+ * then corrected.
  *
  * The virtual time of a parent is the start tag of the turn that is being served now. A flow that
  * becomes backlogged begins at it: it gets no credit for the time in which it was idle. The start
  * tag of a backlogged flow is at most one turn below the virtual time. So a flow waits at most for
- * the turns under way and for one turn of each other flow. */
+ * the turns in progress and for one turn of each other flow. */
 #include "config.h"
 
 #include "loader/serve/fair_queue.h"
@@ -56,12 +57,12 @@ void flow_set_backlogged(struct flow *leaf, bool wants)
             others = p->backlogged != NULL;
         }
         count_active(f, wants);
-        if (others) /* the parent is backlogged anyway */
+        if (others) /* the parent stays backlogged because of its other children */
             return;
     }
 }
 
-/* The share of `limit` of each of `among` flows. It is rounded up: one thread too many is better
+/* Returns the share of `limit` for each of `among` flows, rounded up: one thread too many is better
  * than an idle one. */
 static unsigned share(unsigned limit, unsigned among)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* histogram.h - a histogram of times, with the same bounds for all. It has no lock: its owner has
- * one. */
+/* histogram.h - a histogram of times. All histograms have the same bounds. There is no lock inside:
+ * the owner provides one. */
 #ifndef LOADER_SERVE_HISTOGRAM_H
 #define LOADER_SERVE_HISTOGRAM_H
 
@@ -9,7 +9,7 @@
 
 enum { HISTOGRAM_BOUNDS = 17 };
 
-/** Upper bounds in nanoseconds: 1, 2.5 and 5 in each decade. */
+/** Upper bounds in nanoseconds: 1, 2.5 and 5 in most decades. */
 static const uint64_t histogram_bounds_ns[HISTOGRAM_BOUNDS] = {
     25000,     50000,     100000,     250000,      500000,       1000000,
     2500000,   5000000,   10000000,   25000000,    50000000,     100000000,
@@ -17,7 +17,7 @@ static const uint64_t histogram_bounds_ns[HISTOGRAM_BOUNDS] = {
 };
 
 struct histogram {
-    /* of each interval alone; the last is for times beyond all bounds */
+    /* Each interval's own count (not cumulative); the last is for times beyond all bounds. */
     uint64_t counts[HISTOGRAM_BOUNDS + 1];
     uint64_t sum_ns;
 };

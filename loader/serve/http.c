@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* http.c - a few pages, read only.
+/* http.c - serves a few read-only pages.
  *
- * The loop publishes texts once a second; the HTTP library's one thread answers with the latest
+ * The loop publishes texts once a second; the HTTP library's single thread answers with the latest
  * texts. So neither waits for the other, and a thousand viewers cost the loop nothing.
  *
  * A thumbnail is not read from a slot (a loader writes slots and never reads them) but rendered
  * again: a batch is a pure function, so the page shows exactly the pixels that the program got. Its
- * storage may hang: so a thread of blocking.h makes it (thumbnail.h), the connection waits for some
- * seconds at most, and not many connections may wait; /healthz and /metrics always answer.
+ * storage may hang, so a thread of blocking.h renders it (thumbnail.h), the connection waits for a
+ * few seconds at most, and only a limited number of connections may wait; /healthz and /metrics
+ * always answer.
  *
- * Everyone who reaches the address may look; it is the loopback unless configured otherwise. A web
- * page of another site could try to read ours by a host name that resolves to the loopback (DNS
- * rebinding); so requests to the loopback must name it as their host. Names and images of streams
- * are shown only where every client may read all data that is served: no root has readers. */
+ * Anyone who can reach the address may look; it is the loopback unless configured otherwise. A web
+ * page of another site could try to read ours through a host name that resolves to the loopback
+ * (DNS rebinding), so requests to the loopback must name it as their host. Names and images of
+ * streams are shown only if every client may read all the data that is served: no root has
+ * readers. */
 #include "config.h"
 
 #include "loader/serve/http.h"
@@ -47,15 +49,16 @@
 #ifdef HAVE_MICROHTTPD
 enum {
     CONNECTIONS_MAX = 128,
-    CONNECTIONS_FREE = 16, /* of them: the oldest that waits makes room for a newcomer */
-    REQUEST_LIMIT_S = 15, /* for a request as a whole, from its first byte to the end of the answer,
-                              and for the pause before the next one */
-    SESSIONS_MAX = 256,   /* streams with thumbnails */
-    HISTORY = 300,        /* seconds */
-    FRESH_S = 15,         /* texts that are older show that the loop hangs */
-    THUMBNAILS_MAX = 64,  /* of a batch */
-    THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would delay all others */
-    MAKING_MAX = 32, /* connections that wait for thumbnails; the others are left for pages */
+    CONNECTIONS_FREE = 16, /* of them: the oldest waiting one makes room for a newcomer */
+    /* Time limit for a whole request, from its first byte to the end of the answer, and for the
+     * pause before the next one. */
+    REQUEST_LIMIT_S = 15,
+    SESSIONS_MAX = 256,        /* streams with thumbnails */
+    HISTORY = 300,             /* seconds */
+    FRESH_S = 15,              /* older texts mean that the loop hangs */
+    THUMBNAILS_MAX = 64,       /* per batch */
+    THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would delay all other viewers */
+    MAKING_MAX = 32, /* connections that wait for thumbnails; the others remain for pages */
     MAKING_S = 5,    /* how long a connection waits */
 };
 
@@ -68,7 +71,7 @@ struct second {
     uint64_t rate, render_busy, read_busy;
 };
 
-/* A thumbnail that a connection waits for. */
+/* A thumbnail that a connection is waiting for. */
 struct making {
     struct list link;
     struct thumbnail *thumbnail;
@@ -79,8 +82,8 @@ struct making {
 struct viewer {
     struct list link;
     int fd;
-    uint64_t since_ns; /* when it began, or its last request was answered */
-    bool suspended;    /* a thumbnail is made for it */
+    uint64_t since_ns; /* when it began, or when its last request was answered */
+    bool suspended;    /* waiting for a thumbnail */
 };
 
 struct http {
@@ -88,7 +91,7 @@ struct http {
     struct blocking *blocking;
     struct MHD_Daemon *daemon;
     bool loopback, thumbnails;
-    char host[80]; /* the address as requests name it */
+    char host[80]; /* the address as it appears in requests */
     /* Any thread, holding mu. */
     struct lock mu;
     struct text status, metrics, history;
@@ -96,14 +99,14 @@ struct http {
     unsigned num_views;
     uint64_t published_ns;
     bool stopping;
-    struct list viewers; /* the newest first */
+    struct list viewers; /* newest first */
     unsigned num_viewers;
     struct list making;
     unsigned num_making;
-    bool ending; /* no further connection may wait */
-    /* The loop's. */
+    bool ending; /* no more connections may wait */
+    /* Loop thread only. */
     struct second seconds[HISTORY];
-    unsigned num_seconds; /* ever */
+    unsigned num_seconds; /* ever added */
     struct window_point last;
 };
 
@@ -111,7 +114,7 @@ static const char page[] =
 #include "loader/serve/page.inc"
     ;
 
-/* ---- what is published ---- */
+/* ---- published texts ---- */
 
 /* A view may hold the last reference to the data set of a stream that has ended. */
 static void drop_views(const struct http *h, const struct session_view *views, unsigned count)
@@ -122,14 +125,14 @@ static void drop_views(const struct http *h, const struct session_view *views, u
 
 /* ---- connections ---- */
 
-/* End a connection: the library's thread closes it, which wakes up for it. Holding the lock. */
+/* End a connection: this wakes the library's thread, which closes it. Holding the lock. */
 static void end_viewer(struct http *h, const struct viewer *v)
 {
     assert(lock_is_held(&h->mu));
     (void)shutdown(v->fd, SHUT_RDWR);
 }
 
-/* The one that has gone longest without an answer, or NULL. Holding the lock. */
+/* Returns the viewer that has gone longest without an answer, or NULL. Holding the lock. */
 static struct viewer *oldest_viewer(struct http *h)
 {
     struct viewer *oldest = NULL;
@@ -144,7 +147,7 @@ static struct viewer *oldest_viewer(struct http *h)
     return oldest;
 }
 
-/* End all whose requests, or pauses, have taken too long. Holding the lock. */
+/* End all viewers whose requests or pauses have taken too long. Holding the lock. */
 static void end_late_viewers(struct http *h, uint64_t now_ns)
 {
     assert(lock_is_held(&h->mu));
@@ -167,7 +170,7 @@ static void add_viewer(struct http *h, int fd, void **ret)
     lock_acquire(&h->mu);
     if (h->num_viewers >= CONNECTIONS_MAX - CONNECTIONS_FREE && (oldest = oldest_viewer(h))) {
         end_viewer(h, oldest);
-        oldest->since_ns = UINT64_MAX; /* the next one makes room for the next newcomer */
+        oldest->since_ns = UINT64_MAX; /* so that the next newcomer replaces another one */
     }
     list_add_first(&h->viewers, &v->link);
     h->num_viewers++;
@@ -188,7 +191,7 @@ static void remove_viewer(struct http *h, void **viewer)
     *viewer = NULL;
 }
 
-/* It has made progress: a request has come, or was answered. */
+/* The viewer has made progress: a request has arrived, or was answered. */
 static void touch_viewer(struct http *h, struct viewer *v)
 {
     lock_acquire(&h->mu);
@@ -199,7 +202,7 @@ static void touch_viewer(struct http *h, struct viewer *v)
     lock_release(&h->mu);
 }
 
-/* The library calls before it closes the descriptor. */
+/* The library calls this before it closes the descriptor. */
 static void on_connection(void *arg, struct MHD_Connection *c, void **viewer,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -276,13 +279,14 @@ static void add_second(struct http *h, const struct server *server)
 #undef PER
 }
 
-/* The viewer is not known. So where a root has readers, neither names nor images are shown. */
+/* The viewer is not authenticated. So if any root has readers, neither names nor images are
+ * shown. */
 static bool shows_streams(const struct server *server)
 {
     return roots_are_for_all(server->roots);
 }
 
-/* 0, or -ENOMEM: then the old texts are shown a second longer. */
+/* Returns 0, or -ENOMEM: then the old texts are shown for another second. */
 static int write_texts(struct http *h, const struct server *server, struct text texts[3])
 {
     struct status status = {0};
@@ -317,8 +321,8 @@ out:
     return r;
 }
 
-/* Give up thumbnails that were begun before then: their connections get an error. Holding the
- * lock. */
+/* Give up thumbnails that were begun before `before_ns`: their connections get an error. Holding
+ * the lock. */
 static void give_up_making(struct http *h, uint64_t before_ns)
 {
     assert(lock_is_held(&h->mu));
@@ -440,7 +444,7 @@ static void on_ready(void *connection)
     MHD_resume_connection(connection);
 }
 
-/* Suspend the connection until the thumbnail is made. Takes the reference to the data set. */
+/* Suspend the connection until the thumbnail is rendered. Takes the reference to the data set. */
 static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
                                       const struct session_view *view, unsigned index, void **state)
 {
@@ -527,7 +531,7 @@ static bool names_loopback(const struct http *h, const char *host)
     return false;
 }
 
-static int seen; /* the state of a request whose header has come */
+static int seen; /* the state of a request whose header has arrived */
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
                                   const char *method, const char *version, const char *upload,
@@ -538,7 +542,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
     (void)version;
     (void)upload;
-    if (!*state) { /* the header has come; the library calls again for the answer */
+    if (!*state) { /* the header has arrived; the library calls again for the answer */
         *state = &seen;
         touch_viewer(h, viewer_of(c));
         return MHD_YES;
@@ -572,7 +576,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
                "here are /, /status.json, /history.json, /metrics, /healthz and /readyz\n");
 }
 
-/* The request is over, answered or not. */
+/* The request is over, whether it was answered or not. */
 static void on_completed(void *arg, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode how)
 {
@@ -592,7 +596,7 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
     free(m);
 }
 
-/* We bind, and not the library: some versions of it lose the errno of bind(). */
+/* We bind the socket ourselves, because some versions of the library lose the errno of bind(). */
 static int listen_at(const struct addrinfo *at)
 {
     int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, r;
@@ -618,7 +622,7 @@ static int start_daemon(struct http *h, int fd, int family)
     if (family == AF_INET6)
         flags |= MHD_USE_IPv6;
     (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the loop */
     h->daemon =
         MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
                          MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
@@ -638,7 +642,7 @@ static bool is_loopback(const struct sockaddr *a)
     return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
 }
 
-/* A socket at the address and the port of the options, or -errno. */
+/* Returns a socket at the address and port of the options, or -errno. */
 static int open_socket(const struct server_options *options, struct plenum_error *err)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
@@ -660,7 +664,7 @@ static int open_socket(const struct server_options *options, struct plenum_error
                                where, port, strerror(-fd));
 }
 
-/* The socket that was handed over, or -errno. */
+/* Returns the socket that was handed over, or -errno. */
 static int take_socket(int fd, struct plenum_error *err)
 {
     int listens = 0, r;
@@ -675,7 +679,8 @@ static int take_socket(int fd, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "--http-fd %d: %s", fd, strerror(-r)) : fd;
 }
 
-/* Serve at this socket. Its host is kept as the Host of a request has it: "127.0.0.5", "[::1]". */
+/* Serve on this socket. Its address is stored as it appears in a request's Host: "127.0.0.5",
+ * "[::1]". */
 static int serve_at(struct http *h, int fd, struct plenum_error *err)
 {
     struct sockaddr_storage storage = {0};
@@ -715,7 +720,7 @@ int http_start(const struct server_options *options, struct blocking *blocking, 
     list_init(&h->viewers);
     list_init(&h->making);
     h->blocking = blocking;
-    h->published_ns = time_now_ns(); /* the first texts come soon */
+    h->published_ns = time_now_ns(); /* the first texts follow soon */
     h->thumbnails = !options->no_thumbnails;
     r = serve_at(h, fd, err);
     if (r < 0) {

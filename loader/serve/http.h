@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* http.h - the status page and what monitoring systems ask for, over HTTP. */
+/* http.h - serves the status page and the metrics for monitoring systems over HTTP. */
 #ifndef LOADER_SERVE_HTTP_H
 #define LOADER_SERVE_HTTP_H
 
@@ -7,16 +7,17 @@
 
 #include "loader/serve/session.h"
 
-/** The HTTP server. Its thread uses nothing of the loop's: it serves the texts that were published
- * last. Opaque. */
+/** The HTTP server. Its thread touches none of the loop's data: it serves the most recently
+ * published texts. Opaque. */
 struct http;
 
-/** Serve at options->http_fd, or listen on http_address and http_port: 0, or -errno with a
- * sentence. `blocking` is borrowed: its threads make thumbnails. */
+/** Serve on options->http_fd, or listen on http_address and http_port. Returns 0, or -errno with a
+ * sentence. `blocking` is borrowed: its threads create thumbnails. */
 int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err);
 
-/** Show what the loader does now. On the loop's thread; once a second. NULL is nothing. */
+/** Publish the loader's current state. Call on the loop's thread, once a second. NULL is
+ * ignored. */
 void http_publish(struct http *http, const struct server *server);
 
 void http_stop(struct http *http);

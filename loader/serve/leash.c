@@ -34,7 +34,8 @@ static bool serves(void)
     return atomic_load(&leash.phase) == JOBLOADER_SERVES;
 }
 
-/* Wait for a turn, or until the keeper has gone: true when it has. Its bytes are the loop's. */
+/* Wait for the timeout, or until the keeper has gone. Returns true if it has. Any bytes it sends
+ * are for the loop. */
 static bool keeper_is_gone(int timeout_ms)
 {
     struct pollfd fd = {.fd = leash.lifeline_fd, .events = POLLRDHUP};
@@ -91,7 +92,7 @@ void leash_init(int lifeline_fd, int start_fd)
     (void)thread_start(NULL, leash_main, NULL);
 }
 
-/* A start that is over says nothing more. */
+/* Once startup is over, no phase is logged. */
 void leash_phase(enum jobloader_phase phase)
 {
     if (!serves())
@@ -102,7 +103,8 @@ void leash_phase(enum jobloader_phase phase)
 void leash_serves(void)
 {
     atomic_store(&leash.phase, JOBLOADER_SERVES);
+    /* No O_ASYNC: the kernel stops watching. */
     if (leash.start_fd >= 0)
-        (void)fcntl(leash.start_fd, F_SETFL, O_NONBLOCK); /* no O_ASYNC: the kernel lets go */
+        (void)fcntl(leash.start_fd, F_SETFL, O_NONBLOCK);
     io_close(&leash.start_fd);
 }

@@ -30,7 +30,7 @@ struct arguments {
     struct server_options server;
     const char *config;
     bool check_config;
-    bool file_roots; /* all roots so far are from the file */
+    bool file_roots; /* all roots so far come from the file */
     /* UINT32_MAX: not given */
     uint32_t listen_fd, http_fd, client_fd, lifeline_fd, start_fd;
     bool job;
@@ -44,7 +44,7 @@ static int add_root(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
-    if (a->file_roots) /* the command line wins */
+    if (a->file_roots) /* the command line takes precedence */
         a->server.num_roots = 0;
     a->file_roots = false;
     if (a->server.num_roots == SERVER_ROOTS_MAX)
@@ -77,7 +77,7 @@ static int parse_decoder(void *target, const char *value, struct plenum_error *e
     return image_jpeg_parse("--decoder", value, &a->server.jpeg, err);
 }
 
-/* Settings for a job's own loader, whose command line the user does not write. */
+/* Settings for a job's own loader, whose command line is not written by the user. */
 static int read_environment(struct arguments *a)
 {
     const char *decoder = getenv("PLENUM_DECODER");
@@ -91,7 +91,7 @@ static int read_environment(struct arguments *a)
     return r;
 }
 
-/* "2.5": cores */
+/* Parse a number of cores, such as "2.5". */
 static int parse_cpu_budget(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
@@ -139,7 +139,7 @@ static int count_verbose(void *target, const char *value, struct plenum_error *e
 }
 
 #define DEFAULT_CONFIG PLENUM_SYSCONFDIR "/plenum/plenumd.conf"
-/* In ten seconds: as much as a person can read. */
+/* Lines per ten seconds: as many as a person can read. */
 enum { LOG_LINES_MAX = 500 };
 
 #define AT(field) offsetof(struct arguments, field)
@@ -249,7 +249,7 @@ static const struct options_program program = {
     .words = words,
 };
 
-/* Where to listen by default. */
+/* The default address to listen on. */
 static const char *default_socket(char *text, size_t size)
 {
     const char *dir = getenv("XDG_RUNTIME_DIR");
@@ -274,7 +274,7 @@ static void use_smaller(const struct cgroup *group, void *arg)
         *least = min_u64(*least, limit);
 }
 
-/* Half of the machine's memory or, where that is less, of the control group's: memory of rings with
+/* Half of the machine's memory, or of the control group's if that is less. Memory of rings with
  * holes is charged to the loader, and must not fill the group. */
 static uint64_t half_of_memory(void)
 {
@@ -285,8 +285,8 @@ static uint64_t half_of_memory(void)
     return all / 2;
 }
 
-/* Check a setting early that is otherwise checked where it is used, so that the error names its
- * line in the file. */
+/* Check a setting early that is otherwise checked only where it is used, so that the error can name
+ * its line in the file. */
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
@@ -329,11 +329,11 @@ static const struct settings_rules rules = {.program = &program,
                                             .repeatable = repeatable,
                                             .check = check_value};
 
-/* The current settings, and the texts of the file that they point to. */
+/* The current settings, and the texts from the file that they point to. */
 struct settings {
     struct arguments arguments;
     struct settings_texts texts;
-    struct arguments fresh;         /* of the last reload */
+    struct arguments fresh;         /* read by the last reload */
     struct settings_texts reloaded; /* and its texts */
     int argc;
     char **argv;
@@ -344,8 +344,8 @@ static void on_fault(const char *sentence)
     log_error("%s", sentence);
 }
 
-/* Defaults, then the file, then the command line: 0, or -EINVAL when the file has faults, which
- * have been logged. */
+/* Apply the defaults, then the file, then the command line. Returns 0, or -EINVAL if the file has
+ * errors, which have been logged. */
 static int read_settings(struct settings *s)
 {
     struct arguments *a = &s->arguments;
@@ -372,7 +372,7 @@ static int read_settings(struct settings *s)
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
-    /* The command line was parsed before: it has no error. */
+    /* The command line was parsed before, so it has no error. */
     (void)options_parse(&program, a, s->argc, s->argv, &operands, &err);
     if (a->listen_fd != UINT32_MAX)
         a->server.listen_fd = (int)a->listen_fd;
@@ -390,8 +390,8 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* A job's own loader shares the terminal with the training program. So it logs only what is wrong,
- * and for what the program must wait. */
+/* A job's own loader shares the terminal with the training program. So it logs only problems, and
+ * anything that the program must wait for. */
 static void set_log(const struct arguments *a)
 {
     log_set_format(a->log_format);
@@ -403,7 +403,8 @@ static void set_log(const struct arguments *a)
                                     : LOG_LEVEL_INFO);
 }
 
-/* The settings of the start are kept, with their texts: some of them cannot change. */
+/* The settings from startup are kept together with their texts, because some of them cannot
+ * change. */
 static int reload(void *arg, struct server_options *ret)
 {
     struct settings *s = arg;
@@ -430,7 +431,8 @@ static void reloaded(void *arg)
     set_log(&s->fresh);
 }
 
-/* The descriptor that an option names on the command line, which is not parsed yet; or -1. */
+/* Returns the descriptor that an option names on the command line, which has not been parsed yet;
+ * or -1. */
 static int early_descriptor(int argc, char **argv, const char *option)
 {
     uint64_t fd;
@@ -441,7 +443,7 @@ static int early_descriptor(int argc, char **argv, const char *option)
     return -1;
 }
 
-/* Allow as many descriptors as possible: a client needs two. */
+/* Raise the limit on descriptors as far as possible: each client needs two. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;
@@ -462,7 +464,8 @@ int main(int argc, char **argv)
 
     io_fill_standard(O_RDONLY);
     log_init("plenumd", LOG_LEVEL_INFO);
-    /* It executes nothing. Every thread inherits this, so it comes before the first. */
+    /* The loader never executes another program. Every thread inherits this flag, so set it before
+     * the first one starts. */
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     leash_init(early_descriptor(argc, argv, "--leash-fd"),
                early_descriptor(argc, argv, "--start-fd"));
@@ -486,7 +489,7 @@ int main(int argc, char **argv)
     }
     set_log(a);
     allow_descriptors();
-    if (!a->job) { /* a job's loader is no service, whoever started its keeper */
+    if (!a->job) { /* a job's loader is not a service, even if its keeper runs in one */
         notify_init();
         if (a->server.listen_fd < 0) {
             a->server.listen_fd = notify_get_socket(&err);

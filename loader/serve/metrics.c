@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* metrics.c - names and units by Prometheus's conventions: base units, counters that end in _total
- * and never go down while the process lives. */
+/* metrics.c - writes metrics. Names and units follow Prometheus's conventions: base units, and
+ * counters that end in _total and never decrease while the process lives. */
 #include "config.h"
 
 #include "loader/serve/metrics.h"
@@ -21,7 +21,7 @@ static void put_one(FILE *f, const char *name, const char *type, const char *hel
     (void)fprintf(f, "%s %.17g\n", name, value);
 }
 
-/* A label's value: quotes and backslashes are escaped, control characters are removed. */
+/* Write a label's value: quotes and backslashes are escaped, control characters are removed. */
 static void put_label(FILE *f, const char *name, const char *value)
 {
     char plain[WIRE_DATASET_MAX]; /* the longest text */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* monitor.c - rates of streams, and what limits them (bound.h).
+/* monitor.c - computes the rates of streams, and what limits them (bound.h).
  *
  * How many cores would be enough? A program that waits for a share w of its time and consumes r
  * samples a second would consume r / (1 - w) if it never waited. Each sample needs the CPU time
- * that samples took lately. For a program that does nothing but wait this tells nothing. */
+ * that recent samples took. For a program that does nothing but wait, there is no such estimate. */
 #include "config.h"
 
 #include "loader/serve/monitor.h"
@@ -20,7 +20,7 @@
 
 enum {
     MILLION = 1000000,
-    THREAD_BYTES = 2 << 20, /* that a thread holds after it has decoded photographs */
+    THREAD_BYTES = 2 << 20, /* that a thread holds after decoding photographs */
     ONLY_WAITS = 900000,
 };
 
@@ -47,7 +47,7 @@ struct window_point window_span(const struct window *w)
 #undef SPAN
 }
 
-/* part / whole in units of 1 / scale; 0 of nothing. */
+/* Returns part / whole in units of 1 / scale, or 0 if `whole` is 0. */
 static uint64_t ratio(uint64_t part, uint64_t whole, uint64_t scale)
 {
     return whole ? (uint64_t)((double)part / (double)whole * (double)scale + 0.5) : 0;
@@ -94,7 +94,7 @@ void monitor_stream(const struct server *server, const struct window *window, bo
         ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
 }
 
-/* 0 where the kernel does not tell */
+/* Returns 0 if the kernel does not report it. */
 static uint64_t memory_of(const char *key)
 {
     uint64_t bytes = 0;
@@ -114,7 +114,7 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
         reading = max_u64(reading, session_field_bytes(s));
     }
     now -= min_u64(now, rings);
-    if (server->num_sessions <= 1) /* the one that asks counts */
+    if (server->num_sessions <= 1) /* the requesting client counts, too */
         server->own_bytes = 0;
     server->own_bytes = max_u64(server->own_bytes, now);
     least =
@@ -146,7 +146,7 @@ static uint32_t open_descriptors(void)
     for (const struct dirent *d; (d = readdir(dir));)
         n += d->d_name[0] != '.';
     (void)closedir(dir);
-    return n - 1; /* without the one that looks */
+    return n - 1; /* without the thread that reads this */
 }
 
 void monitor_get_status(const struct server *server, struct wire_status *ret)

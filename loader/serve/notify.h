@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* notify.h - messages to a service manager, and the socket that it handed over: sd_notify(3) and
- * sd_listen_fds(3). Without a manager nothing is sent. Threads: one. */
+/* notify.h - sends messages to a service manager, and takes the socket that it handed over:
+ * sd_notify(3) and sd_listen_fds(3). Without a manager nothing is sent. Threads: one. */
 #ifndef LOADER_SERVE_NOTIFY_H
 #define LOADER_SERVE_NOTIFY_H
 
@@ -9,20 +9,21 @@
 #include <plenum/error.h>
 
 /**
- * The listening socket that a service manager handed over (LISTEN_PID, LISTEN_FDS), made
- * close-on-exec; -1 when there is none. -EINVAL with a sentence when what was handed over is not
- * one listening unix stream socket. The variables are removed, so that no child process uses them.
+ * Returns the listening socket that a service manager handed over (LISTEN_PID, LISTEN_FDS), made
+ * close-on-exec, or -1 if there is none. Fails with -EINVAL and a sentence unless exactly one
+ * listening unix stream socket was handed over. The variables are removed, so that no child process
+ * uses them.
  */
 int notify_get_socket(struct plenum_error *err);
 
-/** Remember where the manager listens (NOTIFY_SOCKET) and how often it wants to hear from us
+/** Remember where the manager listens (NOTIFY_SOCKET) and how often it expects a message
  * (WATCHDOG_USEC), and remove the variables. */
 void notify_init(void);
 
-/** Nanoseconds without a word after which the manager ends us; 0: it does not watch. */
+/** Returns the nanoseconds without a message after which the manager ends us; 0: no watchdog. */
 uint64_t notify_watchdog_ns(void);
 
-/** Send lines of VARIABLE=value. It is no error when the manager does not listen. */
+/** Send lines of VARIABLE=value. A manager that does not listen is not an error. */
 void notify_send(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* openings.c - opens data sets for clients, so that none waits for another's.
+/* openings.c - opens data sets for clients, so that no client waits for another one's data set.
  *
  *     asked --> QUICK: is there a fresh index? --> done
  *                  | no
@@ -9,18 +9,19 @@
  *                  v
  *                done
  *
- * Clients of one user that ask for the same data set with the same rights share one opening. Each
- * opening has a thread (blocking.h); some openings of a user run at a time. Openings that only look
- * for an index have a group of their own, so that those which make an index do not delay them. An
- * opening that waits for another process has no thread.
+ * Clients of one user that open the same data set with the same rights share one opening. Each
+ * opening has a thread (blocking.h); the openings of a user that run at a time are limited.
+ * Openings that only look for an index have a group of their own, so that those which build an
+ * index do not delay them. An opening that waits for another process has no thread.
  *
- * Openings of one index, of whatever users, make it first come, first served: a newcomer does not
- * take the index's lock before one that waits for it. If all leave for whom an index is being made,
- * it is made for the next that waits: else a client that comes and goes would keep others from ever
- * having it.
+ * Openings of the same index, by any users, build it first come, first served: a newcomer does not
+ * take the index's lock before an opening that already waits for it. If all clients leave while
+ * their index is being built, it is finished for the next opening that waits: otherwise a client
+ * that repeatedly connects and disconnects could keep others from ever getting it.
  *
- * An opening ends when nobody waits for it any more, or when its storage has not answered for long.
- * A thread that hangs in a system call cannot be ended: it stays, and counts for its group. */
+ * An opening ends when no client waits for it any more, or when its storage has not answered for
+ * long. A thread that hangs in a system call cannot be ended: it stays, and counts for its
+ * group. */
 #include "config.h"
 
 #include "loader/serve/openings.h"
@@ -40,7 +41,7 @@
 #include "common/util.h"
 
 enum {
-    QUICK_MAX = 4,    /* of a user at a time */
+    QUICK_MAX = 4,    /* per user at a time */
     INDEXING_MAX = 2, /* each uses all processors */
     TICK_MS = 500,
     MEMORY_PART = 4, /* one opening may use this part of the available memory */
@@ -56,15 +57,15 @@ struct opening {
     struct list link;
     enum stage stage;
     struct list waiters;
-    bool cancelled; /* no client may join it */
-    bool inherited; /* cancelled, but another opening waits for the index that it makes */
+    bool cancelled; /* no more clients may join it */
+    bool inherited; /* cancelled, but another opening waits for the index that it builds */
     bool junk;
     char *name, *fields, *user, *groups[2];
     struct roots *roots;
     const char **allowed;
     unsigned num_allowed;
-    uint64_t memory_budget; /* when it began */
-    /* The thread's; the loop's when the thread has ended. */
+    uint64_t memory_budget; /* the budget when it began */
+    /* Owned by the thread while it runs, then by the loop. */
     struct dataset *dataset;
     int code;
     struct plenum_error err;
@@ -74,7 +75,7 @@ struct opening {
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
     struct wire_progress progress;
-    uint32_t told;       /* counts calls of tell() */
+    uint32_t told;       /* number of calls of tell() */
     uint64_t changed_ns; /* when it last made progress */
 };
 
@@ -89,7 +90,7 @@ static struct opening *opening_of(struct list *link)
     return link ? container_of(link, struct opening, link) : NULL;
 }
 
-/* A relative path means nothing: the loader's working directory is not its clients'. */
+/* A relative path is meaningless: the loader's working directory is not its clients'. */
 static int check_path(const char *text, struct plenum_error *err)
 {
     if (dataname_is_absolute(text))
@@ -100,7 +101,7 @@ static int check_path(const char *text, struct plenum_error *err)
                      text);
 }
 
-/* Set the progress that waiting clients are told. Any thread. */
+/* Set the progress that waiting clients receive. Threads: any. */
 static void tell(struct opening *o, const char *text, uint64_t done, uint64_t total)
 {
     (void)pthread_mutex_lock(&o->mu);
@@ -113,7 +114,7 @@ static void tell(struct opening *o, const char *text, uint64_t done, uint64_t to
     (void)pthread_mutex_unlock(&o->mu);
 }
 
-/* In the thread. Clients hear of progress often, the log every ten seconds. */
+/* Runs in the thread. Clients receive progress often; it is logged every ten seconds. */
 static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     struct opening *o = arg;
@@ -132,7 +133,7 @@ static void on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
     tell(o, text, done, total);
 }
 
-/* In the thread. */
+/* Runs in the thread. */
 static void work(struct blocking_job *job)
 {
     struct opening *o = container_of(job, struct opening, job);
@@ -180,7 +181,7 @@ static void unlink_opening(struct opening *o)
         (void)uv_timer_stop(&o->openings->tick);
 }
 
-/* Give all who wait the data set, or the error. */
+/* Give the data set, or the error, to all waiting clients. */
 static void answer(struct opening *o, int code, const struct plenum_error *err)
 {
     struct list *at;
@@ -193,7 +194,7 @@ static void answer(struct opening *o, int code, const struct plenum_error *err)
     }
 }
 
-/* Do they need the same index, or fields of it? Users and fields may differ. */
+/* Do both need the same index, or fields of it? Users and fields may differ. */
 static bool is_of_same_index(const struct opening *a, const struct opening *b)
 {
     bool same = a->num_allowed == b->num_allowed && strcmp(a->name, b->name) == 0;
@@ -208,7 +209,7 @@ static bool is_indexing(struct opening *o)
     return o->stage == STAGE_INDEXING && blocking_has_begun(&o->job) && !atomic_load(&o->cancel);
 }
 
-/* The one that makes this one's index now, or NULL. */
+/* Returns the opening that is building this one's index now, or NULL. */
 static struct opening *find_indexing(struct opening *o)
 {
     struct list *all = &o->openings->all;
@@ -220,19 +221,19 @@ static struct opening *find_indexing(struct opening *o)
     return NULL;
 }
 
-/* The one that has waited longest for this one's index, which may be itself; or NULL. */
+/* Returns the opening that has waited longest for this one's index, possibly itself; or NULL. */
 static struct opening *find_next(const struct opening *o)
 {
     struct list *all = &o->openings->all;
     struct opening *next = NULL;
 
-    for (struct list *at = list_first(all); at; at = list_next(all, at)) /* the newest first */
+    for (struct list *at = list_first(all); at; at = list_next(all, at)) /* newest first */
         if (opening_of(at)->stage == STAGE_WAITING && is_of_same_index(opening_of(at), o))
             next = opening_of(at);
     return next;
 }
 
-/* End an index that is made for nobody. */
+/* Stop building an index that no opening waits for. */
 static void end_if_not_inherited(struct opening *o)
 {
     if (o && o->inherited && !find_next(o)) {
@@ -241,7 +242,7 @@ static void end_if_not_inherited(struct opening *o)
     }
 }
 
-/* Nobody waits for it any more. */
+/* The last client has stopped waiting for it. */
 static void cancel(struct opening *o)
 {
     struct opening *other = find_indexing(o);
@@ -260,7 +261,7 @@ static void cancel(struct opening *o)
 
 static void begin(struct opening *o, enum stage stage);
 
-/* Make the index, or wait for those that came before. */
+/* Build the index, or wait for openings that came earlier. */
 static void index_in_turn(struct opening *o)
 {
     struct opening *other = find_indexing(o), *next;
@@ -273,7 +274,7 @@ static void index_in_turn(struct opening *o)
         tell(o, "waiting for another client, for which it is being indexed", 0, 0);
 }
 
-/* An index is made, or is not: it is the next one's turn, which finds it, or makes it. */
+/* Building an index has succeeded or failed: the next opening finds the index, or builds it. */
 static void begin_next(const struct opening *o)
 {
     struct opening *next = find_next(o);
@@ -306,7 +307,7 @@ static void done(struct blocking_job *job)
     free_opening(o);
 }
 
-/* It begins, or waits for a good reason. */
+/* It begins, or waits for a legitimate reason: restart its time limit. */
 static void touch(struct opening *o)
 {
     (void)pthread_mutex_lock(&o->mu);
@@ -328,7 +329,7 @@ static void begin(struct opening *o, enum stage stage)
     blocking_start(o->openings->options.blocking, &o->job);
 }
 
-/* Storage hangs: those who wait get an error, and a later result is dropped. */
+/* Storage hangs: waiting clients get an error, and a later result is dropped. */
 static void give_up(struct opening *o)
 {
     struct plenum_error err;
@@ -337,11 +338,12 @@ static void give_up(struct opening *o)
                       (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
 
     answer(o, r, &err);
-    atomic_store(&o->cancel, true); /* nobody inherits it */
+    atomic_store(&o->cancel, true); /* no other opening inherits it */
     cancel(o);
 }
 
-/* Its turn may have come: another process may have made the index. Else tell how that goes on. */
+/* Its turn may have come, because another process may have built the index. Otherwise report that
+ * process's progress. */
 static void wait_on(struct opening *o)
 {
     struct opening *other = find_indexing(o);
@@ -425,8 +427,8 @@ void openings_destroy(struct openings *openings)
 }
 
 /* Is it the same data set with the same fields and list of bad samples, with the same roots, for
- * the same user? Users do not share openings, because each opening waits behind others of its user.
- */
+ * the same user? Users do not share openings, because each opening waits behind others of its
+ * user. */
 static bool is_same(const struct opening *o, const struct opening_request *request)
 {
     bool same = !o->cancelled && o->junk == request->junk && o->roots == request->roots &&

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* openings.h - opens data sets for clients. All functions but one are for the loop's thread. */
+/* openings.h - opens data sets for clients. All functions but one must be called on the loop's
+ * thread. */
 #ifndef LOADER_SERVE_OPENINGS_H
 #define LOADER_SERVE_OPENINGS_H
 
@@ -17,38 +18,39 @@
 
 /** All openings of a loader. */
 struct openings;
-/** One data set that is being opened, for all clients that wait for it. */
+/** A data set that is being opened, for all clients that wait for it. */
 struct opening;
 
 struct openings_options {
     uv_loop_t *loop;
-    struct blocking *blocking; /* its threads open; borrowed, and destroyed before the openings */
+    /* Its threads open data sets; borrowed, and destroyed before the openings. */
+    struct blocking *blocking;
     const char *cache_dir;
     struct dataset_cache_limits cache_limits;
-    const uint64_t *memory_budget; /* of the loader, or NULL; 0: no limit. Read on the loop */
+    const uint64_t *memory_budget; /* the loader's, or NULL; 0: no limit. Read on the loop */
     bool hints;
-    uint64_t silent_ns; /* how long storage may not answer */
+    uint64_t silent_ns; /* how long storage may fail to answer */
 };
 
-/** A client that waits. It stays in place until done() or openings_leave() is called. */
+/** A waiting client. Do not move or free it until done() or openings_leave() is called. */
 struct opening_waiter {
-    /** On the loop: a reference to the data set, which is the waiter's; or NULL, -errno and a
-     * sentence. */
+    /** Called on the loop, with a reference to the data set, which the waiter then owns; or with
+     * NULL, -errno and a sentence. */
     void (*done)(struct opening_waiter *waiter, struct dataset *dataset, int code,
                  const struct plenum_error *err);
     /* Private. */
     struct opening *opening;
-    struct list link; /* of the opening's waiters */
+    struct list link; /* in the opening's waiters */
     uint32_t heard;
 };
 
 struct opening_request {
     const char *dataset;
-    const char *fields;   /* that are wanted, or "" */
-    bool junk;            /* for a pipeline with that word */
-    const char *user;     /* whose share of threads it uses */
+    const char *fields;   /* requested fields, or "" */
+    bool junk;            /* for a pipeline with the word "junk" */
+    const char *user;     /* the user whose share of threads it uses */
     struct roots *roots;  /* the current roots */
-    const char **allowed; /* [num_allowed] of them, malloc; taken */
+    const char **allowed; /* [num_allowed] of the roots' paths, malloc; taken */
     unsigned num_allowed;
 };
 
@@ -58,17 +60,17 @@ void openings_close(struct openings *openings);
 /** All threads must have ended. */
 void openings_destroy(struct openings *openings);
 
-/** Open a data set, or wait for the same one that is being opened: 0 or -ENOMEM. done() is called
+/** Open a data set, or join an opening of the same one. Returns 0 or -ENOMEM; done() is called
  * later. */
 int openings_ask(struct openings *openings, const struct opening_request *request,
                  struct opening_waiter *waiter);
 /** Stop waiting. An opening without waiters is cancelled. */
 void openings_leave(struct opening_waiter *waiter);
-/** How far it is; false when nothing is new since the last call. */
+/** Get the progress. Returns false if there is nothing new since the last call. */
 bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *ret);
 
-/** Drop a reference; the last one is dropped in a thread, because closing files may wait for
- * storage. Threads: any. NULL is nothing. */
+/** Drop a reference. The last one is dropped in a thread, because closing files may wait for
+ * storage. Threads: any. NULL is ignored. */
 void openings_release(struct blocking *blocking, const char *user, struct dataset *dataset);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pin.c - which worker runs on which of the CPUs and NUMA nodes that this process may use.
+/* pin.c - decides which worker runs on which of the CPUs and NUMA nodes that this process may use.
  *
  * A binding is the set of CPUs of one worker: one CPU (core), or those of one node (node). Bindings
  * are sorted so that the first n are the best n: they take nodes in turn, and within a node the
@@ -33,12 +33,12 @@ struct pin {
     unsigned cpus;
     hwloc_obj_t *nodes; /* those with CPUs that we may use; [num_nodes] */
     unsigned num_nodes;
-    struct binding *bindings; /* of workers, in turn */
+    struct binding *bindings; /* of the workers, in order */
     unsigned num_bindings;
 };
 
-/* Where a machine has several kinds of memory (HBM beside DRAM), nodes share CPUs: the first of
- * them counts. */
+/* On a machine with several kinds of memory (HBM beside DRAM), nodes share CPUs: the first of them
+ * counts. */
 static int list_nodes(struct pin *pin)
 {
     int count = hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_NUMANODE);
@@ -50,7 +50,7 @@ static int list_nodes(struct pin *pin)
         hwloc_obj_t node = hwloc_get_obj_by_type(pin->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         bool usable;
 
-        assert(node); /* there are `count` */
+        assert(node); /* there are `count` of them */
         usable = hwloc_bitmap_intersects(node->cpuset, pin->allowed);
         for (unsigned k = 0; k < pin->num_nodes; k++)
             usable &= !hwloc_bitmap_intersects(pin->nodes[k]->cpuset, node->cpuset);
@@ -72,7 +72,7 @@ static int add_binding(struct pin *pin, hwloc_const_bitmap_t cpus, unsigned node
     return 0;
 }
 
-/* The number of this hyperthread within its core. */
+/* Returns the number of this hyperthread within its core. */
 static unsigned thread_rank(hwloc_obj_t cpu)
 {
     return cpu->parent && cpu->parent->type == HWLOC_OBJ_CORE ? cpu->sibling_rank : 0;
@@ -87,7 +87,7 @@ static int by_rank(const void *a, const void *b)
     return (x->logical_index > y->logical_index) - (x->logical_index < y->logical_index);
 }
 
-/* List the CPUs of one node that we may use, the best first; returns how many. */
+/* List the CPUs of one node that we may use, best first. Returns their number. */
 static unsigned list_cpus(const struct pin *pin, unsigned node, hwloc_obj_t *ret)
 {
     hwloc_obj_t cpu = NULL;
@@ -102,7 +102,7 @@ static unsigned list_cpus(const struct pin *pin, unsigned node, hwloc_obj_t *ret
     return n;
 }
 
-/* Bind each worker to a CPU, from the nodes in turn. */
+/* Bind each worker to a CPU, taking the nodes in turn. */
 static int bind_to_cpus(struct pin *pin)
 {
     hwloc_obj_t *cpus = calloc((size_t)pin->num_nodes * pin->cpus, sizeof(*cpus));
@@ -226,7 +226,7 @@ unsigned pin_node_of_worker(const struct pin *pin, unsigned index)
     return pin->num_bindings > 0 ? pin->bindings[index % pin->num_bindings].node : 0;
 }
 
-/* The node of the page at this address, or num_nodes when it is not known. */
+/* Returns the node of the page at this address, or num_nodes if it is not known. */
 static unsigned node_of_page(const struct pin *pin, const volatile uint8_t *at, hwloc_bitmap_t set)
 {
     (void)*at; /* the kernel knows only pages that this process has touched */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pin.h - which CPUs the workers run on. */
+/* pin.h - decides which CPUs the workers run on. */
 #ifndef LOADER_SERVE_PIN_H
 #define LOADER_SERVE_PIN_H
 
@@ -19,20 +19,20 @@ struct pin;
 int pin_create(enum pin_policy policy, struct pin **ret, struct plenum_error *err);
 void pin_destroy(struct pin *pin);
 
-/** CPUs that this process may use, at least 1. */
+/** Returns the number of CPUs that this process may use, at least 1. */
 unsigned pin_cpus(const struct pin *pin);
 
-/** NUMA nodes with CPUs, at least 1. */
+/** Returns the number of NUMA nodes with CPUs, at least 1. */
 unsigned pin_count_nodes(const struct pin *pin);
 
-/** The node of worker `index`. */
+/** Returns the node of worker `index`. */
 unsigned pin_node_of_worker(const struct pin *pin, unsigned index);
 
-/** The node that most of this memory lies on; 0 where the kernel does not tell. */
+/** Returns the node that holds most of this memory, or 0 if the kernel does not report it. */
 unsigned pin_node_of_memory(const struct pin *pin, const void *base, size_t bytes);
 
-/** Bind the calling thread as worker `index`. It is no error when the kernel refuses:
- * the thread then runs anywhere. */
+/** Bind the calling thread as worker `index`. It is not an error if the kernel refuses: the thread
+ * then runs anywhere. */
 void pin_worker(const struct pin *pin, unsigned index);
 
 /** Let this process use every CPU that its control group allows, whatever affinity it inherited. */

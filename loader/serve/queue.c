@@ -1,51 +1,53 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.c - which thread works on which sample, and when.
+/* queue.c - decides which thread works on which sample, and when.
  *
  *     submit -> [requests of a stream] -> I/O thread: read
- *            -> [node queue: items that are read] -> worker: render -> finished
+ *            -> [node queue: read items] -> worker: render -> finished
  *
- * A request is a batch; a task is one sample of it, or several where they are so cheap that to hand
- * over each by itself would cost more than to make it (wanted_parts()). An I/O thread takes the
- * next task from users in turn, from a user's jobs in turn (the client tells the name of its job),
+ * A request is a batch. A task is one sample of it, or several if they are so cheap that handing
+ * each over separately would cost more than rendering it (wanted_parts()). An I/O thread takes the
+ * next task from users in turn, from a user's jobs in turn (the client sends the name of its job),
  * from a job's streams in turn (so a job of many instances gets no more than one of few), and from
- * the stream's oldest request (so all cores work on the batch that is needed first). Turns are
- * shared by CPU time (fair_queue.h): a sample of 8192 pixels a side costs as much as a thousand
- * small ones. Bytes are read into the buffers of a fixed number of items, which bounds memory. The
- * items are used again and again:
+ * the stream's oldest request (so that all cores work on the batch that is needed first). Turns are
+ * shared by CPU time (fair_queue.h): a sample of 8192 x 8192 pixels costs as much as a thousand
+ * small ones. Bytes are read into the buffers of a fixed number of items, which bounds memory.
+ * Items are reused:
  *
  *     FREE --I/O thread begins a task--> READING --> READ --worker--> RENDERING --> FREE
  *
- * item_move() obeys that. While an I/O thread waits for the disk, workers decode what has been
- * read.
+ * item_move() enforces these transitions. While an I/O thread waits for the disk, workers decode
+ * the samples that have been read.
  *
- * Storage may hang, and with it each thread that reads from it. So no user, job or stream holds
- * more than its share of the I/O threads while others want some. Where all I/O threads hang and a
+ * Storage may hang, and with it every thread that reads from it. So no user, job or stream holds
+ * more than its share of the I/O threads while others want some. If all I/O threads hang and a
  * stream has none, queue_beat() starts another.
  *
- * Where one of several samples turns out to be large, or slow to read or to render, those behind it
- * are left to other threads: they may be like it.
+ * If one of several samples turns out to be large, or slow to read or render, the samples after it
+ * are left to other threads, because they may be similar.
  *
- * When the bytes of a sample are bad, the sample goes back to its stream, and an I/O thread reads a
+ * If the bytes of a sample are bad, the sample returns to its stream, and an I/O thread reads a
  * substitute: workers never wait for storage.
  *
- * Where reading is slow (a cold cache, a network), I/O threads also announce to the kernel which
- * samples come next; the order of a stream tells that far beyond its requests. The kernel then
- * reads many samples at once, and a cold cache costs bandwidth instead of one latency for each
- * sample. Announcing may be slow, too, because the kernel must look up file names; so a thread
- * spends at most as much time on it as on reading. Where reading is fast nothing is announced,
- * which saves two system calls a sample.
+ * When reading is slow (a cold cache, a network), I/O threads also announce the next samples to the
+ * kernel; the order of a stream is known far beyond its requests. The kernel then reads many
+ * samples at once, and a cold cache costs bandwidth instead of one latency per sample. Announcing
+ * may be slow as well, because the kernel must look up file names, so a thread spends at most as
+ * much time on it as on reading. When reading is fast nothing is announced, which saves two system
+ * calls per sample.
  *
  * A node queue holds the read samples for the workers of one NUMA node: those of the streams whose
- * slots lie on that node. A worker whose node queue is empty takes from another one: decoding a
- * sample takes far longer than writing it to memory of another node. Users take turns in a node
- * queue, too: expensive samples of one user that were read early do not delay those of another.
+ * slots are on that node. A worker whose node queue is empty takes from another one, because
+ * decoding a sample takes far longer than writing it to another node's memory. Users take turns in
+ * a node queue, too: expensive samples of one user that were read early do not delay those of
+ * another.
  *
- * Where CPU time is limited (token_bucket.h), a worker that has finished an item waits until the
- * bucket has tokens. That bounds reading, too.
+ * If CPU time is limited (token_bucket.h), a worker that has finished an item waits until the
+ * bucket has tokens. That limits reading, too.
  *
- * Locks: the queue's is taken three times a task, each time for about a microsecond; decoding,
- * which takes about a millisecond, runs without it. Each node queue has a lock for passing on one
- * item. No thread holds both. Nothing is read, decoded or called back under a lock. */
+ * Locks: the queue's lock is taken three times per task, each time for about a microsecond;
+ * decoding, which takes about a millisecond, runs without it. Each node queue has a lock for
+ * passing on one item. No thread holds both. No reading, decoding or callback happens under a
+ * lock. */
 #include "config.h"
 
 #include "loader/serve/queue.h"
@@ -65,35 +67,36 @@
 
 enum {
     BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this for a huge file is freed afterwards */
-    PART_KEEP = 256 << 10,  /* likewise, of an item's parts behind the first */
-    PARTS_MAX = 32,         /* of an item */
-    ITEM_NS = 100000,       /* CPU time, or reading, that an item of several parts should take */
-    LATE_NS = 1000000,      /* an item that was read for so long, or has so many bytes, */
-    LARGE = 256 << 10,      /* leaves the rest of its parts to others */
-    DEAR_NS = 50000000,     /* and so does one that has been rendered for so long */
+    PART_KEEP = 256 << 10,  /* the same limit for an item's parts after the first */
+    PARTS_MAX = 32,         /* per item */
+    ITEM_NS = 100000,       /* CPU time or reading time to aim for in an item of several parts */
+    LATE_NS = 1000000,      /* an item that took longer than this to read, */
+    LARGE = 256 << 10,      /* or has more bytes than this, leaves its remaining parts to others */
+    DEAR_NS = 50000000,     /* and so does one that has been rendered for longer than this */
     AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
-    AHEAD_READ_NS = 200000, /* announce where the mean time of a read is longer */
-    AHEAD_MEAN = 16,        /* samples of that mean */
-    AHEAD_HOLD = 4096,      /* go on for so many samples: announced ones are read fast */
-    AHEAD_TIME_NS = 50000000, /* at most, that a thread announces before it reads again */
-    COST_PIXEL_NS = 20,       /* estimated cost before a sample was rendered */
+    AHEAD_READ_NS = 200000, /* announce if the mean time of a read is longer */
+    AHEAD_MEAN = 16,        /* samples in that mean */
+    /* keep announcing for this many samples, since announced ones are read fast */
+    AHEAD_HOLD = 4096,
+    AHEAD_TIME_NS = 50000000, /* longest time that a thread announces before it reads again */
+    COST_PIXEL_NS = 20,       /* estimated cost before any sample is rendered */
     COST_MEAN = 8,            /* samples */
     LEFT_TAGS = 256,
-    SPARE_MAX = 64,    /* I/O threads that are started for those that hang */
-    SPARE_OF_USER = 8, /* of these a user may get */
+    SPARE_MAX = 64,    /* extra I/O threads, started to replace hanging ones */
+    SPARE_OF_USER = 8, /* how many of these one user may get */
 };
 
 /* A position in the sequence of a stream's samples, batch after batch. */
 struct walk {
     struct order_place step;
-    uint32_t index;   /* of the sample in its step, below the stream's local count */
+    uint32_t index;   /* the sample's index in its step, less than the stream's local count */
     uint64_t ordinal; /* samples since the walk began */
 };
 
 /* A user, or one of its jobs. Under the queue's lock; freed with its last stream. */
 struct owner {
-    struct list link; /* of the queue's users, or the user's jobs */
-    struct list jobs; /* a user's */
+    struct list link; /* in the queue's users, or the user's jobs */
+    struct list jobs; /* of a user */
     struct flow flow;
     unsigned members; /* jobs of a user, streams of a job */
     char name[];
@@ -111,65 +114,66 @@ struct queue_stream {
     unsigned node;
     void *owner;
     /* Under the queue's lock. */
-    struct list requests; /* not finished, oldest first */
-    struct list link;     /* of the queue's streams */
+    struct list requests; /* unfinished, oldest first */
+    struct list link;     /* in the queue's streams */
     struct flow flow;
-    struct list retries;           /* samples whose substitute must be read */
-    uint64_t waiting;              /* samples that no thread has begun, and retries */
+    struct list retries;           /* samples that need a substitute to be read */
+    uint64_t waiting;              /* samples that no thread has begun, including retries */
     uint64_t cost_ns;              /* mean CPU time of a sample */
-    unsigned announcing;           /* threads that announce a sample of it */
-    bool closed;                   /* freed when these have ended */
+    unsigned announcing;           /* threads that are announcing a sample of this stream */
+    bool closed;                   /* free it when `announcing` reaches 0 */
     bool starved;                  /* since the last beat */
-    uint64_t reads, reads_at_beat; /* that have ended; now, and at the last beat */
-    /* it holds I/O threads, and no read has ended since the last beat */
+    uint64_t reads, reads_at_beat; /* finished reads, now and at the last beat */
+    /* It holds I/O threads, and no read has finished since the last beat. */
     bool hangs;
     struct walk ahead;           /* the next sample to announce */
-    struct order_place expected; /* of the next request, if it follows the last one */
+    struct order_place expected; /* position of the next request if it follows the last one */
     uint64_t asked;              /* samples requested since the walk began */
-    uint64_t taken;              /* of them, begun by I/O threads */
+    uint64_t taken;              /* how many of them I/O threads have begun */
     uint64_t read_ns;            /* mean time of a read */
     struct queue_totals totals;
     uint64_t slow_until; /* announce until `taken` reaches this */
 };
 
-/* A sample whose bytes were bad: a substitute must be read. Or a part that its item left to others.
- * It holds no buffer until then. */
+/* A sample whose bytes were bad, so that a substitute must be read; or a part that its item left to
+ * others. It holds no buffer until then. */
 struct retry {
     struct list link;
     struct queue_request *request;
-    uint32_t index, count; /* as of a part */
+    uint32_t index, count; /* as in struct part */
     struct render_try try;
 };
 
 enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
 
-/* A sample of a batch, or a run of positions that show it (render_run()). */
+/* A sample of a batch, or a run of positions that show the same sample (render_run()). */
 struct part {
     uint32_t index; /* in its batch */
-    uint32_t count; /* of the run: samples of the batch in a row */
+    uint32_t count; /* length of the run: consecutive samples of the batch */
     struct render_try try;
     struct render_files files;
-    int code; /* of what was done to it last, with its sentence */
+    int code; /* result of the last operation on it, with its sentence */
     struct plenum_error err;
 };
 
-/* Some samples in work, of one request. The queue's lock protects an item that is FREE, the lock of
- * its node queue one that is READ; in other states it belongs to one thread. */
+/* Some samples of one request that are being processed. The queue's lock protects a FREE item, the
+ * lock of its node queue a READ one; in the other states the item belongs to one thread. */
 struct item {
-    enum item_state state; /* item_move() writes it */
-    struct list link;      /* of the free items, or of a node queue */
+    enum item_state state; /* only item_move() writes it */
+    struct list link;      /* in the free items, or in a node queue */
     struct queue_request *request;
     struct flow_turn turn;
     struct part parts[PARTS_MAX];
-    uint32_t num_parts, samples; /* 0 when it is FREE */
+    uint32_t num_parts, samples; /* 0 when FREE */
     uint64_t read_ns, cpu_ns;
 };
 
 struct node_queue {
     struct lock mu;
-    pthread_cond_t to_render; /* its workers wait: for an item in any node queue, or stop */
-    struct list items;        /* in the order in which they are rendered */
-    unsigned idle;            /* workers that wait */
+    /* idle workers wait here for an item in any node queue, or for `stop` */
+    pthread_cond_t to_render;
+    struct list items; /* in rendering order */
+    unsigned idle;     /* waiting workers */
     bool stop;
 };
 
@@ -187,28 +191,29 @@ struct queue {
     unsigned num_items;
     struct thread *threads; /* workers, then I/O threads */
     unsigned started;
-    unsigned readers;      /* of them, I/O threads; holding mu */
-    unsigned idle_readers; /* that have nothing to do; holding mu */
+    unsigned readers;      /* how many of them are I/O threads; holding mu */
+    unsigned idle_readers; /* I/O threads with no work; holding mu */
     struct node_queue *node_queues;
     unsigned num_nodes;
     /* Any thread. */
     atomic_uint ready; /* items in all node queues */
     /* Any thread, holding mu. */
     struct lock mu;
-    /* I/O threads wait: for a task and a free item, something to announce, or stop */
+    /* I/O threads wait here for a task and a free item, for something to announce, or for `stop` */
     pthread_cond_t to_read;
     struct list users, streams;
-    struct flow flow;              /* the root: users are its children */
-    uint64_t left_tags[LEFT_TAGS]; /* start tags of users that left, by a hash of their names */
-    struct list free;              /* items */
-    struct list finished;          /* requests */
+    struct flow flow; /* the root: users are its children */
+    /* start tags of users that have left, by a hash of their names */
+    uint64_t left_tags[LEFT_TAGS];
+    struct list free;     /* items */
+    struct list finished; /* requests */
     struct queue_counters counters;
-    pthread_cond_t rested; /* workers that wait for CPU time: stop */
+    pthread_cond_t rested; /* workers that wait for CPU time wait here for `stop` */
     bool stop;
     struct token_bucket cpu; /* any thread */
 };
 
-/* What an item may become. */
+/* The allowed transitions of an item. */
 static const enum item_state item_next[ITEM_STATES] = {
     [ITEM_FREE] = ITEM_READING,
     [ITEM_READING] = ITEM_READ,
@@ -242,7 +247,7 @@ static void finish(struct queue *q, struct queue_request *r)
     list_add_last(&q->finished, &r->link);
 }
 
-/* Change the number of samples that wait. Holding the lock. */
+/* Change the number of waiting samples. Holding the lock. */
 static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
 {
     assert(lock_is_held(&q->mu));
@@ -251,7 +256,7 @@ static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
     flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
 }
 
-/* A stream that hangs gets no more I/O threads: they would hang, too. Holding the lock. */
+/* A stream that hangs gets no more I/O threads, because they would hang, too. Holding the lock. */
 static void set_hangs(struct queue_stream *s, bool hangs)
 {
     assert(lock_is_held(&s->queue->mu));
@@ -295,7 +300,7 @@ static void add_part(struct item *item, uint32_t index, uint32_t count,
     item->samples += count;
 }
 
-/* Begin with a retry. Holding the lock. */
+/* Start an item with a retry. Holding the lock. */
 static void begin_retry(struct queue_stream *s, struct item *item)
 {
     struct retry *retry = container_of(list_pop_first(&s->retries), struct retry, link);
@@ -311,7 +316,8 @@ static struct queue_request *request_of(struct list *link)
     return container_of(link, struct queue_request, link);
 }
 
-/* The oldest request with samples that no thread has begun; there is one. Holding the lock. */
+/* Returns the oldest request with samples that no thread has begun. There must be one. Holding the
+ * lock. */
 static struct queue_request *first_waiting(struct queue_stream *s)
 {
     struct list *at = list_first(&s->requests);
@@ -322,7 +328,8 @@ static struct queue_request *first_waiting(struct queue_stream *s)
     return request_of(at);
 }
 
-/* Begin with the next sample of a request, or a run of at most so many. Holding the lock. */
+/* Add the next sample of a request, or a run of at most `most` of them, to an item. Holding the
+ * lock. */
 static void begin_part(struct queue_stream *s, struct queue_request *r, struct item *item,
                        uint32_t most)
 {
@@ -340,9 +347,9 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
     s->taken += count;
 }
 
-/* How many parts an item of a stream should have: one, unless its samples are so cheap that handing
- * each from thread to thread would cost more than they. Nor where reading is slow, as more threads
- * then read at once. Holding the lock. */
+/* How many parts an item of this stream should have: one, unless samples are so cheap that handing
+ * each one from thread to thread would cost more than the sample itself. Slow reading also means
+ * one part, because more threads then read at once. Holding the lock. */
 static uint32_t wanted_parts(const struct queue_stream *s)
 {
     uint64_t each = max_u64(max_u64(s->cost_ns, s->read_ns), 1);
@@ -351,7 +358,7 @@ static uint32_t wanted_parts(const struct queue_stream *s)
     return s->reads == 0 ? 1 : (uint32_t)min_u64(max_u64(ITEM_NS / each, 1), PARTS_MAX);
 }
 
-/* Begin with the next samples of the oldest request that has some. Holding the lock. */
+/* Start an item with the next samples of the oldest request that has some. Holding the lock. */
 static void begin_next(struct queue_stream *s, struct item *item)
 {
     struct queue_request *r = first_waiting(s);
@@ -361,15 +368,15 @@ static void begin_next(struct queue_stream *s, struct item *item)
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
     item->request = r;
-    /* Threads that would have nothing to do are worth more than a decode that is saved, or a
-     * handing over. */
+    /* Keeping otherwise idle threads busy is worth more than saving a decode or a handover. */
     share = (uint32_t)min_u64(max_u64(s->waiting / s->queue->options.workers, 1), UINT32_MAX);
     do
         begin_part(s, r, item, share - item->samples);
     while (item->num_parts < parts && item->samples < share && r->next < r->count);
 }
 
-/* An item for the next samples to read; NULL: there are none, or no free item. Holding the lock. */
+/* Returns an item for the next samples to read, or NULL if there are none or no item is free.
+ * Holding the lock. */
 static struct item *begin_task(struct queue *q)
 {
     struct flow *leaf = list_is_empty(&q->free) ? NULL : flow_pick(&q->flow, q->readers);
@@ -405,8 +412,8 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
 
 static void maybe_free(struct queue_stream *s);
 
-/* The next sample to announce to the kernel, of any stream whose reading is slow. Holding the lock.
- */
+/* Returns the stream of the next sample to announce to the kernel, out of all streams whose reading
+ * is slow, or NULL. Holding the lock. */
 static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
 {
     assert(lock_is_held(&q->mu));
@@ -429,7 +436,7 @@ static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
     return NULL;
 }
 
-/* Make the item free for another task. Holding the lock. */
+/* Free an item for another task. Holding the lock. */
 static void release_item(struct queue *q, struct item *item)
 {
     struct queue_request *r = item->request;
@@ -441,7 +448,7 @@ static void release_item(struct queue *q, struct item *item)
     item->num_parts = item->samples = 0;
     item_move(item, ITEM_FREE);
     list_add_first(&q->free, &item->link);
-    /* I/O threads are woken when several items have been used, and not for each one. */
+    /* Wake I/O threads only once several items have been used, not for each one. */
     if (atomic_load(&q->ready) <= q->options.workers + q->options.io_threads)
         (void)pthread_cond_signal(&q->to_read);
 }
@@ -454,7 +461,8 @@ static void free_retries(struct list *retries)
         free(container_of(link, struct retry, link));
 }
 
-/* The positions of a part, `each` of them alone before the others: false when memory is short. */
+/* Add retries for the positions of a part, `each` positions per retry, to the front of the list.
+ * Returns false when out of memory. */
 static bool add_retries(struct list *retries, struct queue_request *request,
                         const struct part *part, uint32_t each)
 {
@@ -472,8 +480,8 @@ static bool add_retries(struct list *retries, struct queue_request *request,
     return true;
 }
 
-/* Have retries read, and return how many samples they are; or drop them, where the request has
- * failed or was cancelled. Holding the lock. */
+/* Queue retries for reading, and return how many samples they cover; or drop them if the request
+ * has failed or was cancelled. Holding the lock. */
 static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct list *retries)
 {
     struct queue_stream *s = r->stream;
@@ -494,8 +502,8 @@ static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct l
     return count;
 }
 
-/* The item of a node queue (or the head of its list) behind which this item belongs: behind the
- * items of its user, and before those of users with larger start tags. */
+/* Returns the item of a node queue (or the head of its list) after which this item belongs: after
+ * the items of its own user, and before those of users with larger start tags. */
 static struct list *find_position(struct node_queue *nq, const struct item *item)
 {
     const struct owner *user = item->request->stream->user;
@@ -512,7 +520,7 @@ static struct list *find_position(struct node_queue *nq, const struct item *item
     return place;
 }
 
-/* Put a read item into its node queue, and wake an idle worker: one of that node, else any. */
+/* Put a read item into its node queue, and wake an idle worker, preferably one of that node. */
 static void hand_over(struct queue *q, struct item *item)
 {
     struct node_queue *nq = &q->node_queues[item->request->stream->node];
@@ -537,7 +545,8 @@ static void hand_over(struct queue *q, struct item *item)
     }
 }
 
-/* Take the parts from `first` on out of an item: false, and nothing, when memory is short. */
+/* Remove the parts from `first` onwards from an item and add them to `left`. Changes nothing and
+ * returns false when out of memory. */
 static bool leave_parts(struct item *item, uint32_t first, struct list *left)
 {
     for (uint32_t i = first; i < item->num_parts; i++)
@@ -550,7 +559,8 @@ static bool leave_parts(struct item *item, uint32_t first, struct list *left)
     return true;
 }
 
-/* Holding no lock. Where its samples are dearer than those before them, some parts are `left`. */
+/* Read an item's files. If some samples are more expensive than expected, the parts after them go
+ * to `left`. Holding no lock. */
 static void read_item(struct item *item, struct list *left)
 {
     const struct render_spec *spec = item->request->stream->spec;
@@ -579,8 +589,8 @@ static void track_reading(struct queue_stream *s, uint64_t read_ns)
         s->slow_until = s->taken + AHEAD_HOLD;
 }
 
-/* Announce one sample, if there is one to announce; returns how long it took, or 0. Holding the
- * lock, which is released while the kernel is told. */
+/* Announce one sample, if there is one. Returns how long it took, or 0. Holding the lock, which is
+ * released during the call into the kernel. */
 static uint64_t announce(struct queue *q)
 {
     struct dataset *dataset;
@@ -593,7 +603,8 @@ static uint64_t announce(struct queue *q)
     s = next_announcement(q, &sample);
     if (!s)
         return 0;
-    /* The stream may be closed meanwhile: it is not freed, nor is its data set, but its spec is. */
+    /* The stream may be closed in the meantime. The stream and its data set are not freed then, but
+     * its spec is. */
     images = views_have_images(&s->spec->views);
     dataset = dataset_ref(s->spec->dataset);
     flow_hold(&s->flow);
@@ -633,7 +644,8 @@ static void *io_main(void *arg)
             lock_release(&q->mu);
             read_item(item, &left);
             lock_acquire(&q->mu);
-            /* Others read what the item has left, or nobody does. */
+            /* Either other threads read the parts that the item has left, or those parts are
+             * dropped. */
             item->request->left -= begun - item->samples - queue_retries(q, item->request, &left);
             flow_release(&s->flow);
             s->reads++;
@@ -653,7 +665,7 @@ static void *io_main(void *arg)
     return NULL;
 }
 
-/* Where the pixels of a sample of a batch go. */
+/* Returns where to write the pixels of a sample of a batch. */
 static struct render_target target_of(const struct queue_stream *s, uint8_t *slot, uint32_t index)
 {
     const struct views *views = &s->spec->views;
@@ -677,7 +689,7 @@ static struct render_target target_of(const struct queue_stream *s, uint8_t *slo
     return target;
 }
 
-/* Write pixels, labels and sample number of a part to its slot. Holding no lock. */
+/* Write a part's pixels, labels and sample numbers to its slot. Holding no lock. */
 static int render_part(struct render_scratch *scratch, const struct queue_request *request,
                        struct part *p, struct render_result *result)
 {
@@ -703,13 +715,14 @@ static int render_part(struct render_scratch *scratch, const struct queue_reques
     return 0;
 }
 
-/* What became of an item. */
+/* The outcome of rendering an item. */
 struct outcome {
-    int code; /* of the request, with its sentence: it has failed */
+    int code; /* if negative, the request fails with this code and sentence */
     struct plenum_error err;
-    struct list retries; /* where a substitute must be read, or a run is bad, whose samples may have
-                          * to be replaced each by another */
-    uint32_t rendered, substituted; /* samples */
+    /* Samples that need a substitute, or that belong to a bad run and may each need a different
+     * one. */
+    struct list retries;
+    uint32_t rendered, substituted; /* numbers of samples */
 };
 
 /* Holding no lock. */
@@ -741,8 +754,8 @@ static void render_item(struct render_scratch *scratch, struct item *item, struc
     }
 }
 
-/* A sample that fails makes its batch fail, and the other samples of the batch are dropped. Holding
- * the lock. */
+/* A sample that fails makes its whole request fail, and the request's other samples are dropped.
+ * Holding the lock. */
 static void fail_request(struct queue *q, struct queue_request *r, int code,
                          const struct plenum_error *err)
 {
@@ -770,8 +783,8 @@ static struct item *pop(struct queue *q, struct node_queue *nq)
     return item;
 }
 
-/* The next item for a worker, of its own node queue, else of another; waits for one. NULL: the
- * queue ends. */
+/* Returns the next item for a worker, first from its own node queue, then from the others. Waits
+ * until there is one. NULL: the queue is shutting down. */
 static struct item *next_item(struct queue *q, unsigned own)
 {
     struct node_queue *nq = &q->node_queues[own];
@@ -785,7 +798,7 @@ static struct item *next_item(struct queue *q, unsigned own)
                 return item;
         }
         /* hand_over() first counts the item and then looks for idle workers; we first count
-         * ourselves as idle and then look at the count. So at least one side sees the other. */
+         * ourselves as idle and then look at the count. So at least one side notices the other. */
         lock_acquire(&nq->mu);
         nq->idle++;
         if (!nq->stop && atomic_load(&q->ready) == 0)
@@ -824,8 +837,8 @@ static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
     s->cost_ns = (s->cost_ns * (COST_MEAN - 1) + cpu_ns) / COST_MEAN;
 }
 
-/* Account for an item that was rendered, or not, and make it free. True when its request is
- * finished: then call wake(). Holding the lock. */
+/* Account for an item, whether it was rendered or not, and free it. Returns true if its request is
+ * finished: the caller then calls wake(). Holding the lock. */
 static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struct outcome *o)
 {
     struct queue_request *r = item->request;
@@ -959,7 +972,7 @@ static int start_threads(struct queue *q)
     return r;
 }
 
-/* Has it waited since the last beat, without an I/O thread, while all of them were busy? */
+/* Has the stream waited without an I/O thread since the last beat, while all of them were busy? */
 static bool is_starved(const struct queue *q, struct queue_stream *s)
 {
     unsigned most = q->options.io_threads + SPARE_OF_USER;
@@ -991,7 +1004,7 @@ void queue_beat(struct queue *queue)
 
 static int make_items(struct queue *q)
 {
-    /* One for each thread, and as many that wait between reading and rendering. */
+    /* One for each thread, and as many again that wait between reading and rendering. */
     q->num_items = 2 * (q->options.workers + q->options.io_threads);
     q->items = calloc(q->num_items + SPARE_MAX, sizeof(*q->items));
     q->node_queues = calloc(q->num_nodes, sizeof(*q->node_queues));
@@ -1082,7 +1095,8 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-/* Find the user or job of this name in a list, or add it; NULL: out of memory. Holding the lock. */
+/* Find the user or job with this name in a list, or add it. Returns NULL when out of memory.
+ * Holding the lock. */
 static struct owner *join(struct list *list, const char *name, struct flow *parent,
                           uint64_t start_tag)
 {
@@ -1114,8 +1128,8 @@ static void leave(struct owner *o)
     free(o);
 }
 
-/* A user that leaves and comes again keeps its start tag. Where two users have the same hash, one
- * gets the tag of the other, which makes a difference of some samples at most. */
+/* A user that leaves and returns keeps its start tag. If two users have the same hash, one gets the
+ * tag of the other, which makes a difference of a few samples at most. */
 static uint64_t *left_tag_of(struct queue *q, const char *user)
 {
     uint64_t hash = 5381;
@@ -1125,7 +1139,8 @@ static uint64_t *left_tag_of(struct queue *q, const char *user)
     return &q->left_tags[hash % LEFT_TAGS];
 }
 
-/* Add a stream to its job, and job and user if they are new: 0 or -ENOMEM. Holding the lock. */
+/* Add a stream to its job, creating the job and user if they are new. Returns 0 or -ENOMEM. Holding
+ * the lock. */
 static int join_owners(struct queue *q, const struct queue_stream_options *o,
                        struct queue_stream *s)
 {
@@ -1209,8 +1224,8 @@ void queue_stream_close(struct queue_stream *stream)
     lock_release(&q->mu);
 }
 
-/* A request has come. Where it does not follow the last one, announcing begins anew at it. Holding
- * the lock. */
+/* Account for a new request. If it does not follow the last one, announcing restarts at its
+ * position. Holding the lock. */
 static void track_request(struct queue_stream *s, struct order_place place, uint64_t count)
 {
     assert(lock_is_held(&s->queue->mu));
@@ -1260,7 +1275,7 @@ bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot)
     return has;
 }
 
-/* True when the request is finished at once. Holding the lock. */
+/* Returns true if the request is finished immediately. Holding the lock. */
 static bool cancel(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.h - the loader's work: requests for batches, cut into samples, done by threads. */
+/* queue.h - the loader's work: splits requested batches into samples, which threads read and
+ * render. */
 #ifndef LOADER_SERVE_QUEUE_H
 #define LOADER_SERVE_QUEUE_H
 
@@ -12,101 +13,101 @@
 #include "loader/serve/histogram.h"
 #include "loader/render/render.h"
 
-/** The threads and what waits for them. Opaque. */
+/** The threads and the work waiting for them. Opaque. */
 struct queue;
 
-/** What is the same for all requests of a stream. The queue borrows it until the stream is closed.
- */
+/** State shared by all requests of a stream. The stream's owner closes it with
+ * queue_stream_close(). */
 struct queue_stream;
 
 struct queue_options {
-    unsigned workers;        /* threads that decode, at least 1 */
-    unsigned io_threads;     /* threads that read, at least 1 */
-    uint32_t cpu_millicores; /* CPU time that the process may use; 0: as much as there is */
-    unsigned nodes;          /* NUMA nodes with workers; 0: one */
-    /** The node of each worker; NULL: the first. */
+    unsigned workers;        /* decoding threads, at least 1 */
+    unsigned io_threads;     /* reading threads, at least 1 */
+    uint32_t cpu_millicores; /* CPU time that the process may use; 0: no limit */
+    unsigned nodes;          /* NUMA nodes that have workers; 0: one */
+    /** Returns the node of a worker. NULL: every worker is on the first node. */
     unsigned (*worker_node)(void *arg, unsigned worker);
     /** Called on each worker when it starts (to bind it to a core). May be NULL. */
     void (*worker_start)(void *arg, unsigned worker);
-    /** A request has finished: see queue_pop_finished(). Called from any thread, holding no
-     * lock. */
+    /** Called when a request has finished; collect it with queue_pop_finished(). Called from any
+     * thread, with no lock held. */
     void (*wake)(void *arg);
     void *arg;
 };
 
-/** One RENDER, from its arrival to its answer. Made by queue_submit(), freed by who gets it from
- * queue_pop_finished(). */
+/** One RENDER message, from its arrival to its answer. queue_submit() creates it; the caller of
+ * queue_pop_finished() frees it. */
 struct queue_request {
     uint64_t id;
     struct queue_stream *stream;
-    void *owner; /* of the stream: queue_stream_open() */
+    void *owner; /* the stream's owner: queue_stream_open() */
     struct wire_done done;
-    bool cancelled;   /* CANCELLED is the answer, not DONE */
-    struct list link; /* for use by who got it from queue_pop_finished() */
-    /* The queue's own, under its lock. */
+    bool cancelled;   /* answer CANCELLED, not DONE */
+    struct list link; /* for the caller of queue_pop_finished() */
+    /* Private to the queue, under its lock. */
     uint64_t arrived_ns;
-    struct order_place place; /* of the step whose samples are begun now */
+    struct order_place place; /* the step whose samples are being started now */
     uint32_t slot;
     uint32_t count, next, left;
 };
 
-/** Of one stream, or of all streams since the start. */
+/** Totals for one stream, or for all streams since the start. */
 struct queue_totals {
-    uint64_t samples, substituted; /* rendered; of them, shown in place of bad ones */
-    uint64_t batches, failed;      /* finished and not cancelled; of them, with an error */
-    uint64_t read_ns, render_ns;   /* summed over samples, of the threads' time */
-    uint64_t cpu_ns;               /* that reading and rendering took of CPUs */
-    uint64_t queue_ns;  /* summed over batches: from RENDER until the first sample is begun */
+    uint64_t samples, substituted; /* rendered; how many of them replaced bad samples */
+    uint64_t batches, failed;      /* finished and not cancelled; how many of them failed */
+    uint64_t read_ns, render_ns;   /* thread time, summed over samples */
+    uint64_t cpu_ns;               /* CPU time used for reading and rendering */
+    uint64_t queue_ns;  /* from RENDER until the first sample is started, summed over batches */
     uint64_t rested_ns; /* time that workers waited for CPU tokens; 0 for one stream */
 };
 
 struct queue_counters {
     struct queue_totals all;
-    uint64_t queued; /* samples that wait now */
-    /* Times to read a sample, to render one, and of a batch until its first sample is begun. */
+    uint64_t queued; /* samples waiting now */
+    /* Time to read a sample, time to render one, and time from a RENDER to its first sample. */
     struct histogram read, render, queue;
 };
 
 int queue_create(const struct queue_options *options, struct queue **ret);
-/** Ends the threads. All streams must have been closed. */
+/** Stop the threads. All streams must be closed first. */
 void queue_destroy(struct queue *queue);
 
 struct queue_stream_options {
-    /** Users take turns, and so do the jobs of a user. Any names. */
+    /** Users take turns, and so do the jobs of each user. Names are arbitrary. */
     const char *user, *job;
     /** Borrowed until queue_stream_close(). */
     const struct render_spec *spec;
     const struct wire_open *open;
-    const struct wire_slot *layout;  /* of `open` */
-    const struct order_steps *steps; /* likewise */
+    const struct wire_slot *layout;  /* the layout of `open` */
+    const struct order_steps *steps; /* the steps of `open` */
     struct ring *ring;
     unsigned node; /* NUMA node of the ring's memory */
-    void *owner;   /* of its requests */
+    void *owner;   /* becomes the owner of its requests */
 };
 
-/** 0 or -ENOMEM. */
+/** Returns 0 or -ENOMEM. */
 int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
                       struct queue_stream **ret);
 
-/** All its requests must have been popped. NULL is nothing. */
+/** All of its requests must have been popped first. NULL is ignored. */
 void queue_stream_close(struct queue_stream *stream);
 
-/** Render a batch into a slot: 0 or -ENOMEM. */
+/** Render a batch into a slot. Returns 0 or -ENOMEM. */
 int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render);
 
-/** Does a request that is under way use this id, or write to this slot? */
+/** Does an unfinished request use this id, or write to this slot? */
 bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot);
 
-/** Cancel a request (or all of the stream): it is finished when its last task has stopped. An
- * unknown id does nothing. */
+/** Cancel one request, or all requests of the stream. A request finishes when its last task has
+ * stopped. Unknown ids are ignored. */
 void queue_cancel(struct queue_stream *stream, uint64_t id);
 void queue_cancel_all(struct queue_stream *stream);
 
-/** The oldest finished request, owned by the caller (free()), or NULL. */
+/** Returns the oldest finished request, which the caller then owns (free()), or NULL. */
 struct queue_request *queue_pop_finished(struct queue *queue);
 
-/** Call this about once a second. Where all I/O threads wait for storage, and a stream has none
- * for that reason, it starts another, up to a limit. */
+/** Call this about once a second. If all I/O threads are waiting for storage and a stream therefore
+ * has none, it starts another one, up to a limit. */
 void queue_beat(struct queue *queue);
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);

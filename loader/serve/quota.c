@@ -11,7 +11,7 @@
 #include "common/util.h"
 #include "loader/serve/monitor.h"
 
-/* What is in use: by all users, and by one of them. */
+/* Resources in use: by all users, and by one of them. */
 struct usage {
     uint64_t all, own;
 };
@@ -29,8 +29,8 @@ static struct usage count(const struct server *server, const char *user,
     return a;
 }
 
-/* Is `more` within the limit, and is as much left for others then as the user has? `*share`: it is
- * within the limit, but not within the user's share. */
+/* Is `more` within the limit, and does it leave as much for others as the user then has? `*share`
+ * is set if it is within the limit, but not within the user's share. */
 static bool fits(const struct server *server, const struct usage *a, uint64_t more, uint64_t limit,
                  bool *share)
 {
@@ -43,7 +43,7 @@ static bool fits(const struct server *server, const struct usage *a, uint64_t mo
     return !*share || a->own + more <= left - more;
 }
 
-/* A session that ends does not count: it is gone soon. */
+/* A session that is ending does not count: it will soon be gone. */
 static uint64_t clients_of(const struct session *s)
 {
     return session_is_ending(s) ? 0 : 1;
@@ -67,7 +67,7 @@ int quota_check_client(const struct server *server, const char *user, struct ple
                      (unsigned)a.all);
 }
 
-/* The ring alone, within what may be mapped. */
+/* Check the ring alone against the memory that may be mapped. */
 static int check_mapped(const struct server *server, const struct usage *a, uint64_t bytes,
                         struct plenum_error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* quota.h - the limits on clients and rings, and each user's share of them. All on the loop's
- * thread.
+/* quota.h - the limits on clients and rings, and each user's share of them. Everything runs on the
+ * loop's thread.
  *
- * Where several users may connect, no user gets more than is then left for all others: the first
- * user gets at most half of --max-clients and --ring-limit, a second user who comes then half of
+ * If several users may connect, no user gets more than is then left for all others: the first user
+ * gets at most half of --max-clients and --ring-limit, a second user who arrives later gets half of
  * the rest, and so on. So something is always left for the next user. All TCP clients of a host
  * count as one user. */
 #ifndef LOADER_SERVE_QUOTA_H
@@ -11,20 +11,20 @@
 
 #include "loader/serve/session.h"
 
-/** May the user have one more client? 0, or -EUSERS with a sentence. */
+/** May the user have one more client? Returns 0, or -EUSERS with a sentence. */
 int quota_check_client(const struct server *server, const char *user, struct plenum_error *err);
 
-/** May the user have `bytes` more of rings, for samples that take `working` bytes in a thread while
- * they are made? 0, or -ENOSPC with a sentence. */
+/** May the user have `bytes` more of rings, for samples that need `working` bytes per thread during
+ * rendering? Returns 0, or -ENOSPC with a sentence. */
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
                      struct plenum_error *err);
 
-/** May the threads that read take so many bytes for the fields of one more stream, whose ring is
- * there? 0, or -ENOSPC with a sentence. */
+/** May the reading threads use `reading` bytes for the fields of one more stream, whose ring
+ * already exists? Returns 0, or -ENOSPC with a sentence. */
 int quota_check_fields(struct server *server, uint64_t reading, struct plenum_error *err);
 
-/** Will a session of the user's (NULL: of anybody's) soon give back what it has: because it ends,
- * or because session_ask_if_there() found it silent? */
+/** Will a session of this user (NULL: of any user) soon release its resources, because it is
+ * ending, or because session_ask_if_there() found it silent? */
 bool quota_frees_soon(struct server *server, const char *user);
 
 #endif

@@ -44,10 +44,10 @@ static int read_groups(int fd, struct peer *peer)
     gid_t *groups;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &size) == 0)
-        return 0;             /* none besides its own */
+        return 0;             /* no groups besides its own */
     if (errno == ENOPROTOOPT) /* a kernel before 4.13 */
         return 0;
-    /* qemu-user does not implement the option: then there are none. */
+    /* qemu-user does not implement the option: then there are no groups. */
     if (errno == EFAULT || (errno == ERANGE && size == 0))
         return 0;
     if (errno != ERANGE || size > GROUPS_MAX * sizeof(gid_t))

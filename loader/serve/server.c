@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* server.c - the loader's loop: accepts clients, and passes results of the queue to their sessions.
+/* server.c - the loader's loop: accepts clients, and passes results from the queue to their
+ * sessions.
  *
  * One thread runs the loop and owns every session; the queue's threads meet it only through
  * queue_pop_finished() and a uv_async.
@@ -8,11 +9,11 @@
  *        |                    |
  *        +--SIGINT, lifeline-----+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
  *
- * A loader that drains accepts no new clients and no new batches; it finishes those under way. A
- * client whose batches are finished is told to ask another loader, or to wait for the next one
- * here. When a session is closed, each of its tasks stops after at most one sample. uv_run()
- * returns when the last handle is closed. Where storage hangs, that may never happen; so the
- * process ends after some seconds anyway. */
+ * A draining loader accepts no new clients and no new batches; it finishes the batches in progress.
+ * A client whose batches are finished is directed to another loader, or to wait for this one to
+ * restart. When a session is closed, each of its tasks stops after at most one sample. uv_run()
+ * returns when the last handle is closed. If storage hangs, that may never happen, so the process
+ * then ends after a few seconds anyway. */
 #include "config.h"
 
 #include "loader/serve/server.h"
@@ -52,56 +53,56 @@
 struct listener {
     struct main_loop *loop;
     int fd;
-    bool remote; /* by TCP */
-    bool open;   /* the handle is */
+    bool remote; /* a TCP socket */
+    bool open;   /* the handle is open */
     uv_poll_t poll;
 };
 
-/* A reload of the settings (SIGHUP). A blocking job does it: the storage of a root, or of the file
- * itself, may hang. */
+/* A reload of the settings (SIGHUP). It runs as a blocking job, because the storage of a root, or
+ * of the file itself, may hang. */
 struct reload {
     struct blocking_job job;
-    uint64_t began_ns; /* 0: none is under way */
-    bool again;        /* SIGHUP came meanwhile */
-    /* The thread's; the loop's when the thread has ended. */
+    uint64_t began_ns; /* 0: no reload in progress */
+    bool again;        /* another SIGHUP arrived in the meantime */
+    /* Owned by the thread while it runs, then by the loop. */
     int code;
     struct server_options fresh;
     struct roots *roots;
 };
 
 struct main_loop {
-    struct server server; /* first: sessions know only this */
+    struct server server; /* must be first: sessions know only this */
     struct server_options live;
     struct http *http; /* or NULL */
     struct listener local, tcp;
-    struct user user;       /* whom we become, with --user */
-    struct address address; /* of our socket's file, which is removed in the end */
+    struct user user;       /* the user to become, with --user */
+    struct address address; /* our socket file, which is removed at the end */
     bool owns_path;
     bool ending;  /* handles are being closed */
-    bool limited; /* limit_shutdown() */
+    bool limited; /* limit_shutdown() was called */
     uv_poll_t lifeline;
     uv_signal_t terminate, interrupt, hangup;
-    uv_timer_t beat;  /* of heartbeats and of the monitor */
+    uv_timer_t beat;  /* for heartbeats and the monitor */
     uv_timer_t drain; /* --drain-timeout */
     uv_timer_t pause; /* no client is accepted while it runs */
     uv_async_t finished;
     struct reload reload;
     bool lifeline_open, loop_open;
     bool beats_wanted;  /* the keeper has asked for heartbeats */
-    int spare_fd;       /* closed for a moment when no descriptor is left: accept_and_close() */
-    char said[128];     /* the last STATUS= */
-    uint64_t looked_ns; /* when the monitor last looked */
+    int spare_fd;       /* closed briefly when descriptors run out: accept_and_close() */
+    char said[128];     /* the last STATUS= line sent */
+    uint64_t looked_ns; /* when the monitor last ran */
 };
 
 enum {
     BEAT_MS = 1000,
     PAUSE_MS = 5,
-    RELOAD_MS = 1000,       /* new clients wait so long for settings that are being read */
-    CACHE_PART = 10,        /* of a file system: what the cache folder may take by default, */
-    CACHE_USER_PART = 4,    /* and of that, what is one user's */
+    RELOAD_MS = 1000,       /* longest time that new clients wait for settings to be read */
+    CACHE_PART = 10,        /* by default the cache folder may use a tenth of its file system, */
+    CACHE_USER_PART = 4,    /* and one user a quarter of that */
     FILES_KEPT = 64,        /* descriptors that are reserved for files */
-    OPENING_SILENT_S = 900, /* then opening a data set from storage that hangs fails */
-    END_LIMIT_S = 5,        /* the process ends after this, whatever hangs */
+    OPENING_SILENT_S = 900, /* after this, opening a data set from hanging storage fails */
+    END_LIMIT_S = 5,        /* the process ends after this time, even if something hangs */
 };
 
 static const uint64_t cache_age_s = 90 * 24 * 3600;
@@ -128,14 +129,14 @@ static void close_listener(struct listener *listener)
 static void close_listening(struct main_loop *m)
 {
     for_listeners(m, close_listener);
-    io_close(&m->tcp.fd); /* a new client fails at once, and asks another loader */
+    io_close(&m->tcp.fd); /* a new client fails immediately, and tries another loader */
     if (m->owns_path)
         (void)unlink(m->address.un.sun_path);
     m->owns_path = false;
 }
 
-/* A thread that has not ended by now waits for storage that hangs, perhaps for ever. Nothing is
- * lost: an index is renamed when it is complete. */
+/* A thread that is still running is waiting for hanging storage, perhaps forever. Nothing is lost:
+ * an index is renamed into place only when it is complete. */
 static void *exit_after_limit(void *arg)
 {
     const struct timespec limit = {.tv_sec = END_LIMIT_S};
@@ -147,7 +148,7 @@ static void *exit_after_limit(void *arg)
     _exit(EXIT_SUCCESS);
 }
 
-/* From now on the process lives a few seconds at most. */
+/* From now on the process lives for a few seconds at most. */
 static void limit_shutdown(struct main_loop *m)
 {
     if (m->limited)
@@ -157,7 +158,7 @@ static void limit_shutdown(struct main_loop *m)
         (void)alarm(END_LIMIT_S);
 }
 
-/* When the last session has ended, close what sessions needed. */
+/* When the last session has ended, close the resources that sessions used. */
 static void end_if_idle(struct main_loop *m)
 {
     if (!m->server.stopping || m->server.num_sessions > 0 || m->ending)
@@ -246,8 +247,8 @@ static void send_heartbeat(const struct main_loop *m)
     (void)send(m->server.options->lifeline_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Tell the service manager or the keeper that we are alive: the loop runs, and the lock of the
- * queue is not stuck. */
+/* Report to the service manager or the keeper that we are alive: the loop runs, and the queue's
+ * lock is not stuck. */
 static void on_beat(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
@@ -274,8 +275,8 @@ static void on_beat(uv_timer_t *timer)
     }
 }
 
-/* A byte from the keeper asks for heartbeats; the end of file ends the loader. The first heartbeat
- * is sent at once: without one the keeper cannot tell that a loader hangs. */
+/* A byte from the keeper requests heartbeats; end of file ends the loader. The first heartbeat is
+ * sent at once: without one the keeper cannot detect that a loader hangs. */
 static void on_lifeline(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
@@ -288,7 +289,7 @@ static void on_lifeline(uv_poll_t *handle, int status, int events)
         m->beats_wanted = true;
         send_heartbeat(m);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        (void)uv_poll_stop(handle); /* the end of file stays readable */
+        (void)uv_poll_stop(handle); /* end of file would stay readable */
         stop_now(m, "the job is over");
     }
 }
@@ -305,7 +306,7 @@ static void stop_accepting(struct listener *listener)
     (void)uv_poll_stop(&listener->poll);
 }
 
-/* New clients wait until the settings are read, unless that takes too long. */
+/* New clients wait until the settings have been read, unless that takes too long. */
 static bool is_reloading(const struct main_loop *m)
 {
     return m->reload.began_ns > 0 && time_now_ns() < m->reload.began_ns + RELOAD_MS * NS_PER_MS;
@@ -324,15 +325,15 @@ static void on_pause(uv_timer_t *timer)
     for_listeners(m, start_accepting);
 }
 
-/* Accept no client for a while: while settings are read, or until there is a spare descriptor again
- * (else the loop would spin). Clients wait in the backlog. */
+/* Accept no clients for a while: either settings are being read, or there is no spare descriptor
+ * (and the loop would otherwise spin). Clients wait in the backlog. */
 static void pause_listening(struct main_loop *m)
 {
     for_listeners(m, stop_accepting);
     (void)uv_timer_start(&m->pause, on_pause, PAUSE_MS, 0);
 }
 
-/* Close a client for which there is no descriptor, in a thread, because closing may take long. */
+/* Close a client for which there is no descriptor. Uses a thread, because closing may take long. */
 static void close_excess(struct main_loop *m, int fd)
 {
     uint32_t untold;
@@ -348,8 +349,9 @@ static void close_excess(struct main_loop *m, int fd)
     blocking_close_connection(m->server.blocking, BLOCKING_UNKNOWN_USER, fd);
 }
 
-/* No descriptor is left. A client that waits in the backlog would make the loop spin, so it is
- * accepted with the spare descriptor and closed. True: go on with the next client. */
+/* No descriptor is left. A client waiting in the backlog would make the loop spin, so accept it
+ * with the spare descriptor and close it. Returns true if the caller should continue with the next
+ * client. */
 static bool accept_and_close(struct listener *listener)
 {
     struct main_loop *m = listener->loop;
@@ -433,7 +435,7 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Warn of changes that have no effect before a restart. */
+/* Warn about changes that take effect only after a restart. */
 static void warn_unchanged(const struct server_options *old, const struct server_options *new)
 {
     const struct {
@@ -467,8 +469,8 @@ static void warn_unchanged(const struct server_options *old, const struct server
                      keys[i].key);
 }
 
-/* Without a key, TCP peers are not authenticated: all data served must be for anybody who
- * connects. */
+/* Without a key, TCP peers are not authenticated, so all served data must be open to anyone who can
+ * connect. */
 static int check_open_tcp(const struct server_options *o, struct plenum_error *err)
 {
     if (!o->listen || o->tls_key || o->num_roots > 0)
@@ -479,7 +481,7 @@ static int check_open_tcp(const struct server_options *o, struct plenum_error *e
                      o->listen);
 }
 
-/* Check settings of a reload. The addresses that we listen on do not change. */
+/* Check the settings of a reload. The addresses that we listen on do not change. */
 static int check_after_hangup(const struct main_loop *m, const struct server_options *fresh,
                               struct plenum_error *err)
 {
@@ -490,7 +492,7 @@ static int check_after_hangup(const struct main_loop *m, const struct server_opt
     return check_open_tcp(&both, err);
 }
 
-/* In the thread. */
+/* Runs in the thread. */
 static void read_settings(struct blocking_job *job)
 {
     struct main_loop *m = container_of(job, struct main_loop, reload.job);
@@ -509,7 +511,7 @@ static void read_settings(struct blocking_job *job)
         log_error("%s; the settings stay as they were", err.text);
 }
 
-/* New settings are for new clients. Present clients stay, also where their root was removed. */
+/* New settings apply to new clients. Connected clients stay, even if their root was removed. */
 static void apply_settings(struct main_loop *m, const struct server_options *fresh)
 {
     m->live.reloaded(m->live.reload_arg);
@@ -619,7 +621,7 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
-/* Set the owner of the socket's file (the user that we become) and its group (--socket-group). */
+/* Set the owner of the socket file (the user that we become) and its group (--socket-group). */
 static int give_socket(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
@@ -649,7 +651,7 @@ static int give_socket(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
-/* Use a socket that was handed over; a TCP socket needs a key. */
+/* Use a socket that was handed over. A TCP socket needs a key. */
 static int use_handed_socket(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
@@ -691,8 +693,8 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
     return give_socket(m, err);
 }
 
-/* The CPU time that we may use. A quota of the control group counts, too: when it is used up, the
- * kernel stops all threads wherever they are, the loop among them. */
+/* Returns the CPU time that we may use. A quota of the control group counts, too: when it is used
+ * up, the kernel stops all threads at arbitrary points, including the loop's. */
 static uint32_t cpu_budget(const struct server_options *o)
 {
     uint32_t quota = cgroup_cpu_millicores();
@@ -718,7 +720,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
     leash_phase(JOBLOADER_THREADS);
     q.cpu_millicores = cpu_budget(o);
     q.workers = o->threads ? o->threads : pin_cpus(m->server.pin);
-    if (o->threads == 0 && q.cpu_millicores > 0) /* more threads could not run at once */
+    if (o->threads == 0 && q.cpu_millicores > 0) /* more threads could not run at the same time */
         q.workers = (unsigned)min_u64(q.workers, (q.cpu_millicores + 999) / 1000);
     q.nodes = pin_count_nodes(m->server.pin);
     q.io_threads = o->io_threads;
@@ -732,7 +734,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
                  : 0;
 }
 
-/* Called before there is a socket, so that its file is removed whenever a signal comes. */
+/* Called before the socket exists, so that its file is removed no matter when a signal arrives. */
 static int start_signals(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
@@ -753,7 +755,7 @@ static int start_signals(struct main_loop *m)
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
     if (r < 0)
         return r;
-    if (!signal_is_ignored(SIGINT)) { /* it is for a background job of a script */
+    if (!signal_is_ignored(SIGINT)) { /* it is ignored in a background job of a script */
         r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
         if (r < 0)
             return r;
@@ -761,7 +763,8 @@ static int start_signals(struct main_loop *m)
     return m->live.reload ? uv_signal_start(&m->hangup, on_hangup, SIGHUP) : 0;
 }
 
-/* Tell the service manager that we serve, and then that we are alive, twice as often as it asks. */
+/* Report to the service manager that we are ready, and from then on that we are alive, twice as
+ * often as it requires. */
 static int start_beat(struct main_loop *m)
 {
     uint64_t every_ms = BEAT_MS, watchdog_ns = notify_watchdog_ns();
@@ -789,7 +792,7 @@ static int open_listener(struct main_loop *m, struct listener *listener)
     return uv_poll_start(&listener->poll, UV_READABLE, on_listening);
 }
 
-/* The client for whom the keeper has started this loader. */
+/* Take over the client for which the keeper has started this loader. */
 static void take_client(struct main_loop *m)
 {
     int fd = m->server.options->client_fd;
@@ -821,8 +824,8 @@ static int start_polling(struct main_loop *m)
     return uv_poll_start(&m->lifeline, UV_READABLE | UV_DISCONNECT, on_lifeline);
 }
 
-/* The limits of the cache folder, with defaults. A folder that cannot be looked at has none: it
- * keeps nothing, most likely. */
+/* Returns the limits of the cache folder, with defaults filled in. A folder that cannot be examined
+ * has no limits: most likely nothing can be stored in it. */
 static struct dataset_cache_limits cache_limits(const struct server_options *o)
 {
     struct dataset_cache_limits limits = o->cache_limits;
@@ -855,7 +858,7 @@ static int start_openings(struct main_loop *m, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot open data sets: %s", strerror(-r)) : 0;
 }
 
-/* Find the user of --user, and set the environment for that user. */
+/* Look up the user given by --user, and set up that user's environment. */
 static int find_user(struct main_loop *m, struct plenum_error *err)
 {
     int r = users_find(m->live.user, &m->user, err);
@@ -866,13 +869,13 @@ static int find_user(struct main_loop *m, struct plenum_error *err)
         log_warn("user %s has no account on this host: its group is %u, and it has no others and "
                  "no home",
                  m->user.name, (unsigned)m->user.gid);
-    /* Use the cache of that user, not of root. */
+    /* Use that user's cache, not root's. */
     (void)setenv("HOME", m->user.home, 1);
     (void)unsetenv("XDG_CACHE_HOME");
     return 0;
 }
 
-/* When a step fails, stop_now() and server_run() end what has started. */
+/* If a step fails, stop_now() and server_run() undo the steps before it. */
 static int start(struct main_loop *m, struct plenum_error *err)
 {
     int r = start_signals(m);
@@ -906,7 +909,7 @@ static int start(struct main_loop *m, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r)) : 0;
 }
 
-/* Which definitions of pixels does this machine reproduce? Without any there is nothing to
+/* Find out which pixel definitions this machine reproduces. If there are none, the loader cannot
  * serve. */
 static int test_pixels(struct server *server, struct plenum_error *err)
 {
@@ -939,7 +942,7 @@ static void log_started(struct main_loop *m)
              loops);
 }
 
-/* Start, and serve until a signal or the lifeline ends it. */
+/* Start, and serve until a signal or the lifeline ends the loader. */
 static int serve(struct main_loop *m, struct plenum_error *err)
 {
     int r = start(m, err);
@@ -1017,8 +1020,8 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-/* In a thread, whose stack is not RLIMIT_STACK's. Signals come to this one, and libuv's handler
- * hands them on. */
+/* Runs in a thread, whose stack does not depend on RLIMIT_STACK. Signals arrive at the calling
+ * thread, and libuv's handler passes them on. */
 int server_run(const struct server_options *options, struct plenum_error *err)
 {
     struct loop_run run = {options, err, 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* server.h - plenumd without its command line: listens, talks, answers. */
+/* server.h - plenumd without its command line: listens for clients and serves them. */
 #ifndef LOADER_SERVE_SERVER_H
 #define LOADER_SERVE_SERVER_H
 
@@ -16,49 +16,49 @@ enum { SERVER_ROOTS_MAX = 64 };
 
 struct server_options {
     const char *socket;       /* "unix:PATH"; NULL when listen_fd is given */
-    unsigned socket_mode;     /* of the socket's file; above 0777: 0600, or 0660 with a group */
-    const char *socket_group; /* of the socket's file, by name or number; NULL: the process's */
-    const char *user;         /* become that user when all sockets are there; NULL: do not */
-    const char *listen;       /* HOST:PORT or PORT, for clients of TCP; NULL: none */
-    /* file of the key that these clients must have; NULL: none, for this host alone */
+    unsigned socket_mode;     /* mode of the socket file; above 0777: 0600, or 0660 with a group */
+    const char *socket_group; /* group of the socket file, by name or number; NULL: the process's */
+    const char *user;         /* user to switch to once all sockets are open; NULL: do not switch */
+    const char *listen;       /* HOST:PORT or PORT for TCP clients; NULL: none */
+    /* File with the key that TCP clients must have. NULL: no key, so only this host may connect. */
     const char *tls_key;
-    int listen_fd;       /* a socket that listens already, owned by the server; or -1 */
-    int http_fd;         /* the same for the status page, instead of http_port; or -1 */
-    int client_fd;       /* a client that was accepted there already, owned likewise; or -1 */
+    int listen_fd; /* a listening socket, owned by the server; or -1 */
+    int http_fd;   /* a listening socket for the status page, used instead of http_port; or -1 */
+    int client_fd; /* a client that was already accepted on listen_fd, owned by the server; or -1 */
     int lifeline_fd;     /* end of file on it ends the loader; owned by the server; or -1 */
-    uint32_t threads;    /* that decode; 0: one a CPU */
-    uint32_t io_threads; /* that read; 0: chosen from threads */
+    uint32_t threads;    /* decoding threads; 0: one per CPU */
+    uint32_t io_threads; /* reading threads; 0: chosen from `threads` */
     enum pin_policy pin;
-    enum image_jpeg jpeg;                /* who decodes JPEGs */
-    bool all_cpus;                       /* widen the affinity that was inherited */
-    bool own_uid_only;                   /* serve nobody but this process's user */
-    const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these; roots_create() */
+    enum image_jpeg jpeg;                /* which JPEG decoder to use */
+    bool all_cpus;                       /* widen the inherited CPU affinity */
+    bool own_uid_only;                   /* serve only the user that runs this process */
+    const char *roots[SERVER_ROOTS_MAX]; /* serve only files below these; see roots_create() */
     unsigned num_roots;
-    const char *cache_dir; /* NULL: the default */
-    /* Of that folder; UINT64_MAX: the default. */
+    const char *cache_dir; /* NULL: the default folder */
+    /* Limits of the cache folder; UINT64_MAX: the default. */
     struct dataset_cache_limits cache_limits;
-    bool no_tiles;           /* keep no hints of where tiles of JPEGs begin */
-    uint64_t ring_limit;     /* bytes of all rings together */
-    uint64_t memory_budget;  /* bytes of them and of what the loader holds itself; 0: no limit */
-    uint32_t cpu_millicores; /* CPU time that may be used; 0: as much as there is */
-    uint32_t max_clients;    /* 0: as many as come */
-    uint64_t
-        drain_ns; /* how long SIGTERM lets batches that are under way be finished; 0: not at all */
-    const char *http_address; /* of the status page; NULL: 127.0.0.1 */
+    bool no_tiles;            /* do not store hints about where JPEG tiles begin */
+    uint64_t ring_limit;      /* bytes of all rings together */
+    uint64_t memory_budget;   /* bytes of rings and of the loader's own memory; 0: no limit */
+    uint32_t cpu_millicores;  /* CPU time that may be used; 0: no limit */
+    uint32_t max_clients;     /* 0: no limit */
+    uint64_t drain_ns;        /* how long SIGTERM waits for batches in progress; 0: not at all */
+    const char *http_address; /* address of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */
-    bool no_thumbnails;       /* none on it */
-    /** Read the settings again: called on SIGHUP (which is not handled when this is NULL), in a
-     * thread, because storage may hang. 0, or -errno when they have an error, which it has logged:
-     * then the old ones stay. What `ret` points to must last until the next call. */
+    bool no_thumbnails;       /* show no thumbnails on the page */
+    /** Read the settings again. Called on SIGHUP (which is not handled if this is NULL), in a
+     * thread, because storage may hang. Returns 0, or -errno if the settings have an error, which
+     * it has logged; the old ones then stay in force. What `ret` points to must stay valid until
+     * the next call. */
     int (*reload)(void *arg, struct server_options *ret);
-    void (*reloaded)(void *arg); /* on the loop: the settings read last are in force now */
+    void (*reloaded)(void *arg); /* called on the loop: the settings read last are now in force */
     void *reload_arg;
 };
 
-/* SIGHUP changes: roots, own_uid_only, ring_limit, memory_budget, max_clients, drain_ns. */
+/* SIGHUP changes these: roots, own_uid_only, ring_limit, memory_budget, max_clients, drain_ns. */
 
-/** Serve until SIGTERM (after draining), SIGINT or the end of the lifeline: 0, or -errno with a
- * sentence when serving could not begin. */
+/** Serve until SIGTERM (after draining), SIGINT or the end of the lifeline. Returns 0, or -errno
+ * with a sentence if serving could not start. */
 int server_run(const struct server_options *options, struct plenum_error *err);
 
 #endif

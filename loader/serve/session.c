@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* session.c - one client's connection, from HELLO to the last task. Its states are a table below.
+/* session.c - one client's connection, from HELLO to the last task. A table below defines its
+ * states.
  *
- * A session that drains ignores requests for batches. When the batches under way are answered, the
- * client gets ERROR with -ECANCELED, and the session is closed. The client asks the next loader for
- * the batches that were ignored. So the protocol needs no message for draining.
+ * A draining session ignores requests for batches. When the batches in progress are answered, the
+ * client gets ERROR with -ECANCELED, and the session is closed. The client then requests the
+ * ignored batches from the next loader. So the protocol needs no message for draining.
  *
- * Only maybe_free() frees a session: when no task writes into its ring and no libuv handle is open.
+ * Only maybe_free() frees a session: once no task writes into its ring and no libuv handle is open.
  *
  * libuv has no documented way to receive a memfd on a pipe. So the session watches its descriptor
  * with uv_poll, and common/frame.c reads and writes. */
@@ -23,17 +24,17 @@
 #include "loader/serve/snapshot.h"
 
 enum {
-    HELLO_LIMIT_MS = 10000,  /* for HELLO and OPEN to come */
+    HELLO_LIMIT_MS = 10000,  /* for HELLO and OPEN to arrive */
     STATUS_LIMIT_MS = 10000, /* for a client to read it */
 };
 
-/* The states that may follow a state. Every state is left for CLOSING at the end of file, at BYE,
- * at a malformed frame, and at an error. CLOSING cancels all requests and waits for their tasks. */
+/* The allowed transitions. Every state changes to CLOSING at end of file, on BYE, on a malformed
+ * frame, and on an error. CLOSING cancels all requests and waits for their tasks. */
 #define TO(state) (1U << (state))
 static const unsigned may_become[STATES] = {
     [STATE_HELLO] = TO(STATE_IDLE) | TO(STATE_CLOSING),   /* HELLO */
     [STATE_IDLE] = TO(STATE_OPENING) | TO(STATE_CLOSING), /* FIELDS, OPEN */
-    /* the index is ready; or the fields that were asked about are known */
+    /* The index is ready, or the requested fields are known. */
     [STATE_OPENING] = TO(STATE_OPEN) | TO(STATE_IDLE) | TO(STATE_CLOSING),
     [STATE_OPEN] = TO(STATE_CLOSING), /* RENDER, DONE ... */
     [STATE_CLOSING] = 0,
@@ -45,7 +46,7 @@ void session_move(struct session *s, enum state to)
     s->state = to;
 }
 
-/* Closing a descriptor that a client has sent may block: the loop does not do it. */
+/* Closing a descriptor that a client has sent may block, so it must not be done on the loop. */
 static void close_fd(void *arg, int fd)
 {
     const struct session *s = arg;
@@ -56,15 +57,15 @@ static void close_fd(void *arg, int fd)
         blocking_close_fd(s->server->blocking, s->peer.uid, fd);
 }
 
-/* Close one that a client has sent. */
+/* Close a descriptor that a client has sent. */
 void session_drop_fd(struct session *s, int fd)
 {
     if (fd >= 0)
         close_fd(s, fd);
 }
 
-/* The last reference to a ring frees its memory, which takes a while: so its descriptor is closed
- * last, in a thread. */
+/* Dropping the last reference to a ring frees its memory, which takes a while. So its descriptor is
+ * closed last, in a thread. */
 static void drop_ring(struct session *s)
 {
     int fd = s->ring ? s->ring->fd : -1;
@@ -117,7 +118,7 @@ void session_close(struct session *session)
         queue_cancel_all(session->stream);
     uv_close((uv_handle_t *)&session->poll, on_handle_closed);
     uv_close((uv_handle_t *)&session->timer, on_handle_closed);
-    frame_conn_hang_up(&session->conn); /* the client sees the end of file at once */
+    frame_conn_hang_up(&session->conn); /* the client sees end of file at once */
 }
 
 void session_limit_idle(struct session *s)
@@ -127,8 +128,8 @@ void session_limit_idle(struct session *s)
 
 static const char ending_text[] = "is being stopped or restarted";
 
-/* When a session that drains has answered all requests, tell the client, and close once that is
- * sent. */
+/* When a draining session has answered all requests, notify the client, and close the session once
+ * that message is sent. */
 static void maybe_leave(struct session *s)
 {
     struct wire_error m = {.code = -ECANCELED};
@@ -203,7 +204,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         maybe_leave(s);
 }
 
-/* Wait for frames once those that came are handled, and for room to write while bytes wait. */
+/* Wait for frames once those that arrived are handled, and for room to write while bytes are
+ * waiting. */
 void session_poll(struct session *s)
 {
     bool write = s->more || frame_conn_wants_write(&s->conn);
@@ -246,7 +248,7 @@ struct session *session_next(const struct session *session)
     return session_of(list_next(&session->server->sessions, &session->link));
 }
 
-/* Add the session to the server's. From now on session_close() ends it; where that is not yet
+/* Add the session to the server's list. From then on session_close() ends it; if that is not yet
  * possible, this function does. */
 static int begin(struct session *s)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session_frames.c - handles the messages of a client: one function for each. */
+/* session_frames.c - handles the messages of a client, with one function per message. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -15,10 +15,10 @@
 #include "common/util.h"
 
 enum {
-    FRAMES_AT_ONCE = 256, /* of one client, before others are handled */
+    FRAMES_AT_ONCE = 256, /* of one client before other clients get a turn */
 };
 
-/* List the definitions of pixels that we render, with spaces between their names. */
+/* List the pixel definitions that we render, separated by spaces. */
 static void list_versions(const struct server *server, char *text, size_t size)
 {
     size_t at = 0;
@@ -56,8 +56,8 @@ static void handle_hello(struct session *s, uint64_t request, struct frame_reade
         session_close(s);
 }
 
-/* The first request of a session tells how long the program had waited before it asked this loader.
- * Only the time since then counts here. */
+/* The first request of a session reports how long the program had already waited before it turned
+ * to this loader. Only the time since then counts here. */
 static void track_asked(struct session *s, const struct wire_render *m)
 {
     if (m->waited_ns == WIRE_UNKNOWN) {
@@ -97,7 +97,7 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         session_refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
         return;
     }
-    if (s->draining) /* the client will ask the next loader for it */
+    if (s->draining) /* the client will send it to the next loader */
         return;
     if (ring_check(s->ring, &err) < 0) {
         session_refuse(s, request, -EPERM, err.text);
@@ -168,7 +168,7 @@ static void handle_bye(struct session *s, uint64_t request, struct frame_reader 
     session_close(s);
 }
 
-/* The messages of a client, the states in which each may come, and its handler. */
+/* The messages of a client, the states in which each is allowed, and its handler. */
 #define IN(state) (1U << (state))
 static const struct {
     unsigned states;
@@ -195,9 +195,9 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         session_refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
 }
 
-/* Handle frames that have come, but not too many at once, so that other clients are handled, too. A
- * client that does not read its answers is not handled until it does. Frames behind a STATUS wait
- * until that is answered. */
+/* Handle frames that have arrived, but only a limited number at once, so that other clients get a
+ * turn. A client that does not read its answers is not handled until it does. Frames after a STATUS
+ * wait until that is answered. */
 static void handle_frames(struct session *s)
 {
     struct frame_header header;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* session_open.c - from OPEN to OPENED: the quota for the ring, the data set, the queue's stream.
  *
- * OPEN may take minutes (to index millions of files). A thread of openings.c does it, while the
- * session answers STATS and sends PROGRESS. */
+ * OPEN may take minutes (to index millions of files). A thread of openings.c does the work, while
+ * the session answers STATS and sends PROGRESS. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -22,8 +22,8 @@
 
 enum {
     PROGRESS_EVERY_MS = 500,
-    ROOM_LIMIT_MS = 10000, /* how long an OPEN waits for room that will soon be free */
-    ROOM_TURN_MS = 20,     /* more for each OPEN that waits, because each looks at all sessions */
+    ROOM_LIMIT_MS = 10000, /* longest time that an OPEN waits for room that will soon be free */
+    ROOM_TURN_MS = 20,     /* added for each waiting OPEN, because each one scans all sessions */
 };
 
 static void wait_for_room(struct session *s)
@@ -49,7 +49,7 @@ static const char *name_peer(const struct session *s, char *text, size_t size)
 typedef void dataset_is_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
                              const struct plenum_error *why);
 
-/* Have a data set opened, within the roots that this client may read. */
+/* Start opening a data set, within the roots that this client may read. */
 static int ask_for_dataset(struct session *s, const char *dataset, const char *fields, bool junk,
                            dataset_is_open *done, struct plenum_error *err)
 {
@@ -79,7 +79,7 @@ static int ask_for_dataset(struct session *s, const char *dataset, const char *f
                : 0;
 }
 
-/* The data set could not be opened. */
+/* The data set could not be opened: report why. */
 static void refuse_opening(struct session *s, int code, const struct plenum_error *why)
 {
     char who[WIRE_NAME_MAX + 150];
@@ -92,7 +92,7 @@ static void refuse_opening(struct session *s, int code, const struct plenum_erro
     session_refuse(s, s->open_request, code, err.text);
 }
 
-/* Are the fields those that the client has room for? */
+/* Do the data set's fields match the ones that the client has room for? */
 static int check_fields(const struct session *s, struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(s->dataset);
@@ -164,7 +164,8 @@ static void log_hints_state(const struct session *s)
             dataset_get_name(s->dataset), strerror(-code));
 }
 
-/* Warn that the data set is indexed at each opening: of millions of files that takes minutes. */
+/* Warn that the data set is indexed again at each opening, which takes minutes for millions of
+ * files. */
 static void tell_about_index(const struct session *s)
 {
     char folder[4096] = "";
@@ -225,7 +226,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
         session_flush(s);
 }
 
-/* Do client and pipeline agree on what a sample is? */
+/* Do client and pipeline agree on the views of a sample? */
 static int check_views(const struct session *s, struct plenum_error *err)
 {
     const struct views *views = &s->spec.views;
@@ -250,7 +251,7 @@ static int check_views(const struct session *s, struct plenum_error *err)
     return 0;
 }
 
-/* Check pixels and order of an OPEN; the ring and the data set come later. */
+/* Check the pixels and the order of an OPEN; the ring and the data set are checked later. */
 static int check_open(struct session *s, struct plenum_error *err)
 {
     struct server *server = s->server;
@@ -270,7 +271,7 @@ static int check_open(struct session *s, struct plenum_error *err)
         return r;
     r = wire_slot_init(&s->open, &s->layout);
     assert(r == 0); /* wire_open_check() has checked it */
-    /* Where positions are dealt, those of a sample are other replicas'. */
+    /* When positions are dealt out, the other positions of a sample belong to other replicas. */
     s->spec.run = s->open.deal ? 1 : s->open.repeat;
     for (uint32_t i = 0; i < s->open.num_fields; i++)
         s->spec.masks = s->spec.masks || s->open.field[i].mask;
@@ -308,7 +309,7 @@ static int create_ring(struct session *s, struct plenum_error *err)
     return 0;
 }
 
-/* The ring is there: have the data set opened. */
+/* The ring exists: start opening the data set. */
 static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;
@@ -323,8 +324,8 @@ static void begin_opening(struct session *s)
     (void)uv_timer_start(&s->timer, session_on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
-/* Create the ring, or wait until its user gives something back: a client that reconnects is often
- * here before its last session has ended. The more sessions wait, the less often each tries. */
+/* Create the ring, or wait until its user releases memory: a client that reconnects often arrives
+ * before its previous session has ended. The more sessions wait, the less often each one tries. */
 void session_await_room(struct session *s)
 {
     struct plenum_error err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session_peer.c - authenticates a client, checks quotas, and probes clients that are silent. */
+/* session_peer.c - authenticates a client, checks quotas, and probes silent clients. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -18,19 +18,20 @@
 #include "loader/serve/quota.h"
 
 enum {
-    HEARD_MS = 1500,  /* a host heard from within this time is alive */
-    SILENT_MS = 5000, /* a host that was probed and is silent for so long is lost */
+    HEARD_MS = 1500,  /* a host that was heard from within this time is alive */
+    SILENT_MS = 5000, /* a probed host that is silent for this long is lost */
 };
 
 static const uint64_t silent_enough_ns = NS_PER_SEC;
 
-/* Close the oldest client that has opened no stream, to make room for another. */
+/* Close the oldest client that has not opened a stream, to make room for another. */
 static bool close_oldest_idle(struct server *server)
 {
     struct session *oldest = NULL;
 
+    /* Sessions are listed newest first, so the last match is the oldest. */
     for (struct session *other = session_first(server); other; other = session_next(other))
-        if (other->state == STATE_HELLO || other->state == STATE_IDLE) /* the newest is the first */
+        if (other->state == STATE_HELLO || other->state == STATE_IDLE)
             oldest = other;
     if (!oldest || time_now_ns() < oldest->opened_ns + silent_enough_ns)
         return false;
@@ -38,8 +39,8 @@ static bool close_oldest_idle(struct server *server)
     return true;
 }
 
-/* All clients of a host count as one user. This host has many addresses of its own, which are one
- * host. */
+/* All clients of a host count as one user. This host has many addresses of its own, which count as
+ * one host. */
 static void name_host(struct session *s)
 {
     static const char *const own[] = {"tcp:127.", "tcp:[::1]", "tcp:[::ffff:127."};
@@ -48,7 +49,7 @@ static void name_host(struct session *s)
     (void)address_of_socket(s->conn.fd, true, s->user, sizeof(s->user));
     colon = strrchr(s->user, ':');
     if (colon)
-        *colon = '\0'; /* another port each time */
+        *colon = '\0'; /* the port differs for each connection */
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
         if (strncmp(s->user, own[i], strlen(own[i])) == 0)
             (void)snprintf(s->user, sizeof(s->user), "tcp:localhost");
@@ -59,7 +60,7 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     const struct server_options *o = s->server->options;
     int r = 0;
 
-    if (s->remote) { /* the peer is not known; its address is its name until HELLO */
+    if (s->remote) { /* the peer is unknown; its address is its name until HELLO */
         s->peer = (struct peer){.uid = (uid_t)-1};
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
         name_host(s);
@@ -80,7 +81,7 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     return r;
 }
 
-/* A host that is lost without a word must not keep memory here for ever. So the kernel sends
+/* A host that disappears without a word must not hold memory here forever. So the kernel sends
  * keepalives while the connection is idle, and sent bytes must be acknowledged in time. */
 void session_watch_peer(int fd)
 {
@@ -95,7 +96,7 @@ void session_watch_peer(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
 }
 
-/* How long nothing has come from the other host, not even an acknowledgement. */
+/* Returns how long nothing has arrived from the other host, not even an acknowledgement. */
 static uint64_t silent_ns(const struct session *s)
 {
     struct tcp_info info = {0};
@@ -106,7 +107,7 @@ static uint64_t silent_ns(const struct session *s)
     return info.tcpi_last_ack_recv * NS_PER_MS;
 }
 
-/* Has the client hung up, though the loop has not handled that yet? */
+/* Has the client hung up, even if the loop has not handled that yet? */
 static bool has_hung_up(const struct session *s)
 {
     struct pollfd p = {.fd = s->conn.fd, .events = POLLRDHUP};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session_refuse.c - tells a client that it is not served, and logs that. */
+/* session_refuse.c - notifies a client that it is rejected, and logs it. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -25,8 +25,8 @@ const struct log_field *session_about(const struct session *s, struct session_ab
     return a->fields;
 }
 
-/* Does the client's name end with the process ID that the kernel gives us, too? In a container it
- * knows itself by another one. */
+/* Does the client's name end with the process ID that the kernel reports? Inside a container the
+ * client sees a different one. */
 static bool names_its_pid(const struct session *s)
 {
     char pid[32];
@@ -45,7 +45,7 @@ const char *session_describe(const struct session *s, char *text, size_t size)
         (void)snprintf(text, size, "%s", s->name);
     else if (!s->remote)
         (void)snprintf(text, size, "%s (pid %d)", s->name, (int)s->peer.pid);
-    else if (s->state == STATE_HELLO) /* its name is its address */
+    else if (s->state == STATE_HELLO) /* its name is still its address */
         (void)snprintf(text, size, "%s", s->name);
     else
         (void)snprintf(text, size, "%s (%s)", s->name,
@@ -53,7 +53,7 @@ const char *session_describe(const struct session *s, char *text, size_t size)
     return text;
 }
 
-/* Log what became of a client ("refused"), once a minute for each user (or host) and reason. */
+/* Log what happened to a client ("refused"), once a minute for each user (or host) and reason. */
 void session_log_once(struct session *s, enum log_level level, const char *what, const char *why)
 {
     char who[WIRE_NAME_MAX + 150], times[64] = "";
@@ -75,7 +75,7 @@ void session_log_once(struct session *s, enum log_level level, const char *what,
               session_describe(s, who, sizeof(who)), what, why, times);
 }
 
-/* Tell the client why, and close. */
+/* Send the client the reason, and close the session. */
 void session_refuse(struct session *s, uint64_t request, int code, const char *text)
 {
     struct wire_error m = {.code = code};
@@ -91,7 +91,7 @@ void session_refuse(struct session *s, uint64_t request, int code, const char *t
     session_close(s);
 }
 
-/* Tell a client that it is not served, in the one message that every client understands. */
+/* Notify a client that it is rejected, using the one message that every client understands. */
 void session_refuse_peer(struct session *s, int code, const char *text)
 {
     struct wire_error m = {.code = code};
@@ -117,9 +117,9 @@ void session_refuse_peer(struct session *s, int code, const char *text)
         (void)frame_conn_flush(&s->conn);
 }
 
-/* Refuse a peer without the key. It may speak no TLS, so it is told in plain text, by the message
- * that every client understands. What it has sent is read first: closing with unread bytes would
- * reset the connection, and the message would be lost. */
+/* Reject a peer without the key. It may not speak TLS, so it gets a plain-text message that every
+ * client understands. Read the bytes it has sent first: closing with unread bytes would reset the
+ * connection, and the message would be lost. */
 void session_refuse_unauthenticated(struct session *s)
 {
     struct wire_error m = {.code = -EACCES,

@@ -2,9 +2,9 @@
 /* session_send.c - sends answers and the status to a client.
  *
  * A remote session (TCP) has no shared ring. It renders into private memory. Finished requests wait
- * in `answers` until those before them are sent; each DONE is followed by its pixels. A slot is in
- * use until its last byte is sent. So a client that does not read gets no further batches, and it
- * is closed after SEND_LIMIT, because its slots are memory of the loader. */
+ * in `answers` until earlier ones are sent; each DONE is followed by its pixels. A slot is in use
+ * until its last byte is sent. So a client that does not read gets no further batches, and it is
+ * closed after SEND_LIMIT_MS, because its slots are the loader's memory. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -36,8 +36,8 @@ void session_drop_answers(struct session *s)
         free(request);
 }
 
-/* Log why a batch failed: each reason of a client once a minute, as its other batches often fail
- * for the same. */
+/* Log why a batch failed. Each reason is logged once a minute per client, because its other batches
+ * often fail for the same reason. */
 static void log_failure(struct session *s, const char *why)
 {
     struct session_about about;
@@ -76,7 +76,7 @@ static void release_sent(struct session *s)
     s->sending = NO_SLOT;
 }
 
-/* An answer of a remote session, followed by its pixels if there are any. */
+/* Put the answer of a remote session, followed by its pixels if there are any. */
 static int put_remote_answer(struct session *s, const struct queue_request *request)
 {
     int r = put_answer(s, request);
@@ -115,7 +115,7 @@ void session_close_unread(struct session *s)
     session_close(s);
 }
 
-/* Put more of the answer to STATUS, while few bytes wait to be sent. */
+/* Put more of the answer to STATUS, while few bytes are waiting to be sent. */
 static int put_status(struct session *s)
 {
     struct snapshot_viewer viewer = session_viewer(s);
@@ -132,7 +132,7 @@ static int put_status(struct session *s)
     return r < 0 ? r : 0;
 }
 
-/* Put and send all that there is: 0, or -EAGAIN when the socket is full, or -errno. */
+/* Put and send everything there is. Returns 0, -EAGAIN if the socket is full, or -errno. */
 static int send_all(struct session *s)
 {
     int r;
@@ -182,7 +182,7 @@ int session_answer(struct session *s, struct queue_request *request)
     return r;
 }
 
-/* The answer that is not sent yet and has this id, or NULL. */
+/* Returns the unsent answer with this id, or NULL. */
 static struct queue_request *find_answer(const struct session *s, uint64_t request)
 {
     for (struct list *at = list_first(&s->answers); at; at = list_next(&s->answers, at))
@@ -204,8 +204,8 @@ void session_forget_answer(struct session *s, uint64_t request)
         answer->cancelled = true;
 }
 
-/* The slot numbers of a remote client mean nothing here: any free slot will do. False when the
- * client has requested more batches at a time than it said in OPEN. */
+/* The slot numbers of a remote client have no meaning here: any free slot will do. Returns false if
+ * the client has more requests in flight than it announced in OPEN. */
 bool session_find_room(struct session *s, uint32_t *slot)
 {
     release_sent(s);

@@ -46,7 +46,7 @@ struct reading {
     unsigned line;
     unsigned faults;
     bool understood;         /* the line had a key, or was empty */
-    unsigned seen[KEYS_MAX]; /* line of each option of the table; 0: not yet */
+    unsigned seen[KEYS_MAX]; /* line of each option in the table; 0: not seen */
 };
 
 MESSAGE_FORMAT(2, 3)
@@ -87,7 +87,7 @@ static const char *keep(struct reading *f, const char *value)
     return t->text;
 }
 
-/* 1 for yes, 0 for no, -1 for neither. */
+/* Returns 1 for yes, 0 for no, -1 for neither. */
 static int yes_or_no(const char *value)
 {
     static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
@@ -155,8 +155,8 @@ static int on_key(void *arg, const char *section, const char *key, const char *v
     return 1;
 }
 
-/* The reader of inih, which parses each line before it reads the next. inih would take a line that
- * begins with a blank for a continuation of the value before; so blanks are skipped. */
+/* The line reader for inih, which parses each line before it reads the next. inih would take a line
+ * that begins with a blank for a continuation of the previous value, so blanks are skipped. */
 static char *next_line(char *text, int size, void *arg)
 {
     struct reading *f = arg;

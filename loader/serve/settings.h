@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* settings.h - plenumd.conf: the options of a command line, one "key = value" a line. The table of
- * options serves both. */
+/* settings.h - plenumd.conf: the options of the command line, one "key = value" per line. The same
+ * table of options defines both. */
 #ifndef LOADER_SERVE_SETTINGS_H
 #define LOADER_SERVE_SETTINGS_H
 
@@ -10,7 +10,7 @@
 
 #include "common/options.h"
 
-/** The texts of a file, to which the target points. {0}: none. */
+/** The texts of a file, which the target points to. {0}: none. */
 struct settings_texts {
     struct settings_text *first;
 };
@@ -20,21 +20,23 @@ void settings_texts_fini(struct settings_texts *texts);
 struct settings_rules {
     const struct options_program *program;
     const char *const *command_line_only; /* names that a file may not use; ends with NULL */
-    const char *const *repeatable;        /* names that may stand there more than once */
-    /** Check a value beyond what the table says: 0 or -errno with a sentence. */
+    const char *const *repeatable;        /* names that may appear more than once */
+    /** Check a value beyond the rules of the table. Returns 0, or -errno with a sentence. */
     int (*check)(const char *name, const char *value, struct plenum_error *err);
 };
 
 /**
  * Read a file into `target`.
  *
- * `fault` is called with a sentence ("FILE:LINE: what is wrong; what to do") for each fault; then
- * -EINVAL is returned and the target is of no use. Texts are kept in `texts` either way.
+ * `fault` is called for each fault with a sentence ("FILE:LINE: what is wrong; what to do"). If
+ * there was any, -EINVAL is returned and the target must not be used. Texts are kept in `texts`
+ * either way.
  */
 int settings_read(const char *path, const struct settings_rules *rules, void *target,
                   struct settings_texts *texts, void (*fault)(const char *sentence));
 
-/** The same of an open file; NULL: it could not be opened, errno says why. */
+/** Like settings_read(), but from an open file. NULL: it could not be opened, and errno has the
+ * reason. */
 int settings_read_stream(FILE *file, const char *path, const struct settings_rules *rules,
                          void *target, struct settings_texts *texts,
                          void (*fault)(const char *sentence));

@@ -10,17 +10,17 @@
 #include "common/util.h"
 #include "loader/serve/monitor.h"
 
-/* A snapshot is used for fifty times as long as it took to make, so that the loop spends at most a
- * fiftieth of its time on that; and for a second where clients that read slowly hold several. */
+/* A snapshot is used for fifty times as long as it took to create, so that the loop spends at most
+ * a fiftieth of its time on that; and for a second if slow clients hold several of them. */
 enum { FRESH_TIMES = 50, FRESH_MS = 1000, HELD_MAX = 8 };
 
-static unsigned made; /* how many there are; only the loop uses it */
+static unsigned made; /* number of snapshots; only the loop uses it */
 
 struct snapshot {
     unsigned refs;
     uint64_t stale_ns; /* when it becomes stale */
     struct wire_status loader;
-    struct frame_buffer frames; /* STATUS_STREAM, one after the other */
+    struct frame_buffer frames; /* STATUS_STREAM frames, one after the other */
     size_t count;
     struct record {
         uint64_t id;
@@ -40,7 +40,7 @@ void snapshot_unref(struct snapshot *snapshot)
 
 static int add_stream(struct snapshot *p, const struct session *session)
 {
-    static struct wire_status_stream stream; /* large; the loop's alone */
+    static struct wire_status_stream stream; /* static because it is large; only the loop uses it */
     size_t begin = p->frames.len;
     int r;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* thumbnail.c - a thumbnail is rendered anew, in a thread (blocking.h), since its storage may hang.
+/* thumbnail.c - renders a thumbnail again, in a thread (blocking.h), because its storage may hang.
  *
- * Two own it: the HTTP connection, and the job. Its result is settled once: by the thread that has
- * made it, or by the connection when it has waited for too long. */
+ * It has two owners: the HTTP connection, and the job. Its result is settled once: by the thread
+ * that has rendered it, or by the connection when it has waited for too long. */
 #include "config.h"
 
 #include "loader/serve/thumbnail.h"
@@ -23,7 +23,7 @@ struct thumbnail {
     uint32_t index;
     struct blocking *blocking;
     char group[sizeof(((struct session_view *)0)->user) + 16];
-    /* Of the thread until the result is settled. */
+    /* Owned by the thread until the result is settled. */
     uint8_t *png;
     size_t len;
     struct plenum_error err;
@@ -117,7 +117,7 @@ static void work(struct blocking_job *job)
         settle(t, r);
         return;
     }
-    pixels = malloc(render_bytes(&spec)); /* of which the first image is shown */
+    pixels = malloc(render_bytes(&spec)); /* only the first image is shown */
     settle(t, pixels ? make(t, &spec, pixels) : error_set(&t->err, -ENOMEM, "out of memory"));
     free(pixels);
 }

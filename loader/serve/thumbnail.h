@@ -11,20 +11,20 @@
 
 struct thumbnail;
 
-/** A thumbnail of one sample of the view's batch. Takes the view's data set, also where it fails.
- * `ready` is called once, from any thread, when thumbnail_get() has a result. NULL: out of
- * memory. */
+/** Create a thumbnail of one sample of the view's batch. Takes ownership of the view's data set,
+ * even on failure. `ready` is called once, from any thread, when thumbnail_get() has a result.
+ * Returns NULL when out of memory. */
 struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t index,
                                    struct blocking *blocking, void (*ready)(void *arg), void *arg);
-/** Begin to make it. */
+/** Start rendering. */
 void thumbnail_begin(struct thumbnail *thumbnail);
-/** Stop waiting: unless it is ready, its result is -ETIMEDOUT. When this returns, ready() has been
- * called. */
+/** Stop waiting: unless the thumbnail is ready, its result is -ETIMEDOUT. ready() has been called
+ * when this returns. */
 void thumbnail_give_up(struct thumbnail *thumbnail);
-/** The result, a PNG, or -errno with a sentence; borrowed. Not before ready(). */
+/** Get the result, a borrowed PNG, or -errno with a sentence. Call it only after ready(). */
 int thumbnail_get(struct thumbnail *thumbnail, const void **png, size_t *len,
                   const char **sentence);
-/** Free one that was not begun. NULL is nothing. */
+/** Free a thumbnail that was not begun. NULL is ignored. */
 void thumbnail_abandon(struct thumbnail *thumbnail);
 /** Drop the creator's reference, after thumbnail_begin(). */
 void thumbnail_forget(struct thumbnail *thumbnail);

@@ -2,14 +2,14 @@
 /* token_bucket.h - a token bucket that limits the CPU time of the process.
  *
  * Tokens are nanoseconds of CPU time. The bucket fills at the granted rate, and the CPU time of the
- * whole process is taken from it; while it is below zero, threads that ask must wait. It holds the
- * tokens of a tenth of a second at the most. So in any interval T the process uses at most
- * rate * (T + 0.1 s), and what its threads use between two calls.
+ * whole process is taken from it; while it is below zero, threads must wait. It holds the tokens of
+ * at most a tenth of a second. So in any interval T the process uses at most rate * (T + 0.1 s),
+ * plus what its threads use between two calls.
  *
- * To go to rest and to wake takes CPU time, too: some tens of microseconds, as much as ten very
- * small samples. So who must wait waits for a fifth of that tenth of a second at least, and the
- * tokens are then there for more than the waking. Otherwise a process with small work and few
- * tokens would use all of them for that. */
+ * Going to sleep and waking up also costs CPU time: some tens of microseconds, as much as ten very
+ * small samples. So a thread that must wait does so for at least a fifth of that tenth of a second,
+ * after which there are more tokens than the wakeup costs. Otherwise a process with small work and
+ * few tokens would spend all of them on waking up. */
 #ifndef LOADER_SERVE_TOKEN_BUCKET_H
 #define LOADER_SERVE_TOKEN_BUCKET_H
 
@@ -19,16 +19,16 @@
 struct token_bucket {
     uint32_t millicores; /* constant; 0: no limit */
     pthread_mutex_t mu;
-    uint64_t wall_ns, cpu_ns; /* of the last call */
-    int64_t tokens_ns;        /* below zero: more was used than was granted */
+    uint64_t wall_ns, cpu_ns; /* at the last call */
+    int64_t tokens_ns;        /* below zero: more was used than granted */
 };
 
 void token_bucket_init(struct token_bucket *b, uint32_t millicores, uint64_t wall_ns,
                        uint64_t cpu_ns);
 void token_bucket_fini(struct token_bucket *b);
 
-/** At time `wall_ns` the process has used `cpu_ns` of CPU time since its start: how long must the
- * caller wait before it asks again? 0: not at all. Any thread. */
+/** At time `wall_ns` the process has used `cpu_ns` of CPU time since its start. Returns how long
+ * the caller must wait before calling again; 0: no wait. Threads: any. */
 uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t cpu_ns);
 
 #endif

@@ -76,7 +76,7 @@ int users_become(const struct user *user, struct plenum_error *err)
         return error_set(err, -EPERM,
                          "cannot become user %s: the rights of root could be had again",
                          user->name);
-    /* As if it had been started as that user: it may look into its own /proc. */
+    /* Behave as if started by that user, so that it may look into its own /proc. */
     (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* users.h - look up users and groups of this host, and change to a user. */
+/* users.h - looks up users and groups of this host, and switches to a user. */
 #ifndef LOADER_SERVE_USERS_H
 #define LOADER_SERVE_USERS_H
 
@@ -9,7 +9,8 @@
 
 #include <plenum/error.h>
 
-/** The number of a user or group, "alice" or "1004": 0, or -EINVAL or -ENOENT with a sentence. */
+/** Find the ID of a user or group, given as "alice" or "1004". Returns 0, or -EINVAL or -ENOENT
+ * with a sentence. */
 int users_find_id(const char *name, bool group, uint32_t *ret, struct plenum_error *err);
 
 struct user {
@@ -21,14 +22,14 @@ struct user {
 };
 
 /**
- * A user by name or number: 0, or -EINVAL or -ENOENT with a sentence. A number without an account
- * has the group of the same number, and no home.
+ * Find a user by name or number. Returns 0, or -EINVAL or -ENOENT with a sentence. A number without
+ * an account has the group of the same number, and no home.
  */
 int users_find(const char *name, struct user *ret, struct plenum_error *err);
 
 /**
- * Change to that user for good, with its groups: 0, or -errno with a sentence. A process that is
- * that user already need not be root. Threads: all of the process change.
+ * Switch to that user for good, with its groups. Returns 0, or -errno with a sentence. A process
+ * that already runs as that user does not need to be root. All threads of the process switch.
  */
 int users_become(const struct user *user, struct plenum_error *err);
 
