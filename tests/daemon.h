@@ -7,19 +7,19 @@
 #include <sys/types.h>
 
 /**
- * Start $PLENUM_PLENUMD at an address, with an option and its value or NULLs; it dies with the
- * thread that started it. Returns when it listens; ends the program with a message when it does not
- * come up.
+ * Start $PLENUM_PLENUMD at an address, with a NULL-terminated list of options and values. It dies
+ * with the thread that started it. Returns when it listens; ends the program with a message if it
+ * does not start.
  */
 pid_t daemon_start(const char *address, const char *threads, const char *option, const char *value);
 
-/** The same with any arguments, ended by NULL. */
+/** Like daemon_start(), with any arguments, terminated by NULL. */
 pid_t daemon_start_with(const char *address, const char *threads, const char *const *args);
 
-/** Stop a child process, and wait: kill(2) alone returns before all its threads have stopped. */
+/** Stop a child process and wait: kill(2) alone returns before all its threads have stopped. */
 bool child_stop(pid_t pid);
 
-/** Send a signal that ends it, and wait; returns the wait status. */
+/** Send a signal that ends the process, and wait for it. Returns the wait status. */
 int daemon_end(pid_t pid, int signum);
 
 #endif

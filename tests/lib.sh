@@ -5,7 +5,7 @@
 #     is "what it must print" "a sentence" command...
 #     skip_all "why nothing can be tested here"
 #
-# What a failing command printed is shown. Every test script gets a folder of its own, $T, removed at the end.
+# The output of a failing command is shown. Every test script gets its own folder, $T, which is removed at the end.
 set -u
 : "${top_srcdir:?run this by make check}" "${top_builddir:?run this by make check}"
 tap_count=0 tap_failed=0
@@ -46,7 +46,7 @@ is() {
     fi
 }
 
-# status N COMMAND...: does it end with this exit status?
+# status N COMMAND...: does it exit with this status?
 status() {
     local want=$1 got=0
     shift
@@ -69,7 +69,7 @@ finish() {
     exit 0
 }
 
-# wait_for SECONDS COMMAND...: until it succeeds, at most so long.
+# wait_for SECONDS COMMAND...: retry until it succeeds, for at most this long.
 wait_for() {
     local end=$((SECONDS + $1))
     shift
@@ -79,7 +79,7 @@ wait_for() {
     done
 }
 
-# Let there be no mpirun in PATH: then plenumrun starts instances of this host by itself.
+# Remove mpirun from PATH: plenumrun then starts instances on this host itself.
 hide_mpirun() {
     local dir IFS=:
     mkdir "$T/programs"
@@ -90,15 +90,15 @@ hide_mpirun() {
     PATH=$T/programs
 }
 
-# For programs that use MPI: it leaves a good deal allocated, in components that are unloaded by the time leaks are
-# looked for.
+# For programs that use MPI: it leaves many allocations behind, in components that have been unloaded by the time leaks
+# are checked.
 asan_options_of_mpi=${ASAN_OPTIONS:-}:detect_leaks=0
 
-# Open MPI, kept to this host: on machines with more ranks than cores, as root, without a fabric to look for.
+# Keep Open MPI on this host: on machines with more ranks than cores, as root, without looking for a fabric.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi() {
     local daemons=""
-    # later ones find lo alone
+    # newer versions find lo themselves
     case $(mpirun --version) in *"(Open MPI) 4."*) daemons="--mca oob_tcp_if_include lo" ;; esac
     timeout 100 mpirun --oversubscribe $daemons --mca pml ob1 --mca btl self,vader \
         --mca mpi_yield_when_idle 1 --bind-to none "$@"

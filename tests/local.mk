@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# tests/: a folder here mirrors a folder of the sources. Every test speaks TAP, through run-test.
-# A shell that runs in the background ignores Ctrl-C, and so would what is tested.
+# tests/: a folder here mirrors a folder of the sources. Every test speaks TAP, through run-test. Background processes
+# of a shell ignore Ctrl-C, and so would the programs under test.
 tap_driver = env --default-signal AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 AM_TESTS_ENVIRONMENT = \
 	top_srcdir='$(abs_top_srcdir)'; top_builddir='$(abs_top_builddir)'; \
@@ -12,7 +12,7 @@ if SANITIZED
 sanitized = 1
 endif
 LOG_DRIVER = $(tap_driver)
-# TEST_LIMIT may be a command that ends a test which takes for ever, as scripts/check has it.
+# TEST_LIMIT may be a command that ends tests that hang, as in scripts/check.
 LOG_COMPILER = $(TEST_LIMIT) $(top_srcdir)/%D%/run-test
 TEST_EXTENSIONS = .sh .py
 SH_LOG_DRIVER = $(tap_driver)
@@ -21,8 +21,8 @@ PY_LOG_DRIVER = $(tap_driver)
 PY_LOG_COMPILER = $(TEST_LIMIT) $(PYTHON)
 EXTRA_DIST += %D%/run-test %D%/suppressions/lsan %D%/suppressions/tsan
 
-# Criterion's own macros trip some of our warnings. What gcc calls discarded-qualifiers has another name for clang; neither minds the other's
-# when it is told that warnings may be unknown.
+# Criterion's own macros trigger some of our warnings. gcc's discarded-qualifiers has another name in clang; each
+# compiler accepts the other's name once unknown warnings are allowed.
 test_cflags = $(AM_CFLAGS) -Wno-unknown-warning-option -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef -Wno-write-strings \
 	-Wno-discarded-qualifiers -Wno-incompatible-pointer-types-discards-qualifiers $(CRITERION_CFLAGS)
 
@@ -33,7 +33,7 @@ noinst_LTLIBRARIES += %D%/libdaemon.la
 
 include tests/python/local.mk
 
-# Tests of threads: plain programs, which ThreadSanitizer can follow.
+# Thread tests: plain programs, which ThreadSanitizer can follow.
 threads_tests =
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(threads_tests)' check_PROGRAMS='$(threads_tests)'
@@ -56,7 +56,7 @@ include tests/style/local.mk
 include tests/scripts/local.mk
 include tests/hostile/local.mk
 
-# What needs root, several hosts, or minutes.
+# Tests that need root, several hosts, or minutes.
 system_tests =
 check-system: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(system_tests)'

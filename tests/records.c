@@ -13,7 +13,7 @@ void bytes_put(struct bytes *b, const void *p, size_t len)
     b->p = realloc(b->p, b->len + len + 1);
     if (!b->p)
         abort();
-    if (len > 0) /* `p` may be NULL for nothing */
+    if (len > 0) /* `p` may be NULL for no bytes */
         memcpy(b->p + b->len, p, len);
     b->len += len;
 }
@@ -35,7 +35,7 @@ static void put_varint(struct bytes *b, uint64_t v)
     } while (v);
 }
 
-/* Field `number` of a message, of bytes or another message. */
+/* Field `number` of a message, holding bytes or another message. */
 static void put_field(struct bytes *b, unsigned number, const void *p, size_t len)
 {
     put_varint(b, number << 3 | 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tap.h - TAP for programs with a plain main(): those that run under ThreadSanitizer, where
- * Criterion's forks are in the way. */
+/* tap.h - TAP for programs with a plain main(): those that run under ThreadSanitizer, which
+ * Criterion's forks would disturb. */
 #ifndef TESTS_TAP_H
 #define TESTS_TAP_H
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A PyTorch program as it is written for torchrun: it knows nothing of plenumrun."""
+"""A PyTorch program written for torchrun, without any knowledge of plenumrun."""
 
 import os
 

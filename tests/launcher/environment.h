@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* environment.h - what an environment, an array for execve(2), has of a name. */
+/* environment.h - look up names in an environment, an array for execve(2). */
 #ifndef TESTS_LAUNCHER_ENVIRONMENT_H
 #define TESTS_LAUNCHER_ENVIRONMENT_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* stub_loader - plays plenumd for the launcher's tests, and asks it.
+/* stub_loader - plays plenumd for the launcher's tests, and queries it.
  *
- *     stub_loader --job --listen-fd 3 --leash-fd 4 ...   tells all that connect its process id
- *     stub_loader ask                                 prints what the loader in PLENUM_LOADER tells
+ *     stub_loader --job --listen-fd 3 --leash-fd 4 ...   sends its process id to every client
+ *     stub_loader ask                                 prints the answer of the loader PLENUM_LOADER
  */
 #include "config.h"
 
@@ -24,7 +24,7 @@ static void tell(int fd)
         close(fd);
 }
 
-/* The client whose connection was accepted already, or -1. */
+/* The client whose connection was already accepted, or -1. */
 static int find_client(char **argv)
 {
     for (; *argv; argv++)
@@ -39,7 +39,7 @@ static int serve(char **argv)
     char c;
 
     fprintf(stderr, "stub_loader: started\n");
-    (void)!write(4, "", 1); /* it serves */
+    (void)!write(4, "", 1); /* ready to serve */
     tell(find_client(argv));
     for (;;) {
         if (poll(fds, 2, -1) < 0)

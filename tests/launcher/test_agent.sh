@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_agent.sh - logins to other hosts that print, read or end where they should do nothing. A script takes the place
-# of ssh: it runs what the other host's ~/.bashrc would do, and then the command. Speaks TAP.
+# test_agent.sh - logins to other hosts that print, read or exit when they should stay silent. A script replaces ssh: it
+# runs what the other host's ~/.bashrc would run, then the command. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 command -v timeout >/dev/null || skip_all "timeout is not installed"
@@ -15,7 +15,7 @@ shift # the host's name
 . "${0%/*}/bashrc"
 exec bash -c "$*"
 EOF
-# Starts nothing; calls its agent as Open MPI does, and shows what the daemon would find.
+# Starts nothing; calls its agent like Open MPI, and shows what the daemon would find.
 mkdir bin
 cat >bin/mpirun <<'EOF'
 #!/bin/bash
@@ -27,7 +27,7 @@ EOF
 chmod +x agent bin/mpirun
 export OMPI_MCA_plm_rsh_agent=$T/agent PATH=$T/bin:$PATH
 
-job() { # BASHRC ARGUMENT... - one job, whose logins do this first
+job() { # BASHRC ARGUMENT... - one job, whose logins run this first
     echo "$1" >bashrc
     shift
     rm -f token
@@ -37,10 +37,10 @@ job() { # BASHRC ARGUMENT... - one job, whose logins do this first
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
 has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; false; }; }
 has_not() { ! grep -e "$2" "$1"; }
-all() { # all "TEST" "TEST"... - each holds; else it says which does not, and what plenumrun said
+all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones and plenumrun's output
     for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
 }
-secret_is_hidden() { # from all that was printed, with or without what says that it is one for TLS
+secret_is_hidden() { # from everything printed, with or without the marker for TLS
     grep . token | sort -u >tokens
     [ -s tokens ] || { echo "no secret came"; return 1; }
     ! sed 's/^tls://' tokens | grep -F -f - out err

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What batch systems write into the environment of a job. */
+/* The variables that batch systems set in a job's environment. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -32,7 +32,7 @@ static char *show(const struct hostlist *list)
 
 struct slurm_case {
     char nodes[60], tasks[40]; /* "": not set */
-    char want[100];            /* hosts; or, after '!', what the sentence says */
+    char want[100];            /* hosts; or, after '!', words of the error message */
 };
 
 ParameterizedTestParameters(allocation, slurm)
@@ -112,7 +112,7 @@ static void write_text(const char *path, const char *text)
     fclose(f);
 }
 
-/* Each scheduler's file, by each of its variables. */
+/* Each scheduler's host file, found through each of its variables. */
 Test(allocation, files_of_hosts)
 {
     static const struct {
@@ -154,7 +154,7 @@ Test(allocation, files_of_hosts)
     unlink(path);
 }
 
-/* Flux has no file: its hosts are asked for, and several of us are refused. */
+/* Flux has no file: its hosts are queried, and several instances of plenumrun are rejected. */
 Test(allocation, flux)
 {
     struct plenum_error err = {""};
@@ -188,14 +188,14 @@ Test(allocation, the_environment_decides)
     expect_hosts("PBS", "a:2 b:3");
     setenv("SLURM_JOB_NODELIST", "n[1-2]", 1);
     setenv("SLURM_TASKS_PER_NODE", "64(x2)", 1);
-    expect_hosts("Slurm", "n1 n2"); /* CPUs: nobody asked for tasks */
+    expect_hosts("Slurm", "n1 n2"); /* CPUs: no tasks were requested */
     setenv("SLURM_NTASKS", "128", 1);
     expect_hosts("Slurm", "n1:64 n2:64");
     setenv("SLURM_NTASKS", "100", 1);
     cr_assert(eq(int, allocation_read(&a, &err), 0));
     cr_expect(eq(u32, a.tasks, 100), "fewer than there is room for");
     allocation_fini(&a);
-    setenv("SLURM_STEP_ID", "0", 1); /* in a step, of which the tasks are spoken */
+    setenv("SLURM_STEP_ID", "0", 1); /* in a step, which specifies its tasks */
     setenv("SLURM_TASKS_PER_NODE", "1", 1);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     setenv("SLURM_PROCID", "0", 1);
@@ -205,7 +205,7 @@ Test(allocation, the_environment_decides)
     cr_expect(strstr(err.text, "srun has started plenumrun 4 times") != NULL, "%s", err.text);
 
     forget_all();
-    setenv("SLURM_JOB_NODELIST", "n1", 1); /* the first part of three */
+    setenv("SLURM_JOB_NODELIST", "n1", 1); /* the first of three parts */
     setenv("SLURM_HET_SIZE", "2", 1);
     setenv("SLURM_JOB_NODELIST_HET_GROUP_0", "n1", 1);
     setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]", 1);

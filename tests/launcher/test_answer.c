@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The mark is found in any amount of text and however it is cut up: the text from the mark on is
- * that which strstr() finds in all of it at once. PLENUM_TEST_COUNT: cases, 500 by default. */
+/* The marker is found in any amount of text, however it is split: the text from the marker on
+ * equals the result of strstr() on the whole. PLENUM_TEST_COUNT: cases, 500 by default. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* Text of the mark's own letters, so that parts of the mark are everywhere. */
+/* Text made of the marker's own letters, so that it is full of partial markers. */
 static size_t put_noise(char *text, size_t len, uint64_t *state)
 {
     for (size_t i = 0; i < len; i++)

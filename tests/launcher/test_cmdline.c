@@ -16,7 +16,7 @@
 
 enum { ARGS_MAX = 32 };
 
-/* "plenumrun -n 4 prog", cut at blanks ('_' stands for a blank inside a word). */
+/* "plenumrun -n 4 prog", split at blanks ('_' is a blank inside a word). */
 struct line {
     char text[256];
     char *argv[ARGS_MAX + 1];
@@ -206,7 +206,7 @@ Test(cmdline, options_from_a_file)
     struct line l;
     struct plenum_error err = {""};
 
-    /* "strict-binding yes" without '=' is a mistake */
+    /* "strict-binding yes" without '=' is an error */
     text = str_format("plenumrun --import-config %s prog", path);
     cr_expect(eq(int, parse(&o, &l, text, &err), -EINVAL));
     cr_expect(strstr(err.text, ":10: 'strict-binding yes' is not") != NULL, "%s", err.text);
@@ -268,7 +268,7 @@ ParameterizedTest(struct bad_case *c, cmdline, bad_files)
     free(text);
 }
 
-/* Two command lines say the same, word for word. */
+/* Whether two command lines are equal, word for word. */
 static void expect_same_settings(const struct cmdline *a, const struct cmdline *b)
 {
     cr_assert(eq(sz, a->settings.count, b->settings.count));
@@ -280,7 +280,7 @@ static void expect_same_settings(const struct cmdline *a, const struct cmdline *
     }
 }
 
-/* Every option, with a value that it takes, written and read back. */
+/* Every option, with a valid value, written and read back. */
 Test(cmdline, what_is_exported_is_imported)
 {
     static const struct {
@@ -311,7 +311,7 @@ Test(cmdline, what_is_exported_is_imported)
     struct cmdline a, b;
     struct plenum_error err = {""};
     char *argv[128] = {(char *)"plenumrun"}, *other[6] = {(char *)"plenumrun"};
-    char *words[128]; /* argv is moved about */
+    char *words[128]; /* argv is permuted */
     int argc = 1, options;
     char path[] = "/tmp/plenum-options-XXXXXX";
     int fd = mkstemp(path);
@@ -387,7 +387,7 @@ static char *read_file(const char *path)
     return text;
 }
 
-/* Does the text hold ".It Fl -NAME" or "Fl -NAME", NAME being a whole word? */
+/* Whether the text contains ".It Fl -NAME" or "Fl -NAME", with NAME as a whole word. */
 static bool documents(const char *text, const char *name)
 {
     char *mark = str_format("Fl -%s", name);

@@ -137,7 +137,8 @@ Test(control, keep)
     frame_buffer_fini(&b);
 }
 
-/* A payload that is cut anywhere, or has any byte changed, is refused or understood, never more. */
+/* A payload that is truncated anywhere, or has any byte changed, is either rejected or parsed,
+ * without reading past its end. */
 Test(control, plans_from_a_bad_sender)
 {
     struct frame_buffer b = {0};
@@ -146,7 +147,7 @@ Test(control, plans_from_a_bad_sender)
     make_plan(&in);
     cr_assert(eq(int, control_put_plan(&b, &in), 0));
     for (size_t len = FRAME_HEADER_BYTES; len < b.len; len++) {
-        /* A copy of exactly that size, so that the sanitizer sees a read beyond it. */
+        /* An exact-size copy, so that the sanitizer catches any overread. */
         size_t n = len - FRAME_HEADER_BYTES;
         uint8_t *cut = malloc(n + 1);
         struct frame_reader r = {.at = cut, .end = cut + n};

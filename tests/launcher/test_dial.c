@@ -19,9 +19,9 @@
 
 static const struct ports any;
 
-/* Each connect(2) of this program comes by here. */
+/* Every connect(2) in this program goes through here. */
 static struct {
-    int listener; /* its queue is emptied when it was full so often; 0: never */
+    int listener; /* its queue is drained after being full this many times; 0: never */
     unsigned make_room_after, full;
 } queue = {.listener = -1};
 
@@ -43,7 +43,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t len)
     return r;
 }
 
-/* A byte from one end to the other. */
+/* Send a byte from one end to the other. */
 static void expect_connected(int a, int b)
 {
     char c = 0;
@@ -97,7 +97,7 @@ Test(dial, by_tcp)
     go_through(false);
 }
 
-/* Who is not on the job's network cannot knock. */
+/* Peers outside the job's network cannot knock. */
 Test(dial, on_the_network_of_the_job_alone)
 {
     char text[DIAL_TEXT_MAX], subnet[SUBNET_TEXT_MAX], loopback[64];
@@ -125,7 +125,7 @@ Test(dial, on_the_network_of_the_job_alone)
     network_fini(&own);
 }
 
-/* One that refuses, one that is nonsense, one that is right: in any order, the right one counts. */
+/* One refuses, one is invalid, one is right: in any order, the right one is chosen. */
 Test(dial, the_address_that_answers_is_used)
 {
     char text[DIAL_TEXT_MAX], name[40], list[DIAL_TEXT_MAX + 200];
@@ -147,7 +147,7 @@ static unsigned port_of(const char *text)
     return (unsigned)atoi(strrchr(text, ':') + 1);
 }
 
-/* Each listener has a block of its own, and the last of them says that no more is free. */
+/* Each listener has its own block, and the last one reports that none is left. */
 Test(dial, ports_of_a_range)
 {
     struct ports ports = {0};
@@ -156,7 +156,7 @@ Test(dial, ports_of_a_range)
     bool seen[8] = {false};
     int fd;
 
-    /* A range in which no other program listens, below those that the kernel gives. */
+    /* A range in which no other program listens, below the kernel's ephemeral ports. */
     for (unsigned first = 20000; ports.last == 0 && first < 30000; first += 64) {
         bool is_free = true;
 
@@ -190,7 +190,7 @@ Test(dial, ports_of_a_range)
     cr_expect(strstr(err.text, "--port-range") != NULL, "%s", err.text);
 }
 
-/* How each address did, as text. */
+/* The outcome for each address, as text. */
 static void note_try(void *arg, const char *address, int r)
 {
     char *text = arg;
@@ -221,14 +221,15 @@ Test(dial, nobody_answers_in_time)
 {
     struct plenum_error err = {""};
     uint64_t before = time_now_ns();
-    /* 192.0.2.0/24 is for documentation: no answer, or an error at once where there is no route. */
+    /* 192.0.2.0/24 is reserved for documentation: no answer, or an immediate error without a
+     * route. */
     int r = dial_connect("tcp:192.0.2.1:9", 300, &err);
 
     cr_expect(lt(int, r, 0));
     cr_expect(lt(u64, time_now_ns() - before, 3 * NS_PER_SEC));
 }
 
-/* A listener whose queue of connections is full, so that connect(2) returns EAGAIN. */
+/* A listener whose connection queue is full, so that connect(2) returns EAGAIN. */
 static int listen_and_fill(const char *name, char *text, size_t size)
 {
     struct plenum_error err = {""};
@@ -256,7 +257,7 @@ Test(dial, a_queue_that_is_full_is_tried_again)
     there = dial_connect(text, 60000, &err);
     cr_assert(ge(int, there, 0), "%s", err.text);
     cr_expect(eq(u32, queue.full, 3));
-    /* the way of programs that connect to one address, too */
+    /* also used by programs that connect to a single address */
     cr_assert(eq(int, address_parse(text, &address, &err), 0));
     while (address_connect(&address, 0) >= 0)
         ;

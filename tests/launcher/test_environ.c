@@ -38,7 +38,7 @@ Test(environ, changes)
     environ_list_fini(&list);
 }
 
-/* What an mpirun around us, and a plenumrun around that, have left in our environment. */
+/* Variables that an enclosing mpirun, and a plenumrun around that, have left in our environment. */
 Test(environ, leaves_the_outer_job)
 {
     static const char *const outer[][2] = {{"PMIX_NAMESPACE", "1"},
@@ -72,6 +72,6 @@ Test(environ, leaves_the_outer_job)
     (void)setenv("OMPI_MCA_plm_rsh_agent", "/opt/ssh", 1);
     (void)setenv("OMPI_MCA_orte_tmpdir_base", "/scratch", 1);
     environ_leave_outer();
-    expect(environ, "OMPI_MCA_orte_tmpdir_base", "/scratch"); /* no job is around us */
+    expect(environ, "OMPI_MCA_orte_tmpdir_base", "/scratch"); /* no enclosing job */
     expect(environ, "OMPI_MCA_plm_rsh_agent", "/opt/ssh");
 }

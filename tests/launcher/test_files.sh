@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_files.sh - plenumrun's --result and --output-dir: what cannot be written, and what an earlier job left. Speaks
-# TAP.
+# test_files.sh - plenumrun's --result and --output-dir: paths that cannot be written, and files left by an earlier job.
+# Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 unset PLENUM_LOADER PLENUM_PLENUMD RANK WORLD_SIZE
@@ -28,7 +28,7 @@ job --result fifo sh -c ': >started'
 ok "nor is a FIFO that nobody reads" all 'same $code 125' '[ ! -e started ]' \
     'has err "fifo: it is a FIFO without a reader"'
 cat fifo >read.json & reader=$!
-exec 7>fifo # so that the reader stays
+exec 7>fifo # to keep the reader alive
 job --result fifo true
 exec 7>&-
 wait $reader

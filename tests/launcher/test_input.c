@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Standard input that others share: what poll() has seen may be gone when it is read. */
+/* Standard input shared with other processes: data that poll() reported may be gone by the time we
+ * read. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +14,7 @@
 
 enum { MOST = 65536 };
 
-/* With it, every other read is interrupted by a signal. */
+/* While set, every second read is interrupted by a signal. */
 static atomic_bool interrupted;
 static atomic_uint reads;
 ssize_t __real_read(int fd, void *bytes, size_t len);
@@ -36,7 +37,7 @@ static ssize_t take(char *bytes, int wait_ms)
     return input_read(fds, bytes, MOST);
 }
 
-/* Until something comes. */
+/* Wait for input. */
 static ssize_t wait_for(char *bytes)
 {
     ssize_t n;
@@ -76,7 +77,7 @@ Test(input, a_signal_is_not_the_end, .timeout = 20)
 
     cr_assert(eq(int, pipe(ours), 0));
     cr_assert(eq(int, dup2(ours[0], STDIN_FILENO), STDIN_FILENO));
-    for (unsigned first = 0; first < 2; first++) { /* one of them meets the loop's own */
+    for (unsigned first = 0; first < 2; first++) { /* one of them races with the loop's own read */
         cr_assert(eq(int, (int)write(ours[1], "abc", 3), 3));
         reads = first;
         interrupted = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Strangers keep no shim from connecting. What a shim says of its program comes in one order:
- * STARTED or FAILED, EXITED, DRAINED. */
+/* Strangers cannot keep a shim from connecting. A shim reports its program's state in a fixed
+ * order: STARTED or FAILED, EXITED, DRAINED. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -37,8 +37,8 @@ static int put(struct frame_buffer *b, enum control_type type)
     }
 }
 
-/* Whether the shim of a job of one is hung up on when it says this, its program being at
- * `state`. */
+/* Whether the shim of a job with one instance is disconnected when it sends this while its program
+ * is at `state`. */
 static bool hangs_up(enum instance_state state, enum control_type type)
 {
     struct plan_instance planned = {0};
@@ -88,7 +88,7 @@ Test(instances, what_comes_out_of_order_breaks_the_connection)
                          (state == INSTANCE_EXITED && types[i] == CONTROL_DRAINED);
 
             if (state == INSTANCE_PLANNED && types[i] == CONTROL_STARTED)
-                continue; /* right as well, and wants an output */
+                continue; /* also valid, and waits for output */
             cr_expect(eq(int, hangs_up(state, types[i]), !right), "state %d, message %d", state,
                       types[i]);
         }
@@ -100,12 +100,12 @@ enum {
     SHIMS = 8,
     HOSTS = 5,       /* 127.0.0.1 ... of the strangers; shims connect from these, too */
     HELD_MAX = 400,  /* connections that strangers keep open */
-    KEPT_MAX = 256,  /* of which plenumrun keeps so many */
-    PIECE = 3,       /* bytes of a HELLO that a shim says between two turns */
-    TURNS_MAX = 200, /* far more than it takes a shim to be known */
+    KEPT_MAX = 256,  /* number of them that plenumrun keeps */
+    PIECE = 3,       /* bytes of a HELLO that a shim sends per turn */
+    TURNS_MAX = 200, /* far longer than a shim needs to identify itself */
 };
 
-/* A job that starts, and its port. */
+/* A job that is starting, and its port. */
 struct port {
     struct plan_instance planned[SHIMS];
     struct plan_host host;
@@ -163,7 +163,7 @@ static int knock(const struct port *p, uint32_t host)
     return fd;
 }
 
-/* As supervise.c has it: what can be read is read, and then the next are taken. */
+/* Like supervise.c: read everything that is readable, then accept new connections. */
 static void turn(struct supervisor *s)
 {
     for (size_t i = s->num_peers; i-- > 0;) {
@@ -184,7 +184,7 @@ static size_t count_strangers(const struct supervisor *s)
     return count;
 }
 
-/* A flood that waits when we begin to accept must not keep us from all else. */
+/* A flood that is waiting when we begin to accept must not delay everything else. */
 Test(instances, a_turn_takes_some_connections_and_not_all)
 {
     char text[DIAL_TEXT_MAX];
@@ -205,9 +205,9 @@ Test(instances, a_turn_takes_some_connections_and_not_all)
     close_port(&p);
 }
 
-/* One shim: it says its HELLO piece by piece, as a handshake takes several turns. */
+/* One shim: it sends its HELLO piece by piece, as a handshake takes several turns. */
 struct knocker {
-    int fd; /* -1: it has not come yet */
+    int fd; /* -1: not connected yet */
     struct frame_buffer hello;
     size_t said;
 };
@@ -229,11 +229,12 @@ static void say_more(struct knocker *k)
 
     if (k->fd < 0 || len == 0)
         return;
-    /* EPIPE: plenumrun has hung up on it, which the test finds at the end */
+    /* EPIPE: plenumrun has disconnected it, which the test notices at the end */
     k->said += send(k->fd, k->hello.bytes + k->said, len, MSG_NOSIGNAL) == (ssize_t)len ? len : 0;
 }
 
-/* Strangers that say nothing, a byte now and then, or nonsense, and keep some hundred open. */
+/* Strangers that send nothing, a byte now and then, or garbage, and keep some hundred connections
+ * open. */
 static void flood(const struct port *p, int *held, size_t *next)
 {
     for (long n = random() % 60; n > 0; n--) {
@@ -286,8 +287,8 @@ static void strangers_round(unsigned seed)
     close_port(&p);
 }
 
-/* However strangers come and go, a shim that is saying its HELLO stays connected. PLENUM_STRANGERS
- * sets the number of rounds (default 5). */
+/* No pattern of strangers disconnects a shim that is sending its HELLO. PLENUM_STRANGERS sets the
+ * number of rounds (default 5). */
 Test(instances, strangers_displace_no_shim)
 {
     const char *rounds = getenv("PLENUM_STRANGERS");
@@ -297,7 +298,8 @@ Test(instances, strangers_displace_no_shim)
         strangers_round(i);
 }
 
-/* The host with most gives way: one that floods costs another nothing, though both are silent. */
+/* The host with the most connections is evicted first: a flooding host does not affect another,
+ * even if both are silent. */
 Test(instances, the_host_with_most_connections_gives_them_up)
 {
     char text[DIAL_TEXT_MAX], told[200];

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A host that lends its cores (--loader-host) and prints without end: the job goes on, and plenumrun does what it is
-asked. A script that answers as such a host does takes the place of ssh."""
+"""A host that lends its cores (--loader-host) and prints without end: the job keeps running, and plenumrun still obeys
+signals. A script that answers like such a host replaces ssh."""
 
 import os
 import select
@@ -22,7 +22,8 @@ LIMIT = 60
 BEAT = 19  # launcher/control.h
 VERSION = subprocess.run([RUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
 
-# Answers the probe; then lends, floods both of its outputs, and tells by a FIFO that two heartbeats came meanwhile.
+# Answers the probe; then lends, floods both of its outputs, and reports through a FIFO that it received two heartbeats
+# meanwhile.
 HOST = """#!{python}
 import os, subprocess, sys, time
 if "--probe" in " ".join(sys.argv):
@@ -57,7 +58,7 @@ class Babbler(unittest.TestCase):
             f.write(HOST.format(python=sys.executable, version=VERSION, beat=BEAT, folder=folder))
         os.chmod(agent, stat.S_IRWXU)
         os.mkfifo(os.path.join(folder, "beats"))
-        # instances without mpirun: this is about plenumrun's own loop
+        # instances without mpirun: this tests plenumrun's own loop
         programs = os.path.join(folder, "bin")
         os.mkdir(programs)
         for name in ("sh", "cat", "sleep", "yes"):
@@ -69,12 +70,12 @@ class Babbler(unittest.TestCase):
         beats = os.open(os.path.join(folder, "beats"), os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, beats)
         poll = select.poll()
-        poll.register(beats, select.POLLIN)  # and POLLHUP, when the host has opened and closed it
+        poll.register(beats, select.POLLIN)  # and POLLHUP, after the host has opened and closed it
         self.assertTrue(poll.poll(LIMIT * 1000), "no heartbeats")
         return p
 
     def test_shown(self):
-        """it gets its heartbeats, some of its lines are shown, the others counted, and a signal ends the job"""
+        """it receives its heartbeats, some of its lines are shown, the others counted, and a signal ends the job"""
         with tempfile.TemporaryFile("w+") as err:
             p = self.start(err)
             p.send_signal(signal.SIGTERM)
@@ -86,7 +87,7 @@ class Babbler(unittest.TestCase):
         self.assertIn("SIGTERM: ending the job", text)
 
     def test_untaken(self):
-        """the same, where nobody takes standard error"""
+        """the same holds when standard error is not read"""
         p = self.start(subprocess.PIPE)
         self.addCleanup(p.stderr.close)
         p.send_signal(signal.SIGTERM)

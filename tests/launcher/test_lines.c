@@ -28,7 +28,7 @@ static void feed(struct lines *l, const char *bytes, size_t len)
     }
 }
 
-/* What is handed on next, as a string; "" for nothing. */
+/* The next output, as a string; "" if there is none. */
 static char *take(struct lines *l, size_t most, bool flush)
 {
     const char *bytes;
@@ -74,7 +74,7 @@ Test(lines, not_more_than_wanted_unless_one_is_longer)
     lines_fini(&l);
 }
 
-/* Every byte comes out once and in order, for all sorts of line lengths and pipe reads. */
+/* Every byte is passed on once and in order, for all kinds of line lengths and pipe reads. */
 Test(lines, nothing_is_lost)
 {
     const size_t total = 6 << 20;
@@ -188,7 +188,7 @@ ParameterizedTest(struct progress_case *c, lines, progress)
     lines_fini(&l);
 }
 
-/* In whatever pieces it comes. */
+/* However the input is split. */
 Test(lines, tracebacks_are_seen)
 {
     static const char text[] = "TraceTraceback (most recent call last):\n  File x\nTraceback (most";
@@ -226,7 +226,7 @@ static void count_line(void *arg, const char *line, size_t len)
     *count += len;
 }
 
-/* A writer that never pauses: whoever reads has other things to do. */
+/* A writer that never pauses: the reader has other work. */
 Test(lines, following_an_endless_source_ends, .timeout = 60)
 {
     int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
@@ -278,7 +278,8 @@ Test(lines, what_is_left_comes_with_the_next_call)
         lines_follow(&l, &fds[0], take_number, &n);
     cr_expect(gt(int, calls, 1));
     cr_expect(n.in_order);
-    cr_expect(ge(u32, n.next, wrote)); /* the last may have been cut where the pipe was full */
+    cr_expect(ge(u32, n.next, wrote)); /* the last may have been truncated where the pipe was
+                                        * full */
     lines_fini(&l);
 }
 

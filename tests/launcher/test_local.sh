@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_local.sh - plenumrun where there is no mpirun: what test_run.sh says of jobs on this host, in short. Speaks TAP.
+# test_local.sh - plenumrun without mpirun: a short version of test_run.sh for jobs on this host. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 stub=$top_builddir/tests/launcher/stub_loader
@@ -11,7 +11,7 @@ done
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 export LC_ALL=C
-id=$$ # makes our sleeping processes unlike all others
+id=$$ # a duration that identifies our sleeping processes
 cd "$T" || exit 99
 host=$(hostname)
 hide_mpirun
@@ -25,18 +25,19 @@ same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
 has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; false; }; }
 has_not() { ! grep -e "$2" "$1"; }
 last_line_has() { tail -n 1 "$1" | grep -q -e "$2" || { echo "no '$2' at the end of $1"; false; }; }
-all() { # all "TEST" "TEST"... - each holds; else it says which does not, and what plenumrun said
+all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones and plenumrun's output
     for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
 }
 sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; }
 
-# What an mpirun around has said is not of these instances, least of all its folders, which they would remove.
+# Variables of an enclosing mpirun do not apply to these instances. Above all its folders do not, which they would
+# remove.
 OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader_backing_directory=$T PMIX_RANK=1 job \
     -n 2 env
 ok "variables of an mpirun around are not handed on" all 'same $code 0' 'has out RANK=1' \
     'has_not out "jobfam_session_dir\|ess_base_jobid\|backing_directory\|PMIX_RANK"'
 
-# ---- which way ----
+# ---- which start method ----
 job -n 2 -v true
 ok "who asks is told that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'
 job -n 2 --dry-run
@@ -54,7 +55,7 @@ for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--i
     ok "${option%%=*} is refused" all 'same $code 125' 'same "$(wc -l <err)" 1' \
         'has err "${option%%=*} is for mpirun, and mpirun was not found in PATH"'
 done
-# Its own child before it became plenumrun, or an orphan of a container where it is process 1.
+# Its own child from before it became plenumrun, or an orphan in a container where it is process 1.
 mkfifo go
 timeout -k 5 40 sh -c 'sh -c "read -r x" <go & echo $! >child; exec "$@"' sh "$run" -n 1 sh -c \
     'echo >go; while [ -e /proc/$(cat child) ]; do sleep 0.05; done' 2>err

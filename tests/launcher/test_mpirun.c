@@ -36,7 +36,7 @@ static const struct agent_settings *agent_for(const struct cmdline *options)
     return &agent;
 }
 
-/* The job, as these options make it. */
+/* The job, built from these options. */
 static struct starter_job job_for(const struct cmdline *options, const struct starter_job *base)
 {
     struct starter_job made = *base;
@@ -130,7 +130,7 @@ Test(mpirun, arguments)
     cmdline_fini(&options);
 }
 
-/* The agent that the person has chosen is called by ours, which takes the token across. */
+/* Our agent calls the user's agent, and carries the token across. */
 Test(mpirun, the_secret_goes_by_the_agent)
 {
     static char *before[] = {(char *)"OMPI_MCA_plm_rsh_no_tree_spawn=0", NULL};
@@ -159,7 +159,7 @@ Test(mpirun, the_secret_goes_by_the_agent)
     cmdline_fini(&options);
 }
 
-/* The kernel takes no word of 128 KiB. */
+/* The kernel rejects an argument of 128 KiB. */
 Test(mpirun, long_lists_of_hosts_are_files)
 {
     enum { MANY = 8192 };
@@ -194,7 +194,7 @@ Test(mpirun, long_lists_of_hosts_are_files)
     cmdline_fini(&options);
 }
 
-/* Nor one of its environment. */
+/* It also rejects an environment string of that size. */
 Test(mpirun, long_lists_of_hosts_are_several_variables)
 {
     enum { MANY = 16384 };
@@ -255,7 +255,7 @@ Test(mpirun, the_users_arguments)
     cmdline_fini(&options);
 }
 
-/* What mpirun is told when an instance has arguments of its own, twice. */
+/* The command line for mpirun when an instance has its own arguments, twice. */
 static const char *told_of(const char *first, const char *second)
 {
     char *argv[] = {(char *)"plenumrun",
@@ -288,7 +288,7 @@ Test(mpirun, arguments_of_one_instance)
     cr_expect(strstr(text, " --a b --c /p --shim : --host n1 -n 1 ") != NULL, "%s", text);
 }
 
-/* Open MPI 5.0 crashes when there are several applications: variables need none. */
+/* Open MPI 5.0 crashes with several applications; variables do not need any. */
 Test(mpirun, variables_of_one_instance_are_no_arguments)
 {
     const char *text = told_of("1:-x A=1 -x B", "2:-x A=1 --c");
@@ -298,7 +298,7 @@ Test(mpirun, variables_of_one_instance_are_no_arguments)
     cr_expect(strstr(text, " -x A=1 --c /p --shim") != NULL, "%s", text);
 }
 
-/* PRRTE, which starts the processes of Open MPI 5, is told by names of its own. */
+/* PRRTE, which starts the processes of Open MPI 5, has its own names for variables. */
 Test(mpirun, settings_of_open_mpi_5)
 {
     static const struct mpirun_program program = {.major = 5};
@@ -347,7 +347,7 @@ Test(mpirun, settings_of_open_mpi_5)
     cmdline_fini(&options);
 }
 
-/* Open MPI would cut n1.rack-a and n1.rack-b down to n1. */
+/* Open MPI would shorten both n1.rack-a and n1.rack-b to n1. */
 Test(mpirun, names_of_hosts_stay_whole)
 {
     static const struct mpirun_program program = {.major = 5};
@@ -403,7 +403,7 @@ Test(mpirun, networks)
     cmdline_fini(&options);
 }
 
-/* Open MPI listens on no port outside of the range, and not on plenumrun's own. */
+/* Open MPI listens only on ports in the range, and not on plenumrun's own. */
 Test(mpirun, ports)
 {
     static const struct mpirun_program program = {.major = 5};
@@ -436,7 +436,7 @@ Test(mpirun, ports)
     cmdline_fini(&options);
 }
 
-/* A host that mpirun cannot name or log in to: plenumrun stands between. */
+/* For a host that mpirun cannot name or log in to, plenumrun acts as the agent. */
 Test(mpirun, hosts_with_users_and_ports)
 {
     static struct plan_host odd[] = {
@@ -503,7 +503,7 @@ Test(mpirun, settings_that_nobody_has_made)
     cmdline_fini(&options);
 }
 
-/* Whatever the time: three probes, of which the first may be due at once, take longer. */
+/* Three probes, the first of which may be due at once, always take longer than this. */
 Test(mpirun, keepalives_outlast_the_heartbeat)
 {
     static const uint64_t seconds[] = {1, 4, 29, 30, 31, 120, 3600};

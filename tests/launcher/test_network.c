@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses of hosts, and what they share. */
+/* Addresses of hosts, and the networks they share. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -59,7 +59,7 @@ ParameterizedTest(struct subnet_case *c, network, subnets)
 
 struct shared_case {
     char why[50];
-    char hosts[3][160]; /* addresses, separated by commas; "" : no such host */
+    char hosts[3][160]; /* addresses, separated by commas; "": no such host */
     char want[50];      /* "": none */
 };
 
@@ -157,12 +157,12 @@ Test(network, virtual_interfaces)
         cr_expect(not(network_is_virtual(no[i])), "%s", no[i]);
 }
 
-/* ---- what hosts answer before a job ---- */
+/* ---- answers of hosts before a job ---- */
 
 struct answer_case {
     char why[50];
     char text[300];
-    char step[30], what[60]; /* "": it is well */
+    char step[30], what[60]; /* "": no error */
     int64_t clock_ns;
 };
 
@@ -213,8 +213,8 @@ ParameterizedTest(struct answer_case *c, probe, answers)
     probe_fini(&p);
 }
 
-/* Whether a host can connect to plenumrun is asked of the address that the job will use, or, where
- * that is not known, of any. */
+/* The check whether a host can reach plenumrun uses the address that the job will use, or, when
+ * that is unknown, any of them. */
 Test(probe, the_way_back)
 {
     static char text[] = "plenumrun-probe\nback 10.0.0.1 0\nback 10.1.0.1 Connection timed out\n"
@@ -224,7 +224,7 @@ Test(probe, the_way_back)
     } cases[] = {
         {NULL, ""},
         {"10.0.0.1", ""},
-        {"10.0.0.10", ""}, /* was not asked of */
+        {"10.0.0.10", ""}, /* was not probed */
         {"10.1.0.1",
          "it cannot connect to plenumrun at 10.1.0.1, port 20000 (Connection timed out): allow"},
         {"fd00::1", "plenumrun at fd00::1, port 20000 (No route to host): allow"},

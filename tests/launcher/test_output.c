@@ -19,7 +19,7 @@
 static const struct output_instance instances[] = {{.index = 0, .host = "a", .pid = 10},
                                                    {.index = 1, .host = "b", .pid = 11}};
 
-/* Everything that a file holds. */
+/* The contents of a file. */
 static char *content_of(FILE *f)
 {
     static char text[4096];
@@ -120,7 +120,7 @@ Test(output, credit_comes_back_when_the_reader_has_read)
     cr_assert(eq(int, pipe(fds), 0));
     options.stdout_fd = fds[1];
     cr_assert(eq(int, output_create(&options, &o, NULL), 0));
-    for (int i = 0; i < 40; i++) /* five times what a pipe holds */
+    for (int i = 0; i < 40; i++) /* five times the size of a pipe */
         cr_assert(eq(int, output_put(o, 1, CONTROL_STDOUT, block, sizeof(block)), 0));
     cr_expect(eq(int, output_flush(o, 100), -ETIMEDOUT));
     cr_expect(lt(u64, output_collect_credit(o, 1), sizeof(block) * 40), "nobody has read yet");
@@ -186,7 +186,7 @@ ParameterizedTest(struct tag_case *c, output, tags)
     cr_expect(c->want == 0 || err.text[0]);
 }
 
-/* Nobody takes standard error: messages cost no more memory than their limit, and each is either
+/* Standard error is not read: messages use no more memory than their limit, and each is either
  * written, in order, or counted. */
 Test(output, messages_that_nobody_takes_are_counted)
 {

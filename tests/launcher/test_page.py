@@ -45,7 +45,7 @@ def get(port, path):
 
 
 def loaders_at(inode):
-    """The plenumds that have this socket."""
+    """The plenumd processes that hold this socket."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -75,7 +75,7 @@ class JobCase(unittest.TestCase):
         self.environment = dict({k: v for k, v in os.environ.items() if k not in names}, PLENUM_PLENUMD=PLENUMD)
 
     def job(self, *arguments):
-        """A job that runs until its input ends, and the first thing that it has printed."""
+        """A job that runs until its input ends, and the first thing that it printed."""
         p = subprocess.Popen([*RUN, *arguments, "sh", "-c", "echo $PLENUM_LOADER; exec cat"], env=self.environment,
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.kill, p)
@@ -104,11 +104,11 @@ class Page(JobCase):
         return int(m.group(1))
 
     def test_page(self):
-        """The page is there for as long as the job, at the same port, whatever ends the loader."""
+        """the page lives as long as the job, on the same port, even if the loader dies"""
         p, _ = self.job("--status-port", "0")
         port = self.port_of(p)
         inode = inode_of_port(port)
-        self.assertEqual(loaders_at(inode), [])  # it starts when somebody opens the page
+        self.assertEqual(loaders_at(inode), [])  # it starts when the page is first opened
         for end in (None, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
             if end:
                 (before,) = loaders_at(inode)
@@ -125,7 +125,7 @@ class Page(JobCase):
             get(port, "/")
 
     def test_program_fetches(self):
-        """A program can read its own job's page, at the port that was asked for."""
+        """a program can read its own job's page, on the requested port"""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
@@ -138,14 +138,14 @@ class Page(JobCase):
         self.assertEqual(done.stderr, f"plenumrun: status page: http://127.0.0.1:{port}/\n")
 
     def test_no_loader(self):
-        """Where no loader comes, a reader is told so."""
+        """a reader gets an error when no loader starts"""
         self.environment["PLENUM_PLENUMD"] = "/bin/false"
         p, _ = self.job("--status-port", "0")
         port = self.port_of(p)
         self.assertEqual(get(port, "/"), (503, b"the loader has not started"))
 
     def test_port_in_use(self):
-        """A port that is taken ends the job before its programs start, with one sentence."""
+        """a port in use ends the job before its programs start, with a one-line error"""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             s.listen()
@@ -158,7 +158,7 @@ class Page(JobCase):
                                       r"port, or 0 for any free one\n$")
 
     def test_other_loaders(self):
-        """A job without a loader of its own has no page: that is said before it starts."""
+        """a job without its own loader has no page, and reports that before it starts"""
         for loader in ("none", "unix:/nonexistent"):
             done = subprocess.run([*RUN, "--loader", loader, "--status-port", "0", "echo", "started"],
                                   env=self.environment, capture_output=True, text=True, timeout=LIMIT)
@@ -169,7 +169,7 @@ class Page(JobCase):
 class Strangers(JobCase):
     @unittest.skipIf(os.geteuid() != 0, "only root can be other users")
     def test_strangers(self):
-        """Another user's connections are closed, and start no loader."""
+        """another user's connections are closed, and start no loader"""
         p, loader = self.job()
         name = "\0" + loader.removeprefix("unix:@")
         knock = ("import os, socket, sys\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Placement on made-up topologies: some rows to look at, and the laws that all results obey. */
+/* Placement on made-up topologies: some example rows, and laws that all results obey. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +25,7 @@ static hwloc_topology_t synthetic(const char *text)
     return t;
 }
 
-/* A made-up topology; behind '!' the CPUs that it has only, behind '?' the NUMA nodes. */
+/* A made-up topology; behind '!' the only CPUs it has, behind '?' the NUMA nodes. */
 static hwloc_topology_t irregular(const char *text)
 {
     char copy[160], *cpus, *nodes;
@@ -40,11 +40,11 @@ static hwloc_topology_t irregular(const char *text)
     if (nodes)
         *nodes++ = '\0';
     t = synthetic(copy);
-    if (cpus) { /* nodes whose CPUs are gone stay */
+    if (cpus) { /* keep nodes whose CPUs are gone */
         hwloc_bitmap_list_sscanf(set, cpus);
         cr_assert(eq(int, hwloc_topology_restrict(t, set, 0), 0), "%s", text);
     }
-    if (nodes) { /* and CPUs whose nodes are */
+    if (nodes) { /* keep CPUs whose nodes are gone */
         hwloc_bitmap_list_sscanf(set, nodes);
         cr_assert(eq(int, hwloc_topology_restrict(t, set, HWLOC_RESTRICT_FLAG_BYNODESET), 0), "%s",
                   text);
@@ -107,7 +107,7 @@ struct place_case {
     uint32_t count;
     char
         want[120]; /* per instance: cpus@nodes, '!' when oversubscribed, 'm' when memory is bound */
-    /* What is not as usual. */
+    /* Only non-default values. */
     enum numa_policy memory;
     bool no_smt;
     uint32_t reserve;
@@ -211,7 +211,7 @@ ParameterizedTest(struct place_case *c, place, rows)
 
 /* ---- the laws ---- */
 
-/* The slow, obvious way: the smallest set of CPUs with memory of its own that has this one. -1:
+/* The slow, obvious way: the smallest set of CPUs with its own memory that contains this one. -1:
  * none. */
 static int node_of(hwloc_topology_t t, unsigned cpu)
 {
@@ -224,7 +224,7 @@ static int node_of(hwloc_topology_t t, unsigned cpu)
     return best ? (int)best->os_index : -1;
 }
 
-/* Threads of a core are together, or one of them is alone. */
+/* Threads of a core stay together, or one of them is alone. */
 static void check_cores(hwloc_topology_t t, const struct place_request *q, hwloc_bitmap_t cpus,
                         const char *what)
 {
@@ -274,7 +274,7 @@ static void check_laws(hwloc_topology_t t, const struct place_request *q, const 
         hwloc_bitmap_foreach_end();
         cr_assert(hwloc_bitmap_isequal(p->nodes, expected), "%s: memory is that of the CPUs", what);
     }
-    for (uint32_t i = 0; i < q->count; i++) /* sharing is marked, and nothing else is */
+    for (uint32_t i = 0; i < q->count; i++) /* only shared CPUs are marked as such */
         cr_assert(eq(int, hwloc_bitmap_intersects(places.list[i].cpus, twice),
                      places.list[i].oversubscribed),
                   "%s: mark of instance %u of %u", what, i, q->count);
@@ -320,7 +320,7 @@ Test(place, laws, .timeout = 300)
         "package:8 [numa] core:3 pu:1",
         "package:2 numa:3 core:2 pu:1",
         "package:2 l3:2 [numa] core:3 pu:2",
-        /* uneven, as cpusets and CPUs that are off leave them */
+        /* uneven, like cpusets and offline CPUs leave them */
         "package:2 [numa] core:4 pu:1!0,4-7",
         "package:4 [numa] core:4 pu:2!0-7,16-19,24-25",
         "package:3 [numa] core:2 pu:1!0,2-5",
@@ -357,7 +357,7 @@ Test(place, laws, .timeout = 300)
     }
 }
 
-/* A quota of CPU time is a number of cores, too. */
+/* A CPU-time quota counts as a number of cores. */
 Test(place, quota)
 {
     hwloc_topology_t t = synthetic("package:1 [numa] core:8 pu:1");
@@ -381,12 +381,12 @@ Test(place, quota)
     hwloc_topology_destroy(t);
 }
 
-/* Two packages with four NUMA nodes, a screen of a service processor, and four accelerators: 0 and
- * 1 near node 0, 2 near node 1, 3 near node 3. */
+/* Two packages with four NUMA nodes, a service processor's display, and four accelerators: 0 and 1
+ * near node 0, 2 near node 1, 3 near node 3. */
 static hwloc_topology_t with_devices(void)
 {
     static const struct {
-        const char *after; /* the beginning of the object that they hang on */
+        const char *after; /* the start of their parent object */
         const char *devices;
     } added[] = {
         {"type=\"NUMANode\" os_index=\"0\"",
@@ -425,11 +425,11 @@ static hwloc_topology_t with_devices(void)
     hwloc_free_xmlbuffer(t, xml);
     hwloc_topology_destroy(t);
     fclose(f);
-    for (size_t i = 0; i < ARRAY_LEN(added); i++) { /* before the end of the object around it */
+    for (size_t i = 0; i < ARRAY_LEN(added); i++) { /* before the end of the enclosing object */
         char *at = strstr(text, added[i].after), *more;
 
         cr_assert(at != NULL, "%s in %s", added[i].after, text);
-        at = strstr(at, "</object>"); /* of the last core, or the node itself */
+        at = strstr(at, "</object>"); /* of the last core, or of the node itself */
         while (at && strncmp(at + 9 + strspn(at + 9, " \n"), "</object>", 9) != 0)
             at = strstr(at + 9, "</object>");
         cr_assert(at != NULL);

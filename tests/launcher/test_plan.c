@@ -18,7 +18,7 @@ struct plan_case {
     char hosts[60]; /* "": this host */
     uint32_t instances, replicas;
     int want;
-    char split[100]; /* "host:instances/replicas each ...", or what the sentence says */
+    char split[100]; /* "host:instances/replicas each ...", or words of the error message */
 };
 
 static int make_with(struct plan_request request, const char *hosts, uint32_t instances,
@@ -90,7 +90,7 @@ ParameterizedTest(struct plan_case *c, plan, split)
     plan_fini(&plan);
 }
 
-/* What every split obeys, over all small jobs. */
+/* Laws that every split obeys, checked over all small jobs. */
 Test(plan, instances_and_replicas_are_consecutive_and_even)
 {
     for (uint32_t hosts = 1; hosts <= 5; hosts++) {
@@ -137,7 +137,7 @@ Test(plan, local_means_this_host_alone)
     plan_fini(&plan);
 }
 
-/* Hosts that lend their cores are no hosts of instances. */
+/* Hosts that lend their cores run no instances. */
 Test(plan, loader_hosts)
 {
     struct hostlist loaders = {0};
@@ -156,13 +156,13 @@ Test(plan, loader_hosts)
     plan_fini(&plan);
     cr_expect(eq(int, make_with(request, "h1,c2", 4, 4, &plan, &err), -EINVAL));
     cr_expect(strstr(err.text, "--loader-host c2: instances run there") != NULL, "%s", err.text);
-    /* A host that has got no instance runs none. */
+    /* A lending host may be listed as long as it gets no instances. */
     cr_assert(eq(int, make_with(request, "h1,c2", 1, 1, &plan, NULL), 0));
     plan_fini(&plan);
     hostlist_fini(&loaders);
 }
 
-/* What replicas and devices obey, even or not. */
+/* Laws for replicas and devices, even or not. */
 Test(plan, uneven_replicas_and_their_devices)
 {
     struct device_pool pool = {0};
@@ -197,7 +197,7 @@ Test(plan, uneven_replicas_and_their_devices)
 }
 
 struct pool_case {
-    char option[60], variable[40], value[40]; /* what the environment has */
+    char option[60], variable[40], value[40]; /* the variable's value */
     char want[120];                           /* devices of 2 instances; or, after '!', an error */
 };
 

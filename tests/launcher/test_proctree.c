@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Families that try to get away: grandchildren in sessions of their own, and one that forks on. */
+/* Process trees that try to escape: grandchildren in their own sessions, and one that keeps
+ * forking. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -17,14 +18,14 @@
 #include "launcher/proctree.h"
 #include "launcher/shim/guard.h"
 
-/* For longer than any test takes, but not for ever. */
+/* Longer than any test, but not forever. */
 static void sleep_on(void)
 {
     (void)sleep(60);
     _exit(0);
 }
 
-/* A child with a grandchild in a session of its own, whose parent then leaves. */
+/* A child with a grandchild in its own session, whose parent then exits. */
 static void get_away(void)
 {
     if (fork() == 0) {
@@ -36,7 +37,7 @@ static void get_away(void)
     sleep_on();
 }
 
-/* Kill again and again until nobody is found; reap all. */
+/* Kill repeatedly until no process is found; reap all. */
 static void end_family(pid_t spare)
 {
     for (int i = 0; i < 500; i++) {
@@ -75,7 +76,7 @@ Test(proctree, all_of_it_ends_where_the_kernel_has_no_lists_of_children, .timeou
     all_of_it_ends();
 }
 
-/* Children of a thread that is not the first are in a list of its own. */
+/* Children of a secondary thread are on a separate list. */
 static void *fork_away(void *arg)
 {
     (void)arg;
@@ -99,7 +100,7 @@ Test(proctree, children_of_threads_are_of_it, .timeout = 20)
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
 }
 
-/* The stopped and the many: all are looked at again while their number falls. */
+/* Stopped processes, in large numbers: all are checked again while their number shrinks. */
 Test(proctree, is_not_given_up_while_it_falls)
 {
     struct proctree_end end = {0};
@@ -123,7 +124,7 @@ Test(proctree, is_not_given_up_while_it_falls)
 }
 
 /* A chain of processes, each of which is replaced by a child after some milliseconds. It ends by
- * itself, so that nothing can run away from a test that fails. */
+ * itself, so that no process can outlive a failing test. */
 Test(proctree, forking_on_does_not_help, .timeout = 20)
 {
     uint64_t before = time_now_ns();
@@ -185,8 +186,8 @@ static int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A guard, with a child that does as `how` says: it exits at once, or ignores SIGTERM. Returns when
- * it does. */
+/* A guard, with a child that behaves as `how` specifies: it exits at once, or ignores SIGTERM.
+ * Returns when it does. */
 static void start_guard(char how, const struct guard_step *told, pid_t *guard, int *status_fd)
 {
     int fds[2], ready[2], status;
@@ -243,7 +244,8 @@ Test(guard, ends_a_ward_that_does_not_listen_and_its_family, .timeout = 20)
     int status, fd;
     pid_t guard;
 
-    cr_assert(eq(int, proctree_adopt(), 0)); /* processes that get away from the guard fall to us */
+    cr_assert(eq(int, proctree_adopt(), 0)); /* processes that escape the guard are reparented to
+                                              * us */
     start_guard('s', told, &guard, &fd);
     before = time_now_ns();
     (void)kill(guard, SIGTERM);

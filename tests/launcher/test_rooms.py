@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The launcher's rooms: who may include what."""
+"""The launcher's rooms, and what each may include."""
 
 import glob
 import os
@@ -12,12 +12,12 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-# What stands above the rooms: leaves, which know nothing of the launcher, and what plenumrun and the processes that it
-# starts have in common.
+# Above the rooms: leaves, which know nothing about the launcher, and code shared by plenumrun and the processes that it
+# starts.
 LEAVES = {"numa", "ports", "ranges", "subnet", "texts", "topology"}
 BETWEEN = {"control", "dial", "environ", "handover", "host", "lines", "network", "proctree", "script", "signals",
            "status"}
-# Each room, and whom it may know besides itself and common/.
+# Each room, and the rooms it may include besides itself and common/.
 MAY_KNOW = {
     "leaves": set(),
     "between": {"leaves"},
@@ -27,7 +27,7 @@ MAY_KNOW = {
     "job": {"leaves", "between", "plan", "remote", "shim"},
     "main": {"between", "job", "remote", "shim"},
 }
-# Headers that few may see, with these few.
+# Headers that only a few files may include, with those files.
 MAY_INCLUDE = {
     "launcher/plan/cmdline.h": {"launcher/job/launch.c", "launcher/plan/cmdline.c", "launcher/plan/configfile.c"},
     "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/inner.c", "launcher/shim/guard.c",
@@ -38,7 +38,7 @@ MAY_INCLUDE = {
 
 
 def sources():
-    """{path: [headers that it includes]} of the launcher."""
+    """{path: [included headers]} for the launcher's files."""
     found = {}
     for path in glob.glob(os.path.join(SOURCE, "launcher", "**", "*.[ch]"), recursive=True):
         with open(path, encoding="utf-8") as f:
@@ -47,7 +47,7 @@ def sources():
 
 
 def room_of(path):
-    """The room of a file of the launcher; None of others."""
+    """The room of a launcher file; None for other files."""
     parts = path.split("/")
     if parts[0] != "launcher":
         return None
@@ -59,11 +59,11 @@ def room_of(path):
 
 class Rooms(unittest.TestCase):
     def test_rooms(self):
-        """every file has a room"""
+        """every file belongs to a room"""
         self.assertEqual({room_of(path) for path in sources()}, set(MAY_KNOW))
 
     def test_walls(self):
-        """a room includes those that it may know"""
+        """a room includes only rooms it may include"""
         for path, headers in sources().items():
             room = room_of(path)
             for header in headers:
@@ -75,7 +75,7 @@ class Rooms(unittest.TestCase):
                                 f"{path} ({room}) includes {header} ({other})")
 
     def test_private_headers(self):
-        """some headers are for few"""
+        """some headers are restricted to a few files"""
         found = sources()
         for header, few in MAY_INCLUDE.items():
             self.assertEqual({path for path, headers in found.items() if header in headers}, few, header)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_run.sh - plenumrun on this host: real jobs, real failures. Speaks TAP.
+# test_run.sh - plenumrun on this host: real jobs, real failures. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 stub=$top_builddir/tests/launcher/stub_loader
@@ -12,7 +12,7 @@ done
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 export LC_ALL=C
-id=$$ # makes our sleeping processes unlike all others
+id=$$ # a duration that identifies our sleeping processes
 cd "$T" || exit 99
 host=$(hostname)
 cpus=$(getconf _NPROCESSORS_ONLN)
@@ -30,10 +30,10 @@ has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; false; }; }
 has_not() { ! grep -e "$2" "$1"; }
 last_line_has() { tail -n 1 "$1" | grep -q -e "$2" || { echo "no '$2' at the end of $1"; false; }; }
 below() { [ "$1" -lt "$2" ] || { echo "$1 is not below $2"; false; }; }
-all() { # all "TEST" "TEST"... - each holds; else it says which does not, and what plenumrun said
+all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones and plenumrun's output
     for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
 }
-sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; } # are so many of them there?
+sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; } # whether exactly this number of them exists
 
 # ---- results and reports ----
 job -n 4 --grace 90 sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; echo second >&2; exit 3; }
@@ -96,7 +96,7 @@ ok "instances have the umask of plenumrun, not that of their host's logins" all 
 ok "a parent that ignores SIGCHLD does not keep the job from its end" all 'same "$(cat code)" 0' \
     'has_not err "does not end by itself"'
 
-# ---- what never starts ----
+# ---- programs that never start ----
 job -n 2 "$T/nothing-there"
 ok "a program that does not exist" all 'same $code 127' 'same "$(cat err)" \
     "plenumrun: error: there is no program '"'$T/nothing-there'"'"'
@@ -228,7 +228,7 @@ if [ -x "$mpi_sum" ]; then
     job --starter own -n 2 mpirun -n 1 "$mpi_sum"
     ok "and for an mpirun in each instance" all 'same $code 0' 'same "$(cat out)" "rank 0 sum 1
 rank 0 sum 1"'
-    # A launcher within a launcher, within mpirun, and in a program that has called MPI_Init().
+    # A launcher inside a launcher, inside mpirun, and inside a program that has called MPI_Init().
     job -n 1 "$run" -n 2 "$mpi_sum"
     ok "plenumrun in an instance" all 'same $code 0' 'same "$(sort out)" "rank 0 sum 2
 rank 1 sum 2"'
@@ -240,7 +240,7 @@ rank 1 sum 2"'
     PMIX_NAMESPACE=1 PMIX_RANK=0 PMIX_SERVER_URI2='1.0;tcp4://127.0.0.1:1' OMPI_MCA_ess_base_jobid=1 \
         OMPI_MCA_orte_hnp_uri='1.0;tcp://127.0.0.1:1' OMPI_UNIVERSE_SIZE=1 job -n 2 "$mpi_sum"
     ok "in a program that has called MPI_Init()" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
-    # Variables of schedulers that are another job's, an ended one's, or a step's.
+    # Scheduler variables that belong to another job, to a finished one, or to a step.
     SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_JOB_NODELIST=$host \
         SLURM_JOB_NUM_NODES=1 SLURM_NODELIST=elsewhere SLURM_TASKS_PER_NODE=1 job -n 2 "$mpi_sum"
     ok "in a step of Slurm's on this host" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
@@ -345,7 +345,7 @@ ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n 6 --dry-run
 ok "has no room for more" all 'same $code 2' 'has err "have 5 slots: raise them (--host n1:3)"'
 
-# other_hosts NUMBER WAYS - as an agent: what host hN does by its last digit
+# other_hosts NUMBER WAYS - act as an agent: host hN behaves according to its last digit
 cat >agent <<'END'
 #!/bin/bash
 host=$1
@@ -373,7 +373,7 @@ printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; 
 PATH=$T/other:$PATH job --no-host-check --start-timeout 3 --host 'a-host-with-a-name-[001-040]' true
 ok "a list of those who are missing ends with a whole name" all 'same $code 125' \
     'has err "no sign of instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
-# Stopped for longer than a host may take to answer; and mpirun takes longer than is left if that time counts.
+# Stopped for longer than a host may take to answer; mpirun would also exceed its limit if that time counted.
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nsleep 6\nexit 9\n' \
     >other/mpirun
 PATH=$T/other:$PATH env --default-signal=INT "$run" --start-timeout 20 --host stopped1 true >out 2>err &
@@ -552,15 +552,14 @@ ok "files have all of them" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
 ok "--timeout" all 'same $code 124' 'last_line_has err "--timeout"' 'sleeping 1004.$id 0'
 
-# start ARGUMENT... - a job in the background, until its two sleepers 1005 are there: $job is
-# plenumrun's process
+# start ARGUMENT... - start a job in the background and wait for its two sleepers 1005: $job is plenumrun's process
 start() {
     env --default-signal=INT "$run" --grace 500ms -n 2 \
         sh -c "trap 'exit 6' USR1; ${1:-} setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
     job=$!
     wait_for 10 sleeping 1005.$id 2
 }
-# await_end - its end, ten seconds at most: $code
+# await_end - wait at most ten seconds for it to end: $code
 await_end() {
     tries=0
     while kill -0 $job 2>/dev/null && [ $tries -lt 200 ]; do
@@ -602,7 +601,7 @@ kill -INT $job
 await_end
 ok "the second SIGINT kills" all 'same $code 130' 'sleeping 1005.$id 0'
 
-# wait_job [OPTION]... - a job in the background whose program counts SIGUSR1 in got and waits for the file go
+# wait_job [OPTION]... - start a background job whose program counts SIGUSR1 in got and waits for the file go
 wait_job() {
     rm -f up go got
     "$run" "$@" -n 1 \
@@ -622,7 +621,7 @@ for part in outer inner; do
     kill -USR1 ${!part}
     wait_for 10 test -e got
     ok "SIGUSR1 to the $part shim reaches the program" lines_in got 1
-    sleep 1.2 # another signal, not the same by another way
+    sleep 1.2 # a different signal, rather than the same one by another route
 done
 rm -f got
 kill -USR1 $job $guard $mpirun $outer $inner
@@ -646,7 +645,7 @@ ok "other signals do nothing to the processes in between" all 'same $code 0' 'ha
 
 (trap '' HUP && wait_job && kill -HUP $job && kill -INT $job && sleep 0.2 && end_job && echo $code >code)
 ok "nohup, and a script's job in the background: what is ignored stays so" all 'same "$(cat code)" 0' '[ ! -s err ]'
-ok "and is so for the program" has out '^SigIgn:.*0007$' # the C library may ignore a signal of its own
+ok "and is so for the program" has out '^SigIgn:.*0007$' # the C library may ignore one of its own signals
 
 wait_job --heartbeat-timeout 5
 find_parts
@@ -786,7 +785,7 @@ ok "plenumd is missing: no loader, and no failure" all 'same $code 0' 'same "$(c
 # ---- MPI ----
 if [ -x "$mpi_sum" ]; then
     if [ "$cpus" -ge 2 ]; then
-        # What it starts has the environment of Open MPI's daemon.
+        # Its processes have the environment of Open MPI's daemon.
         ASAN_OPTIONS=$asan_options_of_mpi job -n 1 "$mpi_sum" spawn
         ok "a program starts another one (MPI_Comm_spawn)" all 'same $code 0' 'has out "from the other: 42"'
     else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs that cannot start. The oracle is the kernel: what passes runs and ends with 0, and what
- * is refused fails in execve(2) or in env(1), but for files that only a shell would run. */
+/* Programs that cannot start. The oracle is the kernel: accepted programs run and exit with 0, and
+ * rejected ones fail in execve(2) or env(1), except files that only a shell would run. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -33,8 +33,8 @@ static void write_text(const char *name, const char *text)
     write_file(name, text, strlen(text), 0755);
 }
 
-/* A folder with a good interpreter, one that is a script, one whose own is missing, and one without
- * permission. "run" is the program. */
+/* A folder with a valid interpreter, one that is a script, one whose own interpreter is missing,
+ * and one without permission. "run" is the program. */
 static void setup(void)
 {
     char path[200], text[300];
@@ -58,7 +58,7 @@ static void teardown(void)
     (void)rmdir(folder);
 }
 
-/* The status of the program: 0, what it ended with, or 127 when execve() fails. */
+/* The program's status: 0, its exit status, or 127 when execve() fails. */
 static int run(const char *file)
 {
     char *argv[] = {(char *)file, NULL};
@@ -79,7 +79,7 @@ static int run(const char *file)
 TestSuite(script, .init = setup, .fini = teardown);
 
 struct script_case {
-    char text[80]; /* of the file; "%s" stands for the folder */
+    char text[80]; /* contents of the file; "%s" is replaced by the folder */
     int want;
     char says[2][80]; /* the interpreter, the remedy */
 };
@@ -141,7 +141,7 @@ ParameterizedTest(struct script_case *c, script, first_lines)
     }
 }
 
-/* execvp(3) has a shell run these. */
+/* execvp(3) runs these with a shell. */
 Test(script, what_only_a_shell_would_run)
 {
     struct plenum_error err = {""};
@@ -167,7 +167,7 @@ Test(script, what_only_a_shell_would_run)
     cr_expect(eq(int, script_check("./run", NULL, &err), 0));
 }
 
-/* At each length around what the kernel reads. */
+/* Every length around the kernel's limit. */
 Test(script, long_first_lines)
 {
     struct plenum_error err = {""};
@@ -186,7 +186,7 @@ Test(script, long_first_lines)
     expect_says(err.text, "a first line of more than 255 bytes");
 }
 
-/* A binary of this system, and with a dynamic loader that is not there. */
+/* A binary of this system, and one whose dynamic loader is missing. */
 Test(script, a_binary_without_its_dynamic_loader)
 {
     static const char name[] = "/lib64/ld-linux-x86-64.so.2";
@@ -201,7 +201,7 @@ Test(script, a_binary_without_its_dynamic_loader)
     bytes = malloc((size_t)st.st_size);
     cr_assert(bytes && read(fd, bytes, (size_t)st.st_size) == st.st_size);
     at = memmem(bytes, (size_t)st.st_size, name, strlen(name));
-    if (at) { /* elsewhere it has another name */
+    if (at) { /* other systems name it differently */
         memcpy(at, "/nowhere", 8);
         write_file("run", bytes, (size_t)st.st_size, 0755);
         cr_expect(eq(int, script_check("./run", NULL, &err), -ENOENT));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumrun on a terminal: Ctrl-C, Ctrl-Z, and progress bars. And an unmodified PyTorch program."""
+"""plenumrun on a terminal: Ctrl-C, Ctrl-Z and progress bars. Also runs an unmodified PyTorch program."""
 
 import os
 import pty
@@ -40,7 +40,7 @@ def tearDownModule():
 
 
 class Terminal:
-    """A program on a terminal of its own."""
+    """A program on its own terminal."""
 
     def __init__(self, *command):
         self.text = b""
@@ -49,7 +49,7 @@ class Terminal:
             os.execv(command[0], command)
 
     def read(self, seconds):
-        """What comes within so long; nothing more when the terminal is closed."""
+        """The output that arrives within this time; ends early when the terminal is closed."""
         ready, _, _ = select.select([self.fd], [], [], seconds)
         if not ready:
             return b""
@@ -71,7 +71,7 @@ class Terminal:
         os.write(self.fd, keys)
 
     def end(self, seconds=20):
-        """Its exit status, as a shell has it."""
+        """Its exit status, as a shell reports it."""
         end = time.monotonic() + seconds
         while True:
             self.read(0.05)
@@ -121,7 +121,7 @@ class TerminalTest(unittest.TestCase):
         self.assertRegex(lines[-1], r"the job was ended by SIGINT; instance [01] on host .* was ended by signal 2")
 
     def test_interrupt_twice(self):
-        """the second Ctrl-C kills those who do not listen"""
+        """a second Ctrl-C kills instances that ignore the first"""
         t = Terminal(RUN, "-n", "2", "sh", "-c", "trap '' INT TERM; echo up; while :; do sleep 0.1; done")
         t.expect(rb"up\r\nup")
         t.type(b"\x03")
@@ -130,7 +130,7 @@ class TerminalTest(unittest.TestCase):
         self.assertEqual(t.end(), 130)
 
     def test_stop(self):
-        """stopped and continued with its programs"""
+        """stops and continues together with its programs"""
         job = subprocess.Popen([RUN, "-n", "2", "--heartbeat-timeout", "1", "sh", "-c",
                                 "while :; do echo $RANK; sleep 0.05; done"], stdout=subprocess.PIPE)
         self.addCleanup(job.stdout.close)
@@ -140,7 +140,7 @@ class TerminalTest(unittest.TestCase):
         while open(f"/proc/{job.pid}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
             self.assertLess(time.monotonic(), end, "it does not stop")
             time.sleep(0.02)
-        time.sleep(2)  # longer than the heartbeat: a stopped job is not a lost one
+        time.sleep(2)  # longer than the heartbeat: a stopped job is not lost
         os.set_blocking(job.stdout.fileno(), False)
         while job.stdout.read(1 << 16):
             pass
@@ -149,7 +149,7 @@ class TerminalTest(unittest.TestCase):
         job.send_signal(signal.SIGCONT)
         os.set_blocking(job.stdout.fileno(), True)
         seen = set()
-        while seen != {b"0\n", b"1\n"}:  # each says which it is, twenty times a second
+        while seen != {b"0\n", b"1\n"}:  # each prints its own name, twenty times a second
             seen.add(job.stdout.readline())
             self.assertLessEqual(seen, {b"0\n", b"1\n"})
             self.assertLess(time.monotonic(), end + 60, "only one of them goes on")
@@ -176,7 +176,7 @@ echo
         self.assertEqual(sorted(lines), ["0: 100% of 0", "0: a line", "1: 100% of 1"])
 
     def test_bar_in_a_pipe(self):
-        """what goes elsewhere is what was printed"""
+        """output to other destinations is unchanged"""
         done = subprocess.run([RUN, "-n", "2", "sh", "-c", r"printf '1\r2\r'; sleep 0.2; echo 3"], capture_output=True)
         self.assertEqual(done.stdout, b"1\r2\r3\n" * 2)
 
@@ -201,7 +201,7 @@ class TorchTest(unittest.TestCase):
         self.assertIn("the same weights", lines[0])
 
     def test_port(self):
-        """MASTER_PORT is one that nobody uses"""
+        """MASTER_PORT is unused"""
         done = subprocess.run([RUN, "-n", "1", "printenv", "MASTER_PORT"], capture_output=True, text=True, check=True)
         with socket.socket() as s:
             s.bind(("127.0.0.1", int(done.stdout)))

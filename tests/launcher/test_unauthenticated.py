@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whoever connects to plenumrun and is no shim: neither many of them, nor too few descriptors, keep a job from
-starting."""
+"""Clients that connect to plenumrun without being shims: neither a large number of them nor a lack of descriptors keeps
+a job from starting."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class Strangers(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def slow_mpirun(self):
-        """An environment in which mpirun begins only when `go` is there; `begun` is there when it waits for that."""
+        """An environment in which mpirun waits until the file `go` exists; `begun` exists once it is waiting."""
         path = os.path.join(self.folder, "mpirun")
         with open(path, "w") as f:
             f.write(f'#!/bin/sh\n[ "$1" != --version ] || exec {shutil.which("mpirun")} --version\n'
@@ -56,7 +56,7 @@ class Strangers(unittest.TestCase):
         raise AssertionError("it does not listen")
 
     def test_many(self):
-        """more connections than are kept of unauthenticated peers, held while the job starts"""
+        """more connections than unauthenticated peers are allowed, held while the job starts"""
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(),
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -71,9 +71,9 @@ class Strangers(unittest.TestCase):
         self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
 
     def test_pause(self):
-        """want of descriptors while the job starts: told once, waited out, and no busy loop meanwhile"""
+        """running out of descriptors while the job starts: reported once, waited out, without a busy loop"""
         errors = os.path.join(self.folder, "errors")
-        # poll() takes no more descriptors than the limit says
+        # poll() accepts no more descriptors than the limit
         others = [os.open("/dev/null", os.O_RDONLY) for _ in range(32)]
         with open(errors, "w") as f:
             p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(),
@@ -99,10 +99,10 @@ class Strangers(unittest.TestCase):
             err = f.read()
         self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
         self.assertEqual(err, "plenumrun: warning: no instance can connect for the moment: Too many open files\n")
-        self.assertLess(spent, 0.15)  # of 3 s; a busy loop has more of a busy machine
+        self.assertLess(spent, 0.15)  # of 3 s; a busy loop would use more of the CPU
 
     def descriptors_at_rest(self, p):
-        """Those that it has while it waits for its instances: it opens and closes some before."""
+        """The descriptors that it holds while it waits for its instances: it opens and closes some earlier."""
         end, last, now = time.monotonic() + LIMIT, None, set()
         while (now != last or not os.path.exists(os.path.join(self.folder, "begun"))) and time.monotonic() < end:
             time.sleep(0.5)
@@ -117,7 +117,7 @@ class Strangers(unittest.TestCase):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def test_descriptors(self):
-        """more instances than descriptors: said before anything is started"""
+        """more instances than descriptors: reported before anything starts"""
         p = subprocess.run(["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", RUN, "--allow-run-as-root", "-n", "100",
                             "true"],
                            capture_output=True, text=True, timeout=LIMIT)
@@ -126,13 +126,14 @@ class Strangers(unittest.TestCase):
 
 
 class Shim(unittest.TestCase):
-    """A shim whose connection is closed before plenumrun has said a word: it had no room, as strangers flood it."""
+    """A shim whose connection is closed before plenumrun has answered: plenumrun had no room, because strangers flood
+    it."""
 
     def start(self, listener):
         port = listener.getsockname()[1]
         shim = {"CONTROL": f"tcp:127.0.0.1:{port}", "TOKEN": "ab" * 32, "JOB": "job", "LOADER": "0", "STATUS": "none",
                 "GRACE": "1000", "IGNORED": "0", "RANK": "0"}
-        # a shim that has lost plenumrun ends what started it
+        # a shim that has lost plenumrun ends its program
         p = subprocess.Popen(["sh", "-c", 'trap : TERM; "$0" --shim & wait $!; wait $!', RUN],
                              stderr=subprocess.PIPE, text=True,
                              env=dict(os.environ, **{"PLENUM_SHIM_" + name: value for name, value in shim.items()}))
@@ -141,7 +142,7 @@ class Shim(unittest.TestCase):
         return p
 
     def test_again(self):
-        """it tries again, and says the same"""
+        """it retries, and sends the same message"""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(LIMIT)
             p = self.start(listener)
@@ -150,12 +151,12 @@ class Shim(unittest.TestCase):
             said = listener.accept()[0]
             said.settimeout(LIMIT)
             self.assertEqual(said.recv(24)[16:], b"plnmrun\0")
-        said.close()  # and nobody listens there any more
+        said.close()  # and that port has no listener any more
         self.assertNotEqual(p.wait(LIMIT), 0)
         self.assertIn("cannot reach plenumrun at tcp:127.0.0.1:", p.stderr.read())
 
     def test_known(self):
-        """not once plenumrun knows it: then the connection is the job's, and its end is the shim's"""
+        """not once plenumrun knows it: the connection then belongs to the job, and losing it ends the shim"""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(LIMIT)
             p = self.start(listener)

@@ -125,7 +125,7 @@ Test(variables, the_users_number_of_threads_travels)
     cmdline_fini(&options);
 }
 
-/* Instances of other hosts run the library and the loader that were named here. */
+/* Instances on other hosts run the library and the loader that were named here. */
 Test(variables, what_plenum_reads_travels)
 {
     static const char *const names[] = {"PATH",
@@ -175,7 +175,7 @@ static void expect_interfaces(const char *interface, const char *gloo, const cha
     cmdline_fini(&options);
 }
 
-/* To NCCL a name is a prefix, unless '=' stands before it. */
+/* NCCL treats a name as a prefix, unless it starts with '='. */
 Test(variables, the_interface_is_exact_for_nccl)
 {
     static const char *const own[] = {"=eth0", "^docker0", "=eth0,eth1", "^=docker0", "ib", ""};
