@@ -3,9 +3,10 @@
  *
  * Random sequences change a small data set between openings, while another opening of it goes on:
  * files are made, replaced, repaired, touched, cut, renamed and removed, in place or by a rename,
- * files and the targets of links become folders, and the reverse; and then times are put back as tar and rsync do. After each change, an opening with the cache
- * folder of the whole sequence must show what one with an empty cache folder shows, or end in
- * -ESTALE (-ENOENT where a file is gone), after which one of the next openings shows it.
+ * files and the targets of links become folders, and the reverse; and then times are put back as
+ * tar and rsync do. After each change, an opening with the cache folder of the whole sequence must
+ * show what one with an empty cache folder shows, or end in -ESTALE (-ENOENT where a file is gone),
+ * after which one of the next openings shows it.
  *
  * The oracle is that empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences of each form
  * (default 12), PLENUM_FRESH_SEED=N other ones. */
