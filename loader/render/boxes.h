@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* boxes.h - the boxes of a picture, as an image shows them. */
+/* boxes.h - transforms the boxes of a picture to an image that shows part of it. */
 #ifndef LOADER_RENDER_BOXES_H
 #define LOADER_RENDER_BOXES_H
 
@@ -10,16 +10,16 @@
 #include "loader/image/image.h"
 
 /**
- * Move boxes of a picture to an image of it, and cut them off at its edges. Those without an area,
- * of which the image shows nothing, or a smaller share than asked for, are left out; the others
- * keep their order. docs/pixels.md, 3.8.
+ * Transform boxes of a picture to an image of it, and clip them at its edges. Boxes are dropped if
+ * they have no area, if the image shows none of them, or if it shows less than the requested share;
+ * the others keep their order. docs/pixels.md, 3.8.
  *
  * @param boxes    [count], in pixels of the picture, not aligned.
- * @param shown    what the image shows.
- * @param width    of the image.
- * @param visible  the least share of a box that must be shown, in 1/10000.
- * @param dst      a struct plenum_boxes with room for `most`, at least `count`, not aligned; all of
- *                 it is written.
+ * @param shown    the part of the picture that the image shows.
+ * @param width    the image's width.
+ * @param visible  the smallest share of a box that must be shown, in 1/10000.
+ * @param dst      a struct plenum_boxes with room for `most`, at least `count`, not aligned; it is
+ *                 written completely.
  */
 void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_shown *shown,
                 uint32_t width, uint32_t height, uint32_t visible, uint32_t most, uint8_t *dst);

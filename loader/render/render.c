@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* render.c - position -> sample -> bytes -> pixels, and what happens when a sample is bad.
+/* render.c - position -> sample -> bytes -> pixels, and the handling of bad samples.
  *
- * A position that is mixed shows its own sample and that of another position, its partner, each as
- * it would be without mixing: with the draws, and the substitutes, of its own position. Both are
- * rendered into scratch and written from there.
+ * A mixed position shows its own sample and that of another position, its partner. Each is rendered
+ * as it would be without mixing: with the draws and the substitutes of its own position. Both are
+ * rendered into scratch memory and combined from there.
  *
- * Every loader must show the same substitute for a bad sample. So Philox draws it from the
+ * Every loader must show the same substitute for a bad sample, so Philox draws it from the
  * position. It is rendered with the random numbers of the position, like any sample that the order
  * shows there.
  *
- * Where the data set has a hint cache, the hint of a sample says where its tiles begin. It changes
- * no pixel, and an error of writing one is ignored. */
+ * If the data set has a hint cache, the hint of a sample says where its tiles begin. It never
+ * changes a pixel, and errors in writing one are ignored. */
 #include "config.h"
 
 #include "loader/render/render.h"
@@ -30,7 +30,7 @@
 
 enum {
     PROBES_MAX = 100,
-    PAIR_KEPT = 64 << 20, /* bytes that stay from sample to sample */
+    PAIR_KEPT = 64 << 20, /* bytes that are kept from sample to sample */
 };
 
 void render_files_trim(struct render_files *files, size_t keep)
@@ -72,7 +72,7 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
     return target;
 }
 
-/* Positions of a run, at most. */
+/* Returns the largest number of positions in a run. */
 static uint32_t longest_run(const struct render_spec *spec)
 {
     uint32_t most = VIEWS_IMAGES_MAX / spec->views.images;
@@ -91,7 +91,8 @@ uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t 
     return left < most ? left : most;
 }
 
-/* All images of a sample, in the order of the text, at `count` positions: how many. */
+/* List all images of a sample, in the order of the text, at `count` positions. Returns their
+ * number. */
 static uint32_t list_views(const struct render_spec *spec, const struct image_draw *first,
                            uint32_t count, const struct render_target *dst,
                            struct image_view ret[VIEWS_IMAGES_MAX])
@@ -113,7 +114,7 @@ static uint32_t list_views(const struct render_spec *spec, const struct image_dr
     return n;
 }
 
-/* What the images of each position show. */
+/* Write what the images of each position show. */
 static void tell_shown(const struct render_spec *spec, const struct image_view *views,
                        uint32_t count, const struct render_target *dst)
 {
@@ -127,8 +128,8 @@ static void tell_shown(const struct render_spec *spec, const struct image_view *
     }
 }
 
-/* Where the i-th field of the k-th of all images goes, at one position after the other; `item` are
- * bytes of a pixel, or of an image's boxes. */
+/* List where the i-th field of the k-th of all images is written, for one position after the other.
+ * `item` is the size of a pixel, or of an image's boxes, in bytes. */
 static void list_targets(const struct render_spec *spec, const struct image_view *views,
                          uint32_t count, const struct render_target *dst, uint32_t i,
                          uint8_t *ret[VIEWS_IMAGES_MAX])
@@ -145,8 +146,8 @@ static void list_targets(const struct render_spec *spec, const struct image_view
     }
 }
 
-/* The masks and boxes among the fields of a sample: cut and flipped as its images are, into each
- * position's target. */
+/* Write the masks and boxes among the fields of a sample into each position's target, cropped and
+ * flipped like its images. */
 static int put_followers(const struct render_spec *spec, struct render_scratch *scratch,
                          const struct image_view *views, uint32_t count, uint32_t sample,
                          const struct dataset_buffer *record, const struct render_target *dst,
@@ -289,7 +290,7 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
     return dataset_read(spec->dataset, render_candidate(spec, &partner), &files->partner, err);
 }
 
-/* The sample of a try, or of a run of positions, not mixed. */
+/* Render the sample of a try, or of a run of positions, without mixing. */
 static int render_alone(const struct render_spec *spec, struct render_scratch *scratch,
                         struct render_try *try, uint32_t count, const struct dataset_buffer *bytes,
                         const struct dataset_buffer *fields, const struct render_target *dst,
@@ -328,7 +329,7 @@ static int render_alone(const struct render_spec *spec, struct render_scratch *s
     return 0;
 }
 
-/* Room for a sample and its partner. */
+/* Make room for a sample and its partner. */
 static int reserve_pair(struct render_scratch *scratch, uint64_t bytes, struct plenum_error *err)
 {
     if (bytes <= scratch->pair_bytes)
@@ -345,12 +346,12 @@ uint64_t render_working_bytes(const struct render_spec *spec)
 {
     uint64_t bytes = views_mix(&spec->views) ? 2 * render_bytes(spec) : 0;
 
-    if (spec->masks) /* three planes of each image, as image_render_masks() makes them */
+    if (spec->masks) /* three planes of each image, as image_render_masks() creates them */
         bytes += 3 * longest_run(spec) * views_pixels(&spec->views);
     for (uint32_t i = 0; i < spec->views.count; i++)
         bytes += longest_run(spec) * spec->views.view[i].count *
                  augment_most_bytes(&spec->views.view[i].pipeline);
-    return bytes + bytes / 4; /* as scratch_reserve() makes it */
+    return bytes + bytes / 4; /* the size that scratch_reserve() allocates */
 }
 
 static int render_pair(const struct render_spec *spec, struct render_scratch *scratch,
@@ -390,8 +391,8 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
     return 0;
 }
 
-/* One line of a text: of fields of one position all draw alike, so that lines of two files that
- * belong together stay so. */
+/* Write one line of a text. All fields of a position draw the same line number, so that matching
+ * lines of two files stay together. */
 static void put_line(const struct image_draw *draw, const char *text, uint32_t text_len,
                      uint32_t room, uint8_t *dst, uint32_t *ret_len)
 {
@@ -401,7 +402,7 @@ static void put_line(const struct image_draw *draw, const char *text, uint32_t t
 
     while (field_next_line(&at, end, &len))
         count++;
-    assert(count > 0); /* as it was when the record was made of it */
+    assert(count > 0); /* the record was created with at least one */
     at = text;
     for (uint32_t k = philox_below(word, count) + 1; k > 0; k--)
         line = field_next_line(&at, end, &len);
@@ -411,7 +412,7 @@ static void put_line(const struct image_draw *draw, const char *text, uint32_t t
     *ret_len = (uint32_t)len;
 }
 
-/* The fields of all positions of a run, which show one sample. */
+/* Write the fields of all positions of a run, which show one sample. */
 static void put_fields(const struct render_spec *spec, const struct image_draw *first,
                        const struct dataset_buffer *record, uint32_t count,
                        const struct render_target *dst)

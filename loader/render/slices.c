@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* slices.c - pixels at the speed of copying memory.
+/* slices.c - generates pixels at the speed of copying memory.
  *
- * The table holds TABLE_PIXELS pixels, of which an image of P pixels shows P that follow each
- * other, from a random place on and beginning anew behind the end. It is kept as pixels and as
- * planes, so that either layout is copied in runs. int8 is uint8 with the highest bit flipped. */
+ * The table holds TABLE_PIXELS pixels. An image of P pixels shows P consecutive ones, starting at a
+ * random position and wrapping around at the end. The table exists both as pixels and as planes, so
+ * that either layout is copied in runs. int8 is uint8 with the highest bit flipped. */
 #include "config.h"
 
 #include "loader/render/slices.h"
@@ -18,7 +18,7 @@
 
 enum { TABLE_PIXELS = 1 << 20 };
 
-/* Made once, at the first use, and kept as long as the process lives. */
+/* Created on first use, and kept as long as the process lives. */
 static uint8_t *pixels; /* [TABLE_PIXELS][3] */
 static uint8_t *planes; /* [3][TABLE_PIXELS] */
 static pthread_once_t made = PTHREAD_ONCE_INIT;
@@ -42,7 +42,8 @@ static void make_table(void)
     planes = q;
 }
 
-/* `len` bytes of a table of `size`, from `at` on and around its end, each with `flip` over it. */
+/* Copy `len` bytes of a table of `size`, starting at `at` and wrapping around, each XORed with
+ * `flip`. */
 static void copy(uint8_t *dst, const uint8_t *table, size_t size, size_t at, size_t len,
                  uint8_t flip)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* slices.h - pixels without images: what generated data sets show. */
+/* slices.h - pixels that need no image files: used by generated data sets. */
 #ifndef LOADER_RENDER_SLICES_H
 #define LOADER_RENDER_SLICES_H
 
 #include "loader/image/image.h"
 
 /**
- * Write `count` pixels into `dst`, as `store` says: a slice of a fixed table of random numbers,
- * which begins where Philox says for this seed, epoch and position. 0 or -ENOMEM. Threads: any.
+ * Write `count` pixels into `dst` in the format of `store`: a slice of a fixed table of random
+ * numbers, whose start Philox draws for this seed, epoch and position. Returns 0 or -ENOMEM.
+ * Threads: any.
  */
 int slices_render(const struct image_draw *draw, size_t count, const struct image_store *store,
                   void *dst);
