@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* bench.c - plenumctl bench stream: how fast batches are on this host, and what limits them.
+/* bench.c - plenumctl bench stream: measures how fast batches are on this host, and what limits
+ * them.
  *
- * The same stream is consumed from three sources in turn, in several rounds, so that other load of
+ * The same stream is consumed from three sources in turn, in several rounds, so that other load on
  * the machine affects all of them equally:
  *
  *     real        files are read and decoded
  *     generated   nothing is read or decoded; pixels are copied from a table
- *     synthetic   the loader is asked for nothing; only the hand-over is left
+ *     synthetic   no loader is involved; only the hand-over is left
  *
- * A stage is what bounds the rate when the others could do more. What reading and decoding could do
- * is computed from the loader's own times and threads; what the transport could do is the rate of
+ * A stage is the bottleneck if the others could do more. The limits of reading and decoding are
+ * computed from the loader's own times and threads; the limit of the transport is the rate of
  * `generated`. */
 #include "config.h"
 
@@ -97,7 +98,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* What was measured of one source; rates of rounds are sorted at the end. */
+/* The measurements of one source. At the end the rates of its rounds are sorted. */
 struct measure {
     double rates[ROUNDS_MAX], waited, elapsed;
     double read_ns, render_ns, rendered;
@@ -127,7 +128,7 @@ static void pause_until(uint64_t ns)
         ;
 }
 
-/* Consume for a while. The first batch, before which connections are made, does not count. */
+/* Consume for a while. The first batch, which includes connecting, does not count. */
 static int consume(struct plenum_stream *stream, uint64_t duration_ns, uint64_t pause_ns,
                    struct measure *m, struct plenum_error *err)
 {
@@ -194,7 +195,7 @@ static int measure_once(const char *dataset, const struct arguments *a, unsigned
                     &stream, err);
     if (r < 0)
         return r;
-    /* What the stages could do is measured without the accelerators. */
+    /* The limits of the stages are measured without the accelerators. */
     r = consume(stream, a->duration_ns / a->rounds, source == 0 ? a->step_ns * a->steps : 0, m,
                 err);
     plenum_stream_destroy(stream);
@@ -219,7 +220,7 @@ static int measure_all(const char *dataset, const struct arguments *a, struct me
     return 0;
 }
 
-/* What a stage could do when nothing else bounded it, images/s. */
+/* The rate of a stage if nothing else limited it, images/s. */
 struct stage {
     const char *name;
     double rate;
@@ -253,7 +254,7 @@ static const struct stage *slowest(const struct stage *stages, unsigned n)
     return least;
 }
 
-/* Is the host the bottleneck? A sentence. */
+/* Write a sentence about whether the host is the bottleneck. */
 static void verdict(const struct arguments *a, struct measure *m, char *ret, size_t size)
 {
     struct stage stages[4];

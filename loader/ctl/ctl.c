@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ctl.c - what several subcommands need. */
+/* ctl.c - functions shared by several subcommands. */
 #include "config.h"
 
 #include "loader/ctl/ctl.h"
@@ -18,7 +18,7 @@
 #include "common/util.h"
 #include "loader/image/jpeg_marker.h"
 
-/* Where standard error is no terminal, a line every so often. */
+/* The interval of progress lines if standard error is not a terminal. */
 static const uint64_t progress_line_ns = 10 * NS_PER_SEC;
 
 static struct progress progress;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ctl.h - the subcommands of plenumctl: one file each, ended by an entry of the table in main.c. */
+/* ctl.h - the subcommands of plenumctl: one file each, which ends with the command's entry for the
+ * table in main.c. */
 #ifndef LOADER_CTL_CTL_H
 #define LOADER_CTL_CTL_H
 
@@ -13,14 +14,15 @@
 struct ctl_command {
     const char *name;
     const char *summary; /* one line for plenumctl --help */
-    /** Run with argv[0] = the subcommand's name; returns the exit status: 0, 1 failed, 2 usage. */
+    /** Run the command with argv[0] = its name. Returns the exit status: 0 success, 1 failure, 2
+     * usage. */
     int (*run)(int argc, char **argv);
 };
 
 extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_key, ctl_make_sample, ctl_order,
     ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
 
-/** The options that decide about pixels; shared by subcommands that render. */
+/** The options that determine pixels; shared by all subcommands that render. */
 struct ctl_stream_args {
     const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir, *fields;
     uint64_t seed;
@@ -34,7 +36,7 @@ struct ctl_stream_args {
     }
 
 /* clang-format off */
-/** The options of struct ctl_stream_args, which is field `f` of struct `t`: entries of a table. */
+/** Option table entries for struct ctl_stream_args, which is field `f` of struct `t`. */
 #define CTL_STREAM_OPTIONS(t, f)                                                                   \
     {"pipeline", 'p', "TEXT", OPTION_TEXT, offsetof(t, f.pipeline),                                \
      .help = "how to render images: train (default), eval, or stages such as "                     \
@@ -53,7 +55,7 @@ struct ctl_stream_args {
      .help = "folder of the indices"}
 /* clang-format on */
 
-/** The words that are values of these options and of others that several subcommands have. */
+/** The words that these options accept as values, and those of other common options. */
 extern const struct option_words ctl_words[];
 
 /** A data set opened for rendering, with the steps of its epochs. */
@@ -63,65 +65,66 @@ struct ctl_stream {
     struct order_steps steps;
 };
 
-/** Open for rendering into u8 RGB NHWC; -errno with a sentence. */
+/** Open a data set for rendering into u8 RGB NHWC. Returns 0, or -errno with a sentence. */
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err);
-/** Open one of `parts` parts, as an instance of a job with split = file does. */
+/** Open one of `parts` parts, like an instance of a job with split = file. */
 int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint32_t part,
                   uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
-/** Bytes of all fields of one sample, as they are shown. */
+/** Returns the bytes of all fields of one sample, as they are shown. */
 uint64_t ctl_field_bytes(const struct ctl_stream *stream);
-/** Have a sample's fields put to `room` [ctl_field_bytes()], one behind the other. `lengths`
- * [FIELDS_MAX] gets the bytes of each; of a text, when it is rendered. Both are borrowed. */
+/** Make a target write a sample's fields to `room` [ctl_field_bytes()], one after the other.
+ * `lengths` [FIELDS_MAX] receives the size of each in bytes; that of a text is known after
+ * rendering. Both are borrowed. */
 void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *lengths,
                       struct render_target *target);
 
-/** Show progress on standard error: in place on a terminal, else a line every ten seconds. For
- * struct dataset_options. */
+/** Show progress on standard error: in place on a terminal, otherwise as a line every ten seconds.
+ * For struct dataset_options. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);
-/** Remove the line of progress. */
+/** Remove the progress line. */
 void ctl_end_progress(void);
 
-/** A data set's name for a terminal: `ret`. */
+/** Write a data set's name to `ret` in a form that is safe to print on a terminal. */
 char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size);
 
-/** Counted among files: JPEGs, and how many of them are progressive. */
+/** Counts of JPEGs among files, and of the progressive ones among them. */
 struct ctl_jpegs {
     uint64_t all, progressive;
 };
 
-/** What one file adds to that. */
+/** Returns what one file adds to these counts. */
 struct ctl_jpegs ctl_jpegs_of(const uint8_t *bytes, size_t len);
 
-/** Say in a summary how many of these are progressive, or, of samples that were drawn, which share;
- * and what to do about it. Nothing where none is. */
+/** Print in a summary how many JPEGs are progressive (or which share, if `drawn` samples were
+ * counted), and what to do about it. Prints nothing if there are none. */
 void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn);
 
-/** Remove a name and a colon from the beginning of a sentence, where the name is shown beside
- * it. */
+/** Remove a name and a colon from the start of a sentence that is shown next to that name. */
 void ctl_strip_name(struct plenum_error *err, const char *name);
 
 /**
- * options_start() for a subcommand of so many operands, which `needed` names ("one data set is").
- * Without options there is no target. -1 to go on, or the exit status.
+ * options_start() for a subcommand that takes a fixed number of operands, which `needed` names
+ * ("one data set is"). Without options there is no target. Returns -1 to continue, or the exit
+ * status.
  */
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed);
 
-/** dataset_open(), whose progress is shown. */
+/** dataset_open() that shows its progress. */
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err);
 
 /** Print "plenumctl NAME: text" and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 
-/** A text as JSON, quotes included, to standard output. Bytes that are no UTF-8, as paths may hold,
- * become U+FFFD. */
+/** Print a text to standard output as JSON, including quotes. Bytes that are not valid UTF-8, which
+ * paths may contain, become U+FFFD. */
 void ctl_print_json_text(const char *text);
 
-/** Write a whole file under another name and rename it: 0 or -errno with a sentence. */
+/** Write a whole file under another name and rename it. Returns 0, or -errno with a sentence. */
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err);
 
 #endif

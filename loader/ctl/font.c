@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* font.c - letters for contact sheets: printable ASCII, a byte a row, bit 4 on the left. The last
- * two rows are below the line. */
+/* font.c - letters for contact sheets: printable ASCII, one byte per row, bit 4 on the left. The
+ * last two rows are below the baseline. */
 #include "config.h"
 
 #include "loader/ctl/font.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* font.h - letters for contact sheets, and the pictures that they are drawn on. */
+/* font.h - letters for contact sheets, and the canvas that they are drawn on. */
 #ifndef LOADER_CTL_FONT_H
 #define LOADER_CTL_FONT_H
 
@@ -15,20 +15,20 @@ struct canvas {
 
 /** Where a line of text begins, and how it looks. */
 struct line {
-    uint32_t x, y, max_width; /* pixels; letters beyond max_width are left out */
-    uint32_t scale;           /* pixels of the canvas for each of a letter's */
+    uint32_t x, y, max_width; /* pixels; letters beyond max_width are omitted */
+    uint32_t scale;           /* canvas pixels for each pixel of a letter */
     uint32_t ink;             /* 0xRRGGBB */
 };
 
-/** Fill columns [left, right) of rows [top, bottom) with a colour, as far as the canvas reaches. */
+/** Fill columns [left, right) of rows [top, bottom) with a colour, clipped to the canvas. */
 void canvas_fill(const struct canvas *canvas, uint32_t left, uint32_t top, uint32_t right,
                  uint32_t bottom, uint32_t colour);
 
-/** Draw a line of text; what lies outside of the canvas is cut off. Each character of UTF-8 that is
- * not ASCII is one '?'. */
+/** Draw a line of text, clipped to the canvas. Each UTF-8 character that is not ASCII is drawn as
+ * one '?'. */
 void canvas_write(const struct canvas *canvas, const struct line *at, const char *text);
 
-/** [FONT_HEIGHT] rows, bit 4 on the left; '?' for what is not printable ASCII. */
+/** [FONT_HEIGHT] rows, bit 4 on the left; '?' for characters that are not printable ASCII. */
 const uint8_t *font_glyph(char c);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* hash.c - plenumctl hash: the hash of a stream, computed on one thread without a loader.
+/* hash.c - plenumctl hash: computes the hash of a stream, on one thread and without a loader.
  *
- * This is the test oracle: whatever loaders, threads, hosts, restarts and faults there were, the
- * sum of the hashes of all delivered samples must be this number. So the code is as simple as
+ * This is the test oracle: for any combination of loaders, threads, hosts, restarts and faults, the
+ * sum of the hashes of all delivered samples must equal this number. So the code is as simple as
  * possible: it goes from position to position. */
 #include "config.h"
 
@@ -201,7 +201,8 @@ static int run(int argc, char **argv)
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    if (a.samples && a.parts) { /* whose samples come at the same time */
+    /* Because samples of several parts are delivered at the same time. */
+    if (a.samples && a.parts) {
         fprintf(stderr, "%s: --samples and --parts do not go together\n", program.name);
         return 2;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index.c - plenumctl index: index a data set now, and say what is in it. */
+/* index.c - plenumctl index: indexes a data set now, and shows its contents. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,15 +22,15 @@ struct arguments {
     bool tiles, rebuild, json;
 };
 
-/* What --tiles does. */
+/* The state of --tiles. */
 struct tiles {
     struct dataset *dataset;
     struct hint_cache *hints;
     struct render_scratch *scratches; /* [threads] */
-    atomic_uint_fast64_t recorded;    /* samples that have a hint, old or new, */
-    atomic_uint_fast64_t bytes;       /* bytes of these hints, */
-    atomic_uint_fast64_t without;     /* samples that can have none, */
-    atomic_uint_fast64_t bad;         /* and that are no good */
+    atomic_uint_fast64_t recorded;    /* samples that have a hint, old or new */
+    atomic_uint_fast64_t bytes;       /* bytes of these hints */
+    atomic_uint_fast64_t without;     /* samples that cannot have one */
+    atomic_uint_fast64_t bad;         /* bad samples */
     atomic_uint_fast64_t jpegs, progressive;
 };
 
@@ -109,7 +109,7 @@ static void show_tiles(void *arg, uint64_t done, uint64_t total)
     ctl_show_progress(arg, "looking for tiles", done, total);
 }
 
-/* Why there can be no hints. */
+/* Report why there can be no hints. */
 static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *err)
 {
     const char *path = dataset_get_index_path(d), *where = path ? path : "there is no cache folder";
@@ -229,7 +229,7 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     printf("time         %.2f s\n", seconds);
 }
 
-/* 0: equal; 1: they differ. */
+/* Returns 0 if equal, 1 if they differ. */
 static int compare(const struct dataset *d, const char *path, struct plenum_error *err)
 {
     char difference[1024];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* key.c - plenumctl key: a client's key, from the loader's. */
+/* key.c - plenumctl key: derives a client's key from the loader's. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* make_sample.c - plenumctl make-sample: a data set to try things with, made up on the spot.
+/* make_sample.c - plenumctl make-sample: generates a data set to experiment with.
  *
- * A folder tree of procedural photographs that a small network can learn to tell apart, in the
- * sizes, shapes and kinds of files that real data sets have: mostly 4:2:0 JPEGs, but also grey,
- * progressive, CMYK and other samplings, restart markers, and a few PNGs. */
+ * The result is a folder tree of procedural photographs that a small network can learn to tell
+ * apart, with the sizes, shapes and file types of real data sets: mostly 4:2:0 JPEGs, but also
+ * grey, progressive, CMYK and other samplings, restart markers, and a few PNGs. */
 #include "config.h"
 
 #include <errno.h>
@@ -50,10 +50,10 @@ static const struct options_program program = {
 struct job {
     const struct arguments *args;
     const char *dir;
-    struct plenum_error err; /* of making the folders */
+    struct plenum_error err; /* from creating the folders */
 };
 
-/* How image `number` of a class is stored. */
+/* Choose how image `number` of a class is stored. */
 static bool choose_encoding(const struct philox_block *dice, struct encode_options *e)
 {
     uint32_t kind = philox_below(dice->word[2], 100);
@@ -78,7 +78,7 @@ static bool choose_encoding(const struct philox_block *dice, struct encode_optio
     return false;
 }
 
-/* RGB to what the file holds, in place: fewer channels, or into `wide` for four. */
+/* Convert RGB to the channels of the file: in place for fewer, or into `wide` for four. */
 static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 {
     size_t count = (size_t)e->width * e->height;
@@ -88,7 +88,7 @@ static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 
         if (e->grey) {
             rgb[i] = (uint8_t)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000);
-        } else { /* CMYK with no black, inverted as Adobe's programs do: the values are RGB's */
+        } else { /* CMYK without black, inverted as by Adobe's programs: the RGB values */
             memcpy(wide + i * 4, p, 3);
             wide[i * 4 + 3] = 255;
         }

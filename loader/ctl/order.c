@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* order.c - plenumctl order: shows the sample at each position, and what each host would read. */
+/* order.c - plenumctl order: shows the sample at each position, and how much each host would
+ * read. */
 #include "config.h"
 
 #include <errno.h>
@@ -59,7 +60,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* The replica that a position of a step belongs to. */
+/* Returns the replica that a position of a step belongs to. */
 static uint32_t replica_of(const struct order_steps *steps, const struct arguments *a,
                            uint64_t position)
 {
@@ -123,21 +124,21 @@ static int list_positions(const struct ctl_stream *s, const struct arguments *a,
     return 0;
 }
 
-/* ---- what a run reads ---- */
+/* ---- reads of a run ---- */
 
 struct host {
     uint64_t samples, padded, bytes;
 };
 
-/* What a run reads of a data set, or of all parts of it. */
+/* The data that a run reads from a data set, or from all parts of it. */
 struct run {
     const struct arguments *args;
     struct host *hosts;
-    uint64_t steps, positions, left_out, samples; /* of an epoch; all parts together */
+    uint64_t steps, positions, left_out, samples; /* per epoch; all parts together */
     uint32_t parts;
 };
 
-/* Count what the instances [first, first + count) read in an epoch. */
+/* Count how much the instances [first, first + count) read in an epoch. */
 static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
                  uint32_t count)
 {

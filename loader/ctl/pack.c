@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* pack.c - plenumctl pack: writes a data set as archives of packed JPEGs, which render faster.
  *
- * This file has the command line and the checks before anything is written. pack_job.c does the
- * work, pack_record.c makes it resumable, and pack_report.c tells of it. */
+ * This file has the command line, and the checks before anything is written. pack_job.c does the
+ * work, pack_record.c makes it resumable, and pack_report.c reports the results. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@
 struct arguments {
     const char *cache_dir, *prefix;
     uint32_t per_archive, threads;
-    struct pack_resize resize; /* quality 0: not said */
-    bool subsampling;          /* it was said */
+    struct pack_resize resize; /* quality 0: not given */
+    bool subsampling;          /* it was given */
     bool raw, json;
 };
 
@@ -91,7 +91,7 @@ static int make_folder(const char *path, struct plenum_error *err)
     return S_ISDIR(st.st_mode) ? 0 : error_set(err, -ENOTDIR, "%s is no folder", path);
 }
 
-/* Refuse a folder inside the data set: the archives would become a part of it. */
+/* Reject a folder inside the data set: the archives would become a part of it. */
 static int check_target(const struct dataset *source, const char *folder, struct plenum_error *err)
 {
     static const char format[] = "folder:";
@@ -126,7 +126,7 @@ static int check_prefix(const char *prefix, struct plenum_error *err)
     return 0;
 }
 
-/* Which images are made smaller must be said once; how, only where some are. */
+/* Check the resize options: at most one selects the images to shrink, and the others need it. */
 static int check_resize(struct arguments *a, struct plenum_error *err)
 {
     struct pack_resize *resize = &a->resize;
@@ -155,7 +155,7 @@ static int check_resize(struct arguments *a, struct plenum_error *err)
     return 0;
 }
 
-/* All class names, a line each, or NULL where no class has one: 0 or -ENOMEM. */
+/* List all class names, one per line, or NULL if no class has one. Returns 0 or -ENOMEM. */
 static int list_classes(const struct dataset *source, char **ret, size_t *len)
 {
     uint32_t count = dataset_get_classes(source);
@@ -185,7 +185,7 @@ static int list_classes(const struct dataset *source, char **ret, size_t *len)
     return 0;
 }
 
-/* Write a file beside the archives: `anew`, or only if it is not there. */
+/* Write a file beside the archives. If it exists, replace it only if `anew` is set. */
 static int write_beside(const char *folder, const char *name, bool anew, const char *text,
                         size_t len, struct plenum_error *err)
 {
@@ -204,7 +204,7 @@ static int write_beside(const char *folder, const char *name, bool anew, const c
     return r;
 }
 
-/* For the archives hold numbers alone. */
+/* Write the class names, because the archives hold only class numbers. */
 static int write_classes(const struct dataset *source, const char *folder, struct plenum_error *err)
 {
     size_t len = 0;
@@ -219,7 +219,7 @@ static int write_classes(const struct dataset *source, const char *folder, struc
     return r;
 }
 
-/* When all archives are there. */
+/* Called when all archives exist. */
 static int write_description(const struct pack_report *report, struct plenum_error *err)
 {
     size_t len = 0;
@@ -287,7 +287,7 @@ out:
 static int run(int argc, char **argv)
 {
     struct arguments a = {.per_archive = 1000, .prefix = "archive"};
-    /* Bad samples are copied as they are, known or not. */
+    /* Bad samples are copied unchanged, whether known or not. */
     struct dataset_options options = {.forget_bad = true};
     struct plenum_error err;
     struct dataset *source;

@@ -2,11 +2,11 @@
 /* pack_job.c - many threads pack samples, and one archive is written at a time.
  *
  *     sample i -> a thread: read, pack, prove -> slot i mod window
- *              -> the thread that fills the next slot to be written: write it, and those behind it
+ *              -> the thread that fills the next slot to be written: write it, and those after it
  *
  * A thread that is too far ahead of the writer waits. So samples keep their order, memory is
- * bounded, and all threads have work, whatever the number of archives is. A process that is killed
- * leaves only one archive half written: as NAME.partial, which the next run overwrites. */
+ * bounded, and all threads have work, regardless of the number of archives. A killed process leaves
+ * only one half-written archive, named NAME.partial, which the next run overwrites. */
 #include "config.h"
 
 #include "loader/ctl/pack_job.h"
@@ -36,28 +36,28 @@ enum {
     NAME_TRIES = 8,
 };
 
-/* A sample that is packed and not written yet. */
+/* A sample that is packed but not written yet. */
 struct slot {
     bool ready;
     struct dataset_buffer raw; /* its file, if that is kept */
     uint64_t bytes_before;
     struct pack_result result;
-    struct plenum_error why; /* it is kept */
-    const char *extension;   /* of the format of its bytes; NULL: of none */
+    struct plenum_error why; /* why it is kept */
+    const char *extension;   /* for the format of its bytes; NULL: unknown format */
 };
 
-/* The archive that is being written. Whoever writes. */
+/* The archive that is being written. Owned by the thread that writes. */
 struct output {
     struct tar_writer *writer;
     char *path, *partial;
-    char **keys; /* [samples], of the members */
+    char **keys; /* [samples], names of the members */
     uint32_t done;
     struct pack_sum sum;
 };
 
 struct job {
     const struct pack_job_options *options;
-    uint32_t *missing; /* archives to be made */
+    uint32_t *missing; /* archives still to be created */
     uint32_t num_missing;
     uint64_t total; /* samples in them */
     struct image_decoder **decoders;
@@ -68,11 +68,11 @@ struct job {
     uint32_t made;
     /* Any thread, holding mu. */
     struct lock mu;
-    pthread_cond_t space; /* something was written, or it failed */
+    pthread_cond_t space; /* signalled when something was written, or writing failed */
     struct slot *slots;   /* [window] */
-    uint64_t written;     /* samples; the slot of this one is written next */
+    uint64_t written;     /* samples; the slot of the sample with this number is written next */
     bool writing;
-    int code; /* of the failure that came first, and its sentence: */
+    int code; /* the first failure, and its sentence: */
     struct plenum_error err;
 };
 
@@ -84,8 +84,8 @@ static char *archive_path(const struct job *job, uint32_t archive, const char *e
 
 /* --- names of members --- */
 
-/* The key of a sample, as WebDataset has it: its path without the extension, and without dots in
- * the last part. */
+/* Returns the key of a sample as WebDataset defines it: its path without the extension, and without
+ * dots in the last component. */
 static char *make_key(const char *path)
 {
     char *key = malloc(strlen(path) + 2), *to = key, *base, *dot;
@@ -98,7 +98,7 @@ static char *make_key(const char *path)
         if (len > 0 && !(len == 1 && *path == '.')) {
             if (to > key)
                 *to++ = '/';
-            /* no part may lead out of the folder that the archive is unpacked in */
+            /* No component may lead out of the folder in which the archive is unpacked. */
             to = len == 2 && memcmp(path, "..", 2) == 0 ? stpcpy(to, "__") : mempcpy(to, path, len);
         }
         path += len + (path[len] == '/');
@@ -129,7 +129,7 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Append the sample's number to keys that occur twice. 1 if there were any. */
+/* Append the sample's number to keys that occur more than once. Returns 1 if there were any. */
 static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
 {
     struct named *sorted = malloc(count * sizeof(*sorted));
@@ -204,7 +204,7 @@ static int begin_archive(struct job *job, uint32_t archive, struct plenum_error 
     return tar_writer_create(o->partial, &o->writer, err);
 }
 
-/* Record the archive, and then give it its name. */
+/* Record the archive, and then rename it to its final name. */
 static int end_archive(struct job *job, uint32_t archive, struct plenum_error *err)
 {
     struct output *o = &job->output;
@@ -223,7 +223,7 @@ static int end_archive(struct job *job, uint32_t archive, struct plenum_error *e
     return 0;
 }
 
-/* The extension of a member whose format has none. */
+/* Returns the extension for a member whose format has none. */
 static const char *default_extension(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -282,7 +282,7 @@ static int account(struct job *job, const struct slot *slot, uint32_t sample,
     return 0;
 }
 
-/* The sample of a turn, and which of the missing archives it belongs to. */
+/* Returns the sample of a turn, and which of the missing archives it belongs to. */
 static uint32_t sample_of(const struct job *job, uint64_t turn, uint32_t *archive)
 {
     uint32_t each = job->options->plan->per_archive;
@@ -322,8 +322,8 @@ static void slot_clear(struct slot *slot)
     slot->ready = false;
 }
 
-/* Write the slots that are ready, from the next one on. Holding the lock, which is released while
- * writing. */
+/* Write the slots that are ready, starting with the next one. Holding the lock, which is released
+ * during writing. */
 static void write_ready(struct job *job)
 {
     struct plenum_error err;
@@ -352,8 +352,8 @@ static void write_ready(struct job *job)
 
 /* --- packing --- */
 
-/* NULL: it has none of the formats, or one that this build cannot decode, so that a data set would
- * pass over a member with its extension. */
+/* Returns NULL if the file has none of the formats, or one that this build cannot decode, so that a
+ * data set would skip a member with its extension. */
 static const char *extension_of(const struct image_decoder *decoder, const struct slot *slot,
                                 const struct dataset_buffer *kept)
 {
@@ -376,7 +376,7 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
     if (!job->decoders[thread] && image_decoder_create(&job->decoders[thread]) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     r = dataset_read(job->options->source, sample, buffer, err);
-    if (r == -EBADMSG) { /* empty, or too large to be read by anybody: it keeps its place */
+    if (r == -EBADMSG) { /* empty, or too large to be read at all: it keeps its position */
         ret->result.outcome = PACK_KEPT_BAD;
         ret->why = *err;
         buffer->len = 0;
@@ -420,7 +420,8 @@ static int turn(void *arg, uint64_t index, unsigned thread)
         lock_wait(&job->mu, &job->space);
     if (job->code == 0) {
         made.raw = slot->raw;
-        if (!made.result.bytes) { /* the file itself is wanted; the slot's memory in exchange */
+        /* Keep the file itself, and return the slot's memory in exchange. */
+        if (!made.result.bytes) {
             made.raw = job->buffers[thread];
             job->buffers[thread] = slot->raw;
         }
@@ -443,7 +444,8 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 
 /* --- the job --- */
 
-/* Is a recorded archive there, with its size? An archive without a record is not ours. */
+/* Check that a recorded archive exists and has its size. An archive without a record is not
+ * ours. */
 static int check_archive(const struct job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);
@@ -503,7 +505,7 @@ static int prepare(struct job *job, struct plenum_error *err)
 
 static void job_fini(struct job *job)
 {
-    /* a half-written archive is ours */
+    /* A half-written archive is ours. */
     if (job->output.partial)
         (void)unlink(job->output.partial);
     output_fini(&job->output, job->options->plan->per_archive);

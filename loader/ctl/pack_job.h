@@ -7,16 +7,16 @@
 #include "loader/dataset/dataset.h"
 
 struct pack_job_options {
-    struct dataset *source; /* borrowed, like all */
-    const char *folder;     /* exists */
+    struct dataset *source; /* borrowed, like all fields */
+    const char *folder;     /* must exist */
     const struct pack_plan *plan;
     struct pack_record *record;
-    unsigned threads; /* 0: one a CPU */
-    /** Told about every 100 ms, from the calling thread: samples of this run. */
+    unsigned threads; /* 0: one per CPU */
+    /** Called about every 100 ms from the calling thread, with the samples of this run. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
 };
 
-/** Make all archives that are not there. `*made`: how many. -errno with a sentence. */
+/** Create all missing archives. `*made` receives their number. Returns -errno with a sentence. */
 int pack_job_run(const struct pack_job_options *options, uint32_t *made, struct plenum_error *err);
 
 #endif

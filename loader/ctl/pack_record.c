@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_record.c - a text file with one entry on each line, in words between tabs:
+/* pack_record.c - a text file with one entry per line, whose words are separated by tabs:
  *
  *     plenum-pack  3
  *     source       FINGERPRINT  SAMPLES
@@ -8,9 +8,9 @@
  *     kept         SAMPLE OUTCOME NAME REASON         any number, before their archive
  *     archive      NUMBER BYTES HASH SAMPLES BEFORE AFTER WHOLE-ROWS COUNT-OF-EACH-OUTCOME...
  *
- * An archive is recorded before it gets its name. So an archive with its name is complete, and a
- * process that is killed loses at most the archive that it was writing. The entries of an archive
- * are written with one write(); incomplete entries of a killed process are cut off. */
+ * An archive is recorded before it is renamed to its final name. So an archive with its final name
+ * is complete, and a killed process loses at most the archive that it was writing. The entries of
+ * an archive are written with one write(); incomplete entries of a killed process are cut off. */
 #include "config.h"
 
 #include "loader/ctl/pack_record.h"
@@ -41,7 +41,7 @@ struct pack_record {
     struct pack_archive *archives;
     struct pack_kept *kept;
     size_t num_kept, cap_kept;
-    uint64_t first_pending; /* of kept: not yet written */
+    uint64_t first_pending; /* first kept sample that is not written yet */
 };
 
 void pack_sum_add(struct pack_sum *to, const struct pack_sum *sum)
@@ -70,7 +70,7 @@ static void print_escaped(FILE *f, const char *text)
             (void)fputc(*text, f);
 }
 
-/* Decode it in place. */
+/* Decode an escaped text in place. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -170,7 +170,7 @@ static bool parse_kept(struct pack_record *r, char **words)
     return pack_record_keep(r, (uint32_t)sample, outcome, words[3], words[4]) == 0;
 }
 
-/* Is the record of the same plan? */
+/* Check that the record has the same plan. */
 static int check_head(const struct pack_record *r, char **lines, struct plenum_error *err)
 {
     char *words[4][WORDS_MAX], resize[PACK_RESIZE_TEXT];
@@ -208,7 +208,7 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
     return 0;
 }
 
-/* Read the record; `*valid` is the length of its complete entries. */
+/* Read the record. `*valid` receives the length of its complete entries. */
 static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum_error *err)
 {
     char *lines[4] = {NULL}, *p = text, *end, *words[WORDS_MAX];
@@ -290,7 +290,7 @@ static int sync_folder(const char *folder)
     int code = fd < 0 || fsync(fd) < 0 ? -errno : 0;
 
     io_close(&fd);
-    return code == -EINVAL ? 0 : code; /* a file system that cannot */
+    return code == -EINVAL ? 0 : code; /* the file system does not support it */
 }
 
 static int begin(struct pack_record *r, const char *folder, struct plenum_error *err)
@@ -415,7 +415,7 @@ const struct pack_kept *pack_record_get_kept(struct pack_record *r, uint64_t *co
 
     if (r->num_kept > 1)
         qsort(r->kept, r->num_kept, sizeof(*r->kept), by_sample);
-    /* an archive that was recorded and removed was packed again */
+    /* Drop duplicates: an archive that was recorded and then removed was packed again. */
     for (uint64_t i = 0; i < r->num_kept; i++) {
         if (n > 0 && r->kept[n - 1].sample == r->kept[i].sample) {
             free(r->kept[i].name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_record.h - records what plenumctl pack has done, in the file plenum-pack.txt beside the
- * archives. It makes a run resumable, and stays as a report. */
+/* pack_record.h - records the progress of plenumctl pack in the file plenum-pack.txt beside the
+ * archives. It makes a run resumable, and remains as a report. */
 #ifndef LOADER_CTL_PACK_RECORD_H
 #define LOADER_CTL_PACK_RECORD_H
 
@@ -12,11 +12,12 @@
 #include "loader/dataset/tar_writer.h"
 #include "loader/image/pack.h"
 
-/** All that the bytes of the archives depend on: a run is resumed only with the same plan. */
+/** Everything that the bytes of the archives depend on: a run is resumed only with the same
+ * plan. */
 struct pack_plan {
     uint8_t fingerprint[16]; /* of the source */
     uint32_t samples, per_archive;
-    char prefix[128]; /* of the archives' names */
+    char prefix[128]; /* prefix of the archives' names */
     struct pack_resize resize;
 };
 
@@ -25,7 +26,7 @@ static inline uint32_t pack_plan_archives(const struct pack_plan *plan)
     return (plan->samples - 1) / plan->per_archive + 1;
 }
 
-/** Samples in an archive. */
+/** Returns the number of samples in an archive. */
 static inline uint32_t pack_plan_count(const struct pack_plan *plan, uint32_t archive)
 {
     uint32_t first = archive * plan->per_archive;
@@ -35,14 +36,14 @@ static inline uint32_t pack_plan_count(const struct pack_plan *plan, uint32_t ar
 
 /** Sums over some samples. */
 struct pack_sum {
-    uint64_t samples, bytes_before, bytes_after; /* of the images' files */
+    uint64_t samples, bytes_before, bytes_after; /* bytes of the image files */
     uint64_t whole_row;                          /* JPEGs packed without a divisor */
     uint64_t outcomes[PACK_OUTCOMES];
 };
 
 void pack_sum_add(struct pack_sum *to, const struct pack_sum *sum);
 
-/** A sample that was kept as it is, and why. */
+/** A sample that was kept unchanged, and why. */
 struct pack_kept {
     uint32_t sample;
     enum pack_outcome outcome;
@@ -50,7 +51,7 @@ struct pack_kept {
 };
 
 struct pack_archive {
-    bool there; /* it was recorded */
+    bool there; /* whether it was recorded */
     struct tar_written written;
     struct pack_sum sum;
 };
@@ -58,28 +59,28 @@ struct pack_archive {
 struct pack_record;
 
 /**
- * Open the record in a folder, or begin one in a folder that is empty.
+ * Open the record in a folder, or start one in an empty folder.
  *
  * Errors: -EBUSY another process has it open; -EEXIST the folder holds something else, or the
- * record is of another plan; -EBADMSG it is damaged; another -errno. With a sentence.
+ * record has another plan; -EBADMSG the record is damaged; another -errno. With a sentence.
  */
 int pack_record_open(const char *folder, const struct pack_plan *plan, struct pack_record **ret,
                      struct plenum_error *err);
-/** NULL is nothing. */
+/** NULL is ignored. */
 void pack_record_close(struct pack_record *record);
 
-/** The record of an archive. Borrowed. */
+/** Returns the record of an archive. Borrowed. */
 const struct pack_archive *pack_record_get(const struct pack_record *record, uint32_t archive);
 
-/** All kept samples, by their numbers. Borrowed until one is added. */
+/** Returns all kept samples, ordered by number. Borrowed until another one is added. */
 const struct pack_kept *pack_record_get_kept(struct pack_record *record, uint64_t *count);
 
-/** Add a kept sample of the archive that is recorded next. 0 or -ENOMEM. */
+/** Add a kept sample of the archive that is recorded next. Returns 0 or -ENOMEM. */
 int pack_record_keep(struct pack_record *record, uint32_t sample, enum pack_outcome outcome,
                      const char *name, const char *reason);
 
-/** Record an archive with the samples kept since the last one, on the disk. -errno with a
- * sentence. */
+/** Record an archive, with the samples kept since the last one, and sync it to the disk. Returns
+ * -errno with a sentence. */
 int pack_record_add(struct pack_record *record, uint32_t archive, const struct tar_written *written,
                     const struct pack_sum *sum, struct plenum_error *err);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_report.h - what plenumctl pack says of its work: the summary, --json and DATASET.json. */
+/* pack_report.h - the output of plenumctl pack: the summary, --json and DATASET.json. */
 #ifndef LOADER_CTL_PACK_REPORT_H
 #define LOADER_CTL_PACK_REPORT_H
 
 #include "loader/ctl/pack_record.h"
 #include "loader/dataset/dataset.h"
 
-/** All archives are there. Everything is borrowed. */
+/** The input of a report, once all archives exist. Everything is borrowed. */
 struct pack_report {
     const struct dataset *source;
     const char *folder;
     const struct pack_plan *plan;
     struct pack_record *record;
-    uint32_t made; /* archives, in this run */
+    uint32_t made; /* archives created in this run */
     double seconds;
     /* Filled in by pack_report_add_up(): */
     struct pack_sum sum;
@@ -24,7 +24,8 @@ void pack_report_add_up(struct pack_report *report);
 void pack_report_print_json(const struct pack_report *report);
 void pack_report_print_text(const struct pack_report *report);
 
-/** The text of DATASET.json, which is the same after any number of runs: malloc, or NULL. */
+/** Returns the text of DATASET.json, which is the same after any number of runs: malloc, or
+ * NULL. */
 char *pack_report_describe(const struct pack_report *report, size_t *len);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* plan.c - plenumctl plan: computes the throughput and the cores of other numbers of replicas from
- * measured times.
+/* plan.c - plenumctl plan: computes the throughput and the number of cores for other numbers of
+ * replicas from measured times.
  *
- * A step of R replicas takes GA micro-batches of M samples each, one behind the other on its device
+ * A step of R replicas takes GA micro-batches of M samples each, one after the other on its device
  * (T_MB each), and then the reduction of the gradients (T_AR):
  *
  *     throughput = R * M * GA / (GA * T_MB + T_AR)         images/s
  *
- * A micro-batch is copied to the device while the one before it is computed. So where T_COPY is
- * longer than T_MB it takes the place of T_MB.
+ * A micro-batch is copied to the device while the previous one is being computed. So if T_COPY is
+ * longer than T_MB, it replaces T_MB.
  *
  * T_AR is assumed to be the same for all R > 1; one replica has nothing to reduce. An image needs
  * one core for the time T_image that rendering it takes. So the loaders of all hosts together need
@@ -33,8 +33,8 @@ struct arguments {
     uint32_t accumulation;
     uint64_t replicas[REPLICAS_MAX];
     unsigned num_replicas;
-    struct ctl_jpegs jpegs; /* among the samples that were measured */
-    uint64_t substituted;   /* likewise, in place of bad ones */
+    struct ctl_jpegs jpegs; /* among the measured samples */
+    uint64_t substituted;   /* measured samples that replaced bad ones */
     bool json;
 };
 
@@ -93,7 +93,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* Render some samples of the data set, and take the mean. */
+/* Render some samples of the data set, and compute the mean time. */
 static int measure_image(const char *dataset, struct arguments *a, struct plenum_error *err)
 {
     struct render_scratch scratch = {0};
@@ -110,7 +110,7 @@ static int measure_image(const char *dataset, struct arguments *a, struct plenum
         r = error_set(err, -ENOMEM, "out of memory");
         goto out;
     }
-    for (uint64_t p = 0; p <= SAMPLES_MEASURED; p++) { /* the first warms up */
+    for (uint64_t p = 0; p <= SAMPLES_MEASURED; p++) { /* the first one warms up */
         r = render_position(&s.spec, &scratch, 0, p, pixels, &result, err);
         if (r < 0)
             goto out;

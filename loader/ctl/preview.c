@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* preview.c - plenumctl preview: a contact sheet of samples as a training program gets them.
+/* preview.c - plenumctl preview: draws a contact sheet of samples as a training program receives
+ * them.
  *
- * People see at once what tests do not: wrong labels, bad crops, mirrored text, masks that are
- * shifted. Below each picture stands what was drawn for it, and its captions: as many lines as the
- * sample with the most of them needs. So all samples are rendered before the sheet is laid out. */
+ * People notice at once what tests do not: wrong labels, bad crops, mirrored text, shifted masks.
+ * Below each picture are the values drawn for it, and its captions: as many lines as the sample
+ * with the most lines needs. So all samples are rendered before the sheet is laid out. */
 #include "config.h"
 
 #include <assert.h>
@@ -26,8 +27,8 @@ enum {
     SCALE = 2, /* of the letters */
     LINE = (FONT_HEIGHT + 1) * SCALE,
     LETTER = (FONT_WIDTH + 1) * SCALE,
-    SMALL_BELOW = 18 * LETTER, /* cells of fewer pixels have words of small letters */
-    WORD_LINES = 8,            /* at most, of the draws, and of each field */
+    SMALL_BELOW = 18 * LETTER, /* cells with fewer pixels use small letters for the words */
+    WORD_LINES = 8,            /* maximum for the draws, and for each field */
     WORDS_MAX = 2 * AUGMENT_TEXT_MAX,
     GAP = 8,
     SEAM = 2,               /* between the images of a sample */
@@ -65,10 +66,10 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* A sample as it was rendered. */
+/* A rendered sample. */
 struct cell {
     uint8_t *pixels; /* [render_bytes()], with masks and boxes drawn */
-    char *words;     /* lines that stand below its label, each ended by a newline */
+    char *words;     /* lines below its label, each ended by a newline */
     struct render_result result;
     bool failed;
 };
@@ -93,8 +94,8 @@ static size_t count_letters(const char *text, size_t len)
     return letters;
 }
 
-/* The bytes of the first line of `text`, which ends at a separator or with a word that is too long.
- */
+/* Returns the bytes of the first line of `text`, which ends at a separator or with a word that is
+ * too long. */
 static size_t line_length(const char *text, const char *separator, size_t letters)
 {
     size_t len = 0, gap = strlen(separator);
@@ -111,7 +112,7 @@ static size_t line_length(const char *text, const char *separator, size_t letter
     }
 }
 
-/* Of a cell: the images of a view stand in a row, the views below each other. */
+/* The images of a view form a row of the cell, with the views below each other. */
 static uint32_t images_width(const struct render_spec *spec)
 {
     uint32_t width = 0;
@@ -138,8 +139,8 @@ static uint32_t word_letters(const struct sheet *s)
     return images_width(&s->stream->spec) / ((FONT_WIDTH + 1) * s->word_scale);
 }
 
-/* What was drawn for the sample of a cell, of each image of its views; a data set that is generated
- * has no operations. */
+/* Describe the values drawn for the sample of a cell, for each image of its views. A generated data
+ * set has no operations. */
 static void describe(const struct sheet *s, uint64_t index, char text[WORDS_MAX])
 {
     const struct render_spec *spec = &s->stream->spec;
@@ -167,7 +168,7 @@ static void describe(const struct sheet *s, uint64_t index, char text[WORDS_MAX]
     }
 }
 
-/* Add a text, in lines as long as a cell is wide. */
+/* Add a text, wrapped to the width of a cell. */
 static void add_lines(const struct sheet *s, FILE *words, const char *text, const char *separator)
 {
     for (uint32_t i = 1; *text; i++) {
@@ -183,7 +184,8 @@ static void add_lines(const struct sheet *s, FILE *words, const char *text, cons
     }
 }
 
-/* Draw a field on each image of a sample, which stand one behind the other, as its values do. */
+/* Draw a field on each image of a sample. The images and the field's values follow each other in
+ * the same order. */
 static void draw_field(const struct sheet *s, const struct field_shape *shape, uint8_t *pixels,
                        const uint8_t *value)
 {
@@ -205,7 +207,7 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
     }
 }
 
-/* Masks first: boxes and their classes stay legible. */
+/* Masks come first, so that boxes and their classes stay legible. */
 static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
                         const struct render_target *target, const uint32_t *lengths)
 {
@@ -292,7 +294,7 @@ static void draw_words(const struct sheet *s, struct line at, char *words)
         canvas_write(&s->canvas, &at, line);
 }
 
-/* A class, and its share of the label where there are two. */
+/* Draw a class, and its share of the label if there are two. */
 static void draw_label(const struct sheet *s, const struct line *at, int64_t label, float weight)
 {
     const char *class = dataset_get_class_name(s->stream->dataset, (uint32_t)label);
@@ -365,7 +367,7 @@ static void choose_columns(struct sheet *s)
 
     assert(count > 0);
     s->columns = s->args->columns;
-    if (s->columns == 0) /* about three wide to two high */
+    if (s->columns == 0) /* aspect ratio of about three to two */
         for (s->columns = 1; s->columns * s->columns * 2 < count * 3; s->columns++)
             ;
     if (s->columns > count)
@@ -373,7 +375,7 @@ static void choose_columns(struct sheet *s)
     s->word_scale = images_width(&s->stream->spec) < SMALL_BELOW ? 1 : SCALE;
 }
 
-/* Lay out cells with s->word_lines lines of words; -EINVAL: they do not fit. */
+/* Lay out cells with s->word_lines lines of words. Returns -EINVAL if they do not fit. */
 static int lay_out(struct sheet *s, struct plenum_error *err)
 {
     const struct render_spec *spec = &s->stream->spec;
@@ -433,7 +435,7 @@ static int draw(struct sheet *s, struct plenum_error *err)
     int r;
 
     choose_columns(s);
-    r = lay_out(s, err); /* without words: a sheet that cannot be is not rendered first */
+    r = lay_out(s, err); /* without words: detect an impossible sheet before rendering */
     r = r < 0 ? r : render_cells(s, err);
     r = r < 0 ? r : lay_out(s, err);
     if (r < 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* preview_fields.c - masks, boxes and values of a sample, drawn.
+/* preview_fields.c - draws masks, boxes and values of a sample.
  *
- * A mask that is shifted by some pixels, or a box that was not flipped, shows at a glance here. */
+ * A mask that is shifted by a few pixels, or a box that was not flipped, is visible here at a
+ * glance. */
 #include "config.h"
 
 #include "loader/ctl/preview_fields.h"
@@ -17,9 +18,9 @@
 #include "loader/dataset/field_value.h"
 
 enum {
-    VALUES_SHOWN = 8,      /* of an array; longer ones show their shape */
-    THICK_FROM = 200,      /* pixels of an image whose frames are two pixels wide */
-    TAG = FONT_HEIGHT + 1, /* height of a class in a box */
+    VALUES_SHOWN = 8,      /* array elements; longer arrays show their shape */
+    THICK_FROM = 200,      /* image size in pixels from which frames are two pixels wide */
+    TAG = FONT_HEIGHT + 1, /* height of a class label in a box */
 };
 
 /* The palette of Pascal VOC: three bits of the number at a time, from the high bits down. */
@@ -33,7 +34,7 @@ static uint32_t palette(uint64_t number)
     return colour;
 }
 
-/* Numbers of 16 bits, too, have one of the 255 colours that are not black: padding that of 255. */
+/* Numbers of 16 bits also map to the 255 colours that are not black; padding uses that of 255. */
 static uint32_t colour_of(uint64_t number)
 {
     return palette(number < 256 ? number : number == UINT16_MAX ? 255 : 1 + number % 254);
@@ -75,7 +76,7 @@ static void draw_box(const struct canvas *image, const struct plenum_box *box)
     (void)snprintf(text, sizeof(text), "%lld", (long long)box->class_id);
     tag_width = (uint32_t)strlen(text) * (FONT_WIDTH + 1) + wide;
     if (tag == 0 || left + tag_width > right)
-        return; /* it would hide a neighbour */
+        return; /* it would cover a neighbour */
     canvas_fill(image, left, top, left + tag_width, top + wide + tag, colour);
     canvas_write(image,
                  &(struct line){.x = left + wide,
@@ -99,7 +100,7 @@ void preview_boxes(const struct canvas *image, const uint8_t *boxes)
     }
 }
 
-/* Numbers of the kinds int64 and float32, if there are few. */
+/* Can these numbers be listed? They must have the kind int64 or float32, and be few. */
 static bool are_shown(const struct field_shape *shape, uint32_t len)
 {
     return (shape->type == PLENUM_FIELD_INT64 || shape->type == PLENUM_FIELD_FLOAT32) &&

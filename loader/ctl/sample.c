@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sample.c - plenumctl sample: shows all that a data set knows about some samples. */
+/* sample.c - plenumctl sample: shows everything that a data set knows about some samples. */
 #include "config.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Text as it is; other bytes by their number. */
+/* Returns text unchanged; for other bytes, their count. */
 static const char *readable(const void *value, size_t len, char *text)
 {
     size_t n = min_u64(len, FIELD_MAX);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* scene.c - paints eight kinds of pictures from noise, cells and gradients.
  *
- * A small network learns to classify them in some minutes, but not by their mean colour alone:
+ * A small network learns to classify them within minutes, but not by their mean colour alone:
  * light, hue, scale, angle and position vary from picture to picture. */
 #include "config.h"
 
@@ -13,11 +13,11 @@
 
 #include "common/philox.h"
 
-/* The state of painting one picture. Coordinates: the shorter side is 0 ... 1. */
+/* The state while painting one picture. Coordinates: the shorter side is 0 ... 1. */
 struct scene {
     uint64_t seed;
     uint32_t number;
-    uint32_t drawn;  /* random numbers so far */
+    uint32_t drawn;  /* random numbers drawn so far */
     double hue[3];   /* light of the scene, about 1 */
     double p[12];    /* the painter's own parameters, 0 ... 1 */
     double cos, sin; /* of the scene's rotation */
@@ -70,7 +70,8 @@ static int floor_of(double v)
     return v < i ? i - 1 : i;
 }
 
-/* A wave of period 1 between -1 and 1, a parabola a half: near enough to a sine for a picture. */
+/* A wave of period 1 between -1 and 1, with a parabola for each half: close enough to a sine for a
+ * picture. */
 static double wave(double turns)
 {
     double t = turns - floor_of(turns);
@@ -83,7 +84,7 @@ static double absolute(double v)
     return v < 0 ? -v : v;
 }
 
-/* Whole coordinates to 0 ... 1, different for each picture and purpose. */
+/* Map integer coordinates to 0 ... 1, differently for each picture and purpose. */
 static double hashed(const struct scene *s, int x, int y, uint32_t purpose)
 {
     uint32_t h = (uint32_t)s->seed ^ s->number * 0x9E3779B9u ^ purpose * 0x85EBCA6Bu;
@@ -122,7 +123,7 @@ static double clouds_of(const struct scene *s, double x, double y, uint32_t purp
     return sum;
 }
 
-/* The nearest two of scattered points: distances, and which cell the nearest belongs to. sqrt() is
+/* Find the two nearest of scattered points: their distances, and the cell of the nearest. sqrt() is
  * rounded correctly, so it is the same everywhere. */
 static void cells_of(const struct scene *s, double x, double y, double *near, double *next,
                      int cell[2])
@@ -284,7 +285,7 @@ static struct colour paint_wood(const struct scene *s, double x, double y)
 static const struct {
     const char *name;
     struct colour (*paint)(const struct scene *s, double x, double y);
-    bool upright; /* a sky is above */
+    bool upright; /* the sky must be at the top */
 } kinds[SCENE_KINDS] = {
     {"bricks", paint_bricks, false},   {"clouds", paint_clouds, true},
     {"flowers", paint_flowers, false}, {"leaves", paint_leaves, false},
@@ -332,8 +333,8 @@ void scene_paint(uint32_t kind, uint64_t seed, uint32_t number, uint32_t width, 
 
             dx = column / (double)width - 0.5;
             dy = row / (double)height - 0.5;
-            light = 1.08 - 0.55 * (dx * dx + dy * dy); /* darker corners, as a lens has them */
-            light += 0.05 * (hashed(&s, (int)column, (int)row, 99) - 0.5); /* grain of the film */
+            light = 1.08 - 0.55 * (dx * dx + dy * dy); /* darker corners, as from a lens */
+            light += 0.05 * (hashed(&s, (int)column, (int)row, 99) - 0.5); /* film grain */
             if (!kinds[kind].upright)
                 x = x * s.scale + 3;
             c = kinds[kind].paint(&s, x * s.cos - y * s.sin, x * s.sin + y * s.cos);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* scene.h - procedural photographs: pictures of a few kinds of things, each one different. */
+/* scene.h - procedural photographs: pictures of several kinds of things, no two the same. */
 #ifndef LOADER_CTL_SCENE_H
 #define LOADER_CTL_SCENE_H
 
@@ -13,8 +13,8 @@ const char *scene_name(uint32_t kind);
 /**
  * Paint picture `number` of a kind into `pixels` [height][width][3] RGB.
  *
- * A function of its arguments alone, the same on every machine: it uses only operations that IEEE
- * 754 defines to the last bit (no libm), and is compiled without contraction.
+ * The result depends only on the arguments, and is the same on every machine: the code uses only
+ * operations that IEEE 754 defines to the last bit (no libm), and is compiled without contraction.
  */
 void scene_paint(uint32_t kind, uint64_t seed, uint32_t number, uint32_t width, uint32_t height,
                  uint8_t *pixels);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* status.c - plenumctl status: what a loader does, once or again and again. */
+/* status.c - plenumctl status: shows what a loader is doing, once or repeatedly. */
 #include "config.h"
 
 #include <errno.h>
@@ -56,14 +56,14 @@ static void on_interrupt(int signum)
     interrupted = 1;
 }
 
-/* The answer so far. */
+/* The answer received so far. */
 struct answer {
     struct status status;
-    uint32_t got; /* streams */
+    uint32_t got; /* streams received */
     bool begun;
 };
 
-/* 1: the answer is complete; 0: not yet. */
+/* Returns 1 if the answer is complete, 0 if not yet. */
 static int store_answer(struct answer *a, const struct frame_header *h,
                         struct frame_reader *payload, const char *address, struct plenum_error *err)
 {
@@ -147,7 +147,7 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
     }
 }
 
-/* Get the loader's answer; the caller owns a->status.streams, also after an error. */
+/* Get the loader's answer. The caller owns a->status.streams, even after an error. */
 static int ask(const struct address *address, struct answer *a, struct plenum_error *err)
 {
     struct frame_conn c;
@@ -188,7 +188,7 @@ static int add_address(struct loaders *l, const struct address *address, struct 
     return 0;
 }
 
-/* One picture of --watch, written at once so that it does not flicker. */
+/* Draw one frame of --watch, written in one go so that it does not flicker. */
 static void draw(const struct loaders *l)
 {
     struct winsize size = {.ws_col = 80, .ws_row = 24};
@@ -196,7 +196,7 @@ static void draw(const struct loaders *l)
     struct answer a;
     char *text = NULL;
     size_t len = 0;
-    unsigned each; /* lines; 0 would be as many as there are */
+    unsigned each; /* lines; 0 would mean no limit */
     FILE *file = open_memstream(&text, &len);
 
     if (!file)
@@ -217,10 +217,10 @@ static void draw(const struct loaders *l)
     free(text);
 }
 
-/* Until q, control-C or the end of the terminal. */
+/* Run until q, control-C or the end of the terminal. */
 static void watch(const struct loaders *l, uint64_t interval_ns)
 {
-    /* Another screen, no cursor, and lines that are cut where the terminal ends. */
+    /* Alternate screen, no cursor, and lines that are cut off at the edge of the terminal. */
     static const char enter[] = "\033[?1049h\033[?25l\033[?7l";
     static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -251,7 +251,7 @@ static void watch(const struct loaders *l, uint64_t interval_ns)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
 }
 
-/* One that was found; a name that is no address is no loader's. */
+/* Add a loader that was found. A name that is not an address does not belong to a loader. */
 static int add_found(struct loaders *l, const char *text, struct plenum_error *err)
 {
     struct address address;
@@ -274,7 +274,7 @@ static int add_abstract(struct loaders *l, struct plenum_error *err)
     (void)snprintf(own, sizeof(own), "unix:@plenumd-%u", (unsigned)geteuid());
     while (r >= 0 && fgets(line, sizeof(line), f)) {
         if (sscanf(line, "%*s %*s %*s %8s %*s %*s %*s %255s", hex, name) != 2 ||
-            parse_hex(hex, flags, sizeof(flags)) < 0 || !(flags[1] & 1) || /* it does not listen */
+            parse_hex(hex, flags, sizeof(flags)) < 0 || !(flags[1] & 1) || /* not listening */
             (strncmp(text, jobs, strlen(jobs)) != 0 && strcmp(text, own) != 0))
             continue;
         r = add_found(l, text, err);
@@ -283,7 +283,7 @@ static int add_abstract(struct loaders *l, struct plenum_error *err)
     return r;
 }
 
-/* No loader was named: find all that this user may mean. */
+/* No loader was named: find all loaders that this user may mean. */
 static int find_loaders(struct loaders *l, struct plenum_error *err)
 {
     static const char host[] = "unix:/run/plenum/plenumd.sock";
@@ -303,7 +303,8 @@ static int find_loaders(struct loaders *l, struct plenum_error *err)
     r = add_abstract(l, err);
     if (r < 0)
         return r;
-    return l->count > 0 ? 0 : add_found(l, host, err); /* the message is then that it is missing */
+    /* The message then reports that it is missing. */
+    return l->count > 0 ? 0 : add_found(l, host, err);
 }
 
 /* Add all addresses of a name. */
@@ -341,14 +342,15 @@ static int choose_loaders(const char *named, struct loaders *l, struct plenum_er
     return r < 0 ? r : add_address(l, &list[0], err);
 }
 
-/* Has it ended since it was found, or is it another user's? */
+/* Has it ended since it was found, or does it belong to another user? */
 static bool is_gone(int code)
 {
     return code == -ECONNREFUSED || code == -ENOENT || code == -EACCES || code == -EPERM;
 }
 
-/* Show the loaders; of several, each with its address. Loaders that have ended meanwhile are
- * skipped as long as one is left. One that does not answer is reported, and makes the status 1. */
+/* Show the loaders, each with its address if there are several. Loaders that have ended in the
+ * meantime are skipped as long as one is left. One that does not answer is reported, and makes the
+ * exit status 1. */
 static int show(const struct loaders *l, bool json, struct plenum_error *err)
 {
     unsigned shown = 0;

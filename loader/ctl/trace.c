@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* trace.c - plenumctl trace: joins the traces of a job's streams to one file, and summarises them.
+/* trace.c - plenumctl trace: joins the traces of a job's streams into one file, and summarises
+ * them.
  *
  * With PLENUM_TRACE=DIR libplenum writes one file for each stream (libdist/trace.c): an array of
- * events, one on each line. When the process was killed, the array has no end, and the last line
- * may be cut; then only the whole lines are used. */
+ * events, one per line. If the process was killed, the array has no end, and the last line may be
+ * incomplete; then only the complete lines are used. */
 #include "config.h"
 
 #include <dirent.h>
@@ -55,7 +56,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The event on a line, without its comma; NULL: the line is cut. */
+/* Returns the event on a line, without its comma; NULL: the line is incomplete. */
 static char *event_of(char *line)
 {
     size_t len;
@@ -63,7 +64,7 @@ static char *event_of(char *line)
     line += strspn(line, " ");
     len = strcspn(line, "\n");
     if (line[len] != '\n' && line[len - (len > 0)] != '}')
-        return NULL; /* cut */
+        return NULL; /* incomplete */
     while (len > 0 && (line[len - 1] == ',' || line[len - 1] == ' '))
         len--;
     line[len] = '\0';
@@ -90,8 +91,8 @@ struct join {
     size_t events;
 };
 
-/* Write an event, with the number of its file in place of the process: processes of several hosts
- * may have the same number. */
+/* Write an event, with the number of its file instead of the process ID, because processes on
+ * different hosts may have the same ID. */
 static void put_event(struct join *join, const char *event)
 {
     const char *pid = strstr(event, "\"pid\": ");

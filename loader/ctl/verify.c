@@ -5,13 +5,13 @@
  * of the parts are compared with those of the whole. So a sample that is good here is good for
  * every crop, whether intervals are used or not.
  *
- * Bad samples go to the data set's list of bad samples, which loaders read, and which is part of
- * the fingerprint. An incomplete list would differ the next time: so where some samples could not
- * be read, the old list stays.
+ * Bad samples are added to the data set's list of bad samples, which loaders read, and which is
+ * part of the fingerprint. An incomplete list would differ the next time, so if some samples could
+ * not be read, the old list stays.
  *
- * With --fields, those of each sample are read, too: its masks are decoded whole and rendered as of
- * a stream, and its boxes are compared with its picture. What is bad there is reported, and is not
- * on the list: a stream that asks for other fields, or for none, shows the sample. */
+ * With --fields, the fields of each sample are read, too: masks are decoded whole and rendered like
+ * those of a stream, and boxes are compared with their picture. Errors there are reported, but do
+ * not put the sample on the list: a stream with other fields, or without fields, can show it. */
 #include "config.h"
 
 #include <errno.h>
@@ -86,12 +86,12 @@ static const struct options_program program = {
 struct problem {
     uint32_t sample;
     const char *kind;
-    bool unreadable;  /* then the sample may be good */
+    bool unreadable;  /* the sample itself may be good */
     uint64_t content; /* hash of the sample's bytes, or DATASET_NO_BYTES */
     struct plenum_error reason;
 };
 
-/* A sample's part of the hash over all samples. */
+/* A sample's contribution to the hash of all samples. */
 struct content {
     uint64_t len;
     int64_t label;
@@ -103,14 +103,14 @@ struct verify {
     struct dataset *dataset;
     struct image_decoder **decoders; /* [threads] */
     struct dataset_buffer *buffers, *records;
-    struct pipeline upright, turned; /* one pixel of all of an image */
-    size_t num_bad;                  /* on the list */
+    struct pipeline upright, turned; /* one pixel from the whole of an image */
+    size_t num_bad;                  /* entries of the list */
     unsigned threads;
     struct content *content;   /* [samples], or NULL */
-    atomic_uint_fast64_t deep; /* PNGs of 16 bits, of which the upper 8 are shown */
+    atomic_uint_fast64_t deep; /* PNGs of 16 bits, of which only the upper 8 are shown */
     atomic_uint_fast64_t packed, jpeg, progressive, png, webp, avif, ppm, bytes;
     atomic_bool unread; /* some samples could not be read */
-    bool listed;        /* a list was written, or removed */
+    bool listed;        /* a list was written or removed */
     struct dataset_kept kept;
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
@@ -118,7 +118,7 @@ struct verify {
     size_t num_problems, cap_problems;
 };
 
-/* `bytes`: the sample's, or NULL where they could not be read. */
+/* `bytes`: the sample's bytes, or NULL if they could not be read. */
 static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool unreadable,
                        const struct dataset_buffer *bytes, const struct plenum_error *reason)
 {
@@ -143,12 +143,12 @@ static void track_content(struct verify *v, uint32_t sample, const struct datase
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
 }
 
-/* The kinds of problems that do not make a bad image: one is our fault, not the sample's. */
+/* Kinds of problems that do not make an image bad. The first is our fault, not the sample's. */
 static const char differ[] = "decoders-differ", in_field[] = "field";
-/* And one that makes it bad only where the pipeline does not say junk. */
+/* This kind makes an image bad only if the pipeline does not contain "junk". */
 static const char junk[] = "junk";
 
-/* Check that our own decoder gives the same pixels, or the same error, as libjpeg. */
+/* Check that our own decoder produces the same pixels, or the same error, as libjpeg. */
 static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, int code,
                           const struct image_info *info, const struct plenum_error *err)
 {
@@ -184,7 +184,7 @@ static atomic_uint_fast64_t *counter_of(struct verify *v, const char *format)
     return strcmp(format, "WebP") == 0 ? &v->webp : &v->jpeg;
 }
 
-/* Render a pixel of a sample and its mask. */
+/* Render one pixel of a sample and of its mask. */
 static int render_mask(struct verify *v, unsigned thread, const struct pipeline *pipeline,
                        uint32_t item_bytes, const uint8_t *bytes, size_t len,
                        struct plenum_error *err)
@@ -202,7 +202,7 @@ static int render_mask(struct verify *v, unsigned thread, const struct pipeline 
                  : image_render_masks(v->decoders[thread], &view, 1, item_bytes, bytes, len, err);
 }
 
-/* A mask must decode, and fit its image, as it is stored or as EXIF turns it. */
+/* Check that a mask decodes, and fits its image, either as stored or as EXIF turns it. */
 static int check_mask(struct verify *v, unsigned thread, const struct image_info *info,
                       uint32_t item_bytes, const uint8_t *bytes, size_t len,
                       struct plenum_error *err)
@@ -217,17 +217,17 @@ static int check_mask(struct verify *v, unsigned thread, const struct image_info
                : r;
 }
 
-/* Boxes lie in their picture, but for rounding. */
+/* Check that boxes lie within their picture, except for rounding. */
 static int check_boxes(const struct image_info *info, const uint8_t *bytes, size_t len,
                        struct plenum_error *err)
 {
-    bool turns = info->orientation > 4; /* where the pipeline says exif */
+    bool turns = info->orientation > 4; /* if the pipeline contains "exif" */
     float width = (float)info->width, height = (float)info->height;
 
     if (turns)
         width = height = width > height ? width : height;
     for (struct plenum_box b; len >= sizeof(b); bytes += sizeof(b), len -= sizeof(b)) {
-        memcpy(&b, bytes, sizeof(b)); /* which may lie anywhere */
+        memcpy(&b, bytes, sizeof(b)); /* the bytes may be unaligned */
         if (b.left < -1 || b.top < -1 || b.right > width + 1 || b.bottom > height + 1)
             return error_set(err, -EBADMSG,
                              "the box with the id %lld, from %g, %g to %g, %g, reaches beyond its "
@@ -244,7 +244,7 @@ static int check_boxes(const struct image_info *info, const uint8_t *bytes, size
     return 0;
 }
 
-/* Fields of a sample whose image is good; `info` is NULL where it has none. */
+/* Check the fields of a sample whose image is good; `info` is NULL if it has no image. */
 static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
                         const struct image_info *info)
 {
@@ -293,7 +293,7 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
         if (s < 0)
             return s;
     }
-    if (r == -ENOTSUP) /* by this build; others may decode it */
+    if (r == -ENOTSUP) /* not by this build; others may decode it */
         return add_problem(v, sample, "unreadable", true, NULL, &err);
     if (r < 0)
         return r == -EBADMSG ? add_problem(v, sample, "bad", false, buffer, &err) : r;
@@ -357,7 +357,7 @@ static int by_sample(const void *a, const void *b)
     return (x->sample > y->sample) - (x->sample < y->sample);
 }
 
-/* The hash over all samples in their order, as text; "" when some could not be read. */
+/* Write the hash over all samples in order, as text; "" if some could not be read. */
 static void hash_content(const struct verify *v, char text[33])
 {
     uint32_t n = dataset_get_samples(v->dataset);
@@ -460,7 +460,7 @@ static void print_text(const struct verify *v, double seconds)
     printf("time         %.1f s\n", seconds);
 }
 
-/* The list for loaders: 0 or -errno. */
+/* Write the list for loaders. Returns 0 or -errno. */
 static int keep_list(struct verify *v, struct plenum_error *err)
 {
     struct dataset_bad *bad;
@@ -534,7 +534,7 @@ static void verify_fini(struct verify *v)
 static int run(int argc, char **argv)
 {
     struct arguments a = {0};
-    /* All is read anyway: so what is known from before is not relied upon. */
+    /* Everything is read anyway, so nothing known from earlier is relied upon. */
     struct dataset_options options = {.forget_bad = true, .rebuild = true};
     struct verify v = {.arguments = &a, .mu = PTHREAD_MUTEX_INITIALIZER};
     struct plenum_error err;
