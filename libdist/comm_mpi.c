@@ -73,16 +73,13 @@ static MPI_Comm notices = MPI_COMM_NULL; /* separate from collectives, which may
 static bool ours;                        /* we initialised MPI, so we finalise it */
 static uint32_t world_size, world_rank;
 static uint64_t number;   /* the collective in progress, counted from 1 */
-static uint64_t *noticed; /* [world_size]: the last collective that each instance is known to have
-                           * reached */
-static uint64_t sent_number;       /* contents of our notices; must not change while they are being
-                                    * sent */
-static MPI_Request *sent;          /* [world_size] */
-static bool *came_now;             /* [world_size], for not_in_time() */
-static struct last_word last_word; /* ours, while it is being sent */
+static uint64_t *noticed; /* [world_size]: the last collective that each is known to have reached */
+static uint64_t sent_number;            /* what our notices contain; constant while they are sent */
+static MPI_Request *sent;               /* [world_size] */
+static bool *came_now;                  /* [world_size], for not_in_time() */
+static struct last_word last_word;      /* ours, while it is being sent */
 static struct last_word *others_ended;  /* [world_size]; number UINT64_MAX: still running */
-static const struct departed *departed; /* plenumrun's record of instances that have ended, or
-                                         * NULL */
+static const struct departed *departed; /* plenumrun's list of ended instances, or NULL */
 static MPI_Op least = MPI_OP_NULL, greatest = MPI_OP_NULL;
 
 static int mpi_error(int code, const char *what, struct plenum_error *err)
@@ -277,8 +274,7 @@ static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
             return r;
     }
     if (!ours)
-        rendezvous_end(); /* MPI has joined PMIx itself, and leaves it when the program finalises
-                           * MPI */
+        rendezvous_end(); /* MPI has joined PMIx itself, and leaves it when it is finalised */
     return 0;
 }
 
@@ -570,8 +566,7 @@ static void backend_close(bool broken)
         return;
     send_last_word(broken);
     if (broken || (ours && !all_end()))
-        return; /* the process ends without MPI_Finalize(), which mpirun treats as a failure,
-                 * rightly */
+        return; /* without MPI_Finalize(), which mpirun treats as a failure, rightly */
     free_world();
     if (ours) {
         (void)MPI_Finalize();

@@ -266,8 +266,7 @@ static bool goes_with(job_getenv get, const struct said *believed, const struct 
 {
     bool torchrun = believed->names->launcher == PLENUM_LAUNCHER_TORCH;
 
-    if (other->count == 1) /* it started one launcher, or one launcher was started for each
-                            * process */
+    if (other->count == 1) /* it started one launcher, or was started once per process */
         return true;
     if (says_same(believed, other))
         return !torchrun || !get("GROUP_WORLD_SIZE") || fits_within(get, believed, other);

@@ -117,9 +117,7 @@ AVX2_INLINE __m256 compute_one(__m256i levels, __m256 scale, __m256 bias)
 {
     __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(levels), scale);
 
-    __asm__(""
-            : "+x"(product)); /* emits no instruction, but hides the value, so that compilers
-                                  * cannot fuse it */
+    __asm__("" : "+x"(product)); /* emits nothing, but compilers cannot fuse what it hides */
     return _mm256_add_ps(product, bias);
 }
 
@@ -270,8 +268,7 @@ static void run_avx2(struct normalise_values *values, const struct normalise_run
     enum plenum_layout layout = run->to_step == 1 ? PLENUM_NCHW : PLENUM_NHWC;
     size_t begin = 0, end;
 
-    past = past && values->type == PLENUM_TO_FLOAT32; /* for other types the computation takes
-                                                       * longer than the stores */
+    past = past && values->type == PLENUM_TO_FLOAT32; /* others take longer than their stores */
     if (past) {
         begin = first_aligned(run);
         past = begin < run->count;

@@ -47,8 +47,7 @@
 enum {
     LATENCIES_MIN = 8, /* needed before a batch counts as late */
     LATE_HEDGES = 2,   /* late batches requested twice at a time */
-    FORGET_AFTER = 64, /* a loader that was idle for this many of its batches is tried again,
-                        * however slow it was */
+    FORGET_AFTER = 64, /* a loader idle for this many of its batches is tried again */
 };
 
 static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,

@@ -30,8 +30,7 @@ struct trace {
     struct json json;
     unsigned process; /* number of the stream in the trace */
     uint64_t
-        offset_ns;  /* from CLOCK_MONOTONIC to CLOCK_REALTIME, so that traces of several hosts line
-                     * up */
+        offset_ns;  /* from CLOCK_MONOTONIC to CLOCK_REALTIME, so that traces of hosts line up */
     uint32_t slots; /* tracks that have been named */
 };
 
