@@ -33,8 +33,7 @@ enum {
     REFUSED_TOLD = 100,  /* processes of other users refused before we report it */
     DEAF_MS = 500,       /* before accepting again after running out of descriptors */
     SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host misses */
-    LEAVE_MS = 1000,     /* time for the others to notice by themselves that an instance has
-                          * ended */
+    LEAVE_MS = 1000,     /* for others to notice by themselves that an instance has ended */
     WINDOW_TOTAL = 32 * 1024 * 1024, /* unacknowledged output of all instances together */
     WINDOW_LEAST = 64 * 1024,
     WINDOW_MOST = 1024 * 1024,

@@ -117,8 +117,7 @@ static void add_hosts(struct starter_words *w, const struct plan *plan, uint32_t
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     char *list;
 
-    if (plan_is_local(plan)) { /* additional slots are for processes that programs start
-                                * (MPI_Comm_spawn) */
+    if (plan_is_local(plan)) { /* the rest is for processes that programs spawn */
         starter_words_add(w, "--host");
         starter_words_take(w, str_format("localhost:%u", cpus > (long)plan->num_instances
                                                              ? (unsigned)cpus

@@ -27,8 +27,7 @@ struct output_instance {
 
 struct output_options {
     const char *tag;    /* template (tag.h); NULL: no tags */
-    const char *folder; /* folder with a file per instance and stream, created if necessary; NULL:
-                         * no files */
+    const char *folder; /* folder with a file per instance and stream, or NULL */
     bool append;        /* append to existing files */
     const struct output_instance *instances;
     uint32_t count; /* number of instances */

@@ -35,8 +35,7 @@ struct report {
     uint32_t ended;               /* the instance that `exited` describes in that case */
     int signal;                   /* signal that ended the job before that; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT */
-    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: additional
-                                   * text */
+    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: more */
 };
 
 int report_exit_status(const struct report *report);

@@ -9,7 +9,7 @@
  *           are connected, all get their plan at once.
  * ENDING    the first failure has been recorded, and all others were sent TERMINATE; they have the
  *           grace period. Further failures are consequences and are not reported.
- * CLOSING   all were sent END: the shims leave, then the starter (mpirun, or plenumrun's own). If it
+ * CLOSING   all got END: the shims leave, then the starter (mpirun, or plenumrun's own). If it
  *           does not, its guard ends it, and finally the guard is killed.
  *
  * Every state has a time limit, with one exception: output whose reader is blocked. A separate
@@ -50,8 +50,7 @@
 
 enum {
     BEAT_MS = 1000,
-    SWEEP_MS = 8000,         /* after the grace period: the time in which a shim must have killed
-                              * its tree */
+    SWEEP_MS = 8000,         /* after the grace period: for a shim to kill its tree */
     CLOSE_MS = 4000,         /* for the starter to end by itself after END */
     CLOSE_FAILED_MS = 200,   /* the same if not all shims ever ran */
     ABANDON_MS = 15000,      /* for its guard to end it */

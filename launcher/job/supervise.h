@@ -43,8 +43,7 @@ struct supervise_job {
     uint64_t descriptors; /* the soft limit that plenumrun was started with; 0: not known */
     mode_t umask;         /* the umask that plenumrun was started with */
     bool may_replace;     /* may plenumrun's own starter replace mpirun? */
-    char *why_not;        /* [SUPERVISE_REASON_MAX]: set if it must replace mpirun because nothing
-                           * has started */
+    char *why_not;        /* [SUPERVISE_REASON_MAX]: set if it must, as nothing has started */
     bool *again;          /* set to whether the job may be restarted */
     bool *ran;            /* set to whether its programs started */
 };

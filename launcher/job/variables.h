@@ -15,8 +15,7 @@ struct variables_job {
     const char *master_address;
     uint16_t master_port;
     uint32_t restart_count;
-    const char *interface;          /* network interface of the instance's host, for programs that
-                            * communicate; NULL: not known */
+    const char *interface;          /* host's interface for communication; NULL: not known */
     const char *meeting;            /* MEETING_VARIABLE (meeting.h), or NULL */
     const struct texts *exports;    /* NAME, NAME=value or PREFIX* */
     const struct mpi_settings *mpi; /* its arguments for single instances may be exports */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* bind.c - sched_setaffinity(2) and set_mempolicy(2), and what the kernel made of them.
+/* bind.c - sched_setaffinity(2) and set_mempolicy(2), and what the kernel did.
  *
- * Not by hwloc: the shim is told OS indices by plenumrun, so that it need not load a topology, and
- * must bind between fork() and exec(), where a library that allocates has no business. The system
- * calls for memory have no wrapper in the C library; their numbers and names are the kernel's. */
+ * hwloc is not used here: plenumrun sends the shim OS indices, so the shim need not load a
+ * topology; and binding happens between fork() and exec(), where a library that allocates must not
+ * be called. The C library has no wrappers for the memory system calls, so the kernel's numbers and
+ * names are used. */
 #include "config.h"
 
 #include "launcher/shim/bind.h"
@@ -61,7 +62,7 @@ static void read_back(struct bind_result *result)
         memset(result->sets.nodes, 0, sizeof(result->sets.nodes));
 }
 
-/* The kernel counts one bit less than it is told. */
+/* The kernel counts one bit less than the number it is given. */
 static int set_policy(int mode, const unsigned long *nodes)
 {
     return syscall(SYS_set_mempolicy, mode, nodes, nodes ? (unsigned long)NUMA_NODES_MAX + 1 : 0) <
@@ -79,7 +80,7 @@ static int set_memory(const struct bind_request *request)
         return set_policy(MPOL_BIND, request->sets.nodes);
     case NUMA_PREFERRED:
         r = set_policy(PREFERRED_MANY, request->sets.nodes);
-        /* An older kernel prefers one node, the first that it is told. */
+        /* An older kernel prefers one node only, the first of the set. */
         return r == -EINVAL ? set_policy(MPOL_PREFERRED, request->sets.nodes) : r;
     case NUMA_INTERLEAVE:
         return set_policy(MPOL_INTERLEAVE, request->sets.nodes);
@@ -120,7 +121,7 @@ int bind_check(const struct bind_request *request, const struct bind_result *res
         return r;
     if (result->memory_error)
         return result->memory_error;
-    /* (A kernel that prefers one node tells one only.) */
+    /* (A kernel that prefers one node reports only that one.) */
     if (request->memory != NUMA_DEFAULT && request->memory != result->memory)
         return -EXDEV;
     if ((request->memory == NUMA_BIND || request->memory == NUMA_INTERLEAVE) &&

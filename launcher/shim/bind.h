@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bind.h - binds a process to CPUs and memory, and asks the kernel what became of it. */
+/* bind.h - binds a process to CPUs and memory, and reads back what the kernel did. */
 #ifndef LAUNCHER_BIND_H
 #define LAUNCHER_BIND_H
 
@@ -22,28 +22,28 @@ struct bind_request {
     struct bind_sets sets;
 };
 
-/** What the kernel says after the binding. */
+/** What the kernel reports after the binding. */
 struct bind_result {
-    int cpus_error, memory_error; /* 0 or -errno of binding */
-    enum numa_policy memory;      /* the policy in force, on sets.nodes */
+    int cpus_error, memory_error; /* 0 or -errno from binding */
+    enum numa_policy memory;      /* the policy in effect, on sets.nodes */
     struct bind_sets sets;
 };
 
-/** A request from the plan's texts: 0, -EINVAL or -ERANGE. */
+/** Make a request from the plan's texts: 0, -EINVAL or -ERANGE. */
 int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
                        struct bind_request *ret, struct plenum_error *err);
 
 /**
- * Bind the calling thread, and what it will fork and execute, and read the binding back.
+ * Bind the calling thread and everything it will fork and execute, and read the binding back.
  *
  * Safe between fork() and exec(): system calls only.
  */
 void bind_apply(const struct bind_request *request, struct bind_result *ret);
 
-/** Is the result what was asked for? 0, the -errno of what failed, or -EXDEV when the kernel said
- * yes and did something else. */
+/** Does the result match the request? 0, the -errno of the step that failed, or -EXDEV if the
+ * kernel reported success and did something else. */
 int bind_check(const struct bind_request *request, const struct bind_result *result);
-/** The same, for CPUs alone. */
+/** Like bind_check(), for CPUs only. */
 int bind_check_cpus(const struct bind_request *request, const struct bind_result *result);
 
 #endif

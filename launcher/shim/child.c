@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* child.c - from fork() to exec().
  *
- * The child binds itself, so that the program has its CPUs and memory from its first instruction,
- * and tells through a pipe how far it came: one report before exec() with the binding as the kernel
- * has it, and another if a step failed. The pipe is closed by a successful exec(): its end after
- * the first report alone means that the program runs. */
+ * The child binds itself, so that the program has its CPUs and memory from its first instruction.
+ * It reports through a pipe: once before exec(), with the binding that the kernel reports, and
+ * again if a step failed. A successful exec() closes the pipe, so its end after the first report
+ * alone means that the program is running. */
 #include "config.h"
 
 #include "launcher/shim/child.h"
@@ -43,8 +43,7 @@ static _Noreturn void give_up(int report, enum control_step step, int error, str
     _exit(step == CONTROL_STEP_EXEC && error == -ENOENT ? 127 : 126);
 }
 
-/* plenumrun's own limit, which mpirun and the shims have from it, may be higher than the
- * person's. */
+/* plenumrun's own limit, which mpirun and the shims inherit, may be higher than the user's. */
 static void lower_descriptors(uint64_t most)
 {
     struct rlimit limit;
@@ -124,7 +123,7 @@ int child_start(const struct child_options *options, struct child *ret)
     }
     if (c.pid == 0)
         become_program(options, &e, parent);
-    /* Here too, so that signals to the group cannot come too early. */
+    /* Also done here, so that signals to the group cannot arrive too early. */
     (void)setpgid(c.pid, c.pid);
     close_ends(&e);
     *ret = c;
@@ -157,7 +156,7 @@ int child_read_report(struct child *child)
         return 0;
     io_close(&child->report_fd);
     if (r < 0)
-        return r; /* we do not know what became of it */
+        return r; /* the state of the child is unknown */
     return child->reported ? 1 : -ESRCH;
 }
 

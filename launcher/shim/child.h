@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* child.h - the user's program: its start and its pipes. */
+/* child.h - starts the user's program, and owns its pipes. */
 #ifndef LAUNCHER_CHILD_H
 #define LAUNCHER_CHILD_H
 
@@ -15,17 +15,17 @@ struct child_options {
     char *const *argv, *const *environment;
     const char *directory;
     const struct bind_request *bind;
-    bool strict;          /* a binding that fails is a failure */
-    bool input;           /* a pipe to its standard input, else /dev/null */
-    uint64_t ignored;     /* signals (signals.h) */
-    int inherit;          /* this descriptor of ours; 0: none */
-    uint64_t descriptors; /* its soft limit; 0: as it is */
+    bool strict;          /* a binding failure is a failure to start */
+    bool input;           /* connect a pipe to its standard input; otherwise /dev/null */
+    uint64_t ignored;     /* signals that it ignores (signals.h) */
+    int inherit;          /* a descriptor of ours that it inherits; 0: none */
+    uint64_t descriptors; /* its soft limit; 0: unchanged */
     mode_t umask;
 };
 
-/** What the child tells of its start. */
+/** The child's report about its start. */
 struct child_report {
-    enum control_step step; /* that failed, when `error` is not 0 */
+    enum control_step step; /* the step that failed, if `error` is not 0 */
     int error;              /* -errno */
     struct bind_result bind;
 };
@@ -36,8 +36,8 @@ struct child {
     int output[2]; /* its standard output and standard error */
     int report_fd; /* -1 when the report is complete */
     struct child_report report;
-    bool reported;              /* is there something in `report`? */
-    struct child_report coming; /* the next one, as far as it is here */
+    bool reported;              /* has anything been written to `report`? */
+    struct child_report coming; /* the next report, as far as it has arrived */
     size_t coming_len;
 };
 
@@ -45,13 +45,13 @@ struct child {
 int child_start(const struct child_options *options, struct child *ret);
 
 /**
- * Read what has come in on report_fd: 1 when child->report is complete (the program runs, or has
- * failed to start), 0 when more will come, -ESRCH when the child died without a word, or the -errno
- * with which it could not be read.
+ * Read what has arrived on report_fd: 1 if child->report is complete (the program is running, or
+ * has failed to start), 0 if more will follow, -ESRCH if the child died without a report, or the
+ * -errno from reading it.
  */
 int child_read_report(struct child *child);
 
-/** A signal to the program's process group. */
+/** Send a signal to the program's process group. */
 void child_signal(const struct child *child, int signal);
 
 void child_close(struct child *child);

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* guard.c - a process that does nothing but outlive another one.
+/* guard.c - a process whose only task is to outlive another one.
  *
- * What supervises a program can itself be killed. So each supervisor is the child of a guard, which
- * is small, allocates nothing until the end, and adopts (as a subreaper) what its child leaves:
+ * A process that supervises a program can itself be killed. So each supervisor is the child of a
+ * guard, which is small, allocates nothing until the end, and adopts (as a subreaper) its child's
+ * orphans:
  *
  *     plenumrun ── guard ── mpirun ── outer shim ── inner shim ── the program and its children
  *
- * The guard of mpirun and the outer shim run this same loop. Each process is told by the kernel of
- * its parent's end, so that a kill -9 of any of them ends all that is below it:
+ * mpirun's guard and the outer shim run the same loop. The kernel notifies each process of its
+ * parent's end, so that kill -9 of any of them ends everything below it:
  *
- *     plenumrun    the inner shims see their connection end; guard: `orphaned` steps for mpirun
- *     guard        mpirun dies with it; the outer shims are told; plenumrun sees it at once
- *     mpirun       the outer shims are told; the guard lets them end in order, then kills
- *     outer shim   the inner shim is told, and kills the tree
- *     inner shim   the outer shim has adopted the tree, and kills it */
+ *     plenumrun    the inner shims see their connection close; guard: `orphaned` steps for mpirun
+ *     guard        mpirun dies with it; the outer shims are notified; plenumrun notices at once
+ *     mpirun       the outer shims are notified; the guard lets them end in order, then kills
+ *     outer shim   the inner shim is notified, and kills the tree
+ *     inner shim   the outer shim has adopted the tree, and kills it
+ */
 #include "config.h"
 
 #include "launcher/shim/guard.h"
@@ -30,20 +32,20 @@
 
 enum {
     LOOK_MS = 20,         /* between two looks at a tree that is being killed */
-    UNKILLABLE_MS = 5000, /* then it is left behind */
+    UNKILLABLE_MS = 5000, /* after which it is left behind */
 };
 
 struct guard {
     const struct guard_options *options;
-    bool ended; /* the child */
-    bool leave; /* it wants to be left alone */
+    bool ended; /* the child has ended */
+    bool leave; /* the child has asked its guard to leave */
     int status;
-    bool told;                      /* to end, and not to wait for the tree */
-    const struct guard_step *steps; /* being taken; NULL: none yet */
-    uint64_t begun_ns;              /* when the first of them was due */
-    uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not yet known */
-    uint64_t give_up_at;            /* on the child */
-    struct proctree_end tree;       /* as it is killed */
+    bool told;                      /* to end, without waiting for the tree */
+    const struct guard_step *steps; /* being executed; NULL: none yet */
+    uint64_t begun_ns;              /* when the first step was due */
+    uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not set yet */
+    uint64_t give_up_at;            /* when the child is given up */
+    struct proctree_end tree;       /* progress of killing the tree */
     struct signals_handed handed;
 };
 
@@ -68,7 +70,7 @@ void guard_block_signals(sigset_t *before)
     (void)sigprocmask(SIG_BLOCK, &set, before);
 }
 
-/* Take the end of every child that has ended: is any child left? */
+/* Reap every child that has ended. Is any child left? */
 static bool reap(struct guard *g)
 {
     int status;
@@ -100,14 +102,14 @@ static void begin(struct guard *g, const struct guard_step *steps)
     g->begun_ns = time_now_ns();
 }
 
-/* Send what is due; after the last step, set the time when the child is given up. */
+/* Send due signals; after the last step, set the time when the child is given up. */
 static void send_due_signals(struct guard *g, uint64_t now)
 {
     if (g->ended || !g->steps)
         return;
     while (g->steps->signal && now - g->begun_ns >= g->steps->after_ns) {
         (void)kill(g->options->child, g->steps->signal);
-        (void)kill(g->options->child, SIGCONT); /* one that somebody has stopped could not end */
+        (void)kill(g->options->child, SIGCONT); /* a stopped process cannot end */
         g->steps++;
     }
     if (!g->steps->signal && g->give_up_at == UINT64_MAX)
@@ -141,7 +143,7 @@ static void handle_signal(struct guard *g, int signal, pid_t from)
         g->told = true;
         if (g->ended) /* while the tree lingers */
             g->kill_at = 0;
-    } else if (getppid() != g->options->parent) { /* else only a thread of it has ended */
+    } else if (getppid() != g->options->parent) { /* otherwise only one of its threads has ended */
         begin(g, g->options->orphaned);
     }
 }

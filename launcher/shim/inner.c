@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* inner.c - the inner shim: one instance's program, from its plan to its last line.
+/* inner.c - the inner shim: runs one instance's program, from its plan to its last line of output.
  *
- * One poll loop over the control connection, the program's pipes, signals and the host's loader.
- * What happens to the program:
+ * One poll loop handles the control connection, the program's pipes, signals and the host's loader.
+ * The states of the program:
  *
  *     no plan ──PLAN──> starting ──exec──> running ──exit──> sweeping ──> draining ──END──> gone
  *                          └─────fails─────────────────────────┘
  *
- * sweeping: whatever the program has left behind is killed. draining: what is still in its pipes is
- * sent, as fast as plenumrun gives credit; the exit itself has been told before.
+ * sweeping: processes that the program has left behind are killed. draining: data left in its pipes
+ * is sent, as fast as plenumrun grants credit; the exit itself has already been reported.
  *
- * The program is ended (SIGTERM, then SIGKILL after the grace period) when plenumrun says so, when
- * mpirun says so and plenumrun does not decide otherwise within a second, and when plenumrun is
- * gone or silent. When the outer shim is gone, all is killed at once: nobody guards this process
- * any more. But mpirun gives those that it asks to end one second, which may be less than the grace
- * period: an outer shim that is gone after it was told to end is no alarm.
- */
+ * The program is ended (SIGTERM, then SIGKILL after the grace period) when plenumrun requests it,
+ * when mpirun requests it and plenumrun does not decide otherwise within a second, and when
+ * plenumrun is gone or silent. When the outer shim is gone, everything is killed at once, because
+ * this process no longer has a guard. But mpirun gives processes that it asks to end one second,
+ * which may be less than the grace period: an outer shim that disappears after it was asked to end
+ * is not an emergency. */
 #include "config.h"
 
 #include "launcher/shim/shim.h"
@@ -47,17 +47,17 @@
 #include "launcher/topology.h"
 
 enum {
-    CONNECT_MS = 15000, /* to reach plenumrun, and to be heard there */
-    AGAIN_MS = 100,     /* between two connections, where the first was closed at once */
+    CONNECT_MS = 15000, /* to reach plenumrun and to get its first answer */
+    AGAIN_MS = 100,     /* before connecting again if the first connection was closed at once */
     BEAT_MS = 1000,
-    FIRST_SILENCE_MS = 30000, /* until the plan has told another */
-    TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
-    LOOK_MS = 10,             /* between two looks at what is being killed */
+    FIRST_SILENCE_MS = 30000, /* until the plan sets another limit */
+    TOLD_MS = 1000,           /* time for plenumrun to decide how to treat mpirun's request */
+    LOOK_MS = 10,             /* between two looks at a tree that is being killed */
     LOADER_GRACE_MS = 2000,
     TAIL_LINES = 20,
-    FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
-    PROGRESS_MS = 100,       /* between two PROGRESSes of a stream */
-    READS = 16,              /* of one pipe, before others have their turn */
+    FRAME_BYTES = 64 * 1024, /* of output, unless a single line is longer */
+    PROGRESS_MS = 100,       /* between two PROGRESS messages of a stream */
+    READS = 16,              /* of one pipe, before the others have their turn */
 };
 
 struct inner {
@@ -67,48 +67,48 @@ struct inner {
     struct tls *tls; /* of the control connection, or NULL */
     struct frame_conn conn;
     bool connected;
-    bool answered;       /* plenumrun has said a word: it knows us */
-    uint64_t connect_by; /* the time by which it must */
-    uint64_t again_at;   /* when the next connection is tried; UINT64_MAX: none is */
-    bool suspended;      /* plenumrun is stopped, and told us so */
-    bool end;            /* plenumrun has said END */
-    uint64_t turn_ns;    /* when the loop last came round */
+    bool answered;       /* plenumrun has answered, so it has accepted us */
+    uint64_t connect_by; /* deadline for that answer */
+    uint64_t again_at;   /* time of the next connection attempt; UINT64_MAX: none */
+    bool suspended;      /* plenumrun is stopped, and has announced it */
+    bool end;            /* plenumrun has sent END */
+    uint64_t turn_ns;    /* when the loop last ran */
     uint64_t heard_ns, beat_at;
 
     bool planned;
     struct control_plan plan;
     struct child child; /* pid 0: not started */
-    bool told_started;  /* STARTED or FAILED is sent */
-    bool failed;        /* to start */
+    bool told_started;  /* STARTED or FAILED was sent */
+    bool failed;        /* the program did not start */
     uint64_t started_ns;
 
     struct signals_handed handed;
-    bool stopped; /* by somebody, and told */
+    bool stopped; /* the program is stopped, and plenumrun was notified */
     bool exited;
-    enum control_cause cause; /* of an end that comes */
-    bool told;                /* mpirun wants the end */
-    uint64_t told_at;         /* the program is ended then; UINT64_MAX: it is not */
-    uint64_t kill_at;         /* UINT64_MAX: not yet */
-    struct proctree_end tree; /* as it is killed */
+    enum control_cause cause; /* cause of the coming end */
+    bool told;                /* mpirun has requested the end */
+    uint64_t told_at;         /* when the program is ended for that; UINT64_MAX: never */
+    uint64_t kill_at;         /* UINT64_MAX: not set */
+    struct proctree_end tree; /* progress of killing the tree */
     bool swept;
     bool drained;
 
     struct lines lines[CONTROL_STREAMS];
-    bool progress[CONTROL_STREAMS];        /* there may be a new one */
-    uint64_t progress_at[CONTROL_STREAMS]; /* when it may be told */
+    bool progress[CONTROL_STREAMS];        /* there may be a new PROGRESS */
+    uint64_t progress_at[CONTROL_STREAMS]; /* when it may be sent */
     struct tail tail;
     struct traceback traceback;
-    uint64_t memory_kills; /* when the program started */
-    uint64_t in_flight;    /* bytes of output without credit */
-    char *input;           /* for the program */
+    uint64_t memory_kills; /* kills by the kernel before the program started */
+    uint64_t in_flight;    /* bytes of output not yet credited */
+    char *input;           /* input for the program */
     size_t input_len;
     bool input_ended;
 
     struct jobloader *loader;
     char loader_address[CONTROL_ADDRESS_MAX];
-    char **environment;        /* of the program, and of the loader */
-    struct departed *departed; /* what the program learns about others; NULL: it does not need it */
-    int loader_fd;             /* what it prints */
+    char **environment;        /* environment of the program, and of the loader */
+    struct departed *departed; /* what the program learns about other instances; NULL: not needed */
+    int loader_fd;             /* the loader's output */
     int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
 };
@@ -195,7 +195,7 @@ static void note_exit(struct inner *a, int status, const struct rusage *usage)
     };
 
     a->exited = true;
-    a->kill_at = now; /* what it left behind */
+    a->kill_at = now; /* its leftover processes */
     io_close(&a->child.input);
     if (!a->failed)
         (void)control_put_exited(&a->conn.tx, &m);
@@ -206,7 +206,7 @@ static int *pipe_of(struct inner *a, int stream)
     return stream == CONTROL_LOADER ? &a->loader_fd : &a->child.output[stream];
 }
 
-/* Read what a pipe holds; after the sweep nobody is left who could write more. */
+/* Read what a pipe holds; after the sweep, no process is left that could write more. */
 static void read_pipe(struct inner *a, int stream)
 {
     struct lines *lines = &a->lines[stream];
@@ -218,7 +218,7 @@ static void read_pipe(struct inner *a, int stream)
         ssize_t n = place ? read(*fd, place, size) : -1;
 
         if (!place)
-            return; /* memory is short: the program waits, as for a slow reader */
+            return; /* out of memory: the program waits, as it would for a slow reader */
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN && (!a->swept || stream == CONTROL_LOADER))
@@ -241,8 +241,8 @@ static void read_pipe(struct inner *a, int stream)
     }
 }
 
-/* Take the end of children: the program's, and of orphans that fell to us. The loader's keeper
- * reaps its own. */
+/* Reap children: the program, and orphans that we have adopted. The loader's keeper reaps its
+ * own. */
 static void reap(struct inner *a)
 {
     for (;;) {
@@ -255,22 +255,22 @@ static void reap(struct inner *a)
         if (a->loader && info.si_pid == jobloader_get_pid(a->loader)) {
             jobloader_dispatch(a->loader);
             if (info.si_pid == jobloader_get_pid(a->loader))
-                return; /* in a moment */
+                return; /* retried in a moment */
             continue;
         }
         if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
             return;
         if (info.si_pid != a->child.pid)
             continue;
-        if (!a->told_started) /* the report is complete now: was this a failed start? */
+        if (!a->told_started) /* the report is complete now: did the start fail? */
             read_report(a);
-        read_pipe(a, CONTROL_STDERR); /* its last words: a traceback? */
+        read_pipe(a, CONTROL_STDERR); /* its last output: a traceback? */
         note_exit(a, status, &usage);
     }
 }
 
-/* Somebody has stopped the program: a debugger, or a person who forgets it. The job waits with it,
- * and plenumrun can say for whom. */
+/* The program was stopped by a debugger, or by a user who forgets it. The job waits with it, and
+ * plenumrun can report which instance it is waiting for. */
 static void watch_stops(struct inner *a)
 {
     siginfo_t info = {0};
@@ -291,7 +291,7 @@ static void sweep(struct inner *a, uint64_t now)
     if (a->swept || now < a->kill_at)
         return;
     if (a->tree.give_up_at == 0)
-        child_signal(&a->child, SIGKILL); /* all of a group at once: nobody can fork away */
+        child_signal(&a->child, SIGKILL); /* all of the group at once: none can fork away */
     a->swept = proctree_end(&a->tree, a->loader ? jobloader_get_pid(a->loader) : 0, now) &&
                (a->exited || now >= a->tree.give_up_at);
 }
@@ -303,13 +303,13 @@ static void lose_control(struct inner *a)
     if (!a->connected)
         return;
     a->connected = false;
-    for (int s = 0; s < CONTROL_STREAMS; s++) /* the program shall not wait for a reader */
+    for (int s = 0; s < CONTROL_STREAMS; s++) /* the program must not wait for a reader */
         lines_drop(&a->lines[s], lines_pending(&a->lines[s]));
     end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
 }
 
-/* The loader is started later, by us, and inherits where we may run. Nothing is lost if the kernel
- * refuses: it then shares the CPUs of the programs. */
+/* We start the loader later, and it inherits our CPUs. If the kernel refuses, nothing is lost: the
+ * loader then shares the CPUs of the programs. */
 static void bind_loader(const struct inner *a)
 {
     struct bind_request bind;
@@ -320,8 +320,8 @@ static void bind_loader(const struct inner *a)
         bind_apply(&bind, &result);
 }
 
-/* The program finds it where a key is looked for, but what lies in its environment is a name that
- * means something on this host, to this user, as long as we live. */
+/* The program finds it in the usual place, but its environment contains only a file name, which is
+ * valid on this host, for this user, for as long as we live. */
 static int keep_key(struct inner *a)
 {
     char path[TLS_PATH_MAX];
@@ -405,7 +405,7 @@ static void handle_plan(struct inner *a, struct frame_reader *payload)
     start_program(a);
 }
 
-/* This host's topology; nothing, if it cannot be had: then nothing is bound here. */
+/* Send this host's topology; empty if it is not available: then nothing is bound here. */
 static void send_topology(struct inner *a, bool devices)
 {
     struct plenum_error err;
@@ -445,7 +445,7 @@ static void handle_input(struct inner *a, struct frame_reader *payload)
     }
     more = realloc(a->input, a->input_len + len);
     if (!more) {
-        a->input_ended = true; /* the input ends early, rather than with a gap in it */
+        a->input_ended = true; /* end the input early rather than with a gap in it */
         return;
     }
     memcpy(more + a->input_len, bytes, len);
@@ -453,7 +453,7 @@ static void handle_input(struct inner *a, struct frame_reader *payload)
     a->input_len += len;
 }
 
-/* A signal for the program, from the process `from`; 0: from plenumrun. */
+/* Forward a signal to the program, from the process `from`; 0: from plenumrun. */
 static void hand_on(struct inner *a, int signal, pid_t from)
 {
     if (signal <= 0 || signal >= NSIG || !is_running(a))
@@ -516,14 +516,14 @@ static void handle_frame(struct inner *a, const struct frame_header *header,
         break;
     case CONTROL_END:
         a->end = true;
-        end_program(a, 0, CONTROL_CAUSE_ASKED); /* the job is over, though our program runs */
+        end_program(a, 0, CONTROL_CAUSE_ASKED); /* the job is over, though our program is running */
         break;
-    default: /* BEAT: that something came is all it says */
+    default: /* BEAT: its arrival is its only information */
         break;
     }
 }
 
-/* To whoever reads what mpirun prints: there is no other connection yet. */
+/* Print for the reader of mpirun's output: there is no other connection yet. */
 MESSAGE static void say_why(const struct inner *a, const char *why)
 {
     char host[HOST_NAME_MAX_BYTES];
@@ -532,8 +532,8 @@ MESSAGE static void say_why(const struct inner *a, const char *why)
     log_error("instance %u on host %s: %s", a->task->instance, host, why);
 }
 
-/* Where strangers flood its port, plenumrun may have closed our connection to make room before it
- * knew that it was ours. */
+/* If strangers flood its port, plenumrun may have closed our connection to make room before it knew
+ * that it was ours. */
 static bool may_connect_again(const struct inner *a, int r)
 {
     return !a->answered && !a->end && (r == -ECONNRESET || r == -EPIPE) &&
@@ -579,7 +579,7 @@ static void read_control(struct inner *a)
 
 /* ---- output and input ---- */
 
-/* Send lines as far as credit goes. */
+/* Send lines as far as credit allows. */
 static void send_lines(struct inner *a, int stream)
 {
     struct lines *lines = &a->lines[stream];
@@ -597,8 +597,8 @@ static void send_lines(struct inner *a, int stream)
     }
 }
 
-/* A bar that is drawn again and again has no newline for minutes: plenumrun is told what it shows,
- * apart from its bytes, which go their way when the line is complete. */
+/* A progress bar that is redrawn again and again has no newline for minutes. Report its current
+ * state to plenumrun, apart from its bytes, which are sent when the line is complete. */
 static void send_progress(struct inner *a, int stream, uint64_t now)
 {
     const char *bytes;
@@ -663,7 +663,7 @@ static void handle_signals(struct inner *a)
 
     while (read(a->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
-            continue; /* reap() comes in any case */
+            continue; /* reap() is called in any case */
         if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
             hand_on(a, (int)info.ssi_signo, (pid_t)info.ssi_pid);
             continue;
@@ -756,7 +756,7 @@ static void do_what_is_due(struct inner *a, uint64_t now)
         a->told_at = UINT64_MAX;
         end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_MPIRUN);
         if (a->child.pid == 0)
-            a->end = true; /* no plan will come */
+            a->end = true; /* there will be no plan */
     }
     if (a->connected && now >= a->beat_at) {
         a->beat_at = now + BEAT_MS * NS_PER_MS;
@@ -781,7 +781,7 @@ static int time_to_wait(const struct inner *a, uint64_t now)
 
 static bool is_done(const struct inner *a)
 {
-    bool ended = a->child.pid == 0 || a->swept; /* or given up */
+    bool ended = a->child.pid == 0 || a->swept; /* or it was given up */
 
     return (a->end || (!a->connected && a->again_at == UINT64_MAX)) && ended;
 }
@@ -798,8 +798,8 @@ static void fill_fds(struct inner *a, struct pollfd fds[FDS])
     fds[FD_REPORT] = (struct pollfd){.fd = a->child.report_fd, .events = POLLIN};
     fds[FD_INPUT] =
         (struct pollfd){.fd = a->input_len > 0 ? a->child.input : -1, .events = POLLOUT};
-    /* Another instance of this host may have its plan before us, and connect to the loader. It
-     * waits until our plan tells the loader's environment. */
+    /* Another instance of this host may get its plan first and connect to the loader. It waits
+     * until our plan brings the loader's environment. */
     fds[FD_LOADER] = (struct pollfd){
         .fd = a->loader && a->environment ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
@@ -807,12 +807,12 @@ static void fill_fds(struct inner *a, struct pollfd fds[FDS])
             .fd = lines_has_room(&a->lines[s]) ? *pipe_of(a, s) : -1, .events = POLLIN};
 }
 
-/* After we have been stopped, perhaps with all of the job: plenumrun was not silent. */
+/* We were stopped, perhaps with the whole job: plenumrun was not silent. */
 static void forgive(struct inner *a)
 {
     uint64_t gap = time_not_run(&a->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
-    a->heard_ns += gap; /* which may be a little later than now */
+    a->heard_ns += gap; /* may be slightly later than now */
     a->told_at = time_put_off(a->told_at, gap);
     a->kill_at = time_put_off(a->kill_at, gap);
 }
@@ -876,7 +876,7 @@ static void open_loader(struct inner *a)
         (void)snprintf(a->loader_error, sizeof(a->loader_error), "%s", err.text);
         return;
     }
-    /* What plenumd prints comes to us by the standard error that it inherits. */
+    /* plenumd's output reaches us through the standard error that it inherits. */
     if (pipe2(fds, O_CLOEXEC) < 0)
         return;
     (void)io_set_nonblock(fds[0]);
@@ -892,7 +892,7 @@ static void close_loader(struct inner *a)
         return;
     jobloader_destroy(a->loader, LOADER_GRACE_MS);
     a->loader = NULL;
-    /* Its last words, if there is credit for them. */
+    /* Its last output, if there is credit for it. */
     read_pipe(a, CONTROL_LOADER);
     io_close(&a->loader_fd);
     send_lines(a, CONTROL_LOADER);
@@ -903,7 +903,7 @@ static void close_loader(struct inner *a)
 static int open_signals(struct inner *a)
 {
     const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2,
-                          /* those of real time are no constants */
+                          /* real-time signals are not constants */
                           GUARD_PARENT_SIGNAL, SHIM_ORPHAN_SIGNAL};
 
     a->signal_fd = io_open_signals(wanted, ARRAY_LEN(wanted));
@@ -927,7 +927,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
         .loader_fd = -1,
         .key_fd = -1,
     };
-    /* mpirun signals the outer shim's process group: it shall not reach us. */
+    /* mpirun signals the outer shim's process group: that must not reach us. */
     (void)setpgid(0, 0);
     if (open_signals(a) < 0 || proctree_adopt() < 0 ||
         proctree_follow(outer, GUARD_PARENT_SIGNAL) < 0)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* shim.c - the outer shim: child of mpirun, its daemon, or plenumrun's own starter; the inner
+/* shim.c - the outer shim: a child of mpirun, its daemon, or plenumrun's own starter; the inner
  * shim's guard.
  *
  *     starter or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
  *                                                   └── plenumd (the first shim of a host)
  *
  * The inner shim (inner.c) does the work: it talks to plenumrun, starts the program, forwards its
- * output. The outer one only waits (guard.c). There are two so that each can be killed: both are
- * subreapers, so whoever is left has the whole tree below it and ends it, grandchildren that
- * changed their session included.
+ * output. The outer one only waits (guard.c). There are two so that either can be killed: both are
+ * subreapers, so the survivor has the whole tree below it and ends it, including grandchildren that
+ * changed their session.
  *
- * Both leave with status 0 when plenumrun has said END, whatever the program did: failures are
- * told on the control connection, and the starter's opinion of them is not wanted. Except for one:
- * a program that has called MPI_Init() and ends with status 0 without MPI_Finalize() leaves the
- * others waiting for ever, and only Open MPI knows. So when a program has ended and others run on
- * (LEAVE), the outer shim leaves, and Open MPI ends the job if it has to. The inner one stays with
- * the host's loader. */
+ * Both leave with status 0 when plenumrun has sent END, whatever the program did: failures are
+ * reported on the control connection, and the starter must not react to them. There is one
+ * exception: a program that has called MPI_Init() and ends with status 0 but without MPI_Finalize()
+ * leaves the others waiting for ever, and only Open MPI knows. So when a program has ended while
+ * others are running (LEAVE), the outer shim leaves, and Open MPI ends the job if it has to. The
+ * inner shim stays with the host's loader. */
 #include "config.h"
 
 #include "launcher/shim/shim.h"
@@ -35,11 +35,11 @@
 #include "launcher/signals.h"
 
 enum {
-    LOOK_MS = 50,     /* between two looks at a daemon that was told to end */
-    DAEMON_MS = 2000, /* until it is killed */
+    LOOK_MS = 50,     /* between two looks at a daemon that was asked to end */
+    DAEMON_MS = 2000, /* until the daemon is killed */
 };
 
-/* Move a variable out of the environment: the program and the loader shall not see it. */
+/* Move a variable out of the environment, where the program and the loader must not see it. */
 static bool claim_text(const char *name, char *ret, size_t size)
 {
     char *value = getenv(name);
@@ -71,7 +71,7 @@ static bool claim_number(const char *name, uint64_t max, uint64_t *ret)
     return claim_text(name, text, sizeof(text)) && parse_u64(text, max, ret) == 0;
 }
 
-/* Open MPI's variables stay. */
+/* Leaves Open MPI's variables in place. */
 static bool read_number(const char *name, uint32_t *ret)
 {
     const char *value = getenv(name);
@@ -87,7 +87,7 @@ static bool claim_instance(struct shim_task *ret)
 {
     uint64_t instance;
 
-    if (claim_number(SHIM_ENV_INSTANCE, UINT32_MAX, &instance)) { /* all are on this host */
+    if (claim_number(SHIM_ENV_INSTANCE, UINT32_MAX, &instance)) { /* on one host */
         ret->instance = ret->local_index = (uint32_t)instance;
         return true;
     }
@@ -109,7 +109,7 @@ static bool claim_task(struct shim_task *ret)
     ok &= claim_text(SHIM_ENV_STATUS, ret->status_port, sizeof(ret->status_port));
     ok &= claim_number(SHIM_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
     ok &= claim_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
-    (void)claim_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */
+    (void)claim_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* only then */
     ok &= claim_instance(ret);
     ret->keep_loader = loader != 0;
     ret->grace_ns = grace_ms * NS_PER_MS;
@@ -122,7 +122,7 @@ struct process {
     char name[32];
 };
 
-/* 0, or -1 when it is gone. */
+/* 0, or -1 if it is gone. */
 static int read_process(pid_t pid, struct process *ret)
 {
     char path[32], text[256], *after;
@@ -144,13 +144,13 @@ static int read_process(pid_t pid, struct process *ret)
     return 0;
 }
 
-/* Is it Open MPI's daemon, 4.1's or that of PRRTE? */
+/* Is it Open MPI's daemon, either 4.1's or PRRTE's? */
 static bool is_daemon(const char *name)
 {
     return strcmp(name, "orted") == 0 || strcmp(name, "prted") == 0;
 }
 
-/* plenumrun is out of reach, and so is mpirun: its daemon here, which started us and nothing but
+/* Neither plenumrun nor mpirun can be reached. The daemon here, which started us and nothing but
  * instances of this job, would wait for a dead connection to break. (mpirun itself has a guard.) */
 static void end_parent(pid_t parent)
 {
@@ -170,7 +170,7 @@ static void end_parent(pid_t parent)
         (void)usleep(1000);
 }
 
-/* A daemon that somebody has stopped would stay for ever behind a job that has ended. */
+/* A daemon that was stopped would remain for ever after the job has ended. */
 static void wake_parent(pid_t parent)
 {
     struct process p;
@@ -180,7 +180,7 @@ static void wake_parent(pid_t parent)
         (void)kill(parent, SIGCONT);
 }
 
-/* The guard of what has started us, where that is on this host; 0: it is not. */
+/* The guard of the process that started us, if it is on this host; otherwise 0. */
 static pid_t find_guard(pid_t parent)
 {
     struct process p, above, own;
@@ -191,7 +191,7 @@ static pid_t find_guard(pid_t parent)
     return p.parent;
 }
 
-/* When plenumrun is gone, too, nobody else wakes a guard that somebody has stopped. */
+/* If plenumrun is gone, too, no other process wakes a guard that was stopped. */
 static void wake_guard(pid_t guard)
 {
     struct process p, own;
@@ -201,8 +201,8 @@ static void wake_guard(pid_t guard)
         (void)kill(guard, SIGCONT);
 }
 
-/* What we do is in the inner shim; at its end it wakes the outer one, which somebody may have
- * stopped, and sweeps in case that was killed. */
+/* The inner shim does our work. At its end it wakes the outer one, which may have been stopped, and
+ * sweeps in case the outer one was killed. */
 static _Noreturn void become_inner(const struct shim_task *task, pid_t outer, pid_t parent)
 {
     int status = shim_inner(task, outer);

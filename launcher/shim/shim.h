@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shim.h - plenumrun beside an instance. */
+/* shim.h - plenumrun's process beside an instance. */
 #ifndef LAUNCHER_SHIM_H
 #define LAUNCHER_SHIM_H
 
@@ -11,32 +11,32 @@
 #include "launcher/control.h"
 #include "launcher/dial.h"
 
-/** By which the outer shim tells the inner one that its own parent (mpirun, orted) is gone. SIGTERM
- * tells that mpirun wants the end. */
+/** The outer shim sends this to the inner one when its own parent (mpirun, orted) is gone. SIGTERM
+ * means that mpirun has requested the end. */
 #define SHIM_ORPHAN_SIGNAL (SIGRTMIN + 1)
 
 /** Exit status of the inner shim when plenumrun was lost. */
 enum { SHIM_LOST = 3 };
 
-/** What a shim is told by its environment. */
+/** A shim's task, from its environment. */
 struct shim_task {
-    char control[DIAL_TEXT_MAX]; /* where plenumrun listens */
+    char control[DIAL_TEXT_MAX]; /* plenumrun's address */
     char token[CONTROL_TOKEN_MAX];
-    bool encrypted; /* the connection to plenumrun */
+    bool encrypted; /* encrypt the connection to plenumrun */
     char job[64];
     uint32_t instance, local_index;
-    bool keep_loader;     /* when local_index is 0 */
-    char status_port[8];  /* of its status page, "0": any; "none": it has none */
-    uint64_t grace_ns;    /* until plenumrun has told another */
-    uint64_t ignored;     /* signals, by the program (signals.h) */
-    uint64_t descriptors; /* the program's soft limit; 0: as it is */
+    bool keep_loader;     /* if local_index is 0 */
+    char status_port[8];  /* port of its status page, "0": any; "none": no page */
+    uint64_t grace_ns;    /* until plenumrun sends another */
+    uint64_t ignored;     /* signals that the program ignores (signals.h) */
+    uint64_t descriptors; /* the program's soft limit; 0: unchanged */
 };
 
-/** The program "plenumrun --shim", started by mpirun or by plenumrun (starter.h): its exit
+/** The program "plenumrun --shim", started by mpirun or by plenumrun (starter.h). Returns its exit
  * status. */
 int shim_main(void);
 
-/** What the inner shim does, in its process: its exit status. `outer` is its parent. */
+/** Run the inner shim in its own process; returns its exit status. `outer` is its parent. */
 int shim_inner(const struct shim_task *task, pid_t outer);
 
 #endif

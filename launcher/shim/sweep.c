@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* sweep.c - what Open MPI forgets:
+/* sweep.c - removes files that Open MPI leaves behind:
  *
  *                                 4.1                                      5
- *     of a killed mpirun          /tmp/ompi.HOST.UID/pid.N /tmp/prterun.HOST.PID.UID
- *     of its killed daemon        /tmp/ompi.HOST.UID/jf.N                  /tmp/prted.HOST.PID.UID
- *     of killed programs          /dev/shm/vader_segment.HOST.UID.JOB.RANK
+ *     by a killed mpirun          /tmp/ompi.HOST.UID/pid.N /tmp/prterun.HOST.PID.UID
+ *     by its killed daemon        /tmp/ompi.HOST.UID/jf.N                  /tmp/prted.HOST.PID.UID
+ *     by killed programs          /dev/shm/vader_segment.HOST.UID.JOB.RANK
  *                                 /dev/shm/sm_segment.HOST...
  *
- * Only what belongs to this job is touched: the names hold its numbers, and the owner must be us.
- */
+ * Only this job's files are touched: the names contain its numbers, and we must be the owner. */
 #include "config.h"
 
 #include "launcher/shim/sweep.h"
@@ -84,10 +83,10 @@ static void remove_session(const char *path)
     (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     slash = strrchr(above, '/');
     *slash = '\0';
-    (void)rmdir(above); /* if no other job of ours is there */
+    (void)rmdir(above); /* if there is no other job of ours */
 }
 
-/* Open MPI's name of this host, with and without the domain. */
+/* Open MPI's names for this host, with and without the domain. */
 static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
 {
     host_get_name(names[0], HOST_NAME_MAX_BYTES);
@@ -128,8 +127,8 @@ void sweep_after_mpirun(pid_t mpirun)
     }
 }
 
-/* Open MPI 5 makes a job's number of its name, "prterun-HOST-PID@1": of what stands before the @ a
- * hash (Jenkins' "one at a time"), folded to 16 bits, and what stands behind it. */
+/* Open MPI 5 derives a job's number from its name, "prterun-HOST-PID@1": a hash of the part before
+ * the @ (Jenkins' "one at a time"), folded to 16 bits, and the part after it. */
 static bool number_job(const char *name, uint64_t *ret)
 {
     const char *at = strrchr(name, '@');
@@ -150,7 +149,7 @@ static bool number_job(const char *name, uint64_t *ret)
     return true;
 }
 
-/* The program's segment of shared memory, which MPI_Finalize() would have removed. */
+/* Remove the program's shared memory segment, which MPI_Finalize() would have removed. */
 static void remove_segment(void)
 {
     const char *job = getenv("OMPI_MCA_ess_base_jobid"), *name = getenv("PMIX_NAMESPACE"),
