@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* allocation.c - what Slurm, PBS, SGE, OAR, Cobalt and LSF say of a job's hosts, each in its own
- * way.
+/* allocation.c - reads a job's hosts from Slurm, PBS, SGE, OAR, Cobalt and LSF, each in its own
+ * format.
  *
- * Slurm's list has our own syntax for sets of hosts; how many tasks each has stands in another
- * variable, run-length encoded. It is there also when nobody asked for tasks (it then says how many
- * CPUs there are), and is read only when somebody did: an allocation of two hosts without a word
- * about tasks gives one instance to each. */
+ * Slurm's list uses our own syntax for sets of hosts; the number of tasks per host is in another
+ * variable, run-length encoded. That variable is set even if no tasks were requested (it then gives
+ * the number of CPUs), so it is read only if some were: an allocation of two hosts without a number
+ * of tasks gives one instance to each. */
 #include "config.h"
 
 #include "launcher/plan/allocation.h"
@@ -22,7 +22,7 @@
 
 enum { HET_PARTS_MAX = 128 };
 
-/* The number at *p, which is moved over: 0 or -EINVAL. */
+/* Parse a number at *p and advance *p: 0 or -EINVAL. */
 static int get_number(const char **p, uint32_t *ret)
 {
     size_t len = strspn(*p, "0123456789");
@@ -40,7 +40,8 @@ static int get_number(const char **p, uint32_t *ret)
     return 0;
 }
 
-/* "2(x3),1" into the slots of hosts from `first` on: how many hosts it speaks of, or -EINVAL. */
+/* Write "2(x3),1" to the slots of hosts from `first` on; returns the number of hosts it covers, or
+ * -EINVAL. */
 static int64_t spread_tasks(struct hostlist *list, size_t first, const char *tasks)
 {
     const char *p = tasks;
@@ -115,7 +116,7 @@ int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_er
     return list->count == before ? error_set(err, -EINVAL, "LSB_MCPU_HOSTS names no host") : 0;
 }
 
-/* "HOST", one line a slot, or "HOST SLOTS ..." where the file counts them. */
+/* Parse "HOST", one line per slot, or "HOST SLOTS ..." if `counted`. */
 static int add_line(struct hostlist *list, char *line, bool counted, struct plenum_error *err)
 {
     char *save = NULL, *name = strtok_r(line, " \t\r\n", &save), *number;
@@ -158,7 +159,7 @@ out:
                                  : 0;
 }
 
-/* A variable that says something. */
+/* The variable's value, or NULL if it is unset or empty. */
 static const char *told(const char *name)
 {
     const char *value = getenv(name);
@@ -166,8 +167,8 @@ static const char *told(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* In a job's own script tasks are the job's; in a step (srun) they are the step's, of which we are
- * one: there is nothing to learn, and there must be no others. */
+/* In a job's own script, the tasks are the job's. In a step (srun) they are the step's, and we are
+ * one of them: they carry no information, and there must not be others. */
 static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_error *err)
 {
     const char *tasks = told("SLURM_TASKS_PER_NODE"), *step = told("SLURM_STEP_NUM_TASKS");
@@ -192,8 +193,8 @@ static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_e
     return 0;
 }
 
-/* The parts of a heterogeneous job, "v1 and v[2-3]". Only the first is in SLURM_JOB_NODELIST, and
- * Open MPI does not start its daemons by srun there. */
+/* Refuse heterogeneous jobs, "v1 and v[2-3]": SLURM_JOB_NODELIST contains only the first part, and
+ * Open MPI does not start its daemons with srun there. */
 static int refuse_parts(const char *count, struct plenum_error *err)
 {
     char parts[300] = "";
@@ -217,7 +218,7 @@ static int refuse_parts(const char *count, struct plenum_error *err)
         count, parts[0] ? parts : "of several parts");
 }
 
-/* Flux has no file of hosts, and starts as many of us as it was told to. */
+/* Flux has no file of hosts, and starts as many copies of plenumrun as it was asked to. */
 static int read_flux(const char *job, struct plenum_error *err)
 {
     const char *size = told("FLUX_JOB_SIZE");
@@ -237,7 +238,7 @@ static int read_flux(const char *job, struct plenum_error *err)
 /* Schedulers whose jobs have a file of hosts. */
 static const struct {
     const char *variable, *name;
-    bool counted; /* "HOST SLOTS ..."; else a line a slot */
+    bool counted; /* "HOST SLOTS ..."; otherwise one line per slot */
 } files[] = {
     {"PBS_NODEFILE", "PBS", false},   {"PE_HOSTFILE", "SGE", true},
     {"OAR_NODEFILE", "OAR", false},   {"OAR_NODE_FILE", "OAR", false},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* allocation.h - the hosts that a batch system has given to this job. */
+/* allocation.h - the hosts that a batch system has allocated to this job. */
 #ifndef LAUNCHER_ALLOCATION_H
 #define LAUNCHER_ALLOCATION_H
 
@@ -14,27 +14,27 @@
 struct allocation {
     const char *name; /* "Slurm", "PBS", "SGE", "OAR", "Cobalt", "LSF"; NULL: none */
     struct hostlist hosts;
-    uint32_t tasks; /* that were asked for, where these are fewer than all slots; else 0 */
+    uint32_t tasks; /* requested tasks, if they are fewer than all slots; otherwise 0 */
 };
 
 /**
- * Read SLURM_JOB_NODELIST (and SLURM_TASKS_PER_NODE, where tasks were asked for), or PBS_NODEFILE,
- * PE_HOSTFILE, OAR_NODEFILE, COBALT_NODEFILE, or LSB_MCPU_HOSTS. No program of the batch system is
- * run, so Flux's hosts are unknown: a warning says how to name them. Heterogeneous jobs of Slurm
- * are refused.
+ * Read SLURM_JOB_NODELIST (and SLURM_TASKS_PER_NODE, if tasks were requested), or PBS_NODEFILE,
+ * PE_HOSTFILE, OAR_NODEFILE, COBALT_NODEFILE, or LSB_MCPU_HOSTS. Programs of the batch system are
+ * not run, so Flux's hosts are unknown: a warning explains how to name them. Heterogeneous Slurm
+ * jobs are refused.
  *
- * Errors: -EINVAL with a sentence that names the variable; -errno of reading a file.
+ * Errors: -EINVAL with an error text that names the variable; -errno from reading a file.
  */
 int allocation_read(struct allocation *ret, struct plenum_error *err);
 void allocation_fini(struct allocation *allocation);
 
-/** Append hosts as Slurm writes them, "n[1-3],m", with "2(x3),1" tasks each (NULL: nobody said). */
+/** Append hosts in Slurm's format, "n[1-3],m", with "2(x3),1" tasks each (NULL: not given). */
 int allocation_add_slurm(struct hostlist *list, const char *nodes, const char *tasks,
                          struct plenum_error *err);
-/** Append hosts as LSF writes them: "a 4 b 2". */
+/** Append hosts in LSF's format: "a 4 b 2". */
 int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_error *err);
-/** Append the hosts of a file that `variable` names: one line a slot, as PBS, OAR and Cobalt write
- * it, or if `counted` "HOST SLOTS ..." as SGE does. */
+/** Append the hosts of a file named by `variable`: one line per slot, as written by PBS, OAR and
+ * Cobalt, or, if `counted`, "HOST SLOTS ...", as written by SGE. */
 int allocation_add_file(struct hostlist *list, const char *variable, const char *path, bool counted,
                         struct plenum_error *err);
 

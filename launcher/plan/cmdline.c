@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* cmdline.c - the table of options of plenumrun.
+/* cmdline.c - plenumrun's table of options.
  *
- * One row an option: how it is written, what --help says, and where or by which function its value
- * goes into struct cmdline. Parsing and --help read the table (common/options.h); so does the test
- * that holds the manual page against it. A new option is a new row and a field. */
+ * One row per option: its name, its --help text, and the field of struct cmdline or the function
+ * that takes its value. Parsing and --help read the table (common/options.h), and so does the test
+ * that compares it with the manual page. A new option is a new row and a field. */
 #include "config.h"
 
 #include "launcher/plan/cmdline.h"
@@ -82,8 +82,8 @@ static int add_item(struct texts *list, const char *text, size_t len, struct ple
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-/* The next word of a command line at *p, as a shell would see it (quotes and backslash only), into
- * `word`, which has room for all of the text. */
+/* Copy the next word of a command line at *p, parsed like a shell's (quotes and backslash only), to
+ * `word`, which has room for the whole text. */
 static int next_word(const char **p, char *word, size_t *len)
 {
     char quote = 0;
@@ -198,7 +198,7 @@ int cmdline_unquote(char *text)
     return 0;
 }
 
-/* A file of NAME=value lines. */
+/* Read a file of NAME=value lines. */
 static int add_env_file(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
@@ -656,7 +656,7 @@ static const char *setting_of(const struct options_settings *settings, const cha
     return value;
 }
 
-/* What the file and the command line say, in this order. */
+/* Apply the configuration file's settings, then the command line's. */
 static int apply(struct cmdline *cmdline, const struct options_settings *own,
                  struct plenum_error *err)
 {
@@ -680,7 +680,7 @@ static int apply(struct cmdline *cmdline, const struct options_settings *own,
     return 0;
 }
 
-/* What the options say together. */
+/* Check combinations of options. */
 static int check(struct cmdline *c, struct plenum_error *err)
 {
     bool idle = c->dry_run || c->version != CMDLINE_VERSION_NONE || c->export_config;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmdline.h - what a person asks of plenumrun: one table of options, and what they fill. */
+/* cmdline.h - plenumrun's options: one table, and the struct that it fills. */
 #ifndef LAUNCHER_CMDLINE_H
 #define LAUNCHER_CMDLINE_H
 
@@ -23,8 +23,8 @@ enum cmdline_version {
     CMDLINE_VERSION_FULL_JSON
 };
 
-/** Plain data. Zero means "not told", apart from what cmdline_init() sets. Texts are borrowed from
- * argv or from `imported`, unless said otherwise. */
+/** Plain data. Zero means "not given", apart from what cmdline_init() sets. Texts are borrowed from
+ * argv or from `imported`, unless noted otherwise. */
 struct cmdline {
     struct hostlist hosts;
     struct texts excluded; /* lists of hosts */
@@ -32,10 +32,10 @@ struct cmdline {
     uint32_t num_replicas;
     bool allow_uneven;
     uint32_t devices_per_replica;
-    struct device_pool pool; /* variable NULL: none */
+    struct device_pool pool; /* variable NULL: no pool */
 
     const char *host_subnet; /* "10.1.0.0/16" */
-    struct ports ports;      /* on which the job listens to other hosts */
+    struct ports ports;      /* ports on which the job listens to other hosts */
     bool no_host_check;
 
     bool numa_aware;
@@ -48,9 +48,9 @@ struct cmdline {
     struct texts topologies; /* sources for topology_read() */
 
     const char *loader;   /* "auto", "none" or addresses */
-    uint32_t status_port; /* of its status page; SETTINGS_NO_PORT: it has none */
+    uint32_t status_port; /* the status page's port; SETTINGS_NO_PORT: no page */
     struct hostlist loader_hosts;
-    const char *verify; /* a percentage of batches; NULL: what the environment says */
+    const char *verify; /* percentage of batches; NULL: use the environment's */
 
     struct output_settings output;
     bool dry_run;
@@ -68,10 +68,10 @@ struct cmdline {
     int verbosity;
     enum cmdline_version version;
 
-    char **program; /* with its arguments, ended by NULL; program[0] is NULL when none is named */
+    char **program; /* and its arguments, terminated by NULL; program[0] NULL: none given */
 
-    struct options_settings settings; /* all that was said, for configfile_write() */
-    struct texts imported;            /* texts of the configuration file */
+    struct options_settings settings; /* all settings that were given, for configfile_write() */
+    struct texts imported;            /* texts from the configuration file */
 };
 
 void cmdline_init(struct cmdline *cmdline);
@@ -81,18 +81,18 @@ void cmdline_fini(struct cmdline *cmdline);
 extern const struct options_program cmdline_program;
 
 /**
- * Read the command line, and the configuration file that it names: what is said on the command line
- * is not taken from the file. argv is changed: program[] lies in it.
+ * Read the command line, and the configuration file that it names: settings on the command line
+ * override those in the file. argv is changed: program[] points into it.
  *
- * Returns what options_parse() does.
+ * Returns options_parse()'s result.
  */
 int cmdline_parse(struct cmdline *cmdline, int argc, char **argv, struct plenum_error *err);
 
-/** Take the quotes off the value of NAME="value" or NAME='value', in place: 0, or -EINVAL when it
+/** Remove the quotes from the value of NAME="value" or NAME='value', in place: 0, or -EINVAL if it
  * is not NAME=value. */
 int cmdline_unquote(char *text);
 
-/** yes, no; on, off; true, false; 1, 0: 0 or -EINVAL. */
+/** Parse yes, no; on, off; true, false; 1, 0: 0 or -EINVAL. */
 int cmdline_parse_truth(const char *text, bool *ret);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* configfile.c - the options of the command line in a form that people keep in files.
+/* configfile.c - the command line's options in a form that users keep in files.
  *
- * The table of options serves both ways: a name is looked up in it, and its value goes the way of a
- * command line's. So every option can stand in a file, and a new one can at once. */
+ * The table of options serves both: a name is looked up in it, and its value is handled like one on
+ * the command line. So every option can be used in a file, including new ones. */
 #include "config.h"
 
 #include "launcher/plan/configfile.h"
@@ -18,7 +18,7 @@
 #include "common/util.h"
 #include "launcher/plan/cmdline.h"
 
-/* The row that --help shows for an option, of which this may be another name. */
+/* The option's row in --help, if this is another name of it. */
 static const struct option_def *principal(const struct option_def *def)
 {
     if (def->help)
@@ -33,7 +33,7 @@ static const struct option_def *principal(const struct option_def *def)
     return def;
 }
 
-/* Is it about such files, and so never in one? */
+/* Does the option concern configuration files themselves, so that it never appears in one? */
 static bool is_about_files(const struct option_def *def)
 {
     return strcmp(def->name, "import-config") == 0 || strcmp(def->name, "export-config") == 0 ||
@@ -59,7 +59,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* A value without the quotes around it; in double ones a backslash takes what follows as it is. */
+/* Remove the quotes around a value; inside double quotes a backslash escapes the next character. */
 static int unquote(char *text)
 {
     char quote = *text, *to = text, *from = text + 1;

@@ -13,7 +13,7 @@
 #include "common/error.h"
 #include "common/util.h"
 
-/* Each maker's variable takes a list; only some want a word before it. */
+/* Each vendor's variable takes a list; only some need a prefix. */
 static const struct {
     const char *word, *variable, *prefix;
 } known[] = {
@@ -63,7 +63,7 @@ static bool is_in(const struct device_pool *pool, const char *text, size_t len)
     return false;
 }
 
-/* "4-7"; other names have dashes, too. */
+/* Is it a range, "4-7"? Other names contain dashes, too. */
 static bool is_range(const char *text, size_t len, uint64_t *first, uint64_t *last)
 {
     const char *at = text;
@@ -72,7 +72,7 @@ static bool is_range(const char *text, size_t len, uint64_t *first, uint64_t *la
            parse_next_u64(&at, UINT32_MAX, last) == 0 && at == text + len;
 }
 
-/* One item, or the numbers that a range stands for. */
+/* Add one item, or the numbers in a range. */
 static int add_items(struct device_pool *pool, const char *text, size_t len,
                      struct plenum_error *err)
 {
@@ -132,7 +132,7 @@ int devices_check_visible(struct plenum_error *err)
     return 0;
 }
 
-/* "0-3,GPU-8932f937" */
+/* Parse "0-3,GPU-8932f937". */
 static int parse_list(struct device_pool *pool, const char *list, struct plenum_error *err)
 {
     size_t skip = strlen(pool->prefix);
@@ -146,7 +146,7 @@ static int parse_list(struct device_pool *pool, const char *list, struct plenum_
 
         p += strspn(p, " ");
         len = strcspn(p, ", ");
-        /* The runtimes show what stands before the first -1. */
+        /* The runtimes show the devices before the first -1. */
         if (len == 2 && pool->count > 0 && strncmp(p, "-1", 2) == 0)
             return 0;
         if (len == 0 || pool->count == DEVICES_MAX)

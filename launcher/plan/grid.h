@@ -7,24 +7,24 @@
 
 enum { GRID_COLUMNS_MAX = 12 };
 
-/** Cells, row by row. {.columns = n}: empty. */
+/** Cells, row by row. {.columns = n} is an empty grid. */
 struct grid {
     size_t columns;
-    char **cells; /* owned; NULL: memory was short */
+    char **cells; /* owned; NULL: allocation failed */
     size_t count, cap;
 };
 
 void grid_fini(struct grid *grid);
-/** The next cell; `text` is taken, NULL is an empty one. What would be a command to the terminal
- * becomes '?': cells hold what other hosts and files say. */
+/** Append a cell. Takes `text`; NULL is an empty cell. Terminal control characters become '?',
+ * because cells contain text from other hosts and files. */
 void grid_take(struct grid *grid, char *text);
-/** The same, with a text that is copied. */
+/** Like grid_take(), but copies the text. */
 void grid_add(struct grid *grid, const char *text);
-/** A row of names, ended by NULL; sets the number of columns. */
+/** Append a row of names, terminated by NULL; sets the number of columns. */
 void grid_add_header(struct grid *grid, const char *const *names);
 
-/** Lines with columns as wide as their widest cell, each behind `indent` blanks, nothing behind a
- * row's last cell. Owned by the caller; NULL when memory is short. */
+/** Format lines with columns as wide as their widest cell, each line indented by `indent` blanks,
+ * without trailing blanks. Owned by the caller; NULL if out of memory. */
 char *grid_format(const struct grid *grid, unsigned indent);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* place.c - divides a host's cores among its instances.
  *
- * A host is seen as a list of cores (those hardware threads of them that may be used), each of
- * which belongs to a memory: for each set of CPUs that has memory of its own, one. (Several kinds
- * of memory may be near the same CPUs; the first one counts, which is the ordinary DRAM. Memory
- * near to all CPUs, or to none, is nobody's.) Policies differ in how they put cores into groups:
+ * A host is a list of cores (those of their hardware threads that may be used), each of which
+ * belongs to a memory: one for each set of CPUs that has memory of its own. (Several kinds of
+ * memory may be near the same CPUs; the first one counts, which is ordinary DRAM. Memory near all
+ * CPUs, or near none, belongs to no core.) Policies differ in how they group cores:
  *
- *     spreadnuma, core, device   a group for each memory
- *     socket                     a group for each package
+ *     spreadnuma, core, device   a group per memory
+ *     socket                     a group per package
  *     compact, disabled          one group
  *
- * and in which groups an instance has a share of:
+ * and in which groups an instance gets a share of:
  *
  *     fewer instances than groups   each takes consecutive groups:      [0 0][1 1]  2 on 4 nodes
  *     more                          consecutive instances share a group, by disjoint cores, the
@@ -18,10 +18,10 @@
  *     device                        the groups next to its accelerators
  *     a share of less than a core   cores are shared, and the instances are marked
  *
- * An instance gets whole cores: two programs on the two threads of one core are no gain for
- * training. Cores for the loader are taken out before all that.
+ * An instance gets whole cores: running two programs on the two threads of one core does not speed
+ * up training. Cores for the loader are removed before all that.
  *
- * Not here: what is done with the result (bind.c), how a topology is had (topology.c). */
+ * Not here: applying the result (bind.c), obtaining a topology (topology.c). */
 #include "config.h"
 
 #include "launcher/plan/place.h"
@@ -46,26 +46,26 @@ struct core {
     hwloc_bitmap_t cpus; /* owned */
     uint32_t memory;     /* index in state.nodes */
     uint32_t package;
-    bool reserved; /* for the loader */
+    bool reserved; /* reserved for the loader */
 };
 
-/* The host, while it is divided. */
+/* The host while it is being divided. */
 struct state {
     hwloc_topology_t topology;
     const struct place_request *request;
-    hwloc_obj_type_t unit; /* what a core is here */
+    hwloc_obj_type_t unit; /* what counts as a core here */
     hwloc_bitmap_t usable;
-    struct core *cores; /* in the order of the topology */
+    struct core *cores; /* in topology order */
     uint32_t num_cores;
-    int *nodes;           /* of each memory: its OS index; NO_NODE for cores that have none near */
-    hwloc_bitmap_t *near; /* the CPUs of each memory; owned */
+    int *nodes;           /* OS index of each memory; NO_NODE for cores that have none near */
+    hwloc_bitmap_t *near; /* the CPUs near each memory; owned */
     uint32_t num_nodes;
     /* Groups: group g has the cores members[first[g] ... first[g + 1] - 1]. */
     uint32_t *members, *first;
     uint32_t num_groups;
 };
 
-/* A part of a group: the place-th of `of`. */
+/* A part of a group: part `place` of `of`. */
 struct share {
     uint32_t group, place, of;
 };
@@ -89,7 +89,7 @@ int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_e
                      name);
 }
 
-/* Cores, or hardware threads where the topology tells nothing of cores. */
+/* Cores, or hardware threads if the topology does not contain cores. */
 static hwloc_obj_type_t unit_of(hwloc_topology_t topology)
 {
     return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
@@ -109,7 +109,7 @@ static void state_fini(struct state *s)
     free(s->first);
 }
 
-/* ---- what is there ---- */
+/* ---- inventory ---- */
 
 static int find_usable(struct state *s, struct plenum_error *err)
 {
@@ -163,8 +163,8 @@ static bool has_units(const struct state *s, hwloc_const_bitmap_t cpus)
     return hwloc_get_nbobjs_inside_cpuset_by_type(s->topology, cpus, s->unit) > 0;
 }
 
-/* The memories: nodes with CPUs of their own, in the order of these, and one more for the CPUs that
- * are left. */
+/* Find the memories: nodes with CPUs of their own, ordered by these CPUs, and one more for the
+ * remaining CPUs. */
 static int find_memories(struct state *s)
 {
     int all = hwloc_get_nbobjs_by_type(s->topology, HWLOC_OBJ_NUMANODE);
@@ -247,7 +247,7 @@ static int find_cores(struct state *s, struct plenum_error *err)
     return 0;
 }
 
-/* The loader's: the last core of that memory which has the most left, again and again. */
+/* Reserve the loader's cores, one at a time: the last core of the memory that has the most left. */
 static int reserve_cores(struct state *s, struct plenum_error *err)
 {
     uint32_t wanted = s->request->reserve_cores, *left;
@@ -293,7 +293,7 @@ static uint32_t group_of(const struct state *s, const struct core *core)
     }
 }
 
-/* Groups without a core are left out: num_groups are left. */
+/* Empty groups are removed; num_groups is the number left. */
 static int make_groups(struct state *s)
 {
     uint32_t keys = s->num_nodes;
@@ -316,7 +316,7 @@ static int make_groups(struct state *s)
     return 0;
 }
 
-/* ---- who gets what ---- */
+/* ---- dividing ---- */
 
 static uint32_t group_size(const struct state *s, uint32_t group)
 {
@@ -328,7 +328,7 @@ static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
     return (uint32_t)((uint64_t)total * part / parts);
 }
 
-/* Take a core into a place. */
+/* Add a core to a place. */
 static void give_core(const struct state *s, uint32_t group, uint32_t nth, struct place *p)
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];
@@ -353,15 +353,15 @@ static void give_share(const struct state *s, const struct share *share, struct 
             give_core(s, share->group, core, p);
         return;
     }
-    /* One core, which some neighbours have too. */
+    /* One core, which some neighbours have, too. */
     core = portion(cores, place, of);
     give_core(s, share->group, core, p);
     p->oversubscribed |= (place > 0 && portion(cores, place - 1, of) == core) ||
                          (place + 1 < of && portion(cores, place + 1, of) == core);
 }
 
-/* How many instances share each group: every one gets one; each further one goes where the most
- * cores fall to an instance. */
+/* How many instances share each group: each group gets one; each further instance joins the group
+ * that then has the most cores per instance. */
 static void count_shares(const struct state *s, uint32_t count, uint32_t *shares)
 {
     for (uint32_t g = 0; g < s->num_groups; g++)
@@ -369,7 +369,7 @@ static void count_shares(const struct state *s, uint32_t count, uint32_t *shares
     for (uint32_t given = s->num_groups; given < count; given++) {
         uint32_t best = 0;
 
-        for (uint32_t g = 1; g < s->num_groups; g++) /* size[g] / (shares[g] + 1) > the best's */
+        for (uint32_t g = 1; g < s->num_groups; g++) /* size[g] / (shares[g] + 1) > the best's? */
             if ((uint64_t)group_size(s, g) * (shares[best] + 1) >
                 (uint64_t)group_size(s, best) * (shares[g] + 1))
                 best = g;
@@ -405,8 +405,8 @@ static int divide_groups(const struct state *s, struct places *ret)
 
 /* ---- accelerators ---- */
 
-/* Cards that compute, as their class tells: display controllers that are no service processor's
- * screen, and processing accelerators. */
+/* Is it a compute device, by its PCI class? Display controllers, except a service processor's
+ * screen, and processing accelerators are. */
 static bool is_accelerator(hwloc_obj_t obj)
 {
     static const unsigned screens[] = {0x1a03 /* ASPEED */, 0x102b /* Matrox */};
@@ -426,7 +426,7 @@ static uint64_t pci_address(hwloc_obj_t obj)
            pci->func;
 }
 
-/* The accelerator number `wanted`, in the order of addresses on the bus; NULL: there are fewer. */
+/* Find accelerator number `wanted`, in the order of bus addresses; NULL: there are fewer. */
 static hwloc_obj_t find_device(hwloc_topology_t topology, uint32_t wanted)
 {
     hwloc_obj_t obj = NULL, other;
@@ -445,8 +445,8 @@ static hwloc_obj_t find_device(hwloc_topology_t topology, uint32_t wanted)
     return NULL;
 }
 
-/* Set used[g] for the groups next to an accelerator: false when it is next to all of them, or is
- * not there. */
+/* Set used[g] for the groups next to an accelerator. False if it is next to all of them, or does
+ * not exist. */
 static bool find_near_groups(const struct state *s, uint32_t device, bool *used)
 {
     hwloc_obj_t obj = find_device(s->topology, device);
@@ -467,7 +467,8 @@ static bool find_near_groups(const struct state *s, uint32_t device, bool *used)
     return found > 0 && (found < s->num_groups || s->num_groups == 1);
 }
 
-/* The groups next to each instance's accelerators, shared where they are next to several. */
+/* Give each instance the groups next to its accelerators; instances share groups that are next to
+ * accelerators of several. */
 static int divide_by_devices(const struct state *s, struct places *ret)
 {
     uint32_t count = ret->count, groups = s->num_groups;
@@ -502,7 +503,7 @@ static int divide_by_devices(const struct state *s, struct places *ret)
 
 /* ---- the rest ---- */
 
-/* Is there memory of cores other than these nodes' own? Else there is nothing to choose. */
+/* Do other cores have memory other than these nodes? If not, there is no choice of memory. */
 static bool has_other_nodes(const struct state *s, const struct place *p)
 {
     for (uint32_t i = 0; i < s->num_nodes; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* place.h - which CPUs and which memory do the instances of a host get? A pure function. */
+/* place.h - decides which CPUs and which memory each instance of a host gets. A pure function. */
 #ifndef LAUNCHER_PLACE_H
 #define LAUNCHER_PLACE_H
 
@@ -13,10 +13,10 @@
 
 enum place_policy {
     PLACE_SPREADNUMA, /* the host's NUMA nodes are divided among its instances */
-    PLACE_COMPACT,    /* its cores are, in order, wherever the borders of nodes lie */
+    PLACE_COMPACT,    /* its cores are divided in order, regardless of node boundaries */
     PLACE_CORE,       /* one core each, spread over the NUMA nodes */
     PLACE_SOCKET,     /* its sockets are divided */
-    PLACE_DEVICE,     /* NUMA nodes next to each instance's accelerators */
+    PLACE_DEVICE,     /* each gets the NUMA nodes next to its accelerators */
     PLACE_DISABLED,   /* nothing is bound */
 };
 
@@ -27,49 +27,49 @@ struct place_devices {
 };
 
 struct place_request {
-    uint32_t count; /* instances */
+    uint32_t count; /* number of instances */
     enum place_policy policy;
     enum numa_policy memory;
-    const char *cpus;                    /* only these, "0-7,16-23"; NULL: all */
-    bool first_threads;                  /* of each core only the first hardware thread */
-    uint32_t reserve_cores;              /* for the loader */
-    const struct place_devices *devices; /* [count], for PLACE_DEVICE; else NULL */
+    const char *cpus;                    /* use only these, "0-7,16-23"; NULL: all */
+    bool first_threads;                  /* use only the first hardware thread of each core */
+    uint32_t reserve_cores;              /* reserved for the loader */
+    const struct place_devices *devices; /* [count], for PLACE_DEVICE; otherwise NULL */
 };
 
 /** What one instance gets. */
 struct place {
     hwloc_bitmap_t cpus;  /* OS indices */
     hwloc_bitmap_t nodes; /* NUMA nodes of these CPUs, OS indices */
-    uint32_t cores;       /* how many threads make sense: at least 1 */
+    uint32_t cores;       /* sensible number of threads: at least 1 */
     bool bind_cpus;
-    enum numa_policy memory; /* DEFAULT also where there is no choice of memory */
-    bool oversubscribed;     /* another instance has some of these cores too */
+    enum numa_policy memory; /* also DEFAULT if there is no choice of memory */
+    bool oversubscribed;     /* another instance shares some of these cores */
 };
 
 struct places {
     struct place *list;
     uint32_t count;
-    hwloc_bitmap_t loader; /* the loader's CPUs: those reserved, else all that may be used */
-    uint32_t loader_cores; /* that are reserved */
-    bool blind; /* PLACE_DEVICE: it is not known where the accelerators are; done as spreadnuma */
+    hwloc_bitmap_t loader; /* the loader's CPUs: the reserved ones, otherwise all usable ones */
+    uint32_t loader_cores; /* number of reserved cores */
+    bool blind;            /* PLACE_DEVICE: accelerator locality unknown; fell back to spreadnuma */
 };
 
-/** What a host has, for tables. */
+/** A host's resources, for tables. */
 struct place_host {
     uint32_t numa_nodes, cores, cpus;
     uint64_t memory_bytes;
-    uint32_t quota_millicores; /* of CPU time, by its control group; 0: none */
+    uint32_t quota_millicores; /* CPU time limit of its control group; 0: none */
 };
 
 /**
  * Divide the host of `topology` among request->count instances.
  *
- * Depends on nothing but its arguments, so that a table printed beforehand, for a saved or made-up
- * host too, shows what will be done. Memory that no CPU is near to, and CPUs that no memory is near
- * to, are known: the former is given to nobody, the latter are a group of their own.
+ * Depends on nothing but its arguments, so that a table printed in advance, even for a saved or
+ * made-up host, shows what will happen. Memory without nearby CPUs, and CPUs without nearby memory,
+ * are handled: the memory is not assigned, the CPUs form a group of their own.
  *
- * Errors: -EINVAL with a sentence (no CPU, --cpus names some that are not there, nothing is left
- * beside the loader's); -ENOMEM. `*ret` is owned: places_fini().
+ * Errors: -EINVAL with an error text (no CPU, --cpus names some that do not exist, no core is left
+ * besides the loader's); -ENOMEM. `*ret` is owned: places_fini().
  */
 int place_host(hwloc_topology_t topology, const struct place_request *request, struct places *ret,
                struct plenum_error *err);
@@ -79,7 +79,7 @@ void place_describe_host(hwloc_topology_t topology, struct place_host *ret);
 
 /** The policy's name on the command line. */
 const char *place_policy_name(enum place_policy policy);
-/** 0, or -EINVAL with a sentence that lists the names. */
+/** 0, or -EINVAL with an error text that lists the names. */
 int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* plan.c - two pure steps: the split needs only numbers, the placing needs a host's topology.
+/* plan.c - two pure steps: the split needs only numbers, placing needs a host's topology.
  *
- * They are apart because the topology of another host is known only when its first shim has told
- * it; the split must be known before, to start anything there. */
+ * They are separate because another host's topology is known only after its first shim has sent it,
+ * whereas the split must be known before anything can be started there. */
 #include "config.h"
 
 #include "launcher/plan/plan.h"
@@ -78,7 +78,7 @@ static int add_hosts(struct plan *plan, const struct plan_request *request)
                       &plan->num_loader_hosts);
 }
 
-/* A host with instances has a loader of its own. */
+/* Reject loader hosts with instances: a host with instances has a loader of its own. */
 static int check_loader_hosts(const struct plan *plan, struct plenum_error *err)
 {
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
@@ -97,7 +97,7 @@ static uint32_t slots_of(const struct hostlist *list, uint32_t host)
     return list->count ? list->hosts[host].slots : 0;
 }
 
-/* One to each host in turn, until all have a place. */
+/* Give one instance to each host in turn, until all are placed. */
 static int split_instances(struct plan *plan, const struct plan_request *request,
                            struct plenum_error *err)
 {
@@ -168,7 +168,7 @@ static int split_replicas(struct plan *plan, const struct plan_request *request,
     return 0;
 }
 
-/* Devices in the order of replicas, from 0 on each host. */
+/* Assign devices in the order of replicas, from 0 on each host. */
 static int split_devices(struct plan *plan, const struct plan_request *request,
                          struct plenum_error *err)
 {
@@ -210,7 +210,7 @@ static int split_devices(struct plan *plan, const struct plan_request *request,
     return 0;
 }
 
-/* Hosts that got no instance are no part of the job. */
+/* Hosts without instances are not part of the job. */
 static void drop_idle_hosts(struct plan *plan)
 {
     uint32_t kept = 0;
@@ -266,7 +266,7 @@ fail:
     return r;
 }
 
-/* An hwloc set in the words that everybody else uses. hwloc's own text has other forms. */
+/* Format an hwloc set in the usual syntax. hwloc's own text has other forms. */
 static char *format_set(hwloc_const_bitmap_t set)
 {
     int last = hwloc_bitmap_last(set);
@@ -283,7 +283,7 @@ static char *format_set(hwloc_const_bitmap_t set)
     return text;
 }
 
-/* The numbers of the accelerators of a host's instances; NULL when memory is short. One piece of
+/* The numbers of the accelerators of a host's instances, in one allocation; NULL if out of
  * memory. */
 static struct place_devices *list_devices(const struct plan *plan, const struct plan_host *h)
 {

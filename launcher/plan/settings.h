@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* settings.h - what a person asks for, in parts: each module is given those that it needs, and
- * none is given all (struct cmdline). Plain data. */
+/* settings.h - the user's settings, in parts: each module gets only those that it needs, and none
+ * gets all of them (struct cmdline). Plain data. */
 #ifndef LAUNCHER_SETTINGS_H
 #define LAUNCHER_SETTINGS_H
 
@@ -11,7 +11,7 @@
 #include "launcher/plan/table.h"
 #include "launcher/texts.h"
 
-/** A port that was not asked for; 0 is any free one. */
+/** No port requested; 0 is any free one. */
 #define SETTINGS_NO_PORT UINT32_MAX
 
 /** Time limits of a job. */
@@ -24,12 +24,12 @@ struct limits {
 
 /** What starts the instances. */
 enum starter_choice {
-    STARTER_AUTO,   /* mpirun; plenumrun itself on one host where mpirun is missing or fails */
-    STARTER_MPIRUN, /* nothing else will do */
+    STARTER_AUTO,   /* mpirun; or plenumrun itself, on one host without a working mpirun */
+    STARTER_MPIRUN, /* only mpirun */
     STARTER_OWN,    /* plenumrun itself, on one host */
 };
 
-/** What starts the instances, and words for mpirun's command line. */
+/** How to start the instances, and arguments for mpirun. */
 struct mpi_settings {
     enum starter_choice starter;
     struct texts global_args; /* one word each */
@@ -37,15 +37,15 @@ struct mpi_settings {
     struct instance_args {
         uint32_t instance;
         struct texts words;
-    } * instance_args; /* owned; in the order of the command line */
+    } * instance_args; /* owned; in command line order */
     size_t num_instance_args, instance_args_cap;
     bool allow_root;
 };
 
-/** What becomes of input and output. */
+/** How to handle input and output. */
 struct output_settings {
     const char *only;   /* instances, as ranges; NULL: all */
-    const char *tag;    /* template of what stands before a line (tag.h); NULL: nothing */
+    const char *tag;    /* template of the text before each line (tag.h); NULL: none */
     const char *folder; /* NULL: none */
     const char *result; /* a file; NULL: none */
     enum table_format table;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* table.c - both forms are written from the same plan that the shims get.
+/* table.c - writes both forms from the same plan that the shims get.
  *
- * The text is laid out in two passes: cells are collected, then each column is as wide as its
- * widest cell. In JSON what is not known (a host whose shim has not told its topology) is null. */
+ * Text is laid out in two passes: cells are collected first, then each column is as wide as its
+ * widest cell. In JSON, unknown values (of a host whose shim has not sent its topology) are
+ * null. */
 #include "config.h"
 
 #include "launcher/plan/table.h"
@@ -139,7 +140,7 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader, c
         (void)fprintf(file, "\n?: known when the job has been started there\n");
 }
 
-/* A number, or null where the host is not known. */
+/* Write a number, or null if the host is not known. */
 static void put_known(struct json *j, const char *key, bool known, uint64_t value)
 {
     if (known)

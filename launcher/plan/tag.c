@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/util.h"
 
-/* One character of a template that follows '%': what snprintf() returns, or -1. */
+/* Format the template's field after a '%': snprintf()'s result, or -1. */
 static int format_field(const struct tag_fields *fields, char field, char *ret, size_t size)
 {
     struct tm tm;

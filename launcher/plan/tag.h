@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tag.h - what --tag-output puts before each line: a template, and what it becomes. */
+/* tag.h - formats the text that --tag-output puts before each line, from a template. */
 #ifndef LAUNCHER_TAG_H
 #define LAUNCHER_TAG_H
 
@@ -10,22 +10,22 @@
 
 #include <plenum/error.h>
 
-enum { TAG_MAX = 512 }; /* bytes of a tag */
+enum { TAG_MAX = 512 }; /* size of a tag */
 
-/** What the fields of a template stand for. */
+/** The values of a template's fields. */
 struct tag_fields {
     uint32_t instance;   /* %i */
     const char *host;    /* %h */
     pid_t pid;           /* %p */
     const char *stream;  /* %s */
-    struct timespec now; /* %t, of the real-time clock */
+    struct timespec now; /* %t, real-time clock */
 };
 
-/** Is the template one that tag_format() can use? -EINVAL with a sentence. */
+/** Can tag_format() use the template? If not, -EINVAL with an error text. */
 int tag_check(const char *tag, struct plenum_error *err);
 
-/** The tag of a line, not ended by NUL: its length, less than TAG_MAX. A blank follows where the
- * template ends without one. */
+/** Format a line's tag, without a NUL; returns its length, less than TAG_MAX. If the template does
+ * not end with a blank, one is added. */
 size_t tag_format(const char *tag, const struct tag_fields *fields, char ret[TAG_MAX]);
 
 #endif
