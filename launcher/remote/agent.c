@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* agent.c - logging in to other hosts, for mpirun and for our own questions (probe.c).
+/* agent.c - logs in to other hosts, for mpirun and for our own queries (probe.c).
  *
- * mpirun calls "agent [arguments] host command". It knows nothing of users and ports, and takes the
- * colons of an IPv6 address for slots. Where a host has one of these, mpirun is given plenumrun
- * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is
- * nobody's, since mpirun asks a name server for every name that is no number.
+ * mpirun calls "agent [arguments] host command". It does not support users and ports, and takes the
+ * colons of an IPv6 address for slots. If a host has any of these, mpirun gets plenumrun itself as
+ * its agent, and placeholder names where necessary: numbers from 240.0.0.0/4, a reserved range,
+ * because mpirun queries a name server for every name that is not a number.
  *
- * The agent also takes the job's secret across. mpirun would send it as a variable to its daemons,
- * in clear; instead it lies in the standard input of ssh, and the shell at the other end puts it
- * into the daemon's environment, from which the shims have it. */
+ * The agent also transfers the job's secret. mpirun would send it to its daemons as a variable, in
+ * clear text; instead it is passed through ssh's standard input, and the shell at the other end
+ * puts it into the daemon's environment, where the shims find it. */
 #include "config.h"
 
 #include "launcher/remote/agent.h"
@@ -35,13 +35,13 @@ enum {
     CONNECT_SECONDS_MOST = 10,
     CONNECT_SECONDS_LEAST = 2,
     KEEPALIVE_SECONDS_LEAST = 5,
-    KEEPALIVE_SECONDS_MOST = 32767, /* what TCP takes */
+    KEEPALIVE_SECONDS_MOST = 32767, /* TCP's maximum */
 };
 
-/* The line that holds the secret begins so; lines in front of it are for logins that read. */
+/* Begins the line that holds the secret; the lines before it are for logins that read input. */
 #define SECRET_MARK "plenum-secret="
 
-/* What Open MPI 4.1 calls rsh is ssh for PRRTE, which starts the processes of Open MPI 5. */
+/* Open MPI 4.1 calls it rsh; PRRTE, which starts the processes of Open MPI 5, calls it ssh. */
 static const char RSH[] = "plm_rsh", SSH[] = "plm_ssh";
 static const struct {
     const char *text;
@@ -125,8 +125,8 @@ static bool is_ssh(const char *agent)
 
 unsigned agent_keepalive_seconds(const struct agent_settings *settings)
 {
-    /* The first probe may be sent at once, so the waits after the probes must be long enough
-     * together: three times a half. */
+    /* The first probe may be sent at once, so the waits after the probes must add up to enough:
+     * three times a half. */
     uint64_t half = settings->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
 
     return (unsigned)min_u64(max_u64(half, KEEPALIVE_SECONDS_LEAST), KEEPALIVE_SECONDS_MOST);
@@ -150,17 +150,17 @@ const char *agent_arguments(const struct agent_settings *settings, char ret[AGEN
     return ret;
 }
 
-/* Must it have a stand-in name? */
+/* Does it need a placeholder name? */
 static bool is_nameless(const struct plan *plan, uint32_t host)
 {
     const struct plan_host *h = &plan->hosts[host];
 
     if (strchr(h->name, ':'))
         return true;
-    /* mpirun would take this host's own name for this host, and never log in. */
+    /* mpirun would recognise this host's own name and never log in. */
     if ((h->user || h->port) && host_is_this(h->name))
         return true;
-    for (uint32_t i = 0; i < host; i++) /* one address, several doors */
+    for (uint32_t i = 0; i < host; i++) /* one address with several ports or users */
         if ((h->user || h->port) && strcasecmp(plan->hosts[i].name, h->name) == 0)
             return true;
     return false;
@@ -180,7 +180,7 @@ bool agent_must_translate(const struct plan *plan)
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX])
 {
     assert(host < plan->num_hosts);
-    if (plan->hosts[host].local) /* PRRTE does not know each of our names */
+    if (plan->hosts[host].local) /* PRRTE does not know all of our names */
         host_get_name(ret, AGENT_NAME_MAX);
     else if (is_nameless(plan, host))
         (void)snprintf(ret, AGENT_NAME_MAX, "240.%u.%u.%u", host >> 16 & 0xff, host >> 8 & 0xff,
@@ -214,7 +214,7 @@ char *agent_list_hosts(const struct plan *plan, uint32_t *next)
     return text;
 }
 
-/* Append the words of `text`, which is cut up, up to a lone ':'. */
+/* Append the words of `text`, which is cut up, until a lone ':'. */
 static int split_words(char *text, char **words, size_t *count)
 {
     char *save = NULL;
@@ -240,7 +240,7 @@ static void add_login(char **words, size_t *count, char *port, char *user)
     }
 }
 
-/* 'text' as one word of a shell: quotes around, each quote inside as '\''. */
+/* Write 'text' as one word of a shell: quotes around it, each quote inside as '\''. */
 static void put_quoted(FILE *f, const char *text)
 {
     (void)fputc('\'', f);
@@ -253,7 +253,7 @@ static void put_quoted(FILE *f, const char *text)
     (void)fputc('\'', f);
 }
 
-/* The login shell may be of any kind, so sh is named. */
+/* The login shell may be of any kind, so call sh explicitly. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count)
 {
     char *inner = NULL, *outer = NULL;
@@ -288,7 +288,7 @@ static _Noreturn void become_agent(char *const *words, int in, int out, int err,
 {
     sigset_t none;
 
-    (void)setsid(); /* no question at the terminal */
+    (void)setsid(); /* no prompts at the terminal */
     if (proctree_follow(parent, SIGTERM) < 0)
         _exit(255);
     (void)signal(SIGPIPE, SIG_DFL);
@@ -311,7 +311,7 @@ pid_t agent_start(char *const *words, int in, int out, int err)
     return pid < 0 ? -errno : pid;
 }
 
-/* In an allocation of Slurm where nobody logs in: a step of its own, beside those of the job. */
+/* In a Slurm allocation without logins: a step of its own, beside those of the job. */
 static int make_step(const struct plan_host *host, const char *script, char **text, char **words)
 {
     static const char *const fixed[] = {"srun",      "--overlap", "--quiet", "--cpu-bind=none",
@@ -340,7 +340,7 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
 
     if (!agent_is_used(settings))
         return make_step(host, script, text, words);
-    /* Both texts and the port, one behind the other. */
+    /* Both strings and the port, one after the other. */
     *text = str_format("%s%c%s%c%u", agent_program(settings), 1,
                        agent_arguments(settings, arguments), 1, host->port);
     if (!*text)
@@ -364,8 +364,8 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
     return 0;
 }
 
-/* The host that mpirun calls `name`: its real name, port and user, of which the last two may be
- * NULL. They lie in `list`, which is cut up. */
+/* The host that mpirun calls `name`: its real name, port and user; the last two may be NULL. They
+ * point into `list`, which is cut up. */
 static bool find_in_list(char *list, const char *name, char *fields[3])
 {
     char *save = NULL;
@@ -377,7 +377,7 @@ static bool find_in_list(char *list, const char *name, char *fields[3])
             *bar = '\0';
         if (strcasecmp(item, name) != 0)
             continue;
-        fields[0] = item; /* unless it says more */
+        fields[0] = item; /* unless there are more fields */
         for (int i = 0; bar && i < 3; i++) {
             fields[i] = bar + 1;
             bar = strchr(bar + 1, '|');
@@ -389,7 +389,8 @@ static bool find_in_list(char *list, const char *name, char *fields[3])
     return false;
 }
 
-/* The same, in all lists: a copy of the one in which it is, owned by the caller; else NULL. */
+/* Like find_in_list(), in all lists: a copy of the list that contains it, owned by the caller;
+ * otherwise NULL. */
 static char *find_host(const char *name, char *fields[3])
 {
     const char *list;
@@ -405,8 +406,8 @@ static char *find_host(const char *name, char *fields[3])
     return NULL;
 }
 
-/* What mpirun wants executed, behind a shell that takes the secret from its standard input: for the
- * login shell to read. NULL: memory is short. */
+/* Wrap mpirun's command in a shell that reads the secret from its standard input; the login shell
+ * parses the result. NULL if out of memory. */
 static char *wrap_command(char **words, int count)
 {
     static const char take[] =
@@ -437,7 +438,7 @@ static char *wrap_command(char **words, int count)
     return NULL;
 }
 
-/* Put the secret into our standard input, for the program that we become: 0, or -errno. */
+/* Put the secret into our standard input, for the program that replaces us: 0, or -errno. */
 static int offer_secret(const char *secret)
 {
     int fd = memfd_create("plenum-secret", MFD_CLOEXEC);
@@ -456,8 +457,8 @@ out:
     return r;
 }
 
-/* Run it, and end as it ends. It stands between mpirun and its ssh: when it is gone, ssh is to go,
- * too. `host` is for a message. */
+/* Run it, and exit with its status. It is a process between mpirun and its ssh: if it dies, ssh
+ * must, too. `host` is for a message. */
 static int run_agent(char *const *words, const char *host)
 {
     pid_t parent = getpid(), pid = fork();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* agent.h - how other hosts are logged in to: by ssh, or what Open MPI was told to use instead. */
+/* agent.h - logs in to other hosts, with ssh or with the agent that Open MPI is configured to
+ * use. */
 #ifndef LAUNCHER_AGENT_H
 #define LAUNCHER_AGENT_H
 
@@ -15,20 +16,20 @@ enum {
     AGENT_NAME_MAX = 256,
     AGENT_WORDS_MAX = 64,
     AGENT_OPTIONS_MAX = 256,
-    AGENT_LIST_BYTES = 100000, /* of a list of hosts: the kernel takes words of up to 128 KiB */
-    AGENT_NO_SELF = 101,       /* exit status of a script: there is no plenumrun */
+    AGENT_LIST_BYTES = 100000, /* size of a list of hosts; the kernel's limit is 128 KiB */
+    AGENT_NO_SELF = 101,       /* exit status of a script: plenumrun was not found */
     AGENT_KEEPALIVE_PROBES = 3,
 };
 
-/** What comes first by a login's standard input: a file like ~/.bashrc there may read a line or
- * some, as if Enter was pressed, and must not get a secret. */
+/** Comes first in a login's standard input: a file like ~/.bashrc there may read a line or several,
+ * as if Enter was pressed, and must not get a secret. */
 #define AGENT_BLANK_LINES "\n\n\n\n"
 
-/** How the line begins that plenumrun as an agent prints when a login ends as shells do that cannot
- * execute what they were given; the host's name comes next. */
+/** The start of the message that plenumrun, as an agent, prints if a login's exit status shows that
+ * the shell could not execute its command; the host's name follows. */
 #define AGENT_NO_DAEMON "Open MPI's daemon cannot be executed on host "
 
-/** What decides how hosts are logged in to. */
+/** Determines how to log in to hosts. */
 struct agent_settings {
     const struct texts *mpi_args; /* mpirun's global arguments, which may name another agent */
     uint64_t start_timeout_ns, heartbeat_timeout_ns;
@@ -36,73 +37,72 @@ struct agent_settings {
 
 /**
  * Seconds between two keepalive probes of a connection that is not ours (ssh, Open MPI's daemons).
- * AGENT_KEEPALIVE_PROBES of them without an answer take longer than --heartbeat-timeout: it is our
- * heartbeat that loses a host, and names it.
+ * AGENT_KEEPALIVE_PROBES unanswered probes take longer than --heartbeat-timeout, so that our own
+ * heartbeat detects a lost host first, and names it.
  */
 unsigned agent_keepalive_seconds(const struct agent_settings *settings);
 
-/** A setting of Open MPI (4.1's name) that the person has made, on our command line or in the
+/** A setting of Open MPI (by 4.1's name) that the user has made, on our command line or in the
  * environment, or NULL. */
 const char *agent_get_setting(const struct agent_settings *settings, const char *name);
 
-/** Is this word of mpirun's command line followed by the name of a setting and its value? */
+/** Is this word of mpirun's command line followed by a setting's name and value? */
 bool agent_begins_setting(const char *word);
 
-/** Is `word` the setting `name` (4.1's name), also as PRRTE calls it? */
+/** Is `word` the setting `name` (4.1's name), or PRRTE's name for it? */
 bool agent_is_setting(const char *word, const char *name);
 
-/** Does mpirun start processes on other hosts by an agent? (Else by srun, in a Slurm allocation.)
- */
+/** Does mpirun use an agent to start processes on other hosts? (Otherwise srun, in a Slurm
+ * allocation.) */
 bool agent_is_used(const struct agent_settings *settings);
 
 /**
- * Is the job's secret given to other hosts by the standard input of a login, which is encrypted?
- * Then plenumrun is mpirun's agent. Else it is in the environment of whatever starts processes
- * there (Slurm, PBS, LSF), which gets it across in its own way.
+ * Is the job's secret sent to other hosts through the standard input of a login, which is
+ * encrypted? Then plenumrun is mpirun's agent. Otherwise it is in the environment of the system
+ * that starts processes there (Slurm, PBS, LSF), which transfers it by its own means.
  */
 bool agent_gives_secret(const struct agent_settings *settings, const struct plan *plan);
 
 /** The agent's program and its first arguments, "ssh -F config". */
 const char *agent_program(const struct agent_settings *settings);
 
-/** Arguments for it that bound the time it takes: those that the person has set, or our own where
- * it is ssh, or "". */
+/** Arguments that limit how long it may take: those that the user has set, or our own if the agent
+ * is ssh, or "". */
 const char *agent_arguments(const struct agent_settings *settings, char ret[AGENT_OPTIONS_MAX]);
 
-/** Is there a host that mpirun cannot log in to by its name alone: with a user or a port, or an
- * IPv6 address, which mpirun does not read? Then plenumrun must stand between it and the agent. */
+/** Is there a host that mpirun cannot log in to by name alone: with a user, a port, or an IPv6
+ * address, which mpirun cannot parse? Then plenumrun must mediate between mpirun and the agent. */
 bool agent_must_translate(const struct plan *plan);
 
 /** The name of a host on mpirun's command line. */
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX]);
 
 /**
- * Hosts from `*next` on, as many as a word of an environment holds: "name", or "name|real
- * name|port|user" where the name alone would not do, separated by commas. `*next` is then the first
- * that is left. Owned; NULL when memory is short.
+ * Hosts from `*next` on, as many as fit into a word of an environment: "name", or "name|real
+ * name|port|user" if the name alone is not enough, separated by commas. `*next` is then the first
+ * remaining host. Owned; NULL if out of memory.
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 
-/** What a host's shell must execute to start plenumrun (its file is `self`) there with these
- * arguments. Owned by the caller; NULL when memory is short. */
+/** The command with which a host's shell starts plenumrun (its file is `self`) with these
+ * arguments. Owned by the caller; NULL if out of memory. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count);
 
 /**
- * The command line that executes `script` in the shell of a host: by the agent, or by srun where
- * that starts processes.
+ * The command line that executes `script` in a host's shell: with the agent, or with srun if that
+ * starts processes.
  *
- * @param text   scratch that the words lie in; owned by the caller
- * @param words  [AGENT_WORDS_MAX + 1]; ended by NULL
- * @return 0, -ENOMEM, or -E2BIG
+ * @param text   scratch memory that holds the words; owned by the caller @param words
+ * [AGENT_WORDS_MAX + 1]; terminated by NULL @return 0, -ENOMEM, or -E2BIG
  */
 int agent_make_command(const struct agent_settings *settings, const struct plan_host *host,
                        const char *script, char **text, char **words);
 
-/** Start such a command line with these standard descriptors, in a session of its own: its process,
- * which is ended with us, or -errno. */
+/** Start such a command line with these standard descriptors, in a session of its own. Returns its
+ * process, which ends when we do, or -errno. */
 pid_t agent_start(char *const *words, int in, int out, int err);
 
-/** plenumrun as an agent: runs the real one. An exit status. */
+/** Run plenumrun as an agent, which runs the real one. Returns an exit status. */
 int agent_main(int argc, char **argv);
 
 #endif

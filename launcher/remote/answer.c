@@ -8,7 +8,7 @@
 
 #include "common/util.h"
 
-enum { KEPT_BYTES = ANSWER_BYTES / 2 }; /* of a text without the mark, when it is full */
+enum { KEPT_BYTES = ANSWER_BYTES / 2 }; /* kept of a full text without the mark */
 
 void answer_init(struct answer *answer, const char *mark)
 {
@@ -29,7 +29,7 @@ static void drop_front(struct answer *a, size_t count)
     memmove(a->text, a->text + count, a->len + 1);
 }
 
-/* Look for the mark, which may have begun before `from`. */
+/* Look for the mark, which may begin before `from`. */
 static void find_mark(struct answer *a, size_t from)
 {
     size_t len = strlen(a->mark);

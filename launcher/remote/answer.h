@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* answer.h - finds plenumrun's answer in what another host's login prints. */
+/* answer.h - finds plenumrun's answer in the output of another host's login. */
 #ifndef LAUNCHER_ANSWER_H
 #define LAUNCHER_ANSWER_H
 
@@ -8,26 +8,27 @@
 
 enum { ANSWER_BYTES = 16384 };
 
-/** A login may print any amount before the answer. Only its end is kept, until the mark has come;
+/** A login may print any amount before the answer. Only its end is kept until the mark arrives;
  * from then on, the text that begins with the mark. */
 struct answer {
     const char *mark; /* borrowed; "" is not a mark */
-    size_t len;       /* bytes of `text` in front of its NUL */
+    size_t len;       /* length of `text` without its NUL */
     bool begun;       /* `text` begins with the mark */
     char text[ANSWER_BYTES];
 };
 
-/** Forget everything, and wait for this mark. */
+/** Forget everything, and look for this mark. */
 void answer_init(struct answer *answer, const char *mark);
 
-/** Take the next `len` bytes. NULs become question marks. What does not fit behind the mark is
+/** Add the next `len` bytes. NULs become question marks. Text after the mark that does not fit is
  * dropped. */
 void answer_add(struct answer *answer, const char *bytes, size_t len);
 
-/** The last line that is not empty, or "". Cuts line ends off the text; borrowed from it. */
+/** The last line that is not empty, or "". Strips line ends from the text; borrowed from it. */
 const char *answer_last_line(char *text);
 
-/** Replace each occurrence of `secret` in a text by as many asterisks. An empty secret has none. */
+/** Replace each occurrence of `secret` in a text by asterisks of the same length. An empty secret
+ * does not occur. */
 void answer_hide(char *text, const char *secret);
 
 #endif

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* keeper.c - a host that runs no instance keeps a loader for the job (--loader-host).
+/* keeper.c - keeps a loader for the job on a host without instances (--loader-host).
  *
  *     plenumrun ── ssh ── (sshd) ── plenumrun --lend-loader ── plenumd
  *
- * By our standard input plenumrun says, behind KEEPER_GREETING, what it wants (KEEP: where to
- * listen, the job's key, the environment) and then, once a second, that it is there (BEAT). We
- * bind a socket and print where it is; plenumd is started when somebody connects, and restarted
- * when it dies (common/jobloader.c). When the input ends, or is silent for too long, the job is
- * over: we end plenumd, and leave. */
+ * plenumrun writes to our standard input: KEEPER_GREETING, then KEEP (where to listen, the job's
+ * key, the environment), then BEAT once a second. We bind a socket and print its address; plenumd
+ * is started when a client connects, and restarted when it dies (common/jobloader.c). When the
+ * input ends, or is silent for too long, the job is over: we end plenumd and exit. */
 #include "config.h"
 
 #include "launcher/remote/keeper.h"
@@ -30,16 +29,16 @@
 enum {
     GRACE_MS = 2000,
     BEAT_MS = 1000,
-    FIRST_SILENCE_MS = 30000, /* until KEEP has told another */
+    FIRST_SILENCE_MS = 30000, /* until KEEP sets another limit */
 };
 
 struct keeper {
     int signal_fd;
     struct frame_buffer in;
-    uint64_t heard_ns, turn_ns; /* turn: when the loop last came round */
-    bool suspended;             /* plenumrun is stopped, and told us so */
+    uint64_t heard_ns, turn_ns; /* turn_ns: when the loop last ran */
+    bool suspended;             /* plenumrun is stopped, and has announced it */
     bool over;
-    bool greeted; /* KEEPER_GREETING has come */
+    bool greeted; /* KEEPER_GREETING has arrived */
     struct control_keep task;
     int key_fd; /* -1: no task yet */
     struct jobloader *loader;
@@ -52,7 +51,7 @@ static void report_loader(void *arg, const char *text)
     log_warn("%s", text);
 }
 
-/* Find faults now, so that the job does not start, and not when the first client connects. */
+/* Find errors now, so that the job does not start, rather than when the first client connects. */
 static int begin(struct keeper *l, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
@@ -65,7 +64,7 @@ static int begin(struct keeper *l, struct plenum_error *err)
     l->key_fd = tls_keep_key(l->task.key, key);
     if (l->key_fd < 0)
         return error_set(err, l->key_fd, "cannot keep the job's key: %s", strerror(-l->key_fd));
-    if (environ_adopt(&l->task.environment) < 0) /* says where plenumd is, too */
+    if (environ_adopt(&l->task.environment) < 0) /* also determines where plenumd is */
         return error_set(err, -ENOMEM, "out of memory");
     r = tls_create_loader(key, &tls, err);
     if (r < 0)
@@ -98,8 +97,8 @@ static void drop_input(struct keeper *l, size_t len)
     l->in.len -= len;
 }
 
-/* Take the greeting and the empty lines before it out of the input: 0, or -EPROTO. Sets `greeted`
- * when all of it has come. */
+/* Remove the greeting and the empty lines before it from the input: 0, or -EPROTO. Sets `greeted`
+ * once all of it has arrived. */
 static int read_greeting(struct keeper *l)
 {
     size_t blank = 0, len = strlen(KEEPER_GREETING), n;
@@ -118,7 +117,7 @@ static int read_greeting(struct keeper *l)
     return 0;
 }
 
-/* A pipe or a socket, as the remote shell has it. */
+/* Read from a pipe or a socket, whichever the remote shell provides. */
 static int read_input(struct keeper *l, struct plenum_error *err)
 {
     struct frame_header header;

@@ -3,16 +3,16 @@
 #ifndef LAUNCHER_KEEPER_H
 #define LAUNCHER_KEEPER_H
 
-/** The argument by which plenumrun knows that it is a keeper. */
+/** The argument that makes plenumrun a keeper. */
 #define KEEPER_ARGUMENT "--lend-loader"
 
-/** What stands before the address on the one line that it prints. */
+/** Precedes the address on the one line that it prints. */
 #define KEEPER_ANSWER "plenumrun-loader "
 
-/** The line by which its input begins, behind empty lines, of which a login may have read some. */
+/** The first line of its input, after empty lines, some of which a login may have read. */
 #define KEEPER_GREETING "plenumrun\n"
 
-/** An exit status. */
+/** Returns an exit status. */
 int keeper_main(void);
 
 #endif

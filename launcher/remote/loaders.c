@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders.c - one login a host, for as long as the job runs. On the other side is keeper.c.
+/* loaders.c - one login per host, for as long as the job runs. keeper.c is on the other side.
  *
  *     starting ──"plenumrun-loader ADDRESS"──> listening ──the login ends──> lost ──> starting ...
  *
- * A host that cannot lend at the start ends the job, as one that cannot run an instance does. Later
- * it is no failure: any loader can make any batch, so the job goes on with the others, and we
- * try again, now and then, at the address that the programs know. */
+ * A host that cannot run its loader at the start ends the job, like one that cannot run an
+ * instance. Later this is not a failure: any loader can render any batch, so the job continues with
+ * the others, and we retry from time to time at the address that the programs know. */
 #include "config.h"
 
 #include "launcher/remote/loaders.h"
@@ -36,26 +36,26 @@
 enum {
     RETRY_FIRST_MS = 1000,
     RETRY_LAST_MS = 30000,
-    SETTLED_MS = 60000, /* a login that lasted so long did not fail */
-    CLOSED_MS = 1000,   /* to exit */
+    SETTLED_MS = 60000, /* a login that lasted this long did not fail */
+    CLOSED_MS = 1000,   /* time to exit */
     READS = 16,         /* of one login's output, before others have their turn */
-    EVENTS = 16,        /* likewise, of all logins */
+    EVENTS = 16,        /* of all logins, per turn */
 };
 
 struct remote_loader {
     const struct plan_host *host;
-    const char *key; /* of the loaders, which is not printed */
+    const char *key; /* the loaders' key, which must not be printed */
     pid_t pid;       /* 0: none */
-    /* since when its output has ended, and it has not; 0: it has not ended */
+    /* since when its output has ended while it is still running; 0: output has not ended */
     uint64_t closed_ns;
-    struct frame_conn conn; /* its standard input and output; fd -1: ended */
-    int text_fd;            /* its standard error; -1: ended */
+    struct frame_conn conn; /* its standard input and output; fd -1: closed */
+    int text_fd;            /* its standard error; -1: closed */
     struct lines text;
     struct line_limit limit;
-    char last[300];       /* line of it */
-    struct answer answer; /* what it prints */
+    char last[300];       /* the last line of that */
+    struct answer answer; /* its output so far */
     bool listening;
-    char at[128];     /* where its loader listens, or did: "tcp:10.1.2.3:40001"; "": nowhere yet */
+    char at[128];     /* its loader's address, now or earlier: "tcp:10.1.2.3:40001"; "": none yet */
     char failed[400]; /* why it ended, if it never listened */
     uint64_t started_ns, retry_at, retry_ms;
 };
@@ -63,7 +63,7 @@ struct remote_loader {
 struct loaders {
     struct loaders_request request;
     char self[4096];
-    char key[TLS_TEXT_MAX], client_key[TLS_TEXT_MAX]; /* of the loaders, of the programs */
+    char key[TLS_TEXT_MAX], client_key[TLS_TEXT_MAX]; /* keys of the loaders, and of the programs */
     char *script;
     int epoll_fd;
     bool ending;
@@ -76,7 +76,7 @@ struct loaders {
 
 /* ---- starting ---- */
 
-/* The host's address on the job's network, "" when it is not known. */
+/* The host's address on the job's network, "" if it is not known. */
 static void address_of(const struct plan_host *host, char *ret, size_t size)
 {
     const char *blank = host->interface ? strchr(host->interface, ' ') : NULL;
@@ -84,14 +84,14 @@ static void address_of(const struct plan_host *host, char *ret, size_t size)
     (void)snprintf(ret, size, "%s", blank ? blank + 1 : "");
 }
 
-/* As it is written before ":PORT". */
+/* Write it as it appears before ":PORT". */
 static void put_host(const char *name, char *ret, size_t size)
 {
     (void)snprintf(ret, size, strchr(name, ':') ? "[%s]" : "%s", name);
 }
 
-/* Where it shall listen: at no other address than the one that is used, if we know that; at the
- * same port as before, which the programs know. */
+/* Where the loader must listen: only at the address that is used, if we know it; and on the same
+ * port as before, which the programs know. */
 static char *where_to_listen(const struct remote_loader *l)
 {
     char address[200], host[208];
@@ -121,11 +121,11 @@ static int send_task(const struct loaders *all, struct remote_loader *l)
     r = control_put_keep(&l->conn.tx, &task);
     free(task.address); /* the rest is borrowed */
     if (r == 0 && l->conn.tx.len - before > FRAME_HEADER_BYTES + CONTROL_MAX_PAYLOAD)
-        r = -E2BIG; /* a keeper takes no frame so long */
+        r = -E2BIG; /* exceeds a keeper's frame limit */
     if (r < 0)
         return r;
     r = frame_conn_flush(&l->conn);
-    /* A login that ends without a look at its input is told of when its status is known. */
+    /* A login that ends without reading its input is reported once its status is known. */
     return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
@@ -175,7 +175,7 @@ static int start(const struct loaders *all, struct remote_loader *l)
     r = log_in(all, l, pair[1], text[1]);
     (void)close(pair[1]);
     (void)close(text[1]);
-    l->text_fd = text[0]; /* from here on close_all() closes them */
+    l->text_fd = text[0]; /* from here on close_all() closes it */
     (void)frame_conn_init(&l->conn, pair[0], CONTROL_UNAUTHENTICATED_PAYLOAD);
     if (r < 0 || (r = io_set_nonblock(l->text_fd)) < 0 || (r = watch(all, l->conn.fd, l)) < 0 ||
         (r = watch(all, l->text_fd, l)) < 0)
@@ -183,9 +183,9 @@ static int start(const struct loaders *all, struct remote_loader *l)
     return send_task(all, l);
 }
 
-/* ---- what they say ---- */
+/* ---- messages from hosts ---- */
 
-/* Before it lends, whatever a login prints; then, its loader's messages. */
+/* Before its loader listens: anything that a login prints. Later: the loader's messages. */
 static void handle_line(void *arg, const char *line, size_t len)
 {
     struct remote_loader *l = arg;
@@ -218,8 +218,8 @@ static void read_text(struct remote_loader *l)
     lines_follow(&l->text, &l->text_fd, handle_line, l);
 }
 
-/* "plenumrun-loader tcp:10.1.2.3:40001": it listens. Clients come to the host's address, or by its
- * name where that is not known. */
+/* "plenumrun-loader tcp:10.1.2.3:40001": it listens. Clients connect to the host's address, or to
+ * its name if the address is not known. */
 static void handle_answer(struct remote_loader *l)
 {
     char *port, *end, address[200], host[208];
@@ -289,7 +289,7 @@ static void close_all(struct remote_loader *l)
     l->listening = false;
 }
 
-/* It has ended, with this status. */
+/* The login has ended with this status. */
 static void end_login(const struct loaders *all, struct remote_loader *l, int status)
 {
     bool was_listening = l->listening;
@@ -307,7 +307,7 @@ static void end_login(const struct loaders *all, struct remote_loader *l, int st
         return;
     }
     status_describe(status, why, sizeof(why));
-    if (was_listening) /* what it printed has been shown */
+    if (was_listening) /* its output has been shown */
         log_warn("host %s lends its cores no more: the login %s; the job goes on without it until "
                  "it is there again",
                  l->host->name, why);
@@ -321,7 +321,7 @@ static void kill_login(const struct loaders *all, struct remote_loader *l)
 {
     int status = 0;
 
-    (void)kill(-l->pid, SIGKILL); /* its session */
+    (void)kill(-l->pid, SIGKILL); /* its whole session */
     (void)waitpid(l->pid, &status, 0);
     end_login(all, l, status);
 }
@@ -336,7 +336,7 @@ static void start_again(const struct loaders *all, struct remote_loader *l)
     l->retry_at = time_now_ns() + RETRY_LAST_MS * NS_PER_MS;
 }
 
-/* What has closed its output is about to exit, and then tells by its status why. */
+/* A login that has closed its output is about to exit; its status then gives the reason. */
 static void reap(const struct loaders *all, struct remote_loader *l)
 {
     int status;
@@ -392,7 +392,7 @@ void loaders_beat(struct loaders *loaders, uint64_t now_ns)
         if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_UNAUTHENTICATED_PAYLOAD)
             continue;
         (void)control_put_empty(&l->conn.tx, CONTROL_BEAT);
-        (void)frame_conn_flush(&l->conn); /* its end is seen where it is read */
+        (void)frame_conn_flush(&l->conn); /* its end is noticed when reading */
     }
 }
 
@@ -417,7 +417,7 @@ void loaders_end(struct loaders *loaders)
             (void)shutdown(l->conn.fd, SHUT_WR);
 }
 
-/* ---- what others want to know ---- */
+/* ---- queries ---- */
 
 int loaders_get_fd(const struct loaders *loaders)
 {
@@ -488,7 +488,7 @@ void loaders_add_addresses(const struct loaders *loaders, uint32_t instance, cha
 
 /* ---- beginning and end ---- */
 
-/* The programs are clients: none of them can be a loader of the others. */
+/* The programs are clients: none of them can act as a loader towards the others. */
 static int make_keys(struct loaders *all, struct plenum_error *err)
 {
     struct tls_key loader = {0}, client = {0};

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* probe.c - one login a host, side by side, bounded in time, before anything is started.
+/* probe.c - one login per host, in parallel and with a time limit, before anything is started.
  *
- * mpirun starts nothing anywhere until all of its daemons have reported, and does not say which one
- * it waits for; a missing program or folder is then found by each instance for itself. So each host
- * is asked beforehand: the other host's shell starts plenumrun there, which prints
+ * mpirun starts nothing anywhere until all of its daemons have reported, and does not name the one
+ * it is waiting for; and each instance would discover a missing program or folder for itself. So
+ * each host is queried in advance: its shell starts plenumrun there, which prints
  *
  *     plenumrun-probe
  *     version 0.1.0
  *     time 1700000000123456789
- *     directory 0                     0, or what failed
+ *     directory 0                     0, or the error
  *     program 0
- *     memory 22548578304 25281560576  free, all
+ *     memory 22548578304 25281560576  free, total
  *     folder 0                        0, or why Open MPI cannot keep its files in TMPDIR or /tmp
- *     tls 0                           0, or why there is none
+ *     tls 0                           0, or why it is not available
  *     back 10.1.2.254 0               0, or why plenumrun's port cannot be reached at that address
  *     address eth0 10.1.2.3/16 reached
  *     end
  *
- * Before its first line the login may print any amount of text; lines that are not known are left
- * out, so that another version can answer, too. */
+ * The login may print any amount of text before the first line. Unknown lines are ignored, so that
+ * other versions can answer, too. */
 #include "config.h"
 
 #include "launcher/remote/probe.h"
@@ -46,26 +46,26 @@
 #include "launcher/script.h"
 
 enum {
-    SIDE_BY_SIDE = 64, /* logins at a time, */
-    PROMPT_MS = 3000,  /* but for those that have been silent for so long */
-    LEAVE_MS = 1000,   /* for logins to end that have said what they had to say */
+    SIDE_BY_SIDE = 64, /* parallel logins, */
+    PROMPT_MS = 3000,  /* not counting those that have been silent for this long */
+    LEAVE_MS = 1000,   /* for logins to end after their answer */
     POLL_MS = 1000,
     READS = 16,          /* of one login's output, before others have their turn */
     BACK_MS = 5000,      /* for a connection to plenumrun, */
-    BACK_PART = 3,       /* or this part of the time for the answer */
-    BACK_MORE_MS = 1500, /* for those at other addresses, when one has come */
+    BACK_PART = 3,       /* or this fraction of the time for the answer */
+    BACK_MORE_MS = 1500, /* for the other addresses, once one has connected */
     ACCEPTS = 64,
 };
 
 static const char first_line[] = "plenumrun-probe\n";
 
-/* One question under way. */
+/* A query in progress. */
 struct inquiry {
-    pid_t pid;                   /* 0: not asked yet, or over */
-    int fd;                      /* what is printed there; -1: nothing more */
-    uint64_t asked_ns, heard_ns; /* of the real-time clock */
-    uint64_t since_ns;           /* asked_ns, of the one that does not jump */
-    struct answer *said;         /* owned; NULL: not asked */
+    pid_t pid;                   /* 0: not begun, or over */
+    int fd;                      /* its output; -1: closed */
+    uint64_t asked_ns, heard_ns; /* on the real-time clock */
+    uint64_t since_ns;           /* asked_ns, on the monotonic clock */
+    struct answer *said;         /* owned; NULL: not begun */
 };
 
 static uint64_t real_time_ns(void)
@@ -95,7 +95,7 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...)
     va_end(args);
 }
 
-/* ---- the question ---- */
+/* ---- the query ---- */
 
 static char *make_script(const struct probe_question *q, bool loader)
 {
@@ -172,8 +172,8 @@ static void read_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, 
 
     if (parse_u64(value, UINT64_MAX, &there) < 0)
         return;
-    /* The other clock was read between our question and its answer. Only a time outside of these
-     * shows a difference. */
+    /* The other clock was read between our query and its answer. Only a time outside this interval
+     * proves a difference. */
     if (there > heard_ns)
         p->clock_ns = (int64_t)min_u64(there - heard_ns, INT64_MAX);
     else if (there < asked_ns)
@@ -219,7 +219,7 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
         (void)network_add(&p->network, &address);
 }
 
-/* A login that ended well without plenumrun's answer: something there took its place. */
+/* The login ended successfully without plenumrun's answer: something else ran there instead. */
 static void fail_without_answer(const char *last, struct probe *p)
 {
     static const char why[] = "does a file like ~/.bashrc there exit, or start another shell?";
@@ -254,7 +254,7 @@ void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct 
         probe_fail(ret, "log in", "the answer of plenumrun there was cut short");
 }
 
-/* The end of a login, which may have closed its output and stay: true when it had to be killed. */
+/* Reap a login, which may have closed its output without ending. True if it had to be killed. */
 static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
 {
     pid_t pid;
@@ -310,14 +310,14 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
         probe_fail(p, "log in", "%s ended without a word", agent_program(question->agent));
 }
 
-/* Does it count as one of the SIDE_BY_SIDE? A host that has been silent for PROMPT_MS does not:
- * many silent hosts would keep the others from being asked. */
+/* Does it count as one of the SIDE_BY_SIDE? Not if the host has been silent for PROMPT_MS:
+ * otherwise many silent hosts would block the queries of the others. */
 static bool is_busy(const struct inquiry *q, uint64_t now)
 {
     return q->fd >= 0 && (q->said->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);
 }
 
-/* Ask as many as may be asked at a time: how many are under way. */
+/* Begin as many queries as are allowed in parallel; returns the number in progress. */
 static uint32_t ask_more(const struct probe_question *question, struct probe *probes,
                          struct inquiry *list, uint32_t count, uint32_t *next,
                          char *const scripts[2])
@@ -336,7 +336,7 @@ static uint32_t ask_more(const struct probe_question *question, struct probe *pr
         if ((r == -EMFILE || r == -ENFILE || r == -EAGAIN) && open > 0) {
             free(list[*next].said);
             list[*next].said = NULL;
-            break; /* when one of those has ended */
+            break; /* retried when one of those has ended */
         }
         if (r < 0)
             probe_fail(&probes[*next], "log in", "cannot be asked: %s", strerror(-r));
@@ -346,7 +346,7 @@ static uint32_t ask_more(const struct probe_question *question, struct probe *pr
     return open;
 }
 
-/* That they have come is all that counts. */
+/* Only their arrival matters. */
 static void close_connections(int listener)
 {
     struct dial_peer from;
@@ -371,12 +371,12 @@ static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *f
         return;
     if (fds[open].revents)
         close_connections(listener);
-    for (uint32_t i = count; i-- > 0;) /* backwards: each takes its place from the end */
+    for (uint32_t i = count; i-- > 0;) /* backwards, because each is replaced by the last */
         if (list[i].fd >= 0 && fds[--open].revents)
             listen_to(&list[i]);
 }
 
-/* Returns for how long we were stopped (Ctrl-Z, a job that is suspended). */
+/* Returns how long we were stopped (Ctrl-Z, or a suspended job). */
 static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
                              struct inquiry *list, uint32_t count, char *const scripts[2])
 {
@@ -518,7 +518,7 @@ static void answer_back(void *arg, const char *address, int r)
 
 static void answer_addresses(void)
 {
-    const char *connection = getenv("SSH_CONNECTION"); /* client port server port */
+    const char *connection = getenv("SSH_CONNECTION"); /* client, port, server, port */
     struct network network = {0};
     char server[64] = "", text[128];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ready.c - looks for what would make a job fail, before it starts, and tells all of it in one
- * table. */
+/* ready.c - looks for problems that would make a job fail before it starts, and reports all of them
+ * in one table. */
 #include "config.h"
 
 #include "launcher/remote/ready.h"
@@ -23,8 +23,8 @@
 #include "launcher/script.h"
 #include "launcher/status.h"
 
-#define CLOCK_MOST (2 * NS_PER_SEC)     /* of difference, without a word about it */
-#define MEMORY_LEAST (256ull * 1048576) /* free bytes, likewise; or a part of all: */
+#define CLOCK_MOST (2 * NS_PER_SEC)     /* difference without a warning */
+#define MEMORY_LEAST (256ull * 1048576) /* free bytes without a warning; or 1/MEMORY_PART of all */
 enum { MEMORY_PART = 20 };
 
 /* ---- this host ---- */
@@ -45,7 +45,7 @@ static bool is_script(const char *program)
     return len > 3 && strcmp(program + len - 3, ".py") == 0;
 }
 
-/* A script that is named alone is not looked for in the working directory. */
+/* A script given by its bare name is not searched for in the working directory. */
 static void tell_missing(const char *program)
 {
     bool path = strchr(program, '/') != NULL;
@@ -57,7 +57,7 @@ static void tell_missing(const char *program)
         log_error("there is no program '%s'%s", program, path ? "" : " in PATH");
 }
 
-/* What would fail on this host: 0, or an exit status. */
+/* Check this host: 0, or an exit status. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -93,12 +93,12 @@ static int check_here(const struct ready_request *request, const struct plan *pl
     }
 }
 
-/* ---- the others ---- */
+/* ---- the other hosts ---- */
 
 struct hosts {
-    struct probe *probes; /* [count]: one for each host of the plan that is another */
+    struct probe *probes; /* [count]: one per host of the plan other than this one */
     uint32_t count;
-    unsigned port; /* to which they were asked to connect */
+    unsigned port; /* to which they tried to connect */
     struct network own;
 };
 
@@ -110,7 +110,7 @@ static void hosts_fini(struct hosts *h)
     network_fini(&h->own);
 }
 
-/* Warn of what is no failure, but may explain trouble later. */
+/* Warn of conditions that are not failures but may explain trouble later. */
 static void warn_of(const struct probe *p)
 {
     char available[32], all[32];
@@ -178,7 +178,7 @@ static int ask_hosts(const struct ready_request *request, const struct plan *pla
     return 0;
 }
 
-/* What this host can encrypt, each of the others must. */
+/* If this host can encrypt, each of the others must be able to. */
 static void check_tls(const struct hosts *h)
 {
     if (tls_is_installed(NULL) < 0)
@@ -210,7 +210,7 @@ static void check_subnet(const struct hosts *h, const struct subnet *subnet, con
     }
 }
 
-/* Each host with instances must reach us where we are going to listen. */
+/* Each host with instances must be able to reach the address on which we will listen. */
 static void check_back(const struct hosts *h, const char *network)
 {
     char own[INET6_ADDRSTRLEN];
@@ -221,7 +221,7 @@ static void check_back(const struct hosts *h, const char *network)
             probe_check_back(&h->probes[i], known ? own : NULL, h->port);
 }
 
-/* Print the table, if there is something in it: 0, or an exit status. */
+/* Print the table, if it has any rows: 0, or an exit status. */
 static int report(const struct hosts *h)
 {
     bool failed = false, programs = true;
@@ -248,7 +248,8 @@ static int report(const struct hosts *h)
 
 /* ---- the network ---- */
 
-/* By which of our addresses does that host reach us? The one from which we would send to it. */
+/* Find the address of ours by which that host reaches us: the one from which we would send to
+ * it. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -292,7 +293,7 @@ static const struct network *network_of(const struct hosts *h, const struct plan
     return NULL;
 }
 
-/* Names of interfaces that lead nowhere, each once. */
+/* List interfaces that lead nowhere, each once. */
 static void list_virtual(const struct network *network, char *ret, size_t size)
 {
     for (size_t i = 0; i < network->count; i++) {
@@ -307,7 +308,7 @@ static void list_virtual(const struct network *network, char *ret, size_t size)
     }
 }
 
-/* "eth0 10.1.2.3" */
+/* Format as "eth0 10.1.2.3". */
 static int note_interface(struct plan_host *host, const struct network_address *a)
 {
     char text[100], *slash;
@@ -339,7 +340,7 @@ static int note_interfaces(struct plan *plan, const struct hosts *h, const struc
     return 0;
 }
 
-/* Open MPI takes IPv4 networks by their numbers; of IPv6 only the name of an interface, which must
+/* Open MPI accepts IPv4 networks as numbers; for IPv6 only the name of an interface, which must
  * then be the same on all hosts. */
 static void describe_include(const struct network *const *list, size_t count,
                              const struct subnet *subnet, char ret[SUBNET_TEXT_MAX])
@@ -361,8 +362,8 @@ static void describe_include(const struct network *const *list, size_t count,
     (void)snprintf(ret, SUBNET_TEXT_MAX, "%s", name ? name : "");
 }
 
-/* By which addresses do instances come to loaders on hosts of their own? By those on a network that
- * all of them share. Where there is none, by those that we come by. */
+/* Choose the addresses at which instances reach loaders on separate hosts: those on a network that
+ * all of them share, or, if there is none, those that we use ourselves. */
 static int choose_loader_network(struct plan *plan, const struct hosts *h,
                                  const struct subnet *named)
 {
@@ -421,7 +422,8 @@ static int choose_network(struct plan *plan, struct hosts *h, const struct subne
         describe_include(list, count, &subnet, ret->program_include);
         r = note_interfaces(plan, h, &subnet, ret);
     }
-    /* mpirun itself runs here, which may be no host of the job, and on another network. */
+    /* mpirun itself runs here, which may not be a host of the job, and may be on another
+     * network. */
     list[count++] = &h->own;
     if (known && !network_find(&h->own, &subnet))
         known = network_find_shared(list, count, &subnet) == 0;
@@ -458,7 +460,7 @@ int ready_check(const struct ready_request *request, struct plan *plan, struct r
     if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
         return status;
     if (request->host_subnet)
-        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* looked at before */
+        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* checked before */
     (void)network_read(&h.own);
     if (!request->no_host_check && agent_is_used(request->agent))
         status = ask_hosts(request, plan, &h, &ret->stopped_ns);
