@@ -52,7 +52,7 @@ void control_hello_init(struct control_hello *m)
     memcpy(m->magic, control_magic, sizeof(m->magic));
 }
 
-/* In constant time: how long it takes does not tell how much of a guess was right. */
+/* In constant time, so that the duration does not reveal how much of a guess was right. */
 static bool same_token(const char *a, const char *b)
 {
     size_t len = strlen(b);
@@ -170,8 +170,8 @@ int control_put_keep(struct frame_buffer *b, const struct control_keep *m)
     return frame_end(b, begin);
 }
 
-/* A text of any length, owned by the caller; NULL and `bad` when it is cut short, holds a NUL, or
- * memory is short (which is no better here). */
+/* Read a text of any length, owned by the caller. NULL, and `bad` is set, if it is cut short,
+ * contains a NUL, or memory is short (handled in the same way here). */
 static char *dup_text(struct frame_reader *r)
 {
     uint32_t len = frame_get_u32(r);
@@ -191,7 +191,7 @@ static char *dup_text(struct frame_reader *r)
     return text;
 }
 
-/* A number of items that follow, each of `least` bytes or more. */
+/* Read the number of items that follow, each of at least `least` bytes. */
 static uint32_t get_count(struct frame_reader *r, size_t least)
 {
     uint32_t count = frame_get_u32(r);

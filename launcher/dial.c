@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* dial.c - the launching host does not know which of its addresses another host can reach, so it
- * names them all and the shim tries them all at once: the first that answers is used.
+ * lists them all, and the shim tries them all at once and uses the first that answers.
  *
  * Interfaces of containers and virtual machines on the launching host (docker0, virbr0 ...) come
- * last: other hosts have interfaces of the same name and address, on which nobody listens. */
+ * last: other hosts have interfaces with the same name and address, on which no process listens. */
 #include "config.h"
 
 #include "launcher/dial.h"
@@ -35,8 +35,8 @@ union any_address {
     struct sockaddr_in6 v6;
 };
 
-/* Connections of an earlier start of the job may linger at a port that was chosen; they belong to
- * no process. */
+/* Connections of an earlier start of the job may linger on a chosen port; they belong to no
+ * process. */
 static int open_tcp(int family)
 {
     const int on = 1;
@@ -47,8 +47,8 @@ static int open_tcp(int family)
     return fd;
 }
 
-/* A listening TCP socket on all addresses, at `*port` (0: any, which is set); `*v6`: does it take
- * IPv6 too? */
+/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6`: does it
+ * accept IPv6, too? */
 static int listen_tcp(bool *v6, uint16_t *port, struct plenum_error *err)
 {
     union any_address a = {
@@ -80,7 +80,7 @@ fail:
     return error_set(err, r, "cannot listen for the instances: %s", strerror(-r));
 }
 
-/* Append the addresses of either kind of interface: 0, or -ENAMETOOLONG. */
+/* Append the addresses of one kind of interface, virtual or not: 0, or -ENAMETOOLONG. */
 static int write_addresses(const struct ifaddrs *list, bool virtual, bool v6, uint16_t port,
                            char *ret, size_t size)
 {
@@ -120,11 +120,11 @@ static int describe_tcp(bool v6, uint16_t port, char *ret, size_t size, struct p
         r = -errno;
         return error_set(err, r, "cannot list the addresses of this host: %s", strerror(-r));
     }
-    /* More addresses than fit: the rest is left out. */
+    /* If there are more addresses than fit, leave out the rest. */
     if (write_addresses(list, false, v6, port, ret, size) == 0)
         (void)write_addresses(list, true, v6, port, ret, size);
     freeifaddrs(list);
-    if (!ret[0]) /* no network: then all hosts of the list are this one */
+    if (!ret[0]) /* no network: then every host in the list is this one */
         (void)snprintf(ret, size, "tcp:127.0.0.1:%u", port);
     return 0;
 }
@@ -144,7 +144,7 @@ bool dial_find_own(const char *network, char ret[INET6_ADDRSTRLEN])
     return found;
 }
 
-/* On one address of ours, and no other. */
+/* Listen on one of our addresses only. */
 static int listen_at(const char *own, uint16_t port, char *ret, size_t size,
                      struct plenum_error *err)
 {
@@ -174,7 +174,7 @@ static int listen_locally(const char *name, char *ret, size_t size, struct plenu
     return fd;
 }
 
-/* By TCP, at this port (0: any); NULL: on all of our addresses. */
+/* Listen on this TCP port (0: any); `own` NULL: on all of our addresses. */
 static int listen_at_port(const char *own, uint16_t port, char *ret, size_t size,
                           struct plenum_error *err)
 {
@@ -209,7 +209,7 @@ int dial_listen(bool local, const char *name, const char *network, const struct 
         own = address;
     if (count == 0)
         return listen_at_port(own, 0, ret, size, err);
-    (void)random_bytes(&first, sizeof(first)); /* other hosts start jobs on the same hosts */
+    (void)random_bytes(&first, sizeof(first)); /* random: other hosts start jobs there, too */
     for (unsigned i = 0; i < count && fd == -EADDRINUSE; i++)
         fd = listen_at_port(own, ports_get_own(ports, (first % count + i) % count), ret, size, err);
     if (fd == -EADDRINUSE)
@@ -231,12 +231,12 @@ static void keep_alive(int fd)
 {
     const int on = 1;
 
-    /* Fails on a unix socket, where it is not needed. */
+    /* Fails on a unix socket, which does not need it. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-/* Both families as IPv6 has them. */
+/* Write addresses of both families in IPv6 form. */
 static void note_host(const union any_address *from, struct dial_peer *ret)
 {
     static const uint8_t mapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -285,13 +285,13 @@ char *dial_format_host(const struct dial_peer *peer, char *text, size_t size)
     return text;
 }
 
-/* The addresses that are tried. */
+/* The addresses to try. */
 struct tries {
-    struct pollfd fds[TRIES_MAX]; /* fd -1: not under way */
+    struct pollfd fds[TRIES_MAX]; /* fd -1: not in progress */
     struct address addresses[TRIES_MAX];
-    bool later[TRIES_MAX]; /* its queue of connections was full */
+    bool later[TRIES_MAX]; /* its backlog was full */
     size_t count;
-    int error; /* of the last that failed */
+    int error; /* the last failure */
 };
 
 static void parse_all(const char *list, struct tries *ret)
@@ -314,7 +314,7 @@ static void parse_all(const char *list, struct tries *ret)
     }
 }
 
-/* Begin what is to be begun, or again: can any of them still be reached? */
+/* Begin, or retry, the pending attempts. Can any of the addresses still be reached? */
 static bool begin_all(struct tries *t)
 {
     bool hope = false;
@@ -341,7 +341,7 @@ static bool any_later(const struct tries *t)
     return later;
 }
 
-/* The first that is connected is taken out; others that have failed are closed. */
+/* Remove and return the first that is connected; close those that have failed. */
 static int find_connected(struct tries *t)
 {
     for (size_t i = 0; i < t->count; i++) {
@@ -361,7 +361,7 @@ static int find_connected(struct tries *t)
     return -1;
 }
 
-/* Is it on a network of this host's own? */
+/* Is it on one of this host's own networks? */
 static bool is_near(const struct network *own, const struct address *address)
 {
     const union address_any *a = &address->ip[0];
@@ -392,7 +392,7 @@ static void tell_of(const struct address *address, int r, dial_tell *tell, void 
         tell(arg, text, r);
 }
 
-/* What has come of them by now: does one still have to be waited for? */
+/* Report the attempts that have finished. Is any other still worth waiting for? */
 static bool hear_all(struct tries *t, const struct network *own, bool *connected, dial_tell *tell,
                      void *arg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* environ.c - an environment is described as changes, because the shim makes them on its own
+/* environ.c - an environment is described by changes, because the shim applies them on its own
  * host. */
 #include "config.h"
 
@@ -121,7 +121,7 @@ int environ_adopt(const struct environ_list *list)
     return 0;
 }
 
-/* An mpirun around us, an MPI_Init() in the program that started us, or srun --mpi=pmix. */
+/* Did mpirun, an MPI program that has called MPI_Init(), or srun --mpi=pmix start us? */
 static bool is_in_outer(void)
 {
     static const char *const marks[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
@@ -169,7 +169,7 @@ void environ_leave_outer(void)
     while (environ[i]) {
         char *name = is_of_outer(environ[i]) ? strndup(environ[i], strcspn(environ[i], "=")) : NULL;
 
-        if (!name || unsetenv(name) < 0) /* which moves the others up */
+        if (!name || unsetenv(name) < 0) /* unsetenv() moves the others up */
             i++;
         free(name);
     }

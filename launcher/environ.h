@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** How a job on one host is started, whatever a scheduler's variables say: Open MPI's settings. */
+/** Open MPI's setting for a job on one host, whatever a scheduler's variables are. */
 #define ENVIRON_ONE_HOST_PLM "isolated"
 #define ENVIRON_ONE_HOST_RAS "^slurm,tm,pbs,lsf,gridengine,alps,flux"
 
 enum environ_how {
-    ENVIRON_SET,    /* whatever was there */
-    ENVIRON_SET_IF, /* when it is not set */
+    ENVIRON_SET,    /* always */
+    ENVIRON_SET_IF, /* only if it is not set */
     ENVIRON_UNSET,
     ENVIRON_HOWS
 };
@@ -22,28 +22,28 @@ struct environ_entry {
     enum environ_how how;
 };
 
-/** Changes to an environment, each name once. Zero-initialised: none. */
+/** Changes to an environment, at most one per name. Zero-initialised: none. */
 struct environ_list {
     struct environ_entry *entries;
     size_t count, cap;
 };
 
 void environ_list_fini(struct environ_list *list);
-/** Add a change, in place of an earlier one of that name: 0 or -ENOMEM. */
+/** Add a change, replacing an earlier one of that name: 0 or -ENOMEM. */
 int environ_list_put(struct environ_list *list, enum environ_how how, const char *name,
                      const char *value);
 
 bool environ_list_has(const struct environ_list *list, const char *name);
 
-/** `environment` with the changes made: an array for execve(2), owned by the caller with all in
- * it (environ_free()); NULL when memory is short. */
+/** Apply the changes to `environment`: an array for execve(2), owned by the caller with its
+ * contents (environ_free()); NULL if out of memory. */
 char **environ_apply(char *const *environment, const struct environ_list *list);
 void environ_free(char **environment);
-/** Make the changes to our own: 0 or -ENOMEM. */
+/** Apply the changes to our own environment: 0 or -ENOMEM. */
 int environ_adopt(const struct environ_list *list);
 
-/** If an mpirun, or an MPI program, started us: remove from our environment what it set for us, and
- * what another plenumrun set for that mpirun. Otherwise our own mpirun would refuse to start, and
+/** If mpirun or an MPI program started us, remove what it set for us from our environment, and what
+ * another plenumrun set for that mpirun. Otherwise our own mpirun would refuse to start, and
  * instances would take themselves for processes of the outer job. */
 void environ_leave_outer(void);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* handover.h - what plenumrun tells the plenumruns that it has started, by their arguments and
- * environments. All variables begin with HANDOVER_PREFIX, and none reaches a program. */
+/* handover.h - the arguments and variables that plenumrun passes to the plenumrun processes it
+ * starts. All variables begin with HANDOVER_PREFIX, and none of them reaches a program. */
 #ifndef LAUNCHER_HANDOVER_H
 #define LAUNCHER_HANDOVER_H
 
@@ -8,10 +8,10 @@
 
 #define HANDOVER_PREFIX "PLENUM_SHIM_"
 
-/** The argument by which plenumrun knows that it is a shim. */
+/** The argument that makes plenumrun a shim. */
 #define SHIM_ARGUMENT "--shim"
 
-/** The argument by which plenumrun knows that mpirun calls it in place of ssh. */
+/** The argument that shows plenumrun that mpirun calls it instead of ssh. */
 #define AGENT_ARGUMENT "--agent"
 
 /** What a shim reads from its environment. */
@@ -23,23 +23,23 @@
 #define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"     /* milliseconds */
 #define SHIM_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
 
-/* Only here, where limits are inherited; "0" where it is not known. */
+/* Only where limits are inherited; "0" if not known. */
 #define SHIM_ENV_DESCRIPTORS \
     "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
 
-/* Where mpirun does not say it by a variable of its own; instances of one host only. */
+/* Set by local.c; under mpirun, Open MPI has a variable of its own for this. */
 #define SHIM_ENV_INSTANCE "PLENUM_SHIM_RANK"
 
 /** What plenumrun as an agent reads from its environment. */
 #define AGENT_ENV_WORDS "PLENUM_SHIM_AGENT"       /* the program that logs in, and its arguments */
-#define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* and a number from 0: agent_list_hosts() */
+#define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* plus a number from 0: agent_list_hosts() */
 
-enum { HANDOVER_LIST_MAX = 48 }; /* bytes of the name of a list of hosts */
+enum { HANDOVER_LIST_MAX = 48 }; /* size of the name of a list of hosts */
 
 /** The variable that holds list `number` of the agent's hosts. */
 const char *handover_name_list(unsigned number, char ret[HANDOVER_LIST_MAX]);
 
-/** Take out of the environment what an agent reads there: it is for nobody else. */
+/** Remove the agent's variables from the environment: no other process may see them. */
 void handover_clear_agent(void);
 
 #endif

@@ -45,14 +45,14 @@ static bool is_own_address(const struct network *own, const struct subnet *addre
     for (size_t i = 0; i < own->count; i++) {
         struct subnet exact = own->list[i].at;
 
-        exact.bits = address->bits; /* all of them */
+        exact.bits = address->bits; /* every bit */
         if (subnet_has(&exact, address))
             return true;
     }
     return false;
 }
 
-/* A number for an address: "10.1.2.3", "fd00::7". */
+/* Parse a numeric address: "10.1.2.3", "fd00::7". */
 static bool get_address(const char *name, struct subnet *ret)
 {
     *ret = (struct subnet){.family = AF_INET, .bits = 32};
@@ -71,7 +71,7 @@ static bool is_own_name(const char *name)
     return strcasecmp(name, "localhost") == 0 || strcasecmp(name, own) == 0;
 }
 
-/* Could it be our name with or without its domain? Two different domains are two machines. */
+/* Could it be our name, with or without its domain? Two different domains are two machines. */
 static bool resembles_own_name(const char *name)
 {
     char own[HOST_NAME_MAX_BYTES];
@@ -99,15 +99,15 @@ bool host_is_this(const char *name)
 
 /* ---- names that a name server knows ----
  *
- * A name server that does not answer makes getaddrinfo() wait for half a minute, and it cannot be
- * called off. So threads ask, and what is not known in time is taken for another host, which costs
- * no more than a detour. The last who needs it frees the search. */
+ * If a name server does not answer, getaddrinfo() waits for half a minute and cannot be cancelled.
+ * So threads call it, and a name that is not resolved in time is treated as another host, which
+ * costs no more than a detour. The last user frees the look-up. */
 
 enum { LOOKUP_THREADS = 16, LOOKUP_MS = 2000 };
 
 struct lookup {
     struct network own;
-    char **names; /* [count], NULL: nothing to ask; owned */
+    char **names; /* [count], NULL: nothing to look up; owned */
     bool *found;
     size_t count;
     /* Any thread, holding the lock. */
@@ -117,7 +117,7 @@ struct lookup {
     unsigned users;
 };
 
-/* Holding the lock, which is released. */
+/* Needs the lock, and releases it. */
 static void leave_lookup(struct lookup *l)
 {
     bool last;
@@ -232,7 +232,7 @@ void host_find_this(const struct hostlist *list, bool *ret)
             ret[i] = true;
         } else {
             l->names[i] = strdup(host->name);
-            l->found[i] = resembles_own_name(host->name); /* unless an answer comes in time */
+            l->found[i] = resembles_own_name(host->name); /* unless an answer arrives in time */
             unknown += l->names[i] != NULL;
         }
     }

@@ -13,7 +13,7 @@
 
 enum {
     READ_BYTES = 64 * 1024,
-    FOLLOW_READS = 4, /* of a pipe, before others have their turn */
+    FOLLOW_READS = 4, /* of a pipe, before other pipes have their turn */
     CHAIN_MS = 1000,  /* between tracebacks of one chain of exceptions */
 };
 
@@ -30,7 +30,7 @@ bool lines_has_room(const struct lines *lines)
 
 char *lines_reserve(struct lines *lines, size_t *ret_size)
 {
-    /* Move to the front only when that is cheap or needed: what is moved is less than one line. */
+    /* Move to the front only if that is cheap or necessary: less than one line is moved. */
     if (lines->at > 0 && (lines->at == lines->len || lines->cap - lines->len < READ_BYTES)) {
         memmove(lines->bytes, lines->bytes + lines->at, lines->len - lines->at);
         lines->len -= lines->at;
@@ -160,7 +160,7 @@ uint64_t line_limit_settle(struct line_limit *limit, uint64_t now_ns)
     return left_out;
 }
 
-/* No byte but its first is a 'T', so what does not match can only begin anew there. */
+/* Only its first byte is a 'T', so after a mismatch a new match can begin only at a 'T'. */
 static const char traceback_line[] = "Traceback (most recent call last):";
 
 void traceback_look(struct traceback *t, const char *bytes, size_t len, uint64_t now_ns)
@@ -202,14 +202,14 @@ size_t tail_get(const struct tail *tail, size_t most, char *ret)
 
     for (size_t i = 0; i < len; i++)
         ret[i] = tail->bytes[(tail->total - len + i) % size];
-    /* Backwards over the newlines, not counting one at the very end. */
+    /* Search backwards for newlines, not counting one at the very end. */
     for (size_t i = len; i-- > 0;) {
         if (ret[i] == '\n' && i + 1 < len && ++lines == most) {
             start = i + 1;
             break;
         }
     }
-    if (start == 0 && tail->total > size) { /* the first line is cut: leave it out, if others are */
+    if (start == 0 && tail->total > size) { /* the first line is cut: omit it if possible */
         const char *newline = memchr(ret, '\n', len);
 
         if (newline && newline + 1 < ret + len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lines.h - bytes of a pipe on their way to becoming whole lines. */
+/* lines.h - collects bytes from a pipe into whole lines. */
 #ifndef LAUNCHER_LINES_H
 #define LAUNCHER_LINES_H
 
@@ -8,82 +8,82 @@
 #include <stdint.h>
 
 enum {
-    LINES_LONGEST = 1 << 20, /* a longer line is handed on in pieces */
-    LINES_A_SECOND = 100,    /* of one host, that are shown */
+    LINES_LONGEST = 1 << 20, /* a longer line is passed on in pieces */
+    LINES_A_SECOND = 100,    /* shown per host */
 };
 
 /** Zero-initialised: empty. */
 struct lines {
     char *bytes;
-    size_t at, len, cap; /* bytes[at ... len) wait */
-    size_t last_newline; /* one behind the last newline that was found; at or before `at`: none */
+    size_t at, len, cap; /* bytes[at ... len) are pending */
+    size_t last_newline; /* position after the last newline found; at or before `at`: none */
 };
 
 void lines_fini(struct lines *lines);
 
-/** Is there room for more? (While there is none the pipe is not read, and its writer waits.) */
+/** Is there room for more? (Otherwise the pipe is not read, and its writer waits.) */
 bool lines_has_room(const struct lines *lines);
 
-/** A place for at least 64 KiB, `*ret_size` in fact; NULL when memory is short. */
+/** Reserve room for at least 64 KiB; `*ret_size` is the actual size. NULL if out of memory. */
 char *lines_reserve(struct lines *lines, size_t *ret_size);
-/** `len` bytes were written there. */
+/** Add `len` bytes that were written there. */
 void lines_added(struct lines *lines, size_t len);
 
 /**
- * The next thing to hand on, or 0: whole lines, `most` bytes at most, unless one line alone is
- * longer; a piece of a line that is longer than LINES_LONGEST; with `flush`, whatever is there.
- * Borrowed until the next call. lines_drop() takes it out.
+ * Get the next bytes to pass on; returns their number, or 0: whole lines of at most `most` bytes,
+ * unless a single line is longer; a piece of a line longer than LINES_LONGEST; with `flush`, all
+ * that is there. Borrowed until the next call. lines_drop() removes it.
  */
 size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret);
 void lines_drop(struct lines *lines, size_t len);
 
 /**
- * What an unfinished line at the end shows, on a terminal, now: the text behind its last carriage
- * return, or, when that is at the very end, behind the one before. 0 when it has no carriage
- * return. Borrowed.
+ * What a terminal would show of an unfinished last line now: the text after its last carriage
+ * return, or, if that is at the very end, after the one before. 0 if it has no carriage return.
+ * Borrowed.
  */
 size_t lines_peek_progress(const struct lines *lines, const char **ret);
 
-/** Takes a line without its end, which was a newline, or a carriage return and a newline. */
+/** Receives a line without its end (a newline, or a carriage return and a newline). */
 typedef void lines_call(void *arg, const char *line, size_t len);
 
-/** Hand on and drop what lines_peek() would give, line by line. */
+/** Pass on and drop, line by line, what lines_peek() would return. */
 void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg);
 
-/** Read from a non-blocking pipe, and hand on what was read; at its end also what is left, and the
- * pipe is closed (-1). Reads only some times: a writer that never pauses must not hold the caller
- * up. What a pipe can hold at most (/proc/sys/fs/pipe-max-size, 1 MiB) may thus take several
- * calls. */
+/** Read from a non-blocking pipe and pass on what was read. At its end, also pass on the rest and
+ * close the pipe (-1). The number of reads is limited, so that a writer that never pauses cannot
+ * block the caller: emptying the largest possible pipe (/proc/sys/fs/pipe-max-size, 1 MiB) may
+ * take several calls. */
 void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg);
 
-/** Bytes that wait. */
+/** Number of pending bytes. */
 static inline size_t lines_pending(const struct lines *lines)
 {
     return lines->len - lines->at;
 }
 
-/** How many lines of one source are shown. Zero-initialised: none was. */
+/** Limits how many lines of one source are shown. Zero-initialised: none so far. */
 struct line_limit {
-    uint64_t begun_ns; /* of the second that is counted */
+    uint64_t begun_ns; /* start of the second being counted */
     uint64_t left_out; /* since line_limit_settle() */
     unsigned passed;
 };
 
-/** May one more line be shown? Otherwise it is counted as left out. */
+/** May one more line be shown? If not, it is counted as left out. */
 bool line_limit_pass(struct line_limit *limit, uint64_t now_ns);
-/** How many lines were left out, to be told now; 0 while the second in which that began lasts. */
+/** Number of left-out lines to report now; 0 during the second in which the first was left out. */
 uint64_t line_limit_settle(struct line_limit *limit, uint64_t now_ns);
 
-/** The end of what went by, for reports. */
+/** The last bytes that passed, for reports. */
 struct tail {
     char bytes[4096];
-    size_t total; /* since the beginning: the newest byte lies at (total - 1) % sizeof bytes */
+    size_t total; /* since the start: the newest byte is at (total - 1) % sizeof bytes */
 };
 
-/** When the last traceback of a Python program began; several at once (a chain of exceptions) are
- * one. Zero-initialised: none came. */
+/** When a Python program's last traceback began; several at once (a chain of exceptions) count as
+ * one. Zero-initialised: none so far. */
 struct traceback {
-    size_t matched; /* bytes of its first line, at the end of what went by */
+    size_t matched; /* bytes of its first line, at the end of what has passed */
     uint64_t began_ns, last_ns;
 };
 
@@ -91,8 +91,8 @@ void traceback_look(struct traceback *traceback, const char *bytes, size_t len, 
 
 void tail_add(struct tail *tail, const char *bytes, size_t len);
 
-/** The last whole lines, `most` at most, into `ret` (sizeof tail->bytes + 1), ended by NUL; its
- * length. */
+/** Copy the last whole lines, at most `most`, to `ret` (sizeof tail->bytes + 1), terminated by NUL;
+ * returns the length. */
 size_t tail_get(const struct tail *tail, size_t most, char *ret);
 
 #endif

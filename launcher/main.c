@@ -19,8 +19,8 @@
 #include "launcher/shim/shim.h"
 #include "launcher/status.h"
 
-/* Below this mpirun, or we, would end by SIGSEGV without a word. Programs inherit the limit, so it
- * is not raised. */
+/* Below this, mpirun or plenumrun would die of SIGSEGV without a message. Programs inherit the
+ * limit, so it is not raised. */
 enum { STACK_LEAST_KIB = 256 };
 
 static bool has_stack(void)
@@ -36,7 +36,7 @@ static bool has_stack(void)
     return false;
 }
 
-/* Said by a shim or a keeper of a loader, before all else. */
+/* Checked by a shim or a loader's keeper before anything else. */
 static bool has_proc(void)
 {
     struct plenum_error err;
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     io_fill_standard(O_RDWR);
     if (!has_stack())
         return STATUS_LAUNCH;
-    (void)signal(SIGCHLD, SIG_DFL); /* where it is ignored nobody can be waited for */
+    (void)signal(SIGCHLD, SIG_DFL); /* if it is ignored, waiting for children does not work */
     if (argc > 1 && strcmp(argv[1], SHIM_ARGUMENT) == 0)
         return has_proc() ? shim_main() : STATUS_LAUNCH;
     if (argc == 3 && strcmp(argv[1], LOCAL_ARGUMENT) == 0)

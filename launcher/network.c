@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* network.c - hosts have many addresses, most of which lead nowhere: docker0 is 172.17.0.1
- * everywhere, and an MPI that tries it waits for a time-out. So hosts tell their addresses
- * (probe.c), and what they share is found here, for Open MPI and for the programs. */
+ * everywhere, and an MPI that tries it waits for a timeout. So hosts report their addresses
+ * (probe.c), and this file finds the network that they share, for Open MPI and for the programs. */
 #include "config.h"
 
 #include "launcher/network.h"
@@ -17,7 +17,7 @@
 #include "common/error.h"
 #include "common/util.h"
 
-enum { COMMON_BITS_LEAST = 8 }; /* of a network that is made to hold all */
+enum { COMMON_BITS_LEAST = 8 }; /* for a network that is computed to contain all */
 
 bool network_is_virtual(const char *interface)
 {
@@ -60,7 +60,7 @@ static unsigned mask_bits(const uint8_t *mask, size_t len)
     return bits;
 }
 
-/* False: it is no address that another host could use. */
+/* False: another host could not use this address. */
 static bool read_address(const struct ifaddrs *i, struct network_address *ret)
 {
     const union any_address *a = (const union any_address *)(const void *)i->ifa_addr;
@@ -165,7 +165,7 @@ const struct network_address *network_find(const struct network *network,
     return NULL;
 }
 
-/* Has the host an address of its own on exactly this network? */
+/* Does the host have an address of its own on exactly this network? */
 static bool is_on(const struct network *host, const struct subnet *subnet, bool reached)
 {
     for (size_t i = 0; i < host->count; i++) {
@@ -178,7 +178,7 @@ static bool is_on(const struct network *host, const struct subnet *subnet, bool 
     return false;
 }
 
-/* A network of the first host's that all have; IPv4 first. */
+/* Find a network of the first host that all of them have; IPv4 first. */
 static bool find_common(const struct network *const *hosts, size_t count, int family, bool reached,
                         struct subnet *ret)
 {
@@ -204,8 +204,8 @@ static const struct network_address *find_reached(const struct network *host, in
     return NULL;
 }
 
-/* The smallest network that holds the addresses by which the hosts are reached: they are in
- * different networks, with routers between. */
+/* Find the smallest network that contains the addresses by which the hosts are reached: they are on
+ * different networks, with routers between them. */
 static bool find_covering(const struct network *const *hosts, size_t count, int family,
                           struct subnet *ret)
 {

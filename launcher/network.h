@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* network.h - addresses of hosts, and the network that all of them are on. */
+/* network.h - addresses of hosts, and the network that they share. */
 #ifndef LAUNCHER_NETWORK_H
 #define LAUNCHER_NETWORK_H
 
@@ -9,16 +9,16 @@
 
 #include "launcher/subnet.h"
 
-enum { NETWORK_INTERFACE_MAX = 16 }; /* bytes of an interface's name with its NUL */
+enum { NETWORK_INTERFACE_MAX = 16 }; /* size of an interface's name, with its NUL */
 
 struct network_address {
     char interface[NETWORK_INTERFACE_MAX];
-    struct subnet at; /* the whole address, and the bits of its network */
-    bool is_virtual;  /* of containers and virtual machines: others have the same */
-    bool reached;     /* others come here by it */
+    struct subnet at; /* the whole address, and the prefix length of its network */
+    bool is_virtual;  /* belongs to containers or virtual machines: not unique to this host */
+    bool reached;     /* other hosts use it to reach this one */
 };
 
-/** Addresses of one host, without loopback and what is down. Zero-initialised: none. */
+/** Addresses of one host, except loopback and interfaces that are down. Zero-initialised: none. */
 struct network {
     struct network_address *list;
     size_t count, cap;
@@ -27,26 +27,26 @@ struct network {
 void network_fini(struct network *network);
 /** 0 or -ENOMEM. */
 int network_add(struct network *network, const struct network_address *address);
-/** Of this host: 0 or -errno. */
+/** Read this host's addresses: 0 or -errno. */
 int network_read(struct network *ret);
 
-/** Is this the name of an interface that container engines and hypervisors make? */
+/** Is this a name that container engines and hypervisors give to interfaces? */
 bool network_is_virtual(const char *interface);
 
-/** "eth0 10.1.2.3/24", with " virtual" and " reached" behind it; network_parse_address() reads it.
- */
+/** Format as "eth0 10.1.2.3/24", followed by " virtual" and " reached" if they apply;
+ * network_parse_address() reads it. */
 void network_format_address(const struct network_address *address, char *ret, size_t size);
 int network_parse_address(const char *text, struct network_address *ret);
 
-/** Mark the address (as text) by which others come here. */
+/** Mark the address (as text) by which other hosts reach this one. */
 void network_mark_reached(struct network *network, const char *address);
 
 /**
- * A network on which all of `count` hosts have an address that is not virtual: one by which they
- * are reached, if there is one; else a network of their own addresses that all have; else the
- * smallest that holds the addresses by which they are reached, when nothing virtual lies in it.
+ * Find a network on which all of `count` hosts have a non-virtual address: preferably one by which
+ * they are reached; otherwise another network that all of them have; otherwise the smallest that
+ * contains the addresses by which they are reached, if it contains no virtual ones.
  *
- * -ENOENT: there is none, or nothing is known of some host.
+ * -ENOENT: there is none, or a host's addresses are unknown.
  */
 int network_find_shared(const struct network *const *hosts, size_t count, struct subnet *ret);
 

@@ -12,7 +12,7 @@
 
 enum { BLOCK = 4 };
 
-/* "A-B", and nothing behind it. */
+/* Parse "A-B", with nothing after it. */
 static bool read_range(const char *text, uint64_t *first, uint64_t *last)
 {
     return parse_next_u64(&text, UINT16_MAX, first) == 0 && *text++ == '-' &&

@@ -14,7 +14,7 @@
 #include <plenum/error.h>
 
 enum {
-    PORTS_LEAST = 16,    /* of a range */
+    PORTS_LEAST = 16,    /* size of a range */
     PORTS_TEXT_MAX = 12, /* "65535-65535" with its NUL */
 };
 
@@ -26,13 +26,13 @@ struct ports {
 /** "20000-20999": 0, or -EINVAL with a sentence. */
 int ports_parse(const char *text, struct ports *ret, struct plenum_error *err);
 
-/** Blocks of the lower half; 0 when any port will do. */
+/** Number of blocks in the lower half; 0 if any port may be used. */
 unsigned ports_count_blocks(const struct ports *ports);
-/** plenumrun's own port of a block. */
+/** plenumrun's own port in a block. */
 uint16_t ports_get_own(const struct ports *ports, unsigned block);
-/** Those of Open MPI's daemons, where `own` is plenumrun's. */
+/** The ports for Open MPI's daemons, if plenumrun's is `own`. */
 struct ports ports_get_daemons(uint16_t own);
-/** Those of MPI programs. */
+/** The ports for MPI programs. */
 struct ports ports_get_programs(const struct ports *ports);
 
 #endif

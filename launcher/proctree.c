@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* proctree.c - a walk over /proc, since the kernel has no "kill my descendants".
+/* proctree.c - walks /proc, because the kernel cannot "kill my descendants".
  *
- * Process groups and sessions do not hold a tree together: a grandchild may leave them. Parents
- * do, for a subreaper, to whom every orphan below it falls. A tree that forks while it is being
- * killed would outrun the walk; so its processes are stopped first, until a walk finds nobody new,
- * and killed then.
+ * Process groups and sessions do not hold a tree together, because a grandchild may leave them.
+ * Parents do if the root is a subreaper, which adopts every orphan below it. A tree that forks
+ * while it is being killed would outrun the walk, so its processes are stopped first, until a walk
+ * finds no new ones, and are killed then.
  *
- * Children are read from /proc/PID/task/TID/children, so that a tree costs what it has processes,
- * however many processes there are. Kernels without these files have all of /proc read. When no
- * child is left, nothing is read at all. */
+ * Children are read from /proc/PID/task/TID/children, so that the cost depends on the size of the
+ * tree, not on the number of processes on the host. On kernels without these files, all of /proc is
+ * read. If there are no children, nothing is read at all. */
 #include "config.h"
 
 #include "launcher/proctree.h"
@@ -29,8 +29,8 @@
 #include "common/util.h"
 
 enum {
-    ROUNDS = 8,           /* walks until the stopped tree is taken for complete */
-    UNKILLABLE_MS = 5000, /* then it is left behind */
+    ROUNDS = 8,           /* walks until the stopped tree counts as complete */
+    UNKILLABLE_MS = 5000, /* after which it is left behind */
 };
 
 struct process {
@@ -43,9 +43,9 @@ struct tree {
     size_t count, cap;
 };
 
-bool proctree_walks_proc; /* for tests: as on a kernel without lists of children */
+bool proctree_walks_proc; /* for tests: behave as on a kernel without lists of children */
 
-/* State and parent of a process: 0, or -ESRCH when it is gone. */
+/* Read the state and parent of a process: 0, or -ESRCH if it is gone. */
 static int read_stat(int proc, pid_t pid, struct process *ret)
 {
     char path[32], text[512], *after;
@@ -63,7 +63,7 @@ static int read_stat(int proc, pid_t pid, struct process *ret)
     if (n <= 0)
         return -ESRCH;
     text[n] = '\0';
-    after = strrchr(text, ')');      /* the name in front may hold anything */
+    after = strrchr(text, ')');      /* the name before it may contain any character */
     if (!after || strlen(after) < 5) /* ") S 1" */
         return -ESRCH;
     at = after + 4;
@@ -82,7 +82,7 @@ static int add(struct tree *f, const struct process *process)
     return 0;
 }
 
-/* All processes. */
+/* Read all processes. */
 static int read_all(struct tree *f)
 {
     DIR *dir = opendir("/proc");
@@ -114,7 +114,7 @@ static int by_parent(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Add the children of a process, from a list of all that is sorted by parents. */
+/* Add the children of a process, from a list of all processes sorted by parent. */
 static int add_children(struct tree *f, const struct tree *all, pid_t parent, pid_t root,
                         pid_t spare)
 {
@@ -135,8 +135,8 @@ static int add_children(struct tree *f, const struct tree *all, pid_t parent, pi
     return 0;
 }
 
-/* The same as read_descendants(), where the kernel has no lists of children. Each process has one
- * parent in the list, so none is added twice. */
+/* Like read_descendants(), for kernels without lists of children. Each process has one parent in
+ * the list, so none is added twice. */
 static int pick_descendants(struct tree *f, pid_t root, pid_t spare)
 {
     struct tree all = {0};
@@ -149,7 +149,7 @@ static int pick_descendants(struct tree *f, pid_t root, pid_t spare)
     r = add_children(f, &all, root, root, spare);
     if (r < 0)
         goto out;
-    for (size_t i = 0; i < f->count; i++) { /* more come behind it */
+    for (size_t i = 0; i < f->count; i++) { /* more are appended behind it */
         r = add_children(f, &all, f->processes[i].pid, root, spare);
         if (r < 0)
             goto out;
@@ -159,7 +159,7 @@ out:
     return r;
 }
 
-/* Add the children of one thread: 0, -ESRCH when it is gone or the kernel has no such list. */
+/* Add the children of one thread: 0, -ESRCH if it is gone or the kernel has no such list. */
 static int read_children(struct tree *f, int proc, const char *list, pid_t spare)
 {
     int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), r = 0;
@@ -209,7 +209,7 @@ static int read_threads(struct tree *f, int proc, pid_t pid, pid_t spare)
     return r;
 }
 
-/* All descendants, generation by generation: the list is its own queue. */
+/* Add all descendants, generation by generation: the list is its own queue. */
 static int read_descendants(struct tree *f, pid_t root, pid_t spare)
 {
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
@@ -231,7 +231,7 @@ out:
     return r;
 }
 
-/* The tree as it is now. */
+/* Read the current tree. */
 static int read_tree(struct tree *f, pid_t root, pid_t spare)
 {
     int r = proctree_walks_proc ? -ESRCH : read_descendants(f, root, spare);
@@ -239,7 +239,7 @@ static int read_tree(struct tree *f, pid_t root, pid_t spare)
     return r == -ESRCH ? pick_descendants(f, root, spare) : r;
 }
 
-/* Stop them: how many there are. */
+/* Stop all of them; returns their number. */
 static int stop_all(const struct tree *f)
 {
     int count = 0;
@@ -279,7 +279,8 @@ int proctree_kill(pid_t spare)
             if (!f.processes[i].dead)
                 (void)kill(f.processes[i].pid, SIGKILL);
     free(f.processes);
-    /* A walk can miss who was born while it went on; that no child is left cannot be wrong. */
+    /* A walk can miss processes that are created meanwhile; that no child is left cannot be
+     * wrong. */
     return r == 0 && spare == 0 && has_children() ? 1 : r;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ranges.h - sets of small numbers as text: "0-3,8-11", for CPUs, NUMA nodes and instances. */
+/* ranges.h - sets of small numbers as text, "0-3,8-11": CPUs, NUMA nodes and instances. */
 #ifndef LAUNCHER_RANGES_H
 #define LAUNCHER_RANGES_H
 
@@ -9,7 +9,7 @@
 
 #include <plenum/error.h>
 
-/** Words of a set of `count` numbers. The layout is the kernel's, of sched_setaffinity(2). */
+/** Bits per word of a set. The layout is the kernel's, as in sched_setaffinity(2). */
 #define RANGES_WORD_BITS (sizeof(unsigned long) * CHAR_BIT)
 #define RANGES_WORDS(count) (((count) + RANGES_WORD_BITS - 1) / RANGES_WORD_BITS)
 
@@ -24,16 +24,17 @@ static inline void ranges_add(unsigned long *words, size_t n)
 }
 
 /**
- * Set the bits that `text` names in `words`, a set of `count` numbers; the other bits stay.
+ * Set the bits listed in `text` in `words`, a set of `count` numbers; other bits are kept.
  *
- * -EINVAL not a list of numbers and ranges; -ERANGE a number is `count` or more. "" names none.
+ * -EINVAL not a list of numbers and ranges; -ERANGE a number is `count` or more. "" is an empty
+ * set.
  */
 int ranges_parse(const char *text, unsigned long *words, size_t count, struct plenum_error *err);
 
-/** The shortest text of a set. Owned by the caller; NULL when memory is short. */
+/** The shortest text for a set. Owned by the caller; NULL if out of memory. */
 char *ranges_format(const unsigned long *words, size_t count);
 
-/** How many numbers are in the set. */
+/** Number of elements in the set. */
 size_t ranges_count(const unsigned long *words, size_t count);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* script.c - reads a program's first bytes as the kernel does.
  *
- * "#!/usr/bin/env -S python3 -u": the interpreter, and one argument, which is all that follows. The
- * interpreter may be a script, too; env looks for the next one in PATH; and a binary names its
- * dynamic loader. Each of these may be missing. What is not understood passes: this finds the usual
- * mistakes early, and execve() has the last word. */
+ * "#!/usr/bin/env -S python3 -u": the interpreter and one argument, which is the rest of the line.
+ * The interpreter may be a script, too; env searches PATH for the next one; and a binary names its
+ * dynamic loader. Each of these may be missing. Anything unknown is accepted: this finds the usual
+ * mistakes early, and execve() decides. */
 #include "config.h"
 
 #include "launcher/script.h"
@@ -24,15 +24,15 @@
 #include "launcher/host.h"
 
 enum {
-    LINE_BYTES = 256, /* of the first line, as far as the kernel reads it */
-    DEPTH_MOST = 4,   /* interpreters that are scripts */
+    LINE_BYTES = 256, /* length of the first line that the kernel reads */
+    DEPTH_MOST = 4,   /* nested interpreters that are scripts */
 };
 
-/* A "#!" line, cut into what the kernel sees. */
+/* A "#!" line, split as the kernel does. */
 struct hashbang {
     char line[LINE_BYTES + 1];
     const char *interpreter;
-    const char *argument; /* all of the rest, "" when there is none */
+    const char *argument; /* the rest of the line, "" if there is none */
 };
 
 static const char *base_name(const char *path)
@@ -51,7 +51,7 @@ static bool ends_with(const char *text, const char *end)
 
 /* ---- binaries ---- */
 
-/* Without its dynamic loader a binary fails as a script does without its interpreter. */
+/* Without its dynamic loader a binary fails like a script without its interpreter. */
 static int check_dynamic_loader(int fd, const char *file, const Elf64_Ehdr *header,
                                 struct plenum_error *err)
 {
@@ -74,7 +74,7 @@ static int check_dynamic_loader(int fd, const char *file, const Elf64_Ehdr *head
                      file, name);
 }
 
-/* Those of other processors are run by emulators, which look elsewhere. */
+/* Emulators run binaries for other processors, and look for loaders elsewhere. */
 static bool is_native(const Elf64_Ehdr *header)
 {
     Elf64_Ehdr own = {0};
@@ -99,7 +99,7 @@ static int check_binary(int fd, const char *file, struct plenum_error *err)
 
 /* ---- files without "#!" ---- */
 
-/* execvp() would have a shell run them. */
+/* execvp() would run them with a shell. */
 static int check_unmarked(const char *file, const char *bytes, struct plenum_error *err)
 {
     if (strncmp(bytes, "\xef\xbb\xbf#!", 5) == 0)
@@ -123,7 +123,7 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
 
 /* ---- env ---- */
 
-/* The next word of `*at`, which is cut there; NULL: there is none. */
+/* Get the next word of `*at`, and cut the text there; NULL: there is none. */
 static char *next_word(char **at)
 {
     char *word = *at + strspn(*at, " \t");
@@ -134,10 +134,10 @@ static char *next_word(char **at)
     return *word ? word : NULL;
 }
 
-/* What env -S starts: NULL when that is not plain. */
+/* The program that env -S starts; NULL if that is not obvious. */
 static const char *find_split_word(char *words)
 {
-    bool operands = false; /* variables, behind which there are no options */
+    bool operands = false; /* variables, after which there are no options */
     char *word;
 
     if (strpbrk(words, "\"'\\$#"))
@@ -155,7 +155,7 @@ static const char *find_split_word(char *words)
     return NULL;
 }
 
-/* The program that env starts for this argument, in `*ret`; NULL: not known. */
+/* Find the program that env starts for this argument, in `*ret`; NULL: not known. */
 static int parse_env(const char *file, const struct hashbang *h, char argument[LINE_BYTES + 1],
                      const char **ret, struct plenum_error *err)
 {
@@ -182,7 +182,7 @@ static int parse_env(const char *file, const struct hashbang *h, char argument[L
 
 static int check_at(const char *file, const char *path, int depth, struct plenum_error *err);
 
-/* The interpreter may be a script, or a binary that lacks something. */
+/* The interpreter may be a script, or a binary whose loader is missing. */
 static int check_next(const char *file, const char *interpreter, const char *path, int depth,
                       struct plenum_error *err)
 {
@@ -244,7 +244,7 @@ static int check_interpreter(const char *file, const struct hashbang *h, const c
     return check_next(file, h->interpreter, path, depth, err);
 }
 
-/* Windows ends lines with CR LF, and the CR becomes a part of the last word. */
+/* Windows ends lines with CR LF, and the CR becomes part of the last word. */
 static int tell_return(const char *file, const struct hashbang *h, struct plenum_error *err)
 {
     const char *word = *h->argument ? h->argument : h->interpreter;
@@ -255,7 +255,7 @@ static int tell_return(const char *file, const struct hashbang *h, struct plenum
                      file, word, file);
 }
 
-/* Cut the line. False: the kernel sees no interpreter, and a shell runs the file. */
+/* Split the line. False: the kernel finds no interpreter, and a shell runs the file. */
 static bool parse_line(struct hashbang *h, bool *ret_returned)
 {
     char *at = h->line + 2, *end = at + strcspn(at, "\n");

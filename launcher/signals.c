@@ -8,7 +8,7 @@
 
 #include "common/util.h"
 
-enum { SAME_MS = 1000 }; /* within which two SIGUSR1 count as one that came by two ways */
+enum { SAME_MS = 1000 }; /* within this time, two SIGUSR1 count as one that arrived by two routes */
 
 uint64_t signals_get_ignored(void)
 {
@@ -29,7 +29,7 @@ int signals_open(void)
     int wanted[ARRAY_LEN(all)];
     size_t count = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) /* one that is blocked would come nevertheless */
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) /* a blocked signal would still arrive */
         if (!(ignored >> all[i] & 1))
             wanted[count++] = all[i];
     return io_open_signals(wanted, count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* signals.h - what signals do to plenumrun, its shims, and what they start. */
+/* signals.h - how signals affect plenumrun, its shims, and the programs they start. */
 #ifndef LAUNCHER_SIGNALS_H
 #define LAUNCHER_SIGNALS_H
 
@@ -7,25 +7,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Which of HUP, INT, QUIT and TERM are ignored, as nohup(1) and shells without job control set it:
- * a bit (1 << signal) each. The programs are started with the same signals ignored. */
+/** Which of HUP, INT, QUIT and TERM are ignored, as set by nohup(1) and by shells without job
+ * control: one bit (1 << signal) each. Programs are started with the same signals ignored. */
 uint64_t signals_get_ignored(void);
 
-/** Have the signals that plenumrun answers come by a descriptor, as io_open_signals() does, but for
- * those that are ignored: it (owned), or -errno. */
+/** Open a descriptor for the signals that plenumrun handles, like io_open_signals(), except for
+ * ignored ones. Returns it (owned), or -errno. */
 int signals_open(void);
 
-/** As a program expects them: nothing blocked, nothing ignored but these. */
+/** Reset signals for a program: none blocked, and only these ignored. */
 void signals_reset(uint64_t ignored);
 
 /**
- * Ignore what would end or stop this process, but for faults of its own, SIGKILL and SIGSTOP.
- * Signals that are blocked and waited for come nevertheless. Batch systems and people signal whole
- * trees of processes, and mean the programs: a shim shall not fall.
+ * Ignore signals that would end or stop this process, except for its own faults, SIGKILL and
+ * SIGSTOP. Signals that are blocked and read still arrive. Batch systems and users signal whole
+ * process trees but mean the programs: a shim must survive that.
  */
 void signals_ignore_strays(void);
 
-/** The last SIGUSR1 and the last SIGUSR2 that a process handed on; all zero: none yet. */
+/** The last SIGUSR1 and the last SIGUSR2 that a process forwarded; all zero: none yet. */
 struct signals_handed {
     struct {
         uint64_t ns;
@@ -34,10 +34,11 @@ struct signals_handed {
 };
 
 /**
- * May `signal`, sent by the process `from` (0: by plenumrun, as a message), be handed on? A batch
- * system signals all processes of a job, so one SIGUSR1 may come by several ways, which is one
- * signal: another sender's within a second of the last is refused. Each process on the way asks:
- * else its two would look like two of its own to the next. Other signals always may.
+ * May `signal`, sent by process `from` (0: by plenumrun, as a message), be forwarded? A batch
+ * system signals all processes of a job, so one SIGUSR1 may arrive by several routes: a signal from
+ * another sender within a second of the last is dropped. Each process on the route checks this;
+ * otherwise the two that it forwards would look like two signals to the next. Other signals are
+ * always forwarded.
  */
 bool signals_may_hand_on(struct signals_handed *handed, int signal, pid_t from);
 

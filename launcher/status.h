@@ -3,17 +3,17 @@
 #ifndef LAUNCHER_STATUS_H
 #define LAUNCHER_STATUS_H
 
-#include "common/waitstatus.h" /* status_describe(), which goes with them */
+#include "common/waitstatus.h" /* provides status_describe() */
 
 /** Exit statuses that are plenumrun's own. The manual page lists them. */
 enum {
     STATUS_USAGE = 2,
-    STATUS_OUTPUT = 123, /* all went well, but not all output could be written */
+    STATUS_OUTPUT = 123, /* the job succeeded, but some output could not be written */
     STATUS_TIMEOUT = 124,
-    STATUS_LAUNCH = 125, /* could not be started, or a part of the machinery was lost */
+    STATUS_LAUNCH = 125, /* could not start, or lost a part of its machinery */
     STATUS_NOT_EXECUTABLE = 126,
     STATUS_NOT_FOUND = 127,
-    STATUS_SIGNAL = 128, /* and the number of the signal */
+    STATUS_SIGNAL = 128, /* plus the number of the signal */
 };
 
 #endif

@@ -11,27 +11,26 @@
 
 enum { SUBNET_TEXT_MAX = INET6_ADDRSTRLEN + 4 };
 
-/** An address or a network: the first `bits` bits say which. */
+/** An address or a network, identified by the first `bits` bits. */
 struct subnet {
     int family;          /* AF_INET or AF_INET6 */
-    uint8_t address[16]; /* network byte order; 4 bytes of it for AF_INET */
+    uint8_t address[16]; /* network byte order; AF_INET uses 4 bytes */
     unsigned bits;
 };
 
-/** "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with a sentence. Bits behind the network's are cleared.
- */
+/** Parse "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with an error text. Host bits are cleared. */
 int subnet_parse(const char *text, struct subnet *ret, struct plenum_error *err);
 void subnet_format(const struct subnet *subnet, char ret[SUBNET_TEXT_MAX]);
-/** Does the first hold the address of the second? */
+/** Does the network contain the address? */
 bool subnet_has(const struct subnet *subnet, const struct subnet *address);
 
-/** "10.1.2.3/16", with all bits kept: 0 or -EINVAL. */
+/** Parse "10.1.2.3/16", keeping all bits: 0 or -EINVAL. */
 int subnet_parse_address(const char *text, struct subnet *ret);
-/** The network of an address: all other bits are cleared. */
+/** The network of an address, with all other bits cleared. */
 struct subnet subnet_of(const struct subnet *address);
-/** Bits of an address of this family (AF_INET, AF_INET6). */
+/** Number of bits in an address of this family (AF_INET, AF_INET6). */
 unsigned subnet_family_bits(int family);
-/** Do two addresses agree in their first bits? */
+/** Are the first `bits` bits of two addresses equal? */
 bool subnet_same_bits(const uint8_t *a, const uint8_t *b, unsigned bits);
 
 #endif

@@ -13,7 +13,7 @@ int texts_add(struct texts *texts, const char *text, size_t len)
 {
     char *item;
 
-    /* For the text, and for the NULL behind it. */
+    /* Room for the text and the terminating NULL. */
     if (array_grow(&texts->items, &texts->cap, texts->count, sizeof(*texts->items)) < 0 ||
         array_grow(&texts->items, &texts->cap, texts->count + 1, sizeof(*texts->items)) < 0)
         return -ENOMEM;

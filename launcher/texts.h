@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* texts.h - lists of texts that a person has given. */
+/* texts.h - lists of texts given by the user. */
 #ifndef LAUNCHER_TEXTS_H
 #define LAUNCHER_TEXTS_H
 
@@ -7,7 +7,7 @@
 
 /** Zero-initialised: none. */
 struct texts {
-    char **items; /* owned, ended by NULL once there is one */
+    char **items; /* owned; terminated by NULL once there is one */
     size_t count, cap;
 };
 

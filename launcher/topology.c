@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* topology.c - loads what placement needs and nothing else.
  *
- * Start-up time is the reason for the care: caches, devices and hwloc's plugins (which load the
- * libraries of whatever accelerator is installed) cost more than all the rest of a start. */
+ * This matters for start-up time: caches, devices and hwloc's plugins (which load the libraries of
+ * every installed accelerator) cost more than the rest of the start. */
 #include "config.h"
 
 #include "launcher/topology.h"
@@ -17,7 +17,7 @@
 #include "common/error.h"
 #include "common/util.h"
 
-/* What is there is wanted; what is only kept where NUMA nodes hang on it. */
+/* Types listed here are kept; some only where NUMA nodes are attached to them. */
 static const struct {
     hwloc_obj_type_t type;
     enum hwloc_type_filter_e filter;
@@ -30,7 +30,7 @@ static const struct {
     {HWLOC_OBJ_L4CACHE, HWLOC_TYPE_FILTER_KEEP_STRUCTURE},
 };
 
-/* An initialised topology that will hold only what is wanted. */
+/* Create a topology that will contain only the required types. */
 static int prepare(bool devices, hwloc_topology_t *ret)
 {
     const char *plugins = getenv("HWLOC_PLUGINS_PATH");
@@ -56,7 +56,7 @@ static int prepare(bool devices, hwloc_topology_t *ret)
     return 0;
 }
 
-/* taskset and Slurm bind us before we start: what they left out is not ours to give. */
+/* taskset and Slurm bind us before we start: CPUs that they excluded are not ours to assign. */
 static void restrict_to_binding(hwloc_topology_t t)
 {
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();
@@ -67,7 +67,7 @@ static void restrict_to_binding(hwloc_topology_t t)
     hwloc_bitmap_free(bound);
 }
 
-/* hwloc knows cpusets, but not how much time may be spent on their CPUs. */
+/* hwloc knows cpusets, but not the limit on CPU time. */
 static void note_quota(hwloc_topology_t t)
 {
     uint32_t millicores = cgroup_cpu_millicores();

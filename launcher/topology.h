@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* topology.h - how a host's topology is had: from this machine, or as XML from another. */
+/* topology.h - loads a host's topology from this machine, or imports another host's from XML. */
 #ifndef LAUNCHER_TOPOLOGY_H
 #define LAUNCHER_TOPOLOGY_H
 
@@ -15,27 +15,27 @@
  * them, and its quota of CPU time (topology_get_quota()). (hwloc's own HWLOC_SYNTHETIC and
  * HWLOC_XMLFILE work.) Owned: hwloc_topology_destroy().
  *
- * @param devices  its PCI devices, too, which takes several times as long
+ * @param devices  also load its PCI devices, which takes several times as long
  */
 int topology_load(bool devices, hwloc_topology_t *ret, struct plenum_error *err);
 
-/** From the text that topology_export() made: 0, -EINVAL or -ENOMEM. */
+/** Import the text that topology_export() wrote: 0, -EINVAL or -ENOMEM. */
 int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct plenum_error *err);
 
 /**
- * Of another machine, for a plan: "synthetic:package:2 [numa] core:8 pu:2", or a file of XML that
- * hwloc's lstopo or topology_export() wrote.
+ * Read another machine's topology, for a plan: "synthetic:package:2 [numa] core:8 pu:2", or an XML
+ * file written by hwloc's lstopo or topology_export().
  *
- * Errors: -EINVAL or -errno, with a sentence that quotes `source`.
+ * Errors: -EINVAL or -errno, with an error text that quotes `source`.
  */
 int topology_read(const char *source, hwloc_topology_t *ret, struct plenum_error *err);
 
-/** Name of the attribute of a topology's root that holds its quota of CPU time. */
+/** The attribute of a topology's root that holds its quota of CPU time. */
 #define TOPOLOGY_QUOTA_KEY "PlenumQuotaMillicores"
 /** That quota, in thousandths of a core; 0: there is none. */
 uint32_t topology_get_quota(hwloc_topology_t topology);
 
-/** As XML, `*ret_len` bytes with its NUL. Owned: hwloc_free_xmlbuffer(). */
+/** Export as XML, `*ret_len` bytes including its NUL. Owned: hwloc_free_xmlbuffer(). */
 int topology_export(hwloc_topology_t topology, char **ret, size_t *ret_len,
                     struct plenum_error *err);
 
