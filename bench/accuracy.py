@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Train a small network by the loader's recipe and by torchvision's own, with several seeds each, and compare.
+"""Train a small network with the loader's recipe and with torchvision's own, several seeds each, and compare.
 
     bench/accuracy.py --build BUILD [--recipe NAME] [--seeds N]
 
-Both see the same made-up photographs with the same crops' distribution; each draws its own random numbers. What counts
-is the accuracy on other photographs of the same classes: the two means must not lie further apart than seeds do. Needs
-torch and torchvision (0.15 or newer).
+Both see the same generated photographs with the same distribution of crops; each draws its own random numbers. The
+result is the accuracy on other photographs of the same classes: the two means must not differ by more than seeds do.
+Needs torch and torchvision (0.15 or newer).
 """
 
 import argparse

@@ -36,7 +36,7 @@ static int read_whole(const char *path, size_t len, uint8_t **ret)
     return r;
 }
 
-/* Take a file if it is a JPEG that decodes whole. */
+/* Add a file if it is a JPEG that decodes completely. */
 static int add_file(struct bench_files *all, struct image_decoder *decoder, const char *path,
                     size_t len, struct plenum_error *err)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* comm.c - bench/comm: plenum's collectives beside MPI's own, in one run.
+/* comm.c - bench/comm: compares plenum's collectives with MPI's own, in one run.
  *
  *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]
  *
- * MPI_Bcast() spins while it waits; plenum_broadcast() sleeps until all have come and then moves
- * its bytes. How much is lost by that, and how much CPU time is won where somebody is late?
+ * MPI_Bcast() spins while it waits; plenum_broadcast() sleeps until all instances have arrived and
+ * then moves its bytes. How much speed does that cost, and how much CPU time does it save if an
+ * instance is late?
  *
- *     broadcast   the same buffer by both, in turns; the time of the slowest instance
- *     allreduce   float32, likewise
- *     late        the last instance comes `late` seconds after the others: CPU time of instance 0
+ *     broadcast   the same buffer with each of them, in turn; time of the slowest instance
+ *     allreduce   the same for float32
+ *     late        the last instance arrives `late` seconds after the others: CPU time of instance 0
  *                 in MPI_Barrier() and in plenum_barrier()
  *
- * A round visits both ways, each first in every other round; what counts is the median of the
- * ratios of the rounds. Every broadcast is checked. */
+ * A round runs both, and they go first in alternate rounds; the result is the median of the rounds'
+ * ratios. Every broadcast is checked. */
 #include "config.h"
 
 #include <stdint.h>
@@ -71,7 +72,7 @@ static void allreduce(void *buffer, size_t bytes, bool ours)
         die("allreduce", err.text);
 }
 
-/* Seconds of the slowest instance. */
+/* Time of the slowest instance, in seconds. */
 static double timed(void (*collective)(void *, size_t, bool), void *buffer, size_t bytes, bool ours)
 {
     uint64_t begin;
@@ -110,7 +111,7 @@ static void run(const char *name, void (*collective)(void *, size_t, bool), unsi
 {
     double mpi[ROUNDS_MAX], plenum[ROUNDS_MAX], ratio[ROUNDS_MAX];
 
-    for (int i = -1; i < rounds; i++) /* the first is for warming up */
+    for (int i = -1; i < rounds; i++) /* the first one warms up */
         for (int way = 0; way < 2; way++) {
             bool ours = (way + i) & 1, data = collective == broadcast;
             double t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* count.c - a plugin of qemu (user mode) that counts the instructions of a program, for
- * bench/instructions. The interface is that of qemu's qemu-plugin.h, which Debian does not package:
- * what is needed of it is declared here. VERSION is the interface's version. */
+/* count.c - a qemu plugin (user mode) that counts the instructions of a program, for
+ * bench/instructions. The interface is that of qemu's qemu-plugin.h, which Debian does not package,
+ * so the required parts are declared here. VERSION is the interface's version. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -34,7 +34,7 @@ void ffcv_way_destroy(struct ffcv_way *way)
     delete way;
 }
 
-/* A cv::Mat over pixels that are written to by nobody. */
+/* A cv::Mat needs a non-const pointer, but the pixels are not written to. */
 static void shrink(void *pixels, int width, int height, const struct rect *box, uint32_t side,
                    uint8_t *dst)
 {

@@ -94,7 +94,7 @@ static int decode_png(const struct bench_file *file, uint8_t *ret)
         return -EBADMSG;
     }
     png_set_read_fn(png, &source, give_bytes);
-    png_read_info(png, info); /* form_make() wrote it: RGB of 8 bits */
+    png_read_info(png, info); /* form_make() wrote it: 8-bit RGB */
     for (size_t y = 0; y < file->height; y++)
         png_read_row(png, ret ? ret + y * file->width * 3 : row, NULL);
     png_destroy_read_struct(&png, &info, NULL);
@@ -102,7 +102,8 @@ static int decode_png(const struct bench_file *file, uint8_t *ret)
 }
 
 #if defined(HAVE_WEBP) || defined(HAVE_AVIF)
-/* Where pixels go that nobody wants: written before, so that no new pages are counted. */
+/* Destination for pixels that are not needed: written in advance, so that the cost of new pages is
+ * not measured. */
 static uint8_t *find_room(size_t need)
 {
     static uint8_t *room;
@@ -164,7 +165,7 @@ static int encode_webp(const struct encode_options *o, uint8_t **ret, size_t *re
 #endif
 
 #ifdef HAVE_AVIF
-/* As Pillow does: to RGB by libyuv, where libavif has it. */
+/* Decode like Pillow: to RGB, with libyuv if libavif has it. */
 static int decode_avif(const struct bench_file *file, uint8_t *ret)
 {
     avifDecoder *decoder = avifDecoderCreate();
@@ -288,7 +289,7 @@ const struct form forms[] = {
     {NULL, NULL, false},
 };
 
-/* Grey, or inverted CMYK with as much black as there can be, in place of RGB. */
+/* Convert RGB to grey, or to inverted CMYK with as much black as possible. */
 static void convert(struct encode_options *o, uint8_t *pixels)
 {
     size_t count = (size_t)o->width * o->height;
@@ -307,8 +308,8 @@ static void convert(struct encode_options *o, uint8_t *pixels)
     }
 }
 
-/* To side x side, each the mean of what it covers. In place: none is written over before it is
- * read, as no photograph is that small. */
+/* Shrink to side x side, each pixel the mean of the area it covers. In place: no pixel is
+ * overwritten before it is read, because no photograph is that small. */
 static void shrink(struct encode_options *o, uint8_t *pixels, uint32_t side)
 {
     uint8_t *to = pixels;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* index.c - what it costs to open a data set of ImageNet's size, beside `find`.
+/* index.c - the cost of opening a data set of ImageNet's size, compared with `find`.
  *
  *     bench/index [--samples N] [--folders N] [--archives N] [--rounds N] [--json] [FOLDER]
  *
- * Makes N samples in folders and in archives, as hard links to a few files, below FOLDER ($TMPDIR
- * or /tmp), and removes them afterwards. Then, in turn, in each round:
+ * Creates N samples in folders and in archives, as hard links to a few files, below FOLDER ($TMPDIR
+ * or /tmp), and removes them afterwards. Each round runs, in turn:
  *
- *     find      find -type f -printf '%s %p\n' of the folders, its output read and dropped
- *     index     the folders' index, built anew
- *     archives  the archives' index, built anew
- *     open      the folders' index, opened as it is
- *     open-archives  the archives', likewise
+ *     find      find -type f -printf '%s %p\n' over the folders, discarding its output
+ *     index     rebuilds the folders' index
+ *     archives  rebuilds the archives' index
+ *     open      opens the folders' existing index
+ *     open-archives  opens the archives' existing index
  *
- * and at the end loaders, one of folders and one of archives: their memory per sample and the time
- * from opening a stream to a first batch of 64, with the index there. All with a warm page cache.
- * PLENUM_PLENUMD names the loader. */
+ * and at the end starts two loaders, one for folders and one for archives: their memory per sample,
+ * and the time from opening a stream to a first batch of 64, with an existing index. All with a
+ * warm page cache. PLENUM_PLENUMD names the loader. */
 #include "config.h"
 
 #include <errno.h>
@@ -40,10 +40,10 @@
 #include "tests/daemon.h"
 
 enum {
-    ORIGINALS = 64, /* files that all others are links to: file systems bound the links of one */
-    TARS = 16,      /* the same, of archives */
-    SIDE = 64,      /* of the pictures, pixels */
-    BLOCK = 512,    /* of a tar */
+    ORIGINALS = 64, /* files that all others link to: file systems limit the links per file */
+    TARS = 16,      /* the same for archives */
+    SIDE = 64,      /* side of the pictures in pixels */
+    BLOCK = 512,    /* block size of a tar archive */
     BATCH = 64,
     ROUNDS_MAX = 100,
 };
@@ -64,7 +64,7 @@ static void die(const char *what)
 
 static char *path_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* One of some static buffers. */
+/* Format a path into one of several static buffers. */
 static char *path_of(const char *format, ...)
 {
     static char paths[4][512];
@@ -186,8 +186,7 @@ static double seconds_since(uint64_t begin_ns)
     return (double)(time_now_ns() - begin_ns) / (double)NS_PER_SEC;
 }
 
-/* What something took: by the clock, and of all CPUs together, which a busy machine disturbs less.
- */
+/* A measurement: elapsed time, and CPU time of all CPUs, which a busy machine disturbs less. */
 struct took {
     double clock[ROUNDS_MAX], cpu[ROUNDS_MAX];
 };
@@ -243,8 +242,8 @@ static uint32_t time_open(const char *name, bool rebuild, struct took *ret, uint
     return samples;
 }
 
-/* Memory that a process has for itself or maps from files, in bytes; rings, which are shared
- * memory, not counted. */
+/* Private memory and mapped files of a process, in bytes; rings, which are shared memory, are not
+ * counted. */
 static double memory_of(pid_t pid)
 {
     char path[64], line[256];
@@ -388,7 +387,7 @@ int main(int argc, char **argv)
     (void)atexit(clean_up);
     make_folders(&a);
     make_archives(&a);
-    time_find(&find, 0); /* to warm the cache */
+    time_find(&find, 0); /* warms the cache */
     for (uint32_t r = 0; r < a.rounds; r++) {
         time_find(&find, r);
         samples = time_open(path_of("folders"), true, &index, r);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# bench/: how fast, beside others. Always built, so that it keeps compiling; `make bench` builds it alone.
+# bench/: benchmarks, with comparisons. Always built, so that they keep compiling; `make bench` builds only them.
 noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
@@ -17,8 +17,8 @@ bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG
 %C%_render_SOURCES = %D%/render.c %D%/forms.c %D%/forms.h %D%/ffcv.h
 %C%_render_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS)
 %C%_render_LDADD = $(bench_libs) $(WEBP_LIBS) $(AVIF_LIBS)
-# FFCV's way needs a C++ compiler, TurboJPEG and OpenCV; without them its row is left out. It is a library of its own
-# because a program with a C++ source is linked by that compiler, also where there is none.
+# FFCV's method needs a C++ compiler, TurboJPEG and OpenCV; without them its row is left out. It is a separate library
+# because a program with a C++ source is linked by the C++ compiler, even where there is none.
 if FFCV_WAY
 noinst_LTLIBRARIES += %D%/libffcv.la
 %C%_libffcv_la_SOURCES = %D%/ffcv.cc %D%/ffcv.h
@@ -27,7 +27,7 @@ noinst_LTLIBRARIES += %D%/libffcv.la
 %C%_render_LDADD += %D%/libffcv.la $(FFCV_WAY_LIBS) -lstdc++
 endif
 
-# bench/instructions counts those of the loops.
+# bench/instructions counts the instructions of its loops.
 %C%_loops_LDADD = $(bench_libs)
 
 %C%_stages_SOURCES = %D%/stages.c %D%/operations.c %D%/operations.h
@@ -44,7 +44,7 @@ endif
 
 %C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
-# Collectives beside MPI's own: mpirun -n 2 bench/comm
+# Compares collectives with MPI's own: mpirun -n 2 bench/comm
 if MPI
 bench_programs += %D%/comm
 %C%_comm_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* loops.c - bench/loops: one of the loops that come in sets, so many times; for bench/instructions.
+/* loops.c - bench/loops: runs one loop, from one of the sets of loops, a given number of times; for
+ * bench/instructions.
  *
- *     bench/loops                     what there is for this processor: set, loop, units, their
- * name bench/loops SET LOOP TIMES
+ *     bench/loops                     lists the loops for this processor: set, loop, number, unit
+ *     bench/loops SET LOOP TIMES
  *
- * It prints nothing and measures nothing: who runs it counts. Samples and coefficients are by
- * chance, always the same; of a block a quarter of the coefficients are not zero. */
+ * It prints and measures nothing itself: its caller counts. Samples and coefficients are
+ * pseudo-random and always the same; in each block a quarter of the coefficients are not zero. */
 #include "config.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@
 
 enum { BLOCKS = 64, SAMPLES = 512, SIDE = 448, OUT = 224, BYTES = 4096 };
 
-/* What the loops work on, and what they write. */
+/* Input and output of the loops. */
 static uint8_t planes[3][SAMPLES + 2 * JPEG_PAD], pixels[SAMPLES * 4 + JPEG_PAD * 4];
 static uint8_t image[SIDE][SIDE][4], result[OUT][OUT][3], samples[8][8 * BLOCKS];
 static int16_t coef[BLOCKS][JPEG_COEF_ROOM] __attribute__((aligned(64))), quant[64];
@@ -50,7 +51,7 @@ static void make_input(void)
         }
         blocks[b] = (struct jpeg_block){coef[b], quant, &samples[0][8 * b], sizeof(samples[0])};
     }
-    for (uint32_t i = 0; i < JPEG_LOOKS; i++) { /* codes of 4 bits and values of up to 7 */
+    for (uint32_t i = 0; i < JPEG_LOOKS; i++) { /* 4-bit codes and values of up to 7 */
         uint32_t size = i >> 8 & 7;
 
         huff.one[i] = (4 + size) | 1U << 8 | 4U << 16 | size << 24;
@@ -109,7 +110,7 @@ static const struct {
     {"grey", do_grey, SAMPLES, "pixel"},      {"tables", do_tables, JPEG_LOOKS, "entry"},
 };
 
-/* A whole resize, halved; its tables are made once. */
+/* A whole resize to half size; its tables are built once. */
 static void run_resize(const struct resize_kernels *kernels, uint64_t times)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};

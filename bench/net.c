@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* net.c - bench/net: what a stream by TCP carries, beside iperf3; and what two loaders give beside
- * one.
+/* net.c - bench/net: the throughput of a stream over TCP compared with iperf3's, and that of two
+ * loaders compared with one.
  *
- * Rounds of the ways follow each other, so that whatever else the machine does befalls all alike.
- * The loader runs on CPU 0 and the program on CPU 1, as iperf3's two ends do. Pixels are
- * `generated:`, that is, copied, so that the way is what is measured; nobody looks at them here.
+ * The variants take turns, so that other load on the machine affects all of them equally. The
+ * loader runs on CPU 0 and the program on CPU 1, like iperf3's two ends. Pixels are `generated:`,
+ * which means copied, so that the transport is measured; they are not read here.
  *
- *     tcp, tls, unix     a stream from a loader, by each of these: bytes of pixels a second
- *     iperf3             one stream of iperf3's, if it is installed
+ *     tcp, tls, unix     a stream from a loader over each of these: bytes of pixels per second
+ *     iperf3             one iperf3 stream, if it is installed
  *
- * With --images: a loader of a part of a core (cgroup v2 is not needed: a loader that is stopped
- * and continued all the time, PART of it) and two such, of real photographs. */
+ * With --images: one loader limited to a part of a core (without cgroup v2: the loader is stopped
+ * and continued all the time, running for PART of it) and two such loaders, with real
+ * photographs. */
 #include "config.h"
 
 #include <errno.h>
@@ -78,7 +79,8 @@ static void run_on(unsigned cpu)
         (void)fprintf(stderr, "bench/net: CPU %u cannot be had: nothing is bound\n", cpu);
 }
 
-/* Bytes of pixels a second of a stream, for so many seconds, after a second to begin. */
+/* Bytes of pixels per second of a stream, measured for the given time after one second of
+ * warm-up. */
 static double measure(const struct arguments *a, const char *dataset, const char *loader)
 {
     struct plenum_stream_options o;
@@ -106,7 +108,7 @@ static double measure(const struct arguments *a, const char *dataset, const char
     return (double)bytes / ((double)(now - begin) / (double)NS_PER_SEC);
 }
 
-/* The same of iperf3; 0 when it is not there. */
+/* Like measure(), for iperf3; 0 if it is not installed. */
 static double measure_iperf(const struct arguments *a)
 {
     char command[512], line[4096];
@@ -151,7 +153,7 @@ static void print_row(const char *name, double *values, uint32_t count, double b
     printf("\n");
 }
 
-/* A loader's key, or its client's. */
+/* Write a loader's key, or its client's. */
 static void write_key(const char *path, const struct tls_key *key)
 {
     char text[TLS_TEXT_MAX];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* normalise.c - bench/normalise: plenum_normalise() beside memcpy(), which writes as many bytes.
+/* normalise.c - bench/normalise: compares plenum_normalise() with memcpy(), which writes the same
+ * number of bytes.
  *
- * A row is a way in which pixels lie, one in which floats shall, and their type. A round visits all
- * rows, each right behind a memcpy() of as many bytes as its floats are, to the same place; the
- * ratio of the two is what counts: 1 is as many bytes a second written. One thread, CPU time, and
- * memory that was written to before. */
+ * A row is a pixel layout, a float layout and a float type. A round visits all rows, each
+ * immediately after a memcpy() of as many bytes as its floats have, to the same destination. The
+ * result is the ratio of the two: 1 means the same number of bytes written per second. One thread,
+ * CPU time, and memory that was written to before. */
 #include "config.h"
 
 #include <stdio.h>
@@ -55,17 +56,17 @@ static const struct {
 } sources[] = {
     {"nhwc", PLENUM_NHWC, 3}, {"nhwc, 4 channels", PLENUM_NHWC, 4}, {"nchw", PLENUM_NCHW, 3}};
 
-/* What a row is, and what it took. */
+/* A row's parameters and its results. */
 struct row {
     uint32_t source;
     enum plenum_layout layout;
     enum plenum_float type;
-    double ratios[ROUNDS_MAX], rates[ROUNDS_MAX]; /* to memcpy(); bytes of floats a nanosecond */
+    double ratios[ROUNDS_MAX], rates[ROUNDS_MAX]; /* to memcpy(); bytes of floats per ns */
 };
 
 static struct row rows[ROWS];
 
-/* Written to, so that its pages are there. */
+/* Written to, so that its pages exist. */
 static void *room(size_t bytes)
 {
     void *p = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
@@ -95,7 +96,7 @@ static void measure(const struct arguments *a, const struct normalise_loops *loo
     begin = time_cpu_ns();
     for (uint32_t i = 0; i < times; i++) {
         memcpy(floats, copied, bytes);
-        __asm__ volatile("" : : "r"(floats) : "memory"); /* it is not left out */
+        __asm__ volatile("" : : "r"(floats) : "memory"); /* keeps compilers from omitting it */
     }
     middle = time_cpu_ns();
     for (uint32_t i = 0; i < times; i++)
@@ -176,7 +177,7 @@ int main(int argc, char **argv)
         rows[i].type = (enum plenum_float)(i % 3);
     }
     for (uint32_t round = 0; round < a.rounds; round++)
-        for (uint32_t i = 0; i < ROWS; i++) /* each time from another one on */
+        for (uint32_t i = 0; i < ROWS; i++) /* starts from another row each time */
             measure(&a, loops, &rows[(i + round * 7) % ROWS], round, pixels, copied, floats);
     report(&a);
     free(floats);

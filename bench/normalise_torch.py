@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""pyplenum.normalise() beside torch on one thread: bench/normalise_torch.py [--json] [IMAGES [SIDE]]
+"""Compare pyplenum.normalise() with torch on one thread: bench/normalise_torch.py [--json] [IMAGES [SIDE]]
 
     PLENUM_LIBRARY=.libs/libplenum.so.1 PYTHONPATH=../python python3 bench/normalise_torch.py
 
-int8 NHWC batches become floats by both, in turn, in rounds. torch's way is the usual one, (x.float() + 128).sub_(mean)
-.div_(std) of a permuted batch, with .contiguous() where planes are wanted and .to() where halves are, into memory of
-its own; ours has an `out` that it has written to before ("out"), or makes a new array as torch does ("new"). CPU time
-of the process; the ratio of a round's two, its median, least and greatest.
+Both convert int8 NHWC batches to floats, in turn, in rounds. torch uses the usual expression, (x.float() + 128)
+.sub_(mean).div_(std) of a permuted batch, with .contiguous() for planes and .to() for halves, into new memory; ours
+uses an `out` that was written to before ("out"), or creates a new array like torch ("new"). Reports CPU time of the
+process, and the median, minimum and maximum of the rounds' ratios.
 """
 
 import json

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* operations.c - the operations behind the crop, each in windows of its own. */
+/* operations.c - the operations after the crop, each in its own copies of the window. */
 #include "config.h"
 
 #include "bench/operations.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* operations.h - the operations behind the crop, one by one, for bench/stages. */
+/* operations.h - the operations after the crop, one by one, for bench/stages. */
 #ifndef BENCH_OPERATIONS_H
 #define BENCH_OPERATIONS_H
 
@@ -10,7 +10,7 @@
 
 enum { BENCH_OPERATIONS = 21 };
 
-/** What is timed. The first one only stores the window. */
+/** The timed operations. The first one only stores the window. */
 extern const char *const bench_operations[BENCH_OPERATIONS];
 
 struct bench_operations;
@@ -20,9 +20,9 @@ int bench_operations_create(struct bench_operations **ret, uint32_t side, const 
 void bench_operations_destroy(struct bench_operations *o);
 
 /**
- * Do operation k in a copy of planes[3][side][side], and store it to dst.
+ * Run operation k on a copy of planes[3][side][side], and store it to dst.
  *
- * Returns the CPU time that it took; 0 where this build's pipelines do not have it.
+ * Returns the CPU time that it took; 0 if this build's pipelines do not have it.
  */
 uint64_t bench_operations_run(struct bench_operations *o, size_t k, const struct image_draw *draw,
                               const uint8_t *planes, const struct image_store *store, uint8_t *dst);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* prepare.c - bench/prepare: what preparing photographs gains and costs: bytes, time, quality.
+/* prepare.c - bench/prepare: benefits and costs of preparing photographs: bytes, time, quality.
  *
- * Each row is a way of keeping the same photographs: as they lie, with their tiles known, packed,
- * and packed after a resize (plenumctl pack). Everything is in memory. Rates are those of rendering
- * training images, as in bench/render; see bench.h for how rows are compared. Quality is how near
- * images rendered from what is kept are to those rendered from the photographs as they lie: of an
- * evaluation, which shows the same part of both, and of training crops, of which a small one shows
- * what a resize has lost. */
+ * Each row is a way of storing the same photographs: unchanged, with their entry points known,
+ * packed, and packed after a resize (plenumctl pack). Everything is in memory. Rates are those of
+ * rendering training images, as in bench/render; see bench.h for how rows are compared. Quality is
+ * how close images rendered from the stored form are to those rendered from the original
+ * photographs: for an evaluation, which shows the same part of both, and for training crops, where
+ * a small crop shows what a resize has lost. */
 #include "config.h"
 
 #include <errno.h>
@@ -32,23 +32,23 @@ struct arguments {
     bool full_chroma, json;
 };
 
-/* A file as a row keeps it. */
+/* A file as a row stores it. */
 struct kept {
     const uint8_t *bytes; /* the photograph's own, or `packed` */
     size_t len;
     uint8_t *packed; /* malloc, or NULL */
     struct image_tiles tiles;
-    uint8_t *hint;          /* of the tiles: malloc, or NULL */
-    uint32_t width, height; /* of raw pixels */
+    uint8_t *hint;          /* entry points: malloc, or NULL */
+    uint32_t width, height; /* for raw pixels */
 };
 
 enum { TRAIN, EVAL, PIPELINES };
 
-/* How near images are to what they should be. */
+/* How close images are to their reference. */
 struct quality {
-    double squares; /* of differences of values */
+    double squares; /* sum of squared differences */
     uint64_t values;
-    double ssim; /* the sum over images */
+    double ssim; /* sum over all images */
     uint32_t images;
 };
 
@@ -56,7 +56,7 @@ struct row {
     const char *name, *what;
     bool indexed, packs, ffcv;
     struct pack_resize resize;
-    /* Of all photographs: */
+    /* For all photographs: */
     struct kept *kept;
     uint64_t bytes, made_ns;
     uint32_t resized;
@@ -65,7 +65,7 @@ struct row {
 };
 
 #ifdef HAVE_FFCV_WAY
-#define HAS_FFCV_ROW true /* the last one */
+#define HAS_FFCV_ROW true /* the last row */
 #else
 #define HAS_FFCV_ROW false
 #endif
@@ -136,7 +136,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* --- making what is kept --- */
+/* --- preparing --- */
 
 static int keep_packed(struct context *c, struct row *row, const struct bench_file *file,
                        struct kept *k)
@@ -225,7 +225,7 @@ static int render(struct context *c, const struct row *row, size_t index, int pi
 }
 
 #ifdef HAVE_FFCV_WAY
-/* The same crop of the same pixels. */
+/* Render the same crop of the same pixels. */
 static void render_by_ffcv(struct context *c, const struct row *row, size_t index, uint32_t epoch)
 {
     struct image_draw draw = {.seed = c->seed, .epoch = epoch, .position = (uint32_t)index};
@@ -240,7 +240,7 @@ static void render_by_ffcv(struct context *c, const struct row *row, size_t inde
 #define render_by_ffcv(c, row, index, epoch)
 #endif
 
-/* One round: rates[row] in images a second. */
+/* One round: rates[row] in images per second. */
 static void run_round(struct context *c, size_t count, uint32_t round, double *rates)
 {
     uint64_t ns[ROWS] = {0};
@@ -293,8 +293,8 @@ static double luma(const uint8_t *p)
     return 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2];
 }
 
-/* SSIM of one window of 8 x 8 pixels: Wang, Bovik, Sheikh and Simoncelli 2004, with equal weights.
- */
+/* SSIM of one window of 8 x 8 pixels: Wang, Bovik, Sheikh and Simoncelli 2004, with equal
+ * weights. */
 static double ssim_window(const uint8_t *a, const uint8_t *b, size_t pitch)
 {
     const double c1 = 0.01 * 255 * 0.01 * 255, c2 = 0.03 * 255 * 0.03 * 255, n = 64;
@@ -319,7 +319,7 @@ static double ssim_window(const uint8_t *a, const uint8_t *b, size_t pitch)
     return (2 * ma * mb + c1) * (2 * vab + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2));
 }
 
-/* Over windows of 8 x 8 that begin every 4 pixels. */
+/* Over 8 x 8 windows, one every 4 pixels. */
 static double ssim(const uint8_t *a, const uint8_t *b, uint32_t width, uint32_t height)
 {
     size_t pitch = 3 * (size_t)width, count = 0;
@@ -362,7 +362,7 @@ static int judge_all(struct context *c, size_t count, int pipeline, uint32_t epo
     return 0;
 }
 
-/* dB; infinite where nothing differs. */
+/* dB; infinite if there is no difference. */
 static double psnr(const struct quality *q)
 {
     return 10 * log10(255.0 * 255.0 * (double)q->values / q->squares);
@@ -474,10 +474,10 @@ static void print_json(const struct arguments *a, const struct context *c,
     json_end_object(&j);
 }
 
-/* --- the whole --- */
+/* --- main --- */
 
-/* What does not decode is left out, as bench_files_load() has done; and what is no photograph that
- * can be packed. */
+/* Skip photographs that do not decode, as bench_files_load() does, and files that cannot be
+ * packed. */
 static int measure(const struct arguments *a, struct context *c, const struct bench_files *files,
                    struct plenum_error *err)
 {

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a batch costs in Python when it is ready already: bench/python_iteration.py [--json] [BATCHES]
+"""The cost of a batch in Python if it is already there: bench/python_iteration.py [--json] [BATCHES]
 
     PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3
     bench/python_iteration.py
 
-Batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so none is waited for. Rows, in turn, in rounds:
+All batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so there is no waiting. Each round runs:
 
-    next            the batch alone
-    arrays          and its six arrays
-    tensors         and images, labels and valid flags as torch tensors
-    torch.Loader    what a loop over a loader gets
+    next            only gets the batch
+    arrays          also gets its six arrays
+    tensors         also gets images, labels and valid flags as torch tensors
+    torch.Loader    a loop over a loader
 
-beside `copy`, the time to copy such a batch's pixels once, which is what is saved. Median, least and greatest of the
-rounds, in microseconds a batch. Python's process CPU time would hide the library's thread, so it is time by the clock.
+and `copy`, the time to copy such a batch's pixels once, which Plenum saves. Prints median, minimum and maximum of the
+rounds, in microseconds per batch. Elapsed time, because Python's process CPU time would hide the library's thread.
 """
 
 import json

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* render.c - bench/render: training images a second of one core, by several ways of making them.
+/* render.c - bench/render: training images per second and core, rendered in several ways.
  *
- * All rows see the same photographs and, where they crop, the same crops: those that Plenum draws.
- * The photographs are in memory beforehand; nothing here reads files or waits. See bench.h for how
- * rows are compared, and bench/README.md for what each row is. */
+ * All rows see the same photographs and, if they crop, the same crops: those that Plenum draws. The
+ * photographs are loaded into memory in advance; nothing here reads files or waits. See bench.h for
+ * how rows are compared, and bench/README.md for a description of each row. */
 #include "config.h"
 
 #include <errno.h>
@@ -31,13 +31,13 @@ struct arguments {
     bool json, kernels, forms;
 };
 
-/* Where one file's tiles begin. */
+/* The entry points of one file. */
 struct hint {
-    uint8_t *bytes; /* NULL: there is none */
+    uint8_t *bytes; /* NULL: none */
     size_t len;
 };
 
-/* What the rows work with. */
+/* State shared by the rows. */
 struct context {
     struct pipeline pipeline;
     struct image_decoder *decoder;
@@ -45,7 +45,7 @@ struct context {
     uint8_t *dst;               /* [height][width][3] */
     struct pack_result *packed; /* the files, packed */
     size_t num_packed;
-    struct hint *hints; /* of the files */
+    struct hint *hints; /* one per file */
     size_t num_hints;
     uint32_t seed;
 #ifdef HAVE_FFCV_WAY
@@ -53,20 +53,20 @@ struct context {
 #endif
 };
 
-/* One way of making training images. */
+/* One way of rendering training images. */
 struct row {
     const char *name;
     const char *what;
-    /* Prepare one more file, untimed; may be NULL. 0 or an error that leaves the file out. */
+    /* Prepare one more file, untimed; may be NULL. 0, or an error that excludes the file. */
     int (*add)(struct context *c, const struct bench_file *file, size_t index);
     int (*run)(struct context *c, const struct row *row, const struct bench_file *file,
                size_t index, uint32_t round);
-    const char *missing; /* why it is left out; NULL: it is there */
-    bool off;            /* not asked for */
-    const char *recipe;  /* of run_recipe() and run_apart() */
-    struct views views;  /* the same */
-    bool indexed;        /* of these two: it is known where tiles begin */
-    /* Of run_other(). */
+    const char *missing; /* why the row is left out; NULL: it is available */
+    bool off;            /* not requested */
+    const char *recipe;  /* for run_recipe() and run_apart() */
+    struct views views;  /* also for these two */
+    bool indexed;        /* also for these two: entry points are known */
+    /* For run_other(). */
     struct image_decoder *decoder;
 };
 
@@ -91,7 +91,7 @@ static int run_plain(struct context *c, const struct row *row, const struct benc
     return render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
 }
 
-/* All images that a recipe makes of a file, one behind the other. */
+/* List all images that a recipe renders from a file, one after the other. */
 static uint32_t list_images(const struct context *c, const struct row *row, size_t index,
                             uint32_t round, struct image_view ret[VIEWS_IMAGES_MAX])
 {
@@ -135,7 +135,7 @@ static int run_recipe(struct context *c, const struct row *row, const struct ben
     return r;
 }
 
-/* The same images, each from a decode of its own. */
+/* Render the same images, decoding again for each. */
 static int run_apart(struct context *c, const struct row *row, const struct bench_file *file,
                      size_t index, uint32_t round)
 {
@@ -152,7 +152,7 @@ static int run_apart(struct context *c, const struct row *row, const struct benc
     return r;
 }
 
-/* Pack a file; it may take the place of one that another row refused. */
+/* Pack a file; it may replace one that another row refused. */
 static int add_packed(struct context *c, const struct bench_file *file, size_t index)
 {
     struct pack_result result;
@@ -185,7 +185,7 @@ static int run_packed(struct context *c, const struct row *row, const struct ben
                   round);
 }
 
-/* Record where a file's tiles begin. */
+/* Record a file's entry points. */
 static int add_indexed(struct context *c, const struct bench_file *file, size_t index)
 {
     struct image_tiles tiles = {0};
@@ -242,7 +242,7 @@ static int run_indexing(struct context *c, const struct row *row, const struct b
     return render_with(c, &tiles, file, index, round);
 }
 
-/* How large the hints of tiles are, the files being 1; 0 where there are none. */
+/* Size of the hints relative to the files; 0 if there are none. */
 static double hints_size(const struct context *c, const struct bench_files *files)
 {
     double bytes = 0;
@@ -252,7 +252,7 @@ static double hints_size(const struct context *c, const struct bench_files *file
     return bytes / (double)files->bytes;
 }
 
-/* How large packed files are, the plain ones being 1; 0 where none was packed. */
+/* Size of packed files relative to the originals; 0 if none was packed. */
 static double packed_size(const struct context *c, const struct bench_files *files)
 {
     double bytes = 0;
@@ -262,14 +262,14 @@ static double packed_size(const struct context *c, const struct bench_files *fil
     return bytes / (double)files->bytes;
 }
 
-/* The same with other loops, or another decoder. */
+/* Render the same images with other loops, or another decoder. */
 static int run_other(struct context *c, const struct row *row, const struct bench_file *file,
                      size_t index, uint32_t round)
 {
     return render(c, row->decoder, &c->pipeline, file->bytes, file->len, index, round);
 }
 
-/* The whole image as RGB rows, kept nowhere. */
+/* Decode the whole image to RGB rows, which are not kept. */
 static int run_full_decode(struct context *c, const struct row *row, const struct bench_file *file,
                            size_t index, uint32_t round)
 {
@@ -280,7 +280,7 @@ static int run_full_decode(struct context *c, const struct row *row, const struc
     return forms_full_decode(file, NULL);
 }
 
-/* The same by our own decoders, and a hash of the pixels. */
+/* The same with our own decoders, plus a hash of the pixels. */
 static int run_verify(struct context *c, const struct row *row, const struct bench_file *file,
                       size_t index, uint32_t round)
 {
@@ -308,13 +308,13 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
     "libturbojpeg0-dev, libopencv-dev or a C++ compiler was missing when this was built"
 #endif
 
-#define FFCV_ROW "ffcv-way" /* what the others are compared with */
+#define FFCV_ROW "ffcv-way" /* the reference for the other rows */
 #define FULL_ROW "full-decode"
 #define WHOLE_ROW "plenum-decode"
 #define LIBJPEG_ROW "plain-libjpeg"
 #define PLAIN_ROW "plain"
 #define INDEXED_ROW "plain-indexed"
-#define FORM_ROWS /* of --forms */ \
+#define FORM_ROWS /* for --forms */ \
     FULL_ROW "," WHOLE_ROW "," LIBJPEG_ROW "," PLAIN_ROW "," INDEXED_ROW
 
 #define SIMCLR                                                                   \
@@ -325,7 +325,7 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
     "view(global, 2, rrc(224, scale=0.32:1, interpolation=bicubic) flip(0.5)) " \
     "view(local, 8, rrc(96, scale=0.05:0.32, interpolation=bicubic) flip(0.5))"
 
-/* The last ones are filled in by --kernels. */
+/* --kernels fills in the last ones. */
 static struct row rows[] = {
     {.name = FULL_ROW,
      .what = "libjpeg-turbo: the whole image, accurate inverse DCT, no resize",
@@ -442,7 +442,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Whether all rows can do a file. */
+/* Can all rows process a file? */
 static bool suits_all(struct context *c, const struct bench_file *file, size_t index)
 {
     for (size_t k = 0; k < ROWS; k++) {
@@ -456,7 +456,7 @@ static bool suits_all(struct context *c, const struct bench_file *file, size_t i
     return true;
 }
 
-/* Leave out what any row cannot do, so that all rows do the same work. */
+/* Leave out files that any row cannot process, so that all rows do the same work. */
 static void keep_common_files(struct context *c, struct bench_files *files)
 {
     size_t kept = 0;
@@ -476,7 +476,7 @@ static void keep_common_files(struct context *c, struct bench_files *files)
     files->count = kept;
 }
 
-/* One round: rates[row] in images a second. */
+/* One round: rates[row] in images per second. */
 static void run_round(struct context *c, const struct bench_files *files, uint32_t round,
                       double *rates)
 {
@@ -500,11 +500,11 @@ struct report {
     const struct arguments *arguments;
     const struct context *context;
     const struct bench_files *files;
-    size_t base;            /* the row that ratios are of */
+    size_t base;            /* the reference row for ratios */
     double *rates, *column; /* [rounds][ROWS], [rounds] */
 };
 
-/* A row's images a second, divided by those of another row round by round; NO_ROW: by 1. */
+/* A row's images per second, divided round by round by another row's; NO_ROW: by 1. */
 enum { NO_ROW = ROWS };
 
 static struct bench_spread spread_of(const struct report *report, size_t row, size_t other)
@@ -596,7 +596,7 @@ static void print_table(const struct report *report)
                packed_size(report->context, report->files));
 }
 
-/* FFCV's way, or what there is in its place. */
+/* FFCV's method, or its replacement if that is not available. */
 static size_t find_base(void)
 {
     size_t first = ROWS;
@@ -655,7 +655,8 @@ static size_t find_row(const char *name)
     return k;
 }
 
-/* The columns of --forms: a row beside another. libjpeg-turbo says nothing of the others. */
+/* The columns of --forms, each a row relative to another. libjpeg-turbo cannot decode the other
+ * forms. */
 static const struct column {
     const char *title, *key, *row, *other;
     bool jpeg;
@@ -736,7 +737,7 @@ static void print_form(const struct form *form, const struct report *report, str
     (void)fflush(stdout);
 }
 
-/* All photographs in a form; those that have none are left out. */
+/* Convert all photographs to a form; those that cannot be converted are left out. */
 static int make_form(const struct form *form, const struct bench_files *from,
                      struct bench_files *ret)
 {
@@ -805,7 +806,7 @@ static int compare_forms(const struct arguments *a, struct context *c,
     return r;
 }
 
-/* The row of the decoder that is not ours. */
+/* The row of libjpeg's decoder. */
 static int add_libjpeg(struct plenum_error *err)
 {
     for (size_t k = 0; k < OTHERS; k++) {
@@ -818,7 +819,7 @@ static int add_libjpeg(struct plenum_error *err)
     return 0;
 }
 
-/* A row for each set of loops but the best one. */
+/* Add a row per set of loops, except for the best one. */
 static int add_kernels(struct plenum_error *err)
 {
     static char names[ROWS - OTHERS][32];
@@ -838,7 +839,7 @@ static int add_kernels(struct plenum_error *err)
     return 0;
 }
 
-/* Whether a list with commas has a name. */
+/* Is the name in the comma-separated list? */
 static bool listed(const char *list, const char *name)
 {
     size_t len = strlen(name);
@@ -864,8 +865,8 @@ static int choose_rows(const char *list, struct plenum_error *err)
                            list);
 }
 
-/* What a recipe's row renders; a build whose pipelines do not know it leaves it out. Returns the
- * bytes of its pixels. */
+/* Parse what a recipe's row renders; a build whose pipelines do not support it leaves the row out.
+ * Returns the bytes of its pixels. */
 static size_t parse_recipe(struct row *row)
 {
     if (!row->recipe)

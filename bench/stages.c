@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* stages.c - bench/stages: where the time of an image goes.
+/* stages.c - bench/stages: how an image's time is spent.
  *
- * Each stage is a real run of part of the work, on the same photographs and crops, image by image:
+ * Each stage really runs a part of the work, on the same photographs and crops, image by image:
  *
  *     read          open, read and close the file, from the page cache
  *     header        the JPEG reader opens and closes the image: markers, tables, memory
- *     entropy       from the header to the crop's last row without making pixels: libjpeg by
+ *     entropy       from the header to the crop's last row without computing pixels: libjpeg with
  *                   jpeg_skip_scanlines; our own decoder with loops that do nothing
- *     decode        the JPEG reader delivers the crop's rows to nobody
- *     resize        the resize on rows that lie in memory, into one slot
- *     resize+store  the same into a ring of slots that no cache holds
- *     render        all of it but the reading: image_render() into the ring
+ *     decode        the JPEG reader decodes the crop's rows, which are discarded
+ *     resize        resizes rows that are in memory, into one slot
+ *     resize+store  the same into a ring of slots that exceeds every cache
+ *     render        everything but reading: image_render() into the ring
  *
- * Then the operations behind the crop (bench/operations.c), each in a copy of the resized window.
+ * Then the operations after the crop (bench/operations.c), each on a copy of the resized window.
  *
- * The stages of the decoder are run with both, libjpeg-turbo and our own; the render is with our
- * own. Where that gives up on an image, libjpeg's time is in its row, as it is in life.
+ * The decoder stages run with both libjpeg-turbo and our own decoder; rendering uses our own. If
+ * that gives up on an image, libjpeg's time counts in its row, as in production.
  *
- * The table shows what can be had from them by subtraction beside what was run. */
+ * The table shows derived times (by subtraction) beside the measured ones. */
 #include "config.h"
 
 #include <errno.h>
@@ -52,12 +52,12 @@ struct arguments {
     bool json;
 };
 
-/* The image at hand. */
+/* The current image. */
 struct context {
     struct pipeline pipeline;
     struct image_decoder *decoder;
-    struct image_reader *reader, *library; /* our own decoder's where it can; libjpeg's */
-    struct jpeg_own *own;                  /* which computes no pixels */
+    struct image_reader *reader, *library; /* with our own decoder if possible; with libjpeg */
+    struct jpeg_own *own;                  /* the decoder that computes no pixels */
     struct resize *resize;
     struct bench_operations *operations;
     struct crop_tables tables;
@@ -72,7 +72,7 @@ struct context {
     struct image_draw draw;
     struct crop crop;
     struct rect region;
-    uint8_t *rows; /* of the region, decoded */
+    uint8_t *rows; /* the region's decoded rows */
     size_t rows_room;
 };
 
@@ -144,7 +144,8 @@ static void no_colour(const uint8_t *const *planes, uint32_t count, uint8_t *out
     (void)out;
 }
 
-/* The loops for this processor that read bits, and none that make samples or pixels. */
+/* This processor's loops for reading bits, with loops that compute samples or pixels replaced by
+ * no-ops. */
 static const struct jpeg_kernels *no_pixels(void)
 {
     static struct jpeg_kernels none;
@@ -207,7 +208,7 @@ static int run_library_entropy(struct context *c)
     return 0;
 }
 
-/* The region's rows; kept in c->rows where `keep` says so. */
+/* Decode the region's rows; they are kept in c->rows if `keep` is set. */
 static int decode(struct context *c, struct image_reader *reader, bool keep)
 {
     struct image_header header;
@@ -266,8 +267,8 @@ static int run_resize(struct context *c)
     return resize_into(c, &c->crop, c->slots);
 }
 
-/* So that the two timed ones find code and rows in the same caches; but not their tables, which are
- * kept from image to image where these are alike: so this is another scale. */
+/* Both timed runs must find code and rows in the same caches, but not their tables, which are kept
+ * between images of equal scale: so this uses another scale. */
 static int warm_resize(struct context *c)
 {
     struct crop other = c->crop;
@@ -288,7 +289,7 @@ static int run_render(struct context *c)
                         next_slot(c), NULL);
 }
 
-/* Choose the crop, find the region, and have its rows in memory. Not timed. */
+/* Choose the crop, find the region, and load its rows into memory. Not timed. */
 static int prepare(struct context *c, const struct bench_file *file, uint32_t position,
                    uint32_t round, uint32_t seed)
 {
@@ -325,7 +326,7 @@ enum stage {
     RESIZE,
     STORE,
     STAGES,
-    COLUMNS = STAGES + BENCH_OPERATIONS, /* of the numbers of a round */
+    COLUMNS = STAGES + BENCH_OPERATIONS, /* numbers per round */
 };
 
 static const struct {
@@ -344,10 +345,10 @@ static const struct {
     [STORE] = {run_store, warm_resize},
 };
 
-/* What is shown: a stage as it was run, or less another one. */
+/* The report: a stage as measured, or minus another one. */
 static const struct {
     const char *name, *how;
-    enum stage stage, less; /* the same: nothing is subtracted */
+    enum stage stage, less; /* if both are the same, nothing is subtracted */
 } lines[] = {
     {"read", "run", READ, READ},
     {"header and setup", "run", HEADER, HEADER},
@@ -387,7 +388,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* ns[operation], added to. */
+/* Adds to ns[operation]. */
 static int run_operations(struct context *c, uint64_t *ns)
 {
     const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
@@ -398,7 +399,7 @@ static int run_operations(struct context *c, uint64_t *ns)
     return r;
 }
 
-/* One round: us[column] of an image on average. */
+/* One round: us[column], the average per image. */
 static int run_round(struct context *c, const struct bench_files *files, uint32_t round,
                      uint32_t seed, double *us)
 {
@@ -426,7 +427,7 @@ static int run_round(struct context *c, const struct bench_files *files, uint32_
     return 0;
 }
 
-/* In rounds, in order: a stage as it was run, or less another one. */
+/* The sorted values of all rounds: a stage as measured, or minus another one. */
 static struct bench_spread spread_of(const struct arguments *a, const double *us, size_t stage,
                                      size_t less)
 {
@@ -558,7 +559,7 @@ static int measure(const struct arguments *a, struct context *c, const struct be
     double *us = calloc((size_t)a->rounds * COLUMNS, sizeof(*us));
     int r = us ? 0 : -ENOMEM;
 
-    for (uint32_t round = 0; round <= a->rounds && r == 0; round++) /* the first one warms up */
+    for (uint32_t round = 0; round <= a->rounds && r == 0; round++) /* the first round warms up */
         r = run_round(c, files, round, a->seed, us + (round ? round - 1 : 0) * COLUMNS);
     if (r == 0)
         (a->json ? report_json : report)(a, c, files, us);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is
- * killed, or stopped.
+/* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is killed
+ * or stopped.
  *
- * One stream over both takes batches as fast as they come, so that nothing lies ready when it
- * happens: the worst case. The time to compare with is measured in the same run, before and after,
- * of a stream from one of the loaders alone: that in which it renders as many batches as are
- * asked for ahead of time. A stall is the longest that plenum_stream_next() took from shortly
- * before a loader is struck until it is whole again.
+ * One stream over both takes batches as fast as they arrive, so that none is ready when it happens:
+ * the worst case. The reference is measured in the same run, before and after, with a stream from
+ * one of the loaders alone: the time in which it renders as many batches as are prefetched. A stall
+ * is the longest call of plenum_stream_next() from shortly before a loader is struck until both are
+ * running again.
  *
  *     kill    SIGKILL; a new loader is started at the same address WHOLE_AGAIN_MS later
  *     stop    SIGSTOP; SIGCONT WHOLE_AGAIN_MS later
  *
- * By TCP on the loopback, then by unix sockets. */
+ * First over TCP on the loopback interface, then over unix sockets. */
 #include "config.h"
 
 #include <pthread.h>
@@ -72,14 +72,14 @@ static void die(const char *what)
     bench_die(&program, what);
 }
 
-/* What takes the batches. */
+/* The thread that takes batches. */
 static struct {
     struct plenum_stream *stream;
     pthread_t thread;
     atomic_bool stop;
     atomic_ulong batches;
-    atomic_ulong waiting; /* since when, ns; 0: not */
-    atomic_ulong longest; /* wait of those that are over */
+    atomic_ulong waiting; /* start of the current wait, ns; 0: none */
+    atomic_ulong longest; /* the longest completed wait */
 } taker;
 
 static struct plenum_stream *open_stream(const struct arguments *a, const char *loaders)
@@ -130,7 +130,7 @@ static void sleep_ms(uint64_t ms)
     (void)usleep((useconds_t)(ms * 1000));
 }
 
-/* The longest wait since the last call, with the one that goes on, seconds. */
+/* The longest wait since the last call, including the current one, in seconds. */
 static double take_longest(void)
 {
     uint64_t since = atomic_load(&taker.waiting), longest = atomic_exchange(&taker.longest, 0);
@@ -168,7 +168,7 @@ static void start(struct loaders *l, unsigned i, const char *root)
     l->pids[i] = daemon_start_with(l->sockets[i], "1", args);
 }
 
-/* Strike one of the loaders so many times, each time when all is well. */
+/* Strike one of the loaders several times, each time when both are running well. */
 static void strike(const struct arguments *a, struct loaders *l, int signum, const char *way,
                    double bound)
 {
@@ -199,7 +199,7 @@ static void strike(const struct arguments *a, struct loaders *l, int signum, con
             start(l, victim, a->images);
         else
             (void)kill(l->pids[victim], SIGCONT);
-        done = atomic_load(&taker.batches); /* it goes on, or there is nothing to measure */
+        done = atomic_load(&taker.batches); /* batches continue, or there is nothing to measure */
         while (atomic_load(&taker.batches) < done + a->depth)
             sleep_ms(10);
     }

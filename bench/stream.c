@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* stream.c - bench/stream: what the way from the loader to the program costs.
+/* stream.c - bench/stream: the cost of the path from the loader to the program.
  *
- * A stream from a plenumd with one decoding thread beside the bare renderer, which is one thread of
- * this process that reads and renders the same positions into memory like the ring's. Rounds of
- * both follow each other; while one is measured, the other rests.
+ * Compares a stream from a plenumd with one decoding thread with the bare renderer, which is one
+ * thread of this process that reads and renders the same positions into memory like the ring's.
+ * Their rounds alternate; while one is measured, the other is idle.
  *
- * Three things are printed: images a second of both and their ratio; the CPU time of an image, of
- * loader and client together against the bare renderer's, which says the same on a busy machine;
- * and the hand-over of a batch that lies there ready: plenum_stream_next(), and by itself what
- * follows it, plenum_batch_release(), which asks the loader for another and so wakes it.
+ * It prints three things: images per second of both, and their ratio; the CPU time per image, of
+ * loader and client together compared with the bare renderer's, which gives the same result on a
+ * busy machine; and the time to hand over a batch that is ready: plenum_stream_next(), and
+ * separately what follows it, plenum_batch_release(), which requests another batch from the loader
+ * and so wakes it.
  *
- * --small asks what a sample costs of which there is almost nothing to render: it cuts the
- * photographs into small images first, as data sets like CIFAR have them. */
+ * --small measures the cost of a sample that takes almost no time to render: it cuts the
+ * photographs into small images first, like those of data sets such as CIFAR. */
 #include "config.h"
 
 #include <errno.h>
@@ -36,8 +37,8 @@
 #include "tests/daemon.h"
 
 enum {
-    HAND_OVERS = 4,        /* in a round */
-    SMALL_SAMPLES = 20000, /* more than a processor's caches hold */
+    HAND_OVERS = 4,        /* per round */
+    SMALL_SAMPLES = 20000, /* more than a processor's caches can hold */
     SMALL_SIDE_MAX = 256,
 };
 
@@ -75,10 +76,10 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* What a round measures. */
+/* The measurements of a round. */
 struct round {
-    double rate;   /* images a second */
-    double cpu_us; /* of an image */
+    double rate;   /* images per second */
+    double cpu_us; /* per image */
 };
 
 struct place {
@@ -87,11 +88,11 @@ struct place {
 
 struct bench {
     const struct arguments *args;
-    char dataset[300], archive[256]; /* of small images; or empty */
+    char dataset[300], archive[256]; /* for small images; otherwise empty */
     pid_t loader;
     struct plenum_stream *stream;
-    struct place *places; /* of the stream's last round, [images] */
-    /* The bare renderer's. */
+    struct place *places; /* positions of the stream's last round, [images] */
+    /* The bare renderer's state. */
     struct render_spec spec;
     struct render_scratch scratch;
     uint8_t *slots; /* [slot_images] */
@@ -103,7 +104,7 @@ static uint32_t images_of(const struct arguments *a)
     return a->batches * a->micro_batch;
 }
 
-/* CPU time of this process, and of the loader's if it is asked for. */
+/* CPU time of this process, including the loader's if `loader` is set. */
 static uint64_t cpu_ns(pid_t loader)
 {
     uint64_t sum = time_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -148,7 +149,7 @@ static int round_stream(struct bench *b, struct round *ret, struct plenum_error 
     uint64_t begin, cpu;
     int r = settle(b);
 
-    /* What lies ready was rendered in time that nobody counted. */
+    /* Batches that are already ready were rendered outside the measured time. */
     plenum_stream_get_stats(b->stream, &stats);
     for (uint32_t i = 0; i < stats.ready && r == 0; i++)
         r = take_batch(b, NULL, err);
@@ -161,7 +162,7 @@ static int round_stream(struct bench *b, struct round *ret, struct plenum_error 
     return r;
 }
 
-/* The places of the stream's last round. */
+/* Render the positions of the stream's last round. */
 static int round_bare(struct bench *b, struct round *ret, struct plenum_error *err)
 {
     uint32_t images = images_of(b->args);
@@ -181,7 +182,7 @@ static int round_bare(struct bench *b, struct round *ret, struct plenum_error *e
     return r;
 }
 
-/* Microseconds to have a ready batch, and to give it back. */
+/* Microseconds to get a ready batch, and to release it. */
 static int hand_over(struct bench *b, double *take_us, double *give_us, struct plenum_error *err)
 {
     struct plenum_batch batch;
@@ -200,7 +201,7 @@ static int hand_over(struct bench *b, double *take_us, double *give_us, struct p
     return 0;
 }
 
-/* A small image in its form: malloc. */
+/* Encode a small image in the given form: malloc. */
 static int encode_small(const char *form, uint8_t *pixels, uint32_t side, uint8_t **ret,
                         size_t *ret_len, struct plenum_error *err)
 {
@@ -249,7 +250,7 @@ static int write_small(struct render_spec *spec, const struct arguments *a, stru
     return r == 0 ? tar_writer_finish(tar, &(struct tar_written){0}, err) : r;
 }
 
-/* Write an archive of small images, each a random cut of a photograph. */
+/* Write an archive of small images, each a random crop of a photograph. */
 static int make_small(struct bench *b, struct plenum_error *err)
 {
     const char *folder = getenv("TMPDIR");
@@ -295,8 +296,7 @@ static int open_all(struct bench *b, struct plenum_error *err)
     b->spec.store = (struct image_store){PLENUM_INT8, PLENUM_NHWC, 3};
     (void)snprintf(address, sizeof(address), "unix:@plenum-bench-%ld", (long)getpid());
     (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
-    /* Where nothing can be kept there are no notes of tiles, which the bare renderer has not,
-     * either. */
+    /* Without a cache there are no hints, which the bare renderer does not have either. */
     (void)setenv("PLENUM_CACHE_DIR", "/proc/none", 1);
     b->loader = daemon_start(address, "1", NULL, NULL);
     plenum_stream_options_init(&o);
@@ -395,7 +395,7 @@ static int measure(struct bench *b, struct plenum_error *err)
     for (int i = 0; i < LINES; i++)
         lines[i].values =
             values + (size_t)rounds * (size_t)(i <= HAND_OVER ? i : HAND_OVER + HAND_OVERS);
-    if (r == 0) /* warm up: the page cache, and the memory of both */
+    if (r == 0) /* warms up the page cache, and the memory of both */
         r = round_stream(b, &stream, err);
     if (r == 0)
         r = round_bare(b, &bare, err);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other forms of the same photographs, made by Pillow.
+"""Other forms of the same photographs, written with Pillow.
 
     forms.py FORM FROM TO    write each photograph below FROM in this form below the new folder TO
 """
@@ -7,7 +7,7 @@
 import os
 import sys
 
-FORMS = {  # extension, Pillow's options, longest side in pixels (none: as it is)
+FORMS = {  # extension, Pillow's options, longest side in pixels (none: unchanged)
     "progressive": ("jpg", {"quality": 85, "progressive": True}, None),
     "large": ("jpg", {"quality": 85}, 4000),
     "large-progressive": ("jpg", {"quality": 85, "progressive": True}, 4000),

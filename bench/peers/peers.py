@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The peers of bench/peers/compare: each makes training images of the same photographs, 224 x 224, with the crops of
-RandomResizedCrop (area 0.08 to 1, ratio 3/4 to 4/3, antialiased) and a flip by chance, as bytes.
+"""The peers of bench/peers/compare: each renders training images of the same photographs, 224 x 224, with the crops of
+RandomResizedCrop (area 0.08 to 1, ratio 3/4 to 4/3, antialiased) and a random flip, as bytes.
 
-A peer is a generator: it prepares, and yields the number of images after each pass over all of them, or that and the
-CPU seconds that count. This file runs inside the peer's own virtual environment, as
+A peer is a generator: it prepares, and yields the number of images each time it has processed all of them, or that
+number and the CPU seconds to count. This file runs inside the peer's own virtual environment, as
 
-    peers.py NAME, with what it needs to know in the environment
+    peers.py NAME, with its settings in the environment
 
-and answers each line on standard input with a line of JSON, one pass done. Libraries are imported by the peer that
-needs them and by nobody else.
+and answers each line on standard input, after one pass, with a line of JSON. Only the peer that needs a library
+imports it.
 """
 
 import functools
@@ -27,11 +27,11 @@ import recipes
 SIDE, SCALE, RATIO, BATCH = 224, (0.08, 1.0), (3 / 4, 4 / 3), 32
 
 IMAGES = os.environ.get("PEER_IMAGES", "")  # folder of folders of JPEGs
-SCRATCH = os.environ.get("PEER_SCRATCH", "")  # a folder of the peer's own, for what it wants in another form
+SCRATCH = os.environ.get("PEER_SCRATCH", "")  # a folder of the peer's own, for data that it needs in another form
 BUILD = os.environ.get("PEER_BUILD", "")  # Plenum's build folder
 SOURCE = os.environ.get("PEER_SOURCE", "")  # Plenum's sources
 THREADS = int(os.environ.get("PEER_THREADS", "1"))
-RECIPE = os.environ.get("PEER_RECIPE", "")  # a name of recipes.py; none: crop and flip
+RECIPE = os.environ.get("PEER_RECIPE", "")  # a name from recipes.py; empty: crop and flip
 
 
 def files():
@@ -45,7 +45,7 @@ def files():
 
 
 def random_box(width, height):
-    """RandomResizedCrop's rule, for those who have none of their own: left, top, width, height."""
+    """RandomResizedCrop's rule, for peers without one of their own: left, top, width, height."""
     for _ in range(10):
         area = width * height * random.uniform(*SCALE)
         ratio = math.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
@@ -56,8 +56,8 @@ def random_box(width, height):
 
 
 def torchvision_transforms():
-    """torchvision's transforms, which are Python and Pillow: its compiled operators, of which they use none, may not
-    fit the torch that is installed, and are then passed over."""
+    """torchvision's transforms, which are Python and Pillow: they do not use its compiled operators, which may not
+    match the installed torch, and are skipped in that case."""
     import torch
 
     register = torch.library.register_fake
@@ -88,7 +88,7 @@ def passes(batches, count, size_of):
 
 
 def plenum(prepared=None):
-    """plenumd and pyplenum: whole batches in the program's hands. prepared: one of recipes.PREPARED, packed first."""
+    """plenumd and pyplenum: whole batches delivered to the program. prepared: one of recipes.PREPARED, packed first."""
     dataset = IMAGES
     if prepared:
         longest, raw = recipes.PREPARED[prepared]
@@ -117,7 +117,7 @@ def plenum(prepared=None):
 
 
 def bench_render(row):
-    """One row of bench/render, in its own count of CPU time."""
+    """One row of bench/render, with the CPU time that it reports."""
     count = len(files())
     command = [os.path.join(BUILD, "bench", "render"), "--images", IMAGES, "--rows", row, "--rounds", "3", "--json"]
     while True:
@@ -336,7 +336,7 @@ for kept in recipes.PREPARED:
 
 
 def main():
-    # Libraries print to standard output, where our answers go: give them standard error.
+    # Libraries print to standard output, where our answers are written: redirect them to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     peer = PEERS[sys.argv[1]]()

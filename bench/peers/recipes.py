@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Recipes as Plenum's text, and as the peers of peers.py say them: what stands behind decoding, as bytes. Who cannot
-say one ends with a word."""
+"""Recipes in Plenum's syntax, and in that of the peers in peers.py: the operations after decoding, on bytes. A peer
+that cannot express one exits with a message."""
 
 import sys
 
@@ -13,7 +13,7 @@ TEXTS = {  # the same as bench/render's rows
     "jitter": "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)",
 }
 SIDES = {"torchvision": 176}
-PREPARED = {  # photographs made smaller beforehand: longest side in pixels, percentage kept as raw pixels (else JPEG)
+PREPARED = {  # photographs reduced in advance: longest side in pixels, percentage kept as raw pixels (else JPEG)
     "jpeg-400": (400, 0),
     "half-raw-500": (500, 50),  # FFCV's own recipe for ImageNet
     "raw-400": (400, 100),
@@ -26,7 +26,7 @@ def cannot(library, recipe):
 
 
 def posterize(image, bits, **_):
-    """timm's, which keeps 0 bits at the highest magnitudes: newer Pillows refuse that, older ones made black."""
+    """timm's, which keeps 0 bits at the highest magnitudes: newer Pillows reject that, older ones return black."""
     from PIL import ImageOps
 
     return ImageOps.posterize(image, bits) if bits > 0 else image.point(lambda _: 0)
@@ -43,7 +43,7 @@ def torchvision(recipe):
         auto_augment.NAME_TO_OP["PosterizeIncreasing"] = posterize
         timm = transforms_imagenet_train(224, use_prefetcher=True, color_jitter=0.4, force_color_jitter=True,
                                          auto_augment="rand-m9-mstd0.5-inc1", interpolation="random")
-        return v2.Compose([timm, v2.RandomErasing(0.25, value="random")])  # timm erases where batches are collected
+        return v2.Compose([timm, v2.RandomErasing(0.25, value="random")])  # timm erases when batches are collected
     middle = {
         "torchvision": [v2.TrivialAugmentWide(interpolation=v2.InterpolationMode.BILINEAR)],
         "simclr": [v2.RandomApply([v2.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8), v2.RandomGrayscale(0.2),
@@ -71,7 +71,7 @@ def albumentations(recipe):
 
 
 def dali(recipe):
-    """What DALI's graph does behind the flip; its automatic augmentations are its own."""
+    """The operations of DALI's graph after the flip; its automatic augmentations are its own."""
     from nvidia.dali import fn, types
     from nvidia.dali.auto_aug import rand_augment, trivial_augment
 
