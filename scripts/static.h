@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* static.h - what the analyzers of scripts/static cannot know of the C library; no program includes
- * it. */
+/* static.h - what the analyzers of scripts/static cannot know about the C library; no program
+ * includes it. */
 #include "config.h" /* _GNU_SOURCE comes first */
 
 #include <errno.h>
 
-/* A call that has failed has set errno: `return -errno` is never a success. */
+/* A failed call has set errno, so `return -errno` never means success. */
 static inline int *errno_of_failure(void)
 {
     int *error = __errno_location();
