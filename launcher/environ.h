@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Open MPI's setting for a job on one host, whatever a scheduler's variables are. */
+/** Open MPI's settings for a job on one host, whatever a scheduler's variables are. */
 #define ENVIRON_ONE_HOST_PLM "isolated"
 #define ENVIRON_ONE_HOST_RAS "^slurm,tm,pbs,lsf,gridengine,alps,flux"
 

@@ -289,7 +289,7 @@ static bool is_framework(job_getenv get, const struct said *believed)
            (local && its && !same_text(local, its));
 }
 
-/* Of two launchers, one runs within the other. If their variables contradict each other, reject
+/* One of two launchers runs within the other. If their variables contradict each other, reject
  * both, because otherwise several processes would receive the same samples. */
 static int refuse_other_launchers(job_getenv get, const struct names *n, struct plenum_error *err)
 {

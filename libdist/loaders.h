@@ -26,7 +26,7 @@ bool loaders_has_remote(const struct plenum_stream *s);
 /** The stream is complete: loaders may be contacted. */
 void loaders_begin(struct plenum_stream *s);
 
-/** Do what is due: connect, ping, hedge, give up. Returns the time of the next call
+/** Do pending work: connect, ping, hedge, give up. Returns the time of the next call
  *  (CLOCK_MONOTONIC, ns). */
 uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns);
 /** A connection is readable or writable: returns false if it does not belong to this stream. */

@@ -199,7 +199,7 @@ static void drop(struct plenum_lease *slot)
         slot_free(slot);
 }
 
-/* Discard an entry: cancel what is being rendered for it. */
+/* Discard an entry: cancel its pending requests. */
 static void forget(struct entry *e)
 {
     if (e->ready)

@@ -131,7 +131,7 @@ static void end_span(struct json *j)
     json_end_object(j);
 }
 
-/* Flush: otherwise a forked child would also write what is left in the buffer when it exits. */
+/* Flush: otherwise a forked child would also write the rest of the buffer when it exits. */
 static void end_event(struct trace *t)
 {
     end_span(&t->json);

@@ -37,7 +37,7 @@ static uint64_t failed_ns(const struct instance *inst)
     return inst->exited_ns - (told ? inst->exited.traceback_ns : 0);
 }
 
-/* Did it fail by itself, or was it failing when it was told to end? A much earlier traceback
+/* Did it fail by itself, or was it failing when it was asked to end? A much earlier traceback
  * belongs to an exception that was caught. */
 static bool has_failed_too(const struct supervisor *s, const struct instance *inst)
 {
@@ -122,7 +122,7 @@ static void put_line(const struct supervisor *s, const char *line, size_t len)
     free(text);
 }
 
-/* Write a progress bar's final state only. */
+/* Print lines, and only the final state of a progress bar. */
 static void put_lines(const struct supervisor *s, const char *text)
 {
     while (*text) {

@@ -116,7 +116,8 @@ OPENINGS = (
 
 # Not clean yet. Take a path out once it is: then it stays so.
 EXEMPT = (
-    "bench", "common", "examples", "include", "launcher", "libdist", "python", "scripts",
+    "bench", "common", "examples", "include", "libdist", "python",
+    "launcher/control.c", "launcher/job", "launcher/remote", "launcher/script.c",
     "loader/ctl", "loader/dataset", "loader/image", "loader/render", "loader/serve",
     "docs/datasets.md", "docs/guide.md", "docs/html", "docs/man", "docs/messages.md", "docs/packed.md",
     "docs/pipelines.md", "docs/pixels.md", "docs/popdist.md", "docs/preparing.md", "docs/recipes.md",
