@@ -2,7 +2,7 @@
 /* stub_loader - plays plenumd for the launcher's tests, and queries it.
  *
  *     stub_loader --job --listen-fd 3 --leash-fd 4 ...   sends its process id to every client
- *     stub_loader ask                                 prints the answer of the loader PLENUM_LOADER
+ *     stub_loader ask                                 prints what PLENUM_LOADER's loader answers
  */
 #include "config.h"
 

@@ -4,9 +4,9 @@
  *
  *     comm_world            all checks
  *     comm_world big        a broadcast of 2 GiB and one byte
- *     comm_world late       the last instance comes to no second collective: the others time out
- *     comm_world never      the last instance comes to no collective at all: the others time out
- *     comm_world away BYTES  the same as late, with a broadcast of so many bytes from it
+ *     comm_world late       the last instance skips the second collective: the others time out
+ *     comm_world never      the last instance skips all collectives: the others time out
+ *     comm_world away BYTES  like late, with a broadcast of BYTES bytes from it
  *     comm_world holds      meets the others, makes the file MARKS/1N for instance N, and ends when
  *                           there is a file MARKS/2N
  *     comm_world straggler  the first instance is late twice: what it was told meanwhile is
@@ -15,19 +15,19 @@
  *     comm_world forgetful  as the first, in a program that never closes its job
  *     comm_world single     in a program that initialises MPI with MPI_THREAD_SINGLE: refused
  *     comm_world thread     with MPI_THREAD_FUNNELED, called from another thread: refused
- *     comm_world ends       the last instance ends when all have met once: the others are told
- *     comm_world silent     the last instance ends without a collective: the others are told
+ *     comm_world ends       the last instance ends when all have met once: the others get an error
+ *     comm_world silent     the last instance ends without a collective: the others get an error
  *     comm_world leaves     as ends, but it ends by _exit()
  *     comm_world uneven     the last instance has one step less than the others, whose sums are
- *                           right until they are told
+ *                           right until they get an error
  *     comm_world finalizes  as ends, in a program that finalises MPI itself
  *     comm_world improper   a program that uses MPI alone, of which the last instance ends without
  *                           MPI_Finalize() while the others wait
- *     comm_world differ     the last instance calls something else: all are told, and go on
- *     comm_world nan        the least and the greatest of numbers of which some are NaN
+ *     comm_world differ     the last instance makes another call: all get an error and continue
+ *     comm_world nan        minimum and maximum of numbers of which some are NaN
  *     comm_world program N  meets the others N times: of several in a row, as of a script
  *
- * Without MPI (WITH_MPI) the ways of programs that use it themselves are not there. */
+ * Without MPI (WITH_MPI), the modes for programs that use it themselves are missing. */
 #include "config.h"
 
 #include <errno.h>
@@ -148,8 +148,8 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* All wait for the last one, who comes three seconds late; they must not burn their cores
- * meanwhile. A wait that spins would take three seconds of CPU. */
+/* All wait for the last one, which is three seconds late, and must not burn CPU meanwhile. A busy
+ * wait would use three seconds of CPU. */
 static void check_barrier(void)
 {
     unsigned char *b = calloc(1, 1 << 20);
@@ -169,7 +169,7 @@ static void check_barrier(void)
     free(b);
 }
 
-/* MPI is started once, however often the job is opened. */
+/* MPI is initialised once, however often the job is opened. */
 static void check_reopen(void)
 {
     struct plenum_job *again = NULL;
@@ -193,14 +193,14 @@ static void check_fork(void)
         bool told = plenum_barrier(job, &err) == -ECHILD && strstr(err.text, "forked");
 
         plenum_job_close(job);
-        exit(told ? 0 : 1); /* what is registered for the end must not end the parent's MPI */
+        exit(told ? 0 : 1); /* exit handlers must not finalise the parent's MPI */
     }
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(status == 0);
     CHECK(plenum_barrier(job, NULL) == 0);
 }
 
-/* Files in the folder MARKS, by which instances meet where no collective can serve. */
+/* Files in the folder MARKS, which synchronise instances when no collective can. */
 enum { ENTERING = 1000 }; /* plus the index: the instance is about to enter the collective */
 
 static void set_mark(uint32_t index)
@@ -223,8 +223,8 @@ static void await_mark(uint32_t index)
         (void)usleep(10000);
 }
 
-/* The last instance stays away until all others have named it, when their time was up. mpirun ends
- * the others when one of them is gone, so all stay until then. */
+/* The last instance stays away until all others have named it, after their timeout. mpirun ends the
+ * others when one exits, so all stay until then. */
 static void check_late(bool meet_first, size_t bytes)
 {
     struct plenum_error err = {""};
@@ -251,7 +251,7 @@ static void check_late(bool meet_first, size_t bytes)
     CHECK(strstr(err.text, want));
     CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
     free(b);
-    /* Without MPI_Finalize(), which would wait for the others: mpirun's status says nothing then.
+    /* Without MPI_Finalize(), which would wait for the others: mpirun's status then means nothing.
      */
     if (failures == 0)
         printf("timed out\n");
@@ -264,7 +264,7 @@ out:
 }
 
 #ifdef WITH_MPI
-/* A thread level that is too low is refused in every instance, without waiting for any. */
+/* Every instance rejects a thread level that is too low, without waiting for any other. */
 static void *check_refused(void *arg)
 {
     struct plenum_error err = {""};
@@ -289,8 +289,7 @@ static void check_thread_level(bool funneled)
 }
 #endif
 
-/* Every byte differs from its neighbours a piece away, so that no piece can be missing or in
- * another's place. */
+/* Every byte differs from those a piece away, so that no piece can be missing or misplaced. */
 static void check_big(void)
 {
     size_t bytes = ((size_t)2 << 30) + 1, wrong = 0;
@@ -372,7 +371,7 @@ static void check_once_per_host(void)
 }
 
 #ifdef WITH_MPI
-/* MPI lets a program stand before its functions: what libplenum-mpi receives one by one are
+/* MPI lets a program override its functions: messages that libplenum-mpi receives one by one are
  * notices. */
 static uint64_t received;
 
@@ -383,7 +382,7 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype type, int source, int tag, MP
     return PMPI_Recv(buffer, count, type, source, tag, comm, status);
 }
 
-/* Whoever comes late has received what the others sent him meanwhile by the next collective. */
+/* An instance that was late receives, by the next collective, what the others sent meanwhile. */
 static void check_straggler(void)
 {
     enum { TIMES = 2 };
@@ -418,7 +417,7 @@ static void expect_ended(int r, const struct plenum_error *err)
     CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
 }
 
-/* Those that wait are told at once who does not come, without a time limit. */
+/* Waiting instances learn at once which one is missing, without a time limit. */
 static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};
@@ -463,10 +462,10 @@ static void check_differ(void)
     CHECK(strstr(err.text, is_last() ? "calls broadcast (8 bytes) while instance 0 calls barrier"
                                      : "calls barrier (0 bytes) while instance"));
     CHECK(plenum_broadcast(job, &number, is_last() ? 0 : sizeof(number), 0, &err) == -EIO);
-    CHECK(plenum_barrier(job, NULL) == 0); /* they are in step all the same */
+    CHECK(plenum_barrier(job, NULL) == 0); /* they are still in step */
 }
 
-/* The number of elements decides whether they travel with the header or in pieces. */
+/* The number of elements decides whether they are sent with the header or in pieces. */
 static void check_nan(void)
 {
     for (size_t count = 4; count <= 400000; count *= 10) {
@@ -540,7 +539,7 @@ static void check_finalizes(void)
         expect_ended(plenum_barrier(job, &err), &err);
 }
 
-/* What only MPI has. */
+/* Only MPI has these. */
 static bool check_mpi(const char *what)
 {
     if (strcmp(what, "improper") == 0)
@@ -615,7 +614,7 @@ int main(int argc, char **argv)
     } else if (check_mpi(what)) {
         /* done */
     } else if (plenum_barrier(job, &err) < 0) {
-        fprintf(stderr, "%s\n", err.text); /* such as: MPI's world is not the job's */
+        fprintf(stderr, "%s\n", err.text); /* for example: MPI's world is not the job's */
         return 3;
     } else {
         check_broadcast();
@@ -630,7 +629,7 @@ int main(int argc, char **argv)
             check_barrier();
         }
     }
-    if (strcmp(what, "forgetful") == 0) /* the library ends MPI at exit */
+    if (strcmp(what, "forgetful") == 0) /* the library finalises MPI at exit */
         return failures ? 1 : 0;
     plenum_job_close(job);
     if (own)

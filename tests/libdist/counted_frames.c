@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* counted_frames.c - see counted_frames.h. With it, plenumd is plenumd-counted, for test_play. */
+/* counted_frames.c - see counted_frames.h. plenumd linked with it is plenumd-counted, for
+ * test_play. */
 #include "config.h"
 
 #include "tests/libdist/counted_frames.h"
@@ -15,7 +16,7 @@ static atomic_ulong own;
 atomic_ulong *counted_frames = &own;
 _Thread_local bool counted_not;
 
-/* A sanitizer keeps what was freed: little of it, so that growth can be seen. */
+/* A sanitizer quarantines freed memory: keep that small, so that growth is visible. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -44,7 +45,7 @@ int __wrap_frame_conn_next(struct frame_conn *conn, struct frame_header *header,
 {
     int r = __real_frame_conn_next(conn, header, payload);
 
-    if (r != 0 && !counted_not) /* also what is no frame */
+    if (r != 0 && !counted_not) /* also counts invalid frames */
         (void)atomic_fetch_add(counted_frames, 1);
     return r;
 }

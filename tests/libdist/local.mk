@@ -28,14 +28,14 @@ endif
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 EXTRA_DIST += %D%/streams.h
 %C%_test_loaders_CFLAGS = $(test_cflags)
-# Its recv() is that of the module, too.
+# Its recv() also replaces the module's.
 %C%_test_loaders_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_test_loaders_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_test_lookup_CFLAGS = $(test_cflags)
-# Its getaddrinfo() is that of all.
+# The whole program uses its getaddrinfo().
 %C%_test_lookup_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_test_lookup_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
-# A loader that is not what it should be.
+# A loader that misbehaves.
 check_PROGRAMS += %D%/plenumd-wrong
 %C%_plenumd_wrong_SOURCES = %D%/plenumd_wrong.c loader/serve/main.c
 %C%_plenumd_wrong_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
@@ -43,7 +43,7 @@ check_PROGRAMS += %D%/plenumd-wrong
 %C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
 %C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_bytes_of,--wrap=wire_hello_init,--wrap=wire_put_hello \
 	-Wl,--wrap=wire_put_opened,--wrap=wire_put_done,--wrap=wire_put_stats
-# Frames that were read are counted on both sides.
+# Frames read are counted on both sides.
 check_PROGRAMS += %D%/plenumd-counted
 %C%_plenumd_counted_SOURCES = %D%/counted_frames.c %D%/counted_frames.h loader/serve/main.c
 %C%_plenumd_counted_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
@@ -54,7 +54,7 @@ check_PROGRAMS += %D%/plenumd-counted
 %C%_test_play_CFLAGS = $(test_cflags)
 %C%_test_play_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 %C%_test_play_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=frame_conn_next
-# Ten million frames by each way: best in a build with sanitizers.
+# Ten million frames over each transport: best in a build with sanitizers.
 play: all %D%/test_play %D%/plenumd-counted
 	$(AM_TESTS_ENVIRONMENT) PLAY_FRAMES="$${PLAY_FRAMES-10000000}" %D%/test_play
 phony += play

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* plenumd_wrong.c - linked to plenumd: plenumd-wrong, a loader that is not what it should be. What
- * it does is said by its environment:
+/* plenumd_wrong.c - linked to plenumd: plenumd-wrong, a loader that misbehaves. Its environment
+ * selects how:
  *
- *     nothing                          one sample is made wrong, in one channel of its last pixel
+ *     nothing                          one sample is wrong, in one channel of its last pixel
  *     PLENUM_WRONG_DISK=1              nothing can be read
- *     PLENUM_WRONG_VERSION=MAJOR.MINOR the pixels are right, and the protocol is said to be of that
+ *     PLENUM_WRONG_VERSION=MAJOR.MINOR the pixels are right, but it reports that protocol
  *     version: messages of an older
  *                                      minor one lack the fields that it did not know, those of a
  *                                      newer one have some more */
@@ -41,7 +41,7 @@ int __wrap_render_bytes_of(const struct render_spec *spec, struct render_scratch
     return r;
 }
 
-/* The version that is played: false when it is the true one. */
+/* The protocol version to report. Returns false for the true one. */
 static bool played(unsigned *major, unsigned *minor)
 {
     const char *text = getenv("PLENUM_WRONG_VERSION");
@@ -49,8 +49,8 @@ static bool played(unsigned *major, unsigned *minor)
     return text && sscanf(text, "%u.%u", major, minor) == 2;
 }
 
-/* The frame that begins there: without what this minor version does not know (0: it knows all), or
- * with more than we do. */
+/* The frame that begins there, without the fields that this minor version lacks (0: none), or with
+ * more fields than we know. */
 static int change(struct frame_buffer *b, size_t begin, int r, size_t known)
 {
     unsigned major, minor;

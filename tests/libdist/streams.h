@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* streams.h - streams of several loaders, for tests that count what is delivered. */
+/* streams.h - streams from several loaders, for tests that count what is delivered. */
 #ifndef TESTS_LIBDIST_STREAMS_H
 #define TESTS_LIBDIST_STREAMS_H
 
@@ -23,8 +23,8 @@ static inline bool next_is_there(struct plenum_stream *s, struct plenum_batch *b
     return r == 0;
 }
 
-/* The sum over the rest of a stream, or over this many batches of it. They come in order, each
- * where the last one ended, whoever made them. */
+/* The sum over the rest of a stream, or over this many batches. They arrive in order, each starting
+ * where the last one ended, whichever loader rendered them. */
 static inline uint64_t drain(struct plenum_stream *s, uint64_t batches)
 {
     struct plenum_batch b;

@@ -14,7 +14,7 @@
 
 static const double numbers[] = {NAN, -INFINITY, -2.5, -0.0, 0.0, 1.0, INFINITY};
 
-/* What numpy.minimum and numpy.maximum say, with an order of zeros. */
+/* The result of numpy.minimum and numpy.maximum, with an order for zeros. */
 static double slow(double a, double b, bool greatest)
 {
     if (isnan(a) || isnan(b))

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Collectives: comm_world.c in worlds of several sizes, by MPI and by memory that instances on one host share, and
-# where there is no world.
+# Collectives: comm_world.c in worlds of several sizes, over MPI and over memory shared by instances on one host, and
+# without a world.
 . "$top_srcdir/tests/lib.sh"
 world=$top_builddir/tests/libdist/comm_world
 export ASAN_OPTIONS=$asan_options_of_mpi
 [ -e "$top_builddir/libplenum-mpi.la" ] && command -v mpirun >/dev/null && have_mpi=yes || have_mpi=
 export MARKS=$T/marks
 
-timed_out() { # WAY ARGUMENT... - do both others name the one that stays away?
+timed_out() { # WAY ARGUMENT... - do both others name the missing one?
     way=$1
     shift
     rm -rf "$MARKS" && mkdir "$MARKS" || return 1
@@ -35,7 +35,7 @@ big() { # WAY HOW
 }
 
 ok "all collectives, 1 instance, no launcher" "$world"
-# Both carriers: nothing is taken for what it is not.
+# Both carriers: nothing is mistaken for something else.
 in_step() { # WAY HOW
     for what in ends silent leaves; do
         ok "one that has ended ($what) is named at once $2, and not waited for" $1 -n 3 "$world" $what
@@ -69,7 +69,7 @@ else
     skip "all collectives by MPI" "there is no mpirun, or Plenum was built without MPI"
 fi
 
-# As plenumrun starts programs where there is no mpirun.
+# The way plenumrun starts programs without mpirun.
 here() {
     (hide_mpirun && timeout 100 "$top_builddir/plenumrun" --grace 1 "$@")
     status=$?

@@ -31,7 +31,7 @@ static void fill(void)
     }
 }
 
-/* Whichever byte of one instance's header differs: every instance has an error. */
+/* Whichever byte of one instance's header differs, every instance gets an error. */
 Test(comm_header, every_byte_counts)
 {
     struct plenum_error err;
@@ -93,7 +93,7 @@ Test(comm_header, what_differs_is_named)
                     "(3 bytes, from instance 1)");
 }
 
-/* What another process sends is not trusted. */
+/* Data from another process is not trusted. */
 Test(comm_header, texts_without_an_end_are_not_read_beyond_it)
 {
     fill();

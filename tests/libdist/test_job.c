@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who am I, by the variables of each launcher. */
+/* The process's rank and job, from the variables of each launcher. */
 #include "config.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static const char *get(const char *name)
     return NULL;
 }
 
-/* The info points into the job: it must stay where it is. */
+/* The info points into the job, which must not move. */
 static const struct plenum_job *read_job(const char *const *env)
 {
     static struct plenum_job job;
@@ -140,7 +140,7 @@ Test(job, the_script_of_an_sbatch_job_is_alone)
 struct told_case {
     const char *why;
     const char *environment[16];
-    /* What is made of it; nothing: it is refused, by a sentence that names `variable`. */
+    /* The expected result; empty: rejected, with a message that names `variable`. */
     uint32_t place[4]; /* instances, index, on this host, index on this host */
     enum plenum_launcher launcher;
     const char *variable;
@@ -373,8 +373,8 @@ Test(job, whoever_tells_and_whatever_is_missing)
     }
 }
 
-/* The law: of each set of variables, whatever is taken away, a process of several is never the only
- * one. */
+/* The law: whichever variables are removed from a set, a process that is one of several never
+ * counts as the only one. */
 Test(job, no_half_of_a_set_makes_a_process_the_only_one)
 {
     static const char *const sets[][4] = {
@@ -396,7 +396,7 @@ Test(job, no_half_of_a_set_makes_a_process_the_only_one)
             size_t count = 0;
 
             if ((mask & 3) == 0)
-                continue; /* who is on this host says nothing of others elsewhere */
+                continue; /* local ranks say nothing about other hosts */
             for (size_t i = 0; i < 4; i++)
                 if (mask >> i & 1)
                     some[count++] = sets[set][i];
@@ -454,11 +454,11 @@ Test(job, opening_twice_gives_one_job)
     plenum_job_close(NULL);
 }
 
-/* A carrier of collectives for the first of two instances, which plays the other one, too. */
+/* A carrier of collectives for the first of two instances. It also plays the other one. */
 struct other {
-    uint8_t flip;        /* what is different in the other's digest (plenum_same()) */
-    int code;            /* what the carrier answers */
-    uint64_t timeout_ns; /* that it was called with */
+    uint8_t flip;        /* how the other's digest differs (plenum_same()) */
+    int code;            /* what the carrier returns */
+    uint64_t timeout_ns; /* what it was called with */
     unsigned calls;
     void *recv; /* of the last allgather */
     size_t recv_bytes;
@@ -541,8 +541,8 @@ static void expect_kept(const struct other *other)
     memset(other->recv, 0xff, other->recv_bytes);
 }
 
-/* What a collective that timed out was given may be written to later: the library does not give it
- * to others. A job may be closed while a collective is under way. */
+/* The memory of a collective that timed out may be written to later, so the library does not reuse
+ * it. A job may be closed during a collective. */
 Test(job, memory_of_collectives_outlives_them)
 {
     struct other other = {.code = 0};
@@ -561,7 +561,7 @@ Test(job, memory_of_collectives_outlives_them)
     plenum_job_close(job);
 }
 
-/* The same of streams that are opened together. */
+/* The same holds for streams that are opened together. */
 Test(job, memory_of_what_streams_tell_each_other_outlives_it)
 {
     struct other other = {.code = -ETIMEDOUT};
@@ -588,7 +588,7 @@ Test(job, collectives_may_be_carried_by_something_else)
                                      .allgather = carry_allgather};
     struct plenum_error err = {""};
     struct plenum_job *job;
-    int64_t numbers[100] = {1, -2, 3}; /* too many to travel with the header */
+    int64_t numbers[100] = {1, -2, 3}; /* too many to send with the header */
     uint64_t seed = 0;
 
     (void)setenv("RANK", "0", 1);
@@ -645,7 +645,7 @@ Test(job, a_program_may_say_who_it_is)
     struct plenum_job *a, *b;
     struct plenum_error err = {""};
 
-    (void)setenv("WORLD_SIZE", "2", 1); /* half of it, which is not looked at */
+    (void)setenv("WORLD_SIZE", "2", 1); /* half of it, which is not checked */
     cr_assert(eq(int, plenum_job_open_as(&third, &a, &err), 0), "%s", err.text);
     cr_expect(eq(u32, plenum_job_get_info(a)->instance_index, 2));
     cr_expect(eq(int, plenum_job_get_info(a)->launcher, PLENUM_LAUNCHER_PROGRAM));

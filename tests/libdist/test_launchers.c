@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Launchers within launchers, at random: what do all processes that come of it take?
+/* Randomly nested launchers: which samples do all resulting processes take?
  *
- * The oracle knows nothing of the rules: it starts every process of every launcher, gives each the
- * variables that its launchers would, and deals samples one by one to those that are not refused.
+ * The oracle does not know the rules: it starts every process of every launcher, sets the variables
+ * that its launchers would set, and deals samples one by one to the processes that are not
+ * rejected.
  *
- * The law: no sample is dealt twice; and where no process is refused, each is dealt. What the rules
- * cannot see is not in the law: a launcher that replaces all variables of another of its kind, or
- * of any launcher (plenumrun, which warns instead), starts a job of its own.
+ * The law: no sample is dealt twice; and if no process is rejected, every sample is dealt. The law
+ * excludes what the rules cannot see: a launcher that replaces all variables of another one of its
+ * kind, or of any launcher (plenumrun, which warns instead), starts its own job.
  *
  * PLENUM_NESTINGS=N tries N of them. */
 #include "config.h"
@@ -28,8 +29,8 @@ enum { PROCESSES = 64, VARIABLES = 40, SAMPLES = 2 * 2 * 2 * 3 * 3 * 3 };
 struct process {
     char text[VARIABLES][64];
     int count;
-    int parent; /* the process that started it and takes samples, too; or -1 */
-    bool child; /* a program beside the job's own, which its parent starts */
+    int parent; /* the process that started it and also takes samples; or -1 */
+    bool child; /* a program outside the job, started by its parent */
     bool refused;
     struct plenum_job job;
 };
@@ -37,7 +38,7 @@ struct process {
 struct nesting {
     struct process all[PROCESSES];
     int count;
-    unsigned jobs; /* to name them */
+    unsigned jobs; /* used to name them */
     char said[200];
 };
 
@@ -135,7 +136,7 @@ static void by_plenumrun(struct process *p, unsigned count, unsigned index, unsi
     set(p, "PLENUM_JOB_ID", job);
 }
 
-/* Lightning's own processes; one that sets RANK where it knows no better. */
+/* Lightning's own processes; one that sets RANK because it has no better information. */
 static void by_framework(struct process *p, unsigned count, unsigned index, unsigned job)
 {
     set(p, "WORLD_SIZE", count);
@@ -174,7 +175,7 @@ static void nest(struct nesting *n, const struct launcher *launcher, unsigned co
     }
 }
 
-/* One torchrun for each process, which know of each other. */
+/* One torchrun per process, all in one group. */
 static void nest_torchruns(struct nesting *n, unsigned each)
 {
     int launched = n->count;
@@ -189,7 +190,7 @@ static void nest_torchruns(struct nesting *n, unsigned each)
     }
 }
 
-/* Each process, or the first, starts a program and takes samples as well. */
+/* Each process, or only the first, starts a program and also takes samples. */
 static void add_children(struct nesting *n, int parents)
 {
     for (int i = 0; i < parents; i++) {
@@ -208,7 +209,7 @@ static bool same_instance(const struct plenum_job *a, const struct plenum_job *b
            (!named || strcmp(a->id, b->id) == 0);
 }
 
-/* What claim.c does, of processes that all run. */
+/* Like claim.c, for processes that all run at once. */
 static bool is_taken(const struct nesting *n, int i)
 {
     const struct process *p = &n->all[i];
@@ -239,8 +240,8 @@ static void read_jobs(struct nesting *n)
     }
 }
 
-/* Deal all samples: how often is each dealt? A program that the only process of a job starts is
- * none of that job. */
+/* Deal all samples: how often is each one dealt? A program started by a job's only process does not
+ * belong to that job. */
 static void check_law(struct nesting *n)
 {
     unsigned dealt[SAMPLES] = {0};
@@ -275,7 +276,7 @@ static bool several(const struct nesting *n)
     return n->count > 1;
 }
 
-/* One launcher or up to three, and perhaps programs that ranks start. */
+/* One to three launchers, and possibly programs started by ranks. */
 static void make_nesting(struct nesting *n, unsigned *seed)
 {
     bool used[ARRAY_LEN(launchers)] = {false};

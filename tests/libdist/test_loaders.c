@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams from several loaders at once, by sockets and by TCP: whatever becomes of the loaders,
- * what is delivered is what one loader delivers alone. (That this is right is test_stream.c's
- * business.) */
+/* Streams from several loaders at once, over sockets and TCP: whatever happens to the loaders, the
+ * stream delivers the same as from a single loader. (test_stream.c tests that this is right.) */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -39,8 +38,7 @@ static struct place {
     char listen[64], tcp[64];
 } at[LOADERS];
 
-/* All of 127.0.0.0/8 is this host: each test process has an address of its own, and no port is
- * anybody else's. */
+/* All of 127.0.0.0/8 is this host: each test process has its own address, so its ports are free. */
 static void setup(void)
 {
     unsigned me = (unsigned)getpid();
@@ -129,7 +127,7 @@ static const char *list(unsigned count, bool tcp)
     return text;
 }
 
-/* Samples that a loader has rendered. */
+/* The number of samples that a loader has rendered. */
 static uint64_t rendered_by(unsigned i)
 {
     struct wire_hello hello;
@@ -169,7 +167,7 @@ Test(loaders, by_tcp_comes_what_comes_by_a_socket)
     } cases[] = {
         {PLENUM_INT8, PLENUM_NHWC, 3, 4, 1, "rrc(48) flip(0.5)", "global"},
         {PLENUM_UINT8, PLENUM_NCHW, 3, 1, 3, "rrc(31)", "none"},
-        /* of some MB: it does not fit into a socket */
+        /* several MB: too much for a socket buffer */
         {PLENUM_INT8, PLENUM_NHWC, 4, 5, 7, "eval", "block:4"},
         {PLENUM_INT8, PLENUM_NHWC, 3, 64, 1, "rrc(8)", "global"},
         {PLENUM_INT8, PLENUM_NHWC, 3, 4, 1, "rrc(48) mixup(0.2)", "global"},
@@ -233,7 +231,7 @@ Test(loaders, samples_have_the_same_labels_numbers_and_names_by_tcp)
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* Seeking calls back what is on its way, in all states that it may be in. */
+/* Seeking cancels requests in flight, in every state that they may be in. */
 Test(loaders, seeking_by_tcp_gives_the_same_batches)
 {
     struct plenum_stream_options o = options_of(at[0].tcp);
@@ -320,8 +318,8 @@ Test(loaders, one_that_comes_later_is_taken)
     (void)daemon_end(b, SIGTERM);
 }
 
-/* Of several loaders one that comes back and is short of room for a while is told of, once, and
- * taken later. */
+/* If one of several loaders reconnects but lacks room for a while, this is reported once, and the
+ * loader is used later. */
 Test(loaders, one_that_is_short_of_room_for_a_while_is_taken_later)
 {
     const char *const args[] = {"--ring-limit", "4K", NULL};
@@ -385,7 +383,7 @@ Test(loaders, batches_of_one_that_dies_are_made_by_others)
     }
 }
 
-/* Long before it is given up for its silence: that would take longer than any test. */
+/* Long before the silence timeout, which would take longer than any test. */
 Test(loaders, batches_of_one_that_is_stopped_are_asked_of_others)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -418,8 +416,8 @@ Test(loaders, batches_of_one_that_is_stopped_are_asked_of_others)
     }
 }
 
-/* All that can be leased is leased, and the loader that has what comes next dies: there is room for
- * it elsewhere. */
+/* Every slot is leased when the loader that holds the next batch dies: another loader has room for
+ * it. */
 Test(loaders, there_is_always_room_for_what_a_loader_leaves_behind)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -561,8 +559,8 @@ Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte_by_tcp)
     chaos_changes_no_byte(true);
 }
 
-/* Two loaders that make the same: every batch is compared, and what is delivered is what it always
- * is. Each may be lost, then its opinion is not waited for. */
+/* Two loaders that render the same: every batch is compared, and the stream delivers the usual
+ * content. Either may be lost; the stream then does not wait for its answer. */
 Test(loaders, verification_finds_nothing_where_nothing_is)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -580,7 +578,7 @@ Test(loaders, verification_finds_nothing_where_nothing_is)
         wait_for_loaders(s, 2);
         hash = drain(s, 150);
         stats = stats_of(s);
-        /* All of them, but for those that came before the second loader, or in a moment that one
+        /* All of them, except batches requested before the second loader connected, or while one
          * was late. */
         cr_expect(gt(u64, stats.verified, 90), "%llu", (unsigned long long)stats.verified);
         (void)kill(b, SIGSTOP);
@@ -607,8 +605,8 @@ static pid_t start_wrong(unsigned i)
     return start(i);
 }
 
-/* Others make what a loader with a broken disk cannot; with nobody else the stream says what is
- * wrong. */
+/* Other loaders render what a loader with a broken disk cannot; without any other, the stream
+ * reports the error. */
 Test(loaders, one_that_cannot_read_is_left_alone)
 {
     struct plenum_stream_options o = options_of(NULL);
@@ -647,8 +645,8 @@ Test(loaders, one_that_cannot_read_is_left_alone)
     (void)daemon_end(b, SIGTERM);
 }
 
-/* The only one that can make the batches is away for a moment: it is waited for, as if it were
- * alone, and not for longer. */
+/* The only loader that can render the batches is away for a moment: the stream waits for it as long
+ * as for a single loader. */
 Test(loaders, one_that_is_away_is_waited_for_where_no_other_can_help)
 {
     struct plenum_stream_options o = options_of(NULL);
@@ -726,7 +724,7 @@ Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
         o.loader = list(3, tcp);
         s = opened(&o);
         wait_for_loaders(s, 3);
-        /* Not every batch with that sample is asked of the loader that is wrong. */
+        /* Not every batch with that sample is requested from the faulty loader. */
         while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &batch, &err)) == 0)
             plenum_batch_release(&batch);
         cr_expect(eq(int, r, -EBADMSG));
@@ -793,7 +791,7 @@ static const char *make_key(const char *name, const char *text)
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeef"
 
-/* The key of a client, from that of a loader. */
+/* A client's key, derived from a loader's. */
 static const char *make_client(const char *key, const char *name)
 {
     struct tls_key loader, client;
@@ -815,7 +813,7 @@ static int open_error(const struct plenum_stream_options *o, struct plenum_error
     return r;
 }
 
-/* Batches of some MB, and of some bytes; several loaders, of which one is killed. */
+/* Batches of several MB, and of a few bytes; several loaders, one of which is killed. */
 Test(loaders, with_a_key_comes_what_comes_without)
 {
     const char *key = make_key("key", SECRET "0\n");
@@ -848,8 +846,8 @@ Test(loaders, with_a_key_comes_what_comes_without)
     (void)daemon_end(a, SIGTERM);
 }
 
-/* What comes by TLS is looked at by recv(): the `blind`th look of the client finds nothing, as
- * where the loader's answer comes in two segments. */
+/* TLS input is peeked at by recv(): the client's `blind`th peek finds nothing, as if the loader's
+ * answer came in two segments. */
 static atomic_int blind;
 
 PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
@@ -865,7 +863,7 @@ PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
     return next(fd, bytes, len, flags);
 }
 
-/* Nothing else would come before the loader is given up for its silence. */
+/* Nothing else would arrive before the silence timeout. */
 Test(loaders, a_handshake_that_ends_while_reading_goes_on)
 {
     const char *key = make_key("key", SECRET "0");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Loaders that go by a name, which comes to stand for others while a stream runs: what is delivered
- * stays what one loader delivers alone. getaddrinfo() is the test's own, so that no name server is
- * asked. */
+/* Loaders addressed by a name that resolves to other loaders while a stream runs: the stream still
+ * delivers the same as from a single loader. The test has its own getaddrinfo(), so no name server
+ * is queried. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -33,8 +33,8 @@ static struct tree tree;
 static char data[128], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
 static char sockets[LOADERS][128];
 
-/* What "more.test" stands for, and "loaders.test": a bit for each of `ips`; with which code that is
- * refused; and whether ::1 comes before all. How long it takes to look "more.test" up. */
+/* The addresses of "more.test" and "loaders.test": a bit for each of `ips`; the error code, if any;
+ * whether ::1 comes first; and how long a look-up of "more.test" takes. */
 static atomic_uint_fast64_t stands_for, more_stands_for;
 static atomic_uint more_takes_ms;
 static atomic_int fails;
@@ -91,8 +91,7 @@ static void setup(void)
         tree_write_jpeg(&tree, file, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
     }
     (void)snprintf(data, sizeof(data), "%s/data", tree.root);
-    /* All of 127.0.0.0/8 is this host: each process has a port and addresses that are nobody
-     * else's. */
+    /* All of 127.0.0.0/8 is this host: each process has its own port and addresses. */
     (void)snprintf(port, sizeof(port), "%u", 7100 + me % 800);
     (void)snprintf(name, sizeof(name), "tcp:loaders.test:%s", port);
     for (unsigned i = 0; i < MANY; i++)
@@ -200,17 +199,17 @@ Test(lookup, loaders_come_and_go_while_a_stream_runs)
     stands_for = 3; /* one more */
     wait_for_loaders(s, 2);
     hash += drain(s, 20);
-    stands_for = 6; /* one gone and one come; the one that is gone from the name still listens */
+    stands_for = 6; /* one removed and one added; the removed one still listens */
     wait_for_loaders(s, 2);
     wait_until_asked(2);
     wait_for_loaders(s, 2);
-    (void)daemon_end(loaders[0], SIGKILL); /* which is nothing to the stream any more */
+    (void)daemon_end(loaders[0], SIGKILL); /* no longer used by the stream */
     hash += drain(s, 20);
     no_warning(s);
     cr_expect(eq(u64, stats_of(s).incidents, 0));
     cr_expect(strstr(stats_of(s).loader, ips[1]) || strstr(stats_of(s).loader, ips[2]));
 
-    fails = EAI_AGAIN; /* nobody knows the name for a while: nothing changes */
+    fails = EAI_AGAIN; /* the name does not resolve for a while: nothing changes */
     wait_until_asked(2);
     cr_expect(eq(u32, stats_of(s).loaders, 2));
     hash += drain(s, 20);
@@ -219,7 +218,8 @@ Test(lookup, loaders_come_and_go_while_a_stream_runs)
     cr_expect(eq(u32, stats_of(s).loaders, 2));
     fails = 0;
 
-    (void)daemon_end(loaders[1], SIGKILL); /* all at once, and another under the name */
+    (void)daemon_end(loaders[1], SIGKILL); /* all at once, and another loader appears under the
+                                            * name */
     (void)daemon_end(loaders[2], SIGKILL);
     loaders[0] = start(0);
     stands_for = 1;
@@ -229,7 +229,7 @@ Test(lookup, loaders_come_and_go_while_a_stream_runs)
     (void)daemon_end(loaders[0], SIGTERM);
 }
 
-/* The last loader goes on being asked as long as no other is there, whatever the name says. */
+/* The last loader is used as long as there is no other, whatever the name resolves to. */
 Test(lookup, the_last_one_stays)
 {
     pid_t loader = start(0);
@@ -239,7 +239,7 @@ Test(lookup, the_last_one_stays)
     stands_for = 1;
     s = opened(name);
     hash = drain(s, 10);
-    stands_for = 2; /* where nobody listens */
+    stands_for = 2; /* without a listener */
     wait_until_asked(3);
     hash += drain(s, UINT64_MAX);
     cr_expect(eq(u64, hash, hash_alone()));
@@ -248,14 +248,14 @@ Test(lookup, the_last_one_stays)
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* A host's addresses of IPv4 and IPv6 are one loader's. */
+/* A host's IPv4 and IPv6 addresses belong to one loader. */
 Test(lookup, the_other_family_is_tried_where_one_is_of_no_use)
 {
     pid_t loader = start(0);
     struct plenum_stream *s;
 
     stands_for = 1;
-    has_ipv6 = true; /* it is before the other, and nobody listens there */
+    has_ipv6 = true; /* it sorts before the other, and has no listener */
     s = opened(name);
     cr_expect(eq(u64, drain(s, UINT64_MAX), hash_alone()));
     cr_expect(eq(u32, stats_of(s).loaders, 1));
@@ -277,7 +277,7 @@ Test(lookup, a_name_may_become_known_later)
     cr_assert(eq(int, plenum_stream_take_warning(s, &warning), 1));
     cr_expect(strstr(warning.text, "host 'loaders.test'") != NULL, "%s", warning.text);
     hash = drain(s, 10);
-    stands_for = 3; /* the first is named already */
+    stands_for = 3; /* the first is already named */
     fails = 0;
     wait_for_loaders(s, 2);
     wait_until_asked(2);
@@ -301,12 +301,12 @@ Test(lookup, a_name_that_stands_for_too_many_is_told)
     cr_expect(eq(u64, drain(s, UINT64_MAX), hash_alone()));
     cr_assert(eq(int, plenum_stream_take_warning(s, &warning), 1));
     cr_expect(strstr(warning.text, "stands for more than 32 loaders") != NULL, "%s", warning.text);
-    no_warning(s); /* it is said once */
+    no_warning(s); /* reported once */
     plenum_stream_destroy(s);
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* When all are gone, who is asked says so with the name. */
+/* When all are gone, the error includes the name. */
 Test(lookup, what_became_of_the_name_is_said)
 {
     struct plenum_stream_options o = options_of(name);
@@ -333,7 +333,7 @@ Test(lookup, what_became_of_the_name_is_said)
     cr_expect(strstr(err.text, "host 'loaders.test' of tcp:loaders.test:") != NULL, "%s", err.text);
 }
 
-/* A loader is left when no name stands for it any more. */
+/* A loader is dropped when no name resolves to it any more. */
 Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
 {
     char both[256];
@@ -347,7 +347,7 @@ Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
     (void)snprintf(both, sizeof(both), "%s,tcp:more.test:%s", name, port);
     stands_for = 3;
     more_stands_for = 5;
-    more_takes_ms = 60; /* so that the times to look them up again do not come together */
+    more_takes_ms = 60; /* so that their look-up times do not coincide */
     s = opened(both);
     more_takes_ms = 0;
     wait_for_loaders(s, LOADERS);
@@ -367,7 +367,7 @@ Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
         (void)daemon_end(loaders[i], SIGTERM);
 }
 
-/* Two names of one loader: what it refuses is told, as of one. */
+/* Two names of one loader: its rejections are reported as one loader's. */
 Test(lookup, a_loader_of_two_names_refuses_once)
 {
     char both[256];
@@ -386,13 +386,13 @@ Test(lookup, a_loader_of_two_names_refuses_once)
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* A look-up takes as long as it takes: nobody waits for it, least of all who ends the stream. */
+/* A slow look-up blocks nothing, least of all ending the stream. */
 Test(lookup, a_stream_may_end_while_its_name_is_looked_up)
 {
     pid_t loader = start(0);
 
     stands_for = 1;
-    lookup_every_ns = 2; /* as often as can be */
+    lookup_every_ns = 2; /* as often as possible */
     for (int i = 0; i < 50; i++) {
         struct plenum_stream *s = opened(name);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_normalise.c - pixels into floats: each set of loops against the plain way, to the bit. */
+/* test_normalise.c - pixels to floats: each set of loops against a plain implementation, bit for
+ * bit. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,23 +22,23 @@
 static const double imagenet_mean[3] = {0.485, 0.456, 0.406};
 static const double imagenet_std[3] = {0.229, 0.224, 0.225};
 
-/* ---- the plain way ---- */
+/* ---- the plain implementation ---- */
 
-/* A positive half by its bits. */
+/* The value of a positive half, from its bits. */
 static double half_value(uint32_t bits, enum plenum_float type)
 {
     uint32_t exponent_bits = type == PLENUM_TO_FLOAT16 ? 5 : 8, mantissa_bits = 15 - exponent_bits;
     uint32_t exponent = bits >> mantissa_bits;
     uint32_t mantissa = bits & ((1U << mantissa_bits) - 1);
-    int least = 2 - (1 << (exponent_bits - 1)); /* of normal numbers */
+    int least = 2 - (1 << (exponent_bits - 1)); /* for normal numbers */
 
     if (exponent == 0)
         return ldexp(mantissa, least - (int)mantissa_bits);
     return ldexp(mantissa | 1U << mantissa_bits, (int)exponent - 1 + least - (int)mantissa_bits);
 }
 
-/* The nearest half, of two as near the even one: among all, in the order of their values. What
- * would be the next one behind the largest is infinity. */
+/* The nearest half, ties to even: searched among all halves, in order of value. The value after the
+ * largest one is infinity. */
 static uint16_t nearest_half(float value, enum plenum_float type)
 {
     uint32_t infinity = type == PLENUM_TO_FLOAT16 ? 0x7c00 : 0x7f80, low = 0, high = infinity;
@@ -93,7 +94,7 @@ static void plainly(const struct plenum_images *from, const double *mean, const 
     }
 }
 
-/* ---- memory that ends where nothing may be read or written ---- */
+/* ---- memory that ends at an inaccessible page ---- */
 
 static uint8_t *guarded(size_t bytes, size_t off, void **base, size_t *whole)
 {
@@ -108,7 +109,7 @@ static uint8_t *guarded(size_t bytes, size_t off, void **base, size_t *whole)
     return p + room - bytes - off;
 }
 
-/* Byte i of the pixels: all 256 of each channel in 256 pixels, in whatever layout. */
+/* Byte i of the pixels: all 256 values of each channel in 256 pixels, in any layout. */
 static void fill(uint8_t *pixels, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -119,7 +120,8 @@ struct constants {
     double mean[3], std[3];
 };
 
-/* One set of loops, in all ways. `off`: of the floats, in floats, and of the pixels, in bytes. */
+/* One set of loops, in every variant. `off`: offset of the floats, in floats, and of the pixels, in
+ * bytes. */
 static void compare(const struct normalise_loops *loops, uint32_t count, uint32_t height,
                     uint32_t width, const struct constants *k, size_t off)
 {
@@ -202,7 +204,7 @@ Test(normalise, is_so_for_every_value)
             compare(normalise_loops[l], 1, 16, 32, &some[i], 0);
 }
 
-/* The law beside the examples: a value is what its byte says, wherever it stands. */
+/* The law beside the examples: a value depends only on its byte, wherever that is. */
 Test(normalise, gives_a_value_for_a_byte)
 {
     uint8_t pixels[256][3];
@@ -239,7 +241,7 @@ struct fault {
     int type, layout;
     size_t off; /* of the floats, in bytes */
     int want;
-    const char *text; /* some words of the sentence */
+    const char *text; /* words of the message */
 };
 
 Test(normalise, says_what_is_wrong)

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Nonsense from the other side. A loader is sent mutated frames, by TCP and by a socket, by clients
- * that get as far as they may, and serves as before; a stream is sent mutated frames by what poses
- * as two loaders, and ends with a batch or an error. Neither crashes, hangs or grows. A plain
- * program.
+/* Garbage from the peer. A loader receives mutated frames, over TCP and a socket, from clients that
+ * get as far as they can, and must keep serving; a stream receives mutated frames from two fake
+ * loaders, and must end with a batch or an error. Neither may crash, hang or grow. A plain program.
  *
- * What counts is what the side under test has read as a frame (counted_frames.h): where one ends
- * the connection, those behind it are nobody's. So most connections carry frames whose header is
- * whole and whose contents are not, which go on for long; the others carry anything.
+ * Only frames that the side under test has read count (counted_frames.h): once a frame ends the
+ * connection, those behind it are lost. So most connections carry frames with an intact header and
+ * corrupt contents, which last long; the others carry anything.
  *
- *     PLAY_FRAMES    so many mutated frames to a loader by each way, and to a stream (default:
- *                    100000 in all)
- *     PLAY_SIDES     of "tcp unix stream" those that are played (default: all)
+ *     PLAY_FRAMES    number of mutated frames to a loader over each transport, and to a stream
+ *                    (default: 100000 in all)
+ *     PLAY_SIDES     of "tcp unix stream" the ones to play (default: all)
  *     PLAY_SEED      other mutations */
 #include "config.h"
 
@@ -44,12 +43,12 @@ enum {
     SIDE = 16,
     COUNT = 4,
     SLOTS = 6,
-    BURST = 96,        /* frames of a client that are whole outside, */
-    WILD_BURST = 4,    /* and those of which anything may be wrong */
-    POSE_FRAMES = 400, /* of a loader, on one connection */
+    BURST = 96,        /* frames of a client that are intact outside, */
+    WILD_BURST = 4,    /* and frames with arbitrary errors */
+    POSE_FRAMES = 400, /* from a loader, on one connection */
     STREAM_BATCHES = 300,
     HANG_MS = 60000,
-    GROWTH_KB = 16384, /* megabytes would be some bytes a frame */
+    GROWTH_KB = 16384, /* a leak of some bytes a frame would be megabytes */
 };
 
 static struct tree tree;
@@ -67,7 +66,7 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(state >> 11) % below;
 }
 
-/* Change a byte between these places of the frame at `begin`. */
+/* Change a byte between these offsets of the frame at `begin`. */
 static void change(struct frame_buffer *b, size_t begin, size_t from, size_t to)
 {
     static const uint8_t strange[] = {0, 1, 0x7f, 0x80, 0xff};
@@ -80,8 +79,7 @@ static void change(struct frame_buffer *b, size_t begin, size_t from, size_t to)
     *at = draw(2) ? *at ^ (uint8_t)(1 + draw(255)) : strange[draw(sizeof(strange))];
 }
 
-/* Any bytes, or such that lengths and numbers become strange; sometimes what follows is out of
- * step. */
+/* Random bytes, or edits that make lengths and numbers odd; sometimes the rest gets out of step. */
 static void mutate(struct frame_buffer *b, size_t begin)
 {
     size_t len = b->len - begin;
@@ -92,7 +90,7 @@ static void mutate(struct frame_buffer *b, size_t begin)
         b->len = begin + draw((uint32_t)len + 1);
 }
 
-/* Slots of both kinds are of one page. */
+/* Slots of both kinds are one page. */
 static struct wire_open some_open(bool mix)
 {
     struct wire_open o = {.dataset = "generated:1000",
@@ -157,8 +155,8 @@ static void put_clients(struct frame_buffer *b)
     }
 }
 
-/* One that a loader may put up with: other numbers than were meant, of requests, samples, places
- * and times. */
+/* A frame that a loader may accept, with unintended values: requests, samples, positions and
+ * times. */
 static void put_strange(struct frame_buffer *b, uint32_t *renders)
 {
     size_t begin = b->len;
@@ -194,7 +192,7 @@ static void put_strange(struct frame_buffer *b, uint32_t *renders)
     change(b, begin, 8, FRAME_HEADER_BYTES);
 }
 
-/* Read until a frame of this type has come, or the end, or nothing has come for so long. */
+/* Read until a frame of this type or the end arrives, or nothing arrives for this long. */
 static bool await(struct frame_conn *c, uint16_t type, int silence_ms)
 {
     struct frame_header h;
@@ -216,7 +214,7 @@ static bool await(struct frame_conn *c, uint16_t type, int silence_ms)
     return false;
 }
 
-/* All that the other side has to say until it closes, which it must. */
+/* Read everything that the peer sends until it closes, which it must. */
 static void drain(struct frame_conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -232,8 +230,7 @@ static void drain(struct frame_conn *c)
     } while (n > 0 || (n < 0 && errno == EAGAIN));
 }
 
-/* A descriptor that nobody asked for, or none where a ring is wanted, or something that is no
- * ring. */
+/* An unexpected descriptor, or none where a ring is required, or one that is not a ring. */
 static void attach(struct frame_conn *c, const struct ring *ring)
 {
     int fd = -1;
@@ -246,8 +243,8 @@ static void attach(struct frame_conn *c, const struct ring *ring)
         (void)close(fd);
 }
 
-/* One client: it behaves for some messages, and then it does not. Returns the messages that were as
- * they should be. */
+/* One client: it behaves for some messages, then stops behaving. Returns the number of valid
+ * messages. */
 static uint64_t play_client(const struct address *address, const struct ring *ring)
 {
     static struct wire_open open;
@@ -258,11 +255,11 @@ static uint64_t play_client(const struct address *address, const struct ring *ri
     open = some_open(draw(2));
     if (frame_conn_init(&c, address_connect(address, 0), WIRE_MAX_PAYLOAD) < 0)
         return 0;
-    if (good > 0) { /* the greeting itself may be nonsense, */
+    if (good > 0) { /* the greeting itself may be garbage, */
         put_hello(&c.tx);
         whole++;
     }
-    if (good > 1) { /* or what is to be opened */
+    if (good > 1) { /* or the request to open */
         if (!address->tcp)
             attach(&c, ring);
         (void)wire_put_open(&c.tx, 1, &open);
@@ -360,7 +357,7 @@ static unsigned count_descriptors(pid_t pid)
     return n > 0 ? (unsigned)n : 0;
 }
 
-/* What a process holds when the first quarter has been played, and at the end. */
+/* What a process holds after the first quarter, and at the end. */
 struct growth {
     pid_t pid;
     uint64_t frames, told;
@@ -445,7 +442,7 @@ static void play_with_loaders(uint64_t frames)
            "the loader ends as it is told to, with nothing to complain of");
 }
 
-/* What poses as a loader. */
+/* A fake loader. */
 struct pose {
     struct address address;
     int fd;
@@ -453,9 +450,9 @@ struct pose {
 };
 
 static atomic_bool pose_stop;
-static atomic_ulong pose_whole; /* messages that were as they should be */
+static atomic_ulong pose_whole; /* valid messages */
 
-/* Of a loader's messages any, and anything may be wrong with it. */
+/* Any message of a loader, with any error in it. */
 static void put_loaders(struct frame_buffer *b)
 {
     size_t begin = b->len;
@@ -494,7 +491,7 @@ static void put_loaders(struct frame_buffer *b)
     mutate(b, begin);
 }
 
-/* The answer to a message of the stream's, of another time or number than it should be. */
+/* An answer to the stream's message, with a wrong time or number. */
 static void put_answer(struct frame_conn *c, const struct frame_header *h, const struct pose *p,
                        size_t batch_bytes)
 {
@@ -529,7 +526,7 @@ static void put_answer(struct frame_conn *c, const struct frame_header *h, const
     }
 }
 
-/* What a stream hears at any time without being at fault. */
+/* Messages that a stream may receive at any time without an error. */
 static void put_unasked(struct frame_buffer *b)
 {
     size_t begin = b->len;
@@ -541,7 +538,7 @@ static void put_unasked(struct frame_buffer *b)
     change(b, begin, 8, SIZE_MAX);
 }
 
-/* One connection of a stream: the greeting, then strange answers, and nonsense at the end. */
+/* One connection of a stream: the greeting, then odd answers, and garbage at the end. */
 static void pose_serve(const struct pose *p, struct frame_conn *c)
 {
     uint32_t good = draw(16);
@@ -716,7 +713,7 @@ static void play_with_stream(uint64_t frames)
            descriptors);
 }
 
-/* The loader that counts. */
+/* The loader that counts frames. */
 static void find_loader(void)
 {
     const char *built = getenv("PLENUM_PLENUMD");

@@ -71,14 +71,14 @@ Test(slot, outlives_its_session_while_it_is_leased)
     fill(slot);
     slot_settle(slot);
     slot_lease(slot);
-    slot_set_unref(set); /* the session is gone; teardown has the lease's */
+    slot_set_unref(set); /* the session is gone; teardown owns the lease */
     cr_expect(eq(u32, set->refs, 1));
     cr_expect(ne(ptr, set->ring->base, NULL));
     slot_set_ref(set);
     slot_free(slot);
 }
 
-/* What follows are mistakes of ours: they end the program at once, wherever asserts are on. */
+/* The following are our own bugs: they abort the program, in builds with asserts. */
 
 Test(slot, is_not_asked_for_twice, .signal = SIGABRT)
 {
@@ -86,7 +86,7 @@ Test(slot, is_not_asked_for_twice, .signal = SIGABRT)
     fill(slot);
 }
 
-/* Its loader may still write. */
+/* Its loader may still write to it. */
 Test(slot, is_not_handed_out_once_it_was_called_back, .signal = SIGABRT)
 {
     fill(slot);

@@ -43,7 +43,7 @@
 static struct tree tree;
 static char data[128], socket_a[128], socket_b[128];
 
-/* 37 samples in 3 classes, of which none is bad. */
+/* 37 samples in 3 classes, all of them valid. */
 enum { SAMPLES = 37 };
 
 static void setup(void)
@@ -110,7 +110,7 @@ static struct plenum_batch next_of(struct plenum_stream *s)
     return b;
 }
 
-/* What one thread computes alone: the valid positions [from, to) of an epoch. */
+/* The reference, rendered in one thread: the valid positions [from, to) of an epoch. */
 static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, uint64_t from,
                        uint64_t to)
 {
@@ -206,8 +206,8 @@ Test(stream, the_hash_is_the_oracles_for_all_ways_of_sharing)
 }
 
 /* DeiT's and torchvision's RASampler writes each sample of a permutation three times and gives rank
- * g of R the indices g, g + R, g + 2R, ...: with deal = round-robin a replica gets these, and the
- * copies of a sample meet on no replica. */
+ * g of R the indices g, g + R, g + 2R, ...: with deal = round-robin a replica gets exactly these,
+ * and no replica gets two copies of a sample. */
 Test(stream, repeats_dealt_round_robin_are_those_of_a_repeated_augmentation_sampler)
 {
     enum { R = 6, M = 2, S = 2, K = 3, STEPS = (SAMPLES * K + R * M - 1) / (R * M) };
@@ -341,7 +341,7 @@ Test(stream, the_hash_is_the_oracles_for_all_orders_stores_and_threads)
     }
 }
 
-/* The arrays of every batch, against the definition. */
+/* The arrays of every batch, against their definition. */
 static void expect_batch(const struct plenum_batch *b, const struct plenum_job_info *info,
                          const struct plenum_stream_options *o, uint64_t index)
 {
@@ -529,7 +529,7 @@ Test(stream, a_cursor_of_another_stream_is_refused)
     cr_expect(eq(int, plenum_stream_seek(s, &cursor, &err), -EINVAL));
     plenum_stream_destroy(other);
     o.seed--;
-    o.micro_batch = 9; /* how samples are shared out is no part of the identity */
+    o.micro_batch = 9; /* how samples are divided is not part of the identity */
     o.dtype = PLENUM_UINT8;
     o.subset = "0:37"; /* nor how the same order is written */
     cr_assert(eq(int, SAMPLES, 37));
@@ -544,7 +544,7 @@ Test(stream, a_cursor_of_another_stream_is_refused)
 static const char *old_loader_versions = "v1";
 static uint16_t old_loader_minor = WIRE_MINOR;
 
-/* A loader of another build, as far as its HELLO. */
+/* A loader from another build, up to its HELLO. */
 static void *old_loader_main(void *arg)
 {
     struct pollfd listening = {.fd = *(int *)arg, .events = POLLIN};
@@ -570,7 +570,7 @@ static void *old_loader_main(void *arg)
     (void)snprintf(m.versions, sizeof(m.versions), "%s", old_loader_versions);
     (void)wire_put_hello(&c.tx, &m);
     (void)frame_conn_flush(&c);
-    while (frame_conn_fill(&c) != -ECONNRESET) { /* until the client goes */
+    while (frame_conn_fill(&c) != -ECONNRESET) { /* until the client disconnects */
         struct pollfd p = {.fd = c.fd, .events = POLLIN};
 
         (void)poll(&p, 1, 10000);
@@ -605,7 +605,7 @@ Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
     expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' is asked");
 }
 
-/* It would read past the field and show each replica what belongs to others. */
+/* It would read past the field and show each replica samples of other replicas. */
 Test(stream, a_loader_that_cannot_deal_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -625,7 +625,7 @@ Test(stream, a_loader_that_cannot_mix_is_refused)
     expect_old_loader_refused(&o, "it is too old for mixup and cutmix");
 }
 
-/* It would refuse the pipeline, if its text is not too long for it. */
+/* It would reject the pipeline, or its text as too long. */
 Test(stream, a_loader_that_knows_no_views_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -635,7 +635,7 @@ Test(stream, a_loader_that_knows_no_views_is_refused)
     expect_old_loader_refused(&o, "it is too old for views");
 }
 
-/* It would refuse the pipeline with a sentence about its stages. */
+/* It would reject the pipeline with a message about its stages. */
 Test(stream, a_loader_that_forgives_no_junk_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -645,7 +645,7 @@ Test(stream, a_loader_that_forgives_no_junk_is_refused)
     expect_old_loader_refused(&o, "it is too old for the word junk of pipelines");
 }
 
-/* It would take the width for the height. */
+/* It would mistake the width for the height. */
 Test(stream, a_loader_that_knows_squares_alone_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -655,7 +655,7 @@ Test(stream, a_loader_that_knows_squares_alone_is_refused)
     expect_old_loader_refused(&o, "it is too old for images that are not square");
 }
 
-/* Kills the loader and starts another, again and again, while the test goes on. */
+/* Kills the loader and starts another, again and again, while the test runs. */
 struct chaos {
     pthread_t thread;
     atomic_bool stop;
@@ -679,7 +679,7 @@ static void *chaos_main(void *arg)
     while (!atomic_load(&c->stop)) {
         uint64_t begin = batches_of(c->stream);
 
-        /* Each loader delivers something, however slowly this machine starts it. */
+        /* Each loader delivers something, however slowly it starts on this host. */
         while (!atomic_load(&c->stop) && batches_of(c->stream) == begin)
             (void)usleep(1000);
         (void)usleep(c->kills * 7919 % 30000);
@@ -708,7 +708,7 @@ Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
     (void)pthread_join(chaos.thread, NULL);
     plenum_stream_get_stats(s, &stats);
     cr_expect(gt(u64, stats.incidents, 0), "it was killed %u times", chaos.kills);
-    /* The last loader ended with the thread that had started it. */
+    /* The last loader ended with the thread that started it. */
     cr_expect(le(u64, stats.incidents, chaos.kills + 1));
     cr_expect(gt(u64, stats.lost_ns, 0));
     cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
@@ -717,7 +717,7 @@ Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
     end_loader(chaos.loader, SIGTERM);
 }
 
-/* The stream stands with nothing prefetched, and goes on when a loader is there again. */
+/* The stream is stalled with nothing prefetched, and resumes when a loader is available again. */
 Test(stream, the_trainer_only_waits_while_there_is_no_loader)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -739,8 +739,8 @@ Test(stream, the_trainer_only_waits_while_there_is_no_loader)
     end_loader(loader, SIGTERM);
 }
 
-/* A loader that is stopped while it fills slots, given up, and continued later, must not touch what
- * was delivered. */
+/* A loader that is stopped while it fills slots, given up, and continued later must not touch
+ * delivered batches. */
 Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -758,7 +758,7 @@ Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
         struct plenum_batch held[3];
         uint64_t before[3], hash = drain(s, 20);
 
-        held[0] = next_of(s); /* of the ring that is about to be given up */
+        held[0] = next_of(s); /* from the ring that is about to be given up */
         cr_assert(child_stop(a));
         for (int i = 1; i < 3; i++)
             held[i] = next_of(s);
@@ -766,7 +766,7 @@ Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
             hash += before[i] = plenum_batch_hash(&held[i]);
         hash += drain(s, 10); /* these come from the other loader */
         cr_assert(eq(int, kill(a, SIGCONT), 0));
-        (void)usleep(200000); /* it goes on with what it was asked for */
+        (void)usleep(200000); /* it resumes the requested work */
         for (int i = 0; i < 3; i++) {
             cr_expect(eq(u64, plenum_batch_hash(&held[i]), before[i]), "batch %d", i);
             plenum_batch_release(&held[i]);
@@ -779,7 +779,7 @@ Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
     end_loader(b, SIGTERM);
 }
 
-/* STATS by a connection of our own. */
+/* STATS over our own connection. */
 static struct wire_stats ask_stats(const char *address)
 {
     struct wire_stats stats = {0};
@@ -864,7 +864,7 @@ Test(stream, a_loader_that_ends_removes_its_socket)
     cr_expect(eq(int, access(socket_a + strlen("unix:"), F_OK), 0));
     end_loader(loader, SIGTERM);
     cr_expect(eq(int, access(socket_a + strlen("unix:"), F_OK), -1));
-    /* One that was killed leaves it, and the next takes it over. */
+    /* A loader that was killed leaves its socket behind, and the next one takes it over. */
     loader = start_loader(socket_a, "1");
     end_loader(loader, SIGKILL);
     cr_expect(eq(int, access(socket_a + strlen("unix:"), F_OK), 0));
@@ -933,7 +933,7 @@ Test(stream, slots_that_are_all_leased_are_an_error_and_no_hang)
     plenum_batch_release(&more);
     for (uint32_t i = 0; i < info.slots; i++)
         plenum_batch_release(&held[i]);
-    plenum_batch_release(&held[0]); /* twice is nothing */
+    plenum_batch_release(&held[0]); /* a second call has no effect */
     plenum_stream_destroy(s);
 }
 
@@ -969,7 +969,7 @@ Test(stream, polling_and_time_limits)
               "again and again");
     plenum_stream_destroy(s);
 
-    o.loader = socket_a; /* nobody listens there */
+    o.loader = socket_a; /* no loader listens there */
     o.loader_timeout_ns = 300 * NS_PER_MS;
     begin = time_now_ns();
     {
@@ -997,7 +997,7 @@ Test(stream, no_loader_for_too_long_is_told_with_the_addresses)
     (void)drain(s, 3);
     end_loader(loader, SIGKILL);
     for (int i = 0; i < 10 && (r = plenum_stream_next(s, PLENUM_FOREVER, &b, &err)) == 0; i++)
-        plenum_batch_release(&b); /* what was ready before is still handed out */
+        plenum_batch_release(&b); /* batches that were ready are still delivered */
     cr_expect(eq(int, r, -ECONNRESET));
     cr_expect(ne(ptr, (void *)strstr(err.text, socket_a), NULL), "%s", err.text);
     cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, NULL), -ECONNRESET));
@@ -1149,7 +1149,7 @@ Test(stream, a_forked_child_is_told_and_harms_nothing)
         ok = ok && cursor.position == 0 && stats.batches == 0 && ring.bytes == 0;
         plenum_batch_release(&b);
         plenum_stream_destroy(s);
-        /* It may have streams of its own. */
+        /* It may open its own streams. */
         ok = ok && plenum_stream_open(NULL, &o, &s, NULL) == 0;
         ok = ok && drain(s, UINT64_MAX) == oracle_epochs(&o);
         plenum_stream_destroy(s);
@@ -1163,7 +1163,7 @@ Test(stream, a_forked_child_is_told_and_harms_nothing)
     plenum_stream_destroy(s);
 }
 
-/* Of a forked child that lives on, a loader must not believe that it is the program. */
+/* A loader must not mistake a surviving forked child for the program. */
 Test(stream, a_child_that_outlives_the_program_holds_nothing_open)
 {
     pid_t loader = start_loader(socket_a, "1");
@@ -1233,8 +1233,8 @@ Test(stream, samples_have_names)
     uint32_t all[20 * SAMPLES], none = SAMPLES;
     char want[256], **names = NULL;
 
-    /* Classes a, b, c in their order, and the files of each in theirs: 13, 12 and 12 of them. More
-     * than what is asked for at once. */
+    /* Classes a, b, c in order, each with its files in order: 13, 12 and 12 of them. More than one
+     * request can hold. */
     for (uint32_t i = 0; i < ARRAY_LEN(all); i++)
         all[i] = i * 7 % SAMPLES;
     cr_assert(eq(int, plenum_stream_sample_names(s, all, ARRAY_LEN(all), &names, &err), 0), "%s",
@@ -1257,7 +1257,7 @@ Test(stream, samples_have_names)
     cr_expect(eq(ptr, names[0], NULL));
     free(names);
 
-    /* A loader that dies is no reason not to know them. */
+    /* They stay available when a loader dies. */
     end_loader(loader, SIGKILL);
     loader = start_loader(socket_a, "1");
     cr_assert(eq(int, plenum_stream_sample_names(s, b.samples, b.count, &names, &err), 0), "%s",
@@ -1270,7 +1270,7 @@ Test(stream, samples_have_names)
     plenum_stream_destroy(s);
 }
 
-/* More of them than fit into a message, and among them what is not in a folder of classes. */
+/* More than fit into one message, including files outside any class folder. */
 Test(stream, classes_have_names)
 {
     enum { CLASSES = 5000 };
@@ -1311,7 +1311,7 @@ Test(stream, classes_have_names)
     free(names);
     plenum_stream_destroy(s);
 
-    names = (char **)&o; /* labels that are numbers have none */
+    names = (char **)&o; /* numeric labels have no class names */
     (void)snprintf(path, sizeof(path), "generated:100");
     s = opened(NULL, &o);
     cr_assert(eq(int, plenum_stream_class_names(s, &names, &count, &err), 0), "%s", err.text);
@@ -1338,7 +1338,7 @@ Test(stream, names_fail_with_the_stream)
     plenum_stream_destroy(s);
 }
 
-/* What a loader is short of while the stream runs is there again later. */
+/* Resources that a loader lacks while the stream runs become available later. */
 Test(stream, refusals_that_pass_do_not_end_a_stream_that_runs)
 {
     static const char *const none[] = {"--ring-limit", "4K", NULL}, *const all[] = {NULL};
@@ -1363,15 +1363,14 @@ Test(stream, refusals_that_pass_do_not_end_a_stream_that_runs)
     cr_expect(eq(u64, hash, oracle_epochs(&o)));
     plenum_stream_destroy(s);
 
-    /* A stream that has not begun hears why, at once. */
+    /* A stream that has not begun gets the reason at once. */
     end_loader(loader, SIGKILL);
     loader = daemon_start_with(socket_a, "1", none);
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ENOSPC));
     end_loader(loader, SIGTERM);
 }
 
-/* In the loader's place: whoever comes is refused with this code, after some progress. Counts
- * them. */
+/* Replaces the loader: rejects every client with this code, after some progress. Counts them. */
 static pid_t start_refusing(const char *text, int code, atomic_uint *count)
 {
     struct address address;
@@ -1417,7 +1416,8 @@ static atomic_uint *shared_count(void)
     return p;
 }
 
-/* The same of whatever else a loader may be short of: clients, memory, descriptors, threads. */
+/* The same holds for everything that a loader may run out of: clients, memory, descriptors,
+ * threads. */
 Test(stream, shortages_that_pass_do_not_end_a_stream_that_runs)
 {
     static const int codes[] = {-EUSERS, -ENOMEM, -EMFILE, -ENFILE, -EAGAIN};
@@ -1453,7 +1453,7 @@ Test(stream, shortages_that_pass_do_not_end_a_stream_that_runs)
     cr_expect(eq(u64, hash, oracle_epochs(&o)));
     plenum_stream_destroy(s);
 
-    /* A stream that has not begun hears why, at once. */
+    /* A stream that has not begun gets the reason at once. */
     end_loader(loader, SIGKILL);
     loader = start_refusing(socket_a, -EAGAIN, count);
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EIO));
@@ -1461,7 +1461,7 @@ Test(stream, shortages_that_pass_do_not_end_a_stream_that_runs)
     end_loader(loader, SIGKILL);
 }
 
-/* What does not pass is waited for as long as a loader that is away, although each try makes
+/* A lasting error is retried for as long as an absent loader, even though each attempt makes
  * progress. */
 Test(stream, shortages_that_do_not_pass_end_a_stream)
 {
@@ -1485,7 +1485,7 @@ Test(stream, shortages_that_do_not_pass_end_a_stream)
     end_loader(loader, SIGKILL);
 }
 
-/* Streams of a job's instance and of a process alone have loaders of their own. */
+/* Streams of a job's instance and of a standalone process use separate loaders. */
 Test(stream, a_process_may_keep_several_loaders)
 {
     struct plenum_job_info info = instance(0, 2, 1);
@@ -1520,7 +1520,7 @@ static struct address own_address(const char *job, unsigned turn)
     return ret;
 }
 
-/* Those who may share a loader find the same name, and nobody else does. */
+/* Processes that may share a loader derive the same name; all others derive different ones. */
 Test(stream, the_name_of_a_jobs_loader_is_its_own)
 {
     static const char long_name[] = "a-host-with-a-long-name.in-a-rack.of-a-row.of-a-hall.of-a-"
@@ -1538,7 +1538,8 @@ Test(stream, the_name_of_a_jobs_loader_is_its_own)
     (void)snprintf(two, sizeof(two), "%s29501", long_name);
     cr_expect(ne(str, own_address(one, 0).text, own_address(two, 0).text));
 
-    /* Of a process alone: the same for all of its streams, another in each process. */
+    /* For a standalone process: all of its streams have the same name, and each process has a
+     * different one. */
     cr_assert(eq(int, ownloader_key(&alone, &key, NULL), 0));
     cr_assert(eq(int, ownloader_key(&alone, &again, NULL), 0));
     cr_expect(eq(int, memcmp(&key, &again, sizeof(key)), 0));
@@ -1554,8 +1555,8 @@ Test(stream, the_name_of_a_jobs_loader_is_its_own)
     cr_expect(eq(int, status, 0));
 }
 
-/* The name that is looked for, without the user's number, by a process with name spaces of its own
- * or another root folder; false: it is refused these. */
+/* The name that a process derives, without the user's number, when it has its own name spaces or
+ * another root folder. Returns false if it is refused these. */
 static bool name_elsewhere(int spaces, const char *root, char ret[64])
 {
     int pipes[2];
@@ -1568,7 +1569,7 @@ static bool name_elsewhere(int spaces, const char *root, char ret[64])
         if ((spaces && unshare(spaces) < 0 && unshare(spaces | CLONE_NEWUSER) < 0) ||
             (root && chroot(root) < 0 && (unshare(CLONE_NEWUSER) < 0 || chroot(root) < 0)))
             _exit(1);
-        child = fork(); /* the first that is in a new name space of processes */
+        child = fork(); /* the first in a new PID name space */
         if (child == 0) {
             struct address found = own_address("x", 0);
 
@@ -1618,7 +1619,7 @@ Test(stream, who_has_another_root_folder_has_another_loader)
     cr_expect(ne(str, here, there));
 }
 
-/* Another user binds the name, and listens there or not; until it is killed. */
+/* Another user binds the name, and listens there or not, until killed. */
 static pid_t start_stranger(const char *text, bool listens)
 {
     struct address address;
@@ -1668,7 +1669,7 @@ Test(stream, what_another_user_serves_is_not_believed)
     cr_expect(eq(str, stats.loader, own_address(job, 2).text));
     plenum_stream_destroy(s);
 
-    /* An address that is named is refused. */
+    /* An explicit address is rejected. */
     (void)snprintf(text, sizeof(text), "%s", own_address(job, 0).text);
     o.loader = text;
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EPERM));
@@ -1679,7 +1680,7 @@ Test(stream, what_another_user_serves_is_not_believed)
     }
 }
 
-/* A socket whose close() waits for an hour, or until its other end goes. */
+/* A socket whose close() blocks for an hour, or until its peer closes. */
 static int open_lingering(int *other_end)
 {
     static const char bytes[65536];
@@ -1730,7 +1731,7 @@ static void listen_hostile(struct hostile *h, int way)
     cr_assert(h->listener >= 0, "%s", err.text);
 }
 
-/* While the stream is stopped: what it is sent is then its alone before it reads it. */
+/* While the stream is stopped: only it holds the descriptors sent before it reads them. */
 static void send_hostile(struct hostile *h, int way, pid_t client)
 {
     static const char nonsense[4096];
@@ -1773,7 +1774,7 @@ static void end_hostile(struct hostile *h)
 }
 
 /* A program that streams while its loaders linger, forks, and ends the stream; then they linger no
- * more. */
+ * longer. */
 static int stream_hostile(const char *loaders, uint64_t want, int told, int tell)
 {
     struct plenum_stream_options o = options_of(loaders);
@@ -1800,7 +1801,7 @@ static int stream_hostile(const char *loaders, uint64_t want, int told, int tell
     return hash != want ? 5 : open_descriptors() > before ? 6 : 0;
 }
 
-/* Whoever waits for what these send does so until the case is given up. */
+/* A call that waits for their data blocks until the case is given up. */
 Test(stream, what_loaders_send_along_holds_nobody_up)
 {
     struct hostile hostile[HOSTILE_WAYS];
@@ -1824,7 +1825,7 @@ Test(stream, what_loaders_send_along_holds_nobody_up)
     for (int i = 0; i < HOSTILE_WAYS; i++)
         send_hostile(&hostile[i], i, client);
     for (int i = 0; i < HOSTILE_WAYS; i++)
-        while (read(hostile[i].fd, &byte, 1) > 0) /* until it hangs up */
+        while (read(hostile[i].fd, &byte, 1) > 0) /* until it disconnects */
             ;
     cr_assert(eq(i64, write(to[1], "x", 1), 1));
     cr_assert(eq(i64, read(from[0], &byte, 1), 1));
@@ -1837,7 +1838,7 @@ Test(stream, what_loaders_send_along_holds_nobody_up)
     end_loader(loader, SIGTERM);
 }
 
-/* It is told, where there is no other. */
+/* The error is reported if there is no other loader. */
 Test(stream, a_loader_that_sends_a_descriptor_is_none)
 {
     struct plenum_stream_options o;
@@ -1876,7 +1877,7 @@ static unsigned rings_of(pid_t pid)
     return count;
 }
 
-/* A worker that lives on does not hold the memory of streams that the program has ended. */
+/* A surviving worker does not keep the memory of streams that the program has ended. */
 Test(stream, a_forked_child_keeps_no_ring_but_of_batches_that_were_held)
 {
     pid_t loader = start_loader(socket_a, "1");
@@ -1923,7 +1924,7 @@ static void *waiter_main(void *arg)
     char **names;
 
     atomic_store(&w->began, true);
-    for (;;) { /* what was ready comes first */
+    for (;;) { /* what was ready is delivered first */
         w->code = w->for_names ? plenum_stream_sample_names(w->s, &sample, 1, &names, NULL)
                                : plenum_stream_next(w->s, PLENUM_FOREVER, &b, NULL);
         if (w->code < 0)
@@ -1940,10 +1941,11 @@ static void begin_to_wait(struct waiter *w)
     cr_assert(eq(int, pthread_create(&w->thread, NULL, waiter_main, w), 0));
     while (!atomic_load(&w->began))
         (void)usleep(1000);
-    (void)usleep(50000); /* now it waits, most likely */
+    (void)usleep(50000); /* now it most likely waits */
 }
 
-/* Whatever waits in a stream that is ended by another thread returns, and touches nothing later. */
+/* Every call that waits in a stream returns when another thread ends it, and touches nothing
+ * later. */
 static void expect_end_by_another_thread(bool destroy)
 {
     pid_t loader = start_loader(socket_a, "1");
@@ -1994,7 +1996,7 @@ Test(stream, what_waits_in_a_stream_that_is_destroyed_returns)
     expect_end_by_another_thread(true);
 }
 
-/* A batch that is held, the descriptor and the figures, when another thread ends the stream. */
+/* A held batch, the descriptor and the statistics, when another thread ends the stream. */
 Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
 {
     pid_t loader = start_loader(socket_a, "1");
@@ -2013,7 +2015,7 @@ Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
     (void)usleep(1000);
     plenum_stream_get_stats(s, &later);
     cr_expect(ge(u64, last.elapsed_ns, before.elapsed_ns));
-    cr_expect(eq(u64, later.elapsed_ns, last.elapsed_ns)); /* time does not go on */
+    cr_expect(eq(u64, later.elapsed_ns, last.elapsed_ns)); /* the time stands still */
     cr_expect(eq(u64, last.batches, 1));
     cr_expect(eq(u64, last.samples, before.samples));
     cr_expect(eq(u32, last.ready + last.in_flight + last.loaders, 0));
@@ -2047,7 +2049,7 @@ Test(stream, limits_of_for_ever_never_come)
     end_loader(loader, SIGTERM);
 }
 
-/* Is the stream's descriptor readable within so many ms? */
+/* Whether the stream's descriptor becomes readable within this many ms. */
 static bool readable(int fd, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -2069,7 +2071,8 @@ Test(stream, a_descriptor_tells_when_a_batch_is_ready)
     descriptors = open_descriptors();
     cr_expect(eq(int, plenum_stream_get_fd(s, NULL), fd), "the same each time");
     cr_expect(eq(u32, open_descriptors(), descriptors));
-    /* To the end, without ever waiting in plenum_stream_next(): readable means an answer. */
+    /* To the end, without ever waiting in plenum_stream_next(): readable means a result is
+     * ready. */
     do {
         cr_assert(readable(fd, 60000));
         r = plenum_stream_next(s, 0, &b, NULL);
@@ -2120,9 +2123,9 @@ Test(stream, a_descriptor_tells_when_a_batch_is_ready)
     plenum_stream_destroy(s);
 }
 
-/* What a program was told of rings. */
+/* What the program was notified of about rings. */
 struct told {
-    struct plenum_ring rings[8]; /* that are there now */
+    struct plenum_ring rings[8]; /* existing now */
     unsigned count, comings, goings;
 };
 
@@ -2181,7 +2184,7 @@ Test(stream, programs_are_told_of_rings_that_come_and_go)
     cr_expect(eq(ptr, ring.base, told.rings[0].base));
     cr_expect(eq(sz, ring.bytes, told.rings[0].bytes));
 
-    for (int life = 2; life < 5; life++) { /* each loader has a ring of its own */
+    for (int life = 2; life < 5; life++) { /* each loader has its own ring */
         end_loader(loader, SIGKILL);
         loader = start_loader(socket_a, "1");
         for (int i = 0; i < 20; i++) {
@@ -2205,8 +2208,8 @@ Test(stream, programs_are_told_of_rings_that_come_and_go)
     end_loader(loader, SIGTERM);
 }
 
-/* The law of evaluation: whatever the number of samples and of instances, each sample is valid
- * exactly once. Replicas and micro-batches vary with them. */
+/* The law of evaluation: whatever the number of samples and instances, each sample is valid exactly
+ * once. Replicas and micro-batches vary too. */
 TestSuite(evaluation, .init = setup, .fini = teardown, .timeout = 600);
 
 Test(evaluation, counts_every_sample_exactly_once)
@@ -2222,7 +2225,7 @@ Test(evaluation, counts_every_sample_exactly_once)
     o.shuffle = "none";
     o.epochs = 1;
     for (uint32_t n = 1; n <= 200; n++) {
-        /* Only the first has a label of its own: folders that stay are faster to index. */
+        /* Only the first has its own label: folders that do not change are faster to index. */
         (void)snprintf(link_name, sizeof(link_name), "small/%c/%03u.jpg", n == 1 ? 'a' : 'b', n);
         if (n <= 2)
             tree_write_jpeg(&tree, link_name, 8, 8, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams used from many threads at once: several streams, batches released by other threads than
- * took them, statistics, names and seeks meanwhile, rings that come and go, the I/O thread starting
- * and ending, a loader that dies. A plain program, for ThreadSanitizer. */
+ * took them, with concurrent statistics, names and seeks, rings that appear and disappear, the I/O
+ * thread starting and ending, and a loader that dies. A plain program, for ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ enum { CONSUMERS = 3, EPOCHS = 20 };
 static struct tree tree;
 static char data[128], address[128];
 static atomic_bool stop;
-static atomic_int rings; /* that the program was told of and that have not gone */
+static atomic_int rings; /* that the program was notified of and that still exist */
 
 static void on_ring(void *arg, void *base, size_t bytes, int present)
 {
@@ -62,7 +62,7 @@ static struct plenum_stream *opened(uint64_t seed)
     return s;
 }
 
-/* Batches on their way from the thread that took them to the one that gives them back. */
+/* Batches on their way from the thread that took them to the one that releases them. */
 struct belt {
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -122,7 +122,7 @@ static void *take(void *arg)
          i++) {
         c->hash += plenum_batch_hash(&batch);
         put(&c->belt, &batch);
-        if (i % 10 == 9) { /* to where we are: what was prefetched is asked for again */
+        if (i % 10 == 9) { /* to the current position: prefetched batches are requested again */
             plenum_stream_cursor(c->stream, &cursor);
             (void)plenum_stream_seek(c->stream, &cursor, NULL);
         }

@@ -74,7 +74,7 @@ Test(verify, believes_the_one_that_is_left)
     cr_expect(eq(int, look(), VERIFY_ALONE));
 }
 
-/* Not pixels alone: where a batch is mixed, each of its arrays. */
+/* Not only pixels: where a batch is mixed, each of its arrays. */
 Test(verify, looks_at_second_labels_and_weights)
 {
     struct wire_slot layout = {0};
@@ -104,7 +104,7 @@ Test(verify, looks_at_fields)
     uint8_t *bytes;
 
     cr_assert(eq(int, wire_slot_init(&open_of, &layout), 0));
-    places[0] = layout.fields_at[0] + 2 * 5 - 1; /* of sample 1: the last byte of its text, */
+    places[0] = layout.fields_at[0] + 2 * 5 - 1; /* in sample 1: the last byte of its text, */
     places[1] = layout.lengths_at[0] + 4;        /* its length, */
     places[2] = layout.fields_at[1] + SIDE * SIDE;
     places[3] = layout.fields_at[1] + 2 * SIDE * SIDE - 1; /* and its mask */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""libdist's walls: who may include what, and who writes states."""
+"""libdist's walls: what each file may include, and where states are written."""
 
 import glob
 import os
@@ -12,13 +12,12 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-# What a header shows only these see.
+# Only these files may include each of these headers.
 MAY_INCLUDE = {
     "libdist/stream_priv.h": {"stream.c", "together.c", "loaders_priv.h"},
     "libdist/loaders_priv.h": {"loaders.c", "lookup.c", "names.c", "schedule.c"},
 }
-# The connection, the memory, what verifies and what makes floats know nothing of streams, loaders' accounts or the
-# order of batches.
+# The connection, memory, verification and float conversion know nothing about streams, loader accounts or batch order.
 KNOWS_NOT = {"session.c": {"schedule.h", "stream.h", "names.h", "lookup.h"},
              "slot.c": {"session.h", "loaders.h", "schedule.h", "stream.h"},
              "verify.c": {"session.h", "loaders.h", "schedule.h", "stream.h"},
@@ -27,7 +26,7 @@ STATES = {"SLOT": "slot.c", "SESSION": "session.c"}
 
 
 def sources():
-    """{name: text} of libdist."""
+    """{name: text} of libdist's files."""
     found = {}
     for path in glob.glob(os.path.join(SOURCE, "libdist", "*.[ch]")):
         with open(path, encoding="utf-8") as f:
@@ -41,14 +40,14 @@ def includes(text):
 
 class Walls(unittest.TestCase):
     def test_private_headers(self):
-        """a private header is included by its own"""
+        """only its own files include a private header"""
         files = sources()
         for header, allowed in MAY_INCLUDE.items():
             self.assertIn(os.path.basename(header), files)
             self.assertEqual({name for name, text in files.items() if header in includes(text)}, allowed, header)
 
     def test_ignorance(self):
-        """connections, slots and verifying stand alone"""
+        """connections, slots and verification are independent"""
         files = sources()
         for name, unknown in KNOWS_NOT.items():
             headers = [n for n in includes(files[name]) if n.startswith("libdist/")]
@@ -61,7 +60,7 @@ class Walls(unittest.TestCase):
             self.assertEqual(reached & unknown, set(), name)
 
     def test_states(self):
-        """a state is written at one place"""
+        """each state is written in only one place"""
         for name, text in sources().items():
             for states, owner in STATES.items():
                 self.assertEqual(re.findall(rf"\bstate = {states}_\w+", text), [], f"{name}: {owner} moves")
@@ -69,14 +68,14 @@ class Walls(unittest.TestCase):
                          set(STATES.values()))
 
     def test_locale(self):
-        """no number is read by the program's locale, which may have a decimal comma"""
+        """no number is parsed by the program's locale, which may have a decimal comma"""
         for folder in ("libdist", "common"):
             for path in glob.glob(os.path.join(SOURCE, folder, "*.c")):
                 with open(path, encoding="utf-8") as f:
                     self.assertEqual(re.findall(r"\b(?:strtod|strtof|strtold|atof|v?f?scanf)\(", f.read()), [], path)
 
     def test_environment(self):
-        """nobody tells the library in its own process by the environment"""
+        """the library is not configured through the environment of its own process"""
         for path in glob.glob(os.path.join(SOURCE, "loader", "*", "*.c")):
             with open(path, encoding="utf-8") as f:
                 self.assertIsNone(re.search(r'setenv\("PLENUM_(SOURCE|VERIFY_BATCHES)', f.read()), path)
