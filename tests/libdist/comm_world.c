@@ -9,8 +9,8 @@
  *     comm_world away BYTES  like late, with a broadcast of BYTES bytes from it
  *     comm_world holds      meets the others, makes the file MARKS/1N for instance N, and ends when
  *                           there is a file MARKS/2N
- *     comm_world straggler  the first instance is late twice: what it was told meanwhile is
- *                           received
+ *     comm_world straggler  the first instance is late twice: it receives what the others
+ *                           sent meanwhile
  *     comm_world own-mpi    as the first, in a program that initialises and finalises MPI itself
  *     comm_world forgetful  as the first, in a program that never closes its job
  *     comm_world single     in a program that initialises MPI with MPI_THREAD_SINGLE: refused

@@ -4,10 +4,9 @@
  *
  *     nothing                          one sample is wrong, in one channel of its last pixel
  *     PLENUM_WRONG_DISK=1              nothing can be read
- *     PLENUM_WRONG_VERSION=MAJOR.MINOR the pixels are right, but it reports that protocol
- *     version: messages of an older
- *                                      minor one lack the fields that it did not know, those of a
- *                                      newer one have some more */
+ *     PLENUM_WRONG_VERSION=MAJOR.MINOR the pixels are right, but it reports that protocol version:
+ *                                      messages of an older minor version lack the fields that it
+ *                                      did not know, those of a newer one have extra fields */
 #include "config.h"
 
 #include <errno.h>

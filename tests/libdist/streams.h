@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* streams.h - streams from several loaders, for tests that count what is delivered. */
+/* streams.h - streams from several loaders, for tests that count the delivered samples. */
 #ifndef TESTS_LIBDIST_STREAMS_H
 #define TESTS_LIBDIST_STREAMS_H
 

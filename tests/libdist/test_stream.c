@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams against a real plenumd: what is delivered, in which order, and that no fault changes it.
+/* Streams against a real plenumd: the delivered data, its order, and that no fault changes it.
  *
  * The oracle is rendered in the test itself, position by position, in one thread, without a loader.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Made-up files of data sets: PNGs, arrays, archives."""
+"""Generated data set files: PNGs, arrays, archives."""
 
 import io
 import struct

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random programs of collectives, of which half differ between instances; started by test_collectives.py.
+"""Random programs of collectives, half of which differ between instances; started by test_collectives.py.
 
     random_calls.py FOLDER SEED COUNT
 
-Every instance draws the same programs, so it knows what all of them call and with which data. A step in which all call
-the same must give what NumPy makes of everybody's data; one in which they do not must raise the same kind of error in
-all of them, with both calls in its text, and ends the program. What each program came to is written to FOLDER, for
-comparison between carriers.
+Every instance draws the same programs, so it knows what all of them call and with which data. A step in which all make
+the same call must give NumPy's result for all data; any other step must raise the same kind of error in all instances,
+with both calls in its text, and ends the program. Each program's outcome is written to FOLDER, to compare carriers.
 """
 
 import errno
@@ -24,7 +23,7 @@ job = pyplenum.job()
 me, count = job.instance_index, job.num_instances
 
 STRUCTURE = np.dtype([("a", "<i4"), ("b", "<f4")])
-SAME_SIZE = {  # types whose elements have as many bytes
+SAME_SIZE = {  # types whose elements have the same size
     1: ("int8", "uint8", "bool"),
     2: ("int16", "uint16", "float16", ">i2"),
     4: ("int32", "uint32", "float32", ">f4", ">i4"),
@@ -37,7 +36,7 @@ SHAPES = ((), (0,), (1,), (3,), (2, 3), (6,), (3, 2), (16,), (17,), (4, 0), (5, 
 
 
 class Call(NamedTuple):
-    """What an instance calls. Those that are equal must succeed together."""
+    """An instance's call. Equal calls must succeed together."""
 
     kind: str
     dtype: object = None
@@ -70,7 +69,7 @@ def draw_call(rng):
 
 
 def mutate(rng, calls):
-    """The program of an instance that does something else, if only a little."""
+    """The program of an instance that differs, if only slightly."""
     calls = list(calls)
     at = rng.randrange(len(calls))
     call = calls[at]
@@ -97,7 +96,7 @@ def mutate(rng, calls):
 
 
 def said(call):
-    """What of a call is compared: byte order does not matter to sums."""
+    """The parts of a call that are compared: byte order does not matter to sums."""
     if call.kind == "allreduce":
         return call._replace(dtype=np.dtype(call.dtype).newbyteorder("=").str)
     if call.kind in ("broadcast", "allgather"):
@@ -124,7 +123,7 @@ def data_of(where, instance, call):
 
 
 def reduced(call, everybody):
-    """What NumPy makes of it; a mean of integers is rounded towards zero."""
+    """NumPy's result; a mean of integers is rounded towards zero."""
     stack = np.stack([x.astype(x.dtype.newbyteorder("=")) for x in everybody])
     if call.detail == "min":
         return np.minimum.reduce(stack)
@@ -140,7 +139,7 @@ def reduced(call, everybody):
 
 
 def gathered(everybody):
-    """As np.stack(), which would change the byte order."""
+    """Like np.stack(), which would change the byte order."""
     x = np.empty((count, *everybody[0].shape), everybody[0].dtype)
     for i, given in enumerate(everybody):
         x[i] = given
@@ -157,7 +156,8 @@ def expect_equal(got, want, call):
 
 
 def expect_told(bad, error):
-    """An object of the instances `bad` cannot be pickled: those have what pickling raised, the others a name."""
+    """The instances `bad` pass an object that cannot be pickled: they get the pickling error, the others an error with
+    a name."""
     if me in bad:
         assert isinstance(error, RuntimeError) and "cannot be pickled" in str(error), error
     else:
@@ -166,7 +166,7 @@ def expect_told(bad, error):
 
 
 def run_refused():
-    """What no other process could use is refused before anything is said to the others."""
+    """Arguments that no other process could use are rejected before anything is sent."""
     for x in (np.array([{}], object), np.zeros(2, [("a", "i4"), ("b", "O")]), np.ma.masked_array([1, 2], [0, 1])):
         for function in (job.broadcast, job.allgather, job.same, job.allreduce):
             try:
@@ -213,7 +213,7 @@ def run_objects(where, call, bad):
 
 
 def run_call(where, call, bad):
-    """Call it, and check the result if there is one; what is returned is written down."""
+    """Make the call, check its result if there is one, and write it down."""
     if call.kind == "barrier":
         return job.barrier()
     if call.kind == "same":
@@ -242,7 +242,7 @@ def run_arrays(where, call):
 
 
 def run_program(where, programs):
-    """Every instance's calls, with one at the end that nothing else equals, so that no instance is left behind."""
+    """Every instance's calls, with a unique one at the end, so that no instance is left behind."""
     ends = [[call for call in program if call.kind != "refused"] for program in programs]
     log = hashlib.blake2b(digest_size=8)
     if any(call.kind == "refused" for call in programs[me]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the ranks of a process group that no launcher has told of are given; started by test_identity.py.
+"""The shares of ranks in a process group without a launcher; started by test_identity.py.
 
     ranks.py CASE FOLDER      two processes of torch.multiprocessing.spawn
 """
@@ -35,7 +35,7 @@ def shown(batches):
 
 
 def sentence(call, *arguments, **options):
-    """What is said against it."""
+    """The error it raises."""
     try:
         call(*arguments, **options)
     except (pyplenum.PlenumError, ValueError, TypeError) as error:
@@ -51,21 +51,21 @@ def tell_place(told):
 
 
 def adopted(rank, folder, told):
-    """The group tells it."""
+    """The rank comes from the group."""
     init(rank, folder)
     told["samples"] = shown(loader(folder))
     tell_place(told)
 
 
 def lightning(rank, folder, told):
-    """The variables of Lightning's own processes: half of what is needed."""
+    """The variables of Lightning's own processes, which are only half of the information."""
     os.environ.update(WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank), NODE_RANK="0")
     told["before"] = sentence(loader, folder)
     adopted(rank, folder, told)
 
 
 def explicit(rank, folder, told):
-    """The program tells it, and there is no group."""
+    """The program passes the rank, and there is no group."""
     told["samples"] = shown(loader(folder, rank=rank, world_size=RANKS))
     told["all"] = shown(loader(folder, rank=0, world_size=1))
     job = pyplenum.job(rank=rank, world_size=RANKS, local_rank=rank, local_world_size=RANKS)
@@ -77,7 +77,7 @@ def explicit(rank, folder, told):
 
 
 def late(rank, folder, told):
-    """The group comes when the stream is there already."""
+    """The group is created when the stream is already open."""
     told["spawned"] = sentence(loader, folder), sentence(pyplenum.job)
     multiprocessing.process._parent_process = None  # as in a process that something else has started
     opened = loader(folder)
@@ -93,7 +93,7 @@ def late(rank, folder, told):
 
 
 def contradicted(rank, folder, told):
-    """A launcher has told something else."""
+    """A launcher has set a different rank."""
     os.environ.update(WORLD_SIZE="1", RANK="0", LOCAL_WORLD_SIZE="1", LOCAL_RANK="0")
     init(rank, folder)
     told["open"] = sentence(loader, folder)
@@ -110,7 +110,7 @@ def absent(rank, folder, told):
 
 
 def forked(rank, folder, told):
-    """A child of a rank would see what the rank sees."""
+    """A child of a rank would see the rank's samples."""
     adopted(rank, folder, told)
     said = os.path.join(folder, f"child-{rank}")
     child = os.fork()

@@ -57,7 +57,7 @@ def skip_all(reason):
 
 
 def require(*modules, programs=()):
-    """Skip all where libplenum cannot be loaded into this Python, or a program or module is missing."""
+    """Skip everything if libplenum cannot be loaded into this Python, or a program or module is missing."""
     if os.environ.get("PLENUM_SANITIZED"):
         skip_all("a sanitized library cannot be loaded into an ordinary Python")
     for program in programs:
@@ -69,7 +69,7 @@ def require(*modules, programs=()):
 
 
 def find(module):
-    """The module, or None where it is not installed."""
+    """The module, or None if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:

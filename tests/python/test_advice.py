@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What users are told of data that cannot be used as it is: the cause, once, and advice that works when it is taken."""
+"""Messages about data that cannot be used as it is: they name the cause, once, and their advice works."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class AdviceTest(unittest.TestCase):
         return done.stdout + done.stderr
 
     def refused(self, name):
-        """The sentence of an opening that fails."""
+        """The message of an opening that fails."""
         said = self.ctl("index", name, status=1)
         self.assertEqual(said.count("\n"), 1, said)
         return said
@@ -67,12 +67,12 @@ class AdviceTest(unittest.TestCase):
     # ---- 16 bits ----
 
     def test_png_of_16_bits_warns(self):
-        """a PNG of 16 bits warns at the index, in the program, and is counted by verify"""
+        """a PNG of 16 bits causes a warning at the index, in the program, and is counted by verify"""
         put("data/a/0.png", image())
         put("data/a/1.png", deep_image())
         sentence = ("only the upper 8 bits are shown of PNGs of 16 bits a channel "
                     "(1 of the 2 images that were looked at)")
-        for _ in range(2):  # a new index, and one that is kept
+        for _ in range(2):  # a new index, and a cached one
             self.assertIn(sentence, self.ctl("index", "data", status=0))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -84,7 +84,7 @@ class AdviceTest(unittest.TestCase):
         self.assertEqual(json.loads(self.ctl("verify", "data", "--no-list", "--json", status=0))["deep"], 1)
 
     def test_masks_of_16_bits_do_not_warn(self):
-        """a mask of 16 bits keeps all of them, so nothing is said"""
+        """a mask of 16 bits keeps all of them, without a warning"""
         write_tar("x.tar", [("a", {"cls": b"0", "png": image(), "depth.png": deep_image()})])
         for name in ("tar:x.tar", "tar,image=png:x.tar"):
             self.assertNotIn("16 bits", self.ctl("index", name))
@@ -118,7 +118,7 @@ class AdviceTest(unittest.TestCase):
                b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n")
 
     def test_git_lfs_pointers(self):
-        """pointers of git-lfs are named as such, whatever they stand for"""
+        """git-lfs pointers are reported as such, whatever file they replace"""
         for name in ("x.tar", "x.tfrecord", "x.csv", "x.txt", "x", "many/a.tar", "many/b.tar", "some/a.tfrecord"):
             put(name, self.POINTER)
         for name in ("x.tar", "tar:x.tar", "x.tfrecord", "tfrecord:x.tfrecord", "x.csv", "list:x.csv", "x",
@@ -129,7 +129,7 @@ class AdviceTest(unittest.TestCase):
         self.assertIn("0.jpg: it is a pointer of git-lfs", self.ctl("verify", "data", "--no-list", status=1))
 
     def test_urls(self):
-        """a URL or a command in place of a path is named as such"""
+        """a URL or a command instead of a path is reported as such"""
         for name in ("s3://bucket/train", "gs://b/x-{000..009}.tar", "https://host/x.tar", "http://host/x-{0..9}.tar",
                      "hf://datasets/x", "tar:s3://bucket/x-{000..009}.tar", "tfrecord:gs://bucket/x", "S3://Bucket/x",
                      "tar,label=none:https://host/x.tar"):
@@ -139,18 +139,18 @@ class AdviceTest(unittest.TestCase):
         for name in ("pipe:aws s3 cp s3://b/x.tar -", "pipe:cat x-{000..009}.tar", "tar:pipe:cat x.tar"):
             self.assertIn("starts no command (pipe:)", self.refused(name), name)
         self.assertIn("name the path alone", self.refused("file:///data/train"))
-        put("s3:/a/0.png", image())  # a folder of such a name is reached by its path
+        put("s3:/a/0.png", image())  # a folder with such a name is reached by its path
         self.assertEqual(self.labels("./s3:"), [0])
 
     def test_plain_ppm(self):
-        """a PPM that is written as text is named as such"""
+        """a text PPM is reported as such"""
         put("data/a/0.ppm", "P3\n2 2\n255\n" + "1 2 3 " * 4)
         put("data/a/1.png", image())
         self.assertIn("written as text (P3); of these only binary PPMs and PGMs (P6, P5) are decoded",
                       self.ctl("verify", "data", "--no-list", status=1))
 
     def test_json_lines(self):
-        """JSON Lines in place of a list"""
+        """JSON Lines instead of a list"""
         for name in ("metadata.jsonl", "metadata.csv"):
             put(name, '{"file_name": "0.png", "label": 3}\n')
             self.assertIn("its lines are JSON", self.refused(f"list:{name}"))
@@ -163,7 +163,7 @@ class AdviceTest(unittest.TestCase):
             put(name, image(n))
 
     def test_unknown_header(self):
-        """a header that is not known; and what the sentence advises"""
+        """an unknown header, and the advice in the message"""
         self.make_images("0.png", "1.png")
         put("a.csv", "filepaths,labels\n0.png,3\n1.png,4\n")
         said = self.refused("a.csv")
@@ -178,7 +178,7 @@ class AdviceTest(unittest.TestCase):
         self.assertIn("line 2", self.refused("d.csv"))
 
     def test_two_label_columns(self):
-        """two columns that could be the label are named, not chosen from"""
+        """if two columns could be the label, they are named and neither is chosen"""
         self.make_images("0.png", "1.png")
         put("a.csv", "path,class,label\n0.png,1,3\n1.png,0,4\n")
         said = self.refused("a.csv")
@@ -192,7 +192,7 @@ class AdviceTest(unittest.TestCase):
         self.assertIn("could be the path, 'file' and 'image'", self.refused("c.tsv"))
 
     def test_lists_without_labels(self):
-        """label=none of a list, and the sentences that name it"""
+        """label=none for a list, and the messages that suggest it"""
         self.make_images("0.png", "1.png", "with blank.png")
         put("a.txt", "0.png\nwith blank.png\n")
         self.assertIn("list,label=none:", self.refused("list:a.txt"))
@@ -209,7 +209,7 @@ class AdviceTest(unittest.TestCase):
     # ---- archives ----
 
     def test_dotted_keys(self):
-        """members whose names have a further dot are named with the rule, and the advice works"""
+        """members with a further dot in their names are reported with the rule, and the advice works"""
         write_tar("a.tar", [(f"{n}", {"image.png": image(n), "target.cls": str(n + 3).encode()}) for n in range(3)])
         said = self.refused("a.tar")
         self.assertIn("an extension begins at the first dot of a member's name, and that of '0.image.png'", said)
@@ -239,7 +239,7 @@ class AdviceTest(unittest.TestCase):
             self.assertIn("there is label=EXTENSION", self.refused(f"tar,image=input.png,label={label}:a.tar"))
 
     def test_brackets_before_braces(self):
-        """brackets of a folder that is there are letters"""
+        """brackets in the name of an existing folder are literal"""
         for n in range(3):
             os.makedirs("[v1] set", exist_ok=True)
             write_tar(f"[v1] set/x-{n:03}.tar", [("a", {"png": image(), "cls": str(n).encode()})])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Classes that the program gives, labels of whole data sets, and what JSON of Python may hold."""
+"""Classes given by the program, labels of whole data sets, and what Python's JSON may contain."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ PICTURE = png(np.zeros((8, 8), np.uint8))
 
 
 def folders(root, **classes):
-    """A folder for each class, with as many images."""
+    """A folder for each class, with the same number of images."""
     for name, count in classes.items():
         os.makedirs(os.path.join(root, name))
         for i in range(count):
@@ -115,7 +115,7 @@ class Test(unittest.TestCase):
             labels_of(self.path("n.tar"), classes=["x", "1", "0"])
 
     def test_offsets_do_not_move_names(self):
-        """by names and by a file of them: what is a number of a class is moved, and what is a name is refused"""
+        """by names and by a file of them: class numbers are mapped, and names are rejected"""
         write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i + 1).encode()}) for i in range(3)])
         for names, right in ((["x", "y", "z"], True), (["1", "2", "3"], False), (["0", "1", "2", "3"], False)):
             with open(self.path("classes"), "w") as f:
@@ -169,7 +169,7 @@ class Test(unittest.TestCase):
             self.assertEqual(s.targets.tolist(), [2] * 3 + [1] * 70 + [0] * 5)
         with pyplenum.Stream(data, "rrc(8)", subset="2:5") as s:
             self.assertEqual(s.targets.tolist(), [-1] * 2 + want[2:5] + [-1] * 73)
-        with open(self.path("d/b/9.png"), "wb") as f:  # what does not decode has its label all the same
+        with open(self.path("d/b/9.png"), "wb") as f:  # an undecodable sample still has its label
             f.write(b"x")
         with pyplenum.Stream(data, "rrc(8)") as s:
             self.assertEqual(s.targets.tolist(), want)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Random programs of collectives (random_calls.py) over MPI and over shared memory: the same verdict for both.
+"""Random programs of collectives (random_calls.py) over MPI and over shared memory: both give the same result.
 
-A sample; all of it with PLENUM_COLLECTIVE_PROGRAMS=10000.
+Runs a subset by default; PLENUM_COLLECTIVE_PROGRAMS=10000 runs all.
 """
 
 import os
@@ -68,12 +68,12 @@ class CollectivesTest(unittest.TestCase):
         print(f"# {carrier}: {each * len(SIZES)} programs, {differ} of which differ between instances")
 
     def test_memory(self):
-        """by memory: what NumPy gives, or an error that names the calls, in all instances"""
+        """over shared memory: NumPy's result, or an error that names the calls, in all instances"""
         self.run_programs("memory", jobs.without_mpirun(T))
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpi(self):
-        """by MPI: the same, with the same verdicts and bits"""
+        """over MPI: the same results and errors, bit for bit"""
         self.run_programs("MPI")
         for size in SIZES:
             if ("memory", size) in self.logs:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Loader(device=...): batches that are copied to a device ahead of the loop. The device is imitated: it copies as late
-as a device may, so that a slot that is given back too early, or a tensor that is used too early, shows as wrong bytes.
+"""Loader(device=...): batches are copied to a device ahead of the loop. The device is simulated: it copies as late as a
+device may, so that a slot released too early, or a tensor used too early, shows as wrong bytes.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ VIEWS = "view(a, 2, rrc(12)) view(b, 1, rrc(8x6))"
 
 
 def without_lease(tensor):
-    """The same memory, without what keeps it."""
+    """The same memory, without a reference to its owner."""
     size = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
     memory = (ctypes.c_char * (size * tensor.element_size())).from_address(tensor.data_ptr())
     flat = torch.frombuffer(memory, dtype=tensor.dtype) if size else torch.empty(0, dtype=tensor.dtype)
@@ -50,10 +50,10 @@ def without_lease(tensor):
 
 
 class Late(_torch_device.Copies):
-    """A device that copies when it must: when the host waits, or the program is given what was made, or, now and then,
-    while nobody looks. What does not lie in the ring, but was cut or made of it, must be there until then, too."""
+    """A device that copies only when it must: when the host waits, when the program receives the result, or sometimes
+    at random. Memory outside the ring, but derived from it, must exist until then, too."""
 
-    rings = {}  # as a device would have them registered
+    rings = {}  # registered, as a real device requires
 
     def __init__(self):
         super().__init__(torch.device("cpu"))
@@ -74,7 +74,7 @@ class Late(_torch_device.Copies):
             in_ring = any(base <= at < base + size for base, size in self.rings.items())
             self.late += in_ring
             there = torch.full(tensor.shape, 77).to(tensor.dtype)
-            # One that is gone is none any more; in a ring it is another batch's.
+            # A freed one no longer counts; its memory in a ring belongs to another batch.
             here = without_lease(tensor)
             ticket["copies"].append((there, (lambda: here) if in_ring else weakref.ref(tensor)))
             return there
@@ -103,7 +103,7 @@ class Late(_torch_device.Copies):
 
 
 class AtOnce(_torch_device.Copies):
-    """A device that does all at once."""
+    """A device that does everything at once."""
 
     def __init__(self):
         super().__init__(torch.device("cpu"))
@@ -136,7 +136,7 @@ def tearDownModule():
 
 
 def late_loader(pipeline=PIPELINE, copies=Late, **options):
-    """A Loader of the device that is imitated, in the place of one that torch has without one being there."""
+    """A Loader on the simulated device, which replaces a torch device that is not present."""
     with unittest.mock.patch.object(plenum_torch, "open_copies", lambda _: copies()):
         return plenum_torch.Loader(DATA, pipeline, device="meta", **{"micro_batch": 4, "seed": 3,
                                                                      "on_ring": Late.on_ring, **options})
@@ -147,7 +147,7 @@ def here(pipeline=PIPELINE, **options):
 
 
 def alike(one, two):
-    """Are two batches the same to the bit?"""
+    """Whether two batches are equal, bit for bit."""
     if isinstance(one, torch.Tensor):
         return one.dtype == two.dtype and one.shape == two.shape and torch.equal(one, two)
     if isinstance(one, (tuple, list)):
@@ -157,7 +157,7 @@ def alike(one, two):
 
 class DeviceTest(unittest.TestCase):
     def check(self, epochs=2, pipeline=PIPELINE, **options):
-        """All batches of some epochs are those of a Loader without a device, held to the end."""
+        """All batches of some epochs equal those of a Loader without a device, held to the end."""
         with late_loader(pipeline, **options) as there, here(pipeline, **{k: v for k, v in options.items()
                                                                           if k != "prefetch"}) as loader:
             for _ in range(epochs):
@@ -168,7 +168,7 @@ class DeviceTest(unittest.TestCase):
             return got
 
     def test_bytes(self):
-        """every batch arrives as it was rendered, in order, with the smallest ring and a large one"""
+        """every batch arrives as rendered, in order, with the smallest ring and a large one"""
         for options in ({}, {"prefetch": 0}, {"prefetch": 1, "prefetch_depth": 1}, {"prefetch": 9}, {"last": "pad"},
                         {"last": "drop"}, {"prefetch": 64, "prefetch_depth": 1}, {"steps": 2, "last": "drop"},
                         {"dtype": "int8", "layout": "nhwc"}):
@@ -181,7 +181,7 @@ class DeviceTest(unittest.TestCase):
             self.assertGreater(loader._copier.copies.late, len(loader))  # images and labels of each batch
 
     def test_hash(self):
-        """each sample once, with the pixels that `plenumctl hash` has"""
+        """each sample once, with the pixels that `plenumctl hash` reports"""
         done = subprocess.run([CTL, "hash", DATA, "--pipeline", PIPELINE, "--seed", "3", "--epochs", "3"], check=True,
                               capture_output=True, text=True)
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=4, seed=3, epochs=3, layout="nchw", dtype="uint8") as s, \
@@ -198,7 +198,7 @@ class DeviceTest(unittest.TestCase):
             self.assertTrue(int(sample) == number and np.array_equal(image.numpy(), want))
 
     def test_fields(self):
-        """all fields go along: labels, geometry, texts, arrays, boxes, views, soft labels"""
+        """all fields are copied: labels, geometry, texts, arrays, boxes, views, soft labels"""
         fields = ("images", "labels", "boxes", "flips", "sizes", "samples", "positions", "epochs", "valid", "text:txt",
                   "vector:npy:npy", "objects:json:boxes")
         last = self.check(fields=fields)[0]
@@ -207,7 +207,7 @@ class DeviceTest(unittest.TestCase):
         self.check(pipeline="rrc(12) mixup(0.4)", fields=("images", "soft_labels"), smoothing=0.1)
 
     def test_floats(self):
-        """floats are made there of the bytes, and are those of normalise(), to a rounding"""
+        """floats are computed there from the bytes, and equal those of normalise(), up to rounding"""
         for dtype, least in ((torch.float32, 1e-6), (torch.float16, 4e-3), (torch.bfloat16, 4e-2)):
             for options in ({}, {"layout": "nhwc"}, {"channels": 4}, {"memory_format": torch.channels_last},
                             {"mean": 0.5, "std": (0.1, 0.2, 0.3)}):
@@ -223,7 +223,7 @@ class DeviceTest(unittest.TestCase):
                     self.assertTrue(a.shape == b.shape and torch.allclose(a, b, atol=1e-5))
 
     def test_inference_mode(self):
-        """a batch that is copied ahead while the loop is in inference mode can be trained on behind it"""
+        """a batch copied ahead while the loop is in inference mode can be trained on afterwards"""
         weights = torch.ones(3, requires_grad=True)
         with late_loader(copies=AtOnce, dtype=torch.float32, layout="nhwc") as loader:
             loop = iter(loader)
@@ -234,7 +234,7 @@ class DeviceTest(unittest.TestCase):
         self.assertIsNotNone(weights.grad)
 
     def test_default_device(self):
-        """floats are made where they belong, whatever torch.set_default_device() says"""
+        """floats are created on their device, whatever torch.set_default_device() says"""
         if not hasattr(torch, "set_default_device"):
             self.skipTest("this torch has none")
         for make in (here, functools.partial(late_loader, copies=AtOnce)):
@@ -249,7 +249,7 @@ class DeviceTest(unittest.TestCase):
             self.assertTrue(alike(got, want))
 
     def test_channels_last(self):
-        """the memory format changes how pixels lie, and no value"""
+        """the memory format changes the pixel layout, and no value"""
         for make in (here, late_loader):
             with make(memory_format=torch.channels_last) as lies, here() as loader:
                 for (one, _), (two, _) in zip(lies, loader):
@@ -257,7 +257,7 @@ class DeviceTest(unittest.TestCase):
                     self.assertTrue(one.is_contiguous(memory_format=torch.channels_last))
 
     def test_state(self):
-        """a state is the place behind the last batch that the loop was given, whatever was copied ahead"""
+        """a state is the position after the last batch delivered to the loop, whatever was copied ahead"""
         with here() as loader:
             want = [batch for _ in range(3) for batch in loader]
         for prefetch in (0, 1, 3, 30):
@@ -283,7 +283,7 @@ class DeviceTest(unittest.TestCase):
             self.assertTrue(all(alike(a, b) for a, b in zip(got, want)))
 
     def test_left_early(self):
-        """a loop that is left early leaves the rest of its epoch out; the next is a whole one"""
+        """leaving a loop early skips the rest of its epoch; the next epoch is complete"""
         with here() as loader:
             epochs = [list(loader) for _ in range(4)]
         for leave in (1, 7, len(epochs[0]) - 1, len(epochs[0])):
@@ -299,11 +299,11 @@ class DeviceTest(unittest.TestCase):
                 self.assertTrue(alike(list(loader), epochs[1]))
 
     def test_no_waiting(self):
-        """a loop waits for no copy while there is a batch for it, though copies hold all slots"""
+        """a loop waits for no copy while a batch is ready, though copies hold all slots"""
         with late_loader(prefetch=8, prefetch_depth=1) as loader:
             copies, ask, alone = loader._copier.copies, loader.stream.next, []
-            copies.random.random = lambda: 1  # nothing is over before somebody waits
-            loader.stream.next = lambda timeout: ask(60)  # all that there are slots for are ready
+            copies.random.random = lambda: 1  # no copy completes before something waits
+            loader.stream.next = lambda timeout: ask(60)  # every slot is ready
 
             def wait(ticket):
                 alone.append(not loader._copier.ahead)
@@ -313,7 +313,7 @@ class DeviceTest(unittest.TestCase):
             self.assertTrue(all(alone))
 
     def test_outlive(self):
-        """tensors stay what they were behind the end of loop, Loader and stream"""
+        """tensors stay valid after the end of loop, Loader and stream"""
         with here() as loader:
             want = list(loader)
         loader = late_loader(prefetch=8)
@@ -324,7 +324,7 @@ class DeviceTest(unittest.TestCase):
         self.assertTrue(alike(got, want[:5]))
 
     def test_close(self):
-        """a Loader whose device fails is closed; and one that another thread closes lets go of no slot too early"""
+        """a Loader whose device fails is closed; one closed by another thread releases no slot too early"""
         loader = late_loader(prefetch=3)
         next(iter(loader))
         with unittest.mock.patch.object(loader._copier.copies, "wait", side_effect=RuntimeError("CUDA error")), \
@@ -343,7 +343,7 @@ class DeviceTest(unittest.TestCase):
             asked.append(ticket)
             if len(asked) == 1:
                 closing.start()
-                closing.join(0.2)  # where it could, it would be through long before
+                closing.join(0.2)  # where it could, it would have finished long before
             return ticket is tickets[0]
         copier.copies.is_over = is_over
         copier.give_back()
@@ -352,7 +352,7 @@ class DeviceTest(unittest.TestCase):
         del copier.copies.is_over
 
     def test_fork(self):
-        """a forked process is told so, whatever was copied ahead"""
+        """a forked process gets an error, whatever was copied ahead"""
         with late_loader(prefetch=3) as loader:
             loop = iter(loader)
             next(loop)
@@ -371,7 +371,7 @@ class DeviceTest(unittest.TestCase):
             self.assertEqual(1 + len(list(loop)), len(loader))
 
     def test_killed(self):
-        """a loader that is lost in the middle of copies changes nothing"""
+        """losing a loader during copies changes nothing"""
         address, loaders, rings = f"unix:{T.name}/killed.sock", [], []
 
         def start():
@@ -405,7 +405,7 @@ class DeviceTest(unittest.TestCase):
             loaders[-1].wait()
 
     def test_error(self):
-        """an error is told behind the batches that were copied before it, and the next loop goes on there"""
+        """an error is raised after the batches that were copied before it, and the next loop continues there"""
         with here() as loader:
             want = list(loader)
         with late_loader(prefetch=3) as loader:
@@ -426,7 +426,7 @@ class DeviceTest(unittest.TestCase):
             self.assertTrue(alike(got, want))
 
     def test_lost(self):
-        """what ends a batch in the middle of its copies (no memory, Ctrl-C) loses none, wherever it strikes"""
+        """an error during a batch's copies (no memory, Ctrl-C) loses no batch, wherever it strikes"""
         with here() as loader:
             want, later = list(loader), list(loader)
 
@@ -443,7 +443,7 @@ class DeviceTest(unittest.TestCase):
             loader._tensors = tensors
             return loader
         for at in (1, 3, 4, 9, len(want)):
-            with self.subTest(at=at), strike(MemoryError("no"), at) as loader:  # and the same loop goes on
+            with self.subTest(at=at), strike(MemoryError("no"), at) as loader:  # and the same loop continues
                 got, loop = [], iter(loader)
                 for _ in range(len(want) + 1):
                     try:
@@ -470,7 +470,7 @@ class DeviceTest(unittest.TestCase):
                 self.assertTrue(alike(got + list(loader), want))
 
     def test_left_behind(self):
-        """an error of batches ahead of a loop that is left is no error of the next"""
+        """an error in batches ahead of an abandoned loop does not affect the next loop"""
         with here() as loader:
             list(loader)
             want = list(loader)
@@ -489,12 +489,12 @@ class DeviceTest(unittest.TestCase):
                 break
             gone = weakref.ref(loader)
             del loader
-            self.assertIsNone(gone())  # at once, and with it what it held
+            self.assertIsNone(gone())  # at once, and everything it held
         finally:
             gc.enable()
 
     def test_refused(self):
-        """what cannot be is refused by a sentence"""
+        """invalid combinations are rejected with a message"""
         for options, why in (({"prefetch": -1}, "batches copied ahead, must lie in 0 ... 64"),
                              ({"memory_format": torch.preserve_format}, "memory_format is"),
                              ({"memory_format": torch.channels_last, "layout": "nchw"}, "goes with layout='nhwc'"),
@@ -517,10 +517,10 @@ class DeviceTest(unittest.TestCase):
 
 
 class StreamsTest(unittest.TestCase):
-    """The calls that a device with streams is given, in their order."""
+    """The calls that a device with streams receives, in order."""
 
     def test_order(self):
-        """copies on their own stream, an event behind them, for which the program's stream waits"""
+        """copies run on their own stream, followed by an event that the program's stream waits for"""
         log = []
 
         class Stream:
@@ -584,7 +584,7 @@ class StreamsTest(unittest.TestCase):
         self.assertTrue(copies.is_over(ticket))
 
     def test_failed(self):
-        """what ends a batch in the middle of its copies is told when those that were begun are over"""
+        """an error during a batch's copies is raised when those already started have completed"""
         module = unittest.mock.MagicMock()
         copies = _torch_device.StreamCopies(torch.device("cpu"), module)
         with self.assertRaisesRegex(MemoryError, "no"):
@@ -592,7 +592,7 @@ class StreamsTest(unittest.TestCase):
         module.Stream.return_value.synchronize.assert_called_once_with()
 
     def test_times(self):
-        """what copies took, and for how long the program's stream stood at one: by events of the device"""
+        """the duration of copies, and how long the program's stream waited for them, from device events"""
         log, events = [], []
 
         class Event:
@@ -617,14 +617,14 @@ class StreamsTest(unittest.TestCase):
         self.assertEqual((copies.times(), len(events)), ((0, 0), 6))
         for event in events[:3]:
             event.over = True
-        self.assertEqual(copies.times(), (1, 0))  # the program asked when the copy was over
-        events[4].at = 8  # the second copy was over late
+        self.assertEqual(copies.times(), (1, 0))  # the program asked when the copy had completed
+        events[4].at = 8  # the second copy completed late
         for event in events:
             event.over = True
         self.assertEqual(copies.times(), (1 + 5, 3))
 
     def test_no_times(self):
-        """a device whose events tell no times copies all the same"""
+        """a device whose events have no times still copies"""
         event = unittest.mock.Mock()
         event.elapsed_time.side_effect = NotImplementedError("elapsed_time is not supported by XPUEvent.")
         module = unittest.mock.MagicMock()
@@ -653,7 +653,7 @@ class StreamsTest(unittest.TestCase):
 
 class PinnedTest(unittest.TestCase):
     class Runtime:
-        """What torch.cuda.cudart() has, and what is registered."""
+        """A stand-in for torch.cuda.cudart(), and the memory it has registered."""
 
         def __init__(self, code=0):
             self.code, self.registered = code, {}
@@ -669,7 +669,7 @@ class PinnedTest(unittest.TestCase):
             return 0 if self.registered.pop(address, None) else 713
 
     def test_losses(self):
-        """of a thousand rings that come and go nothing stays registered"""
+        """after a thousand rings have come and gone, none is still registered"""
         runtime, cleared = self.Runtime(), []
         pinned = _torch_device.Pinned(runtime, lambda: cleared.append(1))
         for i in range(1000):
@@ -681,7 +681,7 @@ class PinnedTest(unittest.TestCase):
         self.assertEqual((runtime.registered, cleared), ({}, []))
 
     def test_refused(self):
-        """where it cannot be done, one warning says so, and the error is cleared each time"""
+        """where pinning is impossible, one warning reports it, and the error is cleared each time"""
         cleared = []
         pinned = _torch_device.Pinned(self.Runtime(2), lambda: cleared.append(1))
         with self.assertWarnsRegex(UserWarning, "CUDA did not pin 4096 bytes of batches .error 2.") as told:
@@ -691,7 +691,7 @@ class PinnedTest(unittest.TestCase):
         self.assertEqual((len(told.warnings), len(cleared)), (1, 5))
 
     def test_interrupted(self):
-        """Ctrl-C while a ring is being pinned leaves none pinned: its address will be another one's"""
+        """Ctrl-C while a ring is being pinned leaves it unpinned: its address will be reused"""
         runtime = self.Runtime()
         pinned = _torch_device.Pinned(runtime, lambda: None)
         register = runtime.cudaHostRegister
@@ -706,7 +706,7 @@ class PinnedTest(unittest.TestCase):
         self.assertEqual(runtime.registered, {})
 
     def test_within(self):
-        """a ring may go while another one is being pinned: its last batch was garbage, found just then"""
+        """a ring may be freed while another one is being pinned, if its last batch is collected just then"""
         runtime = self.Runtime()
         pinned = _torch_device.Pinned(runtime, lambda: None)
         pinned(4096, 4096, True)
@@ -723,7 +723,7 @@ class PinnedTest(unittest.TestCase):
         self.assertFalse(thread.is_alive())
 
     def test_stream(self):
-        """the rings of a real stream are registered as long as batches lie in them"""
+        """the rings of a real stream are registered as long as they hold batches"""
         runtime = self.Runtime()
         pinned = _torch_device.Pinned(runtime, lambda: None)
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=4, on_ring=pinned) as s:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Which process is this? Told by torch.distributed, by the program, or not at all: ranks.py, in two processes.
+"""The rank of a process, from torch.distributed, from the program, or unknown: ranks.py, in two processes.
 
-Those of one case are spawned. Those of the others are forked from this process, which has imported PyTorch for them
-all.
+One case spawns its processes. The others fork them from this process, which has already imported PyTorch.
 """
 
 import json
@@ -66,7 +65,7 @@ class IdentityTest(unittest.TestCase):
                 process.kill()
 
     def told(self, case, start=None):
-        """What the two ranks tell."""
+        """The reports of the two ranks."""
         folder = tempfile.mkdtemp(dir=T)
         os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
         (start or self.fork)(case, folder)
@@ -83,12 +82,11 @@ class IdentityTest(unittest.TestCase):
             self.assertEqual(one["gathered"], [0, 1])
 
     def test_adopted(self):
-        """spawned processes with a process group: each has its share, knows its place on the host, and collectives
-        work"""
+        """spawned processes with a process group: each has its share, knows its local rank, and collectives work"""
         self.check_places(self.told("adopted", self.spawn), "torch.distributed")
 
     def test_lightning(self):
-        """the variables of Lightning's processes: refused before there is a group, and right with it"""
+        """the variables of Lightning's processes: rejected before there is a group, and correct with it"""
         told = self.told("lightning")
         self.check_places(told, "torch.distributed")
         for one in told:
@@ -104,8 +102,7 @@ class IdentityTest(unittest.TestCase):
             self.assertIn("call torch.distributed.init_process_group() first", one["early"])
 
     def test_late(self):
-        """a group that comes after the stream is an error at the next batch, unless the program has said whose share it
-        is"""
+        """a group created after the stream is an error at the next batch, unless the program has specified the share"""
         for rank, one in enumerate(self.told("late")):
             for refused in one["spawned"]:
                 self.assertIn("multiprocessing has started this process", refused)
@@ -116,7 +113,7 @@ class IdentityTest(unittest.TestCase):
             self.assertEqual(one["whole"], ALL)
 
     def test_contradicted(self):
-        """a group that is not what the launcher told is refused"""
+        """a group that contradicts the launcher is rejected"""
         for rank, one in enumerate(self.told("contradicted")):
             for name in ("open", "job"):
                 if rank == 0:
@@ -124,12 +121,12 @@ class IdentityTest(unittest.TestCase):
                 self.assertIn("told by torchrun", one[name])
 
     def test_absent(self):
-        """a rank that opens nothing is named, and nobody waits for ever"""
+        """a rank that opens nothing is named, and no other rank waits forever"""
         told = self.told("absent")
         self.assertIn("rank 1 of torch.distributed has opened neither a job nor a stream", told[0]["open"])
 
     def test_forked(self):
-        """a child of a rank would see its samples again: it is refused, unless it says whose share it takes"""
+        """a child of a rank would see its samples again: it is rejected, unless it specifies its share"""
         told = self.told("forked")
         self.check_places(told, "torch.distributed")
         for rank, one in enumerate(told):
@@ -139,8 +136,7 @@ class IdentityTest(unittest.TestCase):
             self.assertEqual((share, whole), (SHARES[rank], ALL))
 
     def test_workers(self):
-        """a DataLoader's workers: an error where each would be given nothing, or everything; shares where they are
-        told"""
+        """a DataLoader's workers: an error if each would get nothing, or everything; shares if specified"""
         for one in self.told("workers"):
             self.assertIn("forked from the one that opened the stream", one["handed"])
             self.assertIn("cannot be copied or pickled", one["spawned"])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Where does a loop stand when something has interrupted it?
+"""The state of a loop after an interruption.
 
-The law: whatever is raised between two steps of the package's code (or by a signal's handler, or by the copying of a
-batch), the program gets each position of an epoch exactly once if it goes on, by the same iterator or from
-``state_dict()`` or ``cursor``.
+The law: whatever is raised between two steps of the package's code (or by a signal handler, or by copying a batch), the
+program gets each position of an epoch exactly once if it continues, with the same iterator or from ``state_dict()`` or
+``cursor``.
 
-PLENUM_INTERRUPTIONS=N interrupts each kind of loop N times; SEED=clock takes other places than last time.
+PLENUM_INTERRUPTIONS=N interrupts each kind of loop N times; SEED=clock picks new points each time.
 """
 
 import os
@@ -48,11 +48,11 @@ def tearDownModule():
 
 
 class Stop(BaseException):
-    """As KeyboardInterrupt and SystemExit."""
+    """Like KeyboardInterrupt and SystemExit."""
 
 
 class Broken(RuntimeError):
-    """As of memory that is short."""
+    """Like an out-of-memory error."""
 
 
 class Interrupter:
@@ -94,7 +94,7 @@ def loader(**options):
 
 
 def on_device():
-    """On a device that is the host's memory, and copies like others."""
+    """A device that is host memory, and copies like others."""
     before = pyplenum.torch.open_copies
     pyplenum.torch.open_copies = lambda device: _torch_device.Copies(torch.device("cpu"))
     try:
@@ -112,14 +112,14 @@ class InterruptedTest(unittest.TestCase):
         self.random = random.Random(time.time() if os.environ.get("SEED") == "clock" else 1)
 
     def go_on(self, loop, loader):
-        """The same loop, or one that is made of its state."""
+        """The same loop, or one created from its state."""
         if self.random.randrange(2):
             return loop
         loader.load_state_dict(loader.state_dict())
         return iter(loader)
 
     def interrupt_epochs(self, loader, interrupter, most):
-        """Go through epochs, interrupted again and again, until it has happened TIMES times."""
+        """Iterate over epochs, interrupted again and again, until TIMES interruptions have happened."""
         epoch = 0
         while interrupter.raised < TIMES:
             loop, got = iter(loader), []
@@ -168,12 +168,12 @@ class InterruptedTest(unittest.TestCase):
                             stream.seek(stream.cursor)
 
     def test_signals(self):
-        """signals whose handler raises wherever the package runs, or the library waits"""
+        """signals whose handler raises wherever the package runs, or while the library waits"""
         raised = 0
 
         def handler(number, frame):
             nonlocal raised
-            if frame.f_code.co_filename.startswith(PACKAGE):  # elsewhere the program has its batch already
+            if frame.f_code.co_filename.startswith(PACKAGE):  # elsewhere the program already has its batch
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 raised += 1
                 raise Stop
@@ -228,7 +228,7 @@ class InterruptedTest(unittest.TestCase):
             self.assertGreater(failures, 5)
 
     def test_handler_takes(self):
-        """a handler that saves the state, or takes a batch itself, and returns: nothing is lost or given twice"""
+        """a handler that saves the state, or takes a batch itself, and returns: no batch is lost or delivered twice"""
         with loader() as made:
             loop, got, states = iter(made), [], []
             interrupter = Interrupter("opcode")
@@ -253,8 +253,7 @@ class InterruptedTest(unittest.TestCase):
                 self.assertEqual(position, had)
 
     def test_released_without_python(self):
-        """a batch, and a stream, are given back without Python code, which would hear a signal where what its handler
-        raises is lost"""
+        """batches and streams are released without Python code, where a handler's exception would be lost"""
         ran = []
 
         def profile(frame, event, argument):
@@ -271,7 +270,7 @@ class InterruptedTest(unittest.TestCase):
 
 class SharedTest(unittest.TestCase):
     def share(self, take, count=4):
-        """What threads get that all call `take()` to its end, and how it ended in each."""
+        """The items received by threads that all call `take()` until it ends, and how each one ended."""
         got, ended = [], []
         barrier = threading.Barrier(count)
 
@@ -291,7 +290,7 @@ class SharedTest(unittest.TestCase):
         return sorted(got), ended
 
     def test_loop(self):
-        """a loop that threads share ends in all of them, and each batch goes to one"""
+        """a loop shared by threads ends in all of them, and each batch goes to one"""
         for name, make in LOADERS.items():
             with self.subTest(name), make() as made:
                 for epoch in range(3):
@@ -301,7 +300,7 @@ class SharedTest(unittest.TestCase):
                     self.assertEqual(made.epoch, epoch + 1)
 
     def test_stream(self):
-        """and so does a stream"""
+        """so does a shared stream"""
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=8, epochs=2) as stream:
             got, ended = self.share(lambda: next(stream).positions.reshape(-1).tolist())
             self.assertEqual((got, ended), (sorted(POSITIONS * 2), ["StopIteration"] * 4))
@@ -309,7 +308,7 @@ class SharedTest(unittest.TestCase):
 
 class PeekTest(unittest.TestCase):
     def test_loader(self):
-        """peek() takes nothing: the next loop begins with that batch, and the state is as before"""
+        """peek() takes nothing: the next loop starts with that batch, and the state is unchanged"""
         for name, make in LOADERS.items():
             with self.subTest(name), make() as made:
                 state = made.state_dict()
@@ -328,7 +327,7 @@ class PeekTest(unittest.TestCase):
                 self.assertEqual((made.epoch, made.peek()[1].tolist()), (1, POSITIONS[:8]))
 
     def test_stream(self):
-        """of a Stream: the same memory, and next() gives it"""
+        """peek() of a Stream: the same memory, and next() returns it"""
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=8, epochs=1) as stream:
             looked, cursor = stream.peek(), stream.cursor
             self.assertEqual(stream.place.position, 0)
@@ -340,7 +339,7 @@ class PeekTest(unittest.TestCase):
             self.assertRaises(StopIteration, stream.peek)
 
     def test_look(self):
-        """a look by next(iter()) before training shortens it, and that is said; an evaluation loses nothing by it"""
+        """next(iter()) before training shortens the epoch, with a warning; an evaluation loses nothing"""
         def words(look, **options):
             with loader(**options) as made, warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -362,7 +361,7 @@ class PeekTest(unittest.TestCase):
         self.assertEqual(words(lambda made: next(iter(made)), copy=True, shuffle=False), (3, []))
 
     def test_resumed(self):
-        """peek(), then `for epoch in range(loader.epoch, N)`: as many epochs where it is resumed as where it is not"""
+        """peek(), then `for epoch in range(loader.epoch, N)`: resumed or not, it runs the same number of epochs"""
         def train(made, epochs, most=None):
             done = []
             for epoch in range(made.epoch, epochs):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Whose share does a process take? One launcher in another, and programs that a rank starts: nested.py.
+"""The share of samples that a process takes: one launcher inside another, and programs started by a rank (nested.py).
 
-The law: no sample is seen twice by processes that take themselves for one job, unless one of them is refused; and where
-none is refused, they see each sample. What else is set in environments, tests/libdist/test_launchers.c has.
+The law: no sample is seen twice by processes that consider themselves one job, unless one of them is rejected; and if
+none is rejected, they see each sample. tests/libdist/test_launchers.c covers other combinations of variables.
 """
 
 import glob
@@ -33,7 +33,7 @@ needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed for this 
 
 
 def python_with(*modules):
-    """A Python that has these modules and NumPy: this one, or one of "make check-frameworks"; None: there is none."""
+    """A Python with these modules and NumPy: this one, or one of "make check-frameworks"; None if there is none."""
     here = os.environ.get("PLENUM_FRAMEWORKS", "")
     for python in [sys.executable, *(sorted(glob.glob(os.path.join(here, "*", "bin", "python3"))) if here else ())]:
         if subprocess.run([python, "-c", f"import numpy, {', '.join(modules)}"], capture_output=True).returncode == 0:
@@ -76,14 +76,14 @@ def by_torchrun(n):
 
 
 def each_by_torchrun():
-    """A torchrun of one process for each of two ranks, which do not know of each other."""
+    """A separate torchrun of one process for each of two ranks, unaware of each other."""
     first, second = (shlex.join(by_torchrun(1)) for _ in range(2))
     return ["sh", "-c", f'if [ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 0 ]; then {first} "$@"; else {second} "$@"; fi',
             "sh"]
 
 
 def srun(task, tasks):
-    """The variables of a step of Slurm's."""
+    """The variables of a Slurm step."""
     return {"SLURM_STEP_NUM_TASKS": str(tasks), "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task),
             "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": str(tasks), "SLURM_JOB_ID": str(os.getpid()),
             "SLURM_STEP_ID": "0"}
@@ -102,7 +102,7 @@ class LaunchersTest(unittest.TestCase):
             self.skipTest("tests/system/test_slurm.sh runs test_srun, and no other, in an allocation")
 
     def outcomes(self, commands, env=None):
-        """Run commands at once. They get nested.py's folder by the word FOLDER."""
+        """Run commands concurrently. The word FOLDER in them is replaced by nested.py's folder."""
         folder = tempfile.mkdtemp(dir=T)
         os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
         base = dict(os.environ) if env is None else env
@@ -125,7 +125,7 @@ class LaunchersTest(unittest.TestCase):
 
     def cell(self, launcher, count, action="take", env=None, refused=0, why=(), rounds=1, commands=None, whole=0,
              python=sys.executable):
-        """`count` processes, of which `refused` are refused; `whole` have said that they take all samples."""
+        """`count` processes, of which `refused` are rejected; `whole` have reported that they take all samples."""
         program = [python, NESTED, action, "FOLDER", str(count)]
         found = self.outcomes(commands or [(launcher + program, {})], env)
         self.assertEqual(len(found), count * rounds, self.said)
@@ -143,7 +143,7 @@ class LaunchersTest(unittest.TestCase):
         return found
 
     def test_plenumrun(self):
-        """plenumrun's instances, by its own starter, with wrappers, and one program after the other"""
+        """plenumrun's instances, with its own starter, with wrappers, and one program after the other"""
         self.cell(plenumrun(2), 2, env=OWN)
         self.cell(plenumrun(2) + ["sh", "-c", '"$@"; true', "sh", "nice", "env", "A=1"], 2, env=OWN)
         program = shlex.join([sys.executable, NESTED, "take", "FOLDER", "2"])
@@ -151,14 +151,14 @@ class LaunchersTest(unittest.TestCase):
 
     @needs_mpirun
     def test_mpirun(self):
-        """mpirun's instances; mpirun in plenumrun's only instance is refused"""
+        """mpirun's instances; mpirun inside plenumrun's only instance is rejected"""
         self.cell(mpirun(2), 2)
         inner = [shutil.which("mpirun"), *mpirun(2)[1:]]
         self.cell(plenumrun(1) + inner, 2, env=OWN, refused=2, why=NO_FIT + ("PLENUM_NUM_INSTANCES=1",))
 
     @needs_torch
     def test_torchrun(self):
-        """torchrun in plenumrun's only instance: its ranks count. In each of two they do not know of each other"""
+        """torchrun in plenumrun's only instance: its ranks count. In two instances, they do not know of each other"""
         self.cell(plenumrun(1) + by_torchrun(2), 2, env=OWN)
         self.cell(plenumrun(2) + each_by_torchrun(), 2, env=OWN, refused=2, why=NO_FIT + ("PLENUM_NUM_INSTANCES=2",))
 
@@ -193,7 +193,7 @@ class LaunchersTest(unittest.TestCase):
         self.cell([], 2, "lightning", python=python)
 
     def test_srun(self):
-        """a real srun: its tasks, a program that one of them starts, plenumrun in a step, and srun in an instance"""
+        """a real srun: its tasks, a program started by a task, plenumrun in a step, and srun in an instance"""
         srun = ["srun", "--overlap", "-N", "1"]
         self.cell([*srun, "-n", "2"], 2)
         self.cell([*srun, "-n", "2"], 3, "during", refused=1, why=CHILD)
@@ -201,7 +201,7 @@ class LaunchersTest(unittest.TestCase):
         self.cell(plenumrun(1) + [*srun, "-n", "2"], 2, env=OWN, refused=2, why=NO_FIT)
 
     def test_children(self):
-        """a program that rank 0 starts, before or while it takes samples, and a process that it forks"""
+        """a program started by rank 0, before or while it takes samples, and a process that it forks"""
         for action in ("before", "during"):
             with self.subTest(action):
                 found = self.cell(plenumrun(2), 3, action, env=OWN, refused=1, why=CHILD)
@@ -210,13 +210,12 @@ class LaunchersTest(unittest.TestCase):
         self.cell(plenumrun(2), 3, "explicit", env=OWN, whole=1)
 
     def test_one_instance(self):
-        """what a job's only instance starts sees all samples, as it does itself"""
+        """a program started by a job's only instance sees all samples, like the instance itself"""
         found = self.outcomes([(plenumrun(1) + [sys.executable, NESTED, "during", "FOLDER", "2"], {})], OWN)
         self.assertEqual([sorted(one["samples"]) for one in found], [SAMPLES, SAMPLES], self.said)
 
     def test_by_hand(self):
-        """the variables of torchrun and of srun, set by hand; a program that a rank starts; and two that claim a
-        rank"""
+        """torchrun's and srun's variables, set by hand; a program started by a rank; and two that claim one rank"""
         for name, first, second, actions in (("torchrun", by_hand(0, 2), by_hand(1, 2), ("before",)),
                                              ("srun", srun(0, 2), srun(1, 2), ("during",)),
                                              ("no name", by_hand(0, 2, False), by_hand(1, 2, False), ("before",))):
@@ -230,7 +229,7 @@ class LaunchersTest(unittest.TestCase):
                     self.cell(None, 2, refused=1, why=TWICE, commands=[(words, first), (words, first)])
 
     def test_spawned(self):
-        """processes of multiprocessing that nothing has told who they are, alone and in an instance"""
+        """multiprocessing's processes without rank information, alone and in an instance"""
         why = ("multiprocessing has started this process", "rank=0, world_size=1")
         self.cell([], 2, "spawn", refused=2, why=why)
         self.cell(plenumrun(1), 2, "spawn", env=OWN, refused=2, why=why)
@@ -238,7 +237,7 @@ class LaunchersTest(unittest.TestCase):
                   commands=[([sys.executable, NESTED, "spawn", "FOLDER", "2"], by_hand(0, 2))])
 
     def test_job_in_job(self):
-        """plenumrun says so where it is started by a process of another job"""
+        """plenumrun warns when a process of another job starts it"""
         done = subprocess.run(plenumrun(2) + ["true"], env={**OWN, **by_hand(1, 2)}, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("RANK=1 and WORLD_SIZE=2: plenumrun was started by a process of another job", done.stderr)

@@ -76,7 +76,7 @@ def share(alpha, seed, position, epoch):
 
 
 class Mix:
-    """What the page says of mix(mixup=, cutmix=, p=, switch=)."""
+    """The result that the page defines for mix(mixup=, cutmix=, p=, switch=)."""
 
     def __init__(self, mixup=None, cutmix=None, p="1", switch="1/2"):
         self.mixup, self.cutmix = (a and Fraction(a) for a in (mixup, cutmix))
@@ -131,7 +131,7 @@ class MixTest(unittest.TestCase):
         cls.folder.cleanup()
 
     def samples(self, pipeline, epochs=2, **options):
-        """{(epoch, position): (pixels, label, label2, weight)} of what counts, and the hash"""
+        """{(epoch, position): (pixels, label, label2, weight)} of the samples that count, and the hash"""
         got, total = {}, 0
         options = {"dtype": "uint8", "micro_batch": 4, "seed": 9, **options}
         with self.pyplenum.Stream(self.data, pipeline, epochs=epochs, **options) as s:
@@ -161,7 +161,7 @@ class MixTest(unittest.TestCase):
         return total, weights
 
     def test_pixels_labels_weights(self):
-        """a stream is given what the page says: with substitutes, at the ends of epochs, of parts and repeats"""
+        """a stream delivers what the page defines: with substitutes, at the ends of epochs, of parts and repeats"""
         _, weights = self.expect(Mix(mixup="1/5"))
         self.assertTrue(any(0 < w < 1 for w in weights))
         self.expect(Mix(mixup="1"), seed=2**63 + 5)
@@ -174,7 +174,7 @@ class MixTest(unittest.TestCase):
         self.expect(Mix(mixup="1/2"), subset="3:4", repeat=2)
 
     def test_dropped(self):
-        """the partner of the last position that is shown may be one that is dropped"""
+        """the partner of the last position shown may be one that is dropped"""
         import numpy as np
 
         plain, _ = self.samples(self.CROP)
@@ -187,7 +187,7 @@ class MixTest(unittest.TestCase):
             self.assertEqual(label2, plain[epoch, p + 1][1])
 
     def test_stored(self):
-        """however pixels are stored, they are the same"""
+        """all pixel layouts hold the same values"""
         import numpy as np
 
         for text in ("mixup(0.4)", "cutmix(1)"):
@@ -207,7 +207,7 @@ class MixTest(unittest.TestCase):
                             self.assertEqual(tuple(others), want[at][1:])
 
     def test_hash(self):
-        """batch.hash() is that of plenumctl, and what order.md says"""
+        """batch.hash() equals plenumctl's, and follows order.md"""
         xxhash = __import__("xxhash") if tap.find("xxhash") else None
         text = f"{self.CROP} mix(mixup=0.8, cutmix=1)"
         got, total = self.samples(text)
@@ -220,7 +220,7 @@ class MixTest(unittest.TestCase):
             self.assertEqual(again % 2**64, total)
 
     def test_resume(self):
-        """a cursor in mid-epoch goes on with the same bytes"""
+        """a cursor in mid-epoch continues with the same bytes"""
         options = {"micro_batch": 4, "seed": 3, "epochs": 1}
         text = f"{self.CROP} mixup(0.4)"
         with self.pyplenum.Stream(self.data, text, **options) as s:
@@ -239,7 +239,7 @@ class MixTest(unittest.TestCase):
             self.samples(f"{self.CROP} mixup(1)", bad="fail", shuffle="none", subset="0:5", micro_batch=1)
 
     def test_soft_labels(self):
-        """what torchvision and timm make of two labels, a weight and a smoothing"""
+        """torchvision's and timm's result for two labels, a weight and a smoothing"""
         import numpy as np
 
         with self.pyplenum.Stream(self.data, f"{self.CROP} mixup(1)", micro_batch=6) as s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pixels into floats: against NumPy, and against torch where it is there."""
+"""Pixels to floats: against NumPy, and against torch if it is installed."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def pixels(*shape, dtype="u1"):
 
 
 def plainly(images, source, layout, mean=MEAN, std=STD):
-    """float32 as the docstring defines them."""
+    """float32 as the docstring defines it."""
     level = images.astype(np.int32) + (128 if images.dtype == np.int8 else 0)
     level = level if source == "nhwc" else np.moveaxis(level, -3, -1)
     scale, bias = (1 / (255 * std)).astype("f4"), (-mean / std).astype("f4")
@@ -46,7 +46,7 @@ def bfloat16_bits(floats):
 
 class NormaliseTest(unittest.TestCase):
     def test_numpy(self):
-        """it is NumPy's arithmetic, to the bit: all types, layouts, channels and shapes"""
+        """the result equals NumPy's, bit for bit: all types, layouts, channels and shapes"""
         for shape in ((1, 1), (7, 13), (96, 96)):
             for lead in ((), (3,), (2, 1, 3)):
                 for channels in (3, 4):
@@ -74,7 +74,7 @@ class NormaliseTest(unittest.TestCase):
         self.assertLess(np.abs(pyplenum.normalise(images) - exact).max(), 1e-6)
 
     def test_out(self):
-        """it is written into the array that is given, and nowhere else"""
+        """it writes only to the given array"""
         images = pixels(5, 3, 7, 13, dtype="i1")
         memory = np.full(5 * 3 * 7 * 13 + 2, 7, "f4")
         out = memory[1:-1].reshape(5, 7, 13, 3)
@@ -85,7 +85,7 @@ class NormaliseTest(unittest.TestCase):
         pyplenum.normalise(images, layout="nhwc", out=out)
 
     def test_batch(self):
-        """arrays of a batch are taken as they are, those of views, too"""
+        """arrays of a batch are accepted directly, also those of views"""
         with tempfile.TemporaryDirectory(prefix="plenum-test-") as folder:
             os.environ["PLENUM_CACHE_DIR"] = os.path.join(folder, "cache")
             data = os.path.join(folder, "data")
@@ -101,7 +101,7 @@ class NormaliseTest(unittest.TestCase):
                             self.assertTrue(np.array_equal(got, want))
 
     def test_torch(self):
-        """it is what torch computes, and a tensor's memory can be written to"""
+        """the result equals torch's, and a tensor's memory can be written to"""
         if torch is None:
             self.skipTest("no torch")
         images = pixels(4, 32, 24, 3, dtype="i1")
@@ -119,7 +119,7 @@ class NormaliseTest(unittest.TestCase):
         self.assertTrue(torch.equal(tensor, got.to(torch.bfloat16)))
 
     def test_threads(self):
-        """several threads may each do a part"""
+        """several threads may each convert a part"""
         images = pixels(8, 48, 64, 3)
         out = np.empty((8, 3, 48, 64), "f4")
         threads = [threading.Thread(target=lambda i=i: pyplenum.normalise(images[2 * i:2 * i + 2], layout="nchw",
@@ -131,7 +131,7 @@ class NormaliseTest(unittest.TestCase):
         self.assertTrue(np.array_equal(out, plainly(images, "nhwc", "nchw")))
 
     def test_refusals(self):
-        """what cannot be done is said in a sentence"""
+        """invalid arguments are rejected with a message"""
         images, call = pixels(2, 8, 8, 3), pyplenum.normalise
         for error, sentence, arguments in (
                 (TypeError, "not float32", {"images": images.astype("f4")}),

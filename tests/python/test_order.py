@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/order.md, implemented a second time from the page alone, against what plenumctl and a stream show."""
+"""docs/order.md, implemented a second time from the page alone, against plenumctl and a stream."""
 
 import os
 import re
@@ -124,7 +124,7 @@ class OrderTest(unittest.TestCase):
             self.expect(90, 4, 4294967294, shuffle=shuffle, subset=(89, 90), repeat=2)
 
     def test_large(self):
-        """places of large ones, up to the largest there is"""
+        """positions of large data sets, up to the largest"""
         for n in (4095, 4096, 4097, 2**16 + 1, 10**6, 2**31, 2**31 + 1, WORD - 2):
             for shuffle in ("global", "block:1", "block:1000", f"block:{n // 2}"):
                 for at in (0, n // 3, n - 20):
@@ -176,7 +176,7 @@ class SubstituteTest(unittest.TestCase):
         self.assertGreater(substituted, 0)
 
     def test_substitutes(self):
-        """a stream shows what the page says, with what it says for bad samples"""
+        """a stream delivers the order of the page, including its rules for bad samples"""
         self.expect(11)
         self.expect(2**63 + 1, shuffle="block:3", subset=(4, 39))
         self.expect(5, shuffle="none", repeat=3, deal="round-robin")

@@ -56,14 +56,13 @@ def plenumctl_hash(*args):
 
 
 def run_program(program, **environment):
-    """What came of it, with DATA as its argument."""
+    """The outcome, with DATA as its argument."""
     return subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"), **environment})
 
 
 def kill_loaders():
-    """Those that this test's processes keep, which are nobody's children: they have its cache folder in their
-    environment."""
+    """This test's orphaned processes, recognised by its cache folder in their environment."""
     killed = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -73,7 +72,7 @@ def kill_loaders():
                 os.kill(int(pid), signal.SIGKILL)
                 killed += 1
         except OSError:
-            pass  # another's, or gone meanwhile
+            pass  # another user's, or gone meanwhile
     assert killed, "there is no loader to kill"
 
 
@@ -82,7 +81,7 @@ def stream(**options):
 
 
 def in_child(work):
-    """Does this, in a forked child, give what is true?"""
+    """Whether this returns true in a forked child."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -94,7 +93,7 @@ def in_child(work):
 
 
 def all_refused(*asks):
-    """Is each answered in a forked child by the word that it is one?"""
+    """Whether each raises, in a forked child, the error that says so."""
     for ask in asks:
         try:
             ask()
@@ -144,7 +143,7 @@ except pyplenum.PlenumError as error:
         self.assertIn("56\n[Errno 2] the current folder is not known", out.stdout, out.stderr)
 
     def test_closed_descriptors(self):
-        """a program that closes descriptors which are not its own is told so"""
+        """a program that closes descriptors it does not own gets an error"""
         out = run_program("""
 import os, pyplenum, sys
 stream = pyplenum.Stream(sys.argv[1], "rrc(32)", micro_batch=4)
@@ -157,7 +156,7 @@ for batch in stream:
         self.assertEqual(out.returncode, 1)
 
     def test_what_cannot_be_worked_on_in_place(self):
-        """arrays that are not contiguous, or of a type that cannot be added, are refused"""
+        """arrays that are not contiguous, or of a type that cannot be added, are rejected"""
         job = pyplenum.job()
         with self.assertRaisesRegex(ValueError, "contiguous"):
             job.broadcast(np.zeros((4, 4))[:, 1])
@@ -173,7 +172,7 @@ for batch in stream:
 
 class StreamTest(unittest.TestCase):
     def test_hash(self):
-        """the hash of what is delivered is plenumctl's"""
+        """the hash of the delivered batches equals plenumctl's"""
         for options in ({}, {"job": 3}, {"dtype": "uint8", "layout": "nchw"}, {"steps": 3, "micro_batch": 5},
                         {"channels": 4}):
             with stream(**options) as s:
@@ -181,7 +180,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(got, plenumctl_hash("--epochs", "2"), options)
 
     def test_arrays(self):
-        """arrays have the shapes, types and content that are documented"""
+        """arrays have the documented shapes, types and content"""
         with stream(job=2, steps=3, micro_batch=4) as s:
             self.assertEqual((s.num_samples, s.num_classes, s.steps_per_epoch, len(s)), (56, 8, 7, 5))
             seen = []
@@ -215,13 +214,13 @@ class StreamTest(unittest.TestCase):
             stream(deal="even")
 
     def test_int8_is_uint8_less_128(self):
-        """int8 pixels are the uint8 ones less 128, NCHW the transposed NHWC"""
+        """int8 pixels are the uint8 ones minus 128, NCHW the transposed NHWC"""
         with stream() as a, stream(dtype="uint8", layout="nchw") as b:
             x, y = next(a).pixels, next(b).pixels
             np.testing.assert_array_equal(x.astype(int) + 128, y.transpose(0, 1, 2, 4, 5, 3))
 
     def test_views(self):
-        """views hold the slot, also after batch and stream are gone; the last one frees it"""
+        """views hold the slot, also after batch and stream are gone; the last one releases it"""
         s = stream(epochs=None)
         kept = next(s).pixels[0, 0, 3]
         address = kept.__array_interface__["data"][0]
@@ -238,7 +237,7 @@ class StreamTest(unittest.TestCase):
         gc.collect()
 
     def test_slots_held(self):
-        """an error, and no hang, when views hold all slots"""
+        """an error, not a hang, when views hold all slots"""
         with stream(epochs=None) as s:
             held = [next(s).labels for _ in range(s.slots)]
             with self.assertRaisesRegex(pyplenum.SlotsHeldError, "all 5 slots"):
@@ -247,7 +246,7 @@ class StreamTest(unittest.TestCase):
             next(s)
 
     def test_release(self):
-        """a batch that was released is gone, unless views of it are held"""
+        """a released batch is invalid, unless views of it are held"""
         with stream() as s:
             with next(s) as b:
                 labels = b.labels
@@ -256,7 +255,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(labels.shape, (1, 1, 8))
 
     def test_in_place(self):
-        """arrays may be changed in place, and other batches do not notice"""
+        """arrays may be modified in place, without changing other batches"""
         with stream(epochs=3) as s, stream(epochs=3) as untouched:
             for b, other in zip(s, untouched):
                 for name in ("pixels", "labels", "samples", "positions", "valid", "epochs"):
@@ -264,7 +263,7 @@ class StreamTest(unittest.TestCase):
                     getattr(b, name)[...] = 1
 
     def test_inside_the_ring(self):
-        """the pixels of every batch lie inside the ring, each in a slot of its own, and nothing is copied"""
+        """the pixels of every batch lie inside the ring, each in its own slot, and nothing is copied"""
         with stream(epochs=None) as s:
             base, size = s.ring
             held = [next(s) for _ in range(s.slots)]
@@ -278,7 +277,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(slots, set(range(s.slots)))
 
     def test_on_ring(self):
-        """a program is told of memory that comes and goes"""
+        """a program is notified when memory is mapped and unmapped"""
         told = []
         s = stream(epochs=None, on_ring=lambda base, size, present: told.append((base, size, present)))
         self.assertEqual(told, [])
@@ -307,7 +306,7 @@ class StreamTest(unittest.TestCase):
                 s.names([3, 56])
 
     def test_classes(self):
-        """classes have the names of their folders; where labels are numbers they have none"""
+        """classes have the names of their folders; numeric labels have none"""
         with stream() as s:
             self.assertEqual(s.classes, sorted(os.listdir(DATA)))
             self.assertEqual(len(s.classes), s.num_classes)
@@ -315,7 +314,7 @@ class StreamTest(unittest.TestCase):
             self.assertIsNone(s.classes)
 
     def test_passed_over(self):
-        """images of other formats or names, and classes without images, are told of once"""
+        """images of other formats or names, and classes without images, are reported once"""
         data = os.path.join(T, "mixed")
         shutil.copytree(DATA, data)
         os.mkdir(os.path.join(data, "empty"))
@@ -356,7 +355,7 @@ class StreamTest(unittest.TestCase):
                 pyplenum.Stream(data, PIPELINE, micro_batch=8)
 
     def test_poll(self):
-        """select() tells when a batch is ready: a whole run without waiting in next()"""
+        """select() shows when a batch is ready: a whole run without waiting in next()"""
         with stream() as s:
             got = 0
             while True:
@@ -368,7 +367,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
 
     def test_place(self):
-        """the place tells epoch, position and the steps left"""
+        """the position has the epoch, the position in it and the steps left"""
         with stream(epochs=None) as s:
             for i in range(20):
                 self.assertEqual(s.place, (i // 7, i % 7 * 8, 7 - i % 7))
@@ -394,7 +393,7 @@ class StreamTest(unittest.TestCase):
             np.testing.assert_array_equal(kept, before)
 
     def test_two_streams(self):
-        """training and evaluation at once, from one loader, in turns"""
+        """training and evaluation at once, from one loader, alternately"""
         with stream(epochs=3) as train, stream(epochs=1, shuffle="none", micro_batch=5) as other:
             got = [0, 0]
             streams = [(0, train), (1, other)]
@@ -409,7 +408,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(got[1] % 2**64, plenumctl_hash("--shuffle", "none"))
 
     def test_fork(self):
-        """a forked child is told, may have streams of its own, and harms nothing"""
+        """a forked child gets an error, may open its own streams, and harms nothing"""
         with stream() as s:
             got = next(s).hash()
             held = next(s)
@@ -429,7 +428,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
 
     def test_child_is_told_by_all(self):
-        """nothing that a forked child asks of a stream is answered by zeros"""
+        """a forked child's requests to a stream never return zeros"""
         with stream() as s:
             next(s)
             self.assertTrue(in_child(lambda: all_refused(
@@ -437,7 +436,7 @@ class StreamTest(unittest.TestCase):
                 lambda: s.names([0]), lambda: s.fileno(), lambda: s.seek_to(0)) and "of another process" in repr(s)))
 
     def test_arguments(self):
-        """what users write: it works, or a sentence says what to write"""
+        """common usage works, or an error says what to write"""
         with stream(shuffle=False, micro_batch=np.int64(8),
                     seed=np.uint64(7)) as s, stream(shuffle="none", seed=7) as same:
             self.assertEqual(s.identity, same.identity)
@@ -481,7 +480,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(pyplenum.job().broadcast_seed(0), 0, "a seed like others")
 
     def test_rank(self):
-        """rank= and world_size= say whose share a stream is; together they are the whole"""
+        """rank= and world_size= select a stream's share; together the shares are the whole"""
         got = 0
         for rank in range(3):
             with stream(rank=rank, world_size=3) as s:
@@ -490,7 +489,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
 
     def test_for_users(self):
-        """what is printed says what it is; what cannot be copied says what to do"""
+        """repr() describes the object; objects that cannot be copied raise an error that names a remedy"""
         with stream() as s:
             b = next(s)
             self.assertRegex(repr(s), r"Stream '.*data' 'rrc\(32\) flip\(0.5\)': 56 samples of 8 classes, replicas "
@@ -528,7 +527,7 @@ class StreamTest(unittest.TestCase):
         self.assertLess(after[2] - before[2], 1 << 20, "bytes")
 
     def test_resume(self):
-        """a run cut anywhere and resumed from its cursor is the same run, also with other replicas"""
+        """a run stopped anywhere and resumed from its cursor is the same run, also with other replicas"""
         want = plenumctl_hash("--epochs", "2")
         for cut in range(0, 15, 2):
             with stream() as s:
@@ -541,7 +540,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(got % 2**64, want, cut)
 
     def test_errors(self):
-        """errors carry errno and a sentence"""
+        """errors carry errno and a message"""
         with self.assertRaises(pyplenum.PlenumError) as caught:
             pyplenum.Stream(os.path.join(T, "nowhere"))
         self.assertEqual(caught.exception.errno, 2)
@@ -558,7 +557,7 @@ class StreamTest(unittest.TestCase):
             next(s)
 
     def test_timeout(self):
-        """next() with a time limit raises TimeoutError, and the next call goes on"""
+        """next() with a time limit raises TimeoutError, and the next call continues"""
         with stream(epochs=1) as s:
             got = 0
             while True:
@@ -571,7 +570,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(got % 2**64, plenumctl_hash())
 
     def test_warnings(self):
-        """a loader that was killed is a warning, and loses nothing"""
+        """a killed loader causes a warning, and no loss"""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             got = 0
@@ -586,7 +585,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(caught[0].filename, __file__, "the line of the program")
 
     def test_warnings_as_errors(self):
-        """a warning that is made an error loses no batch"""
+        """a warning turned into an error loses no batch"""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             got, raised, number = 0, 0, 0
@@ -604,7 +603,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((raised, got % 2**64), (1, plenumctl_hash("--epochs", "40")))
 
     def test_cache_folder(self):
-        """where an index cannot be kept, the folder is named, and what chooses another"""
+        """when an index cannot be stored, the message names the folder and how to choose another"""
         program = "import pyplenum, sys; next(pyplenum.Stream(sys.argv[1], 'rrc(8)'))"
         done = run_program(program, PLENUM_CACHE_DIR="/dev/null/nowhere")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -612,7 +611,7 @@ class StreamTest(unittest.TestCase):
                          "its index cannot be kept in the cache folder /dev/null/nowhere .*PLENUM_CACHE_DIR")
 
     def test_other_threads_run(self):
-        """a thread that waits for a batch holds no lock of the interpreter's"""
+        """a thread that waits for a batch does not hold the interpreter lock"""
         ticks = []
         done = threading.Event()
 
@@ -630,7 +629,7 @@ class StreamTest(unittest.TestCase):
         self.assertGreater(len(ticks), 50)
 
     def test_closed_by_another_thread(self):
-        """a stream may be closed while other threads are in it: they raise, and nothing crashes"""
+        """a stream may be closed while other threads use it: they raise, and nothing crashes"""
         for _ in range(20):
             s = stream(epochs=None)
             first = next(s)
@@ -655,7 +654,7 @@ class StreamTest(unittest.TestCase):
             s.close()
 
     def test_stats_of_a_closed_stream(self):
-        """the figures stay when a stream is closed, and stand still"""
+        """the statistics remain after a stream is closed, and no longer change"""
         with stream(epochs=1) as s:
             count = sum(b.num_valid for b in s)
             before = s.stats
@@ -671,7 +670,7 @@ class StreamTest(unittest.TestCase):
             s.place
 
     def test_a_handler_closes(self):
-        """a signal's handler may close the stream that the interrupted thread waits in"""
+        """a signal handler may close the stream that the interrupted thread waits in"""
         program = ("import os, pyplenum, signal, sys\n"
                    "s = pyplenum.Stream(sys.argv[1], 'resize(32) center_crop(32)', micro_batch=4, epochs=None)\n"
                    "signal.signal(signal.SIGALRM, lambda *_: s.close())\n"
@@ -684,7 +683,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((out.stdout, out.returncode), (f"{errno.EBADF}\n", 0), out.stderr)
 
     def test_trace_and_fork(self):
-        """a child that exits in the ordinary way writes nothing into the parent's trace"""
+        """a child that exits normally writes nothing into the parent's trace"""
         program = ("import glob, json, os, pyplenum, sys\n"
                    "s = pyplenum.Stream(sys.argv[1], 'resize(32) center_crop(32)', micro_batch=4, epochs=2)\n"
                    "for i, b in enumerate(s):\n"
@@ -696,7 +695,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((out.stdout, out.returncode), ("True\n", 0), out.stderr)
 
     def test_limits(self):
-        """time limits: what is over already is not waited for, none may be negative, infinity is for ever"""
+        """time limits: an expired one does not wait, negative ones are rejected, infinity waits forever"""
         with stream(epochs=None, loader_timeout=float("inf"), silence=float("inf")) as s:
             held = [next(s) for _ in range(s.slots)]
             del held
@@ -714,7 +713,7 @@ class StreamTest(unittest.TestCase):
             pyplenum.job().set_timeout(-1)
 
     def test_interrupt(self):
-        """Ctrl-C is heard while a batch is waited for"""
+        """Ctrl-C interrupts a wait for a batch"""
         program = ("import pyplenum, sys\n"
                    "try:\n"
                    "    print('waiting', flush=True)\n"
@@ -730,9 +729,8 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((out, child.returncode), ("interrupted\n", 0))
 
     def test_interrupted_too_late(self):
-        """a stream that is opened in the moment of Ctrl-C is nobody's, and leaves no memory"""
-        # (A join() that was interrupted takes its thread for ended, in Python 3.11: threads that are there are
-        # counted.)
+        """a stream being opened during Ctrl-C is released, without a memory leak"""
+        # (In Python 3.11 an interrupted join() considers its thread finished, so existing threads are counted.)
         program = ("import gc, os, pyplenum, signal, sys, threading, time\n"
                    "from pyplenum.stream import lib\n"
                    "open_it, heard = lib.plenum_stream_open, threading.Event()\n"
@@ -757,7 +755,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((out.stdout, out.returncode), ("1\n0\n", 0), out.stderr)
 
     def test_interrupted_with_a_batch(self):
-        """Ctrl-C in the moment in which a batch comes keeps no slot"""
+        """Ctrl-C just as a batch arrives holds no slot"""
         take = pyplenum.stream.lib.plenum_stream_next
 
         def interrupted(*arguments):
@@ -773,7 +771,7 @@ class StreamTest(unittest.TestCase):
 
 
 class FakeBar:
-    """What tqdm gives, and what was asked of it."""
+    """A fake tqdm that records its calls."""
 
     made = []
 
@@ -810,7 +808,7 @@ class ProgressTest(unittest.TestCase):
             sys.modules["tqdm"] = self.before
 
     def test_bar(self):
-        """instance 0 shows a bar, with images a second and the share of waiting; all batches arrive"""
+        """instance 0 shows a bar, with images per second and the share of waiting; all batches arrive"""
         with stream(epochs=3) as s:
             got = 0
             for batch in pyplenum.progress(s, desc="training"):
@@ -858,7 +856,7 @@ class TorchTest(unittest.TestCase):
             self.assertTrue(torch.equal(images, before))
 
     def test_every_field(self):
-        """all arrays are tensors without a copy and without a warning, and may be changed"""
+        """all arrays are tensors without a copy or a warning, and may be modified"""
         import pyplenum.torch
 
         with warnings.catch_warnings(), stream(steps=2) as s:
@@ -901,7 +899,7 @@ def shown(batches):
 @unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
 class LoaderTest(unittest.TestCase):
     def reference(self, epochs=3, **options):
-        """The samples of each epoch, by a stream."""
+        """The samples of each epoch, read from a stream."""
         with stream(epochs=epochs, **options) as s:
             result = [[] for _ in range(epochs)]
             for b in s:
@@ -909,7 +907,7 @@ class LoaderTest(unittest.TestCase):
         return result
 
     def test_hash(self):
-        """the field "hash" sums up to what plenumctl prints, whatever the form of the last batch, images and floats"""
+        """the field "hash" sums up to plenumctl's result, for every mode of the last batch, images and floats"""
         import pyplenum.torch
 
         want = plenumctl_hash("--epochs", "2")
@@ -922,7 +920,7 @@ class LoaderTest(unittest.TestCase):
             pyplenum.torch.tensor(next(s), "hash")
 
     def test_epochs(self):
-        """a loop is an epoch, the next loop the next one; len() is the batches of one"""
+        """each loop is one epoch; len() is its number of batches"""
         for options in ({}, {"micro_batch": 5}, {"micro_batch": 5, "last": "drop"}, {"job": 2, "micro_batch": 3}):
             with loader(**options) as l:
                 got = []
@@ -943,7 +941,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual((labels.shape, labels.dtype), ((4,), torch.int64))
 
     def test_state(self):
-        """a loop cut anywhere goes on in another loader from its state, with other replicas, too"""
+        """a loop stopped anywhere continues in another loader from its state, with other replicas, too"""
         want = self.reference(2)
         for cut in range(0, 15):
             with loader() as l:
@@ -964,7 +962,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(shown(got), want[0] + want[1], cut)
 
     def test_left_early(self):
-        """a loop that is left early leaves out the rest of its epoch; of two loops the newer one goes on"""
+        """leaving a loop early skips the rest of its epoch; of two loops the newer one continues"""
         want = self.reference(3)
         with loader() as l:
             first = iter(l)
@@ -978,7 +976,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(shown(copied(l)), want[2])
 
     def test_nothing_taken(self):
-        """a loop that takes nothing leaves nothing out, also behind one that was left early, and in mid-epoch"""
+        """a loop that takes nothing skips nothing, also after an abandoned one, and in mid-epoch"""
         want = self.reference(3)
         with loader() as l:
             iter(l), iter(l)
@@ -992,14 +990,14 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(shown(copied(l)), want[1])
 
     def test_dataset(self):
-        """what programs ask a DataLoader's dataset for"""
+        """the attributes of a DataLoader's dataset that programs use"""
         with loader(repeat=3, subset="0:20") as l:
             self.assertEqual((len(l.dataset), l.dataset.classes), (60, l.stream.classes))
             with self.assertRaisesRegex(TypeError, "samples come in batches"):
                 l.dataset[0]
 
     def test_steps(self):
-        """batches of several steps belong to one epoch, or are refused"""
+        """batches of several steps belong to one epoch, or are rejected"""
         with loader(steps=7) as l:
             self.assertEqual(len(l), 1)
             self.assertEqual(sorted(shown(l)), list(range(56)))
@@ -1020,7 +1018,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(sorted(shown(list(l))), list(range(56)))
 
     def test_counting(self):
-        """as of a DataLoader, each sample counts once: the last batch is short"""
+        """like a DataLoader, each sample counts once: the last batch is short"""
         for options in ({"shuffle": False}, {"shuffle": "none", "steps": 7}, {}, {"repeat": 3, "micro_batch": 9},
                         {"job": 2, "micro_batch": 9}):
             with loader(**{"micro_batch": 9, "fields": ("images", "labels"), "copy": True, **options}) as l:
@@ -1054,8 +1052,7 @@ class LoaderTest(unittest.TestCase):
             self.assertLessEqual(max(last) - min(last), 1, "the last step is shared")
 
     def test_filled_up_by_several(self):
-        """several instances whose last batches are filled up are told so, unless the program has said what it wants;
-        nobody else is"""
+        """several instances with padded last batches get a warning, unless the program chose a mode; others do not"""
         def told(**options):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -1074,7 +1071,7 @@ class LoaderTest(unittest.TestCase):
         self.assertEqual(len(told(micro_batch=8, repeat=2)), 1)
 
     def test_arguments(self):
-        """what users write: it works, or a sentence says what to write"""
+        """common usage works, or an error says what to write"""
         import pyplenum.torch
 
         with pyplenum.torch.Loader(pathlib.Path(DATA), PIPELINE, shuffle=False, fields=["images"]) as l:
@@ -1095,8 +1092,7 @@ class LoaderTest(unittest.TestCase):
                 loader(**options)
 
     def test_warnings_as_errors(self):
-        """a warning that is made an error loses no batch, also where the loop is begun again; it names the line of the
-        loop"""
+        """a warning turned into an error loses no batch, even if the loop restarts; it names the line of the loop"""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             got, raised, killed = [], 0, False
@@ -1121,7 +1117,7 @@ class LoaderTest(unittest.TestCase):
         self.assertEqual([(w.category, w.filename) for w in caught], [(pyplenum.LoaderWarning, __file__)])
 
     def test_child(self):
-        """a forked child is told: no epoch without batches, no state of zeros"""
+        """a forked child gets an error: no epoch without batches, no state of zeros"""
         with loader() as l:
             it = iter(l)
             next(it)
@@ -1140,7 +1136,7 @@ class LoaderTest(unittest.TestCase):
                 next(iter(l))
 
     def test_bad_states(self):
-        """what is no state, or one of another stream, is refused"""
+        """an invalid state, or one of another stream, is rejected"""
         with loader() as l, loader(seed=1) as other:
             for state in ({}, {"version": 2, "cursor": ""}, {"version": 1, "cursor": b""}):
                 with self.assertRaisesRegex(ValueError, "no state"):
@@ -1165,7 +1161,7 @@ def copied(batches):
 
 
 def torch_roundtrip(state):
-    """As a checkpoint would have it, read in the way that trusts nobody."""
+    """As stored in a checkpoint, and loaded in the untrusted mode."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     buffer.seek(0)

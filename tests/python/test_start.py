@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Loaders that do not start, or do not end: what the program is told, and what is left.
+"""Loaders that do not start, or do not end: the program's error, and what remains.
 
 PLENUM_STARTS=N is the number of programs that are killed while their loader starts (10), PLENUM_SEED=N the seed of the
-moments, which a failure prints.
+moments, printed on failure.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ BUILD = os.path.abspath(os.environ["top_builddir"])
 SOURCE = os.path.abspath(os.environ["top_srcdir"])
 tap.require("numpy")
 PLENUMD = os.environ.get("PLENUM_PLENUMD", os.path.join(BUILD, "plenumd"))
-LIMIT = 300  # nothing takes as long; what hangs shall fail
+LIMIT = 300  # far longer than anything takes, so that a hang fails
 PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
@@ -79,7 +79,7 @@ class ProgramCase(unittest.TestCase):
                              "PLENUM_CACHE_DIR": os.path.join(self.folder, "cache"), "PLENUM_PLENUMD": PLENUMD}
 
     def loader(self, text):
-        """A program in plenumd's place."""
+        """A program that replaces plenumd."""
         path = os.path.join(self.folder, "loader")
         with open(path, "w") as f:
             f.write(text)
@@ -90,7 +90,7 @@ class ProgramCase(unittest.TestCase):
         return [sys.executable, "-W", "ignore", "-c", PROGRAM, self.data, os.path.join(SOURCE, "python")]
 
     def run_program(self, before=None, **variables):
-        """What a program prints that opens a stream with a loader of its own."""
+        """The output of a program that opens a stream with its own loader."""
         done = subprocess.run(self.command(), capture_output=True, text=True, timeout=LIMIT, preexec_fn=before,
                               env=self.environment | variables)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -105,7 +105,7 @@ class StartTest(ProgramCase):
         self.assertNotIn("no loader answered", said)
 
     def test_ends(self):
-        """a loader that ends while it starts: how, and its last message, are in the exception"""
+        """when a loader exits during its start, the exception has its status and its last message"""
         cases = [("echo first >&2; echo 'my last words' >&2; exit 3", "exited with code 3", "my last words"),
                  ("printf 'no newline' >&2; exit 127", "exited with code 127", "no newline"),
                  ("exit 0", "exited with code 0"),
@@ -117,7 +117,7 @@ class StartTest(ProgramCase):
                 self.expect_failure(f"#!/bin/sh\n{text}\n", "while it started", *parts)
 
     def test_cannot_be_executed(self):
-        """a loader that is no program is named, with the reason"""
+        """a loader that is not a program is named, with the reason"""
         for text, part in (("nothing\n", "Exec format error"), ("#!/nonexistent/sh\n", "No such file or directory")):
             with self.subTest(part):
                 self.expect_failure(text, "could not be started", part)
@@ -131,14 +131,14 @@ class StartTest(ProgramCase):
                             "error while loading shared libraries", "libuv.so.1")
 
     def test_stack(self):
-        """a small stack (ulimit -s) is no reason to fail"""
+        """a small stack (ulimit -s) does not cause a failure"""
         for kib in (96, 128, 512):
             with self.subTest(kib=kib):
                 said = self.run_program(lambda kib=kib: limit(resource.RLIMIT_STACK, kib << 10))
                 self.assertEqual(said, "samples: 16\n")
 
     def test_descriptors(self):
-        """with few descriptors left the program is told so, or served"""
+        """with few descriptors left, the program works or gets an error that says so"""
         before = ("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\nfds = []\n"
                   "try:\n    while True: fds.append(os.dup(0))\nexcept OSError: pass\n"
                   "for fd in fds[-{}:]: os.close(fd)")
@@ -164,7 +164,7 @@ class StartTest(ProgramCase):
                                     before=lambda code=code: refuse(PIDFD_OPEN, code))
 
     def test_slow(self):
-        """a loader that does not begin to run: what is waited for is said when the time is over"""
+        """a loader that hangs before it runs: on timeout, the error says what was awaited"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nexec sleep 1000\n"), LOADER_TIMEOUT="6")
         self.assertIn("has been starting for", said)
         self.assertIn("has not begun to run", said)
@@ -177,12 +177,12 @@ class StartTest(ProgramCase):
 
     @on_x86
     def test_topology(self):
-        """hwloc goes round for ever where sched_getaffinity is refused: that is what is said"""
+        """hwloc loops forever if sched_getaffinity is refused: the error says so"""
         said = self.run_program(lambda: refuse(SCHED_GETAFFINITY, errno.EPERM), LOADER_TIMEOUT="6")
         self.assertTrue("samples: 16" in said or "reads the topology of this machine" in said, said)
 
     def killed(self, moment, before=None, **variables):
-        """Kill a program `moment` seconds after its loader was begun; wait until nothing holds its standard error."""
+        """Kill a program `moment` seconds after its loader was started; wait until its standard error is closed."""
         begun, theirs = os.pipe()
         loader = self.loader(f"#!/bin/sh\necho begun >&2\n{variables.pop('loader', '')}\nexec {PLENUMD} \"$@\"\n")
         with subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=theirs, preexec_fn=before,
@@ -190,12 +190,12 @@ class StartTest(ProgramCase):
             os.close(theirs)
             with open(begun) as f:
                 self.assertEqual(f.readline(), "begun\n")
-                time.sleep(moment)  # this one does not wait for anything: any moment is good
+                time.sleep(moment)  # this one waits for nothing: any moment is good
                 p.send_signal(signal.SIGKILL)
                 f.read()
 
     def test_killed(self):
-        """a loader ends with its program, at whatever moment of its start that is killed"""
+        """a loader ends with its program, at whatever moment of its start the program is killed"""
         seed = int(os.environ.get("PLENUM_SEED", random.randrange(1 << 32)))
         rng = random.Random(seed)
         for i in range(int(os.environ.get("PLENUM_STARTS", 10))):
@@ -203,7 +203,7 @@ class StartTest(ProgramCase):
                 self.killed(rng.choice((0, 0.1)) * rng.random())
 
     def test_killed_while_it_hangs(self):
-        """so does one that hangs in its dynamic linker, or in hwloc, with and without pidfds"""
+        """so does a loader that hangs in its dynamic linker, or in hwloc, with and without pidfds"""
         ways = [None]
         if platform.machine() == "x86_64":
             ways += [lambda: refuse(PIDFD_OPEN, errno.EPERM), lambda: refuse(SCHED_GETAFFINITY, errno.EPERM)]
@@ -214,10 +214,10 @@ class StartTest(ProgramCase):
 
 
 class DescriptorsTest(ProgramCase):
-    """Programs that are started with standard descriptors closed."""
+    """Programs started with standard descriptors closed."""
 
     def test_ends(self):
-        """plenumd without standard descriptors serves, and ends with 0"""
+        """plenumd without standard descriptors works, and exits with 0"""
         for closed in ((0, 1, 2), (0, 1), (2,), (0,)):
             with self.subTest(closed=closed):
                 path = os.path.join(self.folder, f"socket{len(closed)}{closed[0]}")
@@ -230,7 +230,7 @@ class DescriptorsTest(ProgramCase):
                 self.assertEqual(p.wait(LIMIT), 0)
 
     def test_result(self):
-        """a result that cannot be written is a failure of plenumctl"""
+        """plenumctl fails if its result cannot be written"""
         command = [os.path.join(BUILD, "plenumctl"), "hash", "--pipeline", "rrc(32)", self.data]
         with open("/dev/full", "w") as full:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=self.environment)
@@ -242,7 +242,7 @@ class DescriptorsTest(ProgramCase):
                          (1, "plenumctl: error: cannot write to standard output: Bad file descriptor\n"))
 
     def test_small_stack(self):
-        """plenumrun says that its stack is too small, and does not crash"""
+        """plenumrun reports that its stack is too small, and does not crash"""
         for kib in (64, 96, 255):
             done = subprocess.run([os.path.join(BUILD, "plenumrun"), "-n", "1", "true"], capture_output=True, text=True,
                                   preexec_fn=lambda kib=kib: limit(resource.RLIMIT_STACK, kib << 10))

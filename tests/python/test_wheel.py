@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The package as a wheel: it holds all that it should, and works from there."""
+"""The package as a wheel: it is complete, and works once installed."""
 
 import importlib.util
 import os
@@ -25,7 +25,7 @@ class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.T = tempfile.mkdtemp(prefix="plenum-test-")
-        # A copy: building writes beside the sources.
+        # A copy, because building writes next to the sources.
         shutil.copytree(os.path.join(SOURCE, "python"), os.path.join(cls.T, "python"),
                         ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
         subprocess.run(["chmod", "-R", "u+w", cls.T], check=True)
@@ -36,7 +36,7 @@ class WheelTest(unittest.TestCase):
 
     @classmethod
     def run_bare(cls, *command, **variables):
-        """With this Python, which is not told where libplenum is."""
+        """Run with this Python, without any path to libplenum."""
         bare = {name: value for name, value in os.environ.items()
                 if name not in ("PLENUM_LIBRARY", "PLENUM_PLENUMD", "LD_LIBRARY_PATH")}
         return subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=cls.T,
@@ -52,7 +52,7 @@ class WheelTest(unittest.TestCase):
         shutil.rmtree(cls.T)
 
     def test_content(self):
-        """it holds every module and the mark of types, and is for no other platform"""
+        """it holds every module and the typing marker, and is built for the right platform"""
         self.assertRegex(self.name, r"^pyplenum-[\d.]+-py3-none-linux_\w+\.whl$")
         with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
             names = {name for name in wheel.namelist() if name.startswith("pyplenum/")}
@@ -63,7 +63,7 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(set(listed) | {"pyplenum/py.typed"}, want, "python/local.mk names the same files")
 
     def test_without_a_library(self):
-        """without a library there is none, but a sentence"""
+        """without a library the wheel is not built, and the error explains it"""
         if self.run_bare("-c", "import _lib", PYTHONPATH=os.path.join(SOURCE, "python", "pyplenum")).returncode == 0:
             self.skipTest("libplenum is installed here")
         where = os.path.join(self.T, "none")
@@ -75,7 +75,7 @@ class WheelTest(unittest.TestCase):
         self.assertFalse(os.path.exists(where) and os.listdir(where))
 
     def test_import(self):
-        """it works where it is installed, and its version is the package's"""
+        """it works when installed, and its version is the package's"""
         site = os.path.join(self.T, "site")
         with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
             wheel.extractall(site)
@@ -91,7 +91,7 @@ class WheelTest(unittest.TestCase):
         self.assertIn(f"-{version}-", self.name)
 
     def test_prefix(self):
-        """libplenum is found in the prefix of a virtual environment, though nobody has told the linker"""
+        """libplenum is found in the prefix of a virtual environment that the linker does not know"""
         venv = os.path.join(self.T, "venv")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", venv], check=True)
         os.symlink(os.path.abspath(os.path.join(BUILD, ".libs", "libplenum.so.1")),
@@ -105,7 +105,7 @@ class WheelTest(unittest.TestCase):
         self.assertIn(done.stdout.strip(), (os.path.join(venv, "lib", "libplenum.so.1"), "libplenum.so.1"))
 
     def test_together(self):
-        """library and loader in the package's folder are found there by a Python that knows nothing of them"""
+        """library and loader in the package's folder are found there by an unconfigured Python"""
         site, calls = os.path.join(self.T, "together"), os.path.join(self.T, "calls")
         folder = os.path.join(site, "pyplenum", "bin")
         shutil.copytree(os.path.join(SOURCE, "python", "pyplenum"), os.path.join(site, "pyplenum"))
@@ -128,7 +128,7 @@ class WheelTest(unittest.TestCase):
             self.assertEqual(set(f.read().split()), {os.path.join(folder, "plenumd")})
 
     def test_configured(self):
-        """configure finds where a virtual environment that is the prefix has its packages"""
+        """configure finds the package folder of a virtual environment used as the prefix"""
         if os.path.exists(os.path.join(SOURCE, "config.status")):
             self.skipTest("what is built in the folder of the sources cannot be configured elsewhere, too")
         venv, build = os.path.join(self.T, "prefix"), os.path.join(self.T, "build")
@@ -151,7 +151,7 @@ class WheelTest(unittest.TestCase):
         self.assertNotIn("PYTHONPATH", done.stdout)
 
     def test_promised_glibc(self):
-        """what is built on Debian 12 needs no newer glibc than the documentation promises for the wheel"""
+        """a build on Debian 12 needs no newer glibc than the documentation promises for the wheel"""
         with open(os.path.join(SOURCE, "scripts", "glibc")) as f:
             promised = f.read().strip()
         for page in ("README.md", os.path.join("docs", "install.md")):

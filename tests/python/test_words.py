@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What users of other loaders write first: it works, or a sentence says what to write."""
+"""Common first attempts by users of other loaders: they work, or an error says what to write."""
 
 import os
 import pathlib
@@ -33,7 +33,7 @@ def tearDownModule():
 
 
 class ImageFolder:
-    """As torchvision's: it has a root."""
+    """Like torchvision's: it has a root."""
 
     root = "/data/train"
 
@@ -83,7 +83,7 @@ class WordsTest(unittest.TestCase):
                 next(iter(torch.utils.data.DataLoader(loader)))
 
     def test_last(self):
-        """a state of another `last` is refused with what the program says, and with what goes on as before"""
+        """a state with another `last` is rejected, with the program's setting and the one that would continue"""
         with pyplenum.torch.Loader("generated:21", PIPELINE, micro_batch=8, last="drop") as loader:
             next(iter(loader))
             state = loader.state_dict()

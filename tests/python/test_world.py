@@ -50,7 +50,7 @@ def tearDownModule():
 
 def by_mpirun(n):
     old = "(Open MPI) 4." in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
-    daemons = ["--mca", "oob_tcp_if_include", "lo"] if old else []  # later ones find lo alone
+    daemons = ["--mca", "oob_tcp_if_include", "lo"] if old else []  # newer versions find lo themselves
     return ["mpirun", "--oversubscribe", *daemons, "--mca", "pml", "ob1", "--mca", "btl",
             "self,vader", "--bind-to", "none", "-n", str(n), sys.executable]
 
@@ -79,26 +79,26 @@ class WorldTest(unittest.TestCase):
 
     @mpirun
     def test_mpirun(self):
-        """all of it, 3 instances of mpirun"""
+        """all checks, 3 instances of mpirun"""
         self.check_all(by_mpirun(3), 3)
 
     @mpirun
     def test_plenumrun(self):
-        """all of it, 2 instances of plenumrun"""
+        """all checks, 2 instances of plenumrun"""
         self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2)
 
     def test_without_mpirun(self):
-        """all of it, 2 instances of plenumrun where there is no mpirun"""
+        """all checks, 2 instances of plenumrun without mpirun"""
         self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2, jobs.without_mpirun(T))
 
     @needs_torch
     def test_torchrun(self):
-        """all of it, 3 instances of torchrun: torch.distributed carries the collectives"""
+        """all checks, 3 instances of torchrun: torch.distributed carries the collectives"""
         self.check_all(by_torchrun(3), 3)
 
     @needs_torch
     def test_refused(self):
-        """under torchrun a collective is refused, not done alone, before torch.distributed is initialised"""
+        """under torchrun, a collective before torch.distributed is initialised is rejected, not run alone"""
         done, _ = self.run_world(by_torchrun(2), "refused")
         self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -110,7 +110,7 @@ class WorldTest(unittest.TestCase):
 
     @needs_torch
     def test_late_torchrun(self):
-        """under torchrun, too"""
+        """the same under torchrun"""
         done, lines = self.run_world(by_torchrun(3), "late")
         self.assertEqual(lines.count("timed out"), 2, done.stderr)
 

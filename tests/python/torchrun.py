@@ -12,8 +12,8 @@ import unittest
 
 @functools.cache
 def why_not():
-    """Why it does not start even a program that does nothing; None: it does. (Debian's of torch 2.6 does not: it wants
-    libuv of its store, which it was built without, whatever it is told.)"""
+    """Why it cannot start even a trivial program; None if it can. (Debian's torch 2.6 cannot: it always requests libuv
+    for its store, but was built without it.)"""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "nothing.py")
         with open(path, "w") as f:
@@ -26,7 +26,8 @@ def why_not():
 
 
 def command(processes, folder):
-    """Start so many processes of the program that follows; logs go below `folder`. Skips the test where it cannot."""
+    """Start this many processes of the program that follows; logs go below `folder`. Skips the test if that is
+    impossible."""
     why = why_not()
     if why:
         raise unittest.SkipTest(why)
@@ -34,10 +35,10 @@ def command(processes, folder):
 
 
 def words(processes, folder):
-    with socket.socket() as s:  # --standalone always takes the same port, and two of them fail
+    with socket.socket() as s:  # --standalone always uses the same port, so that two at once fail
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    # Standard output goes through files and is marked with the process: torch 1.13 knows nothing else with Python 3.11.
+    # Standard output goes through files and is labelled by process: torch 1.13 supports nothing else with Python 3.11.
     return [sys.executable, "-m", "torch.distributed.run", "--master_addr", "127.0.0.1", "--master_port", str(port),
             "--nproc_per_node", str(processes), "--redirects", "1", "--tee", "1", "--log_dir",
             tempfile.mkdtemp(dir=folder)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What several instances do together, in Python; started by test_world.py under a launcher.
+"""Collectives and other joint work of several instances, in Python; started by test_world.py under a launcher.
 
-    world.py all FOLDER     every collective; needs torch only for what is torch's
+    world.py all FOLDER     every collective; needs torch only for its own parts
     world.py refused        collectives before there is anything to carry them
     world.py late           the last instance stays away
 """
@@ -35,7 +35,7 @@ def expect(condition, what):
 
 
 def say(word):
-    """For test_world.py to count: in a file, as mpirun now and then loses what is printed at the end."""
+    """Prints for test_world.py to count: into a file, because mpirun sometimes loses output printed at the end."""
     with open(os.path.join(sys.argv[2], f"said-{me}"), "a") as f:
         f.write(word + "\n")
 
@@ -86,12 +86,12 @@ def check_objects():
 
 
 def check_mismatch():
-    """Whatever carries them, instances that call different things are told, and are in step afterwards."""
+    """Whatever carries them, instances that make different calls get an error, and are in step afterwards."""
     x = np.full(1000, me, "float32" if me == last else "int32")
     raises(5, "all must call the same", job.broadcast, x)
     expect((x == me).all(), "and nothing has changed")
     raises(5, "all must call the same", *((job.barrier,) if me == last else (job.allgather, x[:0])))
-    for size in (1, 1000):  # with the header, and apart from it
+    for size in (1, 1000):  # sent with the header, and separately
         for who in range(count):
             x = np.array([[np.nan, me] if me == who else [1.0, me]] * size)
             job.allreduce(x, "max")
@@ -176,7 +176,7 @@ def check_models():
 
 
 def check_stream(folder):
-    """The parts of all instances make up the whole; a bar is shown in one of them."""
+    """The parts of all instances make up the whole; one of them shows a progress bar."""
     class Bar:
         def __init__(self, iterable, **options):
             self.iterable = iterable
@@ -205,7 +205,7 @@ def check_stream(folder):
 
 
 def check_together(folder):
-    """Streams that are opened together: the same for all, or refused for all; parts of archives."""
+    """Streams that are opened together: accepted for all or rejected for all. Also parts of archives."""
     data = os.path.join(folder, "data")
     with pyplenum.Stream(data, "rrc(16)", micro_batch=4, epochs=1, together=True) as s:
         total = np.array([sum(b.num_valid for b in s)])
@@ -251,7 +251,7 @@ def main():
             raises(110, f"instance {last} has not come", job.barrier)
             raises(131, "an earlier collective timed out", job.barrier)
             say("timed out")
-        # A launcher may end the others when one is gone, so all stay until the others have said so.
+        # A launcher may end the others when one exits, so all stay until the others have reported.
         while len(glob.glob(os.path.join(sys.argv[2], "said-*"))) < count - 1:
             time.sleep(0.02)
         os._exit(0)
