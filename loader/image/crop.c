@@ -32,7 +32,7 @@ enum {
 /* Not ISO C, but gcc and clang have it on every 64-bit machine. */
 __extension__ typedef unsigned __int128 u128;
 
-/* a / b to the nearest integer, a half to the even one, as Python's round() does. */
+/* a / b to the nearest integer, with halves to the even one, like Python's round(). */
 static uint64_t divide_half_even(uint64_t a, uint64_t b)
 {
     uint64_t whole = a / b, rest = a % b;
@@ -82,7 +82,7 @@ static uint64_t draw_ratio(const struct crop_tables *t, uint32_t word)
     return (uint64_t)((u128)factor * t->ratio_min.num / t->ratio_min.den);
 }
 
-/* The sides of a rectangle of this area and ratio, to the nearest pixel. */
+/* Compute the sides of a rectangle of this area and ratio, to the nearest pixel. */
 static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *height)
 {
     uint64_t root = sqrt_product(area, ratio);            /* the width, Q40 */
@@ -140,8 +140,8 @@ static struct rect random_box(const struct pipeline *p, const struct image_draw 
     return central_box(p, width, height);
 }
 
-/* All of the image, as resize(...) makes it: the shorter side becomes S, the longer one
- * int(S * long / short); or both as they are asked for; or as they are. */
+/* All of the image, resized like by resize(...): the shorter side becomes S, the longer one int(S *
+ * long / short); or both become the requested sizes; or both stay unchanged. */
 static void locate_resized(const struct pipeline *p, uint32_t width, uint32_t height,
                            struct crop *ret)
 {
@@ -202,14 +202,14 @@ void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint3
     }
 }
 
-/* The samples that some output shows; where none does, the nearest one. */
+/* Find the samples that some output shows; if there are none, the nearest one. */
 static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t count,
                       uint32_t *first, uint32_t *seen)
 {
     int64_t low = INT64_MAX, high = -1;
     int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
 
-    if (mode == PIPELINE_CONSTANT || is_inside(axis, count)) { /* those that there are */
+    if (mode == PIPELINE_CONSTANT || is_inside(axis, count)) { /* only the existing ones */
         low = begin < 0 ? 0 : begin;
         high = begin + count < axis->size ? begin + count - 1 : (int64_t)axis->size - 1;
     } else {
@@ -227,7 +227,7 @@ static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint
     assert(*seen <= count);
 }
 
-/* ret->across and ret->down are there: what of the image they show. */
+/* ret->across and ret->down are set: compute the part of the image that they show. */
 static void locate_padded(const struct pipeline *p, struct crop *ret)
 {
     struct rect *w = &ret->window;
@@ -237,8 +237,9 @@ static void locate_padded(const struct pipeline *p, struct crop *ret)
     find_seen(p->pad_mode, &ret->down, p->height, &w->top, &w->height);
 }
 
-/* A place for `count` samples, drawn by `word`. What is too small even so is padded by what is
- * missing, as torchvision's RandomCrop does with pad_if_needed. */
+/* Choose a position for `count` samples, drawn by `word`. If the image is too small even with
+ * padding, the missing samples are padded, too, like by torchvision's RandomCrop with
+ * pad_if_needed. */
 static struct crop_axis draw_axis(const struct pipeline *p, uint32_t size, uint32_t count,
                                   uint32_t word)
 {
@@ -261,7 +262,7 @@ static void locate_random(const struct pipeline *p, const struct image_draw *dra
     locate_padded(p, ret);
 }
 
-/* The largest image of the same proportions that fits, in the middle: Pillow's ImageOps.pad(). */
+/* The largest image of the same proportions that fits, centred: Pillow's ImageOps.pad(). */
 static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t height,
                              struct crop *ret)
 {
@@ -281,8 +282,8 @@ static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t 
     locate_padded(p, ret);
 }
 
-/* Place `at` of a resized axis, in samples of the image: its part from `start` on was `box` samples
- * long and is `size`. */
+/* Convert position `at` of a resized axis to samples of the image: its part starting at `start` was
+ * `box` samples long and is now `size`. */
 static float place_of(uint32_t start, uint32_t box, uint32_t size, int64_t at)
 {
     return (float)((double)((int64_t)start * size + at * box) / size);

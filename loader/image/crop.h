@@ -14,42 +14,45 @@
 #include "loader/image/image.h"
 #include "loader/image/rect.h"
 
-/** One axis of a sample that shows more than the image: output i is place first + i of the image
- * that is padded by `pad` samples at both ends, and then by `more`. */
+/** One axis of a sample that shows more than the image: output i shows position first + i of the
+ * image padded by `pad` samples at both ends, and then by `more`. */
 struct crop_axis {
     uint32_t size; /* of the resized image */
     uint32_t pad, more, first;
 };
 
-/** What is done to an image: `box` is resized to width x height, of which `window` is made. */
+/** The processing of an image: `box` is resized to width x height, of which only `window` is
+ * computed. */
 struct crop {
-    struct rect box;        /* of the image, as it is seen after EXIF */
-    uint32_t width, height; /* of the whole resized box; of which only the window is made */
-    struct rect window;     /* of the resized box: the sample, or what is seen of it there */
-    bool padded;            /* the sample is `across` and `down`: the window and padding */
+    struct rect box;        /* in the image, in its orientation after EXIF */
+    uint32_t width, height; /* of the whole resized box, of which only the window is computed */
+    /* In the resized box: the sample, or the part of it that is visible there. */
+    struct rect window;
+    bool padded; /* the sample is described by `across` and `down`: the window and padding */
     struct crop_axis across, down;
-    bool mirror;                 /* then swap left and right */
-    enum pipeline_filter filter; /* how it is resized; not PIPELINE_RANDOM */
+    bool mirror;                 /* swap left and right afterwards */
+    enum pipeline_filter filter; /* the resize filter; not PIPELINE_RANDOM */
 };
 
 /** Tables that depend only on the pipeline. Starts as zeros; kept from image to image. */
 struct crop_tables {
-    struct rational ratio_min, ratio_max; /* what `root` was made for; den = 0: nothing yet */
+    /* The ratios that `root` was computed for; den = 0: none yet. */
+    struct rational ratio_min, ratio_max;
     uint64_t root[32]; /* (ratio_max / ratio_min) ^ (2^-1 ... 2^-32), times 2^48 */
 };
 
-/** The sides of a rectangle of a part of `area` pixels, by the first two words of a draw: `width`
- * is sqrt(area * ratio), `height` sqrt(area / ratio), to the nearest pixel; any of them may be too
- * large, or 0. */
+/** Draw the sides of a rectangle that covers a part of `area` pixels, using the first two words of
+ * a draw: `width` is sqrt(area * ratio), `height` sqrt(area / ratio), to the nearest pixel. Either
+ * may be too large, or 0. */
 void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
                      const struct philox_block *draw, struct crop_tables *tables, uint64_t *width,
                      uint64_t *height);
 
-/** What the sample shows, as left, top, right and bottom in pixels of the image: the nearest floats
- * to the exact places. */
+/** Get the area that the sample shows, as left, top, right and bottom in pixels of the image: the
+ * nearest floats to the exact positions. */
 void crop_shown(const struct crop *crop, const struct pipeline *pipeline, float ret[4]);
 
-/** x within 0 ... n - 1 as `mode` has it, or -1. */
+/** Map x into 0 ... n - 1 by the rule of `mode`, or return -1. */
 static inline int64_t crop_fold(enum pipeline_pad mode, int64_t x, int64_t n)
 {
     int64_t period = mode == PIPELINE_REFLECT ? 2 * (n - 1) : 2 * n;
@@ -64,30 +67,31 @@ static inline int64_t crop_fold(enum pipeline_pad mode, int64_t x, int64_t n)
     return x < n ? x : period - x - (mode == PIPELINE_SYMMETRIC);
 }
 
-/** Which sample of the resized image output `i` of an axis shows; -1: the level of the padding. */
+/** Returns which sample of the resized image output `i` of an axis shows; -1: the level of the
+ * padding. */
 static inline int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i)
 {
     int64_t size = axis->size, pad = axis->pad, x = (int64_t)axis->first + i - axis->more;
 
-    if (mode != PIPELINE_CONSTANT) /* what is beyond the padding, too */
+    if (mode != PIPELINE_CONSTANT) /* beyond the padding, too */
         x = crop_fold(mode, x, size + 2 * pad);
     return crop_fold(mode, x - pad, size);
 }
 
-/** The same of all outputs of an axis, as places from sample `first` on, in reverse order where it
- * is mirrored; -1: the level of the padding. */
+/** Like crop_source() for all outputs of an axis, as positions counted from sample `first`, in
+ * reverse order if mirrored; -1: the level of the padding. */
 void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first, bool mirror,
                  uint32_t count, int32_t *ret);
 
-/** The longest run begin ... end - 1 of places of which each is `step` (1 or -1) behind the last;
- * none where all are padding. */
+/** Find the longest run begin ... end - 1 of positions that differ by `step` (1 or -1) from one to
+ * the next; empty if all are padding. */
 void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint32_t *begin,
                       uint32_t *end);
 
 /**
  * Compute what a sample shows of an image of `width` x `height` pixels.
  *
- * `width` and `height` are 1 ... IMAGE_SIDE_MAX, their product at most IMAGE_PIXELS_MAX.
+ * `width` and `height` must be 1 ... IMAGE_SIDE_MAX, and their product at most IMAGE_PIXELS_MAX.
  */
 void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
                  uint32_t height, struct crop_tables *tables, struct crop *ret);

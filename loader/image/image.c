@@ -3,16 +3,16 @@
  *
  *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes
  *           -> reader: those rows -> resize -> dst, or a window -> operations -> dst
- *                                           or, where it is padded, by way of the window, too
+ *                                           or, if padded, also through the window
  *
- * Where nothing is resized, rows are copied instead.
+ * If nothing is resized, rows are copied instead.
  *
  * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
  * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
  * its rows are columns, or come from the bottom.
  *
- * Of several views the rows and columns are read that any of them takes, and each strip goes to
- * all: each has a lane of its own from the resize on. */
+ * With several views, the rows and columns that any of them needs are read, and each strip is
+ * passed to all: each view has its own lane from the resize on. */
 #include "config.h"
 
 #include "loader/image/image.h"
@@ -43,7 +43,8 @@
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
 
-/* Bytes of a buffer that stay from image to image, and in lanes that an image does not use. */
+/* Buffer bytes that are kept from image to image, and those kept in lanes that an image does not
+ * use. */
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
 
 static const struct {
@@ -55,24 +56,25 @@ static const struct {
     [PPM] = {"PPM", ".ppm", ppm_reader_create},
 };
 
-/* From rows of the image to the pixels of one view. */
+/* The path from rows of the image to the pixels of one view. */
 struct lane {
     /* Kept from image to image. */
     struct resize *resize;
     struct augment *augment;
     struct crop_tables tables;
-    struct crop_tables ratios; /* of erasing */
+    struct crop_tables ratios; /* for erasing */
     struct pad pad;
     struct unscaled unscaled;
-    struct pipeline mask; /* a view's, as a mask goes through it */
-    /* Of this image. */
+    struct pipeline mask; /* the pipeline for the mask of a view */
+    /* For this image. */
     struct crop crop;
     struct augment_plan plan;
-    bool copies; /* by `unscaled`, which pads, too, and not by resize and pad */
+    bool copies; /* `unscaled` copies (and pads), instead of resize and pad */
     bool augments;
-    void *result;       /* of a mask: where it goes in the end */
-    uint8_t *window;    /* what is resized, when it augments; else the view's own pixels */
-    struct rect region; /* of the image as it is seen: what the resize takes */
+    void *result; /* final destination of a mask */
+    /* Output of the resize if there are operations; otherwise the view's own pixels. */
+    uint8_t *window;
+    struct rect region; /* in the image after EXIF: the input of the resize */
 };
 
 struct image_decoder {
@@ -81,14 +83,14 @@ struct image_decoder {
     uint32_t lanes_count;
     size_t lanes_cap;
     enum image_jpeg jpeg;
-    const struct resize_kernels *kernels; /* NULL: the best */
+    const struct resize_kernels *kernels; /* NULL: the best ones */
     struct image_tiles *tiles;            /* borrowed, or NULL */
     struct scratch turned;                /* the region of an image that EXIF turns */
-    uint32_t mask;         /* 0, or the bytes of a number of the mask that is rendered */
-    struct scratch planes; /* its three of them, of each view */
+    uint32_t mask;         /* 0, or the bytes per number of the mask that is being rendered */
+    struct scratch planes; /* the three planes of each view's mask */
 };
 
-/* What a file is that is none of ours, where its first bytes tell. */
+/* Guess the format of a file that no reader supports, from its first bytes. */
 static const char *guess_format(const uint8_t *bytes, size_t len)
 {
     static const struct {
@@ -121,7 +123,7 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         {"an SVG", 0, 4, "<svg"},
         {"a BMP", 0, 2, "BM"},
     };
-    /* Netpbm: P1 ... P7, then white space; binary PPMs and PGMs have a reader. */
+    /* Netpbm: P1 ... P7, then white space. Binary PPMs and PGMs have a reader. */
     if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '7' &&
         strchr("\n\r\t ", bytes[2]) && bytes[2])
         return "a PNM";
@@ -162,12 +164,12 @@ static void forget_found(struct image_tiles *tiles)
         tiles->found = NULL;
 }
 
-/* How a JPEG is opened: as if it were not packed; what belongs to no segment of its header is no
- * fault. */
+/* How to open a JPEG: as if it were not packed; accepting header bytes that belong to no
+ * segment. */
 enum { WHOLE = 1, JUNK = 2 };
 
-/* Whether a copy in text mode has changed a file without the decoder noticing: a JPEG has no
- * checksum, and the decoders of WebP and AVIF forgive much. */
+/* Has a copy in text mode changed a file without the decoder noticing? A JPEG has no checksum, and
+ * the decoders of WebP and AVIF tolerate a lot. */
 static bool is_text_copy(size_t format, const struct image_header *header, const uint8_t *bytes,
                          size_t len)
 {
@@ -176,7 +178,7 @@ static bool is_text_copy(size_t format, const struct image_header *header, const
     return format != PNG && format != PPM && text_mode_change(bytes, len);
 }
 
-/* Find the reader of a file and have it read the header. */
+/* Find the reader for a file and read the header with it. */
 static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, unsigned how,
                        struct image_header *header, const char **format, struct image_reader **ret,
                        struct plenum_error *err)
@@ -198,7 +200,7 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
         reader->tiles = d->tiles;
         r = reader->ops->open(reader, bytes, len, header, err);
         if (r == 0 && is_text_copy(i, header, bytes, len))
-            r = -EBADMSG; /* its sentence is that of explain() */
+            r = -EBADMSG; /* explain() provides the sentence */
         if (r < 0) {
             reader->ops->close(reader);
             return r;
@@ -218,7 +220,7 @@ static void push_view(struct lane *l, const uint8_t *rows, size_t pitch, uint32_
         resize_push(l->resize, rows, pitch, count);
 }
 
-/* Hand rows of a region, from its row `y` on, to each view that takes some of them. */
+/* Pass rows of a region, starting at its row `y`, to each view that needs some of them. */
 static void push_rows(struct image_decoder *d, uint32_t count, const struct rect *region,
                       uint32_t y, const struct image_rows *rows, uint32_t pixel)
 {
@@ -237,7 +239,7 @@ static void push_rows(struct image_decoder *d, uint32_t count, const struct rect
     }
 }
 
-/* Read all rows of a region for so many views. */
+/* Read all rows of a region for `count` views. */
 static int pass_rows(struct image_decoder *d, uint32_t count, struct image_reader *reader,
                      const struct rect *region, uint32_t pixel, struct plenum_error *err)
 {
@@ -253,7 +255,8 @@ static int pass_rows(struct image_decoder *d, uint32_t count, struct image_reade
     return 0;
 }
 
-/* The same by way of d->turned; `region` is of the stored image, `seen` the same as it is seen. */
+/* Like pass_rows(), but through d->turned. `region` is in the stored image, `seen` is the same
+ * region after EXIF. */
 static int pass_turned(struct image_decoder *d, uint32_t count, struct image_reader *reader,
                        const struct rect *region, const struct rect *seen, uint8_t orientation,
                        uint32_t pixel, struct plenum_error *err)
@@ -277,7 +280,7 @@ static int pass_turned(struct image_decoder *d, uint32_t count, struct image_rea
     return 0;
 }
 
-/* Prepare for the rows of the image: they go into l->window. */
+/* Prepare for the rows of the image, which go into l->window. */
 static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t pixel,
                       const struct image_store *store)
 {
@@ -291,7 +294,7 @@ static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t 
     return seen ? resize_begin(l->resize, &l->crop, pixel, store, seen, &l->region) : -ENOMEM;
 }
 
-/* Find what a view takes of an image of this size, or of its mask. */
+/* Determine which part of an image of this size, or of its mask, a view needs. */
 static int begin_view(struct lane *l, struct image_view *view, uint32_t width, uint32_t height,
                       uint32_t pixel, const struct image_store *store, bool mask,
                       struct plenum_error *err)
@@ -303,7 +306,7 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
     if (mask) {
-        l->plan.count = 0; /* flips are no steps */
+        l->plan.count = 0; /* flips are not steps */
         l->plan.mixed = 0;
         l->crop.filter = PIPELINE_NEAREST;
     }
@@ -323,7 +326,7 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
     return 0;
 }
 
-/* All its rows are there. */
+/* Finish a view whose rows have all arrived. */
 static void finish_view(struct lane *l, const struct image_view *view,
                         const struct image_store *store)
 {
@@ -336,7 +339,7 @@ static void finish_view(struct lane *l, const struct image_view *view,
         augment_finish(l->augment, &l->plan, pipeline->width, pipeline->height, store, view->dst);
 }
 
-/* All that follows the header. */
+/* Everything after the header. */
 static int render_open(struct image_decoder *d, struct image_reader *reader,
                        const struct image_header *header, struct image_view *views, uint32_t count,
                        const struct image_store *store, struct plenum_error *err)
@@ -368,7 +371,8 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     return r;
 }
 
-/* Free what only unusually large views needed: all lanes keep about as much as one may. */
+/* Free memory that only unusually large views needed: all lanes together keep about as much as one
+ * lane may. */
 static void trim_lanes(struct image_decoder *d, uint32_t used)
 {
     for (uint32_t i = 0; i < d->lanes_count; i++) {
@@ -508,7 +512,7 @@ void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
     d->tiles = tiles;
 }
 
-/* Whether all of a JPEG decodes without a warning where its header's junk is none. */
+/* Does all of a JPEG decode without a warning if the junk in its header is accepted? */
 static bool junk_is_its_only_fault(struct image_decoder *d, const uint8_t *bytes, size_t len)
 {
     struct image_tiles *tiles = d->tiles;
@@ -521,8 +525,8 @@ static bool junk_is_its_only_fault(struct image_decoder *d, const uint8_t *bytes
     return r == 0;
 }
 
-/* After -EBADMSG: add to the decoder's sentence what to do, where that is known. What it advises
- * then works. */
+/* After -EBADMSG: add advice to the decoder's sentence, if there is any. The advice is known to
+ * work. */
 static int explain(struct image_decoder *d, const uint8_t *bytes, size_t len, int r,
                    struct plenum_error *err)
 {
@@ -567,7 +571,7 @@ int image_render_views(struct image_decoder *d, struct image_view *views, uint32
     return explain(d, bytes, len, r, err);
 }
 
-/* Numbers of their low and their high bytes. */
+/* Combine planes of low and high bytes into numbers. */
 static void join_planes(const uint8_t *planes, size_t count, uint32_t item, void *dst)
 {
     if (item == 1) {
@@ -586,7 +590,7 @@ static size_t pixels_of(const struct image_view *view)
     return (size_t)view->pipeline->width * view->pipeline->height;
 }
 
-/* A mask goes through the pipeline of its image: as R and G, of the same crop, by the nearest
+/* A mask goes through the pipeline of its image, as R and G, with the same crop and the nearest
  * pixel. */
 static int render_mask(struct image_decoder *d, struct image_view *views, uint32_t count,
                        const uint8_t *bytes, size_t len, struct plenum_error *err)
@@ -629,7 +633,7 @@ int image_render_masks(struct image_decoder *d, struct image_view *views, uint32
         struct pipeline *mask = &d->lanes[i]->mask;
 
         *mask = *views[i].pipeline;
-        mask->exif = false; /* it lies as its image is seen */
+        mask->exif = false; /* it is stored in the orientation after EXIF */
         mask->fill = 255;
         views[i].pipeline = mask;
         d->lanes[i]->result = views[i].dst;
@@ -656,7 +660,7 @@ int image_render(struct image_decoder *d, const struct pipeline *pipeline,
     return image_render_views(d, &view, 1, store, bytes, len, err);
 }
 
-/* R, G and B of a row's pixels, without the byte behind them. */
+/* Hash R, G and B of a row's pixels, without the byte after them. */
 static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t pixel, uint32_t width)
 {
     uint8_t rgb[256 * 3];

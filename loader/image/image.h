@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* image.h - encoded bytes in, pixels of a training sample out.
  *
- * A pure library: no threads, sockets, clocks or files. What comes out is a function of the
- * arguments alone, in integer arithmetic, the same on every machine. The rules ("version 1") are in
+ * A pure library: no threads, sockets, clocks or files. The output is a function of the arguments
+ * alone, in integer arithmetic, and the same on every machine. The rules ("version 1") are in
  * docs/pixels.md. */
 #ifndef LOADER_IMAGE_IMAGE_H
 #define LOADER_IMAGE_IMAGE_H
@@ -16,14 +16,14 @@
 #include "common/philox.h"
 #include "common/pipeline.h"
 
-/** What one thread needs to render image after image without allocating. Opaque. Threads: one at a
- * time. */
+/** The state that one thread needs to render image after image without allocating. Opaque. Threads:
+ * one at a time. */
 struct image_decoder;
 
 /**
  * How a sample's pixels are stored: [H][W][C] or [C][H][W].
  *
- * C is 3, or 4 with a last channel that holds the zero point: the number that stands for 0.0 where
+ * C is 3, or 4 with a last channel that holds the zero point: the number that represents 0.0 when
  * int8 is used without an offset, so that the channel adds nothing to a sum of products. That is 0
  * as int8, and 128 as uint8: int8 is uint8 - 128 in all channels.
  */
@@ -33,27 +33,27 @@ struct image_store {
     uint32_t channels;
 };
 
-/** What a value of 0 to 255 is xored with: int8 is uint8 - 128. */
+/** Returns what each value of 0 to 255 is XORed with: int8 is uint8 - 128. */
 static inline uint8_t image_store_flip(const struct image_store *store)
 {
     return store->dtype == PLENUM_INT8 ? 0x80 : 0;
 }
 
-/** The byte of the zero point. */
+/** Returns the byte of the zero point. */
 static inline uint8_t image_store_zero(const struct image_store *store)
 {
     return store->dtype == PLENUM_INT8 ? 0 : 128;
 }
 
-/** The numbers that decide what is drawn for a sample: see common/philox.h. */
+/** The numbers that determine the random draws of a sample: see common/philox.h. */
 struct image_draw {
     uint64_t seed;
     uint32_t epoch;
     uint32_t position;
-    uint32_t view; /* number of the image among those that are made of a file; below 2^16 */
+    uint32_t view; /* number of the image among those rendered from a file; below 2^16 */
 };
 
-/** Four random words. */
+/** Returns four random words. */
 static inline struct philox_block image_draw_words(const struct image_draw *draw,
                                                    enum draw_purpose purpose, uint32_t number)
 {
@@ -62,120 +62,124 @@ static inline struct philox_block image_draw_words(const struct image_draw *draw
                          (uint32_t)draw->seed, (uint32_t)(draw->seed >> 32));
 }
 
-/** What an image shows, of its file as it is seen after EXIF: docs/pixels.md, 3.6. */
+/** The part of a file that an image shows, in the orientation after EXIF: docs/pixels.md, 3.6. */
 struct image_shown {
     uint32_t height, width; /* of the whole picture */
-    float box[4];           /* left, top, right, bottom, in its pixels; beyond it is padding */
-    bool mirror;            /* then left and right are swapped, */
-    bool upside_down;       /* and top and bottom */
+    float box[4];     /* left, top, right, bottom, in the picture's pixels; beyond it is padding */
+    bool mirror;      /* left and right are swapped afterwards */
+    bool upside_down; /* top and bottom are swapped afterwards */
 };
 
-/** One image to be made of a file. */
+/** One image to render from a file. */
 struct image_view {
     const struct pipeline *pipeline;
     struct image_draw draw;
     void *dst;                /* pipeline->width * pipeline->height * store->channels bytes */
-    struct image_shown shown; /* written, when it is made */
+    struct image_shown shown; /* written when the image is rendered */
 };
 
-/** What a file holds. */
+/** The properties of a file. */
 struct image_info {
-    const char *format;     /* "JPEG", "PNG", "WebP", "AVIF" or "PPM" (a PGM, too) */
+    const char *format;     /* "JPEG", "PNG", "WebP", "AVIF" or "PPM" (also for a PGM) */
     uint32_t width, height; /* as stored, before EXIF */
-    uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
-    bool progressive;       /* a JPEG whose scans must all be read for any row */
+    uint8_t orientation;    /* EXIF orientation, 1 ... 8; 1 if there is none */
+    bool progressive;       /* a JPEG of which any row needs all scans */
     size_t junk;            /* bytes before a JPEG's first scan that belong to no segment */
-    uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; by image_verify() */
+    uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; set by image_verify() */
 };
 
 /** Which decoder decodes JPEGs; the pixels are the same. */
 enum image_jpeg {
-    IMAGE_JPEG_AUTO,    /* our own decoder, where there are loops for this kind of processor */
+    IMAGE_JPEG_AUTO,    /* our own decoder, if there are loops for this kind of processor */
     IMAGE_JPEG_PLENUM,  /* our own decoder */
-    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo, which also decodes what ours does not support */
+    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo, which also decodes files that ours does not support */
 };
 
 /**
- * A hint says where the tiles of one JPEG begin, so that only those under a crop are decoded.
+ * A hint records where the tiles of one JPEG begin, so that only those under a crop are decoded.
  *
- * Only the decoder knows its meaning: a caller keeps the bytes and passes them with the same file
- * again. It changes no pixel and no error. A hint of another file, or any other bytes, are ignored,
- * unless somebody forged them.
+ * Only the decoder knows its format: a caller stores the bytes and passes them again with the same
+ * file. A hint changes no pixel and no error. A hint of another file, or any other bytes, are
+ * ignored, unless they were forged.
  */
 struct image_tiles {
-    const uint8_t *hint; /* [len], or NULL: there is none yet */
+    const uint8_t *hint; /* [len], or NULL if there is no hint yet */
     size_t len;
-    /* Written by image_render(): a hint that says more than that; NULL: there is none. Borrowed
+    /* Written by image_render(): a hint with more tiles than the one passed in, or NULL. Borrowed
      * until the decoder's next image. */
     const uint8_t *found;
     size_t found_len;
-    size_t found_max; /* bytes of the hint when all of the image will have been decoded */
+    size_t found_max; /* bytes of the hint once the whole image has been decoded */
 };
 
-/** Ownership: `*ret` ends with image_decoder_destroy(). -ENOMEM. */
+/** Free `*ret` with image_decoder_destroy(). Returns 0 or -ENOMEM. */
 int image_decoder_create(struct image_decoder **ret);
-/** NULL is nothing. */
+/** NULL is ignored. */
 void image_decoder_destroy(struct image_decoder *decoder);
 
 /**
- * The sets of loops, each for one kind of processor, that this one can use: "avx2", "portable" and
- * so on, best first. NULL from the last one's index on.
+ * Returns the names of the sets of loops that this processor can use, each made for one kind of
+ * processor: "avx2", "portable" and so on, best first. Returns NULL after the last one.
  */
 const char *image_kernels(uint32_t index);
 
-/** Which set is the best one, and whose are baseline JPEGs where `jpeg` is chosen: "avx2, JPEGs by
- * Plenum". */
+/** Describe the best set of loops, and the decoder of baseline JPEGs if `jpeg` is chosen: "avx2,
+ * JPEGs by Plenum". */
 void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size);
 
 /**
- * Use another set of loops than the best one, for tests and comparisons: the pixels are the same.
+ * Use a set of loops other than the best one, for tests and comparisons. The pixels are the same.
  *
- * -ENOENT: there is none of that name, or this processor cannot use it.
+ * Returns -ENOENT if there is no set of that name, or if this processor cannot use it.
  */
 int image_decoder_use_kernels(struct image_decoder *decoder, const char *name);
 
-/** "auto", "plenum" or "libjpeg", as the value of `what` (an option, a variable): 0 or -EINVAL. */
+/** Parse "auto", "plenum" or "libjpeg", the value of `what` (an option, a variable). Returns 0 or
+ * -EINVAL. */
 int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
                      struct plenum_error *err);
 
-/** From the next image on; IMAGE_JPEG_AUTO at first. */
+/** Set the JPEG decoder, from the next image on. The default is IMAGE_JPEG_AUTO. */
 void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);
 
-/** Use this hint, and find more, with every image from the next one on; NULL: do neither, as at
- * first. Borrowed. */
+/** Use this hint and look for more tiles, for every image from the next one on. NULL, the default,
+ * disables both. Borrowed. */
 void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *tiles);
 
 /**
- * Render one sample: find the crop, decode what lies under it, resize, mirror, store.
+ * Render one sample: find the crop, decode the part under it, resize, mirror, store.
  *
- * @param bytes  [len] a whole JPEG, PNG, WebP, AVIF or PPM file, told apart by its first bytes,
- *               whatever it is called.
+ * @param bytes  [len] a whole JPEG, PNG, WebP, AVIF or PPM file, recognised by its first bytes,
+ *               whatever its name.
  * @param dst    pipeline->width * pipeline->height * store->channels bytes; completely written on
  *               success, undefined on failure. Only final bytes are written, each once, and none
  *               is read.
  *
- * Errors: -EBADMSG the image is bad: unreadable, of an unknown kind, over a limit, or an error or
- * warning of the decoder in the rows from the top to the last one needed (`err` says what);
- * -ENOTSUP a WebP or AVIF, which this build cannot decode; -ENOMEM.
+ * Errors: -EBADMSG the image is bad: unreadable, of an unknown kind, over a limit, or with an error
+ * or warning of the decoder in the rows from the top to the last one needed (`err` has details);
+ * -ENOTSUP a WebP or AVIF that this build cannot decode; -ENOMEM.
  */
 int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
                  const struct image_draw *draw, const struct image_store *store,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err);
 
 /**
- * Render several images of one file, which is decoded once: each is what image_render() makes.
+ * Render several images of one file, which is decoded once. Each has the pixels that image_render()
+ * produces.
  *
- * @param views  [count], count at least 1. All their pipelines have `exif`, or none; and `junk`.
+ * @param views  [count], count at least 1. All or none of their pipelines have `exif`; the same
+ *               applies to `junk`.
  *
- * Errors: as image_render(), for the rows that any of them needs: either all are made or none.
+ * Errors: like image_render(), for the rows that any of them needs: either all are rendered or
+ * none.
  */
 int image_render_views(struct image_decoder *decoder, struct image_view *views, uint32_t count,
                        const struct image_store *store, const uint8_t *bytes, size_t len,
                        struct plenum_error *err);
 
 /**
- * Render the mask that belongs to a file, once for each of its views: the pixel that lies nearest,
- * of the same crop, flipped alike; where an image shows padding, 255, or 65535.
+ * Render the mask that belongs to a file, once for each of its views: the nearest pixel, with the
+ * same crop and flips. Where an image shows padding, the mask is 255 or 65535.
  *
  * @param views       [count], as image_render_views() has left them, each with a dst of its own for
  *                    pipeline->width * pipeline->height * item_bytes bytes.
@@ -190,41 +194,41 @@ int image_render_masks(struct image_decoder *decoder, struct image_view *views, 
                        struct plenum_error *err);
 
 /**
- * Decode all of an image and keep nothing: whether any crop of it can be rendered. A packed JPEG
- * (pack.h) is decoded as any other.
+ * Decode all of an image and store nothing, to check whether every crop of it can be rendered. A
+ * packed JPEG (pack.h) is decoded like any other.
  *
- * Pipelines without `junk` take the image for bad where `ret->junk` is more than 0.
+ * Pipelines without `junk` reject the image if `ret->junk` is more than 0.
  *
- * @param ret  May be NULL. Written when the header could be read, even if what follows is bad.
+ * @param ret  May be NULL. Written if the header could be read, even if the rest is bad.
  *
- * Errors: as image_render(), of a pipeline with `junk`.
+ * Errors: like image_render() with a pipeline that has `junk`.
  */
 int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                  struct image_info *ret, struct plenum_error *err);
 
 /**
- * The extension that files of this format have: ".jpg", ".png", ".webp", ".avif" or ".ppm"; also of
- * a format that this build cannot decode. NULL: it is none of these.
+ * Returns the extension for files of this format: ".jpg", ".png", ".webp", ".avif" or ".ppm", also
+ * for a format that this build cannot decode. Returns NULL for any other format.
  */
 const char *image_extension(const struct image_decoder *decoder, const uint8_t *bytes, size_t len);
 
-/** The sentence that a pipeline without `junk` needs for so many bytes: -EBADMSG. */
+/** Set the error of a pipeline without `junk` for this number of junk bytes. Returns -EBADMSG. */
 int image_refuse_junk(size_t junk, struct plenum_error *err);
 
 /**
- * Decode all of a JPEG, only for the hint of its tiles: `tiles->found` is NULL where there can be
- * none, because of the file's kind or because it would have more than a 32nd of the file's bytes.
+ * Decode all of a JPEG, only to get the hint of its tiles. `tiles->found` is NULL if there can be
+ * none, because of the file's kind or because the hint would be larger than a 32nd of the file.
  *
- * Errors: as image_render(), of a pipeline with `junk`.
+ * Errors: like image_render() with a pipeline that has `junk`.
  */
 int image_find_tiles(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                      struct image_tiles *tiles, struct plenum_error *err);
 
 /**
- * Render the built-in images and compare with the golden hashes of `version`.
+ * Render the built-in images and compare them with the golden hashes of `version`.
  *
- * -EPROTO when they differ: the JPEG library here gives other pixels than the definition, and this
- * machine must not serve it.
+ * Returns -EPROTO if they differ: the JPEG library here produces other pixels than the definition,
+ * and this machine must not serve that version.
  */
 int image_self_test(enum pipeline_version version, struct plenum_error *err);
 

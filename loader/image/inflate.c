@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* inflate.c - tables of codes, and the loop that goes by them.
+/* inflate.c - builds tables of codes, and decodes with them.
  *
- * The next bits of the input, the first one lowest, lie in a word of 64. A table has an entry for
- * each value of the next 11 bits (8 for distances), of which the low bits are a code:
+ * The next bits of the input are in a 64-bit word, with the first one lowest. A table has an entry
+ * for each value of the next 11 bits (8 for distances), whose low bits are a code:
  *
  *     31..16  length, distance, or first entry of a table for longer codes; or one or two literals
  *     15..12  literals, the table for longer codes, the end of a block, or no code at all
  *     11..8   bits of the code; of a table for longer codes: that it takes; or how many literals
  *      7..0   bits that are used up: the code, or both, and the extra bits of a length or distance
  *
- * The input is read up to eight bytes beyond the end and a word further, where there may be
- * anything: what was made of it is noticed at the end of a block or of a run. */
+ * The input is read up to eight bytes plus a word beyond the end, where there may be anything.
+ * Using such bytes is detected at the end of a block or of a run. */
 #include "config.h"
 
 #include "loader/image/inflate.h"
@@ -21,12 +21,12 @@
 #include "common/util.h"
 
 enum {
-    LENGTHS_BITS = 7, /* of the code for lengths of codes */
+    LENGTHS_BITS = 7, /* for the code of code lengths */
     CODE_BITS = 15,
     SYMBOLS = 288,
     END_OF_BLOCK = 256,
     BEYOND = 8,
-    PAIRS_PAY = 8192, /* for so many bytes of input */
+    PAIRS_PAY = 8192, /* worthwhile from this many bytes of input on */
 };
 
 enum { LONGER = 1 << 12, END = 1 << 13, NONE = 1 << 14, LITERAL = 1 << 15 };
@@ -49,7 +49,7 @@ static const uint32_t reaches[32] = {
     NONE,         NONE,
 };
 
-/* The entry of a symbol whose code has so many bits. */
+/* Returns the entry of a symbol whose code has `bits` bits. */
 static uint32_t entry_of(uint32_t symbol, bool distance, uint32_t bits)
 {
     if (distance)
@@ -61,7 +61,7 @@ static uint32_t entry_of(uint32_t symbol, bool distance, uint32_t bits)
 
 /* --- bits --- */
 
-/* At least 56 good bits. */
+/* Make at least 56 bits valid. */
 static inline void fill(const uint8_t **in, uint64_t *bits, uint32_t *count)
 {
     uint64_t word;
@@ -86,13 +86,13 @@ static uint32_t take(struct inflate *s, uint32_t count)
     return r;
 }
 
-/* Whether nothing was taken from beyond the end. */
+/* Was nothing consumed beyond the end? */
 static bool is_inside(const struct inflate *s)
 {
     return s->in <= s->end || (size_t)(s->in - s->end) <= s->count / 8;
 }
 
-/* For up to 56 bits; false: the input has ended. */
+/* Refill for up to 56 bits. Returns false if the input has ended. */
 static bool more(struct inflate *s)
 {
     if (s->in > s->end + BEYOND)
@@ -103,7 +103,7 @@ static bool more(struct inflate *s)
 
 /* --- tables --- */
 
-/* The next code of so many bits, reversed. */
+/* Returns the next code of `bits` bits; codes are reversed. */
 static inline uint32_t next_code(uint32_t code, uint32_t bits)
 {
     uint32_t bit = UINT32_C(1) << (bits - 1);
@@ -113,8 +113,8 @@ static inline uint32_t next_code(uint32_t code, uint32_t bits)
     return bit ? (code & (bit - 1)) | bit : 0;
 }
 
-/* How many codes there are of each length; false: they are too many, or too few. Of distances
- * there may be none, or one, of a bit. */
+/* Count the codes of each length. Returns false if they are too many, or too few. Distances may
+ * have no code, or one of a single bit. */
 static bool count_codes(const uint8_t *bits, uint32_t symbols, bool distance,
                         uint32_t counts[CODE_BITS + 1])
 {
@@ -129,7 +129,7 @@ static bool count_codes(const uint8_t *bits, uint32_t symbols, bool distance,
            (distance && (counts[0] == symbols || (counts[0] == symbols - 1 && counts[1] == 1)));
 }
 
-/* Bits of a table for the codes from this one on that begin alike. */
+/* Returns the bits of a table for the codes that start with the same bits, from this one on. */
 static uint32_t table_bits(const uint32_t counts[CODE_BITS + 1], uint32_t left, uint32_t bits,
                            uint32_t above)
 {
@@ -142,7 +142,7 @@ static uint32_t table_bits(const uint32_t counts[CODE_BITS + 1], uint32_t left, 
     return wide;
 }
 
-/* Fill in a table for `main` bits and those for longer codes behind it. */
+/* Fill in a table for `main` bits, followed by those for longer codes. */
 static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uint32_t main,
                        uint32_t *table, uint32_t room)
 {
@@ -159,7 +159,8 @@ static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uin
     for (uint32_t i = 0; i < symbols; i++)
         if (bits[i])
             sorted[at[bits[i]]++] = (uint16_t)i;
-    /* A table for codes of up to n bits is one for n - 1 bits twice, and those of n bits. */
+    /* A table for codes of up to n bits is the one for n - 1 bits twice, plus the codes of n
+     * bits. */
     table[0] = NONE | 1;
     for (uint32_t n = 1; n <= main; n++) {
         memcpy(table + used, table, used * sizeof(*table));
@@ -191,8 +192,8 @@ static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uin
     return true;
 }
 
-/* Where two literals fit the bits that are looked up, look both up at once. From the last entry on:
- * the second literal's is one before, and has not been paired. */
+/* If two literals fit into the looked-up bits, look both up at once. Goes from the last entry to
+ * the first: the second literal's entry is at a lower index, and has not been paired yet. */
 static void pair_literals(uint32_t *table)
 {
     for (uint32_t i = 1 << INFLATE_LITERAL_BITS; i-- > 0;) {
@@ -233,7 +234,7 @@ static bool use_fixed_codes(struct inflate *s)
     return make_tables(s, bits, SYMBOLS, 32);
 }
 
-/* The lengths of the codes, which are coded themselves. */
+/* Read the lengths of the codes, which are coded themselves. */
 static bool read_lengths(struct inflate *s, const uint32_t *table, uint8_t *bits, uint32_t count)
 {
     static const struct {
@@ -283,7 +284,7 @@ static bool read_codes(struct inflate *s)
     return bits[END_OF_BLOCK] && make_tables(s, bits, literals, distances);
 }
 
-/* Back to whole bytes. */
+/* Skip to the next whole byte. */
 static bool align(struct inflate *s)
 {
     if (!is_inside(s))
@@ -343,7 +344,7 @@ static bool copy_stored(struct inflate *s, uint8_t **out, const uint8_t *target)
     return s->stored > 0 || end_block(s);
 }
 
-/* Up to 15 bytes more are written. */
+/* Up to 15 extra bytes are written. */
 static inline uint8_t *copy_match(uint8_t *out, uint32_t distance, uint32_t length)
 {
     const uint8_t *from = out - distance;
@@ -359,7 +360,7 @@ static inline uint8_t *copy_match(uint8_t *out, uint32_t distance, uint32_t leng
         uint32_t step = distance < 8 ? distance : 8;
 
         do {
-            uint64_t word; /* its first `step` bytes are right */
+            uint64_t word; /* its first `step` bytes are valid */
 
             memcpy(&word, from, 8);
             memcpy(out, &word, 8);
@@ -370,13 +371,13 @@ static inline uint8_t *copy_match(uint8_t *out, uint32_t distance, uint32_t leng
     return end;
 }
 
-/* A length, or a distance, and its extra bits. */
+/* Returns a length, or a distance, including its extra bits. */
 static inline uint32_t value_of(uint32_t entry, uint64_t bits)
 {
     return (entry >> 16) + (low(bits, entry & 63) >> (entry >> 8 & 15));
 }
 
-/* One literal, or two; a byte behind it may be written, too. */
+/* Write one literal, or two; a byte after it may be overwritten, too. */
 static inline uint8_t *put_literals(uint8_t *out, uint32_t entry)
 {
     uint16_t both = htole16((uint16_t)(entry >> 16));
@@ -401,7 +402,7 @@ static bool decode_codes(struct inflate *s, const uint8_t *first, uint8_t **ret,
             return false;
         fill(&in, &bits, &count);
         entry = LOOK(literals, INFLATE_LITERAL_BITS);
-        /* 56 bits are enough to look five times. */
+        /* 56 bits are enough for five look-ups. */
         for (int i = 0; i < 4 && entry & LITERAL; i++) {
             USE(entry);
             out = put_literals(out, entry);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg.c - decodes one region of a JPEG by libjpeg-turbo, and chooses between it and our own
+/* jpeg.c - decodes one region of a JPEG with libjpeg-turbo, and chooses between it and our own
  * decoder.
  *
  * The pixels are those of a full decode with the accurate inverse DCT and fancy upsampling, cropped
@@ -10,27 +10,28 @@
  *   MCU that holds at least one pixel left of the region, and ends at least two pixels right of it.
  *   It is also never so narrow that the library would choose the plain upsampler for it, which it
  *   does when a component has fewer than 3 samples.
- * - Rows: jpeg_skip_scanlines() drops what is above; it decodes the MCU row above the first one
+ * - Rows: jpeg_skip_scanlines() drops the rows above; it decodes the MCU row above the first one
  *   where the upsampler needs it. It is called once, from row 0, which is its simplest case.
  *   tests/loader/image/test_jpeg.c compares regions at every offset with full decodes.
  * - Block smoothing, which guesses coefficients of progressive files that were never sent, is off:
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
- * Errors: the library calls error_exit() or, for a warning, emit_message(); these leave it by
- * longjmp() to a setjmp() in each public function. Nothing leaks, because all memory of the library
- * belongs to the decompress object.
+ * Errors: the library calls error_exit() or, for a warning, emit_message(); these leave the library
+ * by longjmp() to a setjmp() in each public function. Nothing leaks, because all memory of the
+ * library belongs to the decompress object.
  *
- * That object is created again for each image, which costs 0.1 us. If it were kept, so would be its
- * quantisation and Huffman tables, and a file that lacks its own would be decoded with those of the
- * image before: pixels would depend on history.
+ * That object is created again for each image, which costs 0.1 us. If it were kept, its
+ * quantisation and Huffman tables would be, too, and a file without its own tables would be decoded
+ * with those of the previous image: pixels would depend on history.
  *
- * The library decodes only files that our own decoder (jpeg_own.h) does not support, and files at
- * which it gives up: then the library starts at the top, and drops the rows that were delivered.
+ * The library decodes only files that our own decoder (jpeg_own.h) does not support, and files on
+ * which it gives up: then the library starts at the top, and drops the rows that were already
+ * delivered.
  *
- * CMYK: as Pillow's convert("RGB"). Pillow takes every four-component JPEG as inverted, as Adobe
- * writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes R = clip(K' - MULDIV255(C, K'))
- * with K' = 255 - K (libImaging/Convert.c, cmyk2rgb), where MULDIV255(a, b) is a * b / 255 rounded
- * as ((t >> 8) + t) >> 8, t = a * b + 128 (libImaging/ImagingUtils.h). */
+ * CMYK: converted like Pillow's convert("RGB"). Pillow treats every four-component JPEG as
+ * inverted, as Adobe writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes R = clip(K' -
+ * MULDIV255(C, K')) with K' = 255 - K (libImaging/Convert.c, cmyk2rgb), where MULDIV255(a, b) is a
+ * * b / 255 rounded as ((t >> 8) + t) >> 8, t = a * b + 128 (libImaging/ImagingUtils.h). */
 #include "config.h"
 
 #include "loader/image/reader.h"
@@ -58,49 +59,50 @@
 #include "loader/image/scratch.h"
 #include "loader/image/splice.h"
 
-/* Rows that one read() delivers: a call is then cheap, and the rows stay in the cache. */
+/* Rows per read(): a call is then cheap, and the rows stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
-/* Where they begin in the strip, and what their pitch is a multiple of. The colour conversion for
- * AVX2 and SSE2 stores rows that begin at a multiple of its vectors past the cache, in memory, from
- * where the resize would have to fetch them again; and rows that do not into the cache. */
+/* Offset of the rows in the strip, and the unit of their pitch. The AVX2 and SSE2 colour
+ * conversions write rows that begin at a multiple of the vector size past the cache, to memory,
+ * from where the resize would have to load them again; all other rows go into the cache. */
 enum { STRIP_SKEW = 16, STRIP_UNIT = 32 };
 
 struct jpeg_reader {
     struct image_reader base;
 
     struct jpeg_decompress_struct d;
-    bool live; /* d is to be destroyed */
+    bool live; /* d must be destroyed */
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
 
     struct jpeg_error_mgr errors;
-    jmp_buf escape; /* where a failure lands */
-    int code;       /* of that failure, and its sentence: */
+    jmp_buf escape; /* target of longjmp() on failure */
+    int code;       /* code of that failure, and its sentence: */
     char message[JMSG_LENGTH_MAX + 100];
 
-    bool in_header;       /* it is still being read */
+    bool in_header;       /* the header is still being read */
     const uint8_t *bytes; /* of the file */
     size_t len;
     uint64_t blocks;
 
     struct jpeg_own *own;
     enum image_jpeg choice;
-    bool ours;           /* our own decoder has the file, */
-    struct rect region;  /* of the part below, of which this is asked, */
-    uint32_t delivered;  /* and so many rows of that are delivered */
-    struct scratch hint; /* what was found of the tiles */
+    bool ours;           /* our own decoder has the file */
+    struct rect region;  /* the requested region of the part below */
+    uint32_t delivered;  /* rows of it that are delivered */
+    struct scratch hint; /* the tiles that were found */
 
     bool packed;
-    struct pack_layout layout;         /* of a packed file */
-    struct scratch intervals, spliced; /* where its intervals end; some of them, as a file */
-    const uint8_t *part;               /* what is decoded: the file, or what was spliced of it */
+    struct pack_layout layout; /* of a packed file */
+    /* The ends of its intervals; some of these, spliced into a file. */
+    struct scratch intervals, spliced;
+    const uint8_t *part; /* the bytes to decode: the file, or those spliced from it */
     size_t part_len;
 
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
     uint32_t rows_left; /* of the region */
-    size_t pitch;       /* of the rows in: */
+    size_t pitch;       /* of the rows in `strip`: */
     struct scratch strip;
 };
 
@@ -147,7 +149,7 @@ static _Noreturn void on_error(j_common_ptr cinfo)
     leave(j, -EBADMSG, "JPEG decoder: %s, %s", what, place);
 }
 
-/* Levels from 0 on are traces; -1 is a warning: the file is damaged. */
+/* Levels from 0 up are traces; -1 is a warning: the file is damaged. */
 static void on_message(j_common_ptr cinfo, int level)
 {
     struct jpeg_reader *j = reader_of(cinfo);
@@ -174,7 +176,7 @@ static void source_nothing(j_decompress_ptr d)
     (void)d;
 }
 
-/* The library has the whole file; it asks for more only where the file is cut off. */
+/* The library has the whole file; it requests more only if the file is truncated. */
 static boolean source_fill(j_decompress_ptr d)
 {
     struct jpeg_reader *j = reader_of((j_common_ptr)d);
@@ -226,14 +228,15 @@ static void check_limits(struct jpeg_reader *j)
               d->image_width, d->image_height);
 }
 
-/* The kind of a JPEG: 0xC0 + n of its SOFn, and the bits of a sample; 0 where there is no SOFn. */
+/* Returns the kind of a JPEG, 0xC0 + n of its SOFn, and the bits of a sample; 0 if there is no
+ * SOFn. */
 static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
 {
     struct jpeg_markers m = {bytes, len, .at = 2};
 
     while (jpeg_markers_next(&m)) {
         if ((m.code & 0xF0) != 0xC0 || m.code == 0xC4 || m.code == 0xC8 || m.code == 0xCC)
-            continue; /* no SOFn */
+            continue; /* not a SOFn */
         if (bits)
             *bits = m.size > 0 ? m.data[0] : 8;
         return m.code;
@@ -241,7 +244,7 @@ static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
     return 0;
 }
 
-/* Bytes before the first scan that belong to no segment. */
+/* Count the bytes before the first scan that belong to no segment. */
 static size_t count_junk(const uint8_t *bytes, size_t len)
 {
     struct jpeg_markers m = {bytes, len, .at = 2};
@@ -251,8 +254,8 @@ static size_t count_junk(const uint8_t *bytes, size_t len)
     return m.junk;
 }
 
-/* Refuse what the definition does not cover: the result would depend on the version of the
- * library. */
+/* Reject processes that the definition does not cover: the result would depend on the version of
+ * the library. */
 static void check_process(struct jpeg_reader *j)
 {
     uint8_t bits = 8, code = frame_code(j->part, j->part_len, &bits);
@@ -268,9 +271,10 @@ static void check_process(struct jpeg_reader *j)
 static void start(struct jpeg_reader *j)
 {
     check_process(j);
-    j->live = true; /* also if the next line fails: the object must be destroyed then, too */
+    /* Set it before the next line, which may fail: the object must be destroyed then, too. */
+    j->live = true;
     jpeg_create_decompress(&j->d);
-    j->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
+    j->d.mem->max_memory_to_use = 0; /* the library would read an environment variable */
     j->d.src = &j->source;
     j->d.progress = &j->progress;
     j->in_header = true;
@@ -283,7 +287,7 @@ static void start(struct jpeg_reader *j)
     j->d.do_block_smoothing = FALSE;
 }
 
-/* Have the library read the header. */
+/* Let the library read the header. */
 static int open_library(struct jpeg_reader *j, struct plenum_error *err)
 {
     if (j->live)
@@ -319,7 +323,7 @@ static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
     return len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
 }
 
-/* Open the part by our own decoder, or by the library where ours does not support it. */
+/* Open the part with our own decoder, or with the library if ours does not support it. */
 static int open_part(struct jpeg_reader *j, uint32_t *width, uint32_t *height,
                      struct plenum_error *err)
 {
@@ -351,7 +355,7 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
     j->packed = r > 0;
-    if (j->packed) { /* what libjpeg would say of its header was checked when it was packed */
+    if (j->packed) { /* libjpeg's checks of its header were made when it was packed */
         ret->width = j->layout.width;
         ret->height = j->layout.height;
     } else {
@@ -365,7 +369,8 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     return 0;
 }
 
-/* The columns that must be decoded for the region's pixels to be right: see the top. */
+/* Compute the columns that must be decoded for the region's pixels to be right: see the top of the
+ * file. */
 static void widen(uint32_t unit, uint32_t mcu, uint32_t whole, const struct rect *region,
                   uint32_t *begin, uint32_t *end)
 {
@@ -381,7 +386,7 @@ static void widen(uint32_t unit, uint32_t mcu, uint32_t whole, const struct rect
         *begin -= mcu;
 }
 
-/* The same for rows, for splicing: one above the region and one below are enough. */
+/* Like widen(), for both axes, for splicing: one row above the region and one below are enough. */
 static struct rect widen_both(const struct pack_layout *l, const struct rect *region)
 {
     uint32_t begin, end, bottom = region->top + region->height;
@@ -394,7 +399,7 @@ static struct rect widen_both(const struct pack_layout *l, const struct rect *re
     return r;
 }
 
-/* Choose what is decoded of a packed file: a part that holds the region, or all of it. In a part
+/* Choose the part of a packed file to decode: one that contains the region, or all of it. In a part
  * the region has other coordinates. */
 static int choose_part(struct jpeg_reader *j)
 {
@@ -477,7 +482,7 @@ static int jpeg_reader_seek(struct image_reader *reader, const struct rect *regi
     return r < 0 ? r : seek_library(j, &j->region, err);
 }
 
-/* Inverted CMYK to RGB, in place. */
+/* Convert inverted CMYK to RGB, in place. */
 static void rgb_of_cmyk(uint8_t *pixel, uint32_t count)
 {
     for (; count > 0; count--, pixel += 4) {
@@ -522,7 +527,7 @@ static int read_library(struct jpeg_reader *j, struct image_rows *ret, struct pl
     return 0;
 }
 
-/* Our own decoder gave up: read the next rows by the library, which begins again at the top. */
+/* Our own decoder gave up: read the next rows with the library, which starts again at the top. */
 static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct plenum_error *err)
 {
     uint32_t drop = j->delivered;
@@ -614,8 +619,8 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg)
     if (jpeg != IMAGE_JPEG_AUTO)
         return jpeg;
 #ifdef __x86_64__
-    /* libjpeg-turbo has loops for all of these, and wraps as ours do (docs/pixels.md, 4.1); of
-     * other processors that is not known. */
+    /* libjpeg-turbo has loops for all of these, and they wrap around like ours (docs/pixels.md,
+     * 4.1). For other processors that is not known. */
     if (best_kernels() == &jpeg_portable)
         return IMAGE_JPEG_LIBJPEG;
 #endif

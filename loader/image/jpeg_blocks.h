@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_blocks.h - all coefficients of one block, or of two at once, from bits.
+/* jpeg_blocks.h - decodes all coefficients of one block, or of two at once, from bits.
  *
  * All functions are inline, so that jpeg_own.c can compile them for several kinds of processors.
- * Each returns false for a code that does not exist; other errors are found after the MCU
- * (jpeg_scan.h). */
+ * Each returns false for an invalid code; other errors are detected after the MCU (jpeg_scan.h). */
 #ifndef LOADER_IMAGE_JPEG_BLOCKS_H
 #define LOADER_IMAGE_JPEG_BLOCKS_H
 
@@ -14,8 +13,8 @@
 
 #define JPEG_INLINE static inline __attribute__((always_inline))
 
-/* jpeg_zigzag[], then the last index for coefficients behind the 64th, then an index of none. EOB
- * is JPEG_STEP_EOB behind the last coefficient. */
+/* jpeg_zigzag[], then the last index for coefficients after the 64th, then an index that means
+ * none. EOB is JPEG_STEP_EOB after the last coefficient. */
 static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_EOB] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
@@ -52,8 +51,8 @@ JPEG_INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t
     return *dc == (int16_t)*dc;
 }
 
-/* Read a symbol that is not in the table, and move the index of the coefficient on; false: no such
- * symbol. */
+/* Read a symbol that is not in the table, and advance the index of the coefficient. Returns false
+ * for an invalid code. */
 JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, uint32_t *k,
                            int16_t *coef, uint32_t *seen)
 {
@@ -77,7 +76,7 @@ JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, ui
     return true;
 }
 
-/* Read one or two AC coefficients; only the first, where the second would be behind the 64th. */
+/* Read one or two AC coefficients; only the first if the second would be after the 64th. */
 JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k,
                           int16_t *coef, uint32_t *seen)
 {
@@ -96,7 +95,8 @@ JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32
     return true;
 }
 
-/* Read a block's AC coefficients into `coef`, which is zero; `seen` is the OR of their indices. */
+/* Read a block's AC coefficients into `coef`, which must be zero. `seen` is the OR of their
+ * indices. */
 JPEG_INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coef,
                          uint32_t *seen)
 {
@@ -148,7 +148,7 @@ JPEG_INLINE bool skip_ac(struct jpeg_bits *b, const struct jpeg_huff *h)
     }
 }
 
-/* The same for two blocks at once, each with its own bits. */
+/* Like read_ac(), for two blocks at once, each with its own bits. */
 JPEG_INLINE bool read_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h,
                               int16_t *const *coef, uint32_t *seen)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_coefs.c - all scans of a JPEG with several: bits -> coefficients.
+/* jpeg_coefs.c - reads all scans of a JPEG that has several: bits -> coefficients.
  *
  * Each scan goes over the whole image, and sends the DC coefficients, or a band of AC coefficients
- * of one component, or one more bit of either (T.81, annex G). So pixels can be made only after the
- * last scan, and all of the file is read for any region, as libjpeg does, which warns of damage
- * anywhere. What can be left out are the values of coefficients of blocks that are not needed: to
- * read on, one must know of them only which are 0, a bit for each. The bits of a block are one
+ * of one component, or one more bit of either (T.81, annex G). So pixels can be computed only after
+ * the last scan, and the whole file is read for any region, like in libjpeg, which warns of damage
+ * anywhere. Only the values of coefficients in unneeded blocks can be left out: to continue
+ * reading, it is enough to know which of them are 0, one bit each. The bits of a block are one
  * word, and save time everywhere:
  *
- * - A block that has none is never written, nor set to zeros beforehand, nor transformed.
+ * - A block that has none is never written, nor zeroed in advance, nor transformed.
  * - A scan that sends one more bit sends it for those coefficients that are not 0, and its runs
  *   count those that are 0. Both are found in the word, without a loop over coefficients.
  * - A run of blocks that the scan says nothing of is skipped word by word, or at once.
@@ -36,30 +36,30 @@ struct member {
     int16_t *ac_row;               /* coefficients of the plane's block `left` in the row */
 };
 
-/* The scan at hand. */
+/* The current scan. */
 struct reader {
     struct jpeg_coefs *coefs;
     struct jpeg_frame frame;
     struct jpeg_scan *s;
     bool bmi2;
 
-    /* Of scans of DC, and of those that are not progressive: */
+    /* For scans of DC, and for those that are not progressive: */
     struct member members[JPEG_MCU_BLOCKS];
     uint32_t member_count;
 
-    /* Of a band of AC coefficients: */
+    /* For a band of AC coefficients: */
     const struct jpeg_huff *huff;
-    uint32_t run;  /* so many blocks have no further symbol */
+    uint32_t run;  /* number of blocks that have no further symbol */
     uint64_t band; /* a bit for each coefficient */
 };
 
-/* Distributes the low bits of `from` over the bits of `to`, from the lowest on. */
+/* Distribute the low bits of `from` over the bits of `to`, starting with the lowest. */
 JPEG_INLINE uint64_t deposit(uint64_t from, uint64_t to, bool bmi2)
 {
     uint64_t all = 0;
 
 #ifdef __x86_64__
-    if (bmi2) { /* the intrinsic cannot be in a function that is also compiled for others */
+    if (bmi2) { /* the intrinsic is not allowed in a function that is also compiled for others */
         __asm__("pdep %2, %1, %0" : "=r"(all) : "r"(from), "rm"(to));
         return all;
     }
@@ -72,7 +72,7 @@ JPEG_INLINE uint64_t deposit(uint64_t from, uint64_t to, bool bmi2)
     return all;
 }
 
-/* Bit `n` of the bits of `of`, or 0. */
+/* Returns bit number `n` among the set bits of `of`, or 0. */
 JPEG_INLINE uint64_t find_bit(uint64_t of, uint32_t n, bool bmi2)
 {
 #ifdef __x86_64__
@@ -84,14 +84,14 @@ JPEG_INLINE uint64_t find_bit(uint64_t of, uint32_t n, bool bmi2)
     return of & -of;
 }
 
-/* A byte, its bits in the reverse order. */
+/* Each byte with its bits in reverse order. */
 #define R2(n) (n), (n) + 2 * 64, (n) + 1 * 64, (n) + 3 * 64
 #define R4(n) R2(n), R2((n) + 2 * 16), R2((n) + 1 * 16), R2((n) + 3 * 16)
 #define R6(n) R4(n), R4((n) + 2 * 4), R4((n) + 1 * 4), R4((n) + 3 * 4)
 static const uint8_t reversed[256] = {R6(0), R6(2), R6(1), R6(3)};
 
-/* Read one bit for each bit of `of`, from the lowest on; returns those that are 1, or nothing where
- * they are not wanted. At least 8 bits must be there; after it there may be none. */
+/* Read one bit for each bit of `of`, starting with the lowest. Returns those that are 1, or nothing
+ * if they are not wanted. At least 8 bits must be available; afterwards there may be none. */
 JPEG_INLINE uint64_t read_flags(struct jpeg_bits *b, uint64_t of, bool wanted, bool bmi2)
 {
     uint32_t n = (uint32_t)__builtin_popcountll(of);
@@ -114,7 +114,7 @@ JPEG_INLINE uint64_t read_flags(struct jpeg_bits *b, uint64_t of, bool wanted, b
     return all;
 }
 
-/* Have bits for a block. */
+/* Make sure that there are enough bits for a block. */
 JPEG_INLINE bool have_bits(struct jpeg_scan *s, struct jpeg_bits *b)
 {
     if (__builtin_expect(b->at > s->limit, 0)) {
@@ -153,8 +153,8 @@ static bool take_rare(struct jpeg_bits *b, const struct jpeg_huff *h, struct sym
     return true;
 }
 
-/* Read a symbol of at most 31 bits. `sign`: values have but one bit, or are of no interest. false:
- * there is no such code. */
+/* Read a symbol of at most 31 bits. `sign`: values have only one bit, or are ignored. Returns false
+ * for an invalid code. */
 JPEG_INLINE bool read_symbol(struct jpeg_bits *b, const struct jpeg_huff *h, bool sign,
                              struct symbol *ret)
 {
@@ -184,7 +184,7 @@ JPEG_INLINE bool read_symbol(struct jpeg_bits *b, const struct jpeg_huff *h, boo
     return true;
 }
 
-/* Read a block's coefficients of a band, of which none was sent before. */
+/* Read a block's coefficients of a band, none of which was sent before. */
 JPEG_INLINE bool read_first(struct jpeg_bits *b, const struct reader *r, int16_t *coef,
                             uint64_t *nonzero, uint32_t *run)
 {
@@ -213,7 +213,7 @@ JPEG_INLINE bool read_first(struct jpeg_bits *b, const struct reader *r, int16_t
     return true;
 }
 
-/* Add a bit to the magnitudes of some coefficients, which have no lower ones yet. */
+/* Add a bit to the magnitudes of some coefficients, which have no lower bits yet. */
 JPEG_INLINE void enlarge_some(int16_t *coef, uint64_t which, int32_t one)
 {
     for (; which != 0; which &= which - 1) {
@@ -223,7 +223,8 @@ JPEG_INLINE void enlarge_some(int16_t *coef, uint64_t which, int32_t one)
     }
 }
 
-/* Read one more bit of a block's coefficients of a band, and those that begin with it. */
+/* Read one more bit of a block's coefficients of a band, and those coefficients that begin with
+ * it. */
 JPEG_INLINE bool read_more(struct jpeg_bits *b, const struct reader *r, int16_t *coef,
                            uint64_t *nonzero, uint32_t *run, bool bmi2)
 {
@@ -263,7 +264,7 @@ JPEG_INLINE bool read_more(struct jpeg_bits *b, const struct reader *r, int16_t 
     return true;
 }
 
-/* The same of a block for which there are no symbols. */
+/* Like read_more(), for a block without symbols. */
 JPEG_INLINE void read_bits(struct jpeg_bits *b, const struct reader *r, int16_t *coef,
                            uint64_t nonzero, bool bmi2)
 {
@@ -277,7 +278,7 @@ JPEG_INLINE void read_bits(struct jpeg_bits *b, const struct reader *r, int16_t 
         enlarge_some(coef, larger, 1 << r->frame.scan.low);
 }
 
-/* Read `count` blocks of a scan of AC coefficients. `coef` may be NULL: their values are not
+/* Read `count` blocks of a scan of AC coefficients. `coef` may be NULL if their values are not
  * needed. */
 JPEG_INLINE bool read_band(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count,
                            bool keep, bool more, bool bmi2)
@@ -468,7 +469,7 @@ static bool read_mcu_scan(struct reader *r)
     return true;
 }
 
-/* Would a coefficient of such a size be shifted out of its 16 bits? */
+/* Would a coefficient of this size be shifted out of its 16 bits? */
 static bool is_too_large(const struct jpeg_huff *h, uint32_t low)
 {
     for (uint32_t i = 0; i < h->count; i++)
@@ -477,7 +478,7 @@ static bool is_too_large(const struct jpeg_huff *h, uint32_t low)
     return false;
 }
 
-/* The tables of the scan, and the blocks of its MCUs in their order. */
+/* Get the tables of the scan, and the blocks of its MCUs in order. */
 static int prepare_scan(struct reader *r, const struct jpeg_coefs_tools *tools)
 {
     const struct jpeg_frame *f = &r->frame;
@@ -520,7 +521,7 @@ static int make_room(struct jpeg_coefs *coefs, const struct jpeg_frame *f)
         words += (size_t)p->pitch * f->rows * f->component[i].v;
         blocks += (size_t)(p->right - p->left) * (p->bottom - p->top);
     }
-    blocks++; /* read_ac() may write behind the last one */
+    blocks++; /* read_ac() may write after the last one */
     if (scratch_reserve(&coefs->room, blocks * 128 + words * 10) < 0)
         return -ENOMEM;
     at = blocks * 128;
@@ -544,7 +545,7 @@ static int make_room(struct jpeg_coefs *coefs, const struct jpeg_frame *f)
     return 0;
 }
 
-/* Read the scan at hand, and find where it ends. */
+/* Read the current scan, and find where it ends. */
 static int read_scan(struct reader *r, const struct jpeg_coefs_tools *tools, const uint8_t *bytes,
                      size_t len, size_t *end)
 {
@@ -559,8 +560,8 @@ static int read_scan(struct reader *r, const struct jpeg_coefs_tools *tools, con
     return 0;
 }
 
-/* Was anything sent of each component? Of what was not, libjpeg takes zeros, and so do we; but a
- * component of nothing is its matter. */
+/* Was anything sent for each component? libjpeg uses zeros for coefficients that were not sent, and
+ * so do we; but a component without any is left to libjpeg. */
 static bool is_whole(const struct jpeg_frame *f)
 {
     for (uint32_t i = 0; i < f->count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_coefs.h - reads all scans of a JPEG that has several (most are progressive), and keeps the
+/* jpeg_coefs.h - reads all scans of a JPEG that has several (most are progressive), and stores the
  * coefficients of the blocks that are needed. */
 #ifndef LOADER_IMAGE_JPEG_COEFS_H
 #define LOADER_IMAGE_JPEG_COEFS_H
@@ -15,14 +15,14 @@
 
 /** The coefficients of one component. */
 struct jpeg_coef_plane {
-    /* Blocks whose coefficients are wanted, across and down; to be set before jpeg_coefs_read(). */
+    /* The range of needed blocks, across and down. Set it before jpeg_coefs_read(). */
     uint32_t left, right, top, bottom;
-    /* Of all blocks, with those that fill up MCUs: */
-    uint32_t pitch;    /* in a row */
+    /* For all blocks, including those that pad MCUs: */
+    uint32_t pitch;    /* blocks in a row */
     int16_t *dc;       /* DC coefficients */
-    uint64_t *nonzero; /* which AC coefficients are not 0: a bit for each, in zigzag order */
-    /* Of those that are wanted: all coefficients, in natural order, but the first, which is in
-     * `dc`. Where `nonzero` is 0 there may be anything. */
+    uint64_t *nonzero; /* which AC coefficients are not 0: one bit each, in zigzag order */
+    /* For the needed blocks: all coefficients, in natural order, except the first, which is in
+     * `dc`. Where the bit in `nonzero` is 0, the value is undefined. */
     int16_t *ac; /* [bottom - top][right - left][64] */
 };
 
@@ -32,20 +32,20 @@ struct jpeg_coefs {
     struct scratch room;
 };
 
-/** The block at (x, y) of a plane, which is wanted. */
+/** Returns the block at (x, y) of a plane, which must be a needed one. */
 static inline int16_t *jpeg_coefs_block(const struct jpeg_coef_plane *p, uint32_t x, uint32_t y)
 {
     return p->ac + ((size_t)(y - p->top) * (p->right - p->left) + (x - p->left)) * 64;
 }
 
-/** What jpeg_coefs_read() works with. */
+/** The tools that jpeg_coefs_read() works with. */
 struct jpeg_coefs_tools {
     struct jpeg_huffs *huffs;
     struct jpeg_scan *scan;
     bool bmi2; /* the processor has these instructions */
 };
 
-/** Read all scans of `frame`. 0, JPEG_OWN_GIVES_UP or -ENOMEM. */
+/** Read all scans of `frame`. Returns 0, JPEG_OWN_GIVES_UP or -ENOMEM. */
 int jpeg_coefs_read(struct jpeg_coefs *coefs, const struct jpeg_coefs_tools *tools,
                     const struct jpeg_frame *frame, const uint8_t *bytes, size_t len);
 

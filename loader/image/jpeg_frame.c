@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_frame.c - the markers of a JPEG up to its first entropy-coded byte (T.81, annex B), and
- * those between its scans.
+/* jpeg_frame.c - parses the markers of a JPEG up to its first entropy-coded byte (T.81, annex B),
+ * and those between its scans.
  *
- * The colour space is found as libjpeg does: of three components JFIF means YCbCr; else Adobe's
- * segment tells, else the identifiers of the components. Of four, Adobe's segment tells. */
+ * The colour space is determined like in libjpeg. With three components, JFIF means YCbCr;
+ * otherwise Adobe's segment decides, or, if there is none, the identifiers of the components. With
+ * four, Adobe's segment decides. */
 #include "config.h"
 
 #include "loader/image/jpeg_frame.h"
@@ -34,9 +35,9 @@ struct parser {
     const uint8_t *bytes;
     size_t at, len;
     struct jpeg_frame *frame;
-    bool forgives; /* what lies between segments */
+    bool forgives; /* ignores bytes between segments */
     bool jfif, adobe;
-    uint8_t transform; /* of Adobe's segment */
+    uint8_t transform; /* from Adobe's segment */
 };
 
 /* The contents of one segment. */
@@ -134,7 +135,7 @@ static bool parse_frame(struct parser *p, struct segment s)
     return true;
 }
 
-/* Components in their order, each at most once. */
+/* Parse components in order, each at most once. */
 static bool parse_components(struct jpeg_frame *f, struct segment s)
 {
     uint32_t next = 0;
@@ -152,7 +153,7 @@ static bool parse_components(struct jpeg_frame *f, struct segment s)
     return true;
 }
 
-/* Are the tables there that the scan needs? */
+/* Are the tables that the scan needs defined? */
 static bool has_tables(const struct jpeg_frame *f)
 {
     for (uint32_t i = 0; i < f->scan.count; i++) {
@@ -179,7 +180,8 @@ static bool is_band(const struct jpeg_frame *f)
     return s->first == 0 ? s->last == 0 : s->last >= s->first && s->last < 64 && s->count == 1;
 }
 
-/* Does the scan follow those before: DC first, and each bit once? Notes what it sends. */
+/* Does the scan follow the previous ones: DC first, and each bit once? Records the bits that it
+ * sends. */
 static bool is_next(struct jpeg_frame *f)
 {
     const struct jpeg_scan_spec *s = &f->scan;
@@ -233,8 +235,8 @@ static bool find_colours(struct parser *p)
     return true;
 }
 
-/* How libjpeg enlarges a component: it weights only where one of its samples stands for two pixels
- * across, two down, or both, and not where a row has too few of them. */
+/* Find how libjpeg enlarges a component: it uses weights only if one sample covers two pixels
+ * across, two down, or both, and not if a row has too few of them. */
 static bool find_stretch(struct jpeg_component *c, uint32_t h_max, uint32_t v_max)
 {
     bool wide = c->width > 2;
@@ -286,7 +288,7 @@ static bool find_sizes(struct jpeg_frame *f)
     return true;
 }
 
-/* The next marker and its segment. */
+/* Find the next marker and its segment. */
 static bool next_segment(struct parser *p, uint8_t *code, struct segment *ret)
 {
     size_t len, junk = 0;
@@ -360,7 +362,7 @@ bool jpeg_frame_next(struct jpeg_frame *f, const uint8_t *bytes, size_t len, siz
     if (*end)
         return true;
     do {
-        /* A table of quantisation would be for components of which nothing was sent yet. */
+        /* A quantisation table would apply to components of which nothing was sent yet. */
         if (!next_segment(&p, &code, &s) || code == M_DQT || !parse_segment(&p, code, s))
             return false;
     } while (code != M_SOS);

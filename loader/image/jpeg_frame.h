@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_frame.h - parses the header of a JPEG for our own decoder.
  *
- * The parser is strict: it refuses a header that libjpeg would warn of, and one that our decoder
+ * The parser is strict: it rejects a header that libjpeg would warn about, and one that our decoder
  * does not support. libjpeg then reads the file. */
 #ifndef LOADER_IMAGE_JPEG_FRAME_H
 #define LOADER_IMAGE_JPEG_FRAME_H
@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 enum {
-    JPEG_BLOCK = 8,       /* samples of a block, across and down */
+    JPEG_BLOCK = 8,       /* samples in a block, across and down */
     JPEG_COMPONENTS = 4,  /* at most */
-    JPEG_TABLES = 4,      /* of each sort */
+    JPEG_TABLES = 4,      /* of each kind */
     JPEG_MCU_BLOCKS = 10, /* at most */
 };
 
@@ -26,50 +26,51 @@ enum jpeg_stretch {
 
 struct jpeg_component {
     uint8_t id;
-    uint8_t h, v;          /* blocks of an MCU, across and down */
+    uint8_t h, v;          /* blocks per MCU, across and down */
     uint8_t quant, dc, ac; /* tables */
-    uint8_t across, down;  /* pixels for each sample */
+    uint8_t across, down;  /* pixels per sample */
     enum jpeg_stretch stretch_across, stretch_down;
     uint32_t width, height; /* samples that the image covers */
 };
 
-/** A Huffman table as it lies in the file, borrowed; NULL: none. */
+/** A Huffman table as stored in the file, borrowed; NULL: none. */
 struct jpeg_huff_spec {
-    const uint8_t *bytes; /* how many codes have 1 ... 16 bits, then their symbols */
-    uint32_t count;       /* of symbols */
+    const uint8_t *bytes; /* the number of codes with 1 ... 16 bits, then their symbols */
+    uint32_t count;       /* number of symbols */
 };
 
-/** What one scan has: coefficients `first` ... `last` of some components, in zigzag order. Bit
- * `low` is the lowest that it sends of them; where `high` is not 0, the others were sent before. */
+/** The contents of one scan: coefficients `first` ... `last` of some components, in zigzag order.
+ * Bit `low` is the lowest one that it sends; if `high` is not 0, the higher bits were sent
+ * before. */
 struct jpeg_scan_spec {
-    uint32_t count; /* of components */
+    uint32_t count; /* number of components */
     uint8_t component[JPEG_COMPONENTS];
     uint8_t first, last, high, low;
 };
 
 struct jpeg_frame {
     uint32_t width, height; /* of the image, pixels */
-    uint32_t count;         /* of components: 1, 3 or 4 */
+    uint32_t count;         /* number of components: 1, 3 or 4 */
     bool progressive;
     bool several; /* it may have several scans */
     bool ycc;     /* the first three components are YCbCr, not RGB or CMY */
     bool context; /* upsampling needs rows of the next MCU row */
     struct jpeg_component component[JPEG_COMPONENTS];
-    uint32_t mcu_width, mcu_height;   /* pixels */
-    uint32_t mcus, rows;              /* MCUs in a row; rows of MCUs */
-    uint32_t group;                   /* rows of pixels that libjpeg makes at once */
-    uint32_t strip;                   /* rows of pixels that it reads at once; whole rows of MCUs */
-    uint32_t restart;                 /* MCUs between restart markers; 0: there are none */
-    uint32_t blocks;                  /* of all components, without those that fill up MCUs */
-    struct jpeg_scan_spec scan;       /* the first one; then that of jpeg_frame_next() */
-    size_t data;                      /* its first entropy-coded byte */
-    int8_t sent[JPEG_COMPONENTS][64]; /* the lowest bit that was sent of each; -1: none */
+    uint32_t mcu_width, mcu_height; /* pixels */
+    uint32_t mcus, rows;            /* MCUs in a row; rows of MCUs */
+    uint32_t group;                 /* rows of pixels that libjpeg produces at once */
+    uint32_t strip;                 /* rows of pixels that it reads at once; whole rows of MCUs */
+    uint32_t restart;               /* MCUs between restart markers; 0: no markers */
+    uint32_t blocks;                /* of all components, without those that pad MCUs */
+    struct jpeg_scan_spec scan;     /* the first one; later the one that jpeg_frame_next() found */
+    size_t data;                    /* its first entropy-coded byte */
+    int8_t sent[JPEG_COMPONENTS][64]; /* the lowest bit sent so far of each coefficient; -1: none */
     uint32_t quant_defined;           /* one bit for each table */
     int16_t quant[JPEG_TABLES][64];   /* in natural order, modulo 2^16 */
     struct jpeg_huff_spec dc[JPEG_TABLES], ac[JPEG_TABLES];
 };
 
-/** Blocks that so many samples lie in. */
+/** Returns the number of blocks that this number of samples spans. */
 static inline uint32_t jpeg_blocks(uint32_t samples)
 {
     return (samples + JPEG_BLOCK - 1) / JPEG_BLOCK;
@@ -78,13 +79,13 @@ static inline uint32_t jpeg_blocks(uint32_t samples)
 /** The natural index of each coefficient in zigzag order. */
 extern const uint8_t jpeg_zigzag[64];
 
-/** Parse the header; false: our decoder does not support the file. `junk`: bytes between its
- * segments are skipped. */
+/** Parse the header. Returns false if our decoder does not support the file. `junk`: skip bytes
+ * between its segments. */
 bool jpeg_frame_parse(const uint8_t *bytes, size_t len, bool junk, struct jpeg_frame *ret);
 
-/** Of a frame with several scans: parse on from `at`, behind a scan, up to the next one. Then
- * frame->scan, `data`, `sent`, `restart` and the Huffman tables are that scan's; or `*end` is set.
- * false: our decoder does not support the file. */
+/** For a frame with several scans: continue parsing at `at`, after a scan, up to the next one. Then
+ * frame->scan, `data`, `sent`, `restart` and the Huffman tables are those of that scan; or `*end`
+ * is set. Returns false if our decoder does not support the file. */
 bool jpeg_frame_next(struct jpeg_frame *frame, const uint8_t *bytes, size_t len, size_t at,
                      bool *end);
 

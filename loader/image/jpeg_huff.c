@@ -8,10 +8,12 @@
 
 #include "common/util.h"
 
-/* A symbol of AC tables is a run of zeros and the size of the value behind it; but for these. */
+/* A symbol of an AC table is a run of zeros and the size of the value after it, except for
+ * these. */
 enum { SYMBOL_EOB = 0x00, SYMBOL_ZRL = 0xF0 };
 
-/* Of less compressed data than this, it takes longer to combine symbols than to read one by one. */
+/* With less compressed data than this, combining symbols takes longer than reading them one by
+ * one. */
 enum { COMBINE_BYTES = 6 << 10 };
 
 static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t code)
@@ -29,7 +31,7 @@ static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t co
     return (code + size) | step << 8 | code << 16 | size << 24;
 }
 
-/* Write an entry so many times, which are a power of two or none: four at once, where there are. */
+/* Write an entry `times` times, which must be a power of two or 0; four at once if possible. */
 static jpeg_entry *put(jpeg_entry *to, jpeg_entry entry, uint32_t times)
 {
     const jpeg_entry four[4] = {entry, entry, entry, entry};
@@ -45,8 +47,8 @@ static jpeg_entry *put(jpeg_entry *to, jpeg_entry entry, uint32_t times)
     return end;
 }
 
-/* Generate the codes in the order of their lengths (T.81, annex C); that is their order in `one`,
- * too. */
+/* Generate the codes in order of their lengths (T.81, annex C), which is also their order in
+ * `one`. */
 static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
 {
     jpeg_entry *to = h->one;
@@ -61,7 +63,7 @@ static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
 
             if (kind == JPEG_HUFF_DC && h->symbols[at] > 15)
                 return false;
-            if (code + 1 >= 1U << len) /* no code may consist of ones only */
+            if (code + 1 >= 1U << len) /* no code may consist only of ones */
                 return false;
             to = put(to, entry, width);
         }
@@ -72,8 +74,8 @@ static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
     return true;
 }
 
-/* Combine entries of `one`: as many symbols as the 11 bits hold, and one more of which they hold
- * the code, if not the value. */
+/* Combine entries of `one`: as many symbols as the 11 bits hold, plus one of which they hold the
+ * code but not the value. */
 static void fill_many(struct jpeg_huff *h)
 {
     for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
@@ -93,7 +95,7 @@ static void fill_many(struct jpeg_huff *h)
     }
 }
 
-/* The value behind a code, of which all bits are among the 11. */
+/* Returns the value after a code, if all of its bits are among the 11. */
 static int32_t value_in(uint32_t bits, jpeg_entry entry)
 {
     return jpeg_value((uint64_t)bits << (64 - JPEG_LOOK), entry >> 16 & 255, entry >> 24);
@@ -132,7 +134,7 @@ static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
            memcmp(h->symbols, spec->bytes + 16, spec->count) == 0;
 }
 
-/* One symbol in each entry; 0 stays 0. */
+/* Use one symbol in each entry; 0 stays 0. */
 static void fill_alone(struct jpeg_huff *h)
 {
     for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
@@ -150,7 +152,7 @@ void jpeg_huffs_begin(struct jpeg_huffs *huffs, jpeg_huff_fill_fn *fill, size_t 
     huffs->bytes = bytes;
 }
 
-/* Combine symbols, where that is worth it: there is much to read, or the table was used before. */
+/* Combine symbols if that is worthwhile: there is much to read, or the table was used before. */
 static void combine(struct jpeg_huffs *huffs, struct jpeg_huff *h)
 {
     if (h->combined || (huffs->bytes < COMBINE_BYTES && h->image == huffs->image))

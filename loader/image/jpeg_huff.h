@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_huff.h - Huffman tables made for speed, and the bits that they are read from.
+/* jpeg_huff.h - Huffman tables optimised for speed, and the bits that they decode.
  *
- * A table is indexed by the next 11 bits. The entry of a symbol with such a short code has the
- * length of code and value bits together, and the step to its coefficient (its run of zeros and
- * one). Longer codes, codes that do not exist and rare symbols have an entry that means: decode it
- * slowly.
+ * A table is indexed by the next 11 bits. The entry of a symbol with a code this short has the
+ * combined length of code and value bits, and the step to its coefficient (its run of zeros plus
+ * one). Longer codes, invalid codes and rare symbols have an entry that requests the slow path.
  *
- * A symbol's position is known only after the symbol before it was looked up; these look-ups take
+ * A symbol's position is known only after the previous symbol was looked up; these look-ups take
  * most of the time. So there are two more tables for AC coefficients. An entry of the first has two
- * symbols, where the 11 bits hold the first with its value and the code of the second. An entry of
- * the other, for coefficients that are skipped, has as many symbols as the 11 bits hold. Scans of a
+ * symbols, if the 11 bits hold the first with its value and the code of the second. An entry of the
+ * other, for coefficients that are skipped, has as many symbols as the 11 bits hold. Scans of a
  * progressive file look up one symbol at a time.
  *
- * Many photographs bring tables of their own, which are made for them alone. Where there is little
- * to read by them that would take longer than the reading, so entries then have one symbol, until
- * the table is used again. More bits would hold more symbols, but took longer to fill than they
- * saved (and their tables do not fit the first cache).
+ * Many photographs have tables of their own, made for them alone. If there is little data to decode
+ * with them, filling the tables would take longer than the decoding, so entries then have one
+ * symbol until the table is used again. Longer indices would hold more symbols, but took longer to
+ * fill than they saved (and their tables do not fit the first-level cache).
  *
  * Bits are at the top of a 64-bit word, which is refilled by eight bytes without counting them: at
- * least 56 bits are valid after that. The bytes were unstuffed beforehand, and bytes behind the
- * last one may be read. */
+ * least 56 bits are valid after that. The bytes were already unstuffed, and bytes after the last
+ * one may be read. */
 #ifndef LOADER_IMAGE_JPEG_HUFF_H
 #define LOADER_IMAGE_JPEG_HUFF_H
 
@@ -32,7 +31,7 @@
 
 enum { JPEG_LOOK = 11, JPEG_LOOKS = 1 << JPEG_LOOK };
 
-/** What a table's symbols mean. */
+/** The meaning of a table's symbols. */
 enum jpeg_huff_kind {
     JPEG_HUFF_DC,
     JPEG_HUFF_AC,
@@ -44,66 +43,67 @@ enum jpeg_huff_kind {
  * An entry: bits 0-7 the length of code and value, 8-15 the step from coefficient to coefficient,
  * 16-23 the length of the code, 24-31 that of the value.
  *
- * In the table of several symbols: 0-7 and 8-15 of all of them, 16-23 the steps of all but the
- * last.
+ * In the table of several symbols: 0-7 the length and 8-15 the step of all of them together, 16-23
+ * the steps of all but the last.
  *
  * In the table of two: bits 0-5 the length of all, 6-9 where the bits of the last value begin,
- * 10-13 how many they are, 14-20 the first step, 21-27 the second, 0 where there is but one symbol,
- * 28-31 the first value.
+ * 10-13 their number, 14-20 the first step, 21-27 the second, 0 if there is only one symbol, 28-31
+ * the first value.
  *
- * Of a band, the end of blocks has as its value the bits that say of how many.
+ * In a band, the value of an end-of-blocks symbol is the number of bits that encode how many blocks
+ * end.
  */
 typedef uint32_t jpeg_entry;
 
 enum {
-    JPEG_STEP_EOB = 80, /* the step of EOB: behind all coefficients */
-    JPEG_RARE = 0,      /* the whole entry: decode it slowly */
+    JPEG_STEP_EOB = 80, /* the step of EOB: past all coefficients */
+    JPEG_RARE = 0,      /* the whole entry: decode it on the slow path */
 };
 
 struct jpeg_huff {
     jpeg_entry one[JPEG_LOOKS] __attribute__((aligned(64)));
     jpeg_entry two[JPEG_LOOKS], many[JPEG_LOOKS];
-    int32_t beyond[18]; /* by length: the first 16-bit word behind its codes; 17: a sentinel */
+    int32_t beyond[18]; /* by length: the first 16-bit word after its codes; 17: a sentinel */
     int32_t first[17];  /* by length: added to a code, it gives the index of its symbol */
     uint8_t symbols[256];
-    /* The specification that it was made from, and when it was last used. */
+    /* The specification that it was built from, and when it was last used. */
     uint8_t counts[16];
     uint32_t count;
     uint64_t used;
     bool combined;  /* entries have several symbols */
-    uint64_t image; /* for which it was made */
+    uint64_t image; /* for which it was built */
 };
 
 enum { JPEG_HUFF_SLOTS = 6 };
 
-/** A cache of tables: most files have one of a few. */
+/** A cache of tables: most files use one of a few. */
 struct jpeg_huffs {
     struct jpeg_huff *slots[JPEG_HUFF_KINDS][JPEG_HUFF_SLOTS];
     uint64_t clock;
-    /* Of the image at hand. */
+    /* The current image. */
     uint64_t image;
     void (*fill)(struct jpeg_huff *huff);
     size_t bytes;
 };
 
-/** Fill `two` and `many` from `one`, with several symbols; with plain loops, or those for AVX2 or
- * NEON. */
+/** Fill `two` and `many` from `one`, with several symbols per entry. There are plain, AVX2 and NEON
+ * versions. */
 typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
 jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2, jpeg_huff_fill_neon;
 
-/** An image begins, which has about so many bytes of compressed data. */
+/** Begin an image that has about `bytes` bytes of compressed data. */
 void jpeg_huffs_begin(struct jpeg_huffs *huffs, jpeg_huff_fill_fn *fill, size_t bytes);
 
-/** A table for `spec`; valid until six others of its kind were requested. NULL, with `*ret`
- * -ENOMEM, or -EBADMSG where libjpeg would refuse it. */
+/** Returns a table for `spec`, valid until six others of its kind have been requested. Returns
+ * NULL, with `*ret` -ENOMEM, or -EBADMSG if libjpeg would reject it. */
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_kind kind,
                                       const struct jpeg_huff_spec *spec, int *ret);
 void jpeg_huffs_fini(struct jpeg_huffs *huffs);
 
 struct jpeg_bits {
     uint64_t word;     /* the next bits, from the top */
-    uint32_t count;    /* bits of `word` that are counted; there may be more */
-    const uint8_t *at; /* the first byte that is not in them */
+    uint32_t count;    /* counted bits of `word`; there may be more */
+    const uint8_t *at; /* the first byte that is not in `word` */
 };
 
 static inline __attribute__((always_inline)) void jpeg_bits_refill(struct jpeg_bits *b)
@@ -131,21 +131,20 @@ static inline __attribute__((always_inline)) jpeg_entry jpeg_bits_look(const str
     return table[b->word >> (64 - JPEG_LOOK)];
 }
 
-/** EXTEND (T.81, F.2.2.1) of the `size` value bits behind the `code` top bits. */
+/** EXTEND (T.81, F.2.2.1) of the `size` value bits after the `code` top bits. */
 static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, uint32_t code,
                                                                 uint32_t size)
 {
     uint64_t t = word << code;
-    int32_t negative = (int32_t)((int64_t)~t >> 63); /* all ones where the first bit is 0 */
+    int32_t negative = (int32_t)((int64_t)~t >> 63); /* all ones if the first bit is 0 */
 
     return (int32_t)(t >> 1 >> (63 - size)) + (negative & (1 - (int32_t)(1U << size)));
 }
 
 /**
- * Read a symbol with its value bits, whatever it is, but not those of a band's end of blocks;
- * refills.
+ * Read any symbol with its value bits, except those of a band's end of blocks; refills.
  *
- * -1: there is no such code.
+ * Returns -1 for an invalid code.
  */
 int jpeg_huff_slow(const struct jpeg_huff *huff, struct jpeg_bits *bits, int32_t *value);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_huff_avx2.c - tables of two symbols and of many, eight entries at a time.
+/* jpeg_huff_avx2.c - fills tables of two symbols and of many, eight entries at a time.
  *
- * Many photographs bring tables of their own, and to fill theirs one by one took a tenth of all
- * the time. See jpeg_huff.c for what is filled in. */
+ * Many photographs have tables of their own, and filling these one by one took a tenth of the total
+ * time. See jpeg_huff.c for the meaning of the entries. */
 #include "config.h"
 
 #include "loader/image/jpeg_huff.h"
@@ -21,7 +21,7 @@ AVX2_INLINE __m256i byte_of(__m256i entries, int which)
     return _mm256_and_si256(_mm256_srli_epi32(entries, 8 * which), number(255));
 }
 
-/* The entries for what lies behind the first `length` of these 11 bits. */
+/* Returns the entries for the bits after the first `length` of these 11 bits. */
 AVX2_INLINE __m256i entries_behind(const jpeg_entry *one, __m256i bits, __m256i length)
 {
     __m256i at = _mm256_and_si256(_mm256_sllv_epi32(bits, length), number(JPEG_LOOKS - 1));
@@ -29,7 +29,7 @@ AVX2_INLINE __m256i entries_behind(const jpeg_entry *one, __m256i bits, __m256i 
     return _mm256_i32gather_epi32((const int *)one, at, 4);
 }
 
-/* Whether an entry is there, and its code among the 11 bits of which `length` are used. */
+/* Is there an entry, with its code within the 11 bits, of which `length` are used? */
 AVX2_INLINE __m256i fits(__m256i entry, __m256i length)
 {
     __m256i rare = _mm256_cmpeq_epi32(entry, _mm256_setzero_si256());

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_huff_neon.c - tables of two symbols and of many, four entries at a time.
+/* jpeg_huff_neon.c - fills tables of two symbols and of many, four entries at a time.
  *
- * NEON gathers nothing: entries are looked up one by one, and what is made of them by fours. See
- * jpeg_huff.c for what is filled in. */
+ * NEON has no gather instruction: entries are looked up one by one, and processed four at a time.
+ * See jpeg_huff.c for the meaning of the entries. */
 #include "config.h"
 
 #include "loader/image/jpeg_huff.h"
 
 #ifdef __aarch64__
 
-/* Short loops of fixed length are over registers: they must be unrolled, which gcc does from -O3
+/* Short loops of fixed length work on registers: they must be unrolled, which gcc does from -O3
  * on. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -34,7 +34,7 @@ NEON_INLINE uint32x4_t shift_right(uint32x4_t x, uint32x4_t by)
     return vshlq_u32(x, vnegq_s32(vreinterpretq_s32_u32(by)));
 }
 
-/* The entries for what lies behind the first `length` of these 11 bits. */
+/* Returns the entries for the bits after the first `length` of these 11 bits. */
 NEON_INLINE uint32x4_t entries_behind(const jpeg_entry *one, uint32x4_t bits, uint32x4_t length)
 {
     uint32x4_t at = vandq_u32(shift_left(bits, length), vdupq_n_u32(JPEG_LOOKS - 1));
@@ -47,7 +47,7 @@ NEON_INLINE uint32x4_t entries_behind(const jpeg_entry *one, uint32x4_t bits, ui
     return vld1q_lane_u32(one + (high >> 32), entries, 3);
 }
 
-/* Whether an entry is there, and its code among the 11 bits of which `length` are used. */
+/* Is there an entry, with its code within the 11 bits, of which `length` are used? */
 NEON_INLINE uint32x4_t fits(uint32x4_t entry, uint32x4_t length)
 {
     uint32x4_t end = vaddq_u32(length, byte_of(entry, 2));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_idct.h - the factors of the inverse DCT, of all sets of loops: those of the "slow" integer
- * transform of libjpeg, after Loeffler, Ligtenberg and Moschytz, 1989. */
+/* jpeg_idct.h - the factors of the inverse DCT, for all sets of loops: those of libjpeg's "slow"
+ * integer transform, after Loeffler, Ligtenberg and Moschytz, 1989. */
 #ifndef LOADER_IMAGE_JPEG_IDCT_H
 #define LOADER_IMAGE_JPEG_IDCT_H
 

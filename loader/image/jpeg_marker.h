@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_marker.h - the segments of a JPEG's header, one after the other. */
+/* jpeg_marker.h - iterates over the segments of a JPEG's header. */
 #ifndef LOADER_IMAGE_JPEG_MARKER_H
 #define LOADER_IMAGE_JPEG_MARKER_H
 
@@ -8,10 +8,11 @@
 #include <stdint.h>
 
 /**
- * Where the code of the next marker lies, from `at` on; `len` where there is none.
+ * Returns the position of the code of the next marker, from `at` on; `len` if there is none.
  *
- * What belongs to no segment is skipped and counted in `junk`, as libjpeg does (next_marker()): all
- * up to an FF that a byte follows which is neither 00 nor FF. FFs that fill up do not count.
+ * Bytes that belong to no segment are skipped and counted in `junk`, like libjpeg does
+ * (next_marker()): everything up to an FF followed by a byte that is neither 00 nor FF. Fill bytes
+ * (FF) do not count.
  */
 static inline size_t jpeg_marker_find(const uint8_t *bytes, size_t len, size_t at, size_t *junk)
 {
@@ -27,7 +28,7 @@ static inline size_t jpeg_marker_find(const uint8_t *bytes, size_t len, size_t a
     }
 }
 
-/** A walk; begins with {bytes, len, .at = 2}, behind SOI. */
+/** An iteration; begins with {bytes, len, .at = 2}, after SOI. */
 struct jpeg_markers {
     const uint8_t *bytes;
     size_t len;
@@ -39,7 +40,7 @@ struct jpeg_markers {
     size_t size; /* of its data, without the length */
 };
 
-/** The next segment before the first scan; false behind the last one, and where there is none. */
+/** Find the next segment before the first scan. Returns false after the last one. */
 static inline bool jpeg_markers_next(struct jpeg_markers *m)
 {
     for (;;) {
@@ -56,7 +57,7 @@ static inline bool jpeg_markers_next(struct jpeg_markers *m)
         if (m->len - m->at < 2)
             return false;
         size = (size_t)m->bytes[m->at] << 8 | m->bytes[m->at + 1];
-        if (size < 2) /* as libjpeg takes it where it skips a segment; elsewhere it refuses that */
+        if (size < 2) /* libjpeg accepts this when it skips a segment; elsewhere it rejects it */
             size = 2;
         if (size > m->len - m->at)
             return false;

@@ -11,20 +11,21 @@
  *
  * Nothing in the entropy-coded data marks where a block begins. So all blocks from the top to the
  * region's last row are read; but blocks outside of the region are skipped, several symbols at a
- * time. Where tiles are known from an earlier time, only those under the region are read, two rows
+ * time. If tiles are known from an earlier decode, only those under the region are read, two rows
  * of them at once: while the look-up of one row waits for memory, that of the other computes. Rows
- * whose tiles are not known are read from where the known ones end. The samples of three MCU rows
+ * whose tiles are not known are read from the end of the known ones. The samples of three MCU rows
  * are in memory, in rings of rows: two MCU rows may be read at once, and upsampling a row may need
  * the row above or below it.
  *
  *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
  *     read()        <- rows of pixels whose samples are there, a few at a time
  *
- * Of a file with several scans seek() reads all coefficients, and rows of MCUs are made of them.
+ * For a file with several scans seek() reads all coefficients, from which rows of MCUs are
+ * computed.
  *
- * We read at least as far as libjpeg would for the same rows (it reads one MCU row ahead where
- * upsampling mixes rows), and give up when anything is wrong there. So libjpeg decides about every
- * damaged file.
+ * We read at least as far as libjpeg would for the same rows (it reads one MCU row ahead if
+ * upsampling mixes rows), and give up on any error there. So libjpeg decides about every damaged
+ * file.
  *
  * Why not libjpeg: its entropy decoder can suspend at any byte, checks at each symbol whether there
  * are bits, and decodes the coefficients of blocks that are not needed. */
@@ -47,7 +48,7 @@
 #include "loader/image/jpeg_tiles.h"
 #include "loader/image/scratch.h"
 
-/* Rows that one read() delivers, and blocks that are transformed in one go. */
+/* Rows per read(), and blocks that are transformed together. */
 enum { STRIP_ROWS = 8, BATCH = 16 };
 
 /* A component's samples under the region. */
@@ -56,15 +57,15 @@ struct plane {
     uint32_t top, bottom; /* blocks, down */
     uint32_t rows;        /* in memory: those of three MCU rows */
     size_t pitch;
-    uint8_t *samples; /* of block `left`, row 0; JPEG_PAD bytes before and behind each row */
+    uint8_t *samples; /* of block `left`, row 0; JPEG_PAD bytes before and after each row */
     uint8_t *wide;    /* room for one enlarged row */
 };
 
 /* One block of an MCU. */
 struct mcu_block {
     const struct jpeg_huff *dc, *ac;
-    uint8_t component, x, y; /* blocks, within the MCU's of the component */
-    uint8_t h;               /* blocks of an MCU, across */
+    uint8_t component, x, y; /* in blocks, within the component's part of the MCU */
+    uint8_t h;               /* blocks per MCU, across */
     bool keep;               /* in this row of MCUs; then: */
     const struct plane *plane;
     const int16_t *quant;
@@ -79,27 +80,27 @@ struct jpeg_own {
     size_t len;
 
     struct rect region;
-    uint32_t left, right; /* MCUs that hold the region, across */
-    uint32_t top, end;    /* MCU rows of which anything is kept: top ... end - 1 */
+    uint32_t left, right; /* MCUs that contain the region, across */
+    uint32_t top, end;    /* MCU rows that have needed blocks: top ... end - 1 */
     uint32_t bottom;      /* the last MCU row to be read */
     uint32_t row;         /* the next MCU row */
-    uint32_t y, y_ready;  /* the next row of pixels; those before y_ready can be made */
+    uint32_t y, y_ready;  /* the next row of pixels; rows before y_ready can be produced */
     struct plane planes[JPEG_COMPONENTS];
-    struct mcu_block mcu_blocks[2]
-                               [JPEG_MCU_BLOCKS]; /* of MCU rows with even numbers, and with odd */
+    /* For MCU rows with even numbers, and for those with odd ones. */
+    struct mcu_block mcu_blocks[2][JPEG_MCU_BLOCKS];
     const struct mcu_block
-        *mcu_block[2]; /* of the rows that the two scans, or the one, are reading */
+        *mcu_block[2]; /* of the rows that the two scans, or the only one, are reading */
     uint32_t mcu_block_count;
     struct scratch samples, strip;
     size_t strip_pitch;
     struct jpeg_coefs coefs; /* of a file with several scans */
 
     struct jpeg_tiles tiles;
-    struct jpeg_scan *scan, scans[2]; /* the one at hand; the other is for a second segment */
+    struct jpeg_scan *scan, scans[2]; /* the current one; the other is for a second segment */
     struct jpeg_block batch[BATCH];
     uint32_t batch_count;
-    uint8_t slot[BATCH]; /* which coefficients the batch's blocks have: a permutation */
-    /* Of the batch; those of the blocks not in it are zero. */
+    uint8_t slot[BATCH]; /* which coefficients each block of the batch has: a permutation */
+    /* Coefficients of the batch; those of blocks not in it are zero. */
     int16_t coef[BATCH][JPEG_COEF_ROOM] __attribute__((aligned(64)));
 };
 
@@ -114,7 +115,7 @@ INLINE bool wanted(const struct mcu_block *p, uint32_t x)
 static void flush(struct jpeg_own *o)
 {
     o->kernels->idct(o->batch, o->batch_count);
-    memset(o->coef, 0, sizeof(o->coef)); /* quicker than one by one */
+    memset(o->coef, 0, sizeof(o->coef)); /* faster than one by one */
     o->batch_count = 0;
 }
 
@@ -129,7 +130,7 @@ static void fill_block(const struct jpeg_block *b)
         memcpy(b->to + y * b->pitch, &row, sizeof(row));
 }
 
-/* The coefficients of the next block, or of the one behind it. */
+/* Returns the coefficients of the next block, or of the one after it. */
 INLINE int16_t *next_coef(struct jpeg_own *o, uint32_t behind)
 {
     return o->coef[o->slot[o->batch_count + behind]];
@@ -156,7 +157,7 @@ INLINE void output_block(struct jpeg_own *o, const struct mcu_block *p, uint32_t
     }
 }
 
-/* Skip MCUs of which no block is needed. */
+/* Skip MCUs without needed blocks. */
 INLINE bool skip_mcus(struct jpeg_own *o, uint32_t count)
 {
     struct jpeg_scan *s = o->scan;
@@ -178,8 +179,8 @@ INLINE bool skip_mcus(struct jpeg_own *o, uint32_t count)
     return true;
 }
 
-/* Read the AC coefficients of block `x` of its component's row, and make samples of it if they are
- * wanted. */
+/* Read the AC coefficients of block `x` of its component's row, and convert them to samples if they
+ * are needed. */
 INLINE bool read_block(struct jpeg_own *o, struct jpeg_bits *bits, const struct mcu_block *p,
                        uint32_t x, int32_t dc)
 {
@@ -218,7 +219,7 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
     return true;
 }
 
-/* Read two blocks of two scans at once: the look-ups of one fill the waits of the other. */
+/* Read two blocks of two scans at once: the look-ups of one run while the other waits. */
 INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
                         const struct mcu_block *const *p, const uint32_t *x, const int32_t *dc)
 {
@@ -242,7 +243,8 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
     if (!read_ac_both(bits, p[0]->ac, coef, seen))
         return false;
     output_block(o, p[0], x[0], seen[0]);
-    if (o->batch_count == count) { /* it needs its coefficients no more; the other's are next */
+    /* Its coefficients are no longer needed; those of the other are next. */
+    if (o->batch_count == count) {
         uint8_t slot = o->slot[count];
 
         o->slot[count] = o->slot[count + 1];
@@ -252,7 +254,8 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
     return true;
 }
 
-/* Read `count` MCUs from begin[0] of its row on, by s[0], and as many from begin[1] on, by s[1]. */
+/* Read `count` MCUs starting at begin[0] of its row with s[0], and as many starting at begin[1]
+ * with s[1]. */
 INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
                       uint32_t count)
 {
@@ -310,7 +313,8 @@ struct loops {
 
 LOOPS(anywhere, );
 #ifdef __x86_64__
-LOOPS(bmi2, __attribute__((target("bmi,bmi2")))); /* where shifts by any number take one cycle */
+/* For processors that shift by any number in one cycle. */
+LOOPS(bmi2, __attribute__((target("bmi,bmi2"))));
 #else
 #define loops_bmi2 loops_anywhere
 #endif
@@ -339,13 +343,13 @@ static bool read_run(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t 
            loops->skip(o, end - right);
 }
 
-/* The tile that holds MCU `mcu` of a row. */
+/* Returns the tile that contains MCU `mcu` of a row. */
 static struct jpeg_tile *tile_of(struct jpeg_own *o, uint32_t row, uint32_t mcu)
 {
     return &o->tiles.tiles[(size_t)row * o->tiles.across + mcu / o->tiles.mcus];
 }
 
-/* The tile behind MCU `end` - 1. */
+/* Returns the tile after MCU `end` - 1. */
 static struct jpeg_tile *tile_behind(struct jpeg_own *o, uint32_t row, uint32_t end)
 {
     return tile_of(o, row, end - 1) + 1;
@@ -357,7 +361,7 @@ static void record_tile(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, u
         jpeg_scan_tell(s, tile_behind(o, row, end));
 }
 
-/* Read MCUs begin ... end - 1 of a row, and record where the tiles behind them begin. */
+/* Read MCUs begin ... end - 1 of a row, and record where the tiles after them begin. */
 static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t end)
 {
     uint32_t step = o->tiles.mcus > 0 ? o->tiles.mcus : end - begin;
@@ -372,8 +376,8 @@ static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, 
     return true;
 }
 
-/* Read two restart intervals of `count` MCUs at once, beginning with begin[k] of rows[k]; or the
- * first alone, where two are not possible. `*done` is how many were read. */
+/* Read two restart intervals of `count` MCUs at once, starting at begin[k] of rows[k]; or only the
+ * first, if reading two is not possible. `*done` is the number of intervals read. */
 static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32_t *begin,
                           uint32_t count, uint32_t *done)
 {
@@ -395,8 +399,8 @@ static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32
     return true;
 }
 
-/* The number of restart intervals in a row; 0 where they do not divide rows evenly, or where tiles
- * begin within them. Then they cannot be read two at once. */
+/* Returns the number of restart intervals in a row; 0 if they do not divide rows evenly, or if
+ * tiles begin within them: then they cannot be read two at once. */
 static uint32_t segments_across(const struct jpeg_own *o)
 {
     uint32_t restart = o->frame.restart;
@@ -425,7 +429,7 @@ static bool read_rows_in_order(struct jpeg_own *o, uint32_t n)
     return at == n * across || read_run_of_tiles(o, o->row + n - 1, (across - 1) * restart, mcus);
 }
 
-/* Begin a scan at the tile of MCU `mcu` of a row, up to the tile behind MCU `end` - 1. */
+/* Begin a scan at the tile of MCU `mcu` of a row, up to the tile after MCU `end` - 1. */
 static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t mcu,
                         uint32_t end)
 {
@@ -433,7 +437,7 @@ static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, u
                           o->frame.restart, row * o->frame.mcus + mcu);
 }
 
-/* Read the needed tiles of a row, from the first one and from the middle one at once. */
+/* Read the needed tiles of a row, starting from the first one and from the middle one at once. */
 static bool read_known_row(struct jpeg_own *o)
 {
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
@@ -441,7 +445,7 @@ static bool read_known_row(struct jpeg_own *o)
     uint32_t middle = (first + o->right + mcus) / 2 / mcus * mcus, count, begin[2];
 
     o->scan = s[0];
-    if (middle <= first || middle >= o->right) { /* all is in one tile */
+    if (middle <= first || middle >= o->right) { /* everything is in one tile */
         uint32_t end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
 
         begin_until(o, s[0], o->row, first, end);
@@ -455,7 +459,7 @@ static bool read_known_row(struct jpeg_own *o)
     o->mcu_block[0] = o->mcu_block[1] = mcu_blocks_of(o, o->row);
     count = (uint32_t)min_u64(middle - first, o->right - middle);
     if (!loops_of(o)->both(o, s, begin, count) ||
-        !read_run(o, o->row, first + count, middle)) /* one of the two has no more to read */
+        !read_run(o, o->row, first + count, middle)) /* one of the two has nothing left to read */
         return false;
     o->scan = s[1];
     return read_run(o, o->row, middle + count, o->right) && jpeg_scan_ready(s[1]) &&
@@ -468,7 +472,8 @@ static bool read_two_known_rows(struct jpeg_own *o)
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
     uint32_t mcus = o->tiles.mcus, first = o->left / mcus * mcus, begin[2] = {first, first};
     uint32_t end = o->right,
-             check = end / mcus * mcus; /* where what was recorded can be compared */
+             /* Where the result can be compared with the recorded tiles. */
+        check = end / mcus * mcus;
 
     if (check <= first)
         check = end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
@@ -495,7 +500,7 @@ static bool read_known_rows(struct jpeg_own *o, uint32_t n)
     return n == 2 ? read_two_known_rows(o) : read_known_row(o);
 }
 
-/* Begin the scan where tiles are not known any more. */
+/* Begin the scan at the first unknown tile. */
 static void begin_unknown(struct jpeg_own *o)
 {
     const struct jpeg_tiles *t = &o->tiles;
@@ -529,7 +534,7 @@ static void pad_edges(struct jpeg_own *o, uint32_t row_of_mcus)
     }
 }
 
-/* Set which blocks of a row of MCUs are needed, and where their samples go. */
+/* Set which blocks of a row of MCUs are needed, and where their samples are stored. */
 static void locate_row(struct jpeg_own *o, uint32_t row)
 {
     for (uint32_t i = 0; i < o->mcu_block_count; i++) {
@@ -545,8 +550,8 @@ static void locate_row(struct jpeg_own *o, uint32_t row)
     }
 }
 
-/* The number of MCU rows to read at once: two, where both are needed and where that is faster than
- * two parts of one row. */
+/* Returns the number of MCU rows to read at once: two, if both are needed and if that is faster
+ * than two parts of one row. */
 static uint32_t choose_rows(const struct jpeg_own *o)
 {
     uint32_t row = o->row;
@@ -556,7 +561,7 @@ static uint32_t choose_rows(const struct jpeg_own *o)
     return segments_across(o) % 2 == 1 && row < o->bottom ? 2 : 1;
 }
 
-/* Make samples of row `y` of a component's blocks, whose coefficients are there. */
+/* Convert the coefficients of row `y` of a component's blocks, which have been read, to samples. */
 static void make_blocks(struct jpeg_own *o, uint32_t component, uint32_t y)
 {
     const uint64_t first_row = 0x1800c063; /* bits of a word of jpeg_coefs.h */
@@ -587,7 +592,7 @@ static void make_blocks(struct jpeg_own *o, uint32_t component, uint32_t y)
     o->batch_count = 0;
 }
 
-/* Make the next row of MCUs. */
+/* Produce the next row of MCUs. */
 static void make_mcus(struct jpeg_own *o)
 {
     for (uint32_t i = 0; i < o->frame.count; i++) {
@@ -677,8 +682,9 @@ static const uint8_t *enlarge(struct jpeg_own *o, uint32_t component)
     return near + left - base;
 }
 
-/* RGB of what YCCK's first three components are as YCbCr, or, flipped, of CMY. Inks are inverted:
- * see jpeg.c. The loops have constant counts, so that compilers make vectors of them. */
+/* Convert YCCK to RGB, given its first three components converted from YCbCr; or CMYK, with `flip`.
+ * Inks are inverted: see jpeg.c. The loops have constant counts, so that compilers vectorise
+ * them. */
 static void print_black(uint8_t *pixels, const uint8_t *black, uint32_t count, uint8_t flip)
 {
     enum { RUN = 16 };
@@ -709,7 +715,7 @@ static void make_row(struct jpeg_own *o, uint8_t *to)
     o->y++;
 }
 
-/* Which blocks of a component the region needs. */
+/* Determine which blocks of a component the region needs. */
 static void locate_plane(const struct jpeg_component *c, const struct rect *region, struct plane *p)
 {
     uint32_t x_margin = c->stretch_across == JPEG_FANCY ? 2 : 0;
@@ -729,7 +735,7 @@ static void locate_plane(const struct jpeg_component *c, const struct rect *regi
     p->pitch = align_up((size_t)(p->right - p->left) * JPEG_BLOCK + 2 * JPEG_PAD, 64);
 }
 
-/* The last row of MCUs that libjpeg would read for this row of pixels. */
+/* Returns the last row of MCUs that libjpeg would read for this row of pixels. */
 static uint32_t last_row(const struct jpeg_frame *f, uint32_t y)
 {
     uint32_t strip = y / f->strip, rows;
@@ -791,7 +797,7 @@ int jpeg_own_create(struct jpeg_own **ret)
     for (int i = 0; i < BATCH; i++)
         o->slot[i] = (uint8_t)i;
     for (size_t i = 0; !o->kernels; i++) {
-        assert(jpeg_kernels[i]); /* the portable ones always are usable */
+        assert(jpeg_kernels[i]); /* the portable ones are always usable */
         if (jpeg_kernels[i]->usable())
             o->kernels = jpeg_kernels[i];
     }
@@ -841,7 +847,7 @@ const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *o)
     return o->tiles.mcus > 0 ? &o->tiles : NULL;
 }
 
-/* The blocks of an MCU in their order, with their tables. */
+/* List the blocks of an MCU in order, with their tables. */
 static int list_mcu_blocks(struct jpeg_own *o)
 {
     o->mcu_block_count = 0;
@@ -864,7 +870,7 @@ static int list_mcu_blocks(struct jpeg_own *o)
     return 0;
 }
 
-/* Read all scans of a file with several. */
+/* Read all scans of a file that has several. */
 static int read_coefs(struct jpeg_own *o)
 {
     struct jpeg_coefs_tools tools = {

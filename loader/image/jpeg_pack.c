@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_pack.c - a JPEG's coefficients, written anew as a baseline JPEG with restart markers, and
- * the proof that they are the same.
+/* jpeg_pack.c - rewrites a JPEG's coefficients as a baseline JPEG with restart markers, and proves
+ * that they are the same.
  *
- * No pixel is computed: coefficients are read and entropy-coded with tables made for them. What
- * decides the colour space is written as libjpeg does for the colour space that it found (JFIF for
- * YCbCr and grey, Adobe for RGB); of all else in the header only EXIF's orientation is kept. */
+ * No pixel is computed: coefficients are read and entropy-coded with tables made for them. The
+ * markers that determine the colour space are written as libjpeg does for the colour space that it
+ * found (JFIF for YCbCr and grey, Adobe for RGB); of the rest of the header only EXIF's orientation
+ * is kept. */
 #include "config.h"
 
 #include "loader/image/pack.h"
@@ -23,13 +24,13 @@
 #include "common/util.h"
 #include "loader/image/limits.h"
 
-/* What the objects of libjpeg have in common: where errors land. */
+/* The common part of libjpeg's objects: where errors arrive. */
 struct trap {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf escape;
-    bool in_header; /* of what is read */
-    int code;       /* of what failed, and its sentence: */
+    bool in_header; /* the header is being read */
+    int code;       /* of the failure, and its sentence: */
     enum pack_outcome outcome;
     char message[JMSG_LENGTH_MAX];
 };
@@ -58,8 +59,9 @@ static void on_error(j_common_ptr cinfo)
     leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD, what);
 }
 
-/* A warning while reading: the file is damaged behind what a decoder of pixels reads. Whether bytes
- * between its first segments are a fault is for the caller, and not written in any case. */
+/* A warning during reading: the file is damaged after the part that a decoder of pixels reads.
+ * Whether bytes between its first segments are an error is decided by the caller; they are never
+ * written. */
 static void on_message(j_common_ptr cinfo, int level)
 {
     if (level < 0 && !(trap_of(cinfo)->in_header && cinfo->err->msg_code == JWRN_EXTRANEOUS_DATA))
@@ -71,7 +73,7 @@ static void on_output(j_common_ptr cinfo)
     (void)cinfo;
 }
 
-/* Called often while scans are read. A decoder of pixels ends with the scan that completes the
+/* Called often while scans are read. A decoder of pixels stops after the scan that completes the
  * image; further ones would change it. */
 static void on_progress(j_common_ptr cinfo)
 {
@@ -111,14 +113,14 @@ static void check_form(struct trap *t, const struct jpeg_decompress_struct *d)
 struct source {
     struct jpeg_decompress_struct d;
     jvirt_barray_ptr *coefficients;
-    size_t compressed; /* bytes behind the header */
+    size_t compressed; /* bytes after the header */
 };
 
 static void source_read(struct trap *t, struct source *s, const uint8_t *bytes, size_t len)
 {
     s->d.err = &t->errors;
     jpeg_create_decompress(&s->d);
-    s->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
+    s->d.mem->max_memory_to_use = 0; /* the library would read an environment variable */
     s->d.progress = &t->progress;
     jpeg_mem_src(&s->d, bytes, (unsigned long)len);
     t->in_header = true;
@@ -145,7 +147,7 @@ struct transcoder {
     size_t room; /* of result.bytes */
 };
 
-/* libjpeg's own destination in memory loses track of it when an error comes up. */
+/* libjpeg's own memory destination loses track of its buffer when an error occurs. */
 static void make_room(struct transcoder *t, size_t used)
 {
     size_t room = t->room ? 2 * t->room : 1 << 16;

@@ -12,7 +12,7 @@
 
 #ifdef __aarch64__
 
-/* Short loops of fixed length are over registers: they must be unrolled, which gcc does from -O3
+/* Short loops of fixed length work on registers: they must be unrolled, which gcc does from -O3
  * on. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -22,7 +22,7 @@
 
 #define NEON_INLINE static inline __attribute__((always_inline))
 
-/* What words are multiplied by: lanes of two registers. */
+/* The factors of words: lanes of two registers. */
 static const int16_t even_factors[4] = {F_0_541, F_0_541 - F_1_847, F_0_541 + F_0_765, 0};
 static const int16_t z_factors[4] = {F_1_175 - F_1_961, F_1_175, F_1_175 - F_0_390, 0};
 static const int16_t odd_factors[8] = {F_0_298 - F_0_899,
@@ -104,8 +104,9 @@ NEON_INLINE void first_pass(int16x8_t v[8], const struct factors *f)
     }
 }
 
-/* The second one: by 18 bits, of which the upper halves of sums are rid of 16; what is left is
- * rounded with them, so it is only shifted. Still to be shifted by 2 and clamped to bytes. */
+/* The second pass: rounded by 18 bits, of which taking the upper halves of sums removes 16; the
+ * rest was rounded together with them, so it is only shifted. The result must still be shifted by 2
+ * and clamped to bytes. */
 NEON_INLINE void second_pass(int16x8_t v[8], const struct factors *f)
 {
     const int32x4_t round = vdupq_n_s32(1 << 17);

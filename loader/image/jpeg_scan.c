@@ -7,8 +7,8 @@
 
 enum {
     M_RST0 = 0xD0,
-    /* Where a file ends without a marker, libjpeg fails when it looks ahead beyond the end; so we
-     * use no bytes so close to it. */
+    /* If a file ends without a marker, libjpeg fails when it looks ahead beyond the end, so we use
+     * no bytes this close to it. */
     FILE_END_MARGIN = 24,
 };
 
@@ -33,7 +33,7 @@ static void unstuff(struct jpeg_scan *s)
             s->from += 2;
         } else if (mark && n + 1 < left) {
             s->marker =
-                mark[1] == 0xFF ? 0 : mark[1]; /* what such a row ends with, libjpeg knows */
+                mark[1] == 0xFF ? 0 : mark[1]; /* libjpeg decides how such a sequence ends */
             s->ended = true;
         } else if (mark || s->from == s->len) {
             s->marker = 0;
@@ -61,13 +61,14 @@ static void tell(struct jpeg_scan *s, const uint8_t *at)
     s->told = at;
 }
 
-/* Refill the buffer behind the bytes that are not read yet. */
+/* Refill the buffer after the unread bytes. */
 static void fill(struct jpeg_scan *s)
 {
     size_t left = s->end > s->bits.at ? (size_t)(s->end - s->bits.at) : 0;
     ptrdiff_t back = s->bits.at - (s->room + JPEG_SCAN_LEAD);
 
-    if (back > 0) { /* with the eight bytes before, some of which are in bits.word and not read */
+    /* Including the eight bytes before, some of which are in bits.word and unread. */
+    if (back > 0) {
         if (s->telling && s->told < s->bits.at - sizeof(s->bits.word))
             tell(s, s->bits.at - sizeof(s->bits.word));
         memmove(s->room + JPEG_SCAN_LEAD - sizeof(s->bits.word), s->bits.at - sizeof(s->bits.word),
@@ -82,13 +83,13 @@ static void fill(struct jpeg_scan *s)
         s->limit = s->end - JPEG_MCU_BYTES - 8;
         return;
     }
-    memset(s->room + (s->end - s->room), 0, 64); /* bytes that are only looked ahead at */
+    memset(s->room + (s->end - s->room), 0, 64); /* bytes that are only used for look-ahead */
     if (s->marker == 0)
         s->end -= s->margin;
     s->limit = s->end;
 }
 
-/* The number of unread bits; negative: more bits were read than there are. */
+/* Returns the number of unread bits; negative if more bits were read than there are. */
 static ptrdiff_t bits_left(const struct jpeg_scan *s)
 {
     return (s->end - s->bits.at) * 8 + (ptrdiff_t)s->bits.count;
@@ -156,7 +157,7 @@ void jpeg_scan_begin_whole(struct jpeg_scan *s, const uint8_t *bytes, size_t len
     begin_segment(s);
 }
 
-/* The byte that holds the next bit, and the number of that bit. */
+/* Returns the byte that holds the next bit, and the number of that bit. */
 static const uint8_t *next_bit(const struct jpeg_scan *s, uint32_t *bit)
 {
     uint32_t back = (s->bits.count + 7) / 8;
@@ -201,7 +202,7 @@ bool jpeg_scan_more(struct jpeg_scan *s)
     return !s->ended || bits_left(s) >= 0;
 }
 
-/* Was all read up to the next marker? libjpeg warns of unused whole bytes before it. */
+/* Was everything read up to the next marker? libjpeg warns about unused whole bytes before it. */
 static bool is_at_marker(const struct jpeg_scan *s)
 {
     ptrdiff_t left = bits_left(s);

@@ -11,13 +11,13 @@
 #include "common/util.h"
 
 enum {
-    MCUS_MIN = 4,  /* of a tile, but for the last ones */
-    TILES_MIN = 8, /* of an image: with fewer, little time is saved */
+    MCUS_MIN = 4,  /* per tile, except for the last ones */
+    TILES_MIN = 8, /* per image: fewer would save little time */
     SHARE = 32,    /* a hint may be a 32nd of the file's size */
 };
 
-/* A hint begins with this. For each tile follow the bits since the last tile (u16) and the DC
- * predictions, in the byte order of the machine. */
+/* The beginning of a hint. For each tile, the bits since the previous tile (u16) and the DC
+ * predictions follow, in the byte order of the machine. */
 struct hint_head {
     uint64_t hash;
     uint32_t len;
@@ -40,7 +40,7 @@ void jpeg_tiles_fini(struct jpeg_tiles *t)
     *t = (struct jpeg_tiles){0};
 }
 
-/* Choose the size of tiles: as small as the limit of hints allows. */
+/* Choose the size of tiles: as small as the size limit of hints allows. */
 static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
 {
     bool whole = f->restart > 0 && f->mcus % f->restart == 0 && f->restart < f->mcus;
@@ -56,7 +56,7 @@ static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
     t->mcus = 0;
 }
 
-/* Load the tiles of a hint, if it is one of this file. */
+/* Load the tiles of a hint, if it belongs to this file. */
 static void load_hint(struct jpeg_tiles *t, const uint8_t *hint, size_t len)
 {
     struct hint_head head;

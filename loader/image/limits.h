@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /* limits.h - how large an image may be before it is bad.
  *
- * A few hundred bytes can ask for gigabytes of memory or minutes of work. An image over one of
- * these limits is a bad sample; whether a sample is bad decides what is shown in its place, so the
- * limits are part of the definition of pixels (docs/pixels.md) and never depend on the machine.
- * They lie far above any photograph: the largest image of ImageNet has 61 million pixels. */
+ * A few hundred bytes can request gigabytes of memory or minutes of work. An image over one of
+ * these limits is a bad sample. Since bad samples are replaced by others, the limits are part of
+ * the definition of pixels (docs/pixels.md) and never depend on the machine. They are far above any
+ * photograph: the largest image of ImageNet has 61 million pixels. */
 #ifndef LOADER_IMAGE_LIMITS_H
 #define LOADER_IMAGE_LIMITS_H
 
 enum {
-    /* Of a side, pixels. What libjpeg can do, and plenty for PNG. */
+    /* Pixels per side. The maximum of libjpeg, and plenty for PNG. */
     IMAGE_SIDE_MAX = 65500,
     /* Of width times height. */
     IMAGE_PIXELS_MAX = 1 << 27,
-    /* Bytes in front of the compressed data: profiles, previews, comments. */
+    /* Bytes before the compressed data: profiles, previews, comments. */
     IMAGE_HEADER_MAX = 16 << 20,
-    /* Images of an AVIF that is a sequence; the first is shown, and each takes up memory. */
+    /* Images of an AVIF sequence; the first is shown, and each one takes memory. */
     IMAGE_FRAMES_MAX = 1 << 16,
-    /* Bytes of an AVIF's boxes that list items and chunks (avif_scan.c): some 1,300 tiles. libavif
-     * looks for each item among all others, and has a decoder for each tile, of 400 KiB. */
+    /* Bytes of an AVIF's boxes that list items and chunks (avif_scan.c): about 1,300 tiles. libavif
+     * searches for each item among all others, and has a decoder of 400 KiB for each tile. */
     IMAGE_LISTS_MAX = 1 << 16,
-    /* Boxes of an AVIF that libavif reads: a few, and of a grid some properties of each tile. */
+    /* Boxes of an AVIF that libavif reads: a few, plus some properties of each tile in a grid. */
     IMAGE_BOXES_MAX = 1 << 16,
-    /* Bytes of all items of an AVIF beyond those of the file: tiles that are the same, as of alpha
-     * where all is opaque, may be written once. */
+    /* Bytes of all items of an AVIF beyond those of the file: identical tiles, such as opaque
+     * alpha, may be stored once. */
     IMAGE_SHARED_MAX = 16 << 20,
-    /* Pixels of an AVIF's tile times all of its tiles: those of the image, what they have beyond
-     * its edges, and those of its alpha. Fewer, if an image has a side of less than 64: no tile of
-     * a grid may. */
+    /* Pixels of an AVIF's tile times the number of its tiles: those of the image, plus what a grid
+     * may have beyond it. */
     IMAGE_TILES_PIXELS_MAX = 1 << 29,
-    /* Frames of an AVIF's items beyond the first of each (avif_scan.c). Images of layers have three
+    /* Frames of an AVIF's items beyond the first of each (avif_scan.c). Layered images have three
      * in the image and three in its alpha; each may be as large as an image, and is decoded. */
     IMAGE_HIDDEN_FRAMES_MAX = 8,
-    /* OBUs of an AVIF's items: a few an item, and with AV1's tiles apart up to 4096 a frame. */
+    /* OBUs of an AVIF's items: a few per item, and up to 4096 per frame if AV1's tiles are
+     * separate. */
     IMAGE_OBUS_MAX = 1 << 16,
-    /* Those of them that dav1d writes a line about. */
+    /* OBUs for which dav1d logs a line. */
     IMAGE_UNKNOWN_OBUS_MAX = 16,
-    /* Extents of an AVIF's items beyond the first of each: one of no bytes takes none in the file
-     * and 16 in memory. Images of layers have as many as layers. */
+    /* Extents of an AVIF's items beyond the first of each: an empty one takes no bytes in the file
+     * and 16 in memory. Layered images have as many extents as layers. */
     IMAGE_EXTENTS_MAX = 1 << 10,
     /* Scans of a JPEG. Encoders write 1 to 20; each may visit all of the image. */
     IMAGE_SCANS_MAX = 100,
-    /* 8x8 blocks of all components of a JPEG with several scans: they are kept until the last one
-     * is read, 128 bytes each (512 MiB); our own decoder keeps those of the region, and 10 bytes of
-     * each. */
+    /* 8x8 blocks of all components of a JPEG with several scans: they are stored until the last one
+     * is read, 128 bytes each (512 MiB); our own decoder stores those of the region, and 10 bytes
+     * for every block. */
     IMAGE_BLOCKS_MAX = 1 << 22,
     /* Blocks times scans of such a JPEG: some seconds of work. */
     IMAGE_BLOCK_VISITS_MAX = 1 << 28,

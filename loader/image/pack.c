@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* pack.c - what a packed JPEG looks like, making one, and proving that a file may be packed.
+/* pack.c - recognises packed JPEGs, creates them, and proves that a file may be packed.
  *
- * A file counts as packed when it has our segment, the checksum in it is right, and its header and
- * its markers are as a packed file's must be. The checksum covers all bytes. So such a file is,
- * byte for byte, one that image_pack() has proved to decode whole without a warning, and a decoder
- * that looks at a part of it comes to the same decision and the same pixels as one that looks at
- * all. Any other file is decoded as if it had no such segment.
+ * A file counts as packed if it has our segment, the checksum in it is right, and its header and
+ * its markers are as required for a packed file. The checksum covers all bytes. So such a file is,
+ * byte for byte, one that image_pack() has proved to decode completely without a warning, and a
+ * decoder of a part of it makes the same decision and produces the same pixels as a decoder of the
+ * whole file. Any other file is decoded as if it had no such segment.
  *
- * A checksum is no signature, and anybody can make up a file with a right one. So nothing that
- * decides a pixel is taken from the segment: where the intervals lie is read from the markers,
- * which are what a decoder of the whole file goes by, too. A made-up file can only have its own
- * pixels, or be bad; docs/packed.md says what is left.
+ * A checksum is not a signature, and anyone can construct a file with a right one. So nothing that
+ * determines a pixel is taken from the segment: the positions of the intervals are read from the
+ * markers, which a decoder of the whole file uses, too. A forged file can only have its own pixels,
+ * or be bad; docs/packed.md describes the remaining risk.
  *
- * Why all of the file is looked at, which takes 10 us of a photograph: a checksum that covered less
- * would leave open what lies above the crop, and that decides whether a sample is bad; and markers
- * are numbered modulo 8, so that one alone does not tell where it stands. */
+ * Why the whole file is read, which takes 10 us for a photograph: a checksum that covered less
+ * would not cover the data above the crop, which decides whether a sample is bad; and markers are
+ * numbered modulo 8, so that a single one does not identify its position. */
 #include "config.h"
 
 #include "loader/image/pack.h"
@@ -34,15 +34,15 @@
 #include "loader/image/ppm.h"
 #include "loader/image/splice.h"
 
-/* Of the segment, from its marker on. Numbers are big-endian, as all in a JPEG. */
+/* Offsets in the segment, from its marker on. Numbers are big-endian, like everywhere in a JPEG. */
 enum {
     AT_NAME = 4,      /* "Plenum\0" */
     AT_VERSION = 11,  /* 1 byte */
     AT_CHECKSUM = 12, /* 8 */
     SEGMENT_SIZE = 20,
     SEGMENT_VERSION = 1,
-    /* The shortest intervals that are chosen. A marker, the bits that fill a byte and DC values
-     * without a prediction cost 5 bytes an interval; finer ones save more decoding. */
+    /* The shortest intervals that are chosen. A marker, the bits that pad a byte and DC values
+     * without a prediction cost 5 bytes per interval; shorter ones save more decoding. */
     INTERVAL_MIN = 2,         /* MCUs */
     INTERVAL_BYTES_MIN = 112, /* of compressed data, on average */
 };
@@ -69,7 +69,7 @@ static void put64(uint8_t *p, uint64_t value)
         p[i] = (uint8_t)value;
 }
 
-/* Of all bytes but the checksum's own eight. */
+/* Returns the checksum of all bytes except its own eight. */
 static uint64_t checksum_of(const uint8_t *bytes, size_t len, size_t segment)
 {
     size_t at = segment + AT_CHECKSUM;
@@ -89,7 +89,7 @@ struct header {
     uint32_t components;
 };
 
-/* The segment at `at`: its end, or 0 where there is none that could be in a packed file. */
+/* Returns the end of the segment at `at`, or 0 if there is none that a packed file could have. */
 static size_t segment_end(const struct header *h, size_t at)
 {
     size_t size;
@@ -100,7 +100,7 @@ static size_t segment_end(const struct header *h, size_t at)
     return size < 2 || size > h->len - at - 2 ? 0 : at + 2 + size;
 }
 
-/* The place of our segment, or 0. Any file may come here: it is only a guess what it is. */
+/* Returns the position of our segment, or 0. Any file may be passed, so this is only a guess. */
 static size_t find_segment(const struct header *h)
 {
     size_t at = 2, end;
@@ -116,7 +116,7 @@ static size_t find_segment(const struct header *h)
     return 0;
 }
 
-/* APP9: the one of ours. */
+/* Read an APP9: is it ours? */
 static bool read_segment(struct header *h, size_t at, size_t end)
 {
     if (h->layout.segment || end - at != SEGMENT_SIZE ||
@@ -127,7 +127,7 @@ static bool read_segment(struct header *h, size_t at, size_t end)
     return true;
 }
 
-/* SOF0, or SOF1, which differs in how large the tables may be. */
+/* SOF0, or SOF1, which differs in the size that tables may have. */
 static bool read_frame(struct header *h, size_t at, size_t end)
 {
     struct pack_layout *l = &h->layout;
@@ -165,7 +165,7 @@ static bool read_interval(struct header *h, size_t at, size_t end)
     return true;
 }
 
-/* A file as jpeg_pack.c writes it: these segments, and no other. */
+/* Parse a file as jpeg_pack.c writes it: these segments, and no others. */
 static bool read_header(struct header *h)
 {
     for (size_t at = 2, end;; at = end) {
@@ -214,14 +214,14 @@ static bool read_intervals(struct header *h)
         return false;
     l->across = mcus / l->interval;
     l->down = (l->height + l->mcu_height - 1) / l->mcu_height;
-    /* At least a byte and a marker each; the caller reserves memory for them. */
+    /* At least one byte and a marker each, because the caller reserves memory for them. */
     return (uint64_t)l->across * l->down <= (h->len - l->data) / 3 && h->len <= UINT32_MAX;
 }
 
 enum { BLOCK = 64, SPARE = BLOCK };
 
-/* Bit i: is byte i of the next BLOCK bytes an 0xFF, and the one behind it not 0? One byte more is
- * read. */
+/* Bit i: is byte i of the next BLOCK bytes 0xFF, and the byte after it not 0? Reads one byte
+ * more. */
 static uint64_t find_markers(const uint8_t *p)
 {
     uint64_t mask = 0;
@@ -242,11 +242,12 @@ static uint64_t find_markers(const uint8_t *p)
     return mask;
 }
 
-/* Record where all markers end that begin in [at, end); `ends` has room for `count` and some to
- * spare. Returns how many there are, as far as they are not more than `count`.
+/* Record the ends of all markers that begin in [at, end). `ends` has room for `count` and some to
+ * spare. Returns their number, unless there are more than `count`.
  *
- * The first two of a block are written whether they are there or not, as no processor can guess:
- * a wrong guess at each of a photograph's markers costs more than all the rest. */
+ * The first two of a block are written whether they exist or not, because no processor can predict
+ * this: the mispredictions at each of a photograph's markers would cost more than everything
+ * else. */
 static uint32_t list_markers(const uint8_t *bytes, size_t at, size_t end, uint32_t count,
                              uint32_t *ends)
 {
@@ -274,7 +275,7 @@ static uint32_t list_markers(const uint8_t *bytes, size_t at, size_t end, uint32
     return number;
 }
 
-/* Find the markers; they must be numbered as they stand, and EOI be the file's end. */
+/* Find the markers. They must be numbered consecutively, and EOI must be the end of the file. */
 static bool read_markers(const struct header *h, uint32_t *ends)
 {
     uint32_t count = h->layout.across * h->layout.down, wrong = 0;
@@ -323,7 +324,8 @@ uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes)
     return mcus;
 }
 
-/* Behind the first segments, so that those still find JFIF who look for it at the usual place. */
+/* After the first segments, so that programs that look for JFIF at the usual position still find
+ * it. */
 static size_t segment_offset(const uint8_t *bytes, size_t len)
 {
     size_t at = 2;
@@ -370,7 +372,7 @@ static void cut_fini(struct cut *c)
         scratch_free(&c->parts[i]);
 }
 
-/* Add the parts to the list. 1, or what pack_read() answers; -ENOMEM. */
+/* Add the parts to the list. Returns 1, or the result of pack_read(); -ENOMEM. */
 static int cut_all(struct cut *c, const uint8_t *bytes, size_t len, struct plenum_error *err)
 {
     const struct pack_layout *l = &c->layout;
@@ -414,7 +416,7 @@ int pack_prove(const uint8_t *bytes, size_t len, struct plenum_error *err)
     return r;
 }
 
-/* Have the packed file and each of its parts the coefficients of the original? */
+/* Check that the packed file and each of its parts have the coefficients of the original. */
 static int prove(const uint8_t *bytes, size_t len, struct pack_result *packed,
                  struct plenum_error *err)
 {
@@ -459,7 +461,7 @@ static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
     return 0;
 }
 
-/* Pack a JPEG of these sides, made of a file that decodes. */
+/* Pack a JPEG of this size, created from a file that decodes. */
 static int resize_and_pack(struct image_decoder *decoder, const struct pack_resize *resize,
                            uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
                            uint8_t orientation, struct pack_result *ret, struct plenum_error *err)
@@ -481,7 +483,7 @@ static int resize_and_pack(struct image_decoder *decoder, const struct pack_resi
     return r;
 }
 
-/* Write the pixels of a file that decodes, and compare what is read back. */
+/* Write the pixels of a file that decodes, and compare them after reading them back. */
 static int write_raw(struct image_decoder *decoder, const struct image_info *info, uint32_t width,
                      uint32_t height, bool resized, const uint8_t *bytes, size_t len,
                      struct pack_result *ret, struct plenum_error *err)
@@ -551,8 +553,8 @@ static int pack_any(struct image_decoder *decoder, const struct pack_resize *res
     }
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
-    /* This build has no decoder for the file: another would make it smaller. What is kept for a
-     * reason has another outcome by now. */
+    /* This build has no decoder for the file: another build would shrink it. A file that is kept
+     * for another reason already has its outcome. */
     if (r == -ENOTSUP && result.outcome == PACK_KEPT_BAD &&
         (raw || (resize && (resize->longest || resize->shortest))))
         return r;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_resize.c - the resize of plenumctl pack is that of a pipeline: resize(HxW) with Lanczos.
+/* pack_resize.c - plenumctl pack resizes like a pipeline does: resize(HxW) with Lanczos.
  *
- * So it is defined by docs/pixels.md, in integers, and any machine makes the same pixels of a file.
- * What is left to libjpeg is the encoder: its accurate forward DCT and its tables, which are in
- * integers, too. Huffman tables are not made here: whoever packs the file makes them anew. */
+ * So the result is defined by docs/pixels.md, in integers, and any machine produces the same pixels
+ * from a file. Only the encoder is libjpeg's: its accurate forward DCT and its tables, which are in
+ * integers, too. Huffman tables are not optimised here, because packing rebuilds them. */
 #include "config.h"
 
 #include "loader/image/pack_resize.h"
@@ -17,7 +17,7 @@
 #include "common/error.h"
 #include "loader/image/ppm.h"
 
-/* part / whole of a side, to the nearest pixel, a half up; at least 1. */
+/* part / whole of a side, to the nearest pixel, halves rounded up; at least 1. */
 static uint32_t scale(uint32_t side, uint32_t part, uint32_t whole)
 {
     uint32_t scaled = (uint32_t)((2 * (uint64_t)side * part + whole) / (2 * (uint64_t)whole));
@@ -40,7 +40,7 @@ bool pack_resize_sides(const struct pack_resize *resize, uint32_t width, uint32_
     return true;
 }
 
-/* Keep one channel of each pixel, if all of them are grey. */
+/* Reduce each pixel to one channel, if all of them are grey. */
 static bool make_grey(uint8_t *pixels, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -51,13 +51,13 @@ static bool make_grey(uint8_t *pixels, size_t count)
     return true;
 }
 
-/* All of an image, as it is stored, with these sides: [height][width][3]. */
+/* Render all of an image, as stored, with these sides: [height][width][3]. */
 static int render_all(struct image_decoder *decoder, uint32_t width, uint32_t height,
                       enum pipeline_filter filter, const uint8_t *bytes, size_t len,
                       uint8_t *pixels, struct plenum_error *err)
 {
     static const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
-    static const struct image_draw draw; /* nothing is drawn */
+    static const struct image_draw draw; /* nothing is drawn randomly */
     const struct pipeline pipeline = {
         .version = PIPELINE_V1,
         .crop = PIPELINE_STRETCH,
@@ -94,7 +94,7 @@ int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *
         options.pixels = pixels;
         options.grey = make_grey(pixels, count);
         r = encode_jpeg(&options, ret, ret_len);
-        if (r < 0) /* sides and quality are in range: libjpeg can want nothing but memory */
+        if (r < 0) /* sides and quality are in range, so libjpeg can only fail for lack of memory */
             r = error_set(err, -ENOMEM, "out of memory");
     }
     free(pixels);
@@ -114,7 +114,7 @@ int pack_resize_raw(struct image_decoder *decoder, const struct image_info *info
     if (!file)
         return error_set(err, -ENOMEM, "out of memory");
     memcpy(file, header, at);
-    /* Of its own size the nearest pixel is the pixel. */
+    /* At its own size, the nearest pixel is the pixel itself. */
     r = render_all(decoder, width, height, same ? PIPELINE_NEAREST : PIPELINE_LANCZOS, bytes, len,
                    file + at, err);
     if (r < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* pad.c - copies what is seen of an image to its place in the sample, and pads it.
+/* pad.c - copies the visible part of an image to its position in the sample, and pads it.
  *
- * A row of the sample is a run of a row of the image, with padding before and behind it: the run is
+ * A row of the sample is a run of a row of the image, with padding before and after it: the run is
  * copied, the padding taken from a table. */
 #include "config.h"
 
@@ -25,8 +25,8 @@ uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const stru
     return pad->seen.bytes;
 }
 
-/* The columns of a row. What is seen was mirrored already: so neighbours there are neighbours here.
- * */
+/* Find the columns of a row. The visible part is already mirrored, so neighbours there are
+ * neighbours here. */
 static void find_columns(const struct pipeline *pipeline, const struct crop *crop, int32_t *columns)
 {
     crop_places(pipeline->pad_mode, &crop->across, crop->window.left, crop->mirror, pipeline->width,

@@ -9,20 +9,21 @@
 
 /** Tables and pixels, kept from image to image. Starts as zeros. */
 struct pad {
-    struct scratch seen;    /* [3][crop->window.height][crop->window.width] */
-    struct scratch columns; /* int32 [width]: of a row of it; -1: the level of the padding */
+    struct scratch seen; /* [3][crop->window.height][crop->window.width] */
+    /* int32 [width]: the column of `seen` for each output; -1: the level of the padding */
+    struct scratch columns;
 };
 
 void pad_fini(struct pad *pad);
 
-/** Room for crop->window's pixels, mirrored where crop->mirror says so. NULL: memory is short. */
+/** Returns room for crop->window's pixels, mirrored if crop->mirror is set. NULL: out of memory. */
 uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop);
 
-/** Make the whole sample of them: planes[3][height][width]. */
+/** Build the whole sample from them: planes[3][height][width]. */
 void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop,
                 uint8_t *planes);
 
-/** Free the window of more than `keep` bytes. */
+/** Free the window if it has more than `keep` bytes. */
 void pad_trim(struct pad *pad, size_t keep);
 
 #endif

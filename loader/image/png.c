@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* png.c - decodes a PNG by libpng, as 8-bit RGB and a fourth byte.
+/* png.c - decodes a PNG with libpng, as 8-bit RGB and a fourth byte.
  *
- * Most PNGs are decoded by our own decoder (png_own.h), to the same pixels. Where that gives up
- * libpng has the file from its beginning, and what it says counts.
+ * Most PNGs are decoded by our own decoder (png_own.h), to the same pixels. If it gives up, libpng
+ * decodes the file from its beginning, and the result of libpng counts.
  *
- * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped as
- * by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from the
- * top: all rows above the region are read, those below are not. An interlaced one is read in seven
- * passes over rows that are kept.
+ * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped
+ * like by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from
+ * the top: all rows above the region are read, those below are not. An interlaced one is read in
+ * seven passes over rows that are kept.
  *
- * libpng's warnings are not failures: it warns of colour profiles and the like, which change no
- * pixel. Its errors leave by longjmp(). */
+ * libpng's warnings are not failures: it warns about colour profiles and similar chunks, which
+ * change no pixel. Its errors leave by longjmp(). */
 #include "config.h"
 
 #include "loader/image/reader.h"
@@ -35,7 +35,7 @@ struct png_reader {
     struct image_reader base;
 
     struct png_own *own;
-    bool by_library; /* whatever our own could do */
+    bool by_library; /* even if our own decoder could decode it */
     bool owned;      /* our own decoder has this image */
     const uint8_t *file;
 
@@ -113,7 +113,7 @@ static void png_reader_close(struct image_reader *reader)
     png_own_close(p->own);
 }
 
-/* After longjmp(): return the error. */
+/* Return the error after longjmp(). */
 static int failed(const struct png_reader *p, struct plenum_error *err)
 {
     if (p->no_memory)
@@ -123,14 +123,14 @@ static int failed(const struct png_reader *p, struct plenum_error *err)
     return error_set(err, -EBADMSG, "PNG decoder: %s", p->message);
 }
 
-/* Ignore all chunks but those that change pixels, and eXIf. */
+/* Ignore all chunks except those that change pixels, and eXIf. */
 static void ignore_chunks(png_structp png)
 {
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "eXIf", 1);
 }
 
-/* Only numbers that mean themselves can be a mask. */
+/* A mask can only consist of numbers that are not converted. */
 static void check_mask(const struct png_reader *p, int depth, int colour)
 {
     if (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE)
@@ -194,7 +194,7 @@ static int library_open(struct png_reader *p, struct image_header *ret, struct p
 static void choose_format(struct png_reader *p)
 {
     if (p->base.mask) {
-        png_set_packing(p->png); /* less than 8 bits: a byte each, as they are */
+        png_set_packing(p->png); /* less than 8 bits: one byte each, with the same values */
         png_read_update_info(p->png, p->info);
         if (png_get_rowbytes(p->png, p->info) != (size_t)p->width * p->base.mask)
             give_up(p->png, "its rows have an unexpected form");
@@ -204,7 +204,7 @@ static void choose_format(struct png_reader *p)
     png_set_palette_to_rgb(p->png);
     png_set_expand_gray_1_2_4_to_8(p->png);
     png_set_gray_to_rgb(p->png);
-    png_set_filler(p->png, 0xFF, PNG_FILLER_AFTER); /* where there is no alpha */
+    png_set_filler(p->png, 0xFF, PNG_FILLER_AFTER); /* if there is no alpha */
     if (p->interlaced)
         (void)png_set_interlace_handling(p->png);
     png_read_update_info(p->png, p->info);
@@ -212,7 +212,7 @@ static void choose_format(struct png_reader *p)
         give_up(p->png, "its rows have an unexpected form");
 }
 
-/* Read all passes, the last one only as far as it is needed. */
+/* Read all passes, the last one only as far as needed. */
 static void read_passes(struct png_reader *p)
 {
     size_t pitch = (size_t)p->width * 4;
@@ -249,8 +249,8 @@ static int library_seek(struct png_reader *p, const struct rect *region, struct 
     return 0;
 }
 
-/* Numbers lie at the end of a row of pixels, of which they become R and G, from the first on: none
- * is written over before it is read. */
+/* The numbers are at the end of a row of pixels. They become R and G of the pixels, starting with
+ * the first: none is overwritten before it is read. */
 static void spread_numbers(uint8_t *row, uint32_t width, uint32_t item)
 {
     const uint8_t *from = row + (size_t)(4 - item) * width;
@@ -289,7 +289,7 @@ static int library_read(struct png_reader *p, struct image_rows *ret, struct ple
         return failed(p, err);
     if (!p->interlaced)
         read_strip(p, count);
-    kept = p->interlaced ? p->rows_done * pitch : 0; /* before these rows in p->pixels */
+    kept = p->interlaced ? p->rows_done * pitch : 0; /* earlier rows stay in p->pixels */
     p->rows_done += count;
     *ret = (struct image_rows){
         .pixels = (uint8_t *)p->pixels.bytes + kept + (size_t)p->region.left * 4,
@@ -299,7 +299,7 @@ static int library_read(struct png_reader *p, struct image_rows *ret, struct ple
     return 0;
 }
 
-/* --- which of the two --- */
+/* --- choosing the decoder --- */
 
 static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
                            struct image_header *ret, struct plenum_error *err)
@@ -313,7 +313,7 @@ static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, si
     return p->owned ? 0 : library_open(p, ret, err);
 }
 
-/* Our own decoder has given up: what is left of the region is read by libpng. */
+/* Our own decoder has given up: libpng reads the rest of the region. */
 static int change_over(struct png_reader *p, struct plenum_error *err)
 {
     struct rect rest = {p->region.left, p->region.top + p->rows_done, p->region.width,

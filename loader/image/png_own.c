@@ -3,19 +3,19 @@
  *
  *     file -> open(): chunks up to the first IDAT
  *          -> seek(): the data of all IDATs, their checksums -> `data`
- *          -> read(): inflate.c -> `window`, rows that are filtered
+ *          -> read(): inflate.c -> `window`, filtered rows
  *                     -> png_rows.c -> `line`, rows of bytes -> `strip`, pixels
  *
- * Rows of RGB and RGBA of 8 bits become pixels of the strip at once, without `line`.
+ * Rows of 8-bit RGB and RGBA become pixels of the strip directly, without `line`.
  *
- * The window slides: it keeps the last 32 KiB for matches, and what has not become rows. So an
- * image of any size takes little memory, and below the last row that is needed nothing is
- * inflated. But zlib, when a row is complete, goes on to the next code that gives a byte, and
- * reports a fault there; so we go as far.
+ * The window slides: it keeps the last 32 KiB for matches, and the bytes that have not become rows.
+ * So an image of any size takes little memory, and nothing below the last needed row is inflated.
+ * But when a row is complete, zlib continues to the next code that produces a byte, and reports a
+ * fault there, so we do the same.
  *
- * The judge is libpng: we give up on whatever it could have an error for, or treats by a rule of
- * its own. Ancillary chunks but tRNS and eXIf are passed over, be they damaged: it only warns of
- * them. */
+ * libpng is the reference: we give up on everything for which it might report an error, or which it
+ * treats by a rule of its own. Ancillary chunks except tRNS and eXIf are skipped even if damaged,
+ * because libpng only warns about them. */
 #include "config.h"
 
 #include "loader/image/png_own.h"
@@ -37,13 +37,13 @@
 enum {
     STRIP_ROWS = 16,
     HEADER = 33,    /* the signature and IHDR */
-    AROUND = 12,    /* of a chunk: length, type, checksum */
-    ROOM = 1 << 16, /* of the window, for what is not yet rows */
+    AROUND = 12,    /* per chunk: length, type, checksum */
+    ROOM = 1 << 16, /* in the window, for bytes that are not rows yet */
     KEPT = 16 << 20,
-    /* Bytes of what libpng shall have where there are more: all IDATs, and an ancillary chunk. */
+    /* Larger data is left to libpng: all IDATs together, and an ancillary chunk. */
     DATA_MAX = 64 << 20,
     IGNORED_MAX = 1 << 20,
-    IDAT_ALWAYS = 8000000, /* libpng has no limit below that for any chunk */
+    IDAT_ALWAYS = 8000000, /* libpng has no limit below this for any chunk */
 };
 
 /* Colour types. */
@@ -55,16 +55,16 @@ struct png_own {
     uint32_t width, height, mask;
     uint32_t depth, colour;
     uint32_t step;           /* bytes of a pixel, or 1 */
-    size_t row;              /* bytes of a row, behind its filter */
-    uint8_t palette[256][4]; /* of an index, or of a number of up to 8 bits: its pixel */
+    size_t row;              /* bytes of a row, after its filter byte */
+    uint8_t palette[256][4]; /* the pixel for an index, or for a number of up to 8 bits */
 
     struct rect region;
     uint32_t y;                /* the next row */
     uint32_t rows;             /* in the strip */
     uint64_t needed;           /* bytes of the stream, up to the region's last row */
     uint64_t produced;         /* by inflate */
-    uint32_t adler;            /* of them, where the last row is needed */
-    uint8_t *at, *out, *limit; /* in the window: the next row, where more goes, and how far */
+    uint32_t adler;            /* of these bytes, if the last row is needed */
+    uint8_t *at, *out, *limit; /* in the window: the next row, the write position, and its limit */
     struct inflate inflate;
 
     struct scratch data, window;
@@ -79,7 +79,7 @@ struct chunk {
     uint32_t len;
 };
 
-/* The chunk that begins here; false: it does not lie in the file. */
+/* Get the chunk that begins here. Returns false if it is not within the file. */
 static bool chunk_at(const struct png_own *o, size_t at, struct chunk *ret)
 {
     if (o->len - at < AROUND || get_be32(o->bytes + at) > o->len - at - AROUND)
@@ -98,7 +98,7 @@ static bool chunk_is_good(const struct chunk *c)
     return png_crc32(c->data - 4, c->len + (size_t)4) == get_be32(c->data + c->len);
 }
 
-/* Ancillary, and of letters only. */
+/* Is the chunk ancillary, with a type that consists of letters? */
 static bool may_be_ignored(const struct chunk *c)
 {
     for (int i = -4; i < 0; i++) {
@@ -151,7 +151,7 @@ static bool read_ihdr(struct png_own *o)
     return true;
 }
 
-/* The pixels of indices; those without a colour are black, as libpng has it. */
+/* Read the pixels of indices; those without a colour are black, like in libpng. */
 static bool read_palette(struct png_own *o, const struct chunk *c)
 {
     if (o->colour != PALETTE || c->len == 0 || c->len % 3 != 0 || c->len / 3 > 1U << o->depth ||
@@ -163,7 +163,8 @@ static bool read_palette(struct png_own *o, const struct chunk *c)
     return true;
 }
 
-/* The pixels of numbers: of a mask themselves, else their share of white. */
+/* Compute the pixels of numbers: the numbers themselves for a mask, otherwise their share of
+ * white. */
 static void count_up(struct png_own *o)
 {
     uint32_t most = o->depth < 8 ? (1U << o->depth) - 1 : 255;
@@ -187,7 +188,7 @@ static bool read_exif(const struct chunk *c, uint8_t *orientation)
     return true;
 }
 
-/* The chunks between IHDR and the first IDAT. */
+/* Read the chunks between IHDR and the first IDAT. */
 static bool read_chunks(struct png_own *o, uint8_t *orientation)
 {
     bool palette = false, transparency = false, exif = false;
@@ -237,7 +238,7 @@ int png_own_open(struct png_own *o, const uint8_t *bytes, size_t len, uint32_t m
 
 /* --- the stream --- */
 
-/* How many bytes all IDATs have that follow one another; 0: we give up. */
+/* Returns the total bytes of all consecutive IDATs, or 0 to give up. */
 static size_t measure_data(const struct png_own *o, uint64_t total)
 {
     size_t sum = 0;
@@ -253,7 +254,7 @@ static size_t measure_data(const struct png_own *o, uint64_t total)
     return sum <= DATA_MAX ? sum : 0;
 }
 
-/* Put the data of all IDATs together. */
+/* Concatenate the data of all IDATs. */
 static int collect_data(struct png_own *o, uint64_t total)
 {
     size_t sum = measure_data(o, total);
@@ -281,7 +282,7 @@ static bool reaches_the_end(const struct png_own *o)
     return o->region.top + o->region.height == o->height;
 }
 
-/* Move what is still needed to the window's begin. */
+/* Move the bytes that are still needed to the beginning of the window. */
 static void slide(struct png_own *o)
 {
     uint8_t *begin = o->window.bytes;
@@ -296,7 +297,7 @@ static void slide(struct png_own *o)
     o->out = begin + keep;
 }
 
-/* Inflate more of the stream, at most up to the byte behind what is needed. */
+/* Inflate more of the stream, at most up to the byte after the needed ones. */
 static bool produce(struct png_own *o)
 {
     uint8_t *from;
@@ -314,13 +315,14 @@ static bool produce(struct png_own *o)
     return true;
 }
 
-/* Behind the last row that is needed: whether libpng has nothing to say of what it sees there. */
+/* After the last needed row: would libpng accept the data that it reads there? */
 static bool ends_well(struct png_own *o)
 {
     while (o->produced <= o->needed && !inflate_ended(&o->inflate))
         if (!produce(o))
             return false;
-    /* At the begin of a row libpng wants more input, even if zlib could make the row without. */
+    /* At the beginning of a row libpng requires more input, even if zlib could produce the row
+     * without it. */
     if (!reaches_the_end(o))
         return o->produced > o->needed && inflate_left(&o->inflate) > 0;
     return o->produced == o->needed && inflate_is_whole(&o->inflate, o->adler);
@@ -328,7 +330,7 @@ static bool ends_well(struct png_own *o)
 
 /* --- rows --- */
 
-/* Bytes of pixels, of any form, become pixels. */
+/* Convert bytes of pixels, in any format, to pixels. */
 static void spread(const struct png_own *o, const uint8_t *from, uint8_t *to)
 {
     if (o->depth < 8) {
@@ -361,7 +363,7 @@ static void spread(const struct png_own *o, const uint8_t *from, uint8_t *to)
     }
 }
 
-/* The next row of the image, as row `i` of the strip. */
+/* Produce the next row of the image, as row `i` of the strip. */
 static bool make_row(struct png_own *o, uint32_t i)
 {
     size_t pitch = (size_t)o->width * 4;
@@ -431,7 +433,7 @@ int png_own_seek(struct png_own *o, const struct rect *region)
         return -ENOMEM;
     o->at = o->out = o->window.bytes;
     o->limit = o->out + room;
-    /* Above the first row there are zeros. */
+    /* The row above the first one consists of zeros. */
     memset(o->line.bytes, 0, 2 * o->row);
     memset(o->strip.bytes, 0, pitch);
     return collect_data(o, total);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* png_own.h - our own decoder of PNGs, for the common ones without any fault.
+/* png_own.h - our own decoder for common PNGs without any fault.
  *
- * What it decodes has the pixels that libpng gives, and libpng has no error to report. It gives up
- * on all else, also in the middle of an image, and says nothing of it: whoever asked has libpng
- * decode the file, and judge it. */
+ * It decodes only files for which libpng gives the same pixels and reports no error. For any other
+ * file it gives up, even in the middle of an image, and reports no reason: the caller then uses
+ * libpng to decode the file and report errors. */
 #ifndef LOADER_IMAGE_PNG_OWN_H
 #define LOADER_IMAGE_PNG_OWN_H
 
@@ -11,16 +11,16 @@
 
 struct png_own;
 
-/** Ownership: `*ret` ends with png_own_destroy(). -ENOMEM. */
+/** Free `*ret` with png_own_destroy(). Returns 0 or -ENOMEM. */
 int png_own_create(struct png_own **ret);
-/** NULL is nothing. */
+/** NULL is ignored. */
 void png_own_destroy(struct png_own *o);
 
-/** `mask` as in struct image_reader; `bytes` are borrowed until png_own_close(). -ENOTSUP: it gives
- * up, like all of these. */
+/** `mask` as in struct image_reader; `bytes` are borrowed until png_own_close(). Returns -ENOTSUP
+ * if it gives up, like all of these functions. */
 int png_own_open(struct png_own *o, const uint8_t *bytes, size_t len, uint32_t mask,
                  struct image_header *ret);
-/** -ENOTSUP, -ENOMEM. */
+/** Returns 0, -ENOTSUP or -ENOMEM. */
 int png_own_seek(struct png_own *o, const struct rect *region);
 int png_own_read(struct png_own *o, struct image_rows *ret);
 void png_own_close(struct png_own *o);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* png_rows.c - the five filters of PNG.
  *
- * Filters of whole pixels go from pixel to pixel, as each needs the one on its left; the four bytes
- * of one are done at once, in vectors that gcc and clang make for any processor. */
+ * Filters of whole pixels proceed from pixel to pixel, because each needs the one on its left. The
+ * four bytes of a pixel are processed at once, in vectors that gcc and clang support on any
+ * processor. */
 #include "config.h"
 
 #include "loader/image/png_rows.h"
@@ -20,7 +21,7 @@ enum { NONE, SUB, UP, AVERAGE, PAETH };
 
 /* --- pixels --- */
 
-/* The four bytes of a pixel, widened; and four lanes that mean nothing. */
+/* The four bytes of a pixel, widened; and four lanes that are ignored. */
 typedef int16_t wide __attribute__((vector_size(16)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
 
@@ -111,22 +112,22 @@ static inline wide most(wide a, wide b)
 }
 #endif
 
-/* Of each byte the sum. */
+/* Returns the sum of each byte. */
 static inline uint32_t add(uint32_t a, uint32_t b)
 {
     return ((a & 0x7F7F7F7F) + (b & 0x7F7F7F7F)) ^ ((a ^ b) & 0x80808080);
 }
 
-/* Of each byte the mean, rounded down. */
+/* Returns the mean of each byte, rounded down. */
 static inline uint32_t mean(uint32_t a, uint32_t b)
 {
     return (a & b) + (((a ^ b) & 0xFEFEFEFE) >> 1);
 }
 
-/* Of a (left), b (above) and c (above on the left) the one that is nearest to a + b - c; of those
- * that are equally near the first. With n = 3c - a - b it is the smaller one of a and b where n is
- * not below the larger one, that where n is not above the smaller one, else c: fewer steps from a
- * pixel to the next one than by distances. */
+/* Returns the one of a (left), b (above) and c (above on the left) that is nearest to a + b - c,
+ * and the first one of several that are equally near. With n = 3c - a - b it is the smaller one of
+ * a and b if n is not below the larger one, the larger one if n is not above the smaller one,
+ * otherwise c. This takes fewer steps from one pixel to the next than comparing distances. */
 static inline wide paeth(wide a, wide b, wide c)
 {
     wide n = (3 * c - b) - a, low = least(a, b), high = most(a, b);

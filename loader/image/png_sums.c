@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* png_sums.c - the CRC by the processor's instructions where it has them, else by tables, eight
- * bytes a step (8 KiB, made when first needed); the Adler-32 in 16 lanes, of which the compiler
- * makes vectors. */
+/* png_sums.c - computes the CRC with the processor's instructions if available, otherwise with
+ * tables, eight bytes per step (8 KiB, built on first use); and the Adler-32 in 16 lanes, which the
+ * compiler vectorises. */
 #include "config.h"
 
 #include "loader/image/png_sums.h"
@@ -26,7 +26,7 @@ static void make_tables(void)
     crc_tables_make(&tables, 0xEDB88320); /* 0x04C11DB7, bits reversed */
 }
 
-/* Go on from a state, which is the CRC's complement. */
+/* Continue from a state, which is the CRC's complement. */
 static uint32_t crc_portable(uint32_t state, const uint8_t *bytes, size_t len)
 {
     (void)pthread_once(&made, make_tables);
@@ -46,7 +46,7 @@ CLMUL static inline __m128i load(const uint8_t *at)
     return _mm_loadu_si128((const __m128i *)at);
 }
 
-/* What these 16 bytes are worth so much further on, and the bytes there. */
+/* Multiply these 16 bytes by the weight of their distance, and add the bytes there. */
 CLMUL static inline __m128i fold(__m128i x, __m128i by, __m128i there)
 {
     __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
@@ -54,9 +54,9 @@ CLMUL static inline __m128i fold(__m128i x, __m128i by, __m128i there)
     return _mm_xor_si128(_mm_xor_si128(low, high), there);
 }
 
-/* Products without carries: Gopal and others, "Fast CRC computation for generic polynomials using
- * PCLMULQDQ instruction", Intel, 2009. The numbers are the powers of x of which it speaks, for 64
- * bytes and for 16. What is left of the sums are 16 bytes with the same CRC. */
+/* Carry-less products: Gopal and others, "Fast CRC computation for generic polynomials using
+ * PCLMULQDQ instruction", Intel, 2009. The constants are its powers of x, for 64 bytes and for 16.
+ * The sums are reduced to 16 bytes with the same CRC. */
 CLMUL static uint32_t crc_clmul(uint32_t state, const uint8_t *bytes, size_t len)
 {
     const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
@@ -118,7 +118,7 @@ uint32_t png_crc32(const uint8_t *bytes, size_t len)
 
 enum { LANES = 16, STEPS = 128, PRIME = 65521 };
 
-/* Of LANES * steps bytes: their sum, and the sum of those sums. */
+/* For LANES * steps bytes: compute their sum, and the sum of those sums. */
 static void add_steps(uint32_t *sum, uint32_t *sums, const uint8_t *bytes, uint32_t steps)
 {
     uint32_t c[LANES] = {0}, d[LANES] = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* png_sums.h - the two checksums of a PNG: of chunks, and of what its zlib stream holds. */
+/* png_sums.h - the two checksums of a PNG: one for chunks, one for the contents of its zlib
+ * stream. */
 #ifndef LOADER_IMAGE_PNG_SUMS_H
 #define LOADER_IMAGE_PNG_SUMS_H
 
@@ -8,10 +9,10 @@
 
 /** CRC-32 of [len] bytes. */
 uint32_t png_crc32(const uint8_t *bytes, size_t len);
-/** The same, by plain loops. */
+/** Like png_crc32(), with plain loops. */
 uint32_t png_crc32_portable(const uint8_t *bytes, size_t len);
 
-/** Adler-32 of these behind others; 1: of none. */
+/** Extend an Adler-32 by these bytes; start with 1. */
 uint32_t png_adler32(uint32_t adler, const uint8_t *bytes, size_t len);
 
 #endif

@@ -23,8 +23,8 @@
 
 struct image_header {
     uint32_t width, height; /* as stored, before EXIF; within limits.h */
-    uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
-    bool progressive;       /* a JPEG of that kind */
+    uint8_t orientation;    /* EXIF orientation, 1 ... 8; 1 if there is none */
+    bool progressive;       /* a progressive JPEG */
     size_t junk;            /* bytes before a JPEG's first scan that belong to no segment */
     bool rgb;               /* pixels have three bytes in memory: see struct image_rows */
 };
@@ -35,10 +35,10 @@ static inline uint32_t image_pixel_bytes(const struct image_header *header)
     return header->rgb ? 3 : 4;
 }
 
-/** Some rows of the region. A pixel has four bytes: R, G, B, and one that means nothing, because
- * that is what vector instructions load best. Or it has three, where they lie so in the file and
- * need not be touched; then RESIZE_BEHIND bytes behind each row may be read. Borrowed until the
- * next call. */
+/** Some rows of the region. A pixel has four bytes: R, G, B, and one that is ignored, because
+ * vector instructions load four bytes best. Or it has three, if the file stores them that way and
+ * they can be used in place; then RESIZE_BEHIND bytes after each row may be read. Borrowed until
+ * the next call. */
 struct image_rows {
     const uint8_t *pixels;
     size_t pitch;   /* bytes from row to row */
@@ -48,15 +48,15 @@ struct image_rows {
 struct image_reader;
 
 struct image_reader_ops {
-    /** Whether a file that begins so is for this reader. */
+    /** Does a file that begins with these bytes belong to this reader? */
     bool (*knows)(const uint8_t *bytes, size_t len);
-    /** `bytes` are borrowed until close(). -EBADMSG or -ENOMEM, like all of them; or -ENOTSUP: this
-     * build lacks the library. */
+    /** `bytes` are borrowed until close(). Returns -EBADMSG or -ENOMEM, like all of these
+     * functions; or -ENOTSUP if this build lacks the library. */
     int (*open)(struct image_reader *reader, const uint8_t *bytes, size_t len,
                 struct image_header *ret, struct plenum_error *err);
-    /** `region` lies inside the image, and is not empty. */
+    /** `region` must lie inside the image, and must not be empty. */
     int (*seek)(struct image_reader *reader, const struct rect *region, struct plenum_error *err);
-    /** Not to be called again after the region's last row. */
+    /** Must not be called again after the region's last row. */
     int (*read)(struct image_reader *reader, struct image_rows *ret, struct plenum_error *err);
     void (*close)(struct image_reader *reader);
     void (*destroy)(struct image_reader *reader);
@@ -65,24 +65,25 @@ struct image_reader_ops {
 /** The first member of every reader. */
 struct image_reader {
     const struct image_reader_ops *ops;
-    /* To be set before open(): */
-    bool whole;                /* decode a packed JPEG (pack.h) as any other JPEG */
-    bool junk;                 /* header.junk is no fault: docs/pixels.md, 4.1 */
-    struct image_tiles *tiles; /* use and find tiles, where the reader can; or NULL */
+    /* Set these before open(): */
+    bool whole;                /* decode a packed JPEG (pack.h) like any other JPEG */
+    bool junk;                 /* header.junk is not an error: docs/pixels.md, 4.1 */
+    struct image_tiles *tiles; /* use and find tiles, if the reader can; or NULL */
     bool refused_junk;         /* written by open(): it failed because of junk */
-    /* Of a PNG: 0, or the bytes of an index or a grey level, whose low and high byte are then
-     * delivered as R and G. */
+    /* For a PNG mask: 0, or the bytes of an index or a grey level, whose low and high bytes are
+     * then delivered as R and G. */
     uint32_t mask;
 };
 
 int jpeg_reader_create(struct image_reader **ret);
-/** Whose decoder IMAGE_JPEG_AUTO is on this processor; the others are themselves. */
+/** Resolve IMAGE_JPEG_AUTO to a decoder for this processor; other values are returned unchanged. */
 enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
-/** From the next open() on: whose decoder, and which loops, by their name; those of the best set
- * where it has none of that name. */
+/** Choose the decoder and the loops, by name, from the next open() on. If the decoder has no set of
+ * that name, it uses its best one. */
 void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);
 int png_reader_create(struct image_reader **ret);
-/** From the next open() on: libpng alone decodes, as it judges all that our own decoder does. */
+/** From the next open() on, only libpng decodes, because it is the reference for our own
+ * decoder. */
 void png_reader_use(struct image_reader *reader, bool library);
 int webp_reader_create(struct image_reader **ret);
 int avif_reader_create(struct image_reader **ret);

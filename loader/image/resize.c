@@ -3,11 +3,11 @@
  *
  *     two source rows --across--> ring of pairs of narrow rows --down--> one output row, stored
  *
- * Each axis has a table: for each output, where its source samples begin, how many there are, and
- * their coefficients at 2^14. Mirroring costs nothing: the table across is written backwards. The
- * table down is in pairs of rows, with a coefficient of 0 where an output begins or ends in the
- * middle of one. The loops that multiply, add and store are in resize_*.c; this file makes the
- * tables and keeps the rows.
+ * Each axis has a table: for each output, where its source samples begin, their number, and their
+ * coefficients at 2^14. Mirroring costs nothing: the table across is written backwards. The table
+ * down is in pairs of rows, with a coefficient of 0 where an output begins or ends in the middle of
+ * one. The loops that multiply, add and store are in resize_*.c; this file builds the tables and
+ * stores the rows.
  *
  * Not here: which part of an image is resized (crop.c), and where rows come from (image.c). */
 #include "config.h"
@@ -33,17 +33,17 @@ const struct resize_kernels *const resize_kernels[] = {
     NULL,
 };
 
-/* What one axis is asked for: outputs first ... first + count - 1 of n -> m. */
+/* A request for the table of one axis: outputs first ... first + count - 1 of n -> m. */
 struct axis_request {
     uint32_t n, m;
     uint32_t first, count;
     uint32_t unit; /* taps begin and end at multiples of it */
     bool mirror;
     enum pipeline_filter filter;
-    uint32_t pixel; /* of the axis across: bytes */
+    uint32_t pixel; /* for the axis across: bytes */
 };
 
-/* A table and what it was made for. */
+/* A table and the request that it was built for. */
 struct axis_table {
     struct axis_request request;
     struct resize_axis axis;
@@ -53,29 +53,30 @@ struct axis_table {
 struct resize {
     const struct resize_kernels *chosen;
 
-    /* Of the sample at hand. */
-    const struct resize_kernels *kernels; /* those chosen, or the portable ones */
+    /* For the current sample. */
+    const struct resize_kernels *kernels; /* the chosen ones, or the portable ones */
     struct axis_table across, down;
     struct resize_store store;
     uint8_t *dst;
-    uint32_t pixel;      /* bytes of one in the rows that are pushed */
+    uint32_t pixel;      /* bytes of a pixel in the pushed rows */
     uint32_t rows_in;    /* source rows pushed */
-    uint32_t pairs_made; /* of them */
+    uint32_t pairs_made; /* pairs written */
     uint32_t rows_out;   /* output rows written */
     uint32_t ring_pairs;
     size_t pair_bytes;
 
-    /* Memory that stays: no more than some hundred KiB, unless an image has strange proportions. */
+    /* Memory that is kept: no more than a few hundred KiB, unless an image has unusual
+     * proportions. */
     const struct resize_kernels
-        *prepared; /* whose form of the table across `own` holds, if any's */
+        *prepared; /* the set whose form of the table across is in `own`, if any */
     struct scratch own;
     struct scratch ring;     /* [ring_pairs][pair_bytes]: pair k is at k % ring_pairs */
-    struct scratch pointers; /* [ring_pairs] to the pairs of one output */
+    struct scratch pointers; /* [ring_pairs] pointers to the pairs of one output */
     struct scratch held;     /* a row that waits for the other one of its pair */
-    struct scratch wide;     /* [2] rows of a pair with the fourth byte that `kernels` want */
+    struct scratch wide;     /* [2] rows of a pair, with the fourth byte that `kernels` need */
 };
 
-/* floor(at / unit) while `at` grows by the same step: without a division for each. */
+/* floor(at / unit) while `at` grows by a constant step, without a division for each. */
 struct walk {
     int64_t whole, rest; /* at = whole * unit + rest, 0 <= rest < unit */
     int64_t step_whole, step_rest, unit;
@@ -98,13 +99,12 @@ static void walk_on(struct walk *w)
     }
 }
 
-/* The source samples begin ... end - 1 of one output, as weights; x has the distance
- * |(2x + 1) m - (2i + 1) n| from the centre of output i, and the weight
- * reach - distance. */
+/* The source samples begin ... end - 1 of one output, as weights. x is the distance |(2x + 1) m -
+ * (2i + 1) n| from the centre of output i, and the weight is reach - distance. */
 struct window {
     enum pipeline_filter filter;
     int32_t *weights; /* room for those of one output */
-    uint64_t scale;   /* 2^(32 + FILTER_BITS) over the distance that is 1 to the filter */
+    uint64_t scale; /* 2^(32 + FILTER_BITS) divided by the distance that equals 1 for the filter */
     int64_t reach;
     int64_t first; /* the signed distance of `begin` */
     int64_t apart; /* from sample to sample */
@@ -116,8 +116,8 @@ static int64_t weight_at(const struct window *w, int64_t distance)
     return w->reach - (distance < 0 ? -distance : distance);
 }
 
-/* Coefficients are nearest integers at 2^14; what is missing to 2^14 goes to the first of the
- * largest. */
+/* Coefficients are the nearest integers at 2^14; the first of the largest ones is adjusted so that
+ * they add up to 2^14. */
 static void find_coefficients(const struct window *w, int16_t *coef)
 {
     int64_t sum = 0, missing = 1 << RESIZE_BITS, d = w->first;
@@ -138,8 +138,8 @@ static void find_coefficients(const struct window *w, int16_t *coef)
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
-/* The same where all terms are below 2^31: one division an output, and each quotient from its
- * reciprocal, which makes it at most one too small. */
+/* Like find_coefficients() if all terms are below 2^31: one division per output, and each quotient
+ * from its reciprocal, which makes it at most one too small. */
 static void find_coefficients_small(const struct window *w, int16_t *coef)
 {
     int32_t reach = (int32_t)w->reach, apart = (int32_t)w->apart, d = (int32_t)w->first;
@@ -167,7 +167,8 @@ static void find_coefficients_small(const struct window *w, int16_t *coef)
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
-/* The same for filters of another form: weights at 2^FILTER_BITS, and one division an output. */
+/* Like find_coefficients(), for filters of other shapes: weights at 2^FILTER_BITS, and one division
+ * per output. */
 static void find_coefficients_filter(const struct window *w, int16_t *coef)
 {
     const struct filter_window window = {w->first, w->apart, w->scale, w->taps};
@@ -188,7 +189,7 @@ static void find_coefficients_filter(const struct window *w, int16_t *coef)
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
-/* Room for the most taps that an output can have, as they are stored. */
+/* Returns the largest number of taps that an output can have, as stored. */
 static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
 {
     uint64_t taps = (reach + q->m - 1) / q->m + 1;
@@ -199,7 +200,7 @@ static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
     return (uint32_t)taps;
 }
 
-/* One output: its samples from `begin` to `end`, stored from a multiple of the unit on. */
+/* Fill in one output: its samples from `begin` to `end`, stored from a multiple of the unit on. */
 static void fill_output(struct resize_axis *axis, const struct axis_request *q, uint32_t at,
                         uint32_t begin, uint32_t end, struct window *w, bool small)
 {
@@ -230,14 +231,14 @@ static bool same_request(const struct axis_request *a, const struct axis_request
            a->pixel == b->pixel;
 }
 
-/* 0, or 1 when the table is there already, or -ENOMEM. */
+/* Returns 0, 1 if the table is already there, or -ENOMEM. */
 static int fill_table(struct axis_table *t, const struct axis_request *q)
 {
     int64_t n = q->n, m = q->m, unit = 2 * (n > m ? n : m);
     int64_t reach = q->filter == PIPELINE_NEAREST ? m : unit * filter_support(q->filter);
     int64_t centre = (2 * (int64_t)q->first + 1) * n;
     /* The first sample has the lowest x whose distance is below the reach, the last one the
-     * highest. The nearest sample is the one that the centre lies in, and of two the second. */
+     * highest. The nearest sample is the one that contains the centre, and the second of two. */
     struct walk low = walk_from(centre - reach - m, 2 * n, 2 * m);
     struct walk high = walk_from(centre + reach - m - 1, 2 * n, 2 * m);
     uint32_t stride = taps_max(q, (uint64_t)reach);
@@ -283,7 +284,7 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
     return 0;
 }
 
-/* All pairs of an output are there. */
+/* All pairs of an output have arrived. */
 static void finish_row(struct resize *r)
 {
     const struct resize_axis *down = &r->down.axis;
@@ -304,7 +305,7 @@ static void finish_row(struct resize *r)
     r->rows_out++;
 }
 
-/* Pixels of four bytes, of three and one behind each. */
+/* Convert pixels of three bytes to pixels of four. */
 static void widen(const uint8_t *row, uint32_t width, uint8_t *to)
 {
     for (uint32_t x = 0; x < width; x++, row += 3, to += 4)
@@ -340,7 +341,7 @@ int resize_create(struct resize **ret)
         return -ENOMEM;
     *r = (struct resize){0};
     for (size_t i = 0; !r->chosen; i++) {
-        assert(resize_kernels[i]); /* the portable ones always are usable */
+        assert(resize_kernels[i]); /* the portable ones are always usable */
         if (resize_kernels[i]->usable())
             r->chosen = resize_kernels[i];
     }
@@ -381,7 +382,7 @@ static struct resize_store store_of(const struct image_store *s, uint32_t width,
     };
 }
 
-/* The rows that are kept from one push to the next, and those that are made of pushed ones. */
+/* Reserve memory for the rows kept from one push to the next, and for those computed from them. */
 static int reserve_rows(struct resize *r)
 {
     const struct resize_axis *x = &r->across.axis;
@@ -449,8 +450,8 @@ int resize_begin(struct resize *r, const struct crop *crop, uint32_t pixel,
     return 0;
 }
 
-/* Rows that lie in a file were not written just now, as a decoder's: have the processor begin to
- * load those that come soon. */
+/* Rows that are still in a file, unlike those of a decoder, were not written just now: prefetch
+ * those that come soon. */
 static void fetch_pair(const uint8_t *row, size_t pitch, size_t row_bytes)
 {
     for (size_t i = 0; i < row_bytes + 63; i += 64) {
@@ -479,7 +480,7 @@ void resize_push(struct resize *r, const uint8_t *rows, size_t pitch, uint32_t c
     if (count == 0)
         return;
     r->rows_in++;
-    if (r->rows_in == height) /* the last one stands for both: its twin has no weight */
+    if (r->rows_in == height) /* the last row is used twice: its twin has no weight */
         make_pair(r, rows, rows);
     else
         memcpy(r->held.bytes, rows, row_bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* unscaled.c - copies pixels that are not resized to their place in the sample.
+/* unscaled.c - copies pixels that are not resized to their position in the sample.
  *
  * Which column of the image each column of the sample shows is the same for all rows, so it is
- * found once, and each row is copied by it. An output row is written when the row that it shows is
- * pushed, and one of padding with the first of all. */
+ * computed once and used for each row. An output row is written when the row that it shows is
+ * pushed, and rows of padding together with the first one. */
 #include "config.h"
 
 #include "loader/image/unscaled.h"
@@ -18,7 +18,7 @@ void unscaled_fini(struct unscaled *u)
     scratch_free(&u->rows);
 }
 
-/* Of an axis without padding. */
+/* Positions for an axis without padding. */
 static void count_places(bool mirror, uint32_t count, int32_t *ret)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -64,7 +64,7 @@ int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const st
     return 0;
 }
 
-/* How R, G, B and the byte behind them become those of the sample. */
+/* How R, G, B and the byte after them become those of the sample. */
 struct shade {
     uint32_t flips, fourth;
 };
@@ -86,7 +86,7 @@ static const uint8_t *find_pixel(const struct unscaled *u, const uint8_t *row, u
     return columns[i] < 0 ? (const uint8_t *)&u->fill : row + (size_t)columns[i] * u->pixel;
 }
 
-/* Pixel i of a row. */
+/* Returns pixel i of a row. */
 static uint32_t show_pixel(const struct unscaled *u, struct shade shade, const uint8_t *row,
                            uint32_t i)
 {
@@ -96,7 +96,7 @@ static uint32_t show_pixel(const struct unscaled *u, struct shade shade, const u
     return show(shade, pixel);
 }
 
-/* Pixels begin ... end - 1 of a row, one behind the other. */
+/* Store pixels begin ... end - 1 of a row, one after the other. */
 static void store_pixels(const struct unscaled *u, const uint8_t *row, uint32_t begin, uint32_t end,
                          uint8_t *out)
 {
@@ -132,7 +132,7 @@ static ptrdiff_t step_of(const struct unscaled *u)
     return u->back ? -(ptrdiff_t)u->pixel : (ptrdiff_t)u->pixel;
 }
 
-/* The run, without looking at the table. */
+/* Store the run without looking at the table. */
 static void store_plane_run(const struct unscaled *u, const uint8_t *row, uint8_t *out)
 {
     size_t plane = (size_t)u->width * u->height;
@@ -153,8 +153,8 @@ static void store_plane_run(const struct unscaled *u, const uint8_t *row, uint8_
     }
 }
 
-/* The run, without looking at the table: four bytes each, the last of which the next pixel is
- * written over. */
+/* Store the run without looking at the table: four bytes each, the last of which is overwritten by
+ * the next pixel. */
 static void store_run(const struct unscaled *u, const uint8_t *row, uint8_t *out)
 {
     size_t bytes = u->fourth ? 4 : 3;
@@ -174,7 +174,7 @@ static void store_run(const struct unscaled *u, const uint8_t *row, uint8_t *out
     memcpy(out, &pixel, bytes);
 }
 
-/* The same where the bytes of the run lie in the row as in the sample. */
+/* Copy the run if its bytes are laid out in the row as in the sample. */
 static void copy_run(const struct unscaled *u, const uint8_t *row, uint8_t *out)
 {
     const uint8_t *from = find_pixel(u, row, u->run_begin);
@@ -208,7 +208,7 @@ static void write_row(struct unscaled *u, const uint8_t *row, uint32_t y)
     if (u->run_begin > 0)
         store_pixels(u, row, 0, u->run_begin, out);
     if (u->run_begin == u->run_end) {
-        /* nothing but padding */
+        /* Nothing but padding. */
     } else if (u->pixel == 3 && !u->fourth && !u->back) {
         copy_run(u, row, out);
     } else {
@@ -218,7 +218,7 @@ static void write_row(struct unscaled *u, const uint8_t *row, uint32_t y)
         store_pixels(u, row, u->run_end, u->width, out);
 }
 
-/* A row of padding alone. */
+/* Write a row of padding. */
 static void write_padding(struct unscaled *u, uint32_t y)
 {
     uint8_t level = (uint8_t)u->fill ^ u->flip;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* unscaled.h - a sample whose pixels are those of the image: not resized, but cut, padded, mirrored
- * and stored.
+/* unscaled.h - a sample whose pixels are those of the image: not resized, but cropped, padded,
+ * mirrored and stored.
  *
- * The resize would give the same bytes: where a side keeps its length, all weight of an output is
- * on the one sample at its centre. Its tables take longer than all pixels of a small image. */
+ * The resize would give the same bytes: if a side keeps its length, all weight of an output is on
+ * the one sample at its centre. But building its tables takes longer than processing all pixels of
+ * a small image. */
 #ifndef LOADER_IMAGE_UNSCALED_H
 #define LOADER_IMAGE_UNSCALED_H
 
@@ -18,13 +19,15 @@
 
 /** Tables kept from image to image. Starts as zeros. */
 struct unscaled {
-    struct scratch columns; /* int32 [width]: which sample of a row each output is, -1: padding */
-    struct scratch rows;    /* int32 [height]: likewise, of the rows of `needed` */
-    /* Of this sample. */
+    /* int32 [width]: which sample of a row each output shows, -1: padding */
+    struct scratch columns;
+    /* int32 [height]: which row of `needed` each output row shows, -1: padding */
+    struct scratch rows;
+    /* For this sample. */
     uint32_t width, height;
     uint32_t run_begin, run_end; /* columns[run_begin ... run_end - 1] are neighbours */
     bool back;                   /* from right to left */
-    uint32_t pixel;              /* bytes of one in the rows that are pushed */
+    uint32_t pixel;              /* bytes of a pixel in the pushed rows */
     uint32_t rows_in, rows_out;  /* pushed; written */
     uint32_t fill;               /* R, G, B and a fourth byte of the padding, lowest byte first */
     bool planes, fourth;
@@ -34,10 +37,10 @@ struct unscaled {
 
 void unscaled_fini(struct unscaled *unscaled);
 
-/** Pixels of a sample beyond which the resize makes planes faster, tables included. */
+/** For samples with more pixels than this, the resize writes planes faster, tables included. */
 enum { UNSCALED_PLANES_MAX = 96 * 96 };
 
-/** Does this crop take the pixels as they are, and does it pay to copy them? */
+/** Does this crop use the pixels unchanged, and is copying them worthwhile? */
 static inline bool unscaled_suits(const struct crop *crop, const struct pipeline *pipeline,
                                   const struct image_store *store)
 {
@@ -49,20 +52,20 @@ static inline bool unscaled_suits(const struct crop *crop, const struct pipeline
 /**
  * Prepare for one sample, with its padding.
  *
- * @param pixel   As of resize_begin(): rows may be read up to RESIZE_BEHIND bytes behind their end.
- * @param dst     The sample's pixels as `store` says; written by unscaled_push(), each byte once.
- * @param needed  The pixels of the image that are shown: push their rows.
+ * @param pixel   As for resize_begin(): RESIZE_BEHIND bytes after the end of a row may be read.
+ * @param dst     The sample's pixels as `store` says; unscaled_push() writes each byte once.
+ * @param needed  Receives the pixels of the image that are shown: push their rows.
  *
- * 0 or -ENOMEM.
+ * Returns 0 or -ENOMEM.
  */
 int unscaled_begin(struct unscaled *unscaled, const struct pipeline *pipeline,
                    const struct crop *crop, uint32_t pixel, const struct image_store *store,
                    void *dst, struct rect *needed);
 
-/** The next `count` rows of needed->width pixels each, `pitch` bytes apart. */
+/** Push the next `count` rows of needed->width pixels each, `pitch` bytes apart. */
 void unscaled_push(struct unscaled *unscaled, const uint8_t *rows, size_t pitch, uint32_t count);
 
-/** Whether all rows of the sample are written. */
+/** Are all rows of the sample written? */
 static inline bool unscaled_done(const struct unscaled *unscaled)
 {
     return unscaled->rows_out == unscaled->height;
