@@ -83,7 +83,7 @@ TESTS += $(common_tests)
 %C%_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_progress_CFLAGS = $(test_cflags)
 %C%_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)
-# The module itself, and what it asks of OpenSSL.
+# The module itself, and the OpenSSL functions it uses.
 %C%_test_tls_SOURCES = %D%/test_tls.c common/tls_openssl.c
 %C%_test_tls_CPPFLAGS = $(AM_CPPFLAGS) -DTLS_RECORDS_MAX=8
 %C%_test_tls_CFLAGS = $(test_cflags) $(OPENSSL_CFLAGS)

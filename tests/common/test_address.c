@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses: what is understood, what is refused with a sentence, and sockets that are made of
+/* Addresses: which are accepted, which are rejected with a message, and the sockets made from
  * them. */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 struct address_case {
     char text[64];
     int want;
-    unsigned count; /* of IP addresses that are known without asking */
+    unsigned count; /* for literal IP addresses, which need no look-up */
     char says[48];
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Control groups as containers and batch systems show them, in trees of files that are shaped like
- * theirs; and a real group, where one can be made. */
+/* Control groups as containers and batch systems present them, in file trees of the same shape; and
+ * a real group, where one can be created. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,8 +19,7 @@
 #include "common/util.h"
 #include "tests/tree.h"
 
-/* While it is set, there is no memory, for the C library either. (Sanitizers have a malloc() of
- * their own.) */
+/* While set, all allocations fail, in the C library too. (Sanitizers have their own malloc().) */
 static bool no_memory;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define OWN_MALLOC 1
@@ -108,7 +107,7 @@ Test(cgroup, of_nested_groups_the_least_holds)
     cr_expect(eq(str, m.what, "the control group /jobs/17"));
 }
 
-/* "No limit" must not be the answer of a process that is at its limit. */
+/* A process at its limit must not get "no limit". */
 Test(cgroup, limits_are_seen_without_memory)
 {
     struct memory_limit m = {.bytes = 0};
@@ -126,7 +125,7 @@ Test(cgroup, limits_are_seen_without_memory)
     cr_expect(eq(u64, m.bytes, 6000));
 }
 
-/* overlay has a line of many folders, which is none of ours. */
+/* overlay has a line with many folders, none of which is ours. */
 Test(cgroup, lines_of_any_length_stand_before)
 {
     size_t len = 3 << 20;
@@ -141,8 +140,7 @@ Test(cgroup, lines_of_any_length_stand_before)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 2500));
 }
 
-/* Docker, Podman, Kubernetes on version 2: a name space of its own, whose root is what is
- * mounted. */
+/* Docker, Podman, Kubernetes on version 2: a name space of its own, whose root is mounted. */
 Test(cgroup, a_containers_own_name_space_by_version_2)
 {
     hosts("0::/\n", "900 800 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n");
@@ -150,7 +148,7 @@ Test(cgroup, a_containers_own_name_space_by_version_2)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 500));
 }
 
-/* The name is the host's, and the container's own part alone is mounted: version 1, or 2 without a
+/* The name is the host's, but only the container's own part is mounted: version 1, or 2 without a
  * name space. */
 Test(cgroup, a_part_of_the_hosts_hierarchy)
 {
@@ -167,14 +165,14 @@ Test(cgroup, a_part_of_the_hosts_hierarchy)
     file("sys/fs/cgroup/memory/memory.limit_in_bytes", "8000\n");
     file("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
     file("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
-    /* another's: a container's in it */
+    /* another one's: a container inside it */
     file("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1\n");
     file("sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "1\n");
     cr_expect(eq(u64, room(&m), 4000));
     cr_expect(eq(str, m.what, "the control group /docker/abc"));
 }
 
-/* All of the host's hierarchy is mounted in a container with a name space of its own. */
+/* The host's whole hierarchy is mounted in a container with its own name space. */
 Test(cgroup, what_is_above_the_name_space_is_shown_by_dots)
 {
     hosts("0::/\n", "900 800 0:26 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
@@ -183,7 +181,7 @@ Test(cgroup, what_is_above_the_name_space_is_shown_by_dots)
     hosts("0::/../other/job\n", "900 800 0:26 /.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     file("sys/fs/cgroup/other/job/cpu.max", "200000 100000\n");
     cr_expect(eq(u32, cgroup_cpu_millicores(), 2000));
-    hosts("0::/../../other\n", V2); /* our group is outside of what is mounted */
+    hosts("0::/../../other\n", V2); /* our group is outside the mounted part */
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0), "the limit of another group is none of ours");
     hosts("0::/a\n", "900 800 0:26 /b /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0));
@@ -191,8 +189,7 @@ Test(cgroup, what_is_above_the_name_space_is_shown_by_dots)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0));
 }
 
-/* Controllers of version 1 beside a hierarchy of version 2 that has none; and mounts at other
- * places. */
+/* Controllers of version 1 beside a version 2 hierarchy without any; and mounts at other places. */
 Test(cgroup, both_versions_at_once)
 {
     hosts("3:cpu:/j\n2:cpuset:/j\n0::/j\n",
@@ -234,7 +231,7 @@ static bool put(const char *folder, const char *name, const char *text)
     return f ? fclose(f) == 0 && ok : false;
 }
 
-/* The kernel's own files: a group is made with a quota, and a process of it is told of that. */
+/* The kernel's own files: create a group with a quota, and read it from a process in the group. */
 Test(cgroup, a_real_group)
 {
     bool one = access("/sys/fs/cgroup/cpu/cpu.shares", F_OK) == 0 ||

@@ -77,7 +77,7 @@ Test(departed, without_a_page_nothing_is_known)
     cr_expect(eq(int, departed_before(NULL, 0, UINT64_MAX), 0));
 }
 
-/* A page without memory behind it would be SIGBUS when it is written, once there is none left. */
+/* A page without memory behind it would cause SIGBUS when written, once memory has run out. */
 Test(departed, all_of_the_page_has_memory)
 {
     char path[DEPARTED_PATH_MAX];

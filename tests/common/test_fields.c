@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_fields.c - which shapes are an answer to which kinds of fields. */
+/* test_fields.c - which shapes are compatible with which kinds of fields. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -10,9 +10,9 @@
 #include "common/util.h"
 
 struct answer_case {
-    char text[16]; /* what is asked for */
+    char text[16]; /* the requested shape */
     uint32_t right[2];
-    bool array; /* any type of numbers is right */
+    bool array; /* any numeric type is accepted */
     bool mask;
 };
 
@@ -32,7 +32,7 @@ ParameterizedTestParameters(fields, kinds)
     return cr_make_param_array(struct answer_case, cases, ARRAY_LEN(cases));
 }
 
-/* A program that counts on a text's lengths, say, is never given an array in its place. */
+/* A program that relies on a text's lengths, say, never gets an array instead. */
 ParameterizedTest(struct answer_case *c, fields, kinds)
 {
     struct plenum_error err;
@@ -46,7 +46,7 @@ ParameterizedTest(struct answer_case *c, fields, kinds)
                                   : type == c->right[0] || type == c->right[1];
 
             if (mask && type != PLENUM_FIELD_UINT8 && type != PLENUM_FIELD_UINT16)
-                continue; /* no shape that can be */
+                continue; /* an impossible shape */
             cr_expect(
                 eq(int, field_shape_is_as(&shape, fields.spec[0].as), right &&mask == c->mask),
                 "%s: type %u, mask %u", c->text, type, mask);

@@ -135,7 +135,7 @@ Test(conn, frames_arrive_whole_and_in_order)
     frame_conn_fini(&b);
 }
 
-/* Who waits for the answer to a message that had no room would wait for ever. */
+/* A caller that waits for the answer to a message that was never queued would wait forever. */
 Test(conn, one_that_has_lost_a_message_is_of_no_more_use)
 {
     struct frame_conn a, b;
@@ -153,7 +153,7 @@ Test(conn, one_that_has_lost_a_message_is_of_no_more_use)
     frame_conn_fini(&b);
 }
 
-/* The descriptor must come with its own frame, not with one before it. */
+/* The descriptor must arrive with its own frame, not with one before it. */
 Test(conn, a_descriptor_comes_with_its_frame)
 {
     struct frame_conn a, b;
@@ -223,8 +223,8 @@ static void send_urgent(int fd)
         cr_skip("this kernel has no urgent bytes in unix sockets");
 }
 
-/* What comes with an urgent byte comes as all else does: else the kernel would close it in a call
- * of ours. */
+/* Data that arrives with an urgent byte is handled like all other data: otherwise the kernel would
+ * close the descriptor during one of our calls. */
 Test(conn, an_urgent_byte_is_one_like_others)
 {
     char text[FRAME_HEADER_BYTES] = {0};
@@ -278,7 +278,7 @@ Test(conn, descriptors_are_left_where_they_are)
     frame_conn_fini(&b);
 }
 
-/* Looking ends at an urgent byte: what is behind is not known to be nothing. */
+/* A peek ends at an urgent byte: there may be more data behind it. */
 Test(conn, descriptors_behind_an_urgent_byte_are_there)
 {
     static char text[60000];
@@ -297,7 +297,8 @@ Test(conn, descriptors_behind_an_urgent_byte_are_there)
     frame_conn_fini(&b);
 }
 
-/* A sender that always has something pending: its buffer holds that, not all that it ever sent. */
+/* A sender that always has something pending: its buffer holds only that, not everything it ever
+ * sent. */
 Test(frame, what_is_sent_is_forgotten)
 {
     static char sink[1 << 16];
@@ -327,8 +328,8 @@ Test(frame, what_is_sent_is_forgotten)
     (void)close(fds[1]);
 }
 
-/* Bulks between frames, through a socket that is full most of the time: everything arrives in the
- * order in which it was put, and the bulk in memory of the reader's choice. */
+/* Bulks between frames, through a socket that is full most of the time: everything arrives in
+ * order, and the bulk in memory of the reader's choice. */
 Test(conn, a_bulk_arrives_behind_its_frame)
 {
     enum { ROUNDS = 40, BULK_MAX = 1 << 20 };

@@ -61,7 +61,7 @@ ParameterizedTestParameters(hostlist, good)
         {"me@b:2222", "me@b/2222"},
         {"me@n[1-2]:2222:4", "me@n1/2222:4 me@n2/2222:4"},
         {"a:2222:4", "a/2222:4"},
-        {"a::4", "a::4"}, /* an IPv6 address, by chance */
+        {"a::4", "a::4"}, /* happens to be an IPv6 address */
         {"a,me@a,a:2222:1", "a me@a a/2222:1"},
         {"me@a:22,me@a:22", "me@a/22:2"},
         {"fd00::7", "fd00::7"},
@@ -91,7 +91,7 @@ ParameterizedTest(struct text_case *c, hostlist, good)
 ParameterizedTestParameters(hostlist, bad)
 {
     static struct text_case cases[] = {
-        /* what is written, and what the sentence must say */
+        /* the input, and words that the message must have */
         {"", "empty"},
         {"a,,b", "without a name"},
         {"a,", "without a name"},
@@ -206,7 +206,7 @@ Test(hostlist, file)
     hostlist_fini(&list);
 }
 
-/* As Open MPI reads them, and as editors of Windows write them. */
+/* As Open MPI reads them, and as Windows editors write them. */
 Test(hostlist, file_in_other_spellings)
 {
     struct hostlist list = {0};

@@ -15,7 +15,7 @@ static const uint8_t fingerprint[16] = {1, 2, 3};
 
 enum { MOST = 5, EPOCHS = 48, ORDERS_MAX = 8192 };
 
-/* What an order shows in its first epochs, and its identity. */
+/* The samples that an order shows in its first epochs, and its identity. */
 struct shown {
     struct wire_open open;
     uint8_t identity[16];
@@ -36,7 +36,7 @@ static void show(struct shown *s, uint32_t samples)
             s->samples[e][p] = (uint8_t)order_sample(&order, e, p);
 }
 
-/* All ways to write an order of so many samples. */
+/* All ways to write an order of this many samples. */
 static size_t list(uint32_t samples, struct shown *all)
 {
     size_t count = 0;
@@ -66,7 +66,7 @@ static size_t list(uint32_t samples, struct shown *all)
     return count;
 }
 
-/* Chance makes no two orders equal: of two samples in 48 epochs once in 2^48. */
+/* Two different orders look equal by accident with probability 2^-48: two samples in 48 epochs. */
 Test(identity, is_equal_exactly_where_the_order_is, .timeout = 60)
 {
     struct shown *all = calloc(ORDERS_MAX, sizeof(*all));
@@ -91,7 +91,7 @@ Test(identity, is_equal_exactly_where_the_order_is, .timeout = 60)
     free(all);
 }
 
-/* Cursors are kept for years: an identity never changes its value. */
+/* Cursors are stored for years: an identity must never change. */
 Test(identity, keeps_its_value)
 {
     static const uint8_t plain[16] = {0xb0, 0x77, 0x9f, 0x80, 0xea, 0xd0, 0xda, 0xd6,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A job's own loader, as its keeper has it: who its parent is, what it inherits, and what becomes
- * of one that dies or hangs. */
+/* A job's own loader, as its keeper manages it: its parent, what it inherits, and what happens when
+ * it dies or hangs. */
 #include "config.h"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@
 #include "common/jobloader.h"
 #include "common/util.h"
 
-/* While it is set, what is started has ended before its number is looked at. */
+/* While set, the started process has exited before its process id is checked. */
 static bool ends_first;
 
 int __real_posix_spawn(pid_t *, const char *, const posix_spawn_file_actions_t *,
@@ -45,9 +45,9 @@ int __wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
     return r;
 }
 
-/* How often a pidfd could be had, and how often not. */
+/* How many pidfd calls succeeded, and how many failed. */
 static unsigned pidfds[2];
-/* While it is set, the kernel has none. */
+/* While set, pidfd calls fail as on an old kernel. */
 static bool no_pidfd;
 
 long __real_syscall(long number, ...);
@@ -65,10 +65,9 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
     return r;
 }
 
-/* While it is set, the kernel has no children that the program does not see, as qemu's user
- * mode. */
+/* While set, the kernel reports no children unknown to the program, like qemu's user mode. */
 static bool no_clone;
-/* It was so, here or in qemu. */
+/* Whether that was so, here or in qemu. */
 static bool clone_refused;
 
 int __real_clone(int (*)(void *), void *, int, void *);
@@ -114,7 +113,7 @@ static void teardown(void)
 
 TestSuite(jobloader, .init = setup, .fini = teardown, .timeout = 300);
 
-/* Do a keeper's work until another process than `not` serves. */
+/* Do a keeper's work until a process other than `not` serves. */
 static pid_t served_by_another(pid_t not )
 {
     while (jobloader_get_pid(loader) == 0 || jobloader_get_pid(loader) == not ) {
@@ -138,7 +137,7 @@ static void keep_for(int ms)
     }
 }
 
-/* Has the process a descriptor of this file? */
+/* Whether the process has a descriptor of this file. */
 static bool has_open(pid_t pid, const struct stat *file)
 {
     char path[64];
@@ -180,7 +179,7 @@ static void expect_end(pid_t pid)
     cr_expect(not(runs(pid)));
 }
 
-/* The program waits for all of its children, in a handler or not at all: plenumd is not among
+/* The program waits for all of its children, in a handler or not at all: plenumd must not be among
  * them. */
 Test(jobloader, is_no_child_of_the_program)
 {
@@ -211,13 +210,13 @@ Test(jobloader, inherits_no_descriptor_of_the_program)
     cr_assert(eq(int, dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO));
     cr_assert(eq(int, fstat(fds[1], &st), 0));
     pid = served_by_another(0);
-    /* the other program runs now, most likely; if not, it has them still closed on exec */
+    /* most likely the other program runs by now; if not, its descriptors are still close-on-exec */
     keep_for(500);
     cr_expect(not(has_open(pid, &st)));
     (void)close(connection);
 }
 
-/* Nothing of it is left for the program, by the other way either. */
+/* Nothing is left for the program to reap, in the other mode either. */
 Test(jobloader, is_no_child_without_clone)
 {
     int connection = address_connect(&address, 0);
@@ -240,7 +239,7 @@ Test(jobloader, is_no_child_without_clone)
     (void)close(connection);
 }
 
-/* What cannot be started is tried again, not waited for. */
+/* A failed start is retried without waiting. */
 Test(jobloader, that_cannot_start_is_none_without_clone)
 {
     char text[64];
@@ -263,7 +262,7 @@ Test(jobloader, that_cannot_start_is_none_without_clone)
     (void)close(connection);
 }
 
-/* Where the program has the kernel reap its children, too. */
+/* The program has the kernel reap its children, too. */
 Test(jobloader, is_replaced_when_it_dies)
 {
     int connection = address_connect(&address, 0);
@@ -282,7 +281,7 @@ Test(jobloader, is_replaced_when_it_dies)
     (void)close(connection);
 }
 
-/* Nor is its number looked at when it may be another process's already. */
+/* Its process id is not used once it may belong to another process. */
 Test(jobloader, is_known_even_if_it_ends_at_once)
 {
     char text[64];
@@ -297,7 +296,7 @@ Test(jobloader, is_known_even_if_it_ends_at_once)
     connection = address_connect(&address, 0);
     (void)signal(SIGCHLD, SIG_IGN);
     ends_first = true;
-    jobloader_dispatch(loader); /* somebody waits for one */
+    jobloader_dispatch(loader); /* a client waits for one */
     cr_expect(pidfds[0] > 0 && pidfds[1] == 0);
     cr_expect(signal(SIGCHLD, SIG_IGN) == SIG_IGN, "the program's own stays");
     (void)close(connection);
@@ -311,7 +310,7 @@ static void on_report(void *arg, const char *text)
     (void)snprintf(reported, sizeof(reported), "%s", text);
 }
 
-/* By TCP clients believe a loader alone, which has the key: the keeper says why there is none. */
+/* Over TCP, clients trust only a loader with the key: the keeper reports why there is none. */
 Test(jobloader, that_does_not_start_is_reported)
 {
     char text[64];
@@ -334,7 +333,7 @@ Test(jobloader, that_does_not_start_is_reported)
     cr_expect(eq(str, reported, "the loader /bin/false exited with code 1 while it started"));
 }
 
-/* As process 1 of a container: 0 when no child is left, dead or alive. */
+/* Running as process 1 of a container: 0 when no child is left, dead or alive. */
 static int start_as_process_1(void)
 {
     struct jobloader_options options = {
@@ -374,7 +373,7 @@ Test(jobloader, leaves_no_zombie_to_process_1_without_pidfds)
     cr_expect(eq(int, status, 0));
 }
 
-/* As in a shim, which learns its program's variables after it has bound the loader's address. */
+/* Like a shim, which learns its program's variables after it has bound the loader's address. */
 Test(jobloader, is_the_one_that_its_environment_names)
 {
     static char named[] = "PLENUM_PLENUMD=/nonexistent/plenumd";
@@ -401,7 +400,7 @@ Test(jobloader, is_replaced_when_it_hangs)
     int connection = address_connect(&address, 0);
     pid_t pid = served_by_another(0), other;
 
-    keep_for(3500); /* it has said a word */
+    keep_for(3500); /* it has sent a message */
     cr_expect(eq(int, jobloader_get_pid(loader), pid));
     cr_assert(eq(int, kill(pid, SIGSTOP), 0));
     (void)close(connection);
@@ -412,7 +411,7 @@ Test(jobloader, is_replaced_when_it_hangs)
     (void)close(connection);
 }
 
-/* A job that is frozen as a whole goes on with the loader that it had. */
+/* A job that is frozen as a whole continues with its existing loader. */
 Test(jobloader, is_not_to_blame_when_the_keeper_was_stopped)
 {
     int connection = address_connect(&address, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Laws of the order: for data sets, jobs and seeds drawn at random. What a job shows is simulated
- * here as instances see it: each walks from step to step and takes its share of the positions. */
+/* Laws of the order, for randomly drawn data sets, jobs and seeds. A job is simulated here as its
+ * instances see it: each walks from step to step and takes its share of the positions. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ struct world {
     uint32_t replicas, micro_batch, instances;
 };
 
-/* Numbers drawn for one trial. */
+/* Parameters drawn for one trial. */
 static uint32_t draw(uint32_t trial, uint32_t what, uint32_t below)
 {
     return philox_below(philox_draw(4711, trial, what, DRAW_SAMPLE_SET, 9).word[0], below);
@@ -57,8 +57,8 @@ static struct order_steps steps_of(const struct order *order, struct world w, en
         .n = order_positions(order), .per_step = w.replicas * w.micro_batch, .last = last};
 }
 
-/* One instance's samples of the step at `place`, counted in `shown` [data set]; those that are not
- * valid apart. */
+/* One instance's samples of the step at `place`, counted in `shown` [data set]; invalid ones are
+ * counted separately. */
 static void show_step(const struct order *order, const struct order_steps *steps, struct world w,
                       uint32_t instance, struct order_place place, uint32_t *shown,
                       uint32_t *padding)
@@ -112,7 +112,7 @@ Test(laws, an_epoch_shows_each_sample_of_the_subset_as_often_as_asked, .timeout 
     }
 }
 
-/* Repeats stand side by side: they are in one global batch, or in two that follow each other. */
+/* Repeats are adjacent: they are in one global batch, or in two consecutive ones. */
 Test(laws, repeats_of_a_sample_are_neighbours_and_the_rest_is_as_without)
 {
     for (uint32_t trial = 0; trial < 300; trial++) {
@@ -127,8 +127,8 @@ Test(laws, repeats_of_a_sample_are_neighbours_and_the_rest_is_as_without)
     }
 }
 
-/* Dealt in turn: every position of a step once, neighbours on different replicas, and each
- * replica's in rising order. */
+/* Dealt round-robin: every position of a step once, neighbours on different replicas, and each
+ * replica's positions ascending. */
 Test(laws, dealing_gives_each_replica_its_share_and_parts_neighbours)
 {
     for (uint32_t m = 1; m <= 9; m++)
@@ -191,8 +191,8 @@ Test(laws, a_global_batch_does_not_depend_on_who_shares_it)
     }
 }
 
-/* A job is cut after any number of steps and goes on with another number of replicas: each sample
- * of each epoch still exactly once. */
+/* A job that stops after any number of steps and resumes with another number of replicas still
+ * shows each sample of each epoch exactly once. */
 Test(laws, every_pair_of_world_sizes_continues_each_other, .timeout = 120)
 {
     enum { EPOCHS = 2 };
@@ -215,7 +215,7 @@ Test(laws, every_pair_of_world_sizes_continues_each_other, .timeout = 120)
                     if (step >= cut)
                         w = second;
                     steps = steps_of(&order, w, ORDER_PAD);
-                    place = order_place_settle(&steps, place); /* as a cursor is, when it is used */
+                    place = order_place_settle(&steps, place); /* like a cursor when it is used */
                     if (place.epoch >= EPOCHS)
                         break;
                     for (uint32_t i = 0; i < w.instances; i++)
@@ -232,8 +232,8 @@ Test(laws, every_pair_of_world_sizes_continues_each_other, .timeout = 120)
             }
 }
 
-/* What lies in a window of positions is read from at most ORDER_WINDOW_BLOCKS blocks of storage,
- * and from one more where the last window takes the rest that fills no block. */
+/* A window of positions reads from at most ORDER_WINDOW_BLOCKS blocks of storage, plus one where
+ * the last window includes the remainder that fills no block. */
 Test(laws, block_shuffle_reads_within_the_stated_window)
 {
     for (uint32_t trial = 0; trial < 200; trial++) {
@@ -258,7 +258,7 @@ Test(laws, block_shuffle_reads_within_the_stated_window)
     }
 }
 
-/* Instances with data of their own: their parts differ in size, and yet all end together. */
+/* Instances with their own data: their parts differ in size, yet all end together. */
 Test(laws, parts_of_unequal_size_take_the_same_number_of_steps)
 {
     for (uint32_t trial = 0; trial < 1000; trial++) {

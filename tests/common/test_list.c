@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A list agrees with an array that is shifted by hand, whatever is done to both. */
+/* A list agrees with an array that is shifted by hand, whatever operations run on both. */
 #include "config.h"
 
 #include <signal.h>
@@ -15,11 +15,11 @@
 enum { THINGS = 12, ROUNDS = 20000 };
 
 struct thing {
-    int before; /* so that container_of() has something to do */
+    int before; /* so that container_of() has a nonzero offset */
     struct list link;
 };
 
-/* The same things in the order that they should have. */
+/* The same elements in the expected order. */
 struct model {
     struct thing *things[THINGS];
     unsigned count;

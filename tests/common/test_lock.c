@@ -40,7 +40,7 @@ Test(lock, is_held_by_the_thread_that_has_acquired_it)
     cr_expect(not(lock_is_held(&lock)));
 }
 
-/* What follows are mistakes of ours: they end the program at once, wherever asserts are on. */
+/* The following are our own bugs: they abort the program, in builds with asserts. */
 
 Test(lock, nobody_releases_what_is_not_held, .signal = SIGABRT)
 {

@@ -33,10 +33,9 @@ static char address[MEETING_ADDRESS_MAX];
 static pthread_t door;
 static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool closing;
-static _Atomic uint32_t *met; /* how many have been at a first round; shared with all */
+static _Atomic uint32_t *met; /* how many have reached the first round; shared with all */
 
-/* What an instance does in a process of its own: what it returns is its exit status, 0 when all was
- * well. */
+/* An instance's work, in its own process: the return value is its exit status, 0 on success. */
 typedef int (*instance)(struct meeting *m, uint32_t index);
 
 static pid_t start(instance run, uint32_t count, uint32_t index)
@@ -61,7 +60,7 @@ static int end_of(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-/* What plenumrun's loop does. */
+/* Like plenumrun's loop. */
 static void *keep_door(void *arg)
 {
     (void)arg;
@@ -96,7 +95,7 @@ static void close_place(void)
     meeting_server_destroy(place);
 }
 
-/* All that instances do at the same time, well. */
+/* The statuses of all instances, run at the same time. */
 static void all_do(instance run, uint32_t count)
 {
     pid_t pids[8];
@@ -115,7 +114,8 @@ static uint64_t in_seconds(unsigned seconds)
 
 enum { MANY = 5, TURNS = 2000 };
 
-/* Each turn, everybody finds what everybody wrote for that turn, however far ahead others are. */
+/* In each turn, every instance sees what every instance wrote for that turn, however far ahead
+ * others are. */
 static int exchange(struct meeting *m, uint32_t index)
 {
     unsigned random = index + 1;
@@ -143,11 +143,11 @@ Test(meeting, what_was_written_is_seen_by_all)
 {
     make(MANY);
     all_do(exchange, MANY);
-    all_do(exchange, MANY); /* again by another program of the same instances, as of a script */
+    all_do(exchange, MANY); /* again by another program of the same instances, as in a script */
     close_place();
 }
 
-/* How many pages of these bytes have memory? */
+/* How many pages of these bytes are resident. */
 static size_t count_pages(unsigned char *at, size_t bytes)
 {
     unsigned char present[MEETING_ROOM_BYTES / 4096];
@@ -160,7 +160,7 @@ static size_t count_pages(unsigned char *at, size_t bytes)
     return count;
 }
 
-/* Of both rooms, memory is taken before it is written, and no more than was asked for. */
+/* In both rooms, memory is allocated before it is written, and no more than requested. */
 static int take_memory(struct meeting *m, uint32_t index)
 {
     static const size_t sizes[] = {1, 4096, 4097, 100000, MEETING_ROOM_BYTES, 5};
@@ -203,7 +203,7 @@ static int come_twice(struct meeting *m, uint32_t index)
     return r == 0 && meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
-/* Of three that have met, one is killed. */
+/* One of three that have met is killed. */
 static void kill_one(instance run)
 {
     pid_t pids[3];
@@ -225,11 +225,11 @@ Test(meeting, one_that_is_killed_is_not_waited_for)
     kill_one(come_twice);
 }
 
-/* As a program that makes itself a daemon does, or a library before it starts another program. */
+/* Like a program that daemonizes, or a library before it starts another program. */
 static int close_all_and_come(struct meeting *m, uint32_t index)
 {
     closefrom(0);
-    (void)open("/dev/null", O_RDWR); /* the numbers are others' now */
+    (void)open("/dev/null", O_RDWR); /* the numbers now belong to other processes */
     (void)index;
     return come_twice(m, index);
 }
@@ -261,8 +261,7 @@ Test(meeting, who_closes_all_descriptors_and_is_killed_is_not_waited_for)
     kill_one(close_all_and_come);
 }
 
-/* One in a PID name space of its own, as in a container; its processes end with the first of them.
- */
+/* One in its own PID name space, as in a container; its processes end with the first of them. */
 static int come_from_elsewhere(uint32_t index)
 {
     struct plenum_error err;
@@ -340,7 +339,7 @@ Test(meeting, one_that_has_come_and_ended_has_come)
     pid_t a, b;
 
     make(2);
-    for (int run = 0; run < 2; run++) { /* the second time, its lock of the first is gone */
+    for (int run = 0; run < 2; run++) { /* by the second time, its lock from the first is gone */
         a = start(come_and_go, 2, 0);
         b = start(come_and_go, 2, 1);
         cr_expect(eq(int, end_of(b), 0));
@@ -452,7 +451,7 @@ Test(meeting, what_is_not_ours_is_refused)
     meeting_destroy(NULL);
 }
 
-/* Somebody else who has bound the name, and answers once. */
+/* Another process that has bound the name, and answers once. */
 static void answered(int memory, uint32_t version, const char *why)
 {
     struct meeting_answer a = {.version = version};
@@ -502,7 +501,7 @@ Test(meeting, what_others_hand_out_is_refused)
     (void)close(fd);
 }
 
-/* A descriptor that the socket gets is closed by plenumrun, and that may take for ever. */
+/* plenumrun closes any descriptor that the socket receives, which may block forever. */
 Test(meeting, nobody_can_send_descriptors)
 {
     union io_descriptor_room control;
@@ -524,7 +523,7 @@ Test(meeting, nobody_can_send_descriptors)
     close_place();
 }
 
-/* A path could lead to a socket of somebody else's by the time of the answer. */
+/* By the time of the answer, a path could lead to another process's socket. */
 Test(meeting, who_has_a_path_gets_no_answer)
 {
     struct meeting_question q = {.version = MEETING_LAYOUT, .instances = 2, .job = "job"};
@@ -565,7 +564,7 @@ Test(meeting, a_hard_limit_of_file_sizes_is_told_to_who_joins)
     const struct rlimit limit = {1024, 1024};
 
     cr_assert(eq(int, setrlimit(RLIMIT_FSIZE, &limit), 0));
-    make(2); /* whoever does not join is not concerned */
+    make(2); /* instances that do not join are unaffected */
     refused(address, "job", 2, "File too large (raise the limit of file sizes, ulimit -f)");
     close_place();
 }
@@ -580,6 +579,6 @@ Test(meeting, nobody_waits_for_an_answer_beyond_the_time_limit)
     cr_assert(eq(int, meeting_server_create(name, "job", 2, &place, address, &err), 0));
     cr_expect(eq(int, meeting_join(address, "job", 2, 0, time_now_ns() + 50 * NS_PER_MS, &m, &err),
                  -ETIMEDOUT));
-    meeting_server_dispatch(place); /* who asked is not there any more */
+    meeting_server_dispatch(place); /* the requester is gone */
     meeting_server_destroy(place);
 }

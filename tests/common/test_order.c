@@ -16,7 +16,7 @@
 
 static const uint64_t seeds[] = {0, 1, 0xfeedface12345678};
 
-/* Every sample exactly once; 1 when so. */
+/* Whether every sample occurs exactly once. */
 static int is_bijection(const struct order *order, uint32_t epoch, uint8_t *seen)
 {
     memset(seen, 0, order->n);
@@ -29,7 +29,8 @@ static int is_bijection(const struct order *order, uint32_t epoch, uint8_t *seen
     return 1;
 }
 
-/* Each position is the partner of one, and shows another sample than it where there are two. */
+/* Each position is the partner of exactly one other, and shows a different sample if there are
+ * two. */
 Test(order, partners_are_a_bijection)
 {
     static const struct order orders[] = {{.n = 1},
@@ -61,7 +62,7 @@ Test(order, the_last_of_most_positions_has_a_partner)
     cr_expect(eq(u32, order_partner(&order, UINT32_MAX - 2), 0));
 }
 
-/* The law that everything rests on. */
+/* The law that everything else depends on. */
 Test(order, every_sample_exactly_once_for_all_sizes_to_3000)
 {
     uint8_t *seen = malloc(3000);
@@ -93,7 +94,7 @@ Test(order, block_shuffle_gives_every_sample_exactly_once)
     free(seen);
 }
 
-/* A reader of consecutive positions must find what it needs in few runs of storage. */
+/* A reader of consecutive positions must find its samples in few runs of storage. */
 Test(order, block_shuffle_stays_within_its_window)
 {
     enum { N = 20000, B = 32 };
@@ -101,7 +102,7 @@ Test(order, block_shuffle_stays_within_its_window)
 
     for (uint32_t w = 0; (w + 1) * ORDER_WINDOW_BLOCKS * B <= N; w++) {
         uint8_t *in = calloc(1, N);
-        uint32_t blocks = 0; /* runs of storage: blocks that lie side by side are one */
+        uint32_t blocks = 0; /* runs of storage: adjacent blocks count as one */
 
         for (uint32_t i = 0; i < ORDER_WINDOW_BLOCKS * B; i++)
             in[order_sample(&order, 1, w * ORDER_WINDOW_BLOCKS * B + i)] = 1;
@@ -120,8 +121,8 @@ Test(order, none_is_the_identity)
         cr_assert(eq(u32, order_sample(&order, 4, p), p));
 }
 
-/* The inverse, written again from docs/order.md: where order_sample() is not a bijection, something
- * does not come back. */
+/* The inverse, written again from docs/order.md: where order_sample() is not a bijection, the round
+ * trip fails. */
 static uint32_t unpermute(const struct order *order, uint32_t epoch, enum draw_purpose purpose,
                           uint32_t tweak, uint32_t n, uint32_t x)
 {
@@ -177,7 +178,7 @@ static void comes_back(const struct order *order, uint32_t position)
         cr_fatal("n %u, block %u, position %u shows %u", order->n, order->block, position, sample);
 }
 
-/* The first, the last, those beside powers of two, and some others. */
+/* The first, the last, those next to powers of two, and some others. */
 static void positions_come_back(const struct order *order)
 {
     for (uint32_t i = 0; i < 12 && i < order->n; i++) {
@@ -214,7 +215,7 @@ Test(order, is_a_bijection_beside_all_powers_of_two, .timeout = 120)
         }
 }
 
-/* 2^32 - 15 blocks and more were 0 windows once, and the walk never ended. */
+/* 2^32 - 15 blocks and more once gave 0 windows, and the walk never ended. */
 Test(order, blocks_of_one_sample_end_at_the_largest_size, .timeout = 20)
 {
     for (uint32_t n = UINT32_MAX - 20; n >= UINT32_MAX - 20; n++) {
@@ -227,7 +228,7 @@ Test(order, blocks_of_one_sample_end_at_the_largest_size, .timeout = 20)
     }
 }
 
-/* Correlation of the places of neighbours, which for unrelated orders is about 0 +- 1 / sqrt(n). */
+/* Correlation of neighbours' positions, which for unrelated orders is about 0 +- 1 / sqrt(n). */
 static double correlation(const struct order *a, uint32_t epoch_a, const struct order *b,
                           uint32_t epoch_b, uint32_t shift)
 {
@@ -253,7 +254,7 @@ Test(order, orders_of_two_seeds_and_two_epochs_are_unrelated)
     cr_expect(gt(dbl, fabs(correlation(&a, 0, &a, 0, 0)), 0.999), "the test sees what is related");
 }
 
-/* How often do position and sample of two epochs agree? For random orders: once, whatever n. */
+/* How often position and sample of two epochs agree. For random orders: once, whatever n. */
 Test(order, two_epochs_agree_in_about_one_position)
 {
     enum { N = 4099, EPOCHS = 400 };
@@ -296,7 +297,7 @@ Test(order, every_position_shows_every_sample_equally_often)
     }
 }
 
-/* All n! permutations equally often: what a network of too few rounds fails. */
+/* All n! permutations are equally likely: a network with too few rounds fails this. */
 static void expect_uniform_permutations(uint32_t n, uint32_t factorial)
 {
     enum { EACH = 100 };
@@ -400,8 +401,8 @@ Test(steps, are_those_that_counting_gives)
                 }
 }
 
-/* Walking from step to step visits each valid position exactly once an epoch, also when the step's
- * size changes in the middle. */
+/* Walking from step to step visits each valid position exactly once per epoch, even if the step
+ * size changes midway. */
 Test(steps, skipping_is_going_step_by_step)
 {
     for (uint32_t n = 1; n < 25; n++)
@@ -454,7 +455,7 @@ Test(steps, a_run_that_changes_its_step_visits_each_position_once)
             }
 }
 
-/* A span is a client's word: up to 2^64 - 1. */
+/* A span comes from a client: up to 2^64 - 1. */
 Test(steps, are_exact_near_2_to_the_64)
 {
     for (uint32_t i = 0; i < 40000; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_order_small.c - the order with words of 8 bits, where all there is can be tried.
+/* test_order_small.c - the order with words of 8 bits, where every case can be tried.
  *
- * common/order.c is compiled with narrower words, so that what only happens near 2^32 happens near
- * 2^8: every number of samples, every block length, every position. Asserts in order.c say that no
- * sum leaves its word and that no walk is longer than the law allows; here it is seen that every
+ * common/order.c is compiled with narrower words, so that behaviour specific to 2^32 occurs near
+ * 2^8: every number of samples, every block length, every position. Asserts in order.c check that
+ * no sum overflows and that no walk is longer than the law allows; this test checks that every
  * order is a bijection.
  *
  * make check takes one seed; ORDER_SEEDS=N takes N (make soak).
@@ -56,7 +56,7 @@ static bool all_of(uint64_t seed, uint32_t epoch)
     return true;
 }
 
-/* Blocks longer than the data set are one block as long as it. */
+/* Blocks longer than the data set act as one block of its length. */
 static bool long_blocks_are_one(uint64_t seed)
 {
     for (uint32_t n = 1; n <= MOST; n++) {

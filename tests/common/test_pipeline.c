@@ -14,7 +14,7 @@
 
 struct text_case {
     char text[96];
-    char canonical[192]; /* "": refused */
+    char canonical[192]; /* "": rejected */
 };
 
 ParameterizedTestParameters(pipeline, canonical)
@@ -142,7 +142,7 @@ ParameterizedTestParameters(pipeline, canonical)
          "one_of(augmix(severity=3,width=3,depth=-1)|flip(1))"},
         {"rrc(32) three_augment", "v1 rrc(32,scale=2/25:1,ratio=3/4:4/3) "
                                   "one_of(grayscale(1)|solarize(128)|blur(23,1/10:2))"},
-        /* Decimals of fractions, as programs print them. */
+        /* Decimal fractions, as programs print them. */
         {"rrc(8, ratio=0.75:1.3333333333333333)", "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3)"},
         {"rrc(8, scale=0.08333333333333333:0.9999999999999999)",
          "v1 rrc(8,scale=1/12:1,ratio=3/4:4/3)"},
@@ -216,7 +216,7 @@ ParameterizedTest(struct text_case *c, pipeline, canonical)
     cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0), "'%s' is the same pipeline", text);
 }
 
-/* Users read 0.6, not 3/5; what no four digits say stays a fraction. */
+/* Users read 0.6, not 3/5; values that need more than four digits stay fractions. */
 Test(pipeline, fractions_are_shown_as_decimals)
 {
     static const char *const cases[][2] = {
@@ -312,7 +312,7 @@ Test(pipeline, what_is_gone_is_said_to_be_gone)
         "%s", err.text);
 }
 
-/* What users write, and what they are told. */
+/* Common mistakes of users, and the messages they get. */
 Test(pipeline, messages_say_what_to_write)
 {
     static const struct {
@@ -448,7 +448,7 @@ Test(pipeline, messages_say_what_to_write)
     }
 }
 
-/* The law of rounding, against all denominators in turn. */
+/* The law of rounding, checked against every denominator. */
 Test(pipeline, a_decimal_is_the_nearest_fraction)
 {
     uint64_t state = 4711;
@@ -471,7 +471,7 @@ Test(pipeline, a_decimal_is_the_nearest_fraction)
             double num = (double)(uint32_t)(value * den + 0.5), off = num / den - value;
 
             off = off < 0 ? -off : off;
-            if (off < best * (1 - 1e-3)) { /* clearly nearer, so that doubles can tell */
+            if (off < best * (1 - 1e-3)) { /* clearly nearer, so that doubles can decide */
                 best = off;
                 best_num = (uint32_t)num;
                 best_den = den;
@@ -510,8 +510,8 @@ Test(pipeline, the_longest_text_fits)
 
 struct views_case {
     char text[160];
-    char canonical[200];    /* or, where it is refused, a part of the sentence */
-    uint32_t views, images; /* 0: refused */
+    char canonical[200];    /* or, if rejected, a part of the message */
+    uint32_t views, images; /* 0: rejected */
 };
 
 ParameterizedTestParameters(views, canonical)
@@ -586,7 +586,8 @@ ParameterizedTest(struct views_case *c, views, canonical)
     cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "'%s' is the same", text);
 }
 
-/* Each view's pipeline is that of its text, and a long text is refused whole. */
+/* Each view's pipeline equals that of its text, and a text that is too long is rejected
+ * entirely. */
 Test(views, texts_of_all_lengths)
 {
     static struct views views;
@@ -608,7 +609,7 @@ Test(views, texts_of_all_lengths)
     cr_expect(lt(sz, strlen(views.text), sizeof(views.text)));
 }
 
-/* interpolation= of a policy stands in the canonical text where it changes something. */
+/* A policy's interpolation= appears in the canonical text where it has an effect. */
 Test(pipeline, policies_have_an_interpolation)
 {
     static const char *const texts[][2] = {
@@ -642,7 +643,7 @@ Test(pipeline, policies_have_an_interpolation)
     cr_expect(ne(ptr, (void *)strstr(err.text, "one of nearest and bilinear"), NULL));
 }
 
-/* Any decimal is a spread: its ends are the nearest fractions, as of a range. */
+/* Any decimal is a valid spread: its ends are the nearest fractions, as for a range. */
 Test(pipeline, long_decimals_are_spreads)
 {
     static const char *const spreads[] = {"0.1234567", "0.7071067811865476", "0.333333333333",

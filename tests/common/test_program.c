@@ -9,7 +9,7 @@
 
 #include "common/program.h"
 
-/* Words with a '|' for each NUL. */
+/* Words, with '|' for each NUL. */
 static const char *const cases[][2] = {
     {"/usr/bin/python3|/home/a/train.py|--lr|1|", "train.py"},
     {"python3.11|-u|train.py|", "train.py"},

@@ -68,7 +68,7 @@ Test(ring, lives_until_the_last_reference)
     ring_unref(again);
 }
 
-/* A memfd as a hostile or mistaken client would send it. */
+/* A memfd as a hostile or mistaken client might send it. */
 static int made(unsigned flags, off_t bytes, int seals)
 {
     int fd = memfd_create("test", MFD_CLOEXEC | flags);
@@ -112,7 +112,7 @@ Test(ring, what_could_become_a_sigbus_is_refused)
     (void)fclose(file);
 }
 
-/* Who fills a hole pays for it. */
+/* The process that fills a hole is charged for it. */
 Test(ring, what_the_loader_would_pay_for_is_refused)
 {
     struct ring *client, *loader;
@@ -137,7 +137,7 @@ Test(ring, what_the_loader_would_pay_for_is_refused)
     expect_refused(fd, SLOTS, SLOT, "memory beyond its end");
 }
 
-/* The kernel would let us take it, and then kill processes at will. */
+/* The kernel would accept it, and then kill processes arbitrarily. */
 Test(ring, more_than_all_memory_is_refused_before_it_is_taken)
 {
     struct ring *ring = NULL;

@@ -69,7 +69,7 @@ static size_t columns_of(const char *line)
     return n;
 }
 
-/* The column behind a word of a line; 0 when it is not there. */
+/* The column after a word of a line; 0 if it is missing. */
 static size_t column_behind(const char *line, const char *word)
 {
     const char *at = strstr(line, word);
@@ -81,7 +81,7 @@ static size_t column_behind(const char *line, const char *word)
     return columns_of(before);
 }
 
-/* No line is wider than the terminal, and no number is cut off. */
+/* No line is wider than the terminal, and no number is truncated. */
 Test(status, a_table_has_all_numbers_in_any_width, .init = set_up)
 {
     for (unsigned width = 60; width <= 200; width++) {
@@ -114,7 +114,7 @@ Test(status, a_table_has_all_numbers_in_any_width, .init = set_up)
     }
 }
 
-/* It says how many streams there is no room for. */
+/* The table reports how many streams do not fit. */
 Test(status, a_table_fits_into_any_height, .init = set_up)
 {
     for (unsigned height = 10; height <= 30; height++)

@@ -51,7 +51,7 @@ Test(text, what_moves_a_cursor_becomes_a_question_mark)
     }
 }
 
-/* Each way by which a text of others comes to a terminal. */
+/* Each path by which foreign text reaches a terminal. */
 Test(text, no_way_to_a_terminal_lets_it_through)
 {
     static const char csi[] = "\xc2\x9b", name[] = "evil \xc2\x9b"
@@ -84,7 +84,7 @@ Test(text, no_way_to_a_terminal_lets_it_through)
     free(text);
 }
 
-/* Against a plain loop over the bytes, of lines of all lengths around the buffers. */
+/* Against a plain loop over the bytes, for lines of all lengths around the buffer sizes. */
 Test(text, lines_of_a_file_without_memory)
 {
     char path[] = "/tmp/plenum-text-XXXXXX", got[64], want[64];
@@ -92,7 +92,7 @@ Test(text, lines_of_a_file_without_memory)
     int fd = mkstemp(path);
     struct text_lines lines;
 
-    for (int ends = 0; ends < 2; ends++) { /* does the last line end? */
+    for (int ends = 0; ends < 2; ends++) { /* whether the last line ends with a newline */
         cr_assert(fd >= 0 && ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
         for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
             for (size_t k = 0; k < lengths[i]; k++)

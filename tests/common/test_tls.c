@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_tls.c - the module itself, which is linked into this program, between two ends of a socket
- * that are both ours. */
+/* test_tls.c - the TLS module itself, linked into this program, between two ends of a socket that
+ * we both own. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,8 +26,7 @@
 
 extern const struct tls_backend plenum_tls_backend;
 
-/* Wrapped: with it, certificates are looked at by nobody, and only what we look at ourselves is
- * left. */
+/* Wrapped: disables certificate verification, so that only our own checks remain. */
 static bool believe_certificates;
 void __real_SSL_set_verify(SSL *ssl, int mode, SSL_verify_cb callback);
 void __wrap_SSL_set_verify(SSL *ssl, int mode, SSL_verify_cb callback);
@@ -120,7 +119,7 @@ Test(tls, who_has_the_key_understands)
     end(&b);
 }
 
-/* Whoever takes frames alone need not ask for what was read and kept. */
+/* A caller that takes only frames need not request what was read and buffered. */
 Test(tls, nothing_is_kept_that_poll_does_not_tell_of)
 {
     enum { BYTES = 300000 };
@@ -149,8 +148,8 @@ Test(tls, nothing_is_kept_that_poll_does_not_tell_of)
     free(bytes);
 }
 
-/* Two sides whose bytes the test carries from client[1] to server[1] and back; the client has
- * something to say. */
+/* Two sides whose bytes the test carries from client[1] to server[1] and back; the client has data
+ * to send. */
 static void connect_by_hand(int client[2], int server[2], struct side *a, struct side *b)
 {
     connect_two(client);
@@ -160,8 +159,8 @@ static void connect_by_hand(int client[2], int server[2], struct side *a, struct
     put(a, "hello");
 }
 
-/* What is said before the other side's answer is there waits for it, and no longer: whoever reads
- * the last of it. */
+/* Data sent before the peer's answer waits for it, and no longer, whichever side reads the last of
+ * it. */
 Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
 {
     struct side a, b;
@@ -191,7 +190,7 @@ Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
     (void)close(server[1]);
 }
 
-/* A socket that is full holds up the flight of a side that has nothing to say itself. */
+/* A full socket delays the flight of a side that has no data of its own to send. */
 Test(tls, a_handshake_that_cannot_be_written_wants_to)
 {
     int client[2], server[2], least = 1;
@@ -220,7 +219,7 @@ Test(tls, a_handshake_that_cannot_be_written_wants_to)
     (void)close(server[1]);
 }
 
-/* ---- those who do not have the key ---- */
+/* ---- peers without the key ---- */
 
 static void give_certificate(SSL_CTX *ctx)
 {
@@ -268,7 +267,7 @@ static SSL_CTX *older(void)
     return ctx;
 }
 
-/* One that takes what it has for the key of whoever comes: a client that wants to be a loader. */
+/* A client that impersonates a loader: it uses its own key as if it were any peer's. */
 static struct tls_key guessed;
 
 static int guess(SSL *ssl, const unsigned char *id, size_t len, SSL_SESSION **session)
@@ -291,8 +290,8 @@ static SSL_CTX *guessing(void)
     return ctx;
 }
 
-/* Both sides until nothing moves any more: what became of the client, and how much the impostor was
- * told. */
+/* Run both sides until nothing moves any more: the client's state, and how much the impostor
+ * received. */
 static int64_t meet(SSL_CTX *ctx, size_t *told)
 {
     SSL *ssl = SSL_new(ctx);
@@ -339,7 +338,7 @@ Test(tls, a_server_without_the_key_is_told_nothing_and_not_believed)
         }
 }
 
-/* A client can play its loader towards itself, which is nobody's loss, and towards no other
+/* A client can impersonate its loader towards itself, which harms only itself, and towards no other
  * client. */
 Test(tls, a_client_is_no_loader_of_others)
 {
@@ -353,7 +352,7 @@ Test(tls, a_client_is_no_loader_of_others)
     cr_expect(gt(sz, told, 0), "the test itself: with the right key it would be told");
 }
 
-/* What the loader's side says of a client. */
+/* The loader's view of a client. */
 static int64_t admit(struct tls_key key)
 {
     struct side a, b;
@@ -403,7 +402,7 @@ Test(tls, keys_of_clients_are_what_the_page_says)
            "plenum-client gpu-7 efdf3409757dfddb36c7f5f9c784d8643e6570f23636e7c4fee5ce3ec54ee5ce"));
     cr_assert(eq(int, tls_key_parse(text, &key), 0));
     cr_expect(eq(int, memcmp(&key, &client, sizeof(key)), 0));
-    text[strlen(text) - 1] = '\x15'; /* a '5', but for one bit */
+    text[strlen(text) - 1] = '\x15'; /* a '5', except for one bit */
     cr_expect(eq(int, tls_key_parse(text, &key), -EINVAL));
     text[strlen(text) - 1] = '\0';
     cr_expect(eq(int, tls_key_parse(text, &key), -EINVAL));
@@ -425,8 +424,8 @@ int __wrap_SSL_key_update(SSL *ssl, int type)
     return r;
 }
 
-/* Both sides write more than their sockets hold, and all of it arrives, whatever the key it was
- * encrypted with: it is renewed every few records here (see local.mk). */
+/* Both sides write more than their sockets hold, and all of it arrives, whatever key encrypted it:
+ * the key is renewed every few records here (see local.mk). */
 Test(tls, keys_are_renewed_while_both_sides_write)
 {
     enum { BYTES = 8 << 20 };
@@ -469,7 +468,7 @@ Test(tls, keys_are_renewed_while_both_sides_write)
     free(bytes);
 }
 
-/* Who waits for a slow reader must know whether it reads at all. */
+/* A writer that waits for a slow reader must know whether it reads at all. */
 Test(tls, what_a_slow_reader_has_taken_is_seen)
 {
     enum { BYTES = 8 << 20 };
@@ -496,9 +495,9 @@ Test(tls, what_a_slow_reader_has_taken_is_seen)
     free(bytes);
 }
 
-/* ---- what a core dump would show ---- */
+/* ---- core dumps ---- */
 
-/* How often 32 bytes, each of which is given inverted, lie in memory that a core dump holds. */
+/* How often 32 bytes, each given inverted, occur in memory that a core dump includes. */
 static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsigned *kept)
 {
     FILE *f = fopen("/proc/self/smaps", "r"), *mem = fopen("/proc/self/mem", "r");
@@ -537,8 +536,8 @@ static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsign
     return found;
 }
 
-/* A loader that has served, and serves: its secret lies in memory that is not dumped, and nowhere
- * else. The same of a client, whose own key OpenSSL must have had. */
+/* A loader that is serving: its secret lies only in memory excluded from core dumps. The same holds
+ * for a client, whose own key OpenSSL must have had. */
 Test(tls, secrets_are_in_no_core_dump)
 {
     unsigned char inverted[2][TLS_KEY_BYTES];
@@ -589,7 +588,7 @@ Test(tls, secrets_are_in_no_core_dump)
         cr_expect(eq(u32, count_dumped(inverted[k], &kept) + kept, 0), "key %d, afterwards", k);
 }
 
-/* Read as this user, who is in group 1000: 0, or what is wrong. */
+/* Read as this user, who is in group 1000: returns 0, or the error. */
 static int read_as(uid_t user, const char *path)
 {
     static const gid_t group = 1000;
@@ -605,8 +604,8 @@ static int read_as(uid_t user, const char *path)
     return -WEXITSTATUS(status);
 }
 
-/* Programs inherit the descriptor, and what they start as other users does: none of them may change
- * the key. */
+/* Programs inherit the descriptor, and so do their children that run as other users: none of them
+ * may change the key. */
 Test(tls, a_key_that_is_kept_cannot_be_changed)
 {
     const char *key =
@@ -625,8 +624,8 @@ Test(tls, a_key_that_is_kept_cannot_be_changed)
     (void)close(fd);
 }
 
-/* So are secrets of Kubernetes: root's, with a group that may read them, to which a container
- * belongs, its root as well. */
+/* Kubernetes secrets are like this: owned by root, with a group that may read them and to which the
+ * container belongs, its root as well. */
 Test(tls, root_may_give_a_key_to_a_group)
 {
     static const struct {
@@ -654,7 +653,7 @@ Test(tls, root_may_give_a_key_to_a_group)
         cr_skip("only root can give files away");
     fd = mkstemp(path);
     cr_assert(ge(int, fd, 0));
-    (void)snprintf(link, sizeof(link), "%s.link", path); /* they are reached by links */
+    (void)snprintf(link, sizeof(link), "%s.link", path); /* they are reached by symbolic links */
     cr_assert(eq(int, symlink(path, link), 0));
     cr_assert(eq(int, random_bytes(bytes, sizeof(bytes)), 0));
     cr_assert(eq(int, io_write_all(fd, bytes, sizeof(bytes)), 0));

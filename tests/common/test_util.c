@@ -40,8 +40,8 @@ Test(util, an_array_that_cannot_grow_is_as_it_was)
     cr_expect(eq(sz, cap, half));
 }
 
-/* A program may have set a locale with a decimal comma. (Where the system has none, this is the
- * same in "C".) */
+/* A program may have set a locale with a decimal comma. (On systems without one, this equals
+ * "C".) */
 Test(util, numbers_have_points_in_any_locale)
 {
     static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"};
@@ -75,7 +75,7 @@ Test(util, random_digits_are_hexadecimal_and_end)
     }
 }
 
-/* Each unit at both ends of what 64 bits of nanoseconds count. */
+/* Each unit at both ends of the range of 64-bit nanoseconds. */
 Test(util, times_have_units)
 {
     static const struct {
@@ -103,7 +103,7 @@ Test(util, times_have_units)
         cr_expect(eq(int, parse_duration(bad[i], &ns), -EINVAL), "'%s'", bad[i]);
 }
 
-/* pwrite() as file systems may do it: a few bytes at once, and interrupted between. */
+/* pwrite() as file systems may behave: a few bytes at once, and interrupted in between. */
 static unsigned pwrite_calls;
 static size_t pwrite_most; /* 0: it writes nothing */
 

@@ -60,7 +60,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
 #define ROUND_TRIP(put_call, get, type_number, message) \
     ROUND_TRIP_SINCE(put_call, get, type_number, message, SIZE_MAX)
 
-/* `older_bytes`: bytes of the payload as an older version sends it, which is understood, too. */
+/* `older_bytes`: length of the payload as an older version sends it, which is also accepted. */
 #define ROUND_TRIP_SINCE(put_call, get, type_number, message, older_bytes)                         \
     do {                                                                                           \
         __typeof__(message) got_;                                                                  \
@@ -71,9 +71,9 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
         cr_assert(eq(int, get(&r_, &got_), 0));                                                    \
         cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over");                 \
         cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));                              \
-        /* cut short anywhere it is refused */                                                     \
+        /* truncated anywhere, it is rejected */                                                   \
         for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                                  \
-            /* but where an older version ends */                                                  \
+            /* except where an older version ends */                                               \
             size_t later = type_number == WIRE_OPEN              ? 32 + VIEWS_BYTES                \
                            : type_number == WIRE_OPENED          ? sizeof(struct datasum) + 12     \
                            : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1          \
@@ -203,7 +203,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
     ROUND_TRIP(wire_put_fields(&b, 6, &fields), wire_get_fields, WIRE_FIELDS, fields);
 }
 
-/* What a message's reader makes of it. */
+/* The result of a message's reader. */
 static struct frame_reader read_of(const struct frame_buffer *b)
 {
     return (struct frame_reader){b->bytes + FRAME_HEADER_BYTES, b->bytes + b->len, false};
@@ -248,7 +248,7 @@ Test(wire, a_newer_minor_may_add_fields)
     struct frame_reader r;
 
     cr_assert(eq(int, wire_put_render(&b, 1, &m), 0));
-    frame_put_u64(&b, 0x1234); /* what it knows more than we do */
+    frame_put_u64(&b, 0x1234); /* the extra fields of a newer version */
     r = read_of(&b);
     cr_expect(eq(int, wire_get_render(&r, &got), 0));
     cr_expect(eq(u64, got.position, 2));
@@ -274,7 +274,7 @@ Test(wire, an_older_client_has_squares)
 
 Test(wire, choices_that_do_not_exist_are_refused)
 {
-    /* Places of the numbered choices behind the two texts and the seed: shuffle, last, bad, dtype,
+    /* Offsets of the numbered choices after the two texts and the seed: shuffle, last, bad, dtype,
      * layout. */
     size_t texts = 4 + strlen(good.dataset) + 4 + strlen(good.pipeline) + 8;
     static const size_t places[] = {0, 8, 12, 32, 36};
