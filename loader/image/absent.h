@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* absent.h - the reader of a format whose library this build lacks. It knows its files, and opens
- * none. */
+/* absent.h - the reader of a format whose library this build lacks. It recognises its files, but
+ * opens none. */
 #ifndef LOADER_IMAGE_ABSENT_H
 #define LOADER_IMAGE_ABSENT_H
 
@@ -12,7 +12,7 @@ struct absent_reader {
     const char *an, *library; /* "a WebP", "libwebp" */
 };
 
-/** `knows`: as of the reader with the library. 0 or -ENOMEM. */
+/** `knows`: the function of the reader with the library. Returns 0 or -ENOMEM. */
 int absent_reader_create(bool (*knows)(const uint8_t *bytes, size_t len), const char *an,
                          const char *library, struct image_reader **ret);
 

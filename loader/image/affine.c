@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* affine.c - rotating, shearing, moving and tilting a window.
+/* affine.c - rotates, shears, moves and tilts a window.
  *
- * Matrices are made with 40 bits behind the point, and rounded to the 16 that Pillow has. Each row
- * of the result is cut into the span whose pixels lie inside the source, and what is outside; so
- * the loops over a span check nothing. */
+ * Matrices are computed with 40 fraction bits, and rounded to the 16 that Pillow has. Each row of
+ * the result is split into the span whose pixels are inside the source, and the rest, so the loops
+ * over a span need no checks. */
 #include "config.h"
 
 #include "loader/image/affine.h"
@@ -26,7 +26,7 @@ static int64_t multiply(int64_t a, int64_t b)
     return (int64_t)(((i128)a * b) >> FINE);
 }
 
-/* Taylor's series from its end, for 0 <= u <= pi / 2: 1 - u^2 / (n (n + 1)) * (1 - ...) with n of
+/* Taylor's series from its end, for 0 <= u <= pi / 2: 1 - u^2 / (n (n + 1)) * (1 - ...) with n =
  * `first`, `first` + 2, ... */
 static int64_t series(int64_t u, int64_t first)
 {
@@ -73,12 +73,12 @@ static int64_t tangent(int64_t degrees)
     return (int64_t)((i128)s * one / c);
 }
 
-/* Where the first pixel lies, when what lies (cx, cy) / 2 from the upper left comes to lie (dx, dy)
- * further. `row`: of a matrix with FINE bits, whose diagonal is number `main`. */
+/* The position of the first pixel, if the point at (cx, cy) / 2 from the upper left moves by (dx,
+ * dy). `row`: of a matrix with FINE bits, whose diagonal element is number `main`. */
 static int64_t first_position(const int64_t row[2], int main, const int64_t centre[2],
                               const int64_t move[2])
 {
-    i128 sum = (i128)centre[main] * one; /* twice what is wanted */
+    i128 sum = (i128)centre[main] * one; /* twice the result */
 
     for (int i = 0; i < 2; i++)
         sum += row[i] * ((i128)1 - centre[i] - 2 * move[i]);
@@ -122,7 +122,7 @@ void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32
     affine_of_parts(ret, &parts, width, height);
 }
 
-/* The centre of a pixel, and the nearest integer to half a factor behind it. */
+/* The centre of a pixel, and the integer nearest to half a factor after it. */
 static const int64_t half = 1 << (AFFINE_BITS - 1);
 
 void affine_shear_x(struct affine *ret, int64_t factor)
@@ -151,7 +151,7 @@ static bool on_a_line(const int64_t a[2], const int64_t b[2], const int64_t c[2]
     return (b[0] - a[0]) * (c[1] - a[1]) == (b[1] - a[1]) * (c[0] - a[0]);
 }
 
-/* Take the low bits away, as few as makes sums over the window fit 62 bits. */
+/* Remove the low bits, as few as possible so that sums over the window fit into 62 bits. */
 static void shorten(const i128 rows[3][3], uint32_t width, uint32_t height, int64_t *const to[3])
 {
     const i128 most = (i128)1 << 62;
@@ -195,7 +195,7 @@ bool affine_of_corners(struct affine *ret, const int64_t p[4][2], uint32_t width
     if (on_a_line(p[0], p[1], p[2]) || on_a_line(p[1], p[2], p[3]) || on_a_line(p[2], p[3], p[0]) ||
         on_a_line(p[3], p[0], p[1]))
         return false;
-    for (int k = 0; k < 3; k++) { /* twice, so that the centre of a pixel is a whole number */
+    for (int k = 0; k < 3; k++) { /* twice, so that the centre of a pixel is an integer */
         rows[k][0] = 2 * inverse[k][0] * scale[k];
         rows[k][1] = 2 * inverse[k][1] * scale[k];
         rows[k][2] = (inverse[k][0] + inverse[k][1] + 2 * inverse[k][2]) * scale[k];
@@ -244,7 +244,7 @@ void affine_turn_upside_down(struct affine *map, uint32_t height)
 
 /* ---- pixels ---- */
 
-/* A window's map while it is done. */
+/* The state of mapping a window. */
 struct job {
     const struct affine_loops *loops;
     const struct affine *map;
@@ -265,7 +265,7 @@ static int64_t floor_divide(int64_t a, int64_t b)
     return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
-/* Those of `range` for which low <= start + step * i < high. */
+/* Returns the positions i of `range` for which low <= start + step * i < high. */
 static struct range inside(struct range range, int64_t start, int64_t step, int64_t low,
                            int64_t high)
 {
@@ -294,8 +294,8 @@ static int64_t clamp(int64_t v, int64_t most)
     return v < 0 ? 0 : v > most ? most : v;
 }
 
-/* The four pixels around a position, by their nearness; beyond the edge lies what is at the edge.
- */
+/* Blend the four pixels around a position by their distance; beyond the edge, the edge pixel is
+ * used. */
 static void pixel_bilinear(const struct job *job, int64_t x, int64_t y, uint8_t *to)
 {
     int64_t left = (x - half) >> AFFINE_BITS, top = (y - half) >> AFFINE_BITS;
@@ -327,7 +327,7 @@ static void pixel(const struct job *job, int64_t x, int64_t y, uint8_t *to)
         pixel_nearest(job, x, y, to);
 }
 
-/* Pixels of a row, one by one. */
+/* Compute pixels of a row, one by one. */
 static void walk(const struct job *job, int64_t row, struct range range, int64_t x, int64_t y)
 {
     uint8_t *to = job->to + row * job->width;
@@ -347,7 +347,7 @@ static void run_loop(const struct job *job, int64_t row, struct range range, int
         .width = (uint32_t)job->width,
         .x = (int32_t)(x + map->x[0] * range.first - shift),
         .y = (int32_t)(y + map->y[0] * range.first - shift),
-        .dx = several ? (int32_t)map->x[0] : 0, /* which is small where several lie inside */
+        .dx = several ? (int32_t)map->x[0] : 0, /* which is small if there are several inside */
         .dy = several ? (int32_t)map->y[0] : 0,
         .to = job->to + row * job->width + range.first,
         .count = (uint32_t)(range.end - range.first),
@@ -368,7 +368,7 @@ static void affine_row(const struct job *job, int64_t row)
 
     within = inside(inside(all, x, map->x[0], 0, right), y, map->y[0], 0, low);
     inner = within;
-    if (map->bilinear) /* whose four neighbours are there */
+    if (map->bilinear) /* the four neighbours exist */
         inner = inside(inside(within, x, map->x[0], half, right - half), y, map->y[0], half,
                        low - half);
     if (inner.first >= inner.end)
@@ -381,8 +381,8 @@ static void affine_row(const struct job *job, int64_t row)
     fill(job, row, within.end, job->width);
 }
 
-/* floor(a / b) for b > 0 where that lies in 0 ... 2^40; else something beyond, or negative.
- * |a| < 2^62. The quotient of doubles is wrong by less than 1. */
+/* Returns floor(a / b) for b > 0 if that is in 0 ... 2^40; otherwise something beyond it, or
+ * negative. |a| < 2^62. The quotient of doubles is wrong by less than 1. */
 static int64_t quotient(int64_t a, int64_t b)
 {
     int64_t q = (int64_t)((double)a / (double)b), rest = a - q * b;

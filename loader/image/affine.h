@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* affine.h - affine and perspective maps of a window, as inverse matrices in fixed point.
  *
- * A map says of each pixel of the result where it lies in the source: docs/pixels.md, 10. */
+ * For each pixel of the result, a map gives its position in the source: docs/pixels.md, 10. */
 #ifndef LOADER_IMAGE_AFFINE_H
 #define LOADER_IMAGE_AFFINE_H
 
@@ -9,32 +9,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AFFINE_BITS = 16 }; /* behind the point of a position, an angle in degrees and a factor */
+enum { AFFINE_BITS = 16 }; /* fraction bits of a position, an angle in degrees and a factor */
 
-/** Pixel (i, j) of the result lies at x[0] * i + x[1] * j + x[2] of the source, and at the same of
- * y; 0 is the left or upper edge of the first pixel. `divides`: both are divided by the same of d.
- */
+/** Pixel (i, j) of the result is at x[0] * i + x[1] * j + x[2] of the source, and y is computed the
+ * same way; 0 is the left or upper edge of the first pixel. `divides`: both are divided by the
+ * corresponding sum of d. */
 struct affine {
     int64_t x[3], y[3];
     bool divides;
     int64_t d[3];
-    bool mirror, upside_down; /* of a map that divides: the source is mirrored */
-    bool bilinear;            /* or the nearest pixel */
-    uint8_t fill[3];          /* what lies outside */
+    bool mirror, upside_down; /* for a map that divides: the source is mirrored */
+    bool bilinear;            /* bilinear; otherwise the nearest pixel */
+    uint8_t fill[3];          /* the colour outside of the source */
 };
 
-/** What torchvision's RandomAffine draws. Angles are degrees, all but `dx` and `dy` at
- * 2^AFFINE_BITS. */
+/** The values that torchvision's RandomAffine draws. Angles are in degrees; everything except `dx`
+ * and `dy` is at 2^AFFINE_BITS. */
 struct affine_parts {
     int64_t degrees; /* clockwise */
     int64_t dx, dy;  /* pixels to the right and down */
-    int64_t scale;   /* above 0 */
+    int64_t scale;   /* greater than 0 */
     int64_t shear_x, shear_y;
 };
 
-/* Makers of maps to the nearest pixel, black outside, for a window of width x height. */
+/* These functions create maps with the nearest pixel, black outside, for a window of width x
+ * height. */
 
-/** About the centre, counterclockwise. */
+/** Rotate around the centre, counterclockwise. */
 void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32_t height);
 /** A row `j` pixels below the upper edge comes from `factor * j` pixels further right. */
 void affine_shear_x(struct affine *ret, int64_t factor);
@@ -45,20 +46,21 @@ void affine_translate(struct affine *ret, int64_t dx, int64_t dy);
 void affine_of_parts(struct affine *ret, const struct affine_parts *parts, uint32_t width,
                      uint32_t height);
 /** The corners of the window (upper left, upper right, lower right, lower left) move to these
- * pixels. False: three of them lie on a line, and nothing is to be seen. */
+ * pixels. Returns false if three of them are on a line, so that nothing is visible. */
 bool affine_of_corners(struct affine *ret, const int64_t corners[4][2], uint32_t width,
                        uint32_t height);
 
-/** The map that does the same between a mirrored source and a mirrored result: to the bit. */
+/** Change a map to one that does exactly the same between a mirrored source and a mirrored
+ * result. */
 void affine_mirror(struct affine *map, uint32_t width);
 void affine_turn_upside_down(struct affine *map, uint32_t height);
 
-/** A piece of a row whose pixels all lie inside the source. */
+/** A part of a row whose pixels are all inside the source. */
 struct affine_span {
     const uint8_t *from; /* planes of width x height; 3 bytes more may be read */
     size_t plane;        /* bytes from plane to plane, of both */
     uint32_t width;      /* of a row of the source */
-    int32_t x, y;        /* of the first pixel; for bilinear, of its upper left neighbour */
+    int32_t x, y;        /* of the first pixel; if bilinear, of its upper left neighbour */
     int32_t dx, dy;      /* from pixel to pixel */
     uint8_t *to;
     uint32_t count;
@@ -74,14 +76,15 @@ extern const struct affine_loops affine_portable;
 extern const struct affine_loops affine_avx2;
 #endif
 
-/** What the right or the lower neighbour weighs of 4096: an odd number, so that a mirror changes
- * nothing. */
+/** Returns the weight of the right or lower neighbour, of 4096: an odd number, so that a mirror
+ * changes nothing. */
 static inline uint32_t affine_part(uint32_t position)
 {
     return (position >> 4 & 4094) | 1;
 }
 
-/** Four neighbours; those at the right and below lie so many bytes on. */
+/** Blend four neighbours. The ones on the right and below are `right` and `below` bytes further
+ * on. */
 static inline uint8_t affine_blend(const uint8_t *v, size_t right, size_t below,
                                    uint32_t right_part, uint32_t low_part)
 {
@@ -92,9 +95,9 @@ static inline uint8_t affine_blend(const uint8_t *v, size_t right, size_t below,
     return (uint8_t)((upper * (4096 - low_part) + lower * low_part + (1 << 23)) >> 24);
 }
 
-enum { AFFINE_SLACK = 3 }; /* bytes behind a source's planes that may be read */
+enum { AFFINE_SLACK = 3 }; /* bytes after a source's planes that may be read */
 
-/** `from` to `to`, three planes of width x height (1 to 8192) each. */
+/** Map `from` to `to`, three planes of width x height (1 to 8192) each. */
 void affine_apply(const struct affine_loops *loops, const struct affine *map, uint32_t width,
                   uint32_t height, const uint8_t *from, uint8_t *to);
 

@@ -30,7 +30,7 @@ AVX2_INLINE struct lanes lanes_of(const struct affine_span *s)
     };
 }
 
-/* Where their (upper left) pixels are in a plane, of less than 2^31 bytes. */
+/* Returns the offsets of their (upper left) pixels in a plane of less than 2^31 bytes. */
 AVX2_INLINE __m256i offsets(const struct lanes *l)
 {
     return _mm256_add_epi32(_mm256_mullo_epi32(_mm256_srai_epi32(l->y, AFFINE_BITS), l->width),
@@ -48,7 +48,7 @@ AVX2_INLINE __m256i gather(const uint8_t *from, __m256i at)
     return _mm256_i32gather_epi32((const int *)(const void *)from, at, 1);
 }
 
-/* Eight pixels, blue above green above red in a lane, to their planes. */
+/* Store eight pixels, with blue above green above red in a lane, to their planes. */
 AVX2_INLINE void store(const struct affine_span *s, uint32_t i, __m256i pixels)
 {
     const __m256i planes = _mm256_broadcastsi128_si256(
@@ -62,7 +62,7 @@ AVX2_INLINE void store(const struct affine_span *s, uint32_t i, __m256i pixels)
     _mm_storel_epi64((__m128i *)(void *)(s->to + 2 * s->plane + i), _mm256_extracti128_si256(v, 1));
 }
 
-/* What is left of a span behind its first `done` pixels. */
+/* Returns the rest of a span after its first `done` pixels. */
 static struct affine_span rest_of(const struct affine_span *s, uint32_t done)
 {
     struct affine_span rest = *s;
@@ -97,7 +97,7 @@ AVX2 static void span_nearest(const struct affine_span *s)
     affine_portable.nearest(&rest);
 }
 
-/* affine_part() in the high word, and what is left of 4096 in the low one. */
+/* affine_part() in the high word, and 4096 minus that in the low one. */
 AVX2_INLINE __m256i parts(__m256i position)
 {
     const __m256i all = _mm256_set1_epi32(4096);
@@ -108,7 +108,7 @@ AVX2_INLINE __m256i parts(__m256i position)
     return _mm256_or_si256(_mm256_slli_epi32(part, 16), _mm256_sub_epi32(all, part));
 }
 
-/* The first two bytes of each lane by the parts of x. */
+/* Blend the first two bytes of each lane, weighted by x. */
 AVX2_INLINE __m256i across(__m256i pair, __m256i right)
 {
     const __m256i words = _mm256_broadcastsi128_si256(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* affine_draw.c - what is drawn for rotate, translate, shear, affine and perspective: as
+/* affine_draw.c - draws the values of rotate, translate, shear, affine and perspective, like
  * torchvision's RandomRotation, RandomAffine and RandomPerspective do. */
 #include "config.h"
 
@@ -8,10 +8,10 @@
 #include "common/philox.h"
 #include "loader/image/fixed.h"
 
-/* Random words of an operation, in order. */
+/* The random words of an operation, in order. */
 struct words {
     const struct image_draw *draw;
-    uint32_t number; /* of the next word: four in a draw */
+    uint32_t number; /* of the next word: each draw has four */
 };
 
 static uint32_t next_word(struct words *w)
@@ -21,7 +21,7 @@ static uint32_t next_word(struct words *w)
     return block.word[w->number++ % 4];
 }
 
-/* Both ends included. */
+/* Draws an integer; both ends are included. */
 static int64_t between(struct words *w, int64_t low, int64_t high)
 {
     return low + philox_below(next_word(w), (uint32_t)(high - low + 1));
@@ -33,7 +33,7 @@ static int64_t draw_range(struct words *w, const struct rational_signed range[2]
                    fixed_of(range[1].num, range[1].den, AFFINE_BITS));
 }
 
-/* Whole pixels, up to a part of a side either way. */
+/* Draws whole pixels, up to a part of a side in either direction. */
 static int64_t draw_move(struct words *w, struct rational part, uint32_t side)
 {
     int64_t most = fixed_of((int64_t)part.num * side, part.den, AFFINE_BITS);
@@ -79,7 +79,8 @@ static bool draw_corners(const struct pipeline_op *op, struct words *w, uint32_t
 bool affine_draw(const struct pipeline_op *op, uint32_t first, const struct image_draw *draw,
                  uint32_t width, uint32_t height, struct affine *ret)
 {
-    struct words w = {draw, 4 * first + 1}; /* the first one is that of the probability */
+    /* The first one decides whether the operation is applied. */
+    struct words w = {draw, 4 * first + 1};
 
     if (op->kind == PIPELINE_PERSPECTIVE) {
         if (!draw_corners(op, &w, width, height, ret))

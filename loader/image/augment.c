@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* augment.c - the operations behind the crop.
+/* augment.c - the operations after the crop.
  *
  *     draw -> plan
  *     resize -> window (three planes) -> steps, in place -> stored, each byte once
  *
- * Steps that look at one pixel alone, and the store, go together through the window band by band:
- * a band stays in the processor's first cache from step to step. A contrast needs the mean of all
- * that the steps before it have made: their bands count it.
+ * Steps that use each pixel alone, and the store, go through the window together, band by band: a
+ * band stays in the processor's first-level cache from step to step. A contrast needs the mean of
+ * the result of the steps before it, which is computed along with their bands.
  *
- * What is drawn: augment_draw.c. */
+ * Not here: drawing the operations (augment_draw.c). */
 #include "config.h"
 
 #include "loader/image/augment.h"
@@ -28,12 +28,12 @@ struct augment {
     const struct augment_loops *loops;
     const struct blur_loops *blur;
     struct scratch window; /* [3][height][width] */
-    struct scratch other;  /* the same, for what is not done in place */
+    struct scratch other;  /* the same size, for operations that are not done in place */
     struct scratch row;    /* of a blur, or of noise */
-    struct scratch mixed;  /* windows: what is mixed, the original first */
+    struct scratch mixed;  /* windows to mix, the original first */
     uint32_t weights[AUGMENT_MIXED_MAX];
     uint32_t mixed_count;
-    uint32_t mean; /* the level of the contrast that is done next */
+    uint32_t mean; /* the level of the next contrast */
 };
 
 static const struct augment_loops *const sets[] = {
@@ -108,7 +108,8 @@ static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
     size_t i = 0;
 
     memset(counts, 0, 256 * sizeof(*counts));
-    for (; i + 4 <= n; i += 4) { /* neighbours are often equal, and a count waits for itself */
+    /* Neighbours are often equal, and an increment waits for the previous one. */
+    for (; i + 4 <= n; i += 4) {
         counts[v[i]]++;
         other[0][v[i + 1]]++;
         other[1][v[i + 2]]++;
@@ -120,7 +121,7 @@ static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
         counts[level] += other[0][level] + other[1][level] + other[2][level];
 }
 
-/* The darkest level to 0, the brightest to 255. False: nothing changes. */
+/* Maps the darkest level to 0, the brightest to 255. Returns false if nothing changes. */
 static bool stretch_table(uint8_t low, uint8_t high, uint8_t table[256])
 {
     if (high <= low)
@@ -131,7 +132,7 @@ static bool stretch_table(uint8_t low, uint8_t high, uint8_t table[256])
     return true;
 }
 
-/* As many pixels of each level as can be. */
+/* Makes the numbers of pixels of each level as equal as possible. */
 static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256])
 {
     uint32_t last = 255;
@@ -204,8 +205,8 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     swap_windows(a);
 }
 
-/* Row y of a channel of the noise. Mirrored, what is behind its last pixel comes first, and is left
- * out. */
+/* Write row y of a channel of the noise. If mirrored, the values after the last pixel come first,
+ * and are left out. */
 static void write_noise(const struct augment *a, const struct augment_step *step, uint32_t c,
                         uint32_t y, uint8_t *to)
 {
@@ -235,7 +236,7 @@ static void erase(const struct augment *a, const struct augment_step *step, uint
         }
 }
 
-/* Whether a step does to each pixel what that pixel alone, and the step, say. */
+/* Does a step change each pixel by a rule that depends only on that pixel and the step? */
 static bool is_pointwise(enum pipeline_op_kind kind)
 {
     switch (kind) {
@@ -252,7 +253,7 @@ static bool is_pointwise(enum pipeline_op_kind kind)
     }
 }
 
-/* To one of the three channels. */
+/* Apply a step to one of the three channels. */
 static void do_levels(const struct augment *a, const struct augment_step *step, uint8_t *v,
                       size_t n)
 {
@@ -279,7 +280,7 @@ static void do_levels(const struct augment *a, const struct augment_step *step, 
     }
 }
 
-/* To n pixels of planes that are `plane` bytes apart. */
+/* Apply a step to n pixels of planes that are `plane` bytes apart. */
 static void do_pixels(const struct augment *a, const struct augment_step *step, uint8_t *v,
                       size_t plane, size_t n)
 {
@@ -309,7 +310,7 @@ static void solarize_add(struct augment *a, uint8_t *v, size_t n, uint32_t by)
     a->loops->table(v, n, table);
 }
 
-/* A step of augmix: each of the windows that are mixed is kept in turn. */
+/* A step of augmix: each of the windows to mix is saved in turn. */
 static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, size_t n)
 {
     uint8_t *kept = a->mixed.bytes;
@@ -327,7 +328,7 @@ static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, 
         memcpy(v, kept, n); /* the original, for the next chain */
 }
 
-/* A step that must see all of the window. */
+/* Apply a step that needs the whole window. */
 static void do_window(struct augment *a, const struct augment_step *step, uint8_t *v,
                       uint32_t width, uint32_t height)
 {
@@ -380,8 +381,8 @@ static void store_row(const struct augment *a, const struct image_store *store, 
         memset(dst + 3 * plane + at, zero, width);
 }
 
-/* One way through the window, band by band: some steps that look at one pixel alone, and then the
- * store, or the sum for the contrast that is next. */
+/* One pass through the window, band by band: some steps that use each pixel alone, and then the
+ * store, or the sum for the next contrast. */
 struct pass {
     const struct augment_step *steps;
     uint32_t count;
@@ -422,7 +423,7 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
     const struct augment_step *step = plan->steps, *end = step + plan->count;
 
     for (;;) {
-        if (pass.sums) /* the contrast, whose mean is known now */
+        if (pass.sums) /* the contrast, whose mean is now known */
             step++;
         while (step < end && is_pointwise(step->kind))
             step++;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* augment.h - the operations behind the crop: a resized window in, the stored sample out.
+/* augment.h - the operations after the crop: a resized window in, the stored sample out.
  *
- * The rules (docs/pixels.md 10) are in integers. What is drawn for a sample depends on the pipeline
- * and the draw alone, so it is known before a pixel is: a sample for which nothing is drawn takes
- * the short way. */
+ * The rules (docs/pixels.md 10) are in integers. The values drawn for a sample depend only on the
+ * pipeline and the draw, so they are known before any pixel: a sample without operations takes the
+ * short path. */
 #ifndef LOADER_IMAGE_AUGMENT_H
 #define LOADER_IMAGE_AUGMENT_H
 
@@ -16,17 +16,17 @@
 #include "loader/image/image.h"
 #include "loader/image/rect.h"
 
-/** One operation that is done to a sample. */
+/** One operation applied to a sample. */
 struct augment_step {
-    enum pipeline_op_kind kind; /* of a jitter, one of its parts */
+    enum pipeline_op_kind kind; /* for a jitter, one of its parts */
     uint32_t
         number; /* factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or levels */
-    uint32_t size;            /* of a blur's kernel */
-    struct affine map;        /* PIPELINE_AFFINE, which stands for all that move pixels */
-    struct rect rect;         /* what is erased, of the window as it lies in memory */
-    enum pipeline_fill fill;  /* of it; `number` is its levels */
-    bool mirror, upside_down; /* as its noise is written */
-    uint32_t key[2];          /* of the noise */
+    uint32_t size;            /* size of a blur's kernel */
+    struct affine map;        /* PIPELINE_AFFINE: used for all operations that move pixels */
+    struct rect rect;         /* the erased part of the window as stored in memory */
+    enum pipeline_fill fill;  /* how to fill it; `number` is its levels */
+    bool mirror, upside_down; /* the orientation in which its noise is written */
+    uint32_t key[2];          /* for the noise */
 };
 
 enum {
@@ -35,13 +35,13 @@ enum {
     AUGMENT_STEPS_MAX = 22 * PIPELINE_OPS_MAX, /* augmix: five chains of three, and their mixing */
 };
 
-/** What is drawn for one sample. */
+/** The values drawn for one sample. */
 struct augment_plan {
     struct augment_step steps[AUGMENT_STEPS_MAX];
     uint32_t count;
-    uint32_t mixed;   /* windows that are kept to be mixed */
-    bool mirror;      /* left and right: to be done by the resize */
-    bool upside_down; /* top and bottom: when it is stored */
+    uint32_t mixed;   /* windows that are kept for mixing */
+    bool mirror;      /* swap left and right: done by the resize */
+    bool upside_down; /* swap top and bottom: done when storing */
 };
 
 struct augment_loops;
@@ -49,23 +49,23 @@ struct augment_loops;
 /** Windows and tables, kept from image to image. Opaque. Threads: one at a time. */
 struct augment;
 
-/** 0 or -ENOMEM. It has the portable loops. */
+/** Returns 0 or -ENOMEM. The portable loops are used at first. */
 int augment_create(struct augment **ret);
-/** NULL is nothing. */
+/** NULL is ignored. */
 void augment_destroy(struct augment *augment);
 
-/** Use the loops that go with this set of image_kernels(): a set without its own has the portable
- * ones. The pixels are the same. */
+/** Use the loops of this set of image_kernels(). A set without loops for operations has the
+ * portable ones. The pixels are the same. */
 void augment_use(struct augment *augment, const char *kernels);
 
-/** The loops that go with this set of image_kernels(). */
+/** Returns the loops of this set of image_kernels(). */
 const struct augment_loops *augment_loops_of(const char *kernels);
 
-/** What the sample's draw makes of the operations. `ratios`: kept from image to image. */
+/** Draw the operations for a sample. `ratios`: kept from image to image. */
 void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
                   struct crop_tables *ratios, struct augment_plan *ret);
 
-/** Whether there is more to do than the resize does. */
+/** Is there more to do than the resize does? */
 static inline bool augment_is_needed(const struct augment_plan *plan)
 {
     return plan->count > 0 || plan->upside_down;
@@ -74,15 +74,16 @@ static inline bool augment_is_needed(const struct augment_plan *plan)
 /** Free each window of more than `keep` bytes. */
 void augment_trim(struct augment *augment, size_t keep);
 
-/** The most that is kept for a sample of this pipeline, bytes. */
+/** Returns the most bytes that are kept for a sample of this pipeline. */
 uint64_t augment_most_bytes(const struct pipeline *pipeline);
 
-/** Room for the window: [3][height][width], uint8, and for what this plan keeps beside it. NULL:
- * memory is short. Borrowed until the next call. */
+/** Returns room for the window, [3][height][width], uint8, and reserves what else this plan needs.
+ * NULL: out of memory. Borrowed until the next call. */
 uint8_t *augment_window(struct augment *augment, const struct augment_plan *plan, uint32_t width,
                         uint32_t height);
 
-/** Do the steps in the window, and store it as `store` says into `dst`, each byte once. */
+/** Apply the steps to the window, and store it into `dst` in the format of `store`, each byte
+ * once. */
 void augment_finish(struct augment *augment, const struct augment_plan *plan, uint32_t width,
                     uint32_t height, const struct image_store *store, uint8_t *dst);
 

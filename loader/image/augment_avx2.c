@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* augment_avx2.c - the loops of the operations for x86 processors with AVX2.
  *
- * The plain ones are those of augment_loops.inc, which compilers vectorise. The others are by hand,
- * in words of 16 bits where a compiler takes 32; they go by groups of 32 values, and leave the rest
- * to the plain ones.
+ * The plain ones are those of augment_loops.inc, which compilers vectorise. The others are written
+ * by hand, with 16-bit words where a compiler uses 32; they process groups of 32 values, and leave
+ * the rest to the plain ones.
  *
- * A factor from 2 on is no signed word: multiplied as one it is 2^16 too small, so what it is
- * multiplied with is added once more to the high half of the product. */
+ * A factor of 2 or more does not fit a signed word: as one it is 2^16 too small, so the other
+ * operand is added once more to the high half of the product. */
 #include "config.h"
 
-#ifdef __x86_64__ /* gcc vectorises loops from -O3 on. */
+#ifdef __x86_64__ /* gcc vectorises loops from -O3 on */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
@@ -43,7 +43,7 @@ AVX2_INLINE void store(uint8_t *v, __m256i x)
     _mm256_storeu_si256((__m256i *)v, x);
 }
 
-/* 32 bytes as words, in an order that pack() turns back. */
+/* 32 bytes as words, in an order that pack() reverses. */
 AVX2_INLINE struct words widen(__m256i v)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -179,10 +179,10 @@ AVX2 static uint32_t sum_gray_wide(const uint8_t *v, size_t plane, size_t n)
     return parts[0] + parts[2] + parts[4] + parts[6] + sum_gray(v + i, plane, n - i);
 }
 
-/* A shuffle looks up 16 values, and gives 0 for an index with its highest bit set. Step k looks at
- * x - 16 k, below 0 for all x < 16 k, in what rows k and k - 1 of the table differ by; so an x has
- * collected its row when its own step is through. The steps behind it must find it below 0:
- * the upper half of the bytes goes through steps of its own. */
+/* A shuffle looks up 16 values, and gives 0 for an index with its highest bit set. Step k looks up
+ * x - 16 k, which is below 0 for all x < 16 k, in the difference between rows k and k - 1 of the
+ * table; so the value for x is complete after the step of its own row. Later steps must see it as
+ * below 0, so the upper half of the bytes has separate steps. */
 AVX2_INLINE __m256i look_up(const __m256i *rows, __m256i x)
 {
     const __m256i step = _mm256_set1_epi8(16);
@@ -217,7 +217,7 @@ AVX2 static void table_wide(uint8_t *v, size_t n, const uint8_t *values)
     table(v + i, n - i, values);
 }
 
-/* The words x + y of two rows of 32 bytes; `weights` has what x and y are multiplied with. */
+/* The words x + y of two rows of 32 bytes; `weights` has the factors of x and y. */
 AVX2_INLINE struct words sum_rows(__m256i x, __m256i y, __m256i weights)
 {
     return (struct words){_mm256_maddubs_epi16(_mm256_unpacklo_epi8(x, y), weights),
@@ -236,7 +236,7 @@ AVX2_INLINE __m256i smooth_register(__m256i sum)
                               _mm256_set1_epi16((1 << 16) / 13 + 1));
 }
 
-/* 32 values of a row from `v` on, whose neighbours are there. */
+/* Smooth 32 values of a row from `v` on, whose neighbours exist. */
 AVX2_INLINE struct words smooth_group(const uint8_t *v, size_t width)
 {
     const __m256i ones = _mm256_set1_epi8(1), centre = _mm256_set1_epi16(5 << 8 | 1);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* augment_draw.c - which operations are done to a sample, how strongly, and where.
+/* augment_draw.c - draws which operations are applied to a sample, how strongly, and where.
  *
- * Mirroring costs no pass: left and right are the resize's, top and bottom are done by storing rows
- * from the last one on. Most operations are blind to it; an erased rectangle is put where it
- * will be seen, and what moves pixels moves them as it would be seen. */
+ * Mirroring costs no pass: left and right are swapped by the resize, top and bottom by storing rows
+ * in reverse order. Most operations are independent of it; an erased rectangle is placed where it
+ * will be seen, and operations that move pixels move them in the direction that will be seen. */
 #include "config.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ static uint32_t to_factor(struct rational r)
     return (uint32_t)fixed_of(r.num, r.den, AUGMENT_BITS);
 }
 
-/* A factor of a range, both ends included. */
+/* Draw a factor from a range; both ends are included. */
 static uint32_t draw_factor(struct rational low, struct rational high, uint32_t word)
 {
     uint32_t from = to_factor(low);
@@ -40,7 +40,7 @@ static int32_t to_turn(struct rational_signed r)
     return r.num < 0 ? -v : v;
 }
 
-/* A turn of a range, both ends included, as one forwards. */
+/* Draw a turn from a range, both ends included, as a non-negative one. */
 static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
 {
     int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
@@ -49,8 +49,8 @@ static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
     return (uint32_t)(v < 0 ? v + AUGMENT_TURN : v);
 }
 
-/* Brightness, contrast, saturation and perhaps hue, in one of the orders of so many parts: they are
- * numbered as the words of a dictionary are. */
+/* Draw brightness, contrast, saturation and possibly hue, in one of the orders of these parts. The
+ * orders are numbered lexicographically. */
 static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                         const struct philox_block *d, struct augment_plan *plan)
 {
@@ -123,7 +123,7 @@ static void turn_step(struct augment_step *step, uint32_t height)
         affine_turn_upside_down(&step->map, height);
 }
 
-/* A square around a pixel, as much of it as is in the window. */
+/* Returns a square around a pixel, clipped to the window. */
 static struct rect cut_out(uint32_t side, const struct philox_block *d,
                            const struct pipeline *pipeline)
 {
@@ -221,7 +221,7 @@ static void draw_steps(struct crop_tables *ratios, const struct pipeline *pipeli
     }
 }
 
-/* An operation: as if all flips came before it; what comes behind is put right at the end. */
+/* Draw an operation as if all flips came before it; later flips are corrected at the end. */
 static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
                     const struct image_draw *draw, struct augment_plan *plan)
 {
@@ -236,7 +236,7 @@ static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline,
     }
 }
 
-/* One of the lists of one_of. */
+/* Draw one of the lists of one_of. */
 static void draw_one_of(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
                         const struct image_draw *draw, struct augment_plan *plan)
 {
@@ -264,7 +264,7 @@ void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw
         } else {
             draw_op(ratios, pipeline, i, draw, ret);
         }
-    /* In memory, left and right are already as they will be seen, top and bottom are not yet. */
+    /* In memory, left and right are already as they will be seen; top and bottom are not yet. */
     for (uint32_t i = 0; ret->mirror && i < ret->count; i++)
         mirror_step(&ret->steps[i], pipeline->width);
 }

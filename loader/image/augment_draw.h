@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* augment_draw.h - what drawing operations and drawing policies share. */
+/* augment_draw.h - definitions shared by drawing operations and drawing policies. */
 #ifndef LOADER_IMAGE_AUGMENT_DRAW_H
 #define LOADER_IMAGE_AUGMENT_DRAW_H
 
@@ -8,7 +8,7 @@
 #include "common/philox.h"
 #include "loader/image/augment.h"
 
-enum { DRAWS = 16 }; /* of an operation: from this many times its number in the text on */
+enum { DRAWS = 16 }; /* per operation: its draws start at this many times its number in the text */
 
 static inline struct philox_block draw_words(const struct image_draw *d, uint32_t op, uint32_t draw)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* augment_loops.h - the loops of the operations, one set for each kind of processor.
  *
- * A window is three planes of bytes. Where the loops are plain enough for compilers to vectorise,
- * there is one text of them, augment_loops.inc, which is compiled once for each set. */
+ * A window is three planes of bytes. Loops that are simple enough for compilers to vectorise have
+ * one source, augment_loops.inc, which is compiled once for each set. */
 #ifndef LOADER_IMAGE_AUGMENT_LOOPS_H
 #define LOADER_IMAGE_AUGMENT_LOOPS_H
 
@@ -22,32 +22,34 @@ struct augment_loops {
     void (*scale)(uint8_t *v, size_t n, uint32_t factor);
     /** level + factor * (v - level). */
     void (*blend_level)(uint8_t *v, size_t n, uint32_t level, uint32_t factor);
-    /** The same with each pixel's grey for the level. n pixels of planes `plane` bytes apart. */
+    /** Like blend_level(), with each pixel's grey as the level. n pixels of planes `plane` bytes
+     * apart. */
     void (*blend_gray)(uint8_t *planes, size_t plane, size_t n, uint32_t factor);
-    /** Turn all hues on by sixths of a turn at 2^13, 0 <= turn < 6 * 2^13. */
+    /** Turn all hues by sixths of a turn at 2^13, 0 <= turn < 6 * 2^13. */
     void (*hue)(uint8_t *planes, size_t plane, size_t n, uint32_t turn);
-    /** All three planes become grey. */
+    /** Make all three planes grey. */
     void (*gray)(uint8_t *planes, size_t plane, size_t n);
     /** The sum of the greys of n < 2^24 pixels. */
     uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
-    /** The least and the greatest of n > 0 values. */
+    /** Find the smallest and the largest of n > 0 values. */
     void (*find_range)(const uint8_t *v, size_t n, uint8_t *low, uint8_t *high);
-    /** Words of noise: what `key` + `step` and so on are mixed to; `reversed`: in bytes. */
+    /** Words of noise: `key` + `step` and so on, hashed. `reversed`: in reverse byte order. */
     void (*noise)(uint32_t *to, size_t n, uint32_t key, uint32_t step, bool reversed);
     void (*invert)(uint8_t *v, size_t n);
     void (*solarize)(uint8_t *v, size_t n, uint32_t threshold);
     void (*mask)(uint8_t *v, size_t n, uint32_t mask);
-    /** One plane against what Pillow calls SMOOTH. */
+    /** Blend one plane with its smoothed version (Pillow's SMOOTH). */
     void (*sharpen)(const uint8_t *from, uint8_t *to, size_t width, size_t height, uint32_t factor);
     void (*table)(uint8_t *v, size_t n, const uint8_t *table);
-    /** `count` windows of n bytes, one behind the other, by weights at 2^16 that sum to 1. */
+    /** Add up `count` windows of n bytes, stored one after the other, with weights at 2^16 that sum
+     * to 1. */
     void (*sum_windows)(const uint8_t *from, size_t n, const uint32_t *weights, uint32_t count,
                         uint8_t *to);
-    /** A row of planes, `plane` bytes apart, as pixels of `channels` bytes. */
+    /** Store a row of planes, `plane` bytes apart, as pixels of `channels` bytes. */
     void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
                          uint8_t flip, uint8_t zero, uint8_t *to);
     void (*store_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
-    /** one * share + other * (1 - share), share below 1 at 2^15, of bytes that were xored with
+    /** one * share + other * (1 - share), share below 1 at 2^15, of bytes that were XORed with
      * `flip`. */
     void (*mix)(const uint8_t *one, const uint8_t *other, size_t n, uint32_t share, uint8_t flip,
                 uint8_t *to);

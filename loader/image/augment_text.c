@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* augment_text.c - what is done to a sample, in words for people.
+/* augment_text.c - describes the operations applied to a sample, for people.
  *
- * The words are those of a pipeline's text. Numbers are rounded, as they are only looked at. */
+ * The words are those of a pipeline's text. Numbers are rounded, because they are only for
+ * display. */
 #include "config.h"
 
 #include "loader/image/augment_text.h"
@@ -17,7 +18,7 @@
 #include "loader/image/crop.h"
 #include "loader/image/mix.h"
 
-/* What is written so far. */
+/* The text written so far. */
 struct words {
     char *text;
     size_t used, size;
@@ -39,7 +40,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w, const cha
         return;
     }
     w->text[w->used] = '\0';
-    w->size = w->used + 1; /* nothing follows */
+    w->size = w->used + 1; /* nothing more is written */
 }
 
 /* -0.5 to 0.5. */
@@ -55,8 +56,9 @@ static double to_degrees(double radians)
     return radians * 180 / 3.14159265358979323846;
 }
 
-/* What a map does to the picture: it is sheared, scaled, turned counterclockwise, and its centre
- * moves. Several texts make the same map, so these are not always the words of the text. */
+/* Describe the effect of a map on the picture: it is sheared, scaled, turned counterclockwise, and
+ * its centre moves. Several texts result in the same map, so these are not always the words of the
+ * text. */
 static void add_map(struct words *w, const struct augment_plan *plan,
                     const struct augment_step *step, const struct pipeline *pipeline)
 {
@@ -69,7 +71,7 @@ static void add_map(struct words *w, const struct augment_plan *plan,
         add(w, "perspective");
         return;
     }
-    if (plan->upside_down) /* the window, but not what is seen */
+    if (plan->upside_down) /* true of the window, but not of the visible image */
         affine_turn_upside_down(&map, pipeline->height);
     det = ((double)map.x[0] * (double)map.y[1] - (double)map.x[1] * (double)map.y[0]) / one;
     forth[0][0] = (double)map.y[1] / det;
@@ -98,7 +100,7 @@ static void add_map(struct words *w, const struct augment_plan *plan,
         add(w, "translate %+.0f %+.0f", dx, dy);
 }
 
-/* Every kind has its line here: compilers warn of one that has none. */
+/* Every kind has a line here: compilers warn about a missing one. */
 static void add_step(struct words *w, const struct augment_plan *plan,
                      const struct augment_step *step, const struct pipeline *pipeline)
 {
@@ -138,12 +140,12 @@ static void add_step(struct words *w, const struct augment_plan *plan,
     case PIPELINE_MIX_BEGIN:
         add(w, "augmix");
         return;
-    case PIPELINE_MIX_NEXT: /* behind a chain */
+    case PIPELINE_MIX_NEXT: /* after a chain */
         add(w, "share %.2f", step->number / 65536.0);
         return;
     case PIPELINE_MIX_END:
         return;
-    case PIPELINE_FLIP: /* all below are no steps, but make some */
+    case PIPELINE_FLIP: /* the rest are not steps themselves, but create steps */
     case PIPELINE_VERTICAL_FLIP:
     case PIPELINE_COLOR_JITTER:
     case PIPELINE_ROTATE:
@@ -180,7 +182,7 @@ void augment_describe(const struct pipeline *pipeline, const struct image_draw *
     struct crop crop;
 
     ret[0] = '\0';
-    /* Whether it is mirrored is the same for images of all sizes. */
+    /* Mirroring is the same for images of all sizes. */
     crop_locate(pipeline, draw, pipeline->width, pipeline->height, &boxes, &crop);
     augment_draw(pipeline, draw, &ratios, &plan);
     mix_draw(pipeline, draw, &mix);

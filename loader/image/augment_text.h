@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* augment_text.h - what is done to a sample, in words for people. */
+/* augment_text.h - describes the operations applied to a sample, for people. */
 #ifndef LOADER_IMAGE_AUGMENT_TEXT_H
 #define LOADER_IMAGE_AUGMENT_TEXT_H
 
@@ -10,9 +10,8 @@
 
 enum { AUGMENT_TEXT_MAX = 2048 }; /* bytes for any sample's words */
 
-/** Write what is drawn for a sample behind its crop, with its strengths, into `ret` [size > 0]:
- * "flip, brightness 1.31, erase 31x40"; "" where it is nothing. Words that do not fit are left
- * out. */
+/** Write the values drawn for a sample after its crop, with their strengths, into `ret` [size > 0]:
+ * "flip, brightness 1.31, erase 31x40"; "" if there are none. Words that do not fit are omitted. */
 void augment_describe(const struct pipeline *pipeline, const struct image_draw *draw, char *ret,
                       size_t size);
 

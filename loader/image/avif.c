@@ -2,20 +2,21 @@
 /* avif.c - decodes an AVIF by libavif and dav1d, as 8-bit RGB and a fourth byte.
  *
  * An AVIF is a file of boxes. "ftyp" comes first and names the brand; "meta" says which item is the
- * image, where its data lie, and its properties (size, colours, how it is turned and cut). libavif
- * reads them and has dav1d decode the AV1 frame, which can only be done as a whole. What AV1
- * decodes to is laid down to the bit; how its planes become RGB is not. libavif does that in
- * floats, or by libyuv, and neither is the same in every build: so we do it ourselves (yuv.h), and
- * only for the region.
+ * image, where its data are, and its properties (size, colours, how it is turned and cropped).
+ * libavif reads them and lets dav1d decode the AV1 frame, which can only be done as a whole. The
+ * result of decoding AV1 is specified to the bit; the conversion of its planes to RGB is not.
+ * libavif does that in floats, or by libyuv, and neither is the same in every build: so we do it
+ * ourselves (yuv.h), and only for the region.
  *
  *     open()  the boxes -> size, and how it is turned
  *     seek()  AV1       -> planes, which libavif keeps until close()
  *     read()  planes    -> some rows of the region
  *
- * libavif scales a frame that has another size than its item, by libyuv, if there is one: that is
- * made an error, by a limit that only scaling heeds once the boxes are read (imageDimensionLimit).
+ * libavif scales a frame that has another size than its item, by libyuv, if there is one: we turn
+ * that into an error, with a limit that applies only to scaling once the boxes are read
+ * (imageDimensionLimit).
  *
- * Without libavif an AVIF is no bad image, as in webp.c: it is an error of this loader. */
+ * Without libavif an AVIF is not a bad image, like in webp.c: it is an error of this loader. */
 #include "config.h"
 
 #include "loader/image/reader.h"
@@ -42,7 +43,7 @@ static bool is_brand(const uint8_t *p)
     return memcmp(p, "avif", 4) == 0 || memcmp(p, "avis", 4) == 0;
 }
 
-/* The brand, or one of those that it is compatible with, of the box at the beginning. */
+/* Check the brand, or the compatible brands, of the box at the beginning. */
 static bool avif_reader_knows(const uint8_t *bytes, size_t len)
 {
     enum { BRAND = 8, COMPATIBLE = 16 };
@@ -65,12 +66,12 @@ enum { STRIP_ROWS = 16 };
 struct avif_reader {
     struct image_reader base;
 
-    avifDecoder *decoder; /* of this image, or NULL */
+    avifDecoder *decoder; /* for this image, or NULL */
     avifIO io;            /* of the file */
     const uint8_t *bytes;
     size_t len;
     uint32_t pixels;             /* of a frame, at most */
-    struct plenum_error refused; /* why we gave libavif none of it, or "" */
+    struct plenum_error refused; /* why we gave libavif no data, or "" */
     struct rect clean;           /* of the frame: the image */
 
     struct yuv_image planes;
@@ -92,8 +93,8 @@ static void avif_reader_close(struct image_reader *reader)
     scratch_trim(&a->strip, 16 << 20);
 }
 
-/* libavif reads all by this: what it finds by ways that avif_scan() does not know is counted, too.
- */
+/* libavif reads everything through this, so that data is counted, too, if libavif finds it in ways
+ * that avif_scan() does not know. */
 static avifResult read_bytes(avifIO *io, uint32_t flags, uint64_t offset, size_t size,
                              avifROData *ret)
 {
@@ -109,7 +110,7 @@ static avifResult read_bytes(avifIO *io, uint32_t flags, uint64_t offset, size_t
                                                               : AVIF_RESULT_OK;
 }
 
-/* libavif does not tell that dav1d is out of memory, but malloc() does: errno was 0 before. */
+/* libavif does not report that dav1d is out of memory, but malloc() does: errno was 0 before. */
 static int failed(const struct avif_reader *a, avifResult result, struct plenum_error *err)
 {
     const char *more = a->decoder->diag.error;
@@ -127,7 +128,8 @@ static int failed(const struct avif_reader *a, avifResult result, struct plenum_
 
 /* --- the properties --- */
 
-/* The turn against the clock comes first, then the mirror; the same as one of EXIF's numbers. */
+/* The counterclockwise turn is applied first, then the mirror. Returns the equivalent EXIF
+ * orientation. */
 static uint8_t find_orientation(const avifImage *image)
 {
     static const uint8_t turns[4][3] = {
@@ -150,8 +152,9 @@ static uint8_t find_orientation(const avifImage *image)
     return turns[turn][mirror];
 }
 
-/* One axis of a clean aperture: `side` pixels, of which n / d are shown; their middle is off_n /
- * off_d away from the middle of all. false: that is no number of whole pixels within them. */
+/* Compute one axis of a clean aperture: `side` pixels, of which n / d are shown; their middle is
+ * off_n / off_d away from the middle of all. Returns false if that is not a whole number of pixels
+ * within them. */
 static bool find_clean(uint32_t side, uint32_t n, uint32_t d, int32_t off_n, uint32_t off_d,
                        uint32_t *begin, uint32_t *count)
 {
@@ -276,14 +279,14 @@ static int decode(struct avif_reader *a, struct plenum_error *err)
     avifResult result;
 
     errno = 0;
-    a->decoder->imageSizeLimit = a->pixels; /* of the AV1 frame, too */
-    a->decoder->imageDimensionLimit = 1;    /* of what is scaled */
+    a->decoder->imageSizeLimit = a->pixels; /* also limits the AV1 frame */
+    a->decoder->imageDimensionLimit = 1;    /* limits scaled frames */
     result = avifDecoderNextImage(a->decoder);
     if (result != AVIF_RESULT_OK)
         return failed(a, result, err);
     image = a->decoder->image;
     if (image->width != width || image->height != height ||
-        (width == 1 && height == 1 && image->imageOwnsYUVPlanes)) /* scaled all the same */
+        (width == 1 && height == 1 && image->imageOwnsYUVPlanes)) /* scaled nevertheless */
         return error_set(err, -EBADMSG,
                          "the AVIF file is damaged: its image has another size than its header "
                          "says");

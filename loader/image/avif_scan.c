@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* avif_scan.c - counts what makes libavif and dav1d work, or write, more than an image is worth.
+/* avif_scan.c - counts everything that makes libavif and dav1d work, or log, more than an image is
+ * worth.
  *
- * Lists of items and chunks: libavif takes the square of them.
+ * Lists of items and chunks: libavif's time grows with their square.
  *
- * Boxes: of one of eight bytes libavif makes up to 4 KB, as of each track and each property; and
- * 0.11 takes all that is behind a sample's description for properties of this one.
+ * Boxes: for a box of eight bytes libavif allocates up to 4 KB, and so it does for each track and
+ * each property; and version 0.11 treats everything after a sample's description as its properties.
  *
- * Tiles: libavif 0.11 decodes all, and keeps them, before it looks whether they make up the image;
- * they may all be the same bytes. What an item's bytes are copied to, by libavif where it has
- * several extents, by dav1d if they are metadata, is kept, too.
+ * Tiles: libavif 0.11 decodes all of them, and keeps them, before it checks whether they make up
+ * the image; all may share the same bytes. Copies of an item's bytes are kept, too: libavif makes
+ * one if the item has several extents, dav1d if the bytes are metadata.
  *
- * Frames: an item is one frame, or up to four, where it has layers. AV1 may have any number before
- * the one that is shown, each of any size, and of a few bytes where it repeats another one.
+ * Frames: an item is one frame, or up to four if it has layers. AV1 may have any number of frames
+ * before the one that is shown, each of any size, and of a few bytes if it repeats another one.
  *
- * OBUs, which is what AV1 calls its parts: of each of a kind that dav1d does not know it writes a
- * line to the standard error, and libavif gives no way to forbid that.
+ * OBUs, as AV1 calls its parts: dav1d logs a line to standard error for each one of unknown type,
+ * and libavif has no way to prevent that.
  *
- * libavif hands dav1d the extents of an item joined. So the box that says where they lie (iloc) is
- * read here, too, as libavif does, and all items are walked, whatever they are: other things begin
- * with zeros or text and, taken as AV1, soon come to an OBU without a size, which is the last. What
- * libavif finds by other ways, as the first frame of a track, is walked when it reads it (avif.c).
- */
+ * libavif passes the extents of an item to dav1d as one block. So the box with their positions
+ * (iloc) is read here, too, like in libavif, and all items are walked, whatever they are: other
+ * data begins with zeros or text and, treated as AV1, soon reaches an OBU without a size, which is
+ * the last. Data that libavif finds in other ways, such as the first frame of a track, is walked
+ * when libavif reads it (avif.c). */
 #include "config.h"
 
 #include "loader/image/avif_scan.h"
@@ -37,8 +38,8 @@
 
 struct count {
     uint64_t obus, unknown;
-    uint64_t hidden;  /* frames of an item beyond the first */
-    uint64_t extents; /* likewise */
+    uint64_t hidden;  /* hidden frames: those of an item beyond the first */
+    uint64_t extents; /* extents of an item beyond the first */
 };
 
 static bool over(const struct count *count)
@@ -47,7 +48,7 @@ static bool over(const struct count *count)
            count->hidden > IMAGE_HIDDEN_FRAMES_MAX || count->extents > IMAGE_EXTENTS_MAX;
 }
 
-/* Where in the bytes of an item we are; all are 0 before the first one. */
+/* The position in the bytes of an item; all zeros before the first one. */
 struct walk {
     enum { HEADER, EXTENSION, SIZE, METADATA, PAYLOAD } at;
     uint32_t type;
@@ -59,7 +60,7 @@ struct walk {
 
 enum { OBU_FRAME_HEADER = 3, OBU_METADATA = 5, OBU_FRAME = 6, OBU_REDUNDANT_FRAME_HEADER = 7 };
 
-/* dav1d takes a redundant header for a frame's where it has no other. */
+/* dav1d treats a redundant header as that of a frame if there is no other. */
 static bool is_frame(uint32_t type)
 {
     return type == OBU_FRAME_HEADER || type == OBU_FRAME || type == OBU_REDUNDANT_FRAME_HEADER;
@@ -70,10 +71,12 @@ static bool is_known(uint32_t type)
     return (type >= 1 && type <= 7) || type == 15;
 }
 
-/* One without a size is the last. It does not count if it is all there is: what is no AV1 often
- * looks like that, and dav1d writes its line and ends without a frame, so no further item follows.
+/* An OBU without a size is the last one. It does not count if it is the only one: data that is not
+ * AV1 often looks like that, and dav1d logs its line and ends without a frame, so no further item
+ * follows.
  *
- * dav1d reads the kind of metadata, whatever their size: if that is 0, of what is behind them. */
+ * dav1d reads the type of metadata regardless of their size: if that is 0, it reads the bytes after
+ * them. */
 static void begin_payload(struct walk *walk, struct count *count, uint64_t size)
 {
     bool counts = walk->sized || walk->obus > 0;
@@ -92,7 +95,7 @@ static void take_header_byte(struct walk *walk, struct count *count, uint8_t byt
 {
     switch (walk->at) {
     case HEADER:
-        walk->type = byte >> 3 & 15; /* dav1d minds neither the bit before it nor the last one */
+        walk->type = byte >> 3 & 15; /* dav1d ignores the bit before it and the last one */
         walk->sized = byte & 2;
         walk->left = walk->shift = 0;
         if (byte & 4)
@@ -116,7 +119,7 @@ static void take_header_byte(struct walk *walk, struct count *count, uint8_t byt
     }
 }
 
-/* The next bytes of an item. */
+/* Process the next bytes of an item. */
 static void walk_on(struct walk *walk, struct count *count, const uint8_t *bytes, size_t len)
 {
     size_t n;
@@ -166,7 +169,8 @@ struct box {
     size_t size; /* with its header */
 };
 
-/* Take the next box of these. One that is damaged is all that is left: libavif will say so. */
+/* Take the next of these boxes. A damaged one takes all the remaining bytes: libavif will report
+ * it. */
 static bool next_box(struct span *boxes, struct box *ret)
 {
     enum { HEADER_BYTES = 8 };
@@ -198,7 +202,7 @@ static bool is_one_of(const uint8_t *type, const char *types)
     return false;
 }
 
-/* Take a number of so many bytes; what is missing is 0. */
+/* Take a number of `count` bytes; missing bytes are 0. */
 static uint64_t take(struct span *from, uint32_t count)
 {
     uint64_t value = 0;
@@ -218,8 +222,8 @@ struct scan {
     uint64_t lists; /* bytes */
     uint64_t boxes;
     uint64_t tiles;
-    uint32_t side;       /* the smallest one of all images */
-    uint64_t item_bytes; /* of all, however they share them */
+    uint32_t side;       /* the smallest side of all images */
+    uint64_t item_bytes; /* of all items, even if they share bytes */
     struct count count;
 };
 
@@ -230,8 +234,9 @@ static void walk_extent(struct walk *walk, struct count *count, struct span in, 
         walk_on(walk, count, in.bytes + at, len < in.len - at ? (size_t)len : in.len - (size_t)at);
 }
 
-/* Where the items of a "meta" lie: walk them all. Whether an offset is one in the file or in "idat"
- * depends on all that is said of the item, and on libavif's version: so we look at both. */
+/* Walk all items of a "meta", at their positions. Whether an offset is relative to the file or to
+ * "idat" depends on everything that is specified for the item, and on libavif's version, so we scan
+ * both. */
 static void scan_items(struct scan *scan, struct span iloc, struct span idat)
 {
     uint32_t version = (uint32_t)take(&iloc, 4) >> 24, sizes = (uint32_t)take(&iloc, 2);
@@ -243,7 +248,7 @@ static void scan_items(struct scan *scan, struct span iloc, struct span idat)
         uint64_t base, extents;
 
         (void)take(&iloc, version < 2 ? 2 : 4); /* its number */
-        (void)take(&iloc, version > 0 ? 4 : 2); /* how its place is told, and of which file */
+        (void)take(&iloc, version > 0 ? 4 : 2); /* how its position is given, and in which file */
         base = take(&iloc, base_bytes);
         extents = take(&iloc, 2);
         scan->count.extents += extents > 0 ? extents - 1 : 0;
@@ -257,9 +262,9 @@ static void scan_items(struct scan *scan, struct span iloc, struct span idat)
     }
 }
 
-/* Each "dimg" of these bytes says how many items one is made of, and each "auxl" of a tile that it
- * is the alpha of another one. Versions of libavif do not agree about where one ends: so it is
- * looked for anywhere. */
+/* Each "dimg" in these bytes gives the number of items that one is composed of, and each "auxl"
+ * marks a tile that is the alpha of another one. Versions of libavif disagree about where one ends,
+ * so search at every position. */
 static uint64_t count_tiles(struct span iref)
 {
     uint32_t version = (uint32_t)take(&iref, 4) >> 24;
@@ -292,8 +297,8 @@ static struct span find_idat(struct span boxes)
     return ret;
 }
 
-/* The properties of each sample's description, as libavif 0.11 takes them: all that is behind it,
- * too. */
+/* Scan the properties of each sample's description as libavif 0.11 does: it includes everything
+ * after it. */
 static void scan_descriptions(struct scan *scan, struct span stsd)
 {
     enum { FLAGS_AND_COUNT = 8, ENTRY = 78 };
@@ -344,12 +349,12 @@ static void scan_boxes(struct scan *scan, struct span boxes, struct span idat, i
     }
 }
 
-/* Tiles are kept until all are decoded, and dav1d's frames are of whole blocks of 128x128 pixels:
- * one of a single column is much larger than it says. */
+/* Tiles are kept until all are decoded, and dav1d's frames consist of whole blocks of 128x128
+ * pixels: a frame of a single column is much larger than it claims. */
 static uint32_t find_pixels(const struct scan *scan)
 {
     enum { SIDE = 64 };
-    /* So many would not fit into the lists; more may seem to be named. */
+    /* More tiles than this would not fit into the lists, although more may seem to be named. */
     uint64_t tiles = scan->tiles < IMAGE_LISTS_MAX ? scan->tiles : IMAGE_LISTS_MAX;
     uint64_t side = scan->side > 0 ? scan->side : 1;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* avif_scan.h - what an AVIF asks of libavif and dav1d, before they do it. */
+/* avif_scan.h - measures in advance how much work an AVIF causes in libavif and dav1d. */
 #ifndef LOADER_IMAGE_AVIF_SCAN_H
 #define LOADER_IMAGE_AVIF_SCAN_H
 
@@ -8,12 +8,13 @@
 
 #include <plenum/error.h>
 
-/** The whole file: its lists, and the AV1 of all of its items. `*pixels` is how many a frame
- * may have. 0, or -EBADMSG where it is over a limit (limits.h); what is damaged is left to libavif.
- */
+/** Scan the whole file: its lists, and the AV1 data of all of its items. `*pixels` receives the
+ * number of pixels that a frame may have. Returns 0, or -EBADMSG if the file is over a limit
+ * (limits.h); damaged data is left to libavif. */
 int avif_scan(const uint8_t *bytes, size_t len, uint32_t *pixels, struct plenum_error *err);
 
-/** Bytes that may be AV1, one item or frame of a sequence or what begins one: as avif_scan(). */
+/** Scan bytes that may be AV1: an item, a frame of a sequence, or the beginning of one. Returns
+ * like avif_scan(). */
 int avif_scan_sample(const uint8_t *bytes, size_t len, struct plenum_error *err);
 
 #endif

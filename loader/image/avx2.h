@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* avx2.h - attributes of functions for x86 processors with AVX2. Included only where those are
+/* avx2.h - attributes of functions for x86 processors with AVX2. Included only where these are
  * built. */
 #ifndef LOADER_IMAGE_AVX2_H
 #define LOADER_IMAGE_AVX2_H

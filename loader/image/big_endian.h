@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* big_endian.h - numbers as PNG and AVIF have them. */
+/* big_endian.h - reads numbers in the byte order of PNG and AVIF. */
 #ifndef LOADER_IMAGE_BIG_ENDIAN_H
 #define LOADER_IMAGE_BIG_ENDIAN_H
 

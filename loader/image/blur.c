@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* blur.c - Gaussian blur: the kernel, and the way through a plane.
+/* blur.c - Gaussian blur: builds the kernel, and applies it to a plane.
  *
  *     rows of bytes --down--> one row at 2^6, its ends mirrored --across--> one row of bytes
  *
@@ -65,7 +65,7 @@ const struct blur_loops *blur_loops_find(const char *name)
     return &blur_portable;
 }
 
-/* Where a sample lies that is at or before the first one, or at or behind the last of n. */
+/* Returns the position of a sample after reflection at the first one, or at the last of n. */
 static size_t mirrored(ptrdiff_t at, size_t n)
 {
     if (at < 0)

@@ -15,19 +15,19 @@ enum {
 
 /** One half of a symmetric kernel. Its coefficients at 2^14 add up to 2^14. */
 struct blur_kernel {
-    uint32_t radius; /* of the last one that is not 0 */
+    uint32_t radius; /* index of the last coefficient that is not 0 */
     int16_t coef[BLUR_RADIUS_MAX + 1];
 };
 
-/** The kernel of `size` samples, odd, with sigma at 2^14, at least 2^7. */
+/** Build the kernel of `size` samples, which must be odd, with sigma at 2^14, at least 2^7. */
 void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret);
 
 struct blur_loops {
     const char *name;
-    /** One row, levels at 2^6, of the 2 radius + 1 rows from rows[0] on. */
+    /** Blur down: one row, with levels at 2^6, from the 2 radius + 1 rows starting at rows[0]. */
     void (*down)(const struct blur_kernel *kernel, const uint8_t *const *rows, size_t width,
                  int16_t *to);
-    /** One row of levels; `from` has `radius` samples more at both ends. */
+    /** Blur across: one row of levels. `from` has `radius` extra samples at both ends. */
     void (*across)(const struct blur_kernel *kernel, const int16_t *from, size_t width,
                    uint8_t *to);
 };
@@ -37,16 +37,16 @@ extern const struct blur_loops blur_portable;
 extern const struct blur_loops blur_avx2;
 #endif
 
-/** Those of this name, or the portable ones. */
+/** Returns the loops of this name, or the portable ones. */
 const struct blur_loops *blur_loops_find(const char *name);
 
-/** Samples of int16 that blur_plane() needs for a row. */
+/** Returns the samples of int16 that blur_plane() needs for a row. */
 static inline size_t blur_row_samples(size_t width)
 {
     return width + 2 * (size_t)BLUR_RADIUS_MAX;
 }
 
-/** Blur a plane into another. The radius is below both sides; `row` has room for
+/** Blur a plane into another. The radius must be below both sides; `row` has room for
  * blur_row_samples(). */
 void blur_plane(const struct blur_loops *loops, const struct blur_kernel *kernel,
                 const uint8_t *from, size_t width, size_t height, int16_t *row, uint8_t *to);

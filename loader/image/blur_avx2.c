@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* blur_avx2.c - the loops of blur.h for x86 processors with AVX2: 16 samples at a time, two taps in
- * one multiplication. The last block lies over the one before it. */
+ * one multiplication. The last block overlaps the one before it. */
 #include "config.h"
 
 #ifdef __x86_64__
@@ -14,7 +14,7 @@ struct sums {
     __m256i low, high; /* of the even and the odd quarters of a block, as unpacking orders them */
 };
 
-/* Two coefficients, as a pair of words; the second may be behind the last one. */
+/* Two coefficients, as a pair of words; the second may be past the last one. */
 AVX2_INLINE __m256i pair(const struct blur_kernel *kernel, uint32_t d)
 {
     uint32_t second = d < kernel->radius ? (uint16_t)kernel->coef[d + 1] : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* encode.h - pixels in, an image file out: for contact sheets, prepared data, sample data and
+/* encode.h - encodes pixels as an image file: for contact sheets, prepared data, sample data and
  * tests. */
 #ifndef LOADER_IMAGE_ENCODE_H
 #define LOADER_IMAGE_ENCODE_H
@@ -16,7 +16,7 @@ enum encode_subsampling {
     ENCODE_411,
 };
 
-/** What is to be written. Starts as zeros: colour, 4:2:0, baseline. */
+/** The pixels and the format to write. Starts as zeros: colour, 4:2:0, baseline. */
 struct encode_options {
     const uint8_t *pixels; /* [height][width][3] RGB, or [height][width][1] when grey, or
                               [height][width][4] when cmyk */
@@ -24,16 +24,16 @@ struct encode_options {
     int quality; /* JPEG: 1 ... 100 */
     enum encode_subsampling subsampling;
     bool grey;
-    bool cmyk; /* JPEG: four channels, inverted as Adobe's programs write them */
+    bool cmyk; /* JPEG: four channels, inverted like in files of Adobe's programs */
     bool progressive;
-    bool optimize;    /* Huffman tables made for this image */
+    bool optimize;    /* build Huffman tables for this image */
     unsigned restart; /* MCU rows between restart markers; 0: none */
 };
 
-/** A JPEG, into memory that the caller frees: 0, -ENOMEM or -EINVAL. */
+/** Encode a JPEG into memory that the caller frees. Returns 0, -ENOMEM or -EINVAL. */
 int encode_jpeg(const struct encode_options *options, uint8_t **ret, size_t *ret_len);
 
-/** A PNG; likewise. */
+/** Encode a PNG into memory that the caller frees. Returns 0, -ENOMEM or -EINVAL. */
 int encode_png(const struct encode_options *options, uint8_t **ret, size_t *ret_len);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* exif.c - finding and applying EXIF's orientation.
+/* exif.c - finds and applies EXIF's orientation.
  *
  * The value says how a stored image (width W, height H) is to be shown. With (x', y') a pixel of
  * the shown image, it is the stored pixel (x, y) where
@@ -10,7 +10,7 @@
  * that is: swap the coordinates from 5 on, then mirror x for 2, 3, 7, 8 and y for 3, 4, 6, 7 (EXIF
  * 2.32, tag 0x0112; the same as Pillow's ImageOps.exif_transpose).
  *
- * The bytes come from anywhere: every offset is checked before it is followed, and none is followed
+ * The bytes are untrusted: every offset is checked before it is followed, and none is followed
  * twice. */
 #include "config.h"
 
@@ -23,7 +23,7 @@
 
 enum { TAG_ORIENTATION = 0x0112, TYPE_BYTE = 1, TYPE_SHORT = 3, TYPE_LONG = 4 };
 
-/* A TIFF block and the order of bytes in it. */
+/* A TIFF block and its byte order. */
 struct tiff {
     const uint8_t *bytes;
     size_t len;
@@ -43,7 +43,7 @@ static uint32_t get32(const struct tiff *t, size_t at)
                      : get16(t, at) << 16 | get16(t, at + 2);
 }
 
-/* The value of a directory entry that holds one whole number; 0 if it holds anything else. */
+/* Returns the value of a directory entry that holds one integer; 0 if it holds anything else. */
 static uint32_t entry_value(const struct tiff *t, size_t entry)
 {
     if (get32(t, entry + 4) != 1)

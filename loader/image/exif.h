@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* exif.h - the one field of EXIF that changes pixels. */
+/* exif.h - reads the only field of EXIF that changes pixels. */
 #ifndef LOADER_IMAGE_EXIF_H
 #define LOADER_IMAGE_EXIF_H
 
@@ -8,11 +8,12 @@
 
 #include "loader/image/rect.h"
 
-/** Orientation, 1 ... 8, from a TIFF block (what follows "Exif\0\0"); 1 where it is missing or
- * invalid. */
+/** Returns the orientation, 1 ... 8, from a TIFF block (the data after "Exif\0\0"); 1 if it is
+ * missing or invalid. */
 uint8_t exif_of_tiff(const uint8_t *bytes, size_t len);
 
-/** Orientation of a JPEG file, from its first APP1 segment with EXIF before the first scan. */
+/** Returns the orientation of a JPEG file, from its first APP1 segment with EXIF before the first
+ * scan. */
 uint8_t exif_of_jpeg(const uint8_t *bytes, size_t len);
 
 /** Does the orientation swap width and height? */
@@ -21,15 +22,16 @@ static inline int exif_swaps(uint8_t orientation)
     return orientation >= 5;
 }
 
-/** The position of `seen`, a part of the turned image, in the stored image of width x height. */
+/** Returns the position of `seen`, a part of the turned image, in the stored image of width x
+ * height. */
 struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height);
 
 /**
  * Copy one row of a stored region to its position in the turned region.
  *
- * @param row     Pixels of `pixel` bytes, and a byte that may be read behind them.
- * @param y       Of the row within the stored region of width x height pixels.
- * @param turned  The whole turned region, four bytes a pixel, without gaps.
+ * @param row     Pixels of `pixel` bytes, and a byte after them that may be read.
+ * @param y       The row's position in the stored region of width x height pixels.
+ * @param turned  The whole turned region, four bytes per pixel, without gaps.
  */
 void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t pixel, uint32_t y,
                    uint32_t width, uint32_t height, uint8_t *turned);

@@ -8,19 +8,19 @@
 
 #include "common/pipeline.h"
 
-/** Bits behind the point of a distance and of a weight. */
+/** Fraction bits of a distance and of a weight. */
 enum { FILTER_BITS = 18 };
 
-/** How far a filter reaches, in units of the wider one of the source's and the output's samples;
- * 0: it takes the nearest sample alone. */
+/** Returns how far a filter reaches, in units of the wider one of the source's and the output's
+ * samples; 0: it uses only the nearest sample. */
 uint32_t filter_support(enum pipeline_filter filter);
 
-/** Whether some weights are below 0, so that a sum may leave 0 ... 255. */
+/** Are some weights below 0, so that a sum may leave 0 ... 255? */
 bool filter_has_negative(enum pipeline_filter filter);
 
 /**
- * The weight at `distance`, both at 2^FILTER_BITS; 0 from the support on. Of BICUBIC and LANCZOS:
- * the others are simple enough for the resize itself.
+ * Returns the weight at `distance`, both at 2^FILTER_BITS; 0 from the support on. Only for BICUBIC
+ * and LANCZOS: the others are simple enough for the resize itself.
  */
 int64_t filter_weight(enum pipeline_filter filter, uint64_t distance);
 
@@ -28,11 +28,12 @@ int64_t filter_weight(enum pipeline_filter filter, uint64_t distance);
 struct filter_window {
     int64_t first;  /* signed distance of the first one from the output's centre */
     int64_t apart;  /* from sample to sample */
-    uint64_t scale; /* 2^(32 + FILTER_BITS) over the distance that is 1 to the filter */
+    uint64_t scale; /* 2^(32 + FILTER_BITS) divided by the distance that equals 1 for the filter */
     uint32_t taps;
 };
 
-/** The weights of a window, [taps]; returns their sum, which is above 0. Of BICUBIC and LANCZOS. */
+/** Compute the weights of a window, [taps]. Returns their sum, which is above 0. Only for BICUBIC
+ * and LANCZOS. */
 int64_t filter_weights(enum pipeline_filter filter, const struct filter_window *w,
                        int32_t *weights);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* fixed.h - numbers with so many bits behind the point. */
+/* fixed.h - fixed-point numbers. */
 #ifndef LOADER_IMAGE_FIXED_H
 #define LOADER_IMAGE_FIXED_H
 
 #include <stdint.h>
 
-/** num / den at 2^bits, to the nearest integer, a half upwards. |num| < 2^(61 - bits), 0 < den <
+/** num / den at 2^bits, to the nearest integer, halves rounded up. |num| < 2^(61 - bits), 0 < den <
  * 2^61. */
 static inline int64_t fixed_of(int64_t num, int64_t den, unsigned bits)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* image.c - from the bytes of a file to a sample in its slot.
  *
- *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes
+ *     bytes -> reader: header -> crop: what to show -> resize: which rows and columns that takes
  *           -> reader: those rows -> resize -> dst, or a window -> operations -> dst
  *                                           or, if padded, also through the window
  *

@@ -29,7 +29,7 @@ AVX2_INLINE __m256i words(int32_t first, int32_t second)
 }
 
 /* Half of one pass: sums of 32 bits for four of the eight columns, with the rounding added, shifted
- * down. `at` says which half: it interleaves the words of two registers. */
+ * down. `at` selects the half: it interleaves the words of two registers. */
 #define HALF_PASS(interleave, v, out, bits)                                           \
     do {                                                                              \
         const __m256i zero_ = _mm256_setzero_si256();                                 \
@@ -119,7 +119,7 @@ AVX2_INLINE void store_two_rows(const struct jpeg_block *block, uint32_t row, __
     _mm_storel_epi64((__m128i *)(to + block->pitch), _mm_unpackhi_epi64(samples, samples));
 }
 
-/* Columns of words to rows of bytes. */
+/* Store columns of words as rows of bytes. */
 AVX2_INLINE void store_both(const struct jpeg_block *low, const struct jpeg_block *high,
                             const __m256i v[8])
 {

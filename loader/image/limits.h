@@ -11,7 +11,7 @@
 enum {
     /* Pixels per side. The maximum of libjpeg, and plenty for PNG. */
     IMAGE_SIDE_MAX = 65500,
-    /* Of width times height. */
+    /* Width times height, in pixels. */
     IMAGE_PIXELS_MAX = 1 << 27,
     /* Bytes before the compressed data: profiles, previews, comments. */
     IMAGE_HEADER_MAX = 16 << 20,

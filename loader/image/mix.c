@@ -35,7 +35,8 @@ enum {
 
 #define ONE (UINT64_C(1) << POWER_BITS)
 
-/* 2^(-2^-k) at 2^48, k = 1 ... 32: each the square root of the one before it, and of 1/2. */
+/* 2^(-2^-k) at 2^48, k = 1 ... 32: each one is the square root of the previous one, the first of
+ * 1/2. */
 static const uint64_t roots[LOG_BITS] = {
     0xB504F333F9DE, 0xD744FCCAD69D, 0xEAC0C6E7DD23, 0xF5257D152486, 0xFA83B2DB7229, 0xFD3E0C0CF486,
     0xFE9E115C7B8F, 0xFF4ECB59511E, 0xFFA756521C8D, 0xFFD3A751C0F7, 0xFFE9D2B2F7DA, 0xFFF4E91BFF1A,
@@ -51,7 +52,8 @@ static uint64_t log_of(uint64_t x)
     unsigned shift = (unsigned)__builtin_clzll(x);
     uint64_t log = (uint64_t)(shift - 30) << LOG_BITS;
 
-    /* x becomes 1 to 2 at 2^63; each squaring doubles its logarithm and so shows a bit of it. */
+    /* x becomes 1 to 2 at 2^63; each squaring doubles its logarithm and so reveals one bit of
+     * it. */
     x <<= shift;
     for (int k = LOG_BITS - 1; k >= 0; k--) {
         u128 square = (u128)x * x;
@@ -91,7 +93,7 @@ static bool try_johnk(struct rational alpha, const struct philox_block *d, uint3
 
     if (power_of(x) + power_of(y) > ONE)
         return false;
-    sum = ONE + power_of(x < y ? y - x : x - y); /* of both, in parts of the larger one */
+    sum = ONE + power_of(x < y ? y - x : x - y); /* the sum of both, relative to the larger one */
     larger = ((ONE << MIX_SHARE_BITS) + sum / 2) / sum;
     *ret = (uint32_t)(x < y ? larger : (1 << MIX_SHARE_BITS) - larger);
     return true;
@@ -171,7 +173,7 @@ void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, st
     ret->weight = share << (MIX_WEIGHT_BITS - MIX_SHARE_BITS);
 }
 
-/* Rows of `width` pixels of `pixel` bytes, one plane. */
+/* Copy rows of `width` pixels of `pixel` bytes in one plane. */
 static void cut_plane(const struct rect *r, uint32_t width, uint32_t height, size_t pixel,
                       const uint8_t *own, const uint8_t *partner, uint8_t *dst)
 {
@@ -196,7 +198,7 @@ void mix_store(const struct mix_plan *plan, const char *kernels, uint32_t width,
 
     assert(plan->mixed);
     if (!plan->cut) {
-        /* The channel of the zero point, too: both have the same there. */
+        /* This includes the channel of the zero point, which is the same in both. */
         augment_loops_of(kernels)->mix(own, partner, plane * store->channels, plan->share,
                                        image_store_flip(store), dst);
         return;

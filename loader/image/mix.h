@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* mix.h - mixup and cutmix: which share of a sample is that of its partner, and the pixels of both.
+/* mix.h - mixup and cutmix: draws the share of a sample's partner, and mixes the pixels of both.
  *
- * The rules are in docs/pixels.md, 11. All is drawn before a pixel is known, so a sample that is
- * not mixed costs nothing. Which position the partner is of, loader/render/ knows. */
+ * The rules are in docs/pixels.md, 11. Everything is drawn before any pixel is known, so a sample
+ * that is not mixed costs nothing. loader/render/ chooses the partner's position. */
 #ifndef LOADER_IMAGE_MIX_H
 #define LOADER_IMAGE_MIX_H
 
@@ -18,10 +18,10 @@ enum {
     MIX_WEIGHT_BITS = 24, /* a weight of 1 is 2^24: a float holds it exactly */
 };
 
-/** What is drawn for one sample. */
+/** The values drawn for one sample. */
 struct mix_plan {
-    bool mixed;     /* else nothing else counts */
-    bool cut;       /* `rect` is the partner's; else all pixels are blended */
+    bool mixed;     /* if false, the other fields are not used */
+    bool cut;       /* `rect` is the partner's; otherwise all pixels are blended */
     uint32_t share; /* of the sample itself in a blend, below 2^15 */
     struct rect rect;
     uint32_t weight; /* of its label, at 2^24 */
@@ -29,8 +29,8 @@ struct mix_plan {
 
 void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct mix_plan *ret);
 
-/** Write a mixed sample to `dst`, each byte once: from its own pixels and its partner's, all three
- * stored as `store` says, by the loops that go with this set of image_kernels(). */
+/** Write a mixed sample to `dst`, each byte once, from its own pixels and its partner's, all three
+ * in the format of `store`, with the loops of this set of image_kernels(). */
 void mix_store(const struct mix_plan *plan, const char *kernels, uint32_t width, uint32_t height,
                const struct image_store *store, const uint8_t *own, const uint8_t *partner,
                uint8_t *dst);

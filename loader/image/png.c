@@ -7,7 +7,7 @@
  * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped
  * like by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from
  * the top: all rows above the region are read, those below are not. An interlaced one is read in
- * seven passes over rows that are kept.
+ * seven passes, with all rows in memory.
  *
  * libpng's warnings are not failures: it warns about colour profiles and similar chunks, which
  * change no pixel. Its errors leave by longjmp(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* policy.c - what the policies draw. Spaces and tables are those of torchvision 0.29's
+/* policy.c - draws the operations of policies. Spaces and tables are those of torchvision 0.29's
  * transforms/autoaugment.py and of timm 1.0's data/auto_augment.py. */
 #include "config.h"
 
@@ -32,16 +32,16 @@ enum op {
     IDENTITY,
 };
 
-/* A window and what is drawn for it. */
+/* A window and the operations drawn for it. */
 struct target {
     struct augment_plan *plan;
     uint32_t width, height;
-    bool timm, bilinear; /* what geometry fills with, and how it reads */
+    bool timm, bilinear; /* the fill and the interpolation of geometric operations */
 };
 
 /* ---- torchvision: a bin of an operation's range ---- */
 
-/* Ranges whose first bin is 0 (of posterize: `bits`, of solarize: 255) and whose last is this. */
+/* Ranges with this last bin, whose first bin is 0 (for posterize: `bits`, for solarize: 255). */
 struct space {
     uint32_t last;             /* the last bin's number */
     uint32_t shear, enhance;   /* hundredths */
@@ -69,7 +69,7 @@ static int64_t translation(const struct space *space, uint32_t bin, uint32_t sid
     return (int64_t)(num * bin / ((uint64_t)space->translate.den * space->last));
 }
 
-/* A shear's factor, an angle or a way, at 2^16. */
+/* Add a geometric operation. `amount` is a shear's factor, an angle or a distance, at 2^16. */
 static void add_geometry(const struct target *to, enum op op, int64_t amount)
 {
     static const uint8_t mean[3] = {124, 116, 104};
@@ -246,7 +246,7 @@ static void add_level(const struct target *to, const struct pipeline_policy *pol
     }
 }
 
-/* ---- what is drawn ---- */
+/* ---- draws ---- */
 
 static const uint8_t torchvision_ops[] = {
     IDENTITY, SHEAR_X,  SHEAR_Y,   TRANSLATE_X, TRANSLATE_Y, ROTATE,       BRIGHTNESS,
@@ -263,7 +263,7 @@ static const uint8_t augmix_ops[] = {
     AUTOCONTRAST, EQUALIZE, BRIGHTNESS,  COLOR,       CONTRAST, SHARPNESS,
 };
 
-/* One of these, by word 0. */
+/* Decide the sign by word 0. */
 #define DRAW_ONE(ops, d) ((enum op)(ops)[philox_below((d).word[0], ARRAY_LEN(ops))])
 
 static bool is_negative(const struct philox_block *d)
@@ -371,7 +371,7 @@ static void sort(uint32_t *v, uint32_t n)
         }
 }
 
-/* The chains' weights at 2^16: what sorted cuts leave between 0 and what they have together. */
+/* Draw the chains' weights at 2^16: the distances between sorted cuts from 0 to their total. */
 static void draw_weights(uint32_t chains, uint32_t together, uint32_t at,
                          const struct image_draw *draw, uint32_t weights[CHAINS_MAX])
 {

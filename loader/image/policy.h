@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* policy.h - RandAugment, TrivialAugment, AutoAugment and AugMix: what they draw for a sample.
+/* policy.h - RandAugment, TrivialAugment, AutoAugment and AugMix: draws their operations for a
+ * sample.
  *
  * A policy adds ordinary steps to a plan, so its pixels are those of plain operations
  * (docs/pixels.md, 10.2). */
@@ -11,7 +12,7 @@
 #include "common/pipeline.h"
 #include "loader/image/augment.h"
 
-/** Draw the policy that is operation `at` of the text, for a window of these sides. */
+/** Draw the policy that is operation `at` of the text, for a window of this size. */
 void policy_draw(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                  uint32_t width, uint32_t height, struct augment_plan *plan);
 

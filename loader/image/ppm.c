@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* ppm.c - reads raw pixels: a binary PPM (P6), or a binary PGM (P5), of a byte a sample.
+/* ppm.c - reads raw pixels: a binary PPM (P6), or a binary PGM (P5), with one byte per sample.
  *
  *     P6 <space> [# comment <newline>] width <space> height <space> 255 <one space> pixels
  *
- * Nothing is decoded or copied: the rows under a region are where the header says, the resize takes
- * them from there, and nothing else is looked at. Only grey ones become RGB, a few rows at a time.
+ * Nothing is decoded or copied: the header determines the position of the rows under a region, the
+ * resize reads them from there, and nothing else is read. Only grey ones are converted to RGB, a
+ * few rows at a time.
  *
- * A PPM has no checksum. All that tells a damaged header is the length of the file, so that must be
- * just what the header says. It has no EXIF either: what plenumctl pack writes says in a comment
- * how the image is turned. */
+ * A PPM has no checksum. Only the length of the file can reveal a damaged header, so it must match
+ * the header exactly. A PPM has no EXIF either: in files written by plenumctl pack, a comment
+ * records how the image is turned. */
 #include "config.h"
 
 #include "loader/image/reader.h"
@@ -32,10 +33,10 @@ struct ppm_reader {
 
     const uint8_t *pixels; /* [height][width][samples] */
     uint32_t width, height;
-    uint32_t samples; /* of a pixel: 3, or 1 */
+    uint32_t samples; /* per pixel: 3, or 1 */
     struct rect region;
     uint32_t rows_done;   /* of the region */
-    struct scratch strip; /* grey: [STRIP_ROWS][region.width][4]; else a row */
+    struct scratch strip; /* grey: [STRIP_ROWS][region.width][4]; otherwise one row */
 };
 
 /* --- the header --- */
@@ -61,7 +62,7 @@ static bool is_space(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A comment, from its # on to the end of its line. */
+/* Skip a comment, from its # to the end of its line. */
 static void skip_comment(struct header *h)
 {
     const size_t len = sizeof(PPM_ORIENTATION) - 1;
@@ -74,7 +75,7 @@ static void skip_comment(struct header *h)
         h->orientation = (uint8_t)(begin[len] - '0');
 }
 
-/* A number and the white space behind it, and what stands before: white space and comments. */
+/* Take a number and the white space after it, skipping white space and comments before it. */
 static int take_number(struct header *h, const char *what, uint32_t *ret, struct plenum_error *err)
 {
     uint64_t value = 0;
@@ -183,7 +184,7 @@ static const uint8_t *row_at(const struct ppm_reader *p, uint32_t y)
     return p->pixels + ((size_t)y * p->width + p->region.left) * p->samples;
 }
 
-/* As they lie; but those at the end of the file, behind which nothing may be read. */
+/* Use the rows in place, except at the end of the file, after which nothing may be read. */
 static uint32_t read_rgb(struct ppm_reader *p, struct image_rows *ret)
 {
     uint32_t left = p->region.height - p->rows_done, count = 0;

@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** A line of the header, followed by 1 ... 8: a comment to other programs. */
+/** A line of the header, followed by 1 ... 8: other programs treat it as a comment. */
 #define PPM_ORIENTATION "# EXIF orientation "
 
 enum { PPM_HEADER_MAX = 64 };
 
-/** The header of an image whose pixels follow as [height][width][3] RGB; its length. Text without
- * the zero byte. */
+/** Write the header of an image whose pixels follow as [height][width][3] RGB. Returns its length.
+ * The text has no zero byte. */
 size_t ppm_write_header(uint32_t width, uint32_t height, uint8_t orientation,
                         char ret[PPM_HEADER_MAX]);
 

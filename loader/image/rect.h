@@ -9,7 +9,7 @@ struct rect {
     uint32_t left, top, width, height;
 };
 
-/** The smallest that holds both. */
+/** Returns the smallest rectangle that contains both. */
 static inline struct rect rect_union(struct rect a, struct rect b)
 {
     uint32_t left = a.left < b.left ? a.left : b.left, top = a.top < b.top ? a.top : b.top;

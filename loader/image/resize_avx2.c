@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* resize_avx2.c - the resize loops for x86 processors with AVX2.
  *
- * Everything rests on vpmaddwd, which multiplies sixteen words and adds neighbours. So words that
- * are added must be neighbours, in both passes:
+ * Everything is based on vpmaddwd, which multiplies sixteen words and adds neighbours. So words
+ * that are added must be neighbours, in both passes:
  *
  * - across: one register holds two output pixels, x in the low half, x + 4 in the high one, as four
- *   channels of 32 bits. For two taps, a byte shuffle takes the samples r0 g0 b0 x0 r1 g1 b1 x1 of
- *   two neighbouring source pixels apart into words r0 r1 g0 g1 b0 b1 x0 x1, and the table has
- * their coefficients c0 c1 four times.
- *   Pixels of three bytes are loaded from where they lie by the same loads, and only the shuffle is
- *   another: sixteen bytes hold four of them, too. What is loaded behind the last means nothing.
- * - down: the two rows of a pair are made in one go, and each 32 bits of the pair hold the sample
- * of the first row in the low word and that of the second in the high one.
+ *   channels of 32 bits. For two taps, a byte shuffle separates the samples r0 g0 b0 x0 r1 g1 b1 x1
+ *   of two neighbouring source pixels into words r0 r1 g0 g1 b0 b1 x0 x1, and the table has their
+ *   coefficients c0 c1 four times.
+ *   Pixels of three bytes are loaded in place by the same loads, with a different shuffle: sixteen
+ *   bytes hold four of them, too. Bytes loaded after the last one are ignored.
+ * - down: the two rows of a pair are built together, and each 32 bits of the pair hold the sample
+ *   of the first row in the low word and that of the second in the high one.
  *
  * Outputs 8 g + j and 8 g + j + 4 share a register because packing the sums of j = 0 ... 3 down to
  * bytes then puts eight pixels in their natural order.
  *
  * Up to 64 taps the triangle has no negative coefficient (the largest is at least 2^14 / 64, and
- * what rounding leaves over is at most 32), so that no sum leaves 0 ... 255 * 2^14 and nothing is
- * to be clamped; other filters clamp across (down, packing does). Shapes with more taps go the
- * portable way, as do sources of fewer pixels than are loaded at once.
+ * the rounding remainder is at most 32), so no sum leaves 0 ... 255 * 2^14 and nothing must be
+ * clamped; other filters clamp across (down, packing does). Shapes with more taps use the portable
+ * loops, and so do sources with fewer pixels than are loaded at once.
  *
  * There is no set for AVX-512: one that took two thirds of the time of these loops alone (vpermb,
- * vpdpwssd) made whole images 5 % slower, since the JPEG library's AVX2 code between them runs
+ * vpdpwssd) made whole images 5 % slower, because the JPEG library's AVX2 code between them runs
  * slower on a processor that has just used its widest registers. */
 #include "config.h"
 
@@ -37,10 +37,10 @@
 
 enum { TAPS_MAX = 64, GROUP = 8 };
 
-/* The table across: what a register of two outputs needs, one after the other. */
+/* The table across: the data for each register of two outputs, in order. */
 struct table {
-    uint32_t outputs;   /* a multiple of GROUP; those beyond the width are not looked at */
-    uint32_t tap_pairs; /* of each output: 1, or an even number */
+    uint32_t outputs;   /* a multiple of GROUP; those beyond the width are ignored */
+    uint32_t tap_pairs; /* per output: 1, or an even number */
     uint32_t *offset;   /* [outputs] in bytes: of x, of x + 4, of x + 1, of x + 5 ... */
     __m256i *coef;      /* [outputs / 2][tap_pairs] */
 };
@@ -112,7 +112,7 @@ AVX2 static void prepare(const struct resize_axis *axis, void *memory)
         const int16_t *coef = axis->coef + (size_t)from * axis->stride;
         int16_t padded[TAPS_MAX] = {0};
 
-        /* Never load behind the end of a row: begin earlier, with coefficients of 0. */
+        /* Never load beyond the end of a row: begin earlier, with coefficients of 0. */
         for (uint32_t k = 0; k < axis->taps[from]; k++)
             padded[lead + k] = coef[k];
         t->offset[i] = (first - lead) * axis->pixel;
@@ -152,7 +152,7 @@ AVX2_INLINE __m256i words_23(__m256i pixels)
                                                         13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
 }
 
-/* The same of pixels of three bytes. */
+/* Like words_01() and words_23(), for pixels of three bytes. */
 AVX2_INLINE __m256i rgb_words_01(__m256i pixels)
 {
     return _mm256_shuffle_epi8(pixels, _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1,
@@ -202,7 +202,7 @@ AVX2_INLINE __m256i sum_taps(const uint8_t *row, const uint32_t *offset, const _
     return sum;
 }
 
-/* The words of a pair to what a byte holds. */
+/* Clamp the words of a pair to the range of a byte. */
 AVX2_INLINE __m256i clamp_words(__m256i pair)
 {
     return _mm256_max_epi16(_mm256_min_epi16(pair, _mm256_set1_epi16(255)), _mm256_setzero_si256());
@@ -285,7 +285,7 @@ AVX2_INLINE __m256i down_group(const struct resize_line *line, size_t group, uin
 
 enum form { PIXELS_3, PIXELS_4, PLANES };
 
-/* Eight pixels, final but for their order, to where they belong. */
+/* Store eight pixels, which are final except for their order. */
 AVX2_INLINE void store_group(uint8_t *out, __m256i pixels, enum form form,
                              const struct resize_store *s)
 {

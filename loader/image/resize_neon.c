@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* resize_neon.c - the resize loops for 64-bit Arm processors, all of which have NEON.
  *
- * A pair is two rows of [outputs][4] words, one behind the other: whole levels, which `down` need
- * not widen. A lane is a channel, across and down, and a coefficient is multiplied by one lane of a
- * register of four: nothing has to be brought into another order but the bytes that are stored.
+ * A pair is two rows of [outputs][4] words, one after the other: whole levels, which `down` need
+ * not widen. A lane is a channel, both across and down, and a coefficient is multiplied by one lane
+ * of a register of four: only the bytes to be stored must be reordered.
  *
- * Up to 64 taps the triangle has no negative coefficient (resize_avx2.c says why): sums stay within
- * 0 ... 255 * 2^14, and nothing is to be clamped. Other filters clamp in both passes. */
+ * Up to 64 taps the triangle has no negative coefficient (resize_avx2.c explains why): sums stay
+ * within 0 ... 255 * 2^14, and nothing must be clamped. Other filters clamp in both passes. */
 #include "config.h"
 
 #include "loader/image/resize_kernels.h"
 
 #ifdef __aarch64__
 
-/* Short loops of fixed length are over registers: they must be unrolled, which gcc does from -O3
+/* Short loops of fixed length work on registers: they must be unrolled, which gcc does from -O3
  * on. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -28,12 +28,12 @@
 
 enum { TAPS_MAX = 64, GROUP = 8 };
 
-/* The table across: of each output, where its taps begin, and their coefficients. */
+/* The table across: where the taps of each output begin, and their coefficients. */
 struct table {
     uint32_t outputs;
-    uint32_t taps;    /* of each output: 2, or a multiple of 4 */
+    uint32_t taps;    /* per output: 2, or a multiple of 4 */
     uint32_t *offset; /* [outputs] in bytes */
-    int16_t *coef;    /* [outputs][taps], and two more: they are loaded by fours */
+    int16_t *coef;    /* [outputs][taps], and two more, because they are loaded by fours */
 };
 
 static bool usable(void)
@@ -83,7 +83,7 @@ static void prepare(const struct resize_axis *axis, void *memory)
         uint32_t first = axis->first[i], latest = width - t->taps;
         uint32_t lead = first > latest ? first - latest : 0;
 
-        /* Never load behind the end of a row: begin earlier, with coefficients of 0. */
+        /* Never load beyond the end of a row: begin earlier, with coefficients of 0. */
         memcpy(t->coef + (size_t)i * t->taps + lead, axis->coef + (size_t)i * axis->stride,
                axis->taps[i] * sizeof(int16_t));
         t->offset[i] = (first - lead) * 4;
@@ -111,7 +111,8 @@ NEON_INLINE int32x4_t sum_four(int32x4_t sum, const uint8_t *pixels, int16x4_t c
     return vmlal_high_lane_s16(sum, p23, coef, 3);
 }
 
-/* To 0 ... 255. Sums of such filters are below 2 * 255 * 2^14, so that shifted they fit a word. */
+/* Clamp to 0 ... 255. Sums of such filters are below 2 * 255 * 2^14, so they fit a word after
+ * shifting. */
 NEON_INLINE int16x4_t clamp_levels(int16x4_t levels)
 {
     return vmax_s16(vmin_s16(levels, vdup_n_s16(255)), vdup_n_s16(0));
@@ -216,13 +217,13 @@ NEON_INLINE uint8x16x2_t down_group(const struct resize_line *line, size_t group
 
 enum form { PIXELS_3, PIXELS_4, PLANES };
 
-/* Where the bytes of eight pixels of four bytes go: without the fourth, or plane by plane. */
+/* Where to store the bytes of eight pixels of four bytes: without the fourth, or plane by plane. */
 static const uint8_t three_of_four[24] = {0,  1,  2,  4,  5,  6,  8,  9,  10, 12, 13, 14,
                                           16, 17, 18, 20, 21, 22, 24, 25, 26, 28, 29, 30};
 static const uint8_t by_planes[32] = {0, 4, 8,  12, 16, 20, 24, 28, 1, 5, 9,  13, 17, 21, 25, 29,
                                       2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31};
 
-/* Eight pixels, final but for their order, to where they belong. */
+/* Store eight pixels, which are final except for their order. */
 NEON_INLINE void store_group(uint8_t *out, uint8x16x2_t pixels, enum form form,
                              const struct resize_store *s)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* resize_portable.c - the resize loops in plain C, for every machine and every shape.
  *
- * A pair is two rows of [width][4] bytes, one behind the other. The loops have fixed lengths where
- * it matters, so that compilers vectorise them; gcc does so from -O3 on. */
+ * A pair is two rows of [width][4] bytes, one after the other. The important loops have fixed
+ * lengths, so that compilers vectorise them; gcc does so from -O3 on. */
 #include "config.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -74,7 +74,7 @@ static void across(const struct resize_axis *axis, const void *table, const uint
     across_one(axis, next, out + (size_t)axis->count * 4);
 }
 
-/* Pixels that are finished and stored at a time. */
+/* Pixels that are finished and stored together. */
 enum { BLOCK = 16 };
 
 void resize_store_pixels(const struct resize_line *line, size_t at, size_t count,

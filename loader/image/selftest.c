@@ -2,10 +2,10 @@
 /* selftest.c - does this machine's JPEG library give the pixels of the definition?
  *
  * The definition is in integers down to libjpeg-turbo's accurate inverse DCT and fancy upsampling.
- * Another libjpeg, or one that is built otherwise, may give others; a loader that serves them would
- * break the promise that a batch is a pure function. So each loader renders these images when it
- * starts. The images are made by tests/loader/image/make_builtin.c; the hashes are XXH3-64 of all
- * their renderings as uint8 NHWC. */
+ * Another libjpeg, or one that is built differently, may produce other pixels; a loader that serves
+ * them would break the promise that a batch is a pure function. So each loader renders these images
+ * when it starts. The images are made by tests/loader/image/make_builtin.c; the hashes are XXH3-64
+ * of all their renderings as uint8 NHWC. */
 #include "config.h"
 
 #include "loader/image/image.h"
@@ -25,7 +25,7 @@ enum { IMAGES = 7 };
 
 static const struct {
     const char *pipelines[4]; /* ends with NULL */
-    uint64_t golden[IMAGES];  /* of builtin_images[], in their order */
+    uint64_t golden[IMAGES];  /* of builtin_images[], in the same order */
 } definitions[PIPELINE_VERSIONS] = {
     [PIPELINE_V1] = {{"v1 rrc(32) flip(0.5)", "v1 resize(40) center_crop(32)"},
                      {0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,
@@ -33,7 +33,7 @@ static const struct {
                       0x523a269d3b15380e}},
 };
 
-/* The hash of all renderings of one image. */
+/* Compute the hash of all renderings of one image. */
 static int hash_renderings(struct image_decoder *decoder, enum pipeline_version version,
                            const struct builtin_image *image, uint64_t *ret,
                            struct plenum_error *err)

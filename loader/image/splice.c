@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* splice.c - cutting a rectangle of intervals out of a packed JPEG.
+/* splice.c - cuts a rectangle of intervals out of a packed JPEG.
  *
  *     the file                        the splice
  *     SOI ... APP9 ... SOS            SOI ... SOS          without APP9, with the rectangle's size
@@ -7,11 +7,11 @@
  *     | 4 [5  6] 7 |                  | 5  6 |             restart markers numbered from 0
  *     | 8 [9 10]11 |                  | 9 10 | EOI
  *
- * Each interval begins with its own DC predictions, which makes it the same wherever it stands;
- * only the marker behind it is numbered anew.
+ * Each interval begins with its own DC predictions, so it is the same at any position; only the
+ * marker after it is renumbered.
  *
- * Why a copy: libjpeg could be fed the pieces where they lie, but the copy costs 1 % of the
- * decoding that follows, and a stream in one piece is a file that other programs read, too. */
+ * Why a copy: libjpeg could read the pieces in place, but the copy costs 1 % of the decoding that
+ * follows, and a stream in one piece is a file that other programs read, too. */
 #include "config.h"
 
 #include "loader/image/splice.h"
@@ -37,13 +37,13 @@ bool splice_plan(const struct pack_layout *layout, const struct rect *region, st
                        .top = region->top / height,
                        .bottom = (bottom + height - 1) / height};
     uint64_t wanted = (uint64_t)(s.right - s.left) * (s.bottom - s.top);
-    uint64_t before = (uint64_t)layout->across * s.bottom; /* what is decoded from the top */
+    uint64_t before = (uint64_t)layout->across * s.bottom; /* decoded from the top */
 
     *ret = s;
     return wanted * 8 <= before * 7;
 }
 
-/* Copy the file's header, all but the APP9 segment, and change the size that it tells. */
+/* Copy the file's header without the APP9 segment, and change the size in it. */
 static uint8_t *write_header(const struct splice *s, const struct pack_layout *layout,
                              const uint8_t *bytes, uint8_t *to)
 {
@@ -76,7 +76,7 @@ int splice_write(const struct splice *s, const struct pack_layout *layout, const
         const uint32_t *ends = layout->ends + first;
         uint32_t begin = first > 0 ? ends[-1] : (uint32_t)layout->data;
 
-        /* The intervals of a row lie together. */
+        /* The intervals of a row are contiguous. */
         memcpy(to, bytes + begin, ends[width - 1] - begin);
         for (uint32_t i = 0; i < width; i++)
             to[ends[i] - begin - 1] = (uint8_t)(0xD0 + number++ % 8);

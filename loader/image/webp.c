@@ -9,18 +9,18 @@
  *     RIFF size WEBP | VP8X flags, canvas | ... | VP8L ... | EXIF ...
  *     RIFF size WEBP | VP8X flags, canvas | ANIM | ANMF place, size (ALPH | VP8 ...) | ANMF ...
  *
- * We find the chunk here, and libwebp is given it alone: alpha is dropped, so that of a lossy
- * image is not even decoded, and an animation's first frame is an image like any other. What its
- * frame leaves free of the canvas is black: a canvas is transparent black at first, and alpha is
- * dropped. The background colour is ignored, as a PNG's is.
+ * We find the chunk here, and pass only that to libwebp: alpha is dropped, so that of a lossy image
+ * is not even decoded, and an animation's first frame is an image like any other. The part of the
+ * canvas that the frame does not cover is black: a canvas is transparent black at first, and alpha
+ * is dropped. The background colour is ignored, like in a PNG.
  *
- * libwebp decodes a part of an image without the rows below it (`use_cropping`), but what lies at
- * the edge of the part is made as if the image ended there: in a lossy image two samples of chroma
+ * libwebp decodes a part of an image without the rows below it (`use_cropping`), but pixels at the
+ * edge of the part are computed as if the image ended there: in a lossy image two samples of chroma
  * count for a pixel in each direction. So the part is a pixel larger on each side, and begins at an
  * even column and row; then all pixels are those of the whole image (docs/pixels.md, 4.3).
  *
- * Without libwebp a WebP is no bad image, because it has pixels in other builds, and what is bad
- * must be so in all: it is an error of this loader. */
+ * Without libwebp a WebP is not a bad image, because it has pixels in other builds, and a bad image
+ * must be bad in all builds: it is an error of this loader. */
 #include "config.h"
 
 #include "loader/image/reader.h"
@@ -62,25 +62,25 @@ enum {
 struct webp_reader {
     struct image_reader base;
 
-    const uint8_t *chunk; /* [size] the one that holds the image, with its tag and size */
+    const uint8_t *chunk; /* [size] the chunk that contains the image, with its tag and size */
     size_t size;
     uint32_t width, height; /* of the canvas */
     struct rect frame;      /* the image, on the canvas */
 
     struct rect region;    /* of the canvas */
-    struct rect part;      /* of the frame: what is decoded; without rows: nothing */
+    struct rect part;      /* of the frame: the part to decode; without rows: nothing */
     uint32_t rows_done;    /* of the region */
     struct scratch pixels; /* [part.height][part.width][4] */
-    struct scratch strip;  /* [STRIP_ROWS][region.width][4], where the frame does not fill it */
+    struct scratch strip;  /* [STRIP_ROWS][region.width][4], if the frame does not fill it */
 };
 
 /* --- the container --- */
 
-/* Reads chunks one after the other, none of which goes beyond `end`. */
+/* Reads chunks one after the other, none of which extends beyond `end`. */
 struct chunks {
     const uint8_t *bytes;
     size_t at, end;
-    /* The last one that was read. */
+    /* The chunk that was read last. */
     const uint8_t *data;
     size_t size;
 };
@@ -104,7 +104,7 @@ static bool chunks_next(struct chunks *c)
     c->data = head + CHUNK_HEADER;
     c->size = get32(head + 4);
     c->at += CHUNK_HEADER + c->size;
-    c->at += c->size % 2 && c->at < c->end; /* the last one may lack the byte that makes it even */
+    c->at += c->size % 2 && c->at < c->end; /* the last one may lack its padding byte */
     return true;
 }
 
@@ -113,7 +113,7 @@ static bool chunk_is(const struct chunks *c, const char *tag)
     return memcmp(c->data - CHUNK_HEADER, tag, 4) == 0;
 }
 
-/* Go on to a chunk with one of these tags. */
+/* Advance to a chunk with one of these tags. */
 static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 {
     while (chunks_next(c))
@@ -140,7 +140,7 @@ static int damaged(struct plenum_error *err)
     return error_set(err, -EBADMSG, "the WebP file is damaged: its chunks hold no image");
 }
 
-/* The size in pixels of the image in a chunk. */
+/* Read the size in pixels of the image in a chunk. */
 static bool read_size(const struct chunks *c, uint32_t *width, uint32_t *height)
 {
     WebPBitstreamFeatures features;
@@ -152,8 +152,8 @@ static bool read_size(const struct chunks *c, uint32_t *width, uint32_t *height)
     return true;
 }
 
-/* Find the first frame of an animation: in `c` the chunk of its image, in `frame` its place and the
- * size that it should have. */
+/* Find the first frame of an animation. `c` receives the chunk of its image, `frame` its position
+ * and expected size. */
 static bool enter_frame(struct chunks *c, struct rect *frame)
 {
     const uint8_t *head;
@@ -167,7 +167,7 @@ static bool enter_frame(struct chunks *c, struct rect *frame)
     return chunks_find(c, "VP8 ", "VP8L");
 }
 
-/* All but the data of the image: its canvas, frame and chunk. */
+/* Read everything except the data of the image: its canvas, frame and chunk. */
 static int read_header(struct webp_reader *w, struct chunks c, uint8_t *orientation,
                        struct plenum_error *err)
 {
@@ -227,7 +227,7 @@ static int webp_reader_open(struct image_reader *reader, const uint8_t *bytes, s
                             struct image_header *ret, struct plenum_error *err)
 {
     struct webp_reader *w = container_of(reader, struct webp_reader, base);
-    uint32_t riff = get32(bytes + 4); /* what follows it */
+    uint32_t riff = get32(bytes + 4); /* bytes that follow */
     uint8_t orientation = 1;
     int r;
 
@@ -251,8 +251,8 @@ static int webp_reader_open(struct image_reader *reader, const uint8_t *bytes, s
 
 /* --- the pixels --- */
 
-/* What to decode of `side` pixels that begin at `at` on the canvas, so that those from `begin` to
- * `end` of the canvas are right: at least one pixel, from an even one on. */
+/* Choose the pixels to decode, of `side` pixels that start at `at` on the canvas, so that those
+ * from `begin` to `end` of the canvas are right: at least one pixel, starting at an even one. */
 static void choose_part(uint32_t at, uint32_t side, uint32_t begin, uint32_t end, uint32_t *first,
                         uint32_t *count)
 {
@@ -317,14 +317,15 @@ static int webp_reader_seek(struct image_reader *reader, const struct rect *regi
                          region->width);
     if (bottom <= w->frame.top)
         return 0;
-    /* Also where the region lies beside the frame: whether the image is bad depends on rows. */
+    /* Needed even if the region is outside of the frame, because the rows determine whether the
+     * image is bad. */
     choose_part(w->frame.left, w->frame.width, region->left, region->left + region->width,
                 &w->part.left, &w->part.width);
     choose_part(w->frame.top, w->frame.height, region->top, bottom, &w->part.top, &w->part.height);
     return decode_part(w, err);
 }
 
-/* The decoded pixels of a row of the canvas from column `x` of it on. */
+/* Returns the decoded pixels of a row of the canvas, starting at column `x`. */
 static const uint8_t *pixels_at(const struct webp_reader *w, uint32_t x, uint32_t y)
 {
     uint32_t column = x - w->frame.left - w->part.left, row = y - w->frame.top - w->part.top;
@@ -333,7 +334,7 @@ static const uint8_t *pixels_at(const struct webp_reader *w, uint32_t x, uint32_
     return (const uint8_t *)w->pixels.bytes + ((size_t)row * w->part.width + column) * 4;
 }
 
-/* A row of the region, of which the frame may have a part. */
+/* Write a row of the region, which the frame may cover in part. */
 static void put_row(const struct webp_reader *w, uint32_t y, uint8_t *row)
 {
     const struct rect *f = &w->frame, *r = &w->region;

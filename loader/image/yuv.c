@@ -5,7 +5,7 @@
 
 __extension__ typedef __int128 i128;
 
-/* The parts of red and blue in luma, in ten-thousandths (H.273, table 4). */
+/* Find the weights of red and blue in luma, in ten-thousandths (H.273, table 4). */
 static bool find_luma(uint32_t matrix, int64_t *kr, int64_t *kb)
 {
     switch (matrix) {
@@ -17,8 +17,8 @@ static bool find_luma(uint32_t matrix, int64_t *kr, int64_t *kb)
         *kr = 3000;
         *kb = 1100;
         return true;
-    case 2: /* not told */
-    case 5: /* BT.601, twice */
+    case 2: /* unspecified */
+    case 5: /* BT.601, two numbers */
     case 6:
         *kr = 2990;
         *kb = 1140;
@@ -36,7 +36,7 @@ static bool find_luma(uint32_t matrix, int64_t *kr, int64_t *kb)
     }
 }
 
-/* 2^32 times n / d, to the nearest; of two equally near, the one further from 0. */
+/* 2^32 times n / d, rounded to nearest, halves away from 0. */
 static int64_t fixed(int64_t n, int64_t d)
 {
     i128 twice = ((i128)(n < 0 ? -n : n) * 2 << 32) / d;
@@ -81,7 +81,8 @@ bool yuv_find_rule(const struct yuv_image *image, struct yuv_rule *ret)
     return true;
 }
 
-/* Some samples of two rows of a plane from column `x` on, so many times each, less `zero`. */
+/* Add samples of two rows of a plane, starting at column `x`, with the weights of the rows, minus
+ * `zero`. */
 static void add_rows(const struct yuv_image *image, int plane, const uint32_t rows[2],
                      const int32_t times[2], uint32_t x, uint32_t count, int32_t zero,
                      int32_t *restrict ret)
@@ -101,9 +102,10 @@ static void add_rows(const struct yuv_image *image, int plane, const uint32_t ro
     }
 }
 
-/* Chroma of some pixels of a row, in sixteenths: where it is shared, a pixel takes 3/4 of its
- * sample and 1/4 of the one on its other side, or of itself where there is none, in each direction.
- * `sums` and `ret` have room for width + 2 numbers; where the pixels begin in `ret` is returned. */
+/* Compute the chroma of some pixels of a row, in sixteenths. If it is shared, a pixel takes 3/4 of
+ * its own sample and 1/4 of its neighbour's on the other side (or of its own at the edge), in each
+ * direction. `sums` and `ret` have room for width + 2 numbers. Returns where the pixels begin in
+ * `ret`. */
 static const int32_t *spread_chroma(const struct yuv_image *image, int plane, uint32_t y,
                                     uint32_t left, uint32_t width, int32_t zero, int32_t *sums,
                                     int32_t *restrict ret)
@@ -124,7 +126,7 @@ static const int32_t *spread_chroma(const struct yuv_image *image, int plane, ui
             ret[i] = 4 * sums[i];
         return ret;
     }
-    first = left / 2; /* of their own samples */
+    first = left / 2; /* of the pixels' own samples */
     end = (left + width - 1) / 2 + 1;
     add_rows(image, plane, rows, times, first, end - first, 4 * zero, s);
     s[-1] = s[0];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* yuv.h - planes of luma and chroma, as video codecs store an image, to 8-bit RGB.
+/* yuv.h - converts planes of luma and chroma, the form in which video codecs store an image, to
+ * 8-bit RGB.
  *
- * In whole numbers, so that every compiler and processor makes the same bytes (docs/pixels.md,
+ * Uses integers, so that every compiler and processor produces the same bytes (docs/pixels.md,
  * 4.6). */
 #ifndef LOADER_IMAGE_YUV_H
 #define LOADER_IMAGE_YUV_H
@@ -10,36 +11,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Planes Y, Cb, Cr. Samples are bytes at a depth of 8, else 16 bits of this machine's order. */
+/** Planes Y, Cb, Cr. Samples are bytes at a depth of 8, otherwise 16 bits in this machine's byte
+ * order. */
 struct yuv_image {
     const uint8_t *planes[3]; /* borrowed */
     size_t pitches[3];        /* bytes from row to row */
     uint32_t width, height;   /* of the first plane */
     uint32_t depth;           /* 8, 10 or 12 */
-    bool mono;                /* there is only the first */
-    bool half_x, half_y;      /* two columns, two rows share a sample of chroma */
-    bool full_range;          /* levels go from 0 to the largest number */
+    bool mono;                /* only the first plane exists */
+    bool half_x, half_y;      /* two columns, or two rows, share a sample of chroma */
+    bool full_range;          /* levels range from 0 to the largest number */
     uint32_t matrix;          /* MatrixCoefficients of ITU-T H.273 */
 };
 
-/** What is the same for all pixels of an image. */
+/** The constants for all pixels of an image. */
 struct yuv_rule {
-    int32_t zero_y, zero_uv; /* the samples that stand for 0 */
-    /* Parts of R, G and B at 2^32, of a sample of Y and of a sixteenth of one of Cb and Cr. */
+    int32_t zero_y, zero_uv; /* the samples that represent 0 */
+    /* Contributions to R, G and B at 2^32, of a sample of Y and of a sixteenth of one of Cb and
+     * Cr. */
     int64_t y[3], u[3], v[3];
 };
 
-/** Whether there is a rule for such an image. */
+/** Is there a rule for such an image? */
 bool yuv_find_rule(const struct yuv_image *image, struct yuv_rule *ret);
 
-/** Numbers that yuv_convert() needs room for. */
+/** Returns how many numbers yuv_convert() needs room for. */
 static inline size_t yuv_room(uint32_t width)
 {
     return 4 * ((size_t)width + 2);
 }
 
-/** Some pixels of a row: `ret` [width][4] is R, G, B and 255. `room` has yuv_room(width) numbers.
- */
+/** Convert some pixels of a row: `ret` [width][4] receives R, G, B and 255. `room` has
+ * yuv_room(width) numbers. */
 void yuv_convert(const struct yuv_image *image, const struct yuv_rule *rule, uint32_t y,
                  uint32_t left, uint32_t width, int32_t *room, uint8_t *ret);
 
