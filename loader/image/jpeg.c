@@ -29,9 +29,10 @@
  * delivered.
  *
  * CMYK: converted like Pillow's convert("RGB"). Pillow treats every four-component JPEG as
- * inverted, as Adobe writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes R = clip(K' -
- * MULDIV255(C, K')) with K' = 255 - K (libImaging/Convert.c, cmyk2rgb), where MULDIV255(a, b) is a
- * * b / 255 rounded as ((t >> 8) + t) >> 8, t = a * b + 128 (libImaging/ImagingUtils.h). */
+ * inverted, as Adobe writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes
+ * R = clip(K' - MULDIV255(C, K')) with K' = 255 - K (libImaging/Convert.c, cmyk2rgb), where
+ * MULDIV255(a, b) is a * b / 255 rounded as ((t >> 8) + t) >> 8, t = a * b + 128
+ * (libImaging/ImagingUtils.h). */
 #include "config.h"
 
 #include "loader/image/reader.h"

@@ -471,9 +471,8 @@ static bool read_two_known_rows(struct jpeg_own *o)
 {
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
     uint32_t mcus = o->tiles.mcus, first = o->left / mcus * mcus, begin[2] = {first, first};
-    uint32_t end = o->right,
-             /* Where the result can be compared with the recorded tiles. */
-        check = end / mcus * mcus;
+    /* `check`: where the result can be compared with the recorded tiles. */
+    uint32_t end = o->right, check = end / mcus * mcus;
 
     if (check <= first)
         check = end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
