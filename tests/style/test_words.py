@@ -118,7 +118,7 @@ OPENINGS = (
 EXEMPT = (
     "bench", "common", "examples", "include", "libdist", "python",
     "launcher/control.c", "launcher/job", "launcher/remote", "launcher/script.c",
-    "loader/ctl", "loader/dataset", "loader/image", "loader/render", "loader/serve",
+    "loader/ctl", "loader/dataset", "loader/image", "loader/serve",
     "docs/datasets.md", "docs/guide.md", "docs/html", "docs/man", "docs/messages.md", "docs/packed.md",
     "docs/pipelines.md", "docs/pixels.md", "docs/popdist.md", "docs/preparing.md", "docs/recipes.md",
     "docs/training.md",
