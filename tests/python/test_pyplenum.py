@@ -1032,8 +1032,7 @@ class LoaderTest(unittest.TestCase):
                 self.assertEqual(sum(len(labels) for labels, in l), want)
 
     def test_counting_by_several(self):
-        """an evaluation by several instances counts each sample once, in the same number of batches; training has full
-        batches"""
+        """an evaluation by several instances counts each sample once, in equally many batches; training's are full"""
         for micro_batch in (8, 9, 23, 40):
             counts, seen, lengths, last = [], [], set(), []
             for rank in range(3):

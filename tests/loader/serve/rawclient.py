@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A client that is told nothing but what it asks for, and asks for what libplenum never would."""
+"""A raw client: it receives only answers to its own requests, and can send requests that libplenum never would."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ def frame(kind, payload=b"", request=0):
 
 
 def hello(name="a raw client", job="", more=0):
-    """`more`: bytes behind it, as of a later version."""
+    """`more`: extra bytes at the end, as from a later version."""
     return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text(name) + text(job) + bytes(more))
 
 
@@ -33,7 +33,7 @@ def slot_bytes(side, count):
 
 
 def make_ring(size, holes=False):
-    """A sealed memory file, as a ring must be; `holes`: without memory."""
+    """A sealed memory file, as a ring must be; `holes`: without allocated memory."""
     fd = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     if holes:
         os.ftruncate(fd, size)
@@ -44,7 +44,7 @@ def make_ring(size, holes=False):
 
 
 def open_frame(dataset, side=32, count=4, slots=2, pipeline=None, mix=None):
-    """`mix`: a pipeline that mixes, and this as the last field, as of version 1.8."""
+    """`mix`: a pipeline that mixes, with this as the last field, as of version 1.8."""
     pipeline = pipeline or f"v1 rrc({side},scale=2/25:1,ratio=3/4:4/3)" + (" mixup(1/5)" if mix is not None else "")
     numbers = struct.pack("<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots,
                           slot_bytes(side, count))
@@ -53,7 +53,7 @@ def open_frame(dataset, side=32, count=4, slots=2, pipeline=None, mix=None):
 
 
 def connect(s, place):
-    """As s.connect(place); where as many wait already as a unix socket's queue holds, wait too."""
+    """Like s.connect(place), but also waits while a unix socket's queue is full."""
     until = time.monotonic() + s.gettimeout()
     while True:
         try:
@@ -65,8 +65,7 @@ def connect(s, place):
 
 
 def lingering(seconds):
-    """A TCP socket with bytes that nobody takes, whose close() waits for so long; and the other end, to be kept for
-    that time."""
+    """A TCP socket with unread bytes, whose close() waits this long; and its other end, to be kept open meanwhile."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
@@ -80,12 +79,12 @@ def lingering(seconds):
 
 
 def close_aside(s):
-    """Close it in a thread that may wait for as long as that takes."""
+    """Close it in a thread that may wait that long."""
     threading.Thread(target=s.close, daemon=True).start()
 
 
 class Refused(Exception):
-    """ERROR came: its code and its sentence."""
+    """ERROR was received: its code and message."""
 
 
 class Raw:
@@ -148,12 +147,12 @@ class Raw:
                 return payload
 
     def refusal(self):
-        """The sentence of the ERROR that must come."""
+        """The message of the ERROR that must arrive."""
         payload = self.wait_for(ERROR)
         return payload[8:].decode()
 
     def open(self, dataset, side=32, count=4, slots=2, holes=False, pipeline=None, fds=None):
-        """Open a stream and have it opened; the size of its ring."""
+        """Open a stream; returns the size of its ring."""
         size = slots * slot_bytes(side, count)
         opening = open_frame(dataset, side, count, slots, pipeline)
         if self.remote:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of plenumd as a service share: a data set, a stand-in for the service manager, a feed."""
+"""Shared by the tests of plenumd as a service: a data set, a stand-in for the service manager, a feed."""
 
 import functools
 import json
@@ -64,7 +64,7 @@ def stop(process):
 
 @functools.cache
 def why_no_other_users():
-    """Why nothing can be run here as another user, or None."""
+    """Why nothing can run here as another user, or None."""
     if os.geteuid() != 0:
         return "only root can be other users"
     nobody = pwd.getpwnam("nobody")
@@ -78,7 +78,7 @@ def why_no_other_users():
 
 
 class Manager:
-    """A service manager's notification socket: what was sent to it, datagram by datagram."""
+    """A service manager's notification socket, and the datagrams it received."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "notify")
@@ -129,7 +129,7 @@ class ServiceCase(unittest.TestCase):
         return s
 
     def plenumd(self, *arguments, handed=(), manager=None, watchdog_us=0, **more):
-        """Start a loader; `handed` are sockets that it gets as a service manager would give them."""
+        """Start a loader; it inherits the sockets `handed`, as from a service manager."""
         environment = dict(self.environment, **more)
         if manager:
             environment["NOTIFY_SOCKET"] = manager.path
@@ -153,8 +153,7 @@ class ServiceCase(unittest.TestCase):
         p.wait()
 
     def loaders_of_jobs(self):
-        """The loaders that jobs of this test have started: they are nobody's children, but have its cache folder in
-        their environment."""
+        """Loaders started by jobs of this test: orphans, recognised by its cache folder in their environment."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -162,11 +161,11 @@ class ServiceCase(unittest.TestCase):
                     if comm.read() == "plenumd\n" and f"PLENUM_CACHE_DIR={self.folder}/".encode() in environment.read():
                         found.append(int(pid))
             except OSError:
-                pass  # another's, or gone meanwhile
+                pass  # another user's, or gone meanwhile
         return found
 
     def run_job(self, *arguments):
-        """A job of plenumrun with a loader of its own, until it is ended."""
+        """A plenumrun job with its own loader, until it is ended."""
         if not shutil.which("mpirun"):
             self.skipTest("mpirun is not installed")
         log = open(self.log, "a")
@@ -195,7 +194,7 @@ class ServiceCase(unittest.TestCase):
         return p
 
     def serve_tcp(self, *arguments, **more):
-        """Start a loader, self.p, that listens on a free port of this host, too: its address."""
+        """Start a loader, self.p, that also listens on a free port of this host; returns its address."""
         told = len(self.said()) if os.path.exists(self.log) else 0
         p = self.p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder,
                                   *arguments, **more)
@@ -234,7 +233,7 @@ class ServiceCase(unittest.TestCase):
         p.stderr.close()
 
     def fed(self, p):
-        """The result of a feed that must have ended well, and what it said."""
+        """The result of a feed, which must have succeeded, and its messages."""
         out, err = p.communicate(timeout=2 * LIMIT)
         self.assertEqual(p.returncode, 0, err)
         return json.loads(out), err

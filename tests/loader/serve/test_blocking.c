@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads for calls that may block, and descriptors that are closed there: close() is wrapped. It
- * is a plain program, so that it runs under ThreadSanitizer, too. */
+/* Threads for calls that may block, and for closing descriptors: close() is wrapped. A plain
+ * program, so that it also runs under ThreadSanitizer. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 enum { FDS = 4096, JOBS = 40 };
 
-/* Descriptors whose closing hangs until it is let go. */
+/* Descriptors whose close() hangs until it is released. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t change;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a stream is limited by, from given numbers. */
+/* The limiting factor of a stream, from given numbers. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -13,11 +13,11 @@
 
 enum { CLIENTS_MAX = 40, THREADS = 3, FOREVER = 1000000 };
 
-/* A stream whose turns cost `cost`; it is known by its user and job. */
+/* A stream whose turns cost `cost`; identified by its user and job. */
 struct client {
     unsigned user, job;
     uint64_t cost, thought;
-    uint64_t from, to; /* it wants turns between these moments, as many as it gets; 0: for ever */
+    uint64_t from, to; /* it wants as many turns as it can get between these moments; 0: forever */
     struct flow flow;
     uint64_t got, waits_since, waited;
 };
@@ -47,7 +47,7 @@ static void add(struct client client)
         c->thought = c->cost;
 }
 
-/* Threads that take turns until `end`; whoever is free first takes the next. */
+/* Threads that take turns until `end`; the first free thread takes the next. */
 static void run(uint64_t end)
 {
     static struct {
@@ -127,7 +127,7 @@ Test(fair_queue, are_fair_where_costs_are_not_what_was_thought)
               (unsigned long long)w.clients[0].got, (unsigned long long)w.clients[1].got);
 }
 
-/* Names of jobs, and streams, are as many as a user likes. */
+/* Users can choose any number of job names and streams. */
 Test(fair_queue, of_a_user_are_no_more_for_many_jobs_and_streams)
 {
     for (unsigned i = 0; i < 20; i++)
@@ -157,7 +157,7 @@ Test(fair_queue, of_one_are_all_where_nobody_else_wants_any)
     cr_assert(w.clients[0].got + w.clients[1].got >= THREADS * (uint64_t)FOREVER - 100);
 }
 
-/* Random users with all that varies: shares are equal, and nobody waits for longer than a turn of
+/* Random users with everything varied: shares are equal, and no stream waits longer than a turn of
  * each of the others. */
 Test(fair_queue, starve_nobody)
 {
@@ -182,7 +182,7 @@ Test(fair_queue, starve_nobody)
     }
 }
 
-/* Turns that are held (threads that read from storage that hangs) are shared, too. */
+/* Long turns (threads reading from storage that hangs) are divided fairly, too. */
 Test(fair_queue, that_are_held_are_shared)
 {
     const unsigned limit = 6;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Storage that hangs: it stops nobody but its own user's stream, and no loader from ending. As root, who may mount
-it."""
+"""Storage that hangs: it stops only its user's own stream, and does not keep a loader from ending. Runs as root, who
+may mount it."""
 
 import concurrent.futures
 import ctypes
@@ -22,8 +22,8 @@ NOBODY = 65534
 
 
 def mount_hung(path):
-    """A file system whose server never answers: who looks at it hangs. The server's end, or None where that cannot be
-    had."""
+    """A file system whose server never answers, so that any access hangs. Returns the server's end, or None if that is
+    unavailable."""
     try:
         fd = open("/dev/fuse", "r+b", buffering=0)
     except OSError:
@@ -41,7 +41,7 @@ class HangsTest(ServiceCase):
         if fd is None:
             self.skipTest("a file system of our own cannot be mounted here")
         self.addCleanup(LIBC.umount2, path.encode(), 2)
-        self.addCleanup(fd.close)  # whoever hangs goes on, with an error
+        self.addCleanup(fd.close)  # hanging calls return with an error
         return fd
 
     def hung_folder(self, name):
@@ -58,7 +58,7 @@ class HangsTest(ServiceCase):
         return p
 
     def hangs(self, p, what="fuse"):
-        """Does a thread of the loader wait for that storage?"""
+        """Whether a thread of the loader is waiting for that storage."""
         for task in os.listdir(f"/proc/{p.pid}/task"):
             try:
                 with open(f"/proc/{p.pid}/task/{task}/wchan") as f:
@@ -69,7 +69,7 @@ class HangsTest(ServiceCase):
         return False
 
     def test_opening(self):
-        """data sets on it, more than a user may open at a time, keep no other user waiting"""
+        """data sets on it, more than a user may open at a time, delay no other user"""
         self.need_other_users()
         os.chmod(self.folder, 0o755)
         self.make_data()
@@ -101,7 +101,7 @@ class HangsTest(ServiceCase):
             self.assertIn("ended without waiting for what hangs", self.said())
 
     def test_reading(self):
-        """a stream whose data set begins to hang stops no other, and not the end"""
+        """a stream whose data set begins to hang stops neither other streams nor the loader's end"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")
@@ -116,8 +116,7 @@ class HangsTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0, self.said())
 
     def test_reload(self):
-        """a root on it keeps SIGHUP waiting, and neither clients nor the end; one that came meanwhile is not
-        forgotten"""
+        """a root on it delays SIGHUP, but neither clients nor the end; a second SIGHUP meanwhile is not lost"""
         self.make_data()
         conf = os.path.join(self.folder, "plenumd.conf")
 
@@ -139,7 +138,7 @@ class HangsTest(ServiceCase):
         wait_for("what is said of it", lambda: "still being read since the last SIGHUP" in self.said())
         self.fed(self.feed("--epochs", "1"))
         self.assertNotIn("the settings were read again", self.said())
-        first.close()  # now it fails, and the next one finds what the file holds by then
+        first.close()  # now it fails, and the next one reads the file's current contents
         wait_for("the second reload", lambda: "the settings were read again" in self.said())
         self.assertIn("the settings stay as they were", self.said())
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
@@ -152,7 +151,7 @@ class HangsTest(ServiceCase):
         self.assertIn("ended without waiting for what hangs", self.said())
 
     def test_thumbnails(self):
-        """thumbnails of it are given up, and everything else on the page answers meanwhile"""
+        """thumbnails of it are abandoned, and the rest of the page answers meanwhile"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")

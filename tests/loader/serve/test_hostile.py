@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What one client can do to the loader and to others: nothing. An honest client of another user is beside each attack;
-it gets every batch, with the right hash, and so does one that comes when the attack is over."""
+"""One client cannot harm the loader or other clients. An honest client of another user runs beside each attack; it gets
+every batch, with the right hash, and so does one that connects after the attack."""
 
 import encodings.idna  # noqa: F401  (who is another user later may not be able to read it)
 import contextlib
@@ -31,7 +31,7 @@ FEEDS = 4            # descriptors that the honest clients beside may have
 
 
 def answer_but_closing(fuse):
-    """Serve a file system with a file "x" that anybody may open, and whose close() does not end."""
+    """Serve a file system with a file "x" that any user may open, and whose close() never ends."""
     def attributes(node):
         return struct.pack("<6Q10I", node, 0, 0, 0, 0, 0, 0, 0, 0, 0o100666 if node > 1 else 0o40777, 1, 0, 0, 0, 4096,
                            0)
@@ -64,7 +64,7 @@ class HostileTest(ServiceCase):
         return self.serve("--root", self.folder, "--socket-mode", "0666", *arguments)
 
     def honest(self, *arguments):
-        """A feed of a user of its own."""
+        """A feed of its own user."""
         who = self.people[0]
         p = subprocess.Popen([FEED, self.data, *STREAM, "--loader", self.address, "--json", *arguments],
                              env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -74,8 +74,8 @@ class HostileTest(ServiceCase):
         return p
 
     def attack(self, attack):
-        """Run `attack(ready)` in a process of the other user: it has done its worst when it calls ready(), and then
-        waits to be ended; the function that ends it is returned."""
+        """Run `attack(ready)` in a process of the other user: it calls ready() when the attack is complete, then waits
+        to be ended. Returns the function that ends it."""
         said, say = os.pipe()
         end, ended = os.pipe()
         pid = os.fork()
@@ -119,7 +119,7 @@ class HostileTest(ServiceCase):
         return finish
 
     def beside(self, attack, epochs=12, meanwhile=None):
-        """An honest client before, during and after it."""
+        """An honest client before, during and after the attack."""
         feed = self.honest("--epochs", str(epochs), "--pause", "20")
         wait_for("an honest client", lambda: "samples, 'v1" in self.said())
         finish = self.attack(attack)
@@ -135,14 +135,14 @@ class HostileTest(ServiceCase):
         return len(os.listdir(f"/proc/{self.loader.pid}/fd"))
 
     def stats(self):
-        """Sessions besides the one that asks, and bytes of all rings."""
+        """Sessions besides the one that queries, and bytes of all rings."""
         with Raw(self.address) as c:
             c.send(frame(STATS, request=1))
             numbers = struct.unpack("<7Q", c.wait_for(STATS))
         return numbers[1] - 1, numbers[5]
 
     def test_its_own_end(self):
-        """who sends the loader its own end of the connection does not live on there"""
+        """a client that sends the loader its own end of the connection does not keep its session alive"""
         self.loader = self.start()
         at_rest = self.descriptors()
 
@@ -167,8 +167,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_slow_to_close(self):
-        """descriptors whose close() takes long, sent bare and in the queue of another, and in the queue of the client
-        itself"""
+        """descriptors with a slow close(), sent plainly and in the queue of another socket or of the client itself"""
         self.loader = self.start()
         at_rest = self.descriptors()
 
@@ -194,14 +193,13 @@ class HostileTest(ServiceCase):
             ready()
             other_end.close(), inner_end.close(), queued_end.close()
 
-        # Nobody takes those bytes, nor ends, before the attack is over.
+        # Those bytes stay unread, and the sockets open, until the attack is over.
         self.beside(attack,
                     meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_never_closed(self):
-        """a file of a file system of their own, whose close() never ends: it takes no more of the loader with each
-        connection"""
+        """a file on the client's own file system, whose close() never ends: reconnecting takes no more of the loader"""
         self.need_other_users()
         path = os.path.join(self.folder, "theirs")
         os.mkdir(path)
@@ -249,8 +247,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_nested(self):
-        """sockets that wait in the queues of sockets: in many messages, as connections that were not accepted, and in
-        circles"""
+        """sockets in the queues of sockets: in many messages, as connections that were not accepted, and in cycles"""
         self.loader = self.start()
         at_rest = self.descriptors()
 
@@ -310,7 +307,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_status_flood(self):
-        """thousands of STATUS in one piece: an answer at a time, and no memory for those that wait"""
+        """thousands of STATUS in one piece: one answer at a time, and no memory for the waiting ones"""
         self.loader = self.start()
 
         def attack(ready):
@@ -337,7 +334,7 @@ class HostileTest(ServiceCase):
             self.assertLess(self.resident(self.loader, "VmHWM") - before, 128 << 10)
 
     def test_holes(self):
-        """memory that the loader would pay for: a ring with holes, one that gets some, one that hides them"""
+        """memory charged to the loader: a ring with holes, one that gets some, one that hides them"""
         self.loader = self.start("--threads", "1")
 
         def attack(ready):
@@ -361,7 +358,7 @@ class HostileTest(ServiceCase):
             c.ask(slot=1)
             with self.assertRaisesRegex(Refused, "has holes"):
                 c.done()
-            # Asked for while it was whole: who has no memory when its turn comes gets none of the loader's.
+            # Requested while it was whole: a ring without memory when its turn comes gets none of the loader's.
             c = Raw(self.address)
             c.open(self.set_name, side=256, count=16, slots=64)
             for slot in range(63):
@@ -375,7 +372,7 @@ class HostileTest(ServiceCase):
         self.beside(attack)
 
     def test_no_room_for_others(self):
-        """a user who takes all that there is leaves room for others: clients, with and without streams, and rings"""
+        """a user who takes everything leaves room for others: clients, with and without streams, and rings"""
         self.need_other_users()
         self.loader = self.start("--max-clients", "24", "--ring-limit", "64M")
 
@@ -396,8 +393,7 @@ class HostileTest(ServiceCase):
         self.assertIn("there are as many as --max-clients allows", self.said())
 
     def test_one_users_rings(self):
-        """a ring that would leave less for others than its user then has is refused; where there is one user alone it
-        is not"""
+        """a ring that would leave others less than its user then has is rejected; a lone user's is not"""
         for arguments, alone in ((("--root", self.folder), False), ((), True)):
             p = self.serve("--ring-limit", "64M", *arguments)
             with Raw(self.address) as a, Raw(self.address) as b:
@@ -411,7 +407,7 @@ class HostileTest(ServiceCase):
             self.end(p)
 
     def test_own_addresses(self):
-        """this host has 2^24 addresses of its own, and they are one user's: not a share for each"""
+        """this host has 2^24 addresses of its own, and they count as one user: not a share for each"""
         address = self.serve_tcp("--max-clients", "8")
         held = []
         with self.assertRaisesRegex(Refused, "gets no more than is left for others"):
@@ -422,7 +418,7 @@ class HostileTest(ServiceCase):
             c.close()
 
     def test_comes_again(self):
-        """who ends and comes again at once finds room, though its last session's work is not over"""
+        """a client that ends and reconnects at once finds room, though its last session's work is unfinished"""
         self.loader = self.start("--ring-limit", "64M", "--threads", "1", "--max-clients", "4")
 
         def attack(ready):
@@ -437,7 +433,7 @@ class HostileTest(ServiceCase):
         self.beside(attack, epochs=4)
 
     def test_gone_without_a_word(self):
-        """a client of TCP whose host is gone, and that comes again: its host is asked, and its old stream makes room"""
+        """a TCP client whose host is gone, and that reconnects: its host is probed, and its old stream makes room"""
         if os.geteuid() != 0:
             self.skipTest("only root can end a connection without a word")
         address = self.serve_tcp("--ring-limit", "64M")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Messages as entries of systemd's journal: what is sent to its socket, by a loader whose standard error is the
-journal; and lines where that is not so. The socket has a fixed place, so this runs in a mount name space with a /run of
-its own."""
+"""Log messages as entries of systemd's journal: the datagrams on its socket when the loader's standard error is the
+journal, and plain lines otherwise. The socket has a fixed path, so this runs in a mount name space with its own /run.
+"""
 
 import os
 import re
@@ -41,7 +41,7 @@ class JournalTest(ServiceCase):
         return s
 
     def entries(self, s):
-        """What has come: [{field: value}]."""
+        """The entries received: [{field: value}]."""
         s.setblocking(False)
         found = []
         while True:
@@ -84,7 +84,7 @@ class JournalTest(ServiceCase):
         self.assertGreater(len(long["PLENUM_DATASET"]), 300)
         self.assertEqual(odd["PLENUM_DATASET"], "/caf\udce9")
         self.assertEqual(self.said(), "", "and no lines")
-        # Its last words are lines: when it is gone, the journal does not find out any more whose an entry was.
+        # Its last messages are lines: after it has exited, the journal can no longer attribute entries.
         self.make_data()
         self.feed("--epochs", "100000", "--pause", "10")
         wait_for("a client", lambda: any("batches of" in e["MESSAGE"] for e in self.entries(s)))
@@ -94,7 +94,7 @@ class JournalTest(ServiceCase):
         self.assertFalse(any("ending" in e["MESSAGE"] for e in self.entries(s)))
 
     def test_no_journal(self):
-        """where nobody listens there, messages are lines with priorities"""
+        """without a journal listening, messages are lines with priorities"""
         self.serve(JOURNAL_STREAM=self.stream)
         self.refused("/nowhere")
         for line in self.said().splitlines():
@@ -102,7 +102,7 @@ class JournalTest(ServiceCase):
         self.assertRegex(self.said(), r"(?m)^<6>client .* refused: ")
 
     def test_other_stream(self):
-        """a variable that was inherited and is about another stream changes nothing"""
+        """an inherited variable about another stream has no effect"""
         s = self.journal()
         self.serve(JOURNAL_STREAM="1:2")
         self.refused("/nowhere")
@@ -110,7 +110,7 @@ class JournalTest(ServiceCase):
         self.assertTrue(all(re.match(r"plenumd: ", line) for line in self.said().splitlines()), self.said())
 
     def test_json(self):
-        """--log-format json is lines in any case"""
+        """--log-format json always prints lines"""
         s = self.journal()
         self.serve("--log-format", "json", JOURNAL_STREAM=self.stream)
         self.refused("/nowhere")

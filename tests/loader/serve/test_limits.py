@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a loader may take and whom it serves: budgets of CPU time and memory, numbers of clients, readers of folders."""
+"""A loader's limits and clients: budgets of CPU time and memory, numbers of clients, readers of folders."""
 
 import contextlib
 import errno
@@ -38,7 +38,7 @@ def cpu_seconds(pid):
 
 class LimitsTest(ServiceCase):
     def test_cpu_budget(self):
-        """no more CPU time than was granted, and the same pixels"""
+        """no more CPU time than granted, and the same pixels"""
         self.make_data(size=256)
         p = self.serve("--cpu-budget", "0.25")
         feed = self.feed("--epochs", "1000000", "--pipeline", "rrc(224)")
@@ -52,7 +52,7 @@ class LimitsTest(ServiceCase):
         self.assertEqual(self.fed(self.feed("--epochs", "3"))[0]["hash"], self.alone(3))
 
     def test_memory_budget(self):
-        """rings and what the loader holds itself stay within the budget; a smaller stream is served"""
+        """rings and the loader's own memory stay within the budget; a smaller stream is served"""
         self.make_data()
         self.serve("--memory-budget", "96M")
         p = self.feed("--epochs", "1", "--micro-batch", "256", "--pipeline", "rrc(224)")
@@ -64,7 +64,7 @@ class LimitsTest(ServiceCase):
         self.fed(self.feed("--epochs", "1"))
 
     def test_memory_of_operations(self):
-        """what a thread needs for the operations on a sample is counted before it is taken, and only once"""
+        """a thread's memory for the operations on a sample is counted before it is allocated, and only once"""
         self.make_data()
         self.serve("--memory-budget", "96M", "--threads", "4", "--io-threads", "2")
         shape = ("--epochs", "1", "--micro-batch", "1", "--replicas", "1", "--prefetch-depth", "1")
@@ -91,7 +91,7 @@ class LimitsTest(ServiceCase):
             self.end(feed)
 
     def stream_with(self, data, field):
-        """What opening a stream with a field says on standard error; "" when it was served."""
+        """The messages on standard error when opening a stream with a field; "" when it was served."""
         program = ("import sys, pyplenum\n"
                    "with pyplenum.Stream(sys.argv[1], 'resize(8x8)', epochs=1, micro_batch=1, fields=[sys.argv[2]],\n"
                    "                     loader=sys.argv[3]) as stream:\n"
@@ -102,7 +102,7 @@ class LimitsTest(ServiceCase):
         return done.stderr if done.returncode else ""
 
     def test_memory_of_fields(self):
-        """what reading threads take for fields is counted: Examples that are parsed one at a time, and buffers"""
+        """memory of reading threads for fields is counted: Examples that are parsed one at a time, and buffers"""
         self.make_data(images=1)
         images = [os.path.join(folder, name) for folder, _, names in os.walk(self.data) for name in names
                   if name.endswith((".jpg", ".png"))]
@@ -129,8 +129,7 @@ class LimitsTest(ServiceCase):
             self.assertEqual(self.stream_with(name, field), "")
 
     def test_memory_of_many(self):
-        """by sockets and by TCP, streams of several sizes until there is no room: the loader and all rings stay below
-        its budget"""
+        """over sockets and TCP, streams until there is no room: the loader and all rings stay within its budget"""
         if os.environ.get("PLENUM_SANITIZED"):
             self.skipTest("a sanitizer needs memory of its own")
         self.make_data(images=20, size=400)
@@ -165,7 +164,7 @@ class LimitsTest(ServiceCase):
             self.end(p)
 
     def open_raw(self, address, side=224, count=64, slots=8):
-        """A client that is told nothing but what it asks for: its connection, and the bytes of its ring."""
+        """A client that only gets answers to its requests: its connection, and the bytes of its ring."""
         labels = -(-count * side * side * 3 // 64) * 64
         slot = -(-(labels + count * 12) // 4096) * 4096
         ring = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -190,8 +189,7 @@ class LimitsTest(ServiceCase):
                 return s, slots * slot
 
     def test_who_does_not_read(self):
-        """who asks for all and reads nothing costs its ring and a little more, and starves nobody; who goes on asking
-        is heard when it reads, and gets all"""
+        """a client that requests all and reads nothing costs little, starves no other, and gets all when it reads"""
         self.make_data(images=20, size=256)
         tcp = self.serve_tcp()
         by_tcp = self.p
@@ -232,7 +230,7 @@ class LimitsTest(ServiceCase):
             s.close()
 
     def test_jobs_share(self):
-        """two jobs, of one stream and of five: each gets half, as the library tells the loader whose a stream is"""
+        """two jobs, of one stream and of five, each get half: the library reports each stream's job to the loader"""
         self.make_data(size=256)
         self.serve("--threads", "1", "--cpu-budget", "0.2")
         alone = {"PLENUM_NUM_INSTANCES": "1", "PLENUM_INSTANCE_INDEX": "0", "PLENUM_NUM_LOCAL_INSTANCES": "1",
@@ -257,7 +255,7 @@ class LimitsTest(ServiceCase):
         self.assertTrue(0.7 < few / many < 1.4, f"{few} and {many}")
 
     def test_clients(self):
-        """one client too many is told so, and is served when another has gone"""
+        """one client too many gets an error, and is served when another has gone"""
         self.make_data()
         self.serve("--max-clients", "1")
         first = self.feed("--epochs", "1000000")
@@ -276,7 +274,7 @@ class LimitsTest(ServiceCase):
         wait_for("the loader to have seen it go", is_served)
 
     def test_descriptors(self):
-        """no descriptor is left for a ring: the client is told that, with a code that is tried again"""
+        """without a descriptor for a ring, the client gets an error code that it retries"""
         self.make_data()
         p = self.serve("--threads", "1")
         with Raw(f"unix:{self.socket}") as client:
@@ -291,7 +289,7 @@ class LimitsTest(ServiceCase):
             client.open(self.data)
 
     def test_cache(self):
-        """indices of a data set's many spellings stay within the folder's limit, and streams go on"""
+        """indices of a data set's many spellings stay within the folder's limit, and streams continue"""
         archive = os.path.join(self.folder, "images.tar")
         images = sorted(os.path.join(top, name) for top, _, names in os.walk(self.data_made()) for name in names)
         with tarfile.open(archive, "w") as t:
@@ -324,7 +322,7 @@ class LimitsTest(ServiceCase):
         return self.data
 
     def test_what_is_no_setting(self):
-        """sentences for settings that make no sense"""
+        """messages for invalid settings"""
         for arguments, sentence in (
             (("--cpu-budget", "none"), "--cpu-budget needs a number of cores such as 2 or 0.5, not 'none'"),
             (("--cpu-budget", "0"), "--cpu-budget needs a number of cores"),
@@ -343,8 +341,7 @@ class LimitsTest(ServiceCase):
             self.assertIn(sentence, done.stderr)
 
     def test_readers(self):
-        """a root with readers is theirs alone, by user and by group, also by way of a link or a class that is one;
-        others stay open"""
+        """a restricted root is closed to others, by user and group, also through links; the rest stays open"""
         self.need_other_users()
         user = pwd.getpwnam("nobody")
         os.chmod(self.folder, 0o755)
@@ -378,7 +375,7 @@ class LimitsTest(ServiceCase):
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_user(self):
-        """root's loader becomes another user, with nothing of root's left, in all threads; its socket is that user's"""
+        """root's loader becomes another user, without root's privileges, in all threads; so does its socket's owner"""
         self.need_other_users()
         user, group = pwd.getpwnam("daemon"), grp.getgrnam("games")
         self.make_data()
@@ -411,7 +408,7 @@ class LimitsTest(ServiceCase):
         self.assertIn("Permission denied", done.stderr)
 
     def test_user_without_account(self):
-        """root's loader becomes a number that is nobody's here, says what that means, and serves"""
+        """root's loader switches to an unknown user id, reports the consequences, and serves"""
         self.need_other_users()
         taken = {user.pw_uid for user in pwd.getpwall()} | {group.gr_gid for group in grp.getgrall()}
         number = next(n for n in range(40000, 50000) if n not in taken)
@@ -433,7 +430,7 @@ class LimitsTest(ServiceCase):
         self.assertIn(f"only root can become user {number}", done.stderr)
 
     def test_no_such_people(self):
-        """a user or group that cannot be had"""
+        """a user or group that cannot be resolved"""
         taken = os.path.join(self.folder, "x")
         cases = [(["--user", "nobody-of-that-name"], "--user: there is no user 'nobody-of-that-name' on this host"),
                  (["--user", "4294967295"], "--user: 4294967295 is no number of a user or group"),
@@ -460,7 +457,7 @@ class LimitsTest(ServiceCase):
                 self.assertFalse(os.path.exists(taken))
 
     def test_readers_alone(self):
-        """where all roots have readers, others are told so"""
+        """if all roots are restricted, other users get an error"""
         self.need_other_users()
         self.make_data()
         os.chmod(self.folder, 0o755)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A refusal is logged once a minute for each peer and reason, whatever other peers do. */
+/* A rejection is logged once a minute per peer and reason, whatever other peers do. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -58,8 +58,8 @@ Test(log_limit, an_overflow_is_one_line_a_minute_and_evicts_nobody)
               "and there is room again");
 }
 
-/* At random, against a list that forgets nobody: never two lines within a minute, and none is
- * missing where there is room. */
+/* At random, against a list that never forgets: never two lines within a minute, and none missing
+ * while there is room. */
 Test(log_limit, law)
 {
     enum { PEERS = LOG_LIMIT_MAX / 2 };

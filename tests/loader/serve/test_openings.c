@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who waits for which data set, with storage that does what a test wants: dataset_open() is
+/* Which client waits for which data set, on storage that behaves as a test wants: dataset_open() is
  * ours. */
 #include "config.h"
 
@@ -17,10 +17,9 @@
 
 enum { ASKERS = 16 };
 
-/* What a name begins with says what happens to it: "/hang" hangs until it is let go or called off,
- * "/index" has no index and hangs likewise while one is made, "/fails" does so,
- * and cannot be indexed, "/busy" is indexed by another process
- * the first two times; all others are there at once. */
+/* A name's beginning selects the behaviour: "/hang" hangs until released or cancelled, "/index" has
+ * no index and hangs while one is built, "/fails" does so too, and cannot be indexed, "/busy" is
+ * being indexed by another process the first two times; all others open at once. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t change;
@@ -161,7 +160,7 @@ static void on_nothing(uv_timer_t *timer)
     (void)timer;
 }
 
-static uv_timer_t turning; /* so that the loop turns at least so often */
+static uv_timer_t turning; /* so that the loop turns at least this often */
 
 static void turn(void)
 {
@@ -242,7 +241,7 @@ Test(openings, with_other_rights_are_others)
     wait_count(&storage.inside, 2);
 }
 
-/* Its list of bad samples is another one. */
+/* Its list of bad samples differs. */
 Test(openings, for_pipelines_with_junk_are_others)
 {
     ask_as(&askers[0], "1", "/hang", "/", false);
@@ -315,7 +314,7 @@ Test(openings, end_with_the_last_who_waits)
     cr_assert(zero(int, askers[2].code), "who comes then has one of their own");
 }
 
-/* It is made on for the next one, of another user, which has waited longest. */
+/* It continues for the next request, of another user, which has waited longest. */
 Test(openings, that_are_left_are_inherited)
 {
     ask(&askers[0], "1", "/index");
@@ -349,7 +348,8 @@ Test(openings, that_nobody_inherits_end)
     wait_count(&storage.called_off, 1);
 }
 
-/* An index that fails again and again: each has its turn, in order, however many come later. */
+/* An index that fails again and again: each request has its turn, in order, however many come
+ * later. */
 Test(openings, of_one_index_take_turns)
 {
     for (unsigned i = 0; i < 8; i++) {

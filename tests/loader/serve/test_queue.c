@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue of plenumd with its threads, without sockets. A plain program, so that it runs under
- * ThreadSanitizer, too. */
+/* The queue of plenumd with its threads, without sockets. A plain program, so that it also runs
+ * under ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,16 +22,16 @@ static struct tree tree;
 static struct dataset *dataset;
 static atomic_uint wakes;
 
-/* A slow disk, if it is asked for: what was not announced takes a millisecond. One stream and one
- * thread that reads, so that samples are read in the order of the stream. */
+/* An optional slow disk: samples that were not announced take a millisecond. One stream and one
+ * reading thread, so that samples are read in the order of the stream. */
 enum { SLOW_SAMPLES = 2000, SLOW_SEQUENCE = SLOW_SAMPLES + 2000 };
 
 static struct {
     bool on;
     uint32_t sequence[SLOW_SEQUENCE]; /* of the stream's samples */
     bool announced[SLOW_SEQUENCE];
-    uint32_t reads, late, announcements, next; /* `next` behind the last one announced */
-    bool astray; /* something was announced that does not come, or has been read */
+    uint32_t reads, late, announcements, next; /* `next` is past the last one announced */
+    bool astray; /* a sample was announced that never comes, or has been read */
 } disk;
 
 int __real_dataset_read(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
@@ -41,19 +41,19 @@ int __wrap_dataset_read(const struct dataset *d, uint32_t sample, struct dataset
 void __real_dataset_announce(const struct dataset *d, uint32_t sample);
 void __wrap_dataset_announce(const struct dataset *d, uint32_t sample);
 
-/* One data set's storage hangs until it is let go. */
+/* One data set's storage hangs until released. */
 static struct {
     const struct dataset *dataset;
     pthread_mutex_t mu;
     pthread_cond_t change;
     unsigned reads; /* that hang */
-    unsigned first; /* so many do not */
+    unsigned first; /* this many do not */
 } hung = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 static atomic_uint reads; /* of all data sets */
 
-/* Where one thread reads, and some reads in a row are slow: has each been passed on before the next
- * one of them begins? */
+/* With one reading thread and several slow reads in a row: whether each is passed on before the
+ * next one begins. */
 static struct {
     struct queue *queue;
     unsigned reads, slow, kept;
@@ -146,7 +146,7 @@ static void wake(void *arg)
     (void)atomic_fetch_add(&wakes, 1);
 }
 
-/* One stream of the queue, as a session makes it. */
+/* One stream of the queue, as a session creates it. */
 struct client {
     struct wire_open open;
     struct wire_slot layout;
@@ -238,7 +238,7 @@ static struct queue_request *take(struct queue *q)
     exit(1);
 }
 
-/* Is a slot what render_position() says of this place? */
+/* Whether a slot equals the result of render_position() for this position. */
 static bool slot_is_right(const struct client *c, uint32_t slot, struct order_place place)
 {
     const struct order_steps *steps = &c->steps;
@@ -333,9 +333,9 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     queue_destroy(q);
 }
 
-/* While the first sample hangs, all streams get their requests: who is served how much does not
- * depend on how long this thread takes to submit them, which may lose its core meanwhile. For
- * queues with one I/O thread. */
+/* The first sample hangs while all streams submit their requests: their shares then do not depend
+ * on how long this thread takes to submit, as it may lose its core meanwhile. For queues with one
+ * I/O thread. */
 static void begin_submitting(void)
 {
     set_hung(dataset, 0);
@@ -346,7 +346,7 @@ static void end_submitting(void)
     set_hung(NULL, 0);
 }
 
-/* A stream with much to do must not keep another waiting. */
+/* A stream with a large backlog must not delay another. */
 static void streams_take_turns(void)
 {
     struct queue *q = started(1, 1);
@@ -379,7 +379,7 @@ static void streams_take_turns(void)
     queue_destroy(q);
 }
 
-/* A job of many streams gets no more than one of a single stream. */
+/* A job with many streams gets no more than one with a single stream. */
 static void jobs_take_turns(void)
 {
     enum { STREAMS = 5, BATCHES = 16, BATCH = 10 };
@@ -398,8 +398,8 @@ static void jobs_take_turns(void)
         submit(&one, 1000 + k, k, 0, k);
     }
     end_submitting();
-    /* A batch of the one is as many samples as of all streams of the other together: while the one
-     * has finished k, each stream of the other is at k / STREAMS. */
+    /* A batch of the one has as many samples as those of all the other job's streams together: when
+     * the one has finished k, each stream of the other is at k / STREAMS. */
     for (unsigned n = 0; n < (STREAMS + 1) * BATCHES; n++) {
         struct queue_request *r = take(q);
 
@@ -418,7 +418,8 @@ static void jobs_take_turns(void)
     queue_destroy(q);
 }
 
-/* Turns are time, not samples: while both have work, whose samples are dear gets no more CPUs. */
+/* Turns are measured in time, not samples: while both have work, the one with expensive samples
+ * gets no more CPU time. */
 static void dear_samples_get_no_more_time(void)
 {
     enum { BATCH = 50, BATCHES = 100, DEAR = 400, ALL = BATCHES + DEAR };
@@ -427,7 +428,7 @@ static void dear_samples_get_no_more_time(void)
     struct client dear, cheap;
     unsigned tries = 0;
 
-    do { /* until both have work while we look */
+    do { /* until both have work while we measure */
         unsigned taken = 0;
 
         client_init_side(&dear, "alice", "job", q, 1, 1, 1, DEAR, 512);
@@ -460,8 +461,8 @@ static void dear_samples_get_no_more_time(void)
     queue_destroy(q);
 }
 
-/* No more CPU time than was granted, whatever the work: in any stretch of time, but for what is
- * kept for a tenth of a second and the last item of each thread. */
+/* No more CPU time than granted, whatever the work: over any period, except for the reserve of a
+ * tenth of a second and the last item of each thread. */
 static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_ns)
 {
     struct token_bucket b;
@@ -471,7 +472,7 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
     uint32_t random = 1;
 
     token_bucket_init(&b, millicores, wall, cpu);
-    /* Threads that work whenever they may; the clock goes from the end of one item to the next. */
+    /* Threads that work whenever they may; the clock runs from the end of one item to the next. */
     for (unsigned step = 0; step < 20000; step++) {
         unsigned t = 0;
 
@@ -480,12 +481,12 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
         wall = max_u64(wall, busy_until[t]);
         random = random * 1664525 + 1013904223;
         rested = token_bucket_wait_ns(&b, wall, cpu);
-        if (random >> 20 == 0) /* nothing to do for a while */
+        if (random >> 20 == 0) /* idle for a while */
             rested += NS_PER_SEC / 2;
         if (rested == 0)
             cpu += item_ns;
         busy_until[t] = wall + (rested ? rested : item_ns);
-        if (random >> 24 == 7) { /* a stretch begins */
+        if (random >> 24 == 7) { /* a period begins */
             begin = wall;
             begin_cpu = cpu;
         }
@@ -499,8 +500,7 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
     token_bucket_fini(&b);
 }
 
-/* Very small items: what a thread takes to go to rest and to wake must not be what the budget is
- * used for. */
+/* Very small items: the budget must not go into putting threads to sleep and waking them. */
 static void resting_is_cheap(uint32_t millicores, unsigned threads)
 {
     enum { ITEM_NS = 100000, WAKE_NS = 40000 };
@@ -527,7 +527,7 @@ static void resting_is_cheap(uint32_t millicores, unsigned threads)
     token_bucket_fini(&b);
 }
 
-/* Nothing is lost where the bucket is asked very often. */
+/* Nothing is lost when the bucket is queried very often. */
 static void short_times_count(void)
 {
     struct token_bucket b;
@@ -544,8 +544,8 @@ static void short_times_count(void)
     token_bucket_fini(&b);
 }
 
-/* The moment at which a request's first sample was taken up. (When its last one is finished depends
- * on the scheduler: a thread may lose its core in the middle of a sample.) */
+/* The moment when a request's first sample was started. (When its last one finishes depends on the
+ * scheduler: a thread may lose its core in the middle of a sample.) */
 static void oldest_request_is_taken_up_first(void)
 {
     struct queue *q = started(2, 2);
@@ -632,8 +632,7 @@ static void a_bad_sample_fails_its_batch_alone(void)
     queue_destroy(q);
 }
 
-/* Where reading is slow, the samples that come are announced, in their order and ahead of the
- * requests. */
+/* With slow reads, upcoming samples are announced, in order and ahead of the requests. */
 static void slow_reading_is_announced(void)
 {
     enum { BATCH = 50, BATCHES = SLOW_SAMPLES / BATCH, DEPTH = 3 };
@@ -661,10 +660,10 @@ static void slow_reading_is_announced(void)
            "up to 1024 samples beyond the requests (%u announcements)", disk.announcements);
 }
 
-/* Storage that hangs for one stream stops no other, also where it had all threads that read. */
+/* Storage that hangs for one stream stops no other, even if it occupied all reading threads. */
 static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
 {
-    /* of the one that hangs more samples than there may be readers */
+    /* of the hanging one, more samples than there may be readers */
     enum { BATCH = 20, BATCHES = 16 };
     struct queue *q = started(2, io_threads);
     struct dataset *other;
@@ -685,12 +684,12 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
         (void)usleep(1000);
     submit(&well, 0, 0, 0, 0);
     for (unsigned done = 0, idle = 0; right && done < BATCHES; idle = r ? 0 : idle + 1) {
-        if (idle % 50 == 49) /* rarer than turns are taken */
+        if (idle % 50 == 49) /* less often than turns are taken */
             queue_beat(q);
         r = queue_pop_finished(q);
         right = idle < 20000 && (!r || r->owner == &well);
         done += r != NULL;
-        if (r && done < BATCHES) { /* meanwhile readers have nothing to do but what hangs */
+        if (r && done < BATCHES) { /* meanwhile readers have only the hanging work */
             (void)usleep(20000);
             submit(&well, done, done, 0, done);
         }
@@ -708,8 +707,8 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
     dataset_unref(other);
 }
 
-/* Cheap samples are read several at a time, but where reading becomes slow among them, a thread
- * does not keep the others. */
+/* Cheap samples are read several at a time, but if reads become slow, a thread does not hold back
+ * the others. */
 static void a_slow_sample_is_not_waited_for_by_others(void)
 {
     enum { STEP = 50, STEPS = 10, BATCHES = 4 };
@@ -733,7 +732,7 @@ static void a_slow_sample_is_not_waited_for_by_others(void)
     tap_ok(right && slowed.reads == STEP * STEPS * BATCHES, "and the others are read once");
 }
 
-/* A data set of images of which some are damaged: the first of every `period` is not. */
+/* A data set of images, some of them damaged: the first of every `period` is valid. */
 static struct dataset *open_damaged(const char *name, unsigned period)
 {
     struct plenum_error err;
@@ -752,8 +751,8 @@ static struct dataset *open_damaged(const char *name, unsigned period)
     return d;
 }
 
-/* Whoever reads them, substitutes are those of render_position(), and are found at all: also in
- * large batches, of which a thread takes many samples at once. */
+/* Whichever thread reads them, substitutes equal those of render_position(), and are always found,
+ * even in large batches, of which a thread takes many samples at once. */
 static void substitutes_are_those_of_one_thread(uint32_t steps)
 {
     enum { BATCH = 25, BATCHES = 6 };
@@ -788,8 +787,8 @@ static void substitutes_are_those_of_one_thread(uint32_t steps)
     dataset_unref(damaged);
 }
 
-/* Positions in a row that show a sample are rendered from one reading of it, where they are in one
- * step; where it is bad each has the substitute that it has alone. */
+/* Consecutive positions that show one sample are rendered from a single read, if they are in one
+ * step; if it is bad, each gets the substitute that it would get alone. */
 static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned period,
                                   unsigned workers)
 {
@@ -864,7 +863,7 @@ static void without_a_substitute_a_batch_fails(void)
     dataset_unref(damaged);
 }
 
-/* Storage that hangs when a substitute is read holds a reader, and no worker. */
+/* Storage that hangs while a substitute is read blocks a reader, but no worker. */
 static void substitutes_that_hang_stop_nobody_else(void)
 {
     enum { BATCH = 10 };

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two users of one loader of root's, each with a root of its own: whatever one of them writes into the own one, links,
-lists, patterns, files that are exchanged, nothing of the other's comes of it, not even whether it is there."""
+"""Two users of one loader run by root, each with their own root folder: whatever one of them puts there (links, lists,
+patterns, swapped files), none of the other's data is revealed, nor even whether it exists."""
 
 import fcntl
 import mmap
@@ -51,7 +51,7 @@ class Stream:
                 return kind, payload
 
     def show(self, position):
-        """The status of a sample, with a sentence or its pixels."""
+        """The status of a sample, with a message or its pixels."""
         self.socket.sendall(frame(RENDER, struct.pack("<QQIQ", 0, position, 0, 0), 2))
         _, payload = self.receive(DONE)
         status, = struct.unpack("<i", payload[:4])
@@ -106,7 +106,7 @@ class RootsTest(ServiceCase):
         return s.refused
 
     def alike(self, path, target):
-        """Bob's file or folder is of the size and time of another's."""
+        """Bob's file or folder has the size and time of another user's."""
         st = os.stat(target)
         if os.path.isfile(path):
             with open(path, "r+b") as f:
@@ -114,14 +114,13 @@ class RootsTest(ServiceCase):
         os.utime(path, ns=(st.st_mtime_ns,) * 2)
 
     def test_each_reads_its_own(self):
-        """each user is served the own root, and refused the other's"""
+        """each user can read their own root, but not the other's"""
         self.served(f"folder:{self.a}/private/set", ALICE)
         self.served(f"folder:{self.b}/mine")
         self.assertIn(OUTSIDE, self.refused(f"folder:{self.a}/private/set"))
 
     def test_links(self):
-        """links to the other's folder, class, image, archive, list and names of classes; links to the own are
-        followed"""
+        """links to the other's folder, class, image, archive, list and class names are rejected; to one's own, not"""
         os.symlink(f"{self.a}/private/set", f"{self.b}/all")
         os.makedirs(f"{self.b}/class")
         os.symlink("../../alice/private/set/bricks", f"{self.b}/class/bricks")
@@ -145,7 +144,7 @@ class RootsTest(ServiceCase):
         self.assertEqual(self.served(f"folder:{self.b}/own").samples, 4)
 
     def test_nothing_is_told(self):
-        """one sentence for what is there and what is not, a file or a folder"""
+        """the message is the same for existing and missing paths, files or folders"""
         def sentence(data, path):
             return self.refused(data).replace(path, "PATH")
 
@@ -159,7 +158,7 @@ class RootsTest(ServiceCase):
             self.assertEqual(len(told), 1, told)
         told = {sentence(f"list,base={path}:{self.b}/list", path) for path in names}
         self.assertEqual(len(told), 1, told)
-        # Nor by coming back: whether the folder before the ".." exists.
+        # Nor through "..": whether the folder before it exists.
         back = "../../../bob/mine"
         told = {sentence(self.make_link(f"{path}/{back}"), path) for path in names}
         self.assertEqual(len(told), 1, told)
@@ -187,7 +186,7 @@ class RootsTest(ServiceCase):
         return f"folder:{self.b}/one"
 
     def test_exchanged(self):
-        """files and archives that are exchanged for links once they were checked: not read, by a fresh index neither"""
+        """files and archives swapped for links after the check are not read, nor by a fresh index"""
         theirs, mine = f"{self.a}/private/set/bricks/bricks-00000.jpg", f"{self.b}/set/cat/bricks-00000.jpg"
         self.alike(mine, theirs)
         s = self.served(f"folder:{self.b}/set")
@@ -231,8 +230,7 @@ class RootsTest(ServiceCase):
         self.assertIn(OUTSIDE, told)
 
     def test_exchanged_in_a_loop(self):
-        """a file that is the own one and a link to the other's by turns, while it is indexed and read: never the
-        other's pixels"""
+        """a file that alternates with a link to the other's, while it is indexed and read: never the other's pixels"""
         theirs, mine = f"{self.a}/private/set/bricks/bricks-00000.jpg", f"{self.b}/set/cat/bricks-00000.jpg"
         self.alike(mine, theirs)
         own = self.served(f"folder:{self.b}/set").show(0)

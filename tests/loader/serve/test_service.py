@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumd under a service manager: sockets handed over, readiness, the watchdog, draining. The manager is the test."""
+"""plenumd under a service manager: inherited sockets, readiness, the watchdog, draining. The test plays the manager."""
 
 import os
 import select
@@ -17,7 +17,7 @@ import tap  # noqa: E402
 
 class ServiceTest(ServiceCase):
     def test_ready(self):
-        """it says that it is ready when it is, and that it is stopping when it stops"""
+        """it reports readiness once it is ready, and reports that it is stopping"""
         manager = Manager(self.folder)
         p = self.plenumd("--socket", f"unix:{self.socket}", manager=manager)
         manager.wait("READY=1")
@@ -28,7 +28,7 @@ class ServiceTest(ServiceCase):
         self.assertFalse(os.path.exists(self.socket))
 
     def test_not_ready(self):
-        """a loader that cannot serve is never ready"""
+        """a loader that cannot serve never reports readiness"""
         manager = Manager(self.folder)
         p = self.plenumd("--root", "/nowhere", "--socket", f"unix:{self.socket}", manager=manager)
         self.assertEqual(p.wait(LIMIT), 1)
@@ -36,7 +36,7 @@ class ServiceTest(ServiceCase):
         self.assertNotIn("READY=1", manager.lines)
 
     def test_watchdog(self):
-        """it says that it lives as often as the manager asks, and not while it is stopped"""
+        """it sends watchdog messages as often as the manager requests, and none while stopped"""
         manager = Manager(self.folder)
         p = self.plenumd("--socket", f"unix:{self.socket}", manager=manager, watchdog_us=100000)
         for _ in range(5):
@@ -50,7 +50,7 @@ class ServiceTest(ServiceCase):
         manager.wait("WATCHDOG=1")
 
     def test_no_watchdog(self):
-        """a watchdog that is set for another process is none"""
+        """a watchdog set for another process is ignored"""
         manager = Manager(self.folder)
         self.plenumd("--socket", f"unix:{self.socket}", manager=manager, watchdog_us=100000, WATCHDOG_PID="1")
         manager.wait("READY=1")
@@ -58,7 +58,7 @@ class ServiceTest(ServiceCase):
         self.assertNotIn("WATCHDOG=1", manager.lines)
 
     def test_job_is_no_service(self):
-        """a job's own loader does not speak for the service that started the job"""
+        """a job's own loader does not report to the service that started the job"""
         manager = Manager(self.folder)
         self.plenumd("--job", "--socket", f"unix:{self.socket}", manager=manager)
         wait_for("the loader", self.listening)
@@ -79,7 +79,7 @@ class ServiceTest(ServiceCase):
         return p, ours
 
     def test_beats(self):
-        """a keeper that asks for beats hears them while the loader's loop turns, and no other does"""
+        """a keeper that requests beats receives them while the loader's loop turns, and no other keeper does"""
         p, leash = self.leashed()
         self.assertEqual(select.select([leash], [], [], 2)[0], [], "beats that nobody asked for")
         leash.send(b"\0")
@@ -95,7 +95,7 @@ class ServiceTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0, self.said())
 
     def test_socket(self):
-        """a restart on a socket that was handed over loses no client: same hash"""
+        """a restart on an inherited socket loses no client: same hash"""
         self.make_data()
         manager, listener = Manager(self.folder), self.listener()
         p = self.plenumd(handed=[listener], manager=manager, watchdog_us=100000)
@@ -114,7 +114,7 @@ class ServiceTest(ServiceCase):
         self.assertEqual(result["incidents"], 3)
 
     def rendered(self, manager):
-        """Has any sample been rendered since the manager was last asked?"""
+        """Whether any sample has been rendered since the manager's last check."""
         manager.hear(0.1)
         found = [line for line in manager.lines
                  if line.startswith("STATUS=") and "clients: 1," in line and "rendered: 0" not in line]
@@ -127,15 +127,15 @@ class ServiceTest(ServiceCase):
         self.assertIn(sentence, self.said())
 
     def test_two_sockets(self):
-        """two sockets are refused with a sentence"""
+        """two sockets are rejected with a message"""
         self.refused("handed over 2 sockets", self.listener(), self.listener(path=self.socket + "2"))
 
     def test_datagram_socket(self):
-        """so is a socket of another kind"""
+        """so is a socket of another type"""
         self.refused("no listening unix stream socket", self.listener(kind=socket.SOCK_DGRAM))
 
     def test_drain_timeout(self):
-        """a client that reads no answers cannot hold up the end for longer than --drain-timeout"""
+        """a client that reads no answers cannot delay the end beyond --drain-timeout"""
         self.make_data()
         p = self.serve("--drain-timeout", "1s")
         feed = self.feed("--epochs", "1000", "--silence", "60000")
@@ -153,7 +153,7 @@ class ListenTest(ServiceCase):
         return done.stderr
 
     def test_what_tcp_must_not_serve(self):
-        """what would be open to everyone is refused, and said why"""
+        """settings that would open the loader to everyone are rejected, with the reason"""
         os.mkdir(self.data)
         self.assertIn("name the folders that may be read with --root", self.refused("--listen", "0"))
         root = ("--root", self.data)
@@ -165,7 +165,7 @@ class ListenTest(ServiceCase):
             self.assertIn("Address already in use", self.refused(*root, "--listen", str(taken.getsockname()[1])))
 
     def test_tcp_is_one_of_the_settings(self):
-        """listen = of the file, below its roots alone"""
+        """listen = in the file works only with roots"""
         self.make_data()
         config = os.path.join(self.folder, "conf")
         with open(config, "w") as f:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a client must not do: nonsense, lies and silence, sent to a real plenumd, which must answer
- * with a sentence, close, and go on serving others. */
+/* Client misbehaviour: garbage, false claims and silence, sent to a real plenumd, which must answer
+ * with a message, close, and keep serving others. */
 #include "config.h"
 
 #include <errno.h>
@@ -60,13 +60,12 @@ static void dial(struct frame_conn *c)
 {
     int fd;
 
-    while ((fd = address_connect(&address, 0)) == -EAGAIN) /* so many wait already */
+    while ((fd = address_connect(&address, 0)) == -EAGAIN) /* this many already wait */
         (void)usleep(1000);
     cr_assert(eq(int, frame_conn_init(c, fd, WIRE_MAX_PAYLOAD), 0));
 }
 
-/* Wait for the next frame of a type (others are passed over): 1, or 0 when the loader has closed.
- */
+/* Wait for the next frame of a type, skipping others: returns 1, or 0 if the loader has closed. */
 static int await(struct frame_conn *c, uint16_t type, struct frame_header *h,
                  struct frame_reader *r)
 {
@@ -100,7 +99,7 @@ static void say_hello(struct frame_conn *c)
     cr_expect(wire_hello_has_version(&m, "v1"));
 }
 
-/* The loader must answer with this sentence and close. */
+/* The loader must answer with this message and close. */
 static void expect_refused(struct frame_conn *c, const char *sentence)
 {
     struct wire_error m = {.text = ""};
@@ -154,7 +153,7 @@ static int good_ring(const struct wire_open *o)
     return fd;
 }
 
-/* The whole way once, to see that others are still served. */
+/* A complete exchange, to check that others are still served. */
 static void expect_served(void)
 {
     struct wire_open o = good_open();
@@ -181,8 +180,8 @@ Test(session, the_whole_way)
     expect_served();
 }
 
-/* A slot whose second labels and weights lie on a page of their own: all of them are written, and
- * nothing else is, neither behind them nor in the other slots. */
+/* A slot whose second labels and weights lie on their own page: all of them are written, and
+ * nothing else is, neither after them nor in the other slots. */
 Test(session, what_is_mixed_lies_where_the_protocol_says)
 {
     enum { COUNT = 21, PLAIN = 16380, LABELS2 = 16384, WEIGHTS = LABELS2 + 8 * COUNT };
@@ -302,7 +301,7 @@ static int unsealed(size_t bytes)
     return fd;
 }
 
-/* One view of so many images. */
+/* One view of this many images. */
 static void set_view(struct wire_open *o, uint32_t count)
 {
     o->views = 1;
@@ -347,7 +346,7 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
         (void)wire_slot_init(&o, &slot);
         o.slot_bytes = slot.bytes;
     });
-    /* 21 samples fill four pages but for 4 bytes, without second labels. */
+    /* 21 samples fill four pages except for 4 bytes, without second labels. */
     REFUSED("disagree about the size", ring, {
         strcat(o.pipeline, " mixup(1/5)");
         o.mix = true;
@@ -442,7 +441,7 @@ Test(session, a_render_of_nothing_is_refused)
     expect_served();
 }
 
-/* SIGTERM finishes what was asked for, passes over what is asked later, says why, and closes. */
+/* SIGTERM finishes earlier requests, skips later ones, reports why, and closes. */
 Test(session, a_loader_that_is_told_to_end_drains)
 {
     enum { UNDER_WAY = 6 };
@@ -457,7 +456,7 @@ Test(session, a_loader_that_is_told_to_end_drains)
     int n;
 
     start(NULL, NULL);
-    o.per_step = o.local = 4096; /* so large that SIGTERM comes in the midst of them */
+    o.per_step = o.local = 4096; /* so large that SIGTERM arrives during them */
     (void)wire_slot_init(&o, &slot);
     o.slots = UNDER_WAY + 1;
     o.slot_bytes = slot.bytes;
@@ -504,7 +503,7 @@ Test(session, a_loader_that_is_told_to_end_drains)
     loader = 0;
 }
 
-/* Frames as they should be, with some bytes changed. */
+/* Valid frames with some bytes changed. */
 Test(session, mutated_messages_do_no_harm)
 {
     struct frame_buffer good = {0};
@@ -536,7 +535,7 @@ Test(session, mutated_messages_do_no_harm)
         if (i % 5 == 4)
             c.tx.len = cut =
                 philox_below(philox_draw(1, i, 9, DRAW_SAMPLE_SET, 0).word[0], (uint32_t)len);
-        if (ring >= 0) { /* it goes with OPEN, which begins behind HELLO */
+        if (ring >= 0) { /* it is sent with OPEN, which begins after HELLO */
             uint32_t first;
 
             memcpy(&first, good.bytes, sizeof(first));
@@ -544,7 +543,7 @@ Test(session, mutated_messages_do_no_harm)
             c.tx_fd_at = min_u64(FRAME_HEADER_BYTES + first, cut ? cut - 1 : len);
         }
         (void)frame_conn_flush(&c);
-        if (i % 3 == 0) /* sometimes wait for what it says */
+        if (i % 3 == 0) /* sometimes wait for the answer */
             (void)usleep(3000);
         frame_conn_fini(&c);
     }

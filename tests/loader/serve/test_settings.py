@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumd.conf: what it may hold, what is said of its faults, and SIGHUP."""
+"""plenumd.conf: its valid contents, its error messages, and SIGHUP."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class SettingsTest(ServiceCase):
         return p.returncode, p.stdout, p.stderr
 
     def test_every_option(self):
-        """every option is a key or said to be for the command line alone"""
+        """every option is a key, or documented as command line only"""
         values = {"socket": "unix:@x", "socket-mode": "0660", "pin": "node", "root": self.folder, "cache-dir": "/tmp",
                   "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "listen": "127.0.0.1:0",
                   "tls-key": "/key",
@@ -56,7 +56,7 @@ class SettingsTest(ServiceCase):
                 self.assertEqual((code, err), (0, ""), name)
 
     def test_documented(self):
-        """plenumd.conf(5) and the file that is installed know every key, and no other"""
+        """plenumd.conf(5) and the installed file have every key, and no other"""
         keys = set(options()) - COMMAND_LINE_ONLY
         with open(os.path.join(SOURCE, "docs", "man", "plenumd.conf.5"), encoding="utf-8") as f:
             section = f.read().split(".SH KEYS")[1].split(".SH ")[0]
@@ -72,7 +72,7 @@ class SettingsTest(ServiceCase):
         self.assertEqual((code, err), (0, ""))
 
     def test_faults(self):
-        """each fault is named with its line and what to do"""
+        """each fault is reported with its line and a remedy"""
         code, out, err = self.check(
             # 6
             "# a comment", "", " threads = 2", "ring-limit = 2G ; a comment", f"root = {self.folder}",
@@ -98,13 +98,13 @@ class SettingsTest(ServiceCase):
             self.assertTrue(any(re.search(pattern, text) for text in said[n]), f"{n}: {said[n]}")
 
     def test_missing(self):
-        """a file that is not there"""
+        """a missing file"""
         p = subprocess.run([PLENUMD, "--config", self.conf], capture_output=True, text=True)
         self.assertEqual(p.returncode, 1)
         self.assertIn("plenumd.conf: No such file or directory; make the file", p.stderr)
 
     def test_command_line_wins(self):
-        """the command line wins over the file, and its roots replace the file's"""
+        """the command line overrides the file, and its roots replace the file's"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         os.mkdir(other)
@@ -139,7 +139,7 @@ class SettingsTest(ServiceCase):
         manager.wait("READY=1")
 
     def test_reload(self):
-        """SIGHUP has the file read again, and no stream notices: same hash"""
+        """SIGHUP rereads the file, without affecting streams: same hash"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         os.mkdir(other)
@@ -171,7 +171,7 @@ class SettingsTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0)
 
     def test_reload_without_roots(self):
-        """TCP without a key is for what roots name: the last one is not taken away by SIGHUP"""
+        """TCP without a key serves only roots: SIGHUP does not remove the last one"""
         self.make_data()
         manager = Manager(self.folder)
         for kept in ([], ["listen = 0"]):  # also where the file does not name the socket any more

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a loader tells of itself: plenumctl status, /status.json, /metrics, health. The numbers against what was really
+"""A loader's status reports: plenumctl status, /status.json, /metrics, health. The numbers are compared with what was
 fed."""
 
 import http.client
@@ -36,7 +36,7 @@ class StatusTest(ServiceCase):
         return p
 
     def has_page(self):
-        """It is there some time after the socket, and knows something when the loader's loop has turned."""
+        """It exists shortly after the socket, and has data once the loader's loop has turned."""
         try:
             return self.get("/readyz")[0].status == 200
         except OSError:
@@ -70,9 +70,9 @@ class StatusTest(ServiceCase):
         return values
 
     def test_counts(self):
-        """counters are what was rendered, in plenumctl, /status.json and /metrics alike"""
+        """counters equal the rendered samples, in plenumctl, /status.json and /metrics alike"""
         self.start()
-        # Deeper than the whole: what is rendered is what is asked for, and all of that is delivered.
+        # Deeper than the whole: everything requested is rendered, and all of it is delivered.
         result, _ = self.fed(self.feed("--epochs", "3"))
         self.assertEqual(result["images"], 120)
         status = json.loads(self.ctl("--json"))["loader"]
@@ -106,7 +106,7 @@ class StatusTest(ServiceCase):
         self.assertGreater(json.loads(self.ctl("--json"))["loader"]["failed_batches"], 0)
 
     def test_trainer(self):
-        """a program that is slower than the loader hardly waits: it bounds the rate itself"""
+        """a program slower than the loader hardly waits: it limits the rate itself"""
         self.start()
         self.feed("--epochs", "10000", "--pause", "100")
         seen = []
@@ -124,7 +124,7 @@ class StatusTest(ServiceCase):
         self.assertGreater(s["cores_enough"], 0)
 
     def test_waiting(self):
-        """a program that only takes batches waits, and no number of cores can be told"""
+        """a program that only takes batches waits, and the number of cores it needs is unknown"""
         self.start()
         self.feed("--epochs", "1000000", "--micro-batch", "256")
         wait_for("a verdict",
@@ -134,7 +134,7 @@ class StatusTest(ServiceCase):
         self.assertGreater(s["trainer_waited"], 0.5)
 
     def test_rate(self):
-        """the rate is what was rendered meanwhile"""
+        """the rate is the number of samples rendered in that time"""
         self.start()
         feed = self.feed("--epochs", "1000", "--pause", "50", "--micro-batch", "8")
         seen = []
@@ -167,7 +167,7 @@ class StatusTest(ServiceCase):
             self.assertEqual(self.get("/healthz")[0].status, 200)
 
     def test_other_hosts_and_methods(self):
-        """requests that are none of ours are refused with a sentence"""
+        """invalid requests are rejected with a message"""
         self.start()
         cases = (("/", "POST", None, 405), ("/nothing", "GET", None, 404), ("/", "GET", "evil.example", 421),
                  ("/", "GET", "localhost.evil.example", 421), ("/", "GET", "localhost:1", 200),
@@ -185,7 +185,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(self.get("/healthz")[0].status, 200)
 
     def test_slow_requests(self):
-        """more connections than there is room for, whose requests never end: each probe is answered, and they end"""
+        """more connections than there is room for, with endless requests: probes are answered, and the others closed"""
         self.start()
         slow = []
         for i in range(300):
@@ -209,7 +209,7 @@ class StatusTest(ServiceCase):
         wait_for("the end of their time", lambda: all([is_closed(s) for s in slow]))
 
     def test_loopback_address(self):
-        """an address of the loopback that is listened on may be named as the host"""
+        """a loopback address that is listened on may be used as the host name"""
         with socket.socket() as s:
             s.bind(("127.0.0.5", 0))
             self.port = s.getsockname()[1]
@@ -238,7 +238,7 @@ class StatusTest(ServiceCase):
         self.assertEqual((int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")), (48, 48))
 
     def test_large_thumbnail(self):
-        """what would keep all other pages waiting is not made"""
+        """thumbnails that would block all other pages are not rendered"""
         self.start()
         self.feed("--epochs", "100000", "--pause", "100", "--pipeline", "rrc(1025)", "--micro-batch", "1")
         wait_for("a stream", lambda: self.json()["streams"])
@@ -250,11 +250,11 @@ class StatusTest(ServiceCase):
         wait_for("a sentence", told)
 
     def test_readers_page(self):
-        """where a root has readers, the page names no stream and shows no image"""
+        """if a root is restricted, the page names no stream and shows no image"""
         self.start("--root", f"{self.data} readers=root")
         self.feed("--epochs", "100000", "--pause", "100")
         wait_for("a stream", lambda: self.json()["loader"]["other_streams"] == 1)
-        stream = self.stream()["id"]  # root sees it by the socket
+        stream = self.stream()["id"]  # root sees it through the socket
         self.assertEqual(self.json()["streams"], [])
         self.assertNotIn(self.data, self.get("/metrics")[1].decode())
         self.assertEqual(self.get(f"/thumbnail/{stream}/0.png")[0].status, 404)
@@ -268,7 +268,7 @@ class StatusTest(ServiceCase):
         self.assertFalse(self.json("/history.json")["thumbnails"])
 
     def test_port_in_use(self):
-        """a port that is taken, an address that is none"""
+        """a port in use, an invalid address"""
         self.start()
         for arguments, sentence in ((("--http-port", str(self.port)),
                                      f"port {self.port}: Address already in use; choose another"),
@@ -278,14 +278,13 @@ class StatusTest(ServiceCase):
             self.assertIn(sentence, self.said())
 
     def test_no_loader(self):
-        """plenumctl status without a loader says so"""
+        """plenumctl status reports that there is no loader"""
         p = subprocess.run([CTL, "status", f"unix:{self.socket}"], capture_output=True, text=True)
         self.assertEqual(p.returncode, 1)
         self.assertIn("No such file or directory; is plenumd running?", p.stderr)
 
     def test_own_loaders(self):
-        """without an address: those of this user's jobs, whose sockets have no path; what others have put in their
-        place is not asked"""
+        """without an address: this user's jobs, whose sockets have no path; other users' fakes are not queried"""
         self.need_other_users()
         os.chmod(self.folder, 0o755)
         nobody, daemon = pwd.getpwnam("nobody"), pwd.getpwnam("daemon")
@@ -337,7 +336,7 @@ class StatusTest(ServiceCase):
         self.assertIsNone(job.poll(), self.said())
 
     def test_seventeen(self):
-        """without an address: of many loaders none is left out"""
+        """without an address: all of many loaders are listed"""
         places = [f"@plenum-{os.geteuid()}-test-{os.getpid()}-{i}" for i in range(17)]
         for place in places:
             self.plenumd("--socket", f"unix:{place}", "--threads", "1", "-q")
@@ -347,7 +346,7 @@ class StatusTest(ServiceCase):
                  lambda: all(f"unix:{place}\n" in told for told in [self.told_of_own()] for place in places))
 
     def test_table(self):
-        """the table fits, whatever clients are called"""
+        """the table fits, whatever the names of clients"""
         self.start()
         self.environment["PLENUM_JOB_ID"] = "käse\x1b[2J\n" + "x" * 100
         for _ in range(3):
@@ -360,7 +359,7 @@ class StatusTest(ServiceCase):
             self.assertLessEqual(len(line), 120)
 
     def test_names(self):
-        """clients go by their program, pipelines are written as users write them, and paths as they are"""
+        """clients are named by their program, pipelines as users write them, and paths as they are"""
         os.symlink(self.data, os.path.join(self.folder, "link"))
         self.start()
         feed = self.feed("--epochs", "100000", "--pause", "100", "--pipeline",
@@ -375,8 +374,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(self.said().count(f"(pid {feed.pid})"), self.said().count("feed instance 0"), self.said())
 
     def test_whose_streams(self):
-        """a user sees that user's streams, and of others how many there are; root sees all; by TCP one sees one's
-        own"""
+        """users see their own streams, and the number of others'; root sees all; over TCP a client sees its own"""
         os.chmod(self.folder, 0o755)
         address = self.serve_tcp("--socket-mode", "0666")
         ours = f"unix:{self.folder}/tcp-0"
@@ -411,7 +409,7 @@ class StatusTest(ServiceCase):
                          ([], 0, 1))
 
     def test_promtool(self):
-        """promtool finds nothing to say of /metrics"""
+        """promtool finds no fault in /metrics"""
         if not shutil.which("promtool"):
             self.skipTest("promtool is not installed")
         self.start()
@@ -427,7 +425,7 @@ class StatusTest(ServiceCase):
                               stdin=subprocess.DEVNULL)
 
     def test_watch(self):
-        """status --watch in a terminal of 80 x 24: it fits, it lives, and q gives the screen back"""
+        """status --watch in a terminal of 80 x 24: it fits, it updates, and q restores the screen"""
         if not shutil.which("tmux"):
             self.skipTest("tmux is not installed")
         self.serve()
@@ -437,7 +435,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(self.terminal("new-session", "-d", "-x", "80", "-y", "24", "/bin/sh").returncode, 0)
 
         def screen(what, condition):
-            """The screen as it is when the condition first holds of it."""
+            """The screen when the condition first holds."""
             seen = []
 
             def look():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whoever has no business here: a closed connection or one sentence, one line in the log however often it comes back,
-and nobody else notices."""
+"""Unauthorised clients: the connection is closed or gets one message, the log has one line however often they
+reconnect, and other clients notice nothing."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ ENDING = "no stream was opened within ten seconds"
 
 
 def client_hello():
-    """What a program that speaks TLS says first."""
+    """The first bytes from a program that speaks TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -58,14 +58,14 @@ class UnauthenticatedTest(ServiceCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def refused(self, address, sentence, times=3, **more):
-        """Each time it is told why; the log has one line more that says so."""
+        """Each attempt gets the reason; the log gets one line about it."""
         for _ in range(times):
             done = self.fed_by(address, **more)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(sentence, done.stderr)
 
     def said_by(self, s):
-        """All that a loader has to say until it closes the connection."""
+        """Everything that a loader sends until it closes the connection."""
         got = b""
         with contextlib.suppress(ConnectionResetError):
             while piece := s.recv(65536):
@@ -77,7 +77,7 @@ class UnauthenticatedTest(ServiceCase):
         self.began = time.monotonic()
 
     def once(self, sentence, loaders=1):
-        """Each loader says so, and no more often than once a minute (a slow machine may take some for one test)."""
+        """Each loader logs it, and at most once a minute (a slow host may need that long for one test)."""
         minutes = int((time.monotonic() - self.began) // 60)
         lines = [line for line in self.said().splitlines() if sentence in line]
         self.assertIn(len(lines), range(loaders, loaders * (1 + minutes) + 1), f"{sentence!r}: {lines}")
@@ -86,7 +86,7 @@ class UnauthenticatedTest(ServiceCase):
         return len(os.listdir(f"/proc/{p.pid}/fd"))
 
     def test_keys(self):
-        """by TLS: another key, no TLS, TLS of somebody else's; who has the key is served meanwhile"""
+        """over TLS: another key, no TLS, a foreign TLS; clients with the key are served meanwhile"""
         self.make_data()
         key, other = self.key("key"), self.key("other")
         address = self.serve_tcp("--tls-key", key)
@@ -103,7 +103,7 @@ class UnauthenticatedTest(ServiceCase):
         wait_for("the descriptors of who has gone", lambda: self.descriptors(self.p) <= count)
 
     def impostor(self, *arguments):
-        """OpenSSL's own server, which does not have the key: its address, and a file of what it was told."""
+        """OpenSSL's own server, without the key: its address, and a file of what it received."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
@@ -125,7 +125,7 @@ class UnauthenticatedTest(ServiceCase):
         return f"tcp:127.0.0.1:{port}", told
 
     def test_loaders_without_the_key(self):
-        """who answers for the loader's address but does not have the key is not believed, and told nothing"""
+        """a server at the loader's address without the key is rejected, and receives nothing"""
         if not shutil.which("openssl"):
             self.skipTest("there is no openssl")
         key, pem = self.key("key"), os.path.join(self.folder, "pem")
@@ -157,8 +157,7 @@ class UnauthenticatedTest(ServiceCase):
         self.served(address)
 
     def test_silence(self):
-        """who says nothing, half a message or half a handshake, is sent away after ten seconds; others are served
-        meanwhile"""
+        """silent or incomplete clients are dropped after ten seconds; others are served meanwhile"""
         self.make_data()
         key = self.key("key")
         secret = self.serve_tcp("--tls-key", key)
@@ -181,7 +180,7 @@ class UnauthenticatedTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors(loader) < count)
 
     def test_scanner(self):
-        """thousands of connections that come and go: one line, no descriptor, no memory"""
+        """thousands of short connections: one line, no descriptor, no memory"""
         self.make_data()
         key = self.key("key")
         for address, more in ((self.serve_tcp(), {}), (self.serve_tcp("--tls-key", key), {"key": self.client(key)})):
@@ -199,7 +198,7 @@ class UnauthenticatedTest(ServiceCase):
         self.once("gone: it has not said who it is", loaders=2)
 
     def test_places(self):
-        """outside of the roots: by its name, by .., by links; and what is not there is not told from what is"""
+        """outside the roots: by name, by .., by links; missing paths look the same as existing ones"""
         self.make_data()
         elsewhere = os.path.join(self.folder, "elsewhere")
         self.run_ok(CTL, "make-sample", elsewhere, "--images", "2", "--size", "32")
@@ -223,7 +222,7 @@ class UnauthenticatedTest(ServiceCase):
         self.served(address)
 
     def test_other_users(self):
-        """a loader of one user says so to others, and to its log once"""
+        """a loader for one user reports that to others, and once in its log"""
         self.need_other_users()
         self.make_data()
         os.chmod(self.folder, 0o755)
@@ -235,7 +234,7 @@ class UnauthenticatedTest(ServiceCase):
         self.served(f"unix:{self.socket}")
 
     def enter(self, address, said):
-        """A client that is not sent away, once the loader has seen that others have gone."""
+        """A client that is not dropped, once the loader has seen that others have gone."""
         while True:
             s = self.connect(address, 0.5)
             with contextlib.suppress(ConnectionError):
@@ -249,7 +248,7 @@ class UnauthenticatedTest(ServiceCase):
                     return s
 
     def test_too_many(self):
-        """too many clients are told so; those that say nothing, or no more than hello, make room for those that do"""
+        """too many clients get an error; silent ones, or those that only greet, make room for active ones"""
         self.make_data()
         self.serve("--max-clients", "3")
         address = f"unix:{self.socket}"
@@ -268,7 +267,7 @@ class UnauthenticatedTest(ServiceCase):
             s.close()
 
     def test_silent_beside_quiet(self):
-        """they make room, too, where a stream of another host may be about to end, for it is quiet"""
+        """they also make room when a stream of another host may be about to end, because it is quiet"""
         self.make_data()
         address = self.serve_tcp("--socket", f"unix:{self.socket}", "--socket-mode", "0666", "--max-clients", "2")
         wait_for("a loader that listens", self.listening)
@@ -283,7 +282,7 @@ class UnauthenticatedTest(ServiceCase):
         self.assertEqual(quiet.done(), 0)
 
     def is_closed(self, s):
-        """Has the loader closed it without a word?"""
+        """Whether the loader has closed it without a message."""
         try:
             return s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
@@ -292,7 +291,7 @@ class UnauthenticatedTest(ServiceCase):
             return True
 
     def test_descriptors(self):
-        """no descriptor is left: who comes is closed, one line says so, and those that are there are served"""
+        """without free descriptors, new clients are closed, one line reports it, and existing ones are served"""
         self.make_data()
         p = self.plenumd("--socket", f"unix:{self.socket}", "--threads", "1")
         wait_for("a loader that listens", self.listening)
