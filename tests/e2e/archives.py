@@ -48,7 +48,7 @@ def add(tar, name, data):
 
 
 for kind, form in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT)):
-    # A long name takes another way in each of the three.
+    # Each of the three formats stores a long name differently.
     prefix = "deep/" + "d" * (60 if kind == "ustar" else 120) + "/" + "x" * (60 if kind == "ustar" else 90)
     for i in range(ARCHIVES):
         with tarfile.open(os.path.join(out, f"{kind}-{i:03d}.tar"), "w", format=form) as tar:

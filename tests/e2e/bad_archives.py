@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""bad_archives.py FOLDER OUT - archives, TFRecords and lists of the pictures below FOLDER that are not as they should
-be; each is named after what is wrong with it."""
+"""bad_archives.py FOLDER OUT - malformed archives, TFRecords and lists of the pictures below FOLDER; each is named
+after its fault."""
 
 import glob
 import io
@@ -48,7 +48,7 @@ tar("names", good("\udcff\udcfe {}"))
 
 
 def records(numbers=range(6), **changes):
-    """`changes` of features of record 3."""
+    """`changes` to the features of record 3."""
     data = []
     for k in numbers:
         features = {"image/encoded": pictures[k], "image/class/label": k % 3, "image/filename": f"{k}.jpg"}
@@ -69,7 +69,7 @@ write("negative.tfrecord", b"".join(records(class_label=-2)))
 write("nothing.tfrecord", b"")
 write("bad-images.tfrecord", b"".join(records(encoded=pictures[3][:900])))
 write("names.tfrecord", b"".join(records(filename=b"\xff\xfe.jpg")))
-with open("huge.tfrecord", "wb") as f:  # a record of 5 GiB, which is a hole, and others behind it
+with open("huge.tfrecord", "wb") as f:  # a record of 5 GiB, which is a hole, and more records after it
     f.write(header(5 << 30))
     f.seek((5 << 30) + 4, 1)
     f.write(b"".join(records()))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# job.sh - for the tests here: jobs of plenumrun with feed, on a sample data set in $T/data. Source it behind lib.sh.
+# job.sh - helpers for the tests here: plenumrun jobs with feed, on a sample data set in $T/data. Source it after
+# lib.sh.
 ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 for tool in mpirun timeout; do
     command -v $tool >/dev/null || skip_all "$tool is not installed"
@@ -8,8 +9,8 @@ unset PLENUM_LOADER
 export LC_ALL=C
 cd "$T" || exit 99
 
-# loader_threads N - the jobs that follow have a loader with so many decoding threads, whose process is named in a file
-# loaders/, one for each that was started.
+# loader_threads N - following jobs have a loader with N decoding threads; its process id is the name of a file in
+# loaders/, one for each start.
 loader_threads() {
     rm -rf loaders
     mkdir loaders
@@ -27,8 +28,8 @@ job() {
     plenumrun "$@" >out 2>err
     code=$?
 }
-loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # have so many been started?
-# job_while_loaders_die TIMES ARGUMENT... - the same, while its loader is killed so often
+loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # have this many been started?
+# job_while_loaders_die TIMES ARGUMENT... - the same, while its loader is killed this often
 job_while_loaders_die() {
     local times=$1 n job
     shift
@@ -43,9 +44,9 @@ job_while_loaders_die() {
     code=0
     wait $job || code=$?
 }
-# field NAME - of feed's result (--json) in out
+# field NAME - a field of feed's result (--json) in out
 field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
-# delivered HASH - did the job end well, with this hash?
+# delivered HASH - did the job succeed, with this hash?
 delivered() {
     [ "$code" = 0 ] && [ "$(field hash)" = "$1" ] ||
         { echo "wanted status 0 and hash $1, got $code and $(field hash)"; cat err; return 1; }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""For the tests of training here: jobs that are run, and jobs that are killed."""
+"""Helpers for the training tests here: jobs that run to their end, and jobs that are killed."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ SOURCE = os.environ["top_srcdir"]
 
 
 def set_up(folder):
-    """What programs of the build folder need to find each other; indices go below `folder`."""
+    """The variables with which programs of the build folder find each other; indices go below `folder`."""
     os.environ.update({
         "PLENUM_CACHE_DIR": os.path.join(folder, "cache"),
         "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
@@ -23,7 +23,7 @@ def set_up(folder):
         "PLENUM_PLENUMD": os.path.join(BUILD, "plenumd"),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        # MPI leaves a good deal allocated.
+        # MPI leaves many allocations behind.
         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
     })
     os.environ.pop("PLENUM_LOADER", None)
@@ -40,7 +40,7 @@ def by_plenumrun(instances, replicas, *program):
 
 
 def without_mpirun(folder):
-    """An environment whose PATH has no mpirun, by links below `folder`: plenumrun starts instances by itself then."""
+    """An environment whose PATH has no mpirun, through links below `folder`: plenumrun then starts instances itself."""
     programs = os.path.join(folder, "programs")
     os.makedirs(programs, exist_ok=True)
     for place in os.environ["PATH"].split(os.pathsep):
@@ -52,7 +52,7 @@ def without_mpirun(folder):
 
 
 def run(words, env=None):
-    """Run a job to its end; what it printed."""
+    """Run a job to its end; returns its output."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=env)
     if done.returncode:
         raise AssertionError(f"status {done.returncode}: {done.stderr}")
@@ -84,9 +84,9 @@ def instances_of(program, mark):
 
 
 class PacedLog:
-    """A log that is a pipe of one page: a program that writes it can be no more than some dozens of steps ahead.
+    """A log that is a pipe of one page: a program that writes to it can be at most some dozens of steps ahead.
 
-    So it cannot come to its end before it is killed, however busy the machine is.
+    So it cannot finish before it is killed, however slowly this test runs.
     """
 
     def __init__(self, path):
@@ -96,7 +96,7 @@ class PacedLog:
         fcntl.fcntl(self.fd, 1031, 4096)  # F_SETPIPE_SZ
 
     def _read(self, size):
-        """Take what is there; were there any bytes?"""
+        """Read the available bytes; returns whether there were any."""
         try:
             data = os.read(self.fd, size)
         except BlockingIOError:
@@ -119,7 +119,7 @@ class PacedLog:
                 raise AssertionError(f"step {at} did not come")
 
     def drain(self):
-        """What was written before the end; a line that was cut off is dropped."""
+        """What was written before the end; a partial last line is dropped."""
         while self._read(65536):
             pass
         self.rest = b""
@@ -129,7 +129,7 @@ class PacedLog:
 
 
 def run_and_kill(words, program, log, at, victim):
-    """Start a job, kill one of its instances when its log has come to step `at`; what it wrote to standard error."""
+    """Start a job, and kill one of its instances when its log has reached step `at`; returns its standard error."""
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     log.until(job, at)
     pids = instances_of(program, log.path)
@@ -145,7 +145,7 @@ def run_and_kill(words, program, log, at, victim):
 
 
 def run_paced(words, log):
-    """Run a job to its end, reading its log; what it printed."""
+    """Run a job to its end, reading its log; returns its output."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         job = subprocess.Popen(words, stdout=out, stderr=err)
         log.until(job, 2**63)

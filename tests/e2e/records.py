@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""records.py - TFRecords and tf.train.Examples by their published formats, without any of Plenum's code."""
+"""records.py - TFRecords and tf.train.Examples, written from their published formats, without any of Plenum's code."""
 
 import struct
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_bad_input.sh - data sets that are not as they should be, in every form, as a program that streams them meets
-# them: what is substituted and counted, what ends the stream, what is refused at once; and the sentence. Speaks TAP.
+# test_bad_input.sh - malformed data sets in every format, as seen by a program that streams them: what is substituted
+# and counted, what ends the stream, what is rejected at once; and the message. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
@@ -11,21 +11,21 @@
 stream="--pipeline rrc(32)flip(0.5) --seed 5"
 here=$PWD
 loader_threads 2
-old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # so that the index of it is kept
+old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # so that its index is kept
 
 feeds() { # ARGUMENT... of feed: output in out and err, status in $code
     timeout -k 5 100 "$feed" $stream "$@" >out 2>err
     code=$?
 }
 refused() { [ "$code" = 1 ] && says "$1"; }
-# refuses WHAT SENTENCE DATASET [OPTION...]: the stream does not open, or does not go on, and says why
+# refuses WHAT SENTENCE DATASET [OPTION...]: the stream does not open, or stops, with the reason
 refuses() {
     local what=$1 sentence=$2
     shift 2
     feeds "$@"
     ok "$what: refused" refused "$sentence"
 }
-# substitutes WHAT COUNT REASON DATASET: others are shown, and counted; or the stream fails, if that is wanted
+# substitutes WHAT COUNT REASON DATASET: other samples are shown, and counted; or the stream fails, if requested
 substitutes() {
     feeds "$4" --json
     ok "$1: substituted" delivered "$("$ctl" hash "$4" $stream 2>/dev/null)"
@@ -92,7 +92,7 @@ refuses "nothing at all" "data set '$here/nowhere': No such file or directory" n
 changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
-    rm -f err # of the stream before
+    rm -f err # from the previous stream
     timeout -k 5 100 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
     local feed=$!
     wait_for 60 grep -q "batch 0" err
@@ -115,7 +115,7 @@ changes "a listed file is written to" "$here/live/3.jpg has changed since" live/
 changes "a file of a folder shrinks" "$here/live/folder/clouds/clouds-00002.jpg has changed since" live/folder \
     truncate -s 100 live/folder/clouds/clouds-00002.jpg
 changes "a listed file becomes a pipe" "$here/live/4.jpg has changed since" live/good.txt \
-    sh -c 'mkfifo live/pipe && mv live/pipe live/4.jpg' # never without one of both
+    sh -c 'mkfifo live/pipe && mv live/pipe live/4.jpg' # never without either
 changes "a file of a folder is removed" "$here/live/folder/clouds/clouds-00003.jpg: No such file or directory" \
     live/folder rm live/folder/clouds/clouds-00003.jpg
 refuses "the next stream sees what lies there: a cut archive" "$here/live/good.tar" live/good.tar
@@ -151,8 +151,7 @@ cp -r data/* $'\xff names/'
 feeds $'\xff names' --json
 ok "the data set's own name" delivered "$("$ctl" hash data $stream)"
 
-# ---- what may not be read ----
-# Root may read everything, so that root becomes somebody else.
+# ---- files without read permission ---- Root may read everything, so root switches to another user.
 user=
 [ "$(id -u)" != 0 ] || user="setpriv --reuid 65534 --regid 65534 --clear-groups"
 mkdir secret cache2
@@ -161,12 +160,12 @@ cp x/good.tar x/good.tfrecord secret
 cp x/?.jpg x/good.txt secret
 chmod 755 .
 chmod 777 cache2
-plain_feed() { # the loader is started by the program, as this user
+plain_feed() { # the program starts the loader, as this user
     PLENUM_PLENUMD=$top_builddir/plenumd PLENUM_CACHE_DIR=$here/cache2 timeout -k 5 100 $user "$feed" $stream "$@" \
         >out 2>err
     code=$?
 }
-denied() { # WHAT SENTENCE DATASET FILE: which may not be read
+denied() { # WHAT SENTENCE DATASET FILE: without permission to read it
     chmod 0 "$4"
     plain_feed "$3"
     ok "$1" refused "$2"

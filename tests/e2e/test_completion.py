@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What bash, zsh and fish offer behind plenumrun, plenumd and plenumctl: all that --help names, each in a real
-shell."""
+"""Completion of plenumrun, plenumd and plenumctl in bash, zsh and fish: everything in --help, each in a real shell."""
 
 import os
 import pty
@@ -43,7 +42,7 @@ def run(*command):
 
 
 def help_entries(*command):
-    """{option: (letter or None, what --help says of it)}"""
+    """{option: (letter or None, its text in --help)}"""
     entries, name = {}, None
     for line in run(*command, "--help").splitlines():
         head = re.match(r"  (?:-(.),|   ) --([a-z-]+)(.*)", line)
@@ -67,7 +66,7 @@ def command_lines():
 
 
 def asked(program, *words):
-    """What a program says: its first line, and the words."""
+    """A program's output: its first line, and the words."""
     lines = run(program, "--complete", *words).splitlines()
     return lines[0], [line.split("\t")[0] for line in lines[1:]]
 
@@ -82,7 +81,7 @@ class Programs(unittest.TestCase):
         self.assertEqual({word for word in asked("plenumrun", "-")[1] if word[1] != "-"}, letters)
 
     def test_words(self):
-        """the words that an option's value can be are in its --help, and are those that it takes"""
+        """an option's possible values are in its --help, and the option accepts them"""
         seen = 0
         for program, *words in command_lines():
             for option, (_, text) in help_entries(program, *words).items():
@@ -102,7 +101,7 @@ class Programs(unittest.TestCase):
                 run("plenumd", value, "--version")
 
     def test_where(self):
-        """options end where another program's command line begins, and behind --"""
+        """options end where another program's command line begins, and after --"""
         self.assertEqual(asked("plenumrun", "-n", "2", "--tag-output", "python3", "-")[0], "command 4")
         self.assertEqual(asked("plenumrun", "--grace=3", "-vn2", "python3", "--h")[0], "command 3")
         self.assertEqual(asked("plenumrun", "-n", "2", "--", "-x")[0], "command 4")
@@ -127,9 +126,9 @@ class Terminal:
         self.count = 0
 
     def ask(self, keys):
-        """Type these keys, then nothing but a command that ends what is read: all that was shown before it."""
+        """Type these keys, then only a command that ends reading; returns everything shown before it."""
         self.count += 1
-        # The command line that is there is thrown away first; the mark's text is not what was typed.
+        # The existing command line is discarded first; the marker's text is not typed literally.
         os.write(self.fd, keys.encode() + b"\x01\x0b" + f"echo mark''{self.count}.\r".encode())
         text, mark = b"", f"mark{self.count}.".encode()
         while mark not in text:
@@ -144,12 +143,12 @@ class Terminal:
 
 
 class Shell:
-    """The laws; how a shell is asked is the classes' below: offers() is the set of words that it shows for a line."""
+    """The laws. The subclasses define how a shell is queried: offers() returns the words that it shows for a line."""
 
     def check_options(self):
         for command in command_lines():
             offered = {word for word in self.offers(" ".join(command) + " --") if re.fullmatch("--[a-z-]*[a-z]", word)}
-            # a shell that shows what --help says may name other options there
+            # a shell that shows --help texts may name other options there
             named = set(re.findall("--[a-z-]*[a-z]", run(*command, "--help")))
             self.assertEqual(offered - named, set(), command)
             self.assertEqual(set(help_entries(*command)) - offered, set(), command)
@@ -183,7 +182,7 @@ class Shell:
 
 
 def words_of(text, line):
-    """The words that a terminal shows beside the line that was typed; a value without the name of its option."""
+    """The words that a terminal shows next to the typed line; a value without the name of its option."""
     typed = line.split()
     # a line that was completed is shown again as a whole
     found = {word.rstrip("/") for row in text.split("\n") for word in row.replace("$ ", " ").split()}
@@ -199,7 +198,7 @@ class Bash(Shell, unittest.TestCase):
         cls.shell.ask("PS1='$ '; bind 'set bell-style none'; bind 'set show-all-if-ambiguous on'; bind 'set "
                       "page-completions off'; bind 'set completion-query-items 0'; bind 'set enable-bracketed-paste "
                       "off'\r")
-        # bash-completion, where it is there, completes the program behind plenumrun
+        # bash-completion, if installed, completes the program after plenumrun
         cls.shell.ask(f". /usr/share/bash-completion/bash_completion 2>/dev/null; . '{COMPLETION}/plenum.bash'\r")
 
     @classmethod
@@ -214,7 +213,7 @@ class Bash(Shell, unittest.TestCase):
         self.check_options()
 
     def test_values(self):
-        """bash: values, files, folders, and the command behind plenumrun"""
+        """bash: values, files, folders, and the command after plenumrun"""
         if not os.path.exists("/usr/share/bash-completion/bash_completion"):
             self.skipTest("bash-completion is not installed")
         self.check_values()
@@ -236,7 +235,7 @@ class Zsh(Shell, unittest.TestCase):
         cls.shell.close()
 
     def offers(self, line):
-        # Ctrl-L has it write the whole line again, of which it else writes only what it adds.
+        # Ctrl-L makes it redraw the whole line, of which it otherwise writes only the addition.
         return words_of(self.shell.ask(line + "\t\x0c"), line)
 
     def test_options(self):
@@ -244,14 +243,14 @@ class Zsh(Shell, unittest.TestCase):
         self.check_options()
 
     def test_values(self):
-        """zsh: values, files, folders, and the command behind plenumrun"""
+        """zsh: values, files, folders, and the command after plenumrun"""
         self.check_values()
 
 
 @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
 class Fish(Shell, unittest.TestCase):
     def offers(self, line):
-        # Each candidate on a line, with a tab and its description; behind "--name=" with that in front.
+        # Each candidate on a line, with a tab and its description; after "--name=" with that prefix.
         rows = run("fish", "--no-config", "-c", f"source '{COMPLETION}/plenum.fish'; complete -C '{line}'").splitlines()
         words = {row.split("\t")[0].rstrip("/") for row in rows}
         return words | {word.partition("=")[2] for word in words}
@@ -261,7 +260,7 @@ class Fish(Shell, unittest.TestCase):
         self.check_options()
 
     def test_values(self):
-        """fish: values, files, folders, and the command behind plenumrun"""
+        """fish: values, files, folders, and the command after plenumrun"""
         self.check_values()
 
 

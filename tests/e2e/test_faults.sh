@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_faults.sh - what befalls jobs: loaders that die, trainers that die, and input that is not as it should be.
-# Speaks TAP.
+# test_faults.sh - failures in jobs: loaders that die, trainers that die, and malformed input. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
@@ -17,8 +16,8 @@ ok "it was started again each time" loaders 4
 ok "and the trainers were told" test "$(field incidents)" -ge 3
 ok "nothing of it stays" gone $(ls loaders)
 
-has_begun() { says 'feed: batch'; } # with --verbose: has a batch come?
-# job_while_the_loader_hangs ARGUMENT... - the same, while its loader is stopped and nobody continues it
+has_begun() { says 'feed: batch'; } # with --verbose: has a batch arrived?
+# job_while_the_loader_hangs ARGUMENT... - the same, while its loader is stopped and stays so
 job_while_the_loader_hangs() {
     local job
     rm -f loaders/*
@@ -35,7 +34,7 @@ ok "it was replaced" loaders 2
 ok "and the trainers were told" test "$(field incidents)" -ge 1
 ok "the one that hung is gone, too" gone $(ls loaders)
 
-# A trainer that dies takes the job along, and the loader with it.
+# A trainer that dies ends the job, including the loader.
 rm -f loaders/*
 plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
 job=$!
@@ -51,7 +50,7 @@ ok "and nothing is left" gone $feeds $(ls loaders)
 ok "nor was there anything in /dev/shm" test "$memory" = 0
 
 # ---- input ----
-wrong() { # SENTENCE PATTERN of what is said ARGUMENT... of feed
+wrong() { # SENTENCE PATTERN of the output ARGUMENT... of feed
     local sentence=$1 pattern=$2
     shift 2
     job -n 2 "$feed" $stream "$@"

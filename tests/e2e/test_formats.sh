@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_formats.sh - the same pictures, whatever form they are in: the same labels, pixels and hash; and what jobs do
-# with parts of data sets, and with data sets that should be equal and are not. Speaks TAP.
+# test_formats.sh - the same pictures in every format: the same labels, pixels and hash. Also jobs with parts of data
+# sets, and with data sets that should be equal and are not. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
@@ -36,7 +36,7 @@ else
 fi
 same "WebDataset, as its own writer does it" "wds-{000..002}.tar"
 same "TFRecords" "tfrecord,label-offset=-1:records-*-of-00003"
-# By a writer of somebody else's, where there is one.
+# By an independent writer, if there is one.
 cat >write.py <<'PY'
 import os
 import tfrecord
@@ -72,7 +72,7 @@ for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-o
         sh -c '"$@" | awk "NR > 1 { print \$2, \$3 }"' sh "$ctl" order "$set" --positions 0: $stream
 done
 
-# ---- who takes which position ----
+# ---- positions of each instance ----
 is "0 1 2 0 1 2 0 1 2" "positions dealt to three replicas in turn" \
     sh -c '"$@" | awk "NR > 1 { printf \"%s%s\", sep, \$5; sep = \" \" }"' sh "$ctl" order data --positions 0:9 \
     $stream --repeat 3 -r 3 -m 2 --deal round-robin

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is built is hardened: what configure promises lies in each program and library that is installed."""
+"""Builds are hardened: every installed program and library has what configure promises."""
 
 import os
 import re
@@ -50,7 +50,7 @@ class HardeningTest(unittest.TestCase):
                 self.assertRegex(segments, r"GNU_STACK .* RW +0x")
 
     def test_position(self):
-        """programs lie at another address each time"""
+        """programs are loaded at a different address each time"""
         if "--enable-default-pie" not in subprocess.run([*setting("CC"), "-v"], capture_output=True, text=True).stderr:
             self.skipTest("this compiler makes programs with fixed addresses unless told otherwise")
         for name in PROGRAMS:

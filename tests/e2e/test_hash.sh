@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_hash.sh - the law: what the instances of a job are given adds up to what one thread computes alone, whatever the
-# number of instances, replicas and decoding threads. Speaks TAP.
+# test_hash.sh - the law: the samples delivered to a job's instances add up to what one thread computes alone, whatever
+# the number of instances, replicas and decoding threads. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
-# 49 samples: no product of replicas and micro-batch below divides them.
+# 49 samples: not divisible by any product of replicas and micro-batch below.
 "$ctl" make-sample data --classes 7 --images 7 --size 96 >/dev/null || exit 99
 stream="--pipeline rrc(48)flip(0.5) --seed 11 --epochs 3"
 
@@ -65,8 +65,8 @@ for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
         ok "$mix, instances and replicas $shape" delivered "$of_pairs"
     done
 done
-# The partner of a position is that of its epoch, and not of its batch, instance or loader: at the ends of parts and
-# repeats, of one sample, of what is padded or dropped, and of images without a file.
+# A position's partner is that of its epoch, not of its batch, instance or loader: at the ends of parts and repeats,
+# with one sample, padded or dropped ones, and images without a file.
 mixed="--pipeline rrc(48)flip(0.5)mix(mixup=0.8,cutmix=1) --seed 11 --epochs 2"
 for what in "data --subset 3:4" "data --subset 2:9 --repeat 3" "data --last drop" "data --shuffle none" generated:37 \
     generated:1; do
@@ -92,7 +92,7 @@ done
 is "$padded" "a program alone starts its own loader" \
     sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4
 
-# What was delivered until then has its hash, whether a number was given or the program was told to stop.
+# The samples delivered so far have their hash, whether the program stops after a given number or is asked to stop.
 "$feed" data $stream --replicas 1 --micro-batch 4 --batches 5 --json >out 2>err
 code=$?
 ok "some batches" delivered "$("$ctl" hash data $stream --samples 20)"

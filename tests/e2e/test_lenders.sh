@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_lenders.sh - plenumrun --loader-host, on this host: an "agent" that executes here what it should execute there.
-# tests/system/test_lenders.sh has hosts. Speaks TAP.
+# test_lenders.sh - plenumrun --loader-host, on this host: an "agent" runs remote commands locally.
+# tests/system/test_lenders.sh has real hosts. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -r "/proc/$$/fd" ] || skip_all "/proc cannot be read"
@@ -20,7 +20,7 @@ exec sh -c "$2"
 END
 chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$T/agent
-# A host that is reached as somebody, or through a port, is another one.
+# The same host with a user or a port counts as a different one.
 one=x@localhost two=localhost:2222:1
 keepers() { pgrep -fx "$top_builddir/(.libs/)?(lt-)?plenumrun --lend-loader"; }
 fields() { sed 's/^/# /' out err; }
@@ -62,8 +62,8 @@ ok "and another one the next time" test "$code" = 0 -a -n "$first" -a "$first" !
 job ./look
 ok "without such hosts there is none" test "$code" = 1
 
-# A stream takes 16 loaders: of more, each instance has others.
-# A program with a PID name space of its own has inherited the key; where it has not, it is told.
+# A stream uses at most 16 loaders: with more, each instance uses others. A program in its own PID name space has
+# inherited the key; otherwise it gets an error.
 if unshare --user --map-root-user --pid --fork --mount-proc true 2>/dev/null; then
     cat >apart <<'END'
 #!/bin/sh
@@ -98,7 +98,7 @@ used() { sed -n "s/^$1 //p" out | tr , '\n' | sort -u; }
 ok "twenty hosts: each instance has sixteen" test "$code" = 0 -a "$(used 0 | wc -l)" = 16 -a "$(used 2 | wc -l)" = 16
 ok "and all are somebody's" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
 
-# ---- what befalls them ----
+# ---- failures of lending hosts ----
 job_while_loaders_die 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json
 ok "its loader is killed twice: the same hash" delivered "$alone"
 ok "it was started again" loaders 3

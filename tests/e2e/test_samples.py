@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The short programs of examples/: what they show is what `plenumctl` and the library say."""
+"""The short programs of examples/: their results agree with `plenumctl` and the library."""
 
 import os
 import shutil
@@ -53,13 +53,13 @@ class SamplesTest(unittest.TestCase):
         cls.want = ctl("hash", cls.data, "--pipeline", "rrc(224) flip(0.5)", "--seed", "1").split()[0]
 
     def test_hello(self):
-        """hello.c sees each image once, alone and shared out among two"""
+        """hello.c sees each image once, alone and divided between two"""
         self.assertEqual(jobs.run([*program("hello"), self.data]), f"{IMAGES} images\n")
         counts = [int(line.split()[-2]) for line in by_two([*program("hello"), self.data])]
         self.assertEqual((len(counts), sum(counts)), (2, IMAGES))
 
     def test_hello_without_data(self):
-        """hello.c says what is wrong, and fails"""
+        """hello.c reports an error, and fails"""
         done = subprocess.run([*program("hello"), os.path.join(T, "nothing")], capture_output=True, text=True,
                               timeout=60)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
@@ -78,12 +78,12 @@ class SamplesTest(unittest.TestCase):
             first, *parts = jobs.run([*script("resume.py"), self.data, checkpoint]).splitlines()
             hashes += [int(part, 16) for part in parts]
         self.assertEqual(first, "from epoch 1, position 16")
-        self.assertEqual(len(hashes), 8)  # four of each epoch: the last is filled up
+        self.assertEqual(len(hashes), 8)  # four of each epoch: the last is padded
         want = ctl("hash", self.data, "--pipeline", "rrc(224) flip(0.5)", "--seed", "1", "--epochs", "2").split()
         self.assertIn(f"{sum(hashes) % 2**64:016x}", want)
 
     def test_names(self):
-        """names.py: names of files, and the classes that their folders are"""
+        """names.py: file names, and the classes named after their folders"""
         lines = [line.rsplit(" ", 1) for line in jobs.run([*script("names.py"), self.data]).splitlines()]
         self.assertEqual(len(lines), 4)
         for name, label in lines:
@@ -91,7 +91,7 @@ class SamplesTest(unittest.TestCase):
             self.assertEqual(os.path.dirname(name), os.path.join(self.data, label))
 
     def test_collectives(self):
-        """collectives.c: both know the sum"""
+        """collectives.c: both have the sum"""
         self.assertEqual(sorted(by_two(program("collectives"))),
                          ["instance 0 of 2: the sum is 3", "instance 1 of 2: the sum is 3"])
 

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_tiles.sh - notes of where the tiles of JPEGs begin, and who decodes: whatever of it, a job gets the same pixels.
-# Speaks TAP.
+# test_tiles.sh - cached JPEG entry points, and the choice of decoder: a job always gets the same pixels. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
@@ -13,8 +12,7 @@ find data -exec touch -h -d '1 hour ago' {} +
 stream="--pipeline rrc(48)flip(0.5) --seed 3 --epochs 4"
 alone=$("$ctl" hash data $stream)
 
-# ---- in jobs ----
-# The loader's arguments, and what it sees of the environment, by way of a program in its place.
+# ---- in jobs ---- The loader's arguments and its environment, recorded by a program that replaces it.
 cat >plenumd <<END
 #!/bin/sh
 echo "\$PLENUM_DECODER" >>"$T/decoders"
@@ -33,7 +31,7 @@ job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "the same epochs by the notes" delivered "$alone"
 ok "... find nothing more" test "$before" = "$(cksum "$(notes)")"
 
-# ---- made beforehand ----
+# ---- created in advance ----
 rm cache/*
 "$ctl" index data --tiles --json >tiles.json
 ok "index --tiles: notes of most samples" test \
@@ -64,7 +62,7 @@ head -c 5000 /dev/urandom >"$(notes)"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "any bytes as notes" delivered "$alone"
 
-# ---- who decodes ----
+# ---- which decoder ----
 for decoder in libjpeg plenum; do
     rm -f decoders
     PLENUM_DECODER=$decoder job -n 2 "$feed" data $stream --micro-batch 2 --json
@@ -85,7 +83,7 @@ ok "... of bad images neither" test \
 ok "verify: another decoder is refused" \
     sh -c '! "$0" verify data --decoder mine 2>err && grep -q "auto, plenum, libjpeg, both, not .mine." err' "$ctl"
 
-# ---- what is refused ----
+# ---- rejected options ----
 ok "--tiles of made-up images" \
     sh -c '! "$0" index --tiles generated:10 2>err && grep -q "made up, there are no JPEGs" err' "$ctl"
 ok "--tiles without a cache folder" \

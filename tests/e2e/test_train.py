@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/train.py and numpy_feed.py: the same steps and losses, whatever the number of processes and how often they
-die."""
+"""examples/train.py and numpy_feed.py: the same steps and losses, whatever the number of processes and of restarts."""
 
 import importlib.util
 import os
@@ -31,7 +30,7 @@ def setUpModule():
     global T
     T = tempfile.mkdtemp(prefix="plenum-test-")
     jobs.set_up(T)
-    # 161 samples: an epoch has ten steps and a rest, which is dropped.
+    # 161 samples: an epoch has ten steps and a remainder, which is dropped.
     jobs.make_sample(os.path.join(T, "data"), "--classes", "7", "--images", "23", "--size", "64")
 
 
@@ -53,7 +52,7 @@ def command(launcher, replicas, log, *options):
 
 
 def train(name, launcher, replicas, *options, env=None):
-    """Run it; returns the samples of each step and its loss, and what it printed."""
+    """Run it; returns the samples of each step and its loss, and its output."""
     log = os.path.join(T, f"log-{name}")
     out = jobs.run(command(launcher, replicas, log, *options), env)
     steps = [line.split() for _, line in jobs.steps_of(log)]
@@ -68,7 +67,7 @@ class TrainTest(unittest.TestCase):
                                                  os.path.join(T, "data"))
 
     def test_samples(self):
-        """one process: every epoch shows each sample at most once, and learning takes place"""
+        """one process: every epoch shows each sample at most once, and the loss falls"""
         for first in range(0, STEPS, 10):
             epoch = sum(self.samples[first:first + 10], [])
             self.assertEqual(len(epoch), 160)
@@ -105,7 +104,7 @@ class TrainTest(unittest.TestCase):
         self.compare(2, 2, by_torchrun(2))
 
     def test_without_mpirun(self):
-        """2 instances that plenumrun starts itself: the same samples, losses, hash and weights, to the last bit"""
+        """2 instances started by plenumrun itself: the same samples, losses, hash and weights, to the last bit"""
         by_mpirun = train("mpirun", by_plenumrun(2, 2), 2)
         by_itself = train("itself", by_plenumrun(2, 2), 2, env=jobs.without_mpirun(T))
         self.assertEqual(by_itself[:2], by_mpirun[:2])
@@ -113,7 +112,7 @@ class TrainTest(unittest.TestCase):
 
     def test_kills(self):
         """killed twice and resumed each time: the same samples, losses, hash and weights, to the last bit"""
-        more = ("--steps", "160")  # what is killed must not be at its end
+        more = ("--steps", "160")  # it must not have finished when it is killed
         log, checkpoint = jobs.PacedLog(os.path.join(T, "log-kills")), os.path.join(T, "run.pt")
         whole = os.path.join(T, "log-whole")
         want = jobs.result_of(jobs.run(command(by_plenumrun(2, 2), 2, whole, *more)))
@@ -140,7 +139,7 @@ class NumpyTest(unittest.TestCase):
         return [float(e[2]) for e in epochs]
 
     def test_numpy(self):
-        """numpy_feed.py learns, the same in 1, 2 and 3 processes; every sample counts once an epoch"""
+        """numpy_feed.py learns, the same in 1, 2 and 3 processes; every sample counts once per epoch"""
         alone = self.run_it([sys.executable], 12)
         self.assertLess(alone[-1], 0.7 * alone[0])
         for instances in (2, 3):
@@ -164,7 +163,7 @@ class SimclrTest(unittest.TestCase):
         return [float(loss) for loss in re.findall(r"^epoch \d+: loss (\d+\.\d+)$", out, re.M)]
 
     def test_simclr(self):
-        """simclr.py learns to tell images apart, in one process and in two"""
+        """simclr.py learns to distinguish images, in one process and in two"""
         for instances in (1, 2):
             losses = self.losses(instances)
             self.assertEqual(len(losses), 6)
@@ -172,8 +171,8 @@ class SimclrTest(unittest.TestCase):
 
 
 class FieldsTest(unittest.TestCase):
-    """examples/clip.py and segment.py: pictures with a rectangle of one of six colours, which its caption names and its
-    mask shows."""
+    """examples/clip.py and segment.py: pictures with a rectangle in one of six colours, named in the caption and shown
+    by the mask."""
 
     COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 230), "yellow": (230, 220, 40),
                "white": (250, 250, 250), "black": (5, 5, 5)}
@@ -200,7 +199,7 @@ class FieldsTest(unittest.TestCase):
                          "--micro-batch", str(24 // instances), "--epochs", "8", *options])
 
     def test_clip(self):
-        """clip.py learns which caption is an image's, in one process and in two"""
+        """clip.py learns which caption belongs to an image, in one process and in two"""
         for instances in (1, 2):
             out = self.run_it("clip.py", instances)
             losses = [float(loss) for loss in re.findall(r"^epoch \d+: loss (\d+\.\d+)$", out, re.M)]
@@ -208,7 +207,7 @@ class FieldsTest(unittest.TestCase):
             self.assertLess(losses[-1], losses[0] - 0.5)
 
     def test_segment(self):
-        """segment.py learns which pixels are the rectangle's, in one process and in two"""
+        """segment.py learns which pixels belong to the rectangle, in one process and in two"""
         for instances in (1, 2):
             out = self.run_it("segment.py", instances, "--mask", "seg.png", "--classes", "7", "--pipeline",
                               "rrc(32, scale=0.5:1) flip(0.5)")
@@ -217,7 +216,7 @@ class FieldsTest(unittest.TestCase):
             self.assertGreater(shares[-1], 90)
 
     def test_together(self):
-        """instances whose pictures are the same, and whose captions are not, are refused when they open together"""
+        """instances with the same pictures but different captions are rejected when they open together"""
         picture = made.png(np.zeros((8, 8, 3), np.uint8))
         for folder, text in (("one", b"here"), ("two", b"there")):
             os.mkdir(os.path.join(T, folder))

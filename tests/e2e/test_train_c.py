@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/train.c: the same run, however it is shared out and however often it is killed."""
+"""examples/train.c: the same run, however it is divided and however often it is killed."""
 
 import os
 import random
@@ -49,7 +49,7 @@ class TrainTest(unittest.TestCase):
         cls.steps = dict(jobs.steps_of(cls.whole))
 
     def test_learning(self):
-        """it takes every sample once an epoch, and learns"""
+        """it uses every sample once per epoch, and learns"""
         self.assertEqual(sorted(self.steps), list(range(STEPS)))
         samples = [n for step in range(11) for n in self.steps[step].split()[2:]]
         self.assertEqual(len(set(samples[:161])), 161, "an epoch; the rest of its last step does not count")
@@ -65,11 +65,11 @@ class TrainTest(unittest.TestCase):
             for step, line in jobs.steps_of(log):
                 words, other = line.split(), self.steps[step].split()
                 self.assertEqual(words[2:], other[2:], f"step {step}")
-                if step < 20:  # rounding grows from step to step
+                if step < 20:  # rounding errors grow from step to step
                     self.assertAlmostEqual(float.fromhex(words[1]), float.fromhex(other[1]), places=4)
 
     def test_without_mpirun(self):
-        """2 instances that plenumrun starts itself: the same samples, losses, hash and weights, to the last bit"""
+        """2 instances started by plenumrun itself: the same samples, losses, hash and weights, to the last bit"""
         log = os.path.join(T, "log-local")
         self.assertEqual(jobs.result_of(jobs.run(command(2, 2, log), jobs.without_mpirun(T))), self.want)
         self.assertEqual(dict(jobs.steps_of(log)), self.steps)
@@ -93,7 +93,7 @@ class TrainTest(unittest.TestCase):
             self.assertEqual(line, self.steps[step])
 
     def test_resume_with_other_instances(self):
-        """a run of 2 instances goes on with 3 replicas in 3: every sample of every epoch still counts once"""
+        """a run of 2 instances continues with 3 replicas in 3: every sample of every epoch still counts once"""
         log, checkpoint = os.path.join(T, "log-other"), os.path.join(T, "other.bin")
         jobs.run([*command(2, 2, log), "--checkpoint", checkpoint, "--steps", "15"])
         out = jobs.run([*jobs.by_plenumrun(3, 3, PROGRAM, os.path.join(T, "data"), "--pipeline",
@@ -109,7 +109,7 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(len(set(first + rest)), 161)
 
     def test_bad_checkpoints(self):
-        """what is no checkpoint, or another run's, is refused with a sentence"""
+        """an invalid checkpoint, or another run's, is rejected with a message"""
         path = os.path.join(T, "bad.bin")
         words = [*command(1, 1, os.path.join(T, "log-bad")), "--checkpoint", path, "--resume"]
         for content, sentence in ((b"x" * 10, "cannot be read"), (b"x" * 5000, "not a checkpoint of train")):

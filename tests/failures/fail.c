@@ -8,16 +8,16 @@
  *     processes share: how many calls have failed, and how many were made of each kind
  *     PLENUM_FAIL_TRACE=1 show on standard error which call failed, as addresses for addr2line
  *
- * Only calls count that code of this project makes: the program itself and its libplenum*.so. What
- * a library does of its own accord is that library's affair. The caller is known by its return
- * address. So the C library's functions that allocate, open or read for their caller (strdup(),
- * fopen()) are calls of that kind themselves.
+ * Only calls made by this project's code count: the program itself and its libplenum*.so. A
+ * library's own calls are its own concern. The caller is identified by its return address. So the C
+ * library's functions that allocate, open or read for their caller (strdup(), fopen()) are calls of
+ * that kind themselves.
  *
- * After PLENUM_FAIL_AT all is well again: SQLite's tests of anomalies do the same with "the n-th
+ * After PLENUM_FAIL_AT calls succeed again: SQLite's tests of anomalies do the same with "the n-th
  * malloc fails". */
 #include "config.h"
 
-/* Without the checked forms of the functions that are defined here. */
+/* Without the checked variants of the functions defined here. */
 #undef _FORTIFY_SOURCE
 
 #include <dirent.h>
@@ -47,7 +47,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* ---- what is to fail ---- */
+/* ---- which call to fail ---- */
 
 enum { SHORT = -1 };
 
@@ -88,7 +88,7 @@ static struct {
     struct state *state; /* NULL: this process is not watched */
 } plan;
 
-/* ---- who calls: the pieces of memory that code lies in ---- */
+/* ---- callers: the memory ranges of code ---- */
 
 enum { RANGES_MAX = 256 };
 
@@ -104,7 +104,7 @@ static bool is_ours(const char *path)
     const char *name = strrchr(path, '/');
 
     name = name ? name + 1 : path;
-    /* the program itself has no name here */
+    /* the program itself has an empty name here */
     return !*path || strncmp(name, "libplenum", strlen("libplenum")) == 0;
 }
 
@@ -126,7 +126,7 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* 1: ours, 0: not, -1: of no object that is known. */
+/* 1: ours, 0: not, -1: in no known object. */
 static int look_up(uintptr_t at)
 {
     unsigned n = num_ranges;
@@ -137,7 +137,7 @@ static int look_up(uintptr_t at)
     return -1;
 }
 
-static _Thread_local volatile int within; /* this file's own calls count for nothing */
+static _Thread_local volatile int within; /* this file's own calls do not count */
 
 static bool called_by_us(const void *caller)
 {
@@ -175,7 +175,7 @@ static void show_trace(void)
     within--;
 }
 
-/* Shall this call fail? errno is set then. For SHORT, `plan.code` tells. */
+/* Whether this call should fail; if so, errno is set. For SHORT, see `plan.code`. */
 static bool fails(const char *kind, const void *caller)
 {
     unsigned i;
@@ -193,7 +193,7 @@ static bool fails(const char *kind, const void *caller)
     return true;
 }
 
-/* An eventfd neither breaks nor takes half a number: it can be interrupted, and no more. */
+/* An eventfd neither fails nor takes half a number: it can only be interrupted. */
 static bool is_sound(int fd)
 {
     char link[32], what[32] = "";
@@ -239,8 +239,8 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- the functions ---- */
 
-/* The next object's function of that name. dlsym() itself may allocate: malloc's family looks it up
- * in a way of its own. */
+/* The next object's function of that name. dlsym() itself may allocate, so malloc's family is
+ * looked up differently. */
 static void *next(_Atomic(void *) *kept, const char *name)
 {
     void *f = *kept;
@@ -269,7 +269,7 @@ static void *next(_Atomic(void *) *kept, const char *name)
         return f arguments;                                                     \
     }
 
-/* The same of a call that moves `len` bytes: with "short" it moves one of them. */
+/* Like WRAP, for a call that transfers `len` bytes: with "short" it transfers one of them. */
 #define WRAP_IO(name, kind, parameters, len, arguments)                               \
     EXPORT ssize_t name parameters;                                                   \
     EXPORT ssize_t name parameters                                                    \
@@ -301,8 +301,8 @@ WRAP_IO(recv, "recv", (int fd, void *p, size_t n, int flags), n, (fd, p, n, flag
 WRAP_IO(__recv_chk, "recv", (int fd, void *p, size_t n, size_t room, int flags), n,
         (fd, p, n, room, flags))
 
-/* A vector's short count: of its first part alone, which every caller must be able to go on
- * from. */
+/* A vector's short count: its first part alone, from which every caller must be able to
+ * continue. */
 #define WRAP_MSG(name, kind, message)                                           \
     EXPORT ssize_t name(int fd, message *m, int flags);                         \
     EXPORT ssize_t name(int fd, message *m, int flags)                          \
@@ -432,7 +432,7 @@ WRAP(char *, strdup, "malloc", NULL, (const char *s), (s))
 WRAP(char *, strndup, "malloc", NULL, (const char *s, size_t n), (s, n))
 WRAP(char *, realpath, "open", NULL, (const char *path, char *to), (path, to))
 
-/* These return their error. */
+/* These return their error code. */
 WRAP(int, pthread_create, "pthread", plan.code,
      (pthread_t * t, const pthread_attr_t *a, void *(*run)(void *), void *arg), (t, a, run, arg))
 WRAP(int, posix_spawn, "fork", plan.code,
@@ -446,7 +446,7 @@ WRAP(int, posix_spawnp, "fork", plan.code,
 WRAP(int, posix_fallocate, "memfd", plan.code, (int fd, off_t at, off_t n), (fd, at, n))
 WRAP(int, posix_fallocate64, "memfd", plan.code, (int fd, off64_t at, off64_t n), (fd, at, n))
 
-/* Those with a mode only when a file may be made; it is passed on in any case. */
+/* Those with a mode only if a file may be created; it is always passed on. */
 #define WRAP_OPEN(name, before, names)                                \
     EXPORT int name before;                                           \
     EXPORT int name before                                            \

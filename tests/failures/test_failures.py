@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Each allocation and each system call fails once, and nothing worse comes of it than a sentence.
+"""Each allocation and each system call fails once, with no worse result than an error message.
 
 A scenario is a short job. One call of one kind fails in it (fail.c): the first, the second, and so on, until a run has
-passed in which no call was left to fail. The laws, of each run:
+no such call left. The laws for each run:
 
-* It ends by itself, by exit() and not by a signal, within a time that no machine needs.
-* Its status is 0 and what it delivered is right, or it is not 0 and a sentence says why.
-* What a caller must live with (EINTR, a short count, "not now") makes no difference at all.
-* No process is left. A loader that serves others serves the next client rightly, has no more descriptors than without
-the failure,
-  and ends when told.
+* It ends by itself, by exit() and not by a signal, within a generous time.
+* Its status is 0 and its output is right, or its status is not 0 and a message explains why.
+* Conditions that a caller must handle (EINTR, a short count, EAGAIN) change nothing.
+* No process is left. A loader for others serves the next client correctly, has no more descriptors than without
+  the failure, and ends on request.
 
-PLENUM_FAILURES=all goes through all calls, and not through a sample of them; =N takes N runs a scenario (and fewer of
-the slow ones). SEED chooses the sample (default: always the same; "clock": another each time; it is printed).
-ONLY='SCENARIO [KIND[:ERROR[:N]]]' repeats one scenario or one run, which then shows where the call was made.
+PLENUM_FAILURES=all tests all calls, not only a sample; =N makes N runs per scenario (and fewer of the slow ones). SEED
+chooses the sample (default: always the same; "clock": another each time; it is printed). ONLY='SCENARIO
+[KIND[:ERROR[:N]]]' repeats one scenario or one run, which then shows where the call was made.
 """
 
 import concurrent.futures
@@ -35,7 +34,7 @@ PLENUMD, CTL, RUN, FEED = (os.path.join(BUILD, name) for name in ("plenumd", "pl
 PRELOAD = os.path.join(BUILD, "tests", "failures", ".libs", "fail.so")
 SANITIZED = bool(os.environ.get("PLENUM_SANITIZED"))
 
-LIMIT = 120 if SANITIZED else 60  # seconds in which a run must have ended: only a hang takes so long
+LIMIT = 120 if SANITIZED else 60  # seconds within which a run must end: only a hang takes that long
 STREAM = ["--pipeline", "rrc(16) flip(0.5)", "--seed", "3"]
 SAMPLES = "16"
 SEEDS = os.path.join(BUILD, "tests", "fuzz", "seeds")
@@ -43,7 +42,7 @@ RECORDS = ["--pipeline", "none", "--seed", "3", "--fields", "format:image/format
 FIELDS = ["--fields", "text:txt,line:txt:line,n:json.n:int64,word:json.word,objects:json:boxes"]
 SMALLER = ["--longest", "40", "--samples-per-archive", "3"]
 
-# What fails, and how. The second list: after these all must go on as if nothing had been.
+# Which calls fail, and how. The second list: errors after which everything must continue normally.
 KINDS = {
     "malloc": (["ENOMEM"], []),
     "mmap": (["ENOMEM"], []),
@@ -71,11 +70,11 @@ PAGE = 4096
 
 
 class Wrong(Exception):
-    """What a run did against the laws."""
+    """A run's violation of the laws."""
 
 
 class Place:
-    """A folder of one run's own, and its processes, which are known by a variable in their environment."""
+    """The folder of one run, and its processes, which are found by a variable in their environment."""
 
     def __init__(self, stage, watched, kind="all", error="none", at=0):
         self.stage, self.watched = stage, watched
@@ -113,7 +112,7 @@ class Place:
                                 **options)
 
     def run(self, *command, failing=True):
-        """Standard output, or None where it failed with a sentence."""
+        """Standard output, or None if it failed with a message."""
         with self.start(*command, failing=failing, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
             try:
                 out, err = p.communicate(timeout=LIMIT)
@@ -172,7 +171,7 @@ class Place:
                 pass
 
     def leave(self):
-        """Nothing may be left: processes that know that they are to end are given time."""
+        """Nothing may be left: processes that have been asked to end get time to do so."""
         end = time.monotonic() + LIMIT
         while self.processes():
             if time.monotonic() > end:
@@ -187,7 +186,7 @@ class Place:
 
 
 def archives_of(folder):
-    """What is in a folder of archives: names and bytes, without the account of the runs."""
+    """The contents of a folder of archives: names and bytes, without the record of runs."""
     found = {}
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), "rb") as f:
@@ -196,7 +195,7 @@ def archives_of(folder):
 
 
 def table_of(cache):
-    """What a table of fields says, behind the index that it is of; None: there is none."""
+    """The contents of a table of fields, after its index's identity; None if there is none."""
     for name in os.listdir(cache) if os.path.isdir(cache) else []:
         if ".fields-" in name and not name.endswith(".lock"):
             with open(os.path.join(cache, name), "rb") as f:
@@ -205,7 +204,7 @@ def table_of(cache):
 
 
 class Stage:
-    """What all runs share: a data set, and what is right."""
+    """Shared by all runs: a data set, and the correct results."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="plenum-failures-")
@@ -248,7 +247,7 @@ class Stage:
             f.write(os.urandom(32))
         with open(os.open(self.client_key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
             subprocess.run([CTL, "key", self.key, "tester"], check=True, stdout=f)
-        self.descriptors = {}  # that a loader has after its clients, by scenario
+        self.descriptors = {}  # of a loader after its clients have gone, by scenario
 
 
     def with_fields(self):
@@ -257,11 +256,11 @@ class Stage:
                 (f"tfrecord,image=none:{self.folder}/a.tfrecord", RECORDS))
 
 
-# ---- scenarios: each does its job in a place, and raises Wrong ----
+# ---- scenarios: each runs in a place, and raises Wrong ----
 
 
 def is_right(place, out, want=None):
-    """The hash in what was printed, where something was."""
+    """The hash in the output, if there is one."""
     want = want or place.stage.hash
     if out is not None and want not in out.split():
         raise Wrong(f"another hash than {want}, and status 0: {out}\n{place.said}")
@@ -292,7 +291,7 @@ def ctl_index(place):
     out = place.run(CTL, "index", place.stage.data)
     if out is not None and not re.search(r"^samples +8 ", out, re.M):
         raise Wrong(f"it says, with status 0: {out}")
-    # What it has left in the cache must not mislead the next one.
+    # What it leaves in the cache must not mislead the next run.
     out = place.run(CTL, "hash", place.stage.data, *STREAM, "--samples", SAMPLES, failing=False)
     is_right(place, out)
     if out is None:
@@ -309,7 +308,7 @@ def ctl_pack(place):
 
 
 def ctl_pack_smaller(place):
-    """Failed or not: the same command, once more, has the same archives in the end."""
+    """Whether or not it failed, running the same command again gives the same archives."""
     small = os.path.join(place.folder, "small")
     command = CTL, "pack", place.stage.data, small, *SMALLER
     if place.run(*command) is None and place.run(*command, failing=False) is None:
@@ -329,7 +328,7 @@ def own_loader(place):
 
 
 def check_descriptors(place, kind, pid):
-    """Of a loader whose clients have gone: it may take its time to see it."""
+    """For a loader whose clients have gone: it may take a while to notice."""
     limit = place.stage.descriptors.get(kind)
     end = time.monotonic() + (1 if place.counting else LIMIT)
     while time.monotonic() < end:
@@ -347,7 +346,7 @@ def check_descriptors(place, kind, pid):
 
 
 def listens(path):
-    """Does a program listen on that socket? (Without a connection, which would be a call more of the loader's.)"""
+    """Whether a program listens on that socket. (Without a connection, which would add a call of the loader's.)"""
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as f:
         return any(line.endswith(f" {path}\n") and line.split()[3] == "00010000" for line in f)
 
@@ -379,7 +378,7 @@ def loader(place, *arguments):
 
 
 def service(place, kind, address, *arguments):
-    """A loader that goes on: whatever becomes of one client, the next is served as if nothing had been."""
+    """A loader that keeps running: whatever happens to one client, the next is served normally."""
     with loader(place, *arguments) as daemon:
         if daemon.poll() is None:
             is_right(place, place.run(*job(place.stage.data, "--loader", address), failing=place.watched == "feed"))
@@ -397,7 +396,7 @@ def unix_service(place):
 
 
 def tls_service(place):
-    """By TCP with a key, at an address of this run's own."""
+    """Over TCP with a key, at this run's own address."""
     host = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
     address = f"{host}:{random.randrange(10000, 30000)}"
     for environment in (place.clean, place.environment):
@@ -439,7 +438,7 @@ SCENARIOS = {
     "client-by-tls": (tls_service, "feed"),
     "launcher": (launcher, "plenumrun"),
 }
-SLOW = {"launcher": 3}  # so many times fewer of them in a sample
+SLOW = {"launcher": 3}  # a sample has this many times fewer of them
 
 
 # ---- which calls ----
@@ -461,7 +460,7 @@ def cases(stage, name, only):
 
 
 def attempt(stage, name, kind, error, n):
-    """None, or what was wrong."""
+    """None, or the error."""
     function, watched = SCENARIOS[name]
     place = Place(stage, watched, kind, error, n)
     try:
@@ -469,7 +468,7 @@ def attempt(stage, name, kind, error, n):
         place.leave()
     except Wrong as e:
         return str(e)
-    except Exception as e:  # an error in the test is one, too
+    except Exception as e:  # an error in the test counts, too
         return f"{type(e).__name__}: {e}"
     finally:
         place.remove()
@@ -484,7 +483,7 @@ def where(text):
 
 
 def try_all(stage, name, chosen, how, dice, pool):
-    """The sentence that says what was done, and what was wrong."""
+    """The message that describes the run and the error."""
     try:
         every = cases(stage, name, chosen)
     except Wrong as e:
@@ -498,7 +497,7 @@ def try_all(stage, name, chosen, how, dice, pool):
 
 
 def can_preload(stage):
-    """Not with everything linked in, nor with a sanitizer that allocates by itself."""
+    """Not with everything linked statically, nor with a sanitizer that has its own allocator."""
     place = Place(stage, "plenumctl")
     try:
         return place.run(CTL, "index", stage.data) is not None and place.counts()["malloc"] > 0

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A hostile client of a loader: every message in every state, whole, wrong and half, with descriptors of all kinds, in
-floods, from clients that do not read, close at any moment and come again; as several users at once, where it is root.
+"""A hostile client of a loader: every message in every state, complete, malformed and truncated, with descriptors of
+all kinds, in floods, from clients that do not read, close at any moment and reconnect; as several users at once when
+run as root.
 
     client.py --socket ADDRESS --seconds 20 --seed 7 --user daemon --user games --open folder:/srv/mine --closed
     folder:/srv/theirs
 
-`--open` may be streamed, `--closed` may not: being given it, or being told of streams of other users, is a breach.
-Prints what was done, as JSON; exits with 1 where there was a breach. The same seed draws the same attacks; what comes
-of them depends on the loader's pace."""
+`--open` may be streamed, `--closed` may not: access to it, or to information about other users' streams, is a breach.
+Prints its actions as JSON; exits with 1 on a breach. The same seed draws the same attacks; their outcome depends on the
+loader's timing."""
 
 import argparse
 import collections
@@ -42,7 +43,7 @@ FORMS = ["right", "strange", "random", "cut", "longer", "length"]
 ODD = [0, 1, 2, 3, 7, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
 DESCRIPTORS = ["own", "linger", "pipe", "sparse", "ring", "many", "device", "folder", "nested", "unlinked"]
 ENDS = ["close", "reset", "half", "keep", "bye", "silence"]
-KEPT = 24        # connections that a user keeps open, with all that is theirs
+KEPT = 24        # connections that a user keeps open, with everything attached
 LINGER = 2       # seconds that close() of such a socket takes
 
 
@@ -71,7 +72,7 @@ class Attacker:
         self.kept, self.ends = collections.deque(), []
         self.position = 0
 
-    # What is said: each of the five returns a payload.
+    # The messages: each of the five returns a payload.
 
     def right(self, kind):
         r = self.r
@@ -91,7 +92,7 @@ class Attacker:
         return b""
 
     def opening(self):
-        """OPEN of what may be had, of what may not, or of any numbers."""
+        """OPEN of an allowed data set, of a forbidden one, or with random numbers."""
         r = self.r
         name = r.choice([self.o.open, self.o.open, "generated:100", *self.tricks()])
         if r.random() < 0.3:
@@ -116,7 +117,7 @@ class Attacker:
         return bytes(whole)
 
     def tricks(self):
-        """Names that might lead to what is closed, and of what is not there or is no data set."""
+        """Names that might lead to the closed data set, and names that do not exist or are no data set."""
         if not self.o.closed:
             return ["folder:/nowhere", "list:/dev/zero", "generated:4294967294"]
         kind, _, path = self.o.closed.partition(":")
@@ -143,11 +144,11 @@ class Attacker:
             said[:4] = struct.pack("<I", r.choice([0, len(payload) + 1, 65537, 2**31, 2**32 - 1]))
         return bytes(said)
 
-    # What goes along.
+    # Descriptors to send along.
 
     @contextlib.contextmanager
     def descriptors(self, c):
-        """Of one sort, for as long as they are being sent."""
+        """Descriptors of one kind, open while they are being sent."""
         kind = self.r.choice(DESCRIPTORS)
         self.count[f"with {kind}"] += 1
         mine, slow = [], []
@@ -179,10 +180,10 @@ class Attacker:
         finally:
             for fd in mine:
                 os.close(fd)
-            for s in slow:  # not here: that would wait
+            for s in slow:  # not here: that would block
                 close_aside(s)
 
-    # How it is said.
+    # How a message is sent.
 
     def send(self, c, said):
         r = self.r
@@ -206,14 +207,14 @@ class Attacker:
             c.send(said)
 
     def listen(self, c, seconds):
-        """Read what comes for so long, look for what must not come."""
+        """Read for this long, and check for forbidden answers."""
         c.socket.settimeout(seconds)
         while True:
             kind, payload = c.next()
             self.count["answers"] += 1
             if kind == STATUS_STREAM and self.o.closed and os.getuid() != 0:
                 uid = struct.unpack_from("<QII", payload)[2]
-                if uid != (2**32 - 1 if c.remote else os.getuid()):  # by TCP nobody is known, and told of its own alone
+                if uid != (2**32 - 1 if c.remote else os.getuid()):  # over TCP, users see only their own streams
                     raise Breach(f"user {os.getuid()} was told of a stream of user {uid}")
 
     # States.
@@ -244,7 +245,7 @@ class Attacker:
         return c
 
     def closed_door(self):
-        """What is closed stays so, by each of its names, and without a word of what is there."""
+        """The closed data set stays closed, by each of its names, and nothing reveals whether it exists."""
         for name in self.tricks():
             with Raw(self.o.socket, limit=30) as c:
                 try:
@@ -283,7 +284,7 @@ class Attacker:
                 with contextlib.suppress(TimeoutError):
                     self.listen(c, r.choice([0.01, 0.1]))
             self.end(c)
-        except (OSError, Refused):  # it closes, refuses, or reads no more: as it should
+        except (OSError, Refused):  # it closes, rejects, or stops reading: as it should
             self.count["ended by the loader"] += 1
             if c:
                 c.close()
@@ -302,7 +303,7 @@ class Attacker:
 
 
 def as_user(options, name, seed, say):
-    """In a process of its own: be that user, attack, report."""
+    """In its own process: switch to that user, attack, report."""
     result = {"count": {}, "breach": None}
     try:
         if name:

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A hostile loader: it plays plenumd to real streams, and in every state says what it should not: another message, the
-right one with odd numbers or of a wrong length, half of one, floods, descriptors; it writes anything into rings at any
-time, is slow, says nothing, closes.
+"""A hostile loader: it plays plenumd to real streams, and misbehaves in every state: it sends another message, the
+right one with odd numbers or a wrong length, half of one, floods, or descriptors; it writes anything into rings at any
+time, is slow, stays silent, or closes.
 
     loader.py --socket ADDRESS --seconds 20 --seed 7 --model unix:/run/plenum.sock --never-done
 
-Of `--model`, a true loader, it learns how a stream is answered that is like what is asked for, so that it gets as far
-as batches. A loader that is believed may feed a program what it likes, and the first one that opens a stream says what
-the data set is; with `--never-done` it says of no batch that it is there, and of the data set nothing else than the
-true loader, so that all that a program gets is the true loader's. Prints what was done, as JSON."""
+It copies the answers of `--model`, a real loader, to a similar request, so that streams get as far as batches. A
+trusted loader may feed a program anything, and the first one that opens a stream defines the data set. With
+`--never-done` it never reports a finished batch, and describes the data set exactly like the real loader, so that a
+program gets only the real loader's data. Prints its actions as JSON."""
 
 import argparse
 import array
@@ -35,7 +35,7 @@ from rawclient import (  # noqa: E402
 )
 
 STATES = ["connected", "greeted", "asked to open", "open", "asked for a batch"]
-LIFE = 2          # seconds of a connection: who says nothing is then gone, too
+LIFE = 2          # seconds of a connection: a silent peer is dropped, too
 VERSIONS = "v1 pack-v1"
 
 
@@ -46,11 +46,11 @@ class Player:
         self.o, self.s, self.r, self.count, self.model = options, s, random.Random(seed), count, model
         self.state, self.ring, self.asked, self.got = "connected", -1, [], b""
         self.until, self.remote = time.monotonic() + LIFE, s.family != socket.AF_UNIX
-        self.kept = []  # other ends of what was sent
-        self.well = self.r.choice([0, 1, 2, 2, 3, 4, 6, 12, 40])  # answers that are right, first
+        self.kept = []  # other ends of the sockets sent
+        self.well = self.r.choice([0, 1, 2, 2, 3, 4, 6, 12, 40])  # correct answers, at first
 
     def receive(self):
-        """The next whole frames of the stream's."""
+        """The next complete frames from the stream."""
         try:
             data, fds, _, _ = socket.recv_fds(self.s, 65536, 4)
         except (BlockingIOError, InterruptedError):
@@ -72,7 +72,7 @@ class Player:
         return frames
 
     def right(self, kind, request=0, payload=b""):
-        """What a loader would say, or nothing: after that message of the stream's, or just so."""
+        """A loader's messages, or none: in answer to that message of the stream, or unprompted."""
         r = self.r
         if kind == HELLO:
             return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", r.choices([1, 0, 2, 65535], [20, 1, 1, 1])[0],
@@ -105,7 +105,7 @@ class Player:
         return b""
 
     def wrong(self):
-        """Any message, of any form, to any request."""
+        """Any message, in any form, to any request."""
         r = self.r
         name = r.choice(list(KINDS))
         kind = KINDS[name]
@@ -115,7 +115,7 @@ class Player:
             payload = bytearray(struct.pack("<4I", *(odd(r) for _ in range(4))) + r.randbytes(16 + 198 * 8)
                                 + struct.pack("<I", odd(r)) + text("x" * 400))
         elif kind == DONE:
-            # -74, a bad sample, is so with every loader: it ends a stream, also of honest ones (protocol.md)
+            # -74, a bad sample, is the same from every loader: it ends a stream, even with honest ones (protocol.md)
             status = r.choice([-5, -2**31, 1, 2**31 - 1, -11] + ([] if self.o.never_done else [0, -74]))
             payload = bytearray(struct.pack("<iI4Q", status, odd(r), *(odd(r, 64) for _ in range(4)))
                                 + text("\x9b2Jx is broken"))
@@ -143,7 +143,7 @@ class Player:
         return bytes(said)
 
     def spoil(self):
-        """Write into the ring, whoever's its slots are; take memory out of it; try to change its size."""
+        """Write into any slot of the ring; free some of its memory; try to resize it."""
         if self.ring < 0:
             return
         size = os.fstat(self.ring).st_size
@@ -164,7 +164,7 @@ class Player:
             pass
 
     def send_fds(self, said):
-        """What the stream never takes: sockets that linger, bare or in the queue of another, its own end, files;
+        """Descriptors that the stream never accepts: lingering sockets, bare or in another's queue, its own end, files;
         urgent, or not."""
         slow, other_end = lingering(LINGER)
         a, b = socket.socketpair()
@@ -179,7 +179,7 @@ class Player:
             close_aside(b)
 
     def say(self, said):
-        """Slowly, half, many times, with descriptors, or as it should be. Who does not read is left."""
+        """Send slowly, partly, repeatedly, with descriptors, or normally. A peer that does not read is dropped."""
         r = self.r
         way = r.choices(["whole", "half", "flood", "slow", "descriptors"], [12, 1, 1, 1, 0 if self.remote else 1])[0]
         self.count[way] += 1
@@ -227,7 +227,7 @@ class Player:
         self.s.setblocking(False)
         try:
             if self.well == 0 and self.r.random() < 0.5:
-                self.say(self.wrong())  # before it is greeted
+                self.say(self.wrong())  # before the greeting
             while time.monotonic() < self.until:
                 if select.select([self.s], [], [], 0.05)[0]:
                     for message in self.receive():
@@ -246,7 +246,7 @@ class Player:
 
 
 class Model:
-    """How the true loader answers an OPEN: asked once for each."""
+    """The real loader's answer to an OPEN: queried once for each."""
 
     def __init__(self, address):
         self.address, self.known, self.lock = address, {}, threading.Lock()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The hostile client beside an honest one of another user, the hostile loader beside an honest one and alone: hashes
-are right, nothing crashes or hangs, nothing is left behind. HOSTILE_SECONDS (of each case, 6 unless told) and
-HOSTILE_SEED (another each time, unless told)."""
+are right, nothing crashes or hangs, nothing is left behind. HOSTILE_SECONDS (per case, default 6) and HOSTILE_SEED
+(default: a new one each time)."""
 
 import json
 import os
@@ -49,7 +49,7 @@ class HostileProgramsTest(ServiceCase):
         return p
 
     def reported(self, p):
-        """What a hostile program did."""
+        """The report of a hostile program."""
         out, _ = p.communicate(timeout=SECONDS + 4 * LIMIT)
         result = json.loads(out)
         print(f"# seed {SEED}: {result['tried']} of {result['of']} messages and states; {result['count']}", flush=True)
@@ -58,7 +58,7 @@ class HostileProgramsTest(ServiceCase):
         return result
 
     def honest(self, data, *arguments):
-        """A feed, of a user of its own, from our loader unless another one is named."""
+        """A feed, as its own user, from our loader unless another one is named."""
         who = pwd.getpwnam(PEOPLE[0]) if self.many else None
         p = subprocess.Popen([FEED, data, *STREAM, "--loader", self.address, "--json", *arguments],
                              env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -96,19 +96,19 @@ class HostileProgramsTest(ServiceCase):
         self.assertEqual(self.loader.wait(2 * LIMIT), 0, f"seed {SEED}: {self.said()[-4000:]}")
 
     def test_clients(self):
-        """hostile clients on the socket: another user is fed all the while, and nothing of theirs is left"""
+        """hostile clients on the socket: another user is served throughout, and nothing of theirs is left"""
         self.loader = self.start()
         self.beside(self.address, "--job", "the honest one's")
 
     def test_clients_by_tcp(self):
-        """hostile clients by TCP"""
+        """hostile clients over TCP"""
         self.loader = self.start("--listen", "0")
         wait_for("a loader that listens", lambda: "listening on tcp:" in self.said())
         place = self.said().split("listening on tcp:")[1].split()[0].rstrip(",;")
         self.beside(f"tcp:{place}")
 
     def test_loaders_beside_an_honest_one(self):
-        """hostile loaders beside an honest one: a stream of all of them is what the honest one makes"""
+        """hostile loaders beside an honest one: a stream of all of them delivers the honest one's data"""
         self.loader = self.start()
         epochs = 10
         want = self.run_ok(CTL, "hash", self.theirs, *STREAM, "--epochs", str(epochs)).strip()
@@ -131,7 +131,7 @@ class HostileProgramsTest(ServiceCase):
             self.reported(p)
 
     def test_loaders_alone(self):
-        """hostile loaders alone: a stream ends with a sentence, or goes on, and never hangs"""
+        """hostile loaders alone: a stream ends with a message, or continues, and never hangs"""
         self.loader = self.start()
         addresses = [f"unix:{self.folder}/hostile", "tcp:127.0.0.1:%d" % free_port()]
         players = [self.hostile("loader.py", "--socket", a, "--model", self.address) for a in addresses]
