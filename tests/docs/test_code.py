@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The code in the documents runs, and what they say of the protocol is what common/wire.h says."""
+"""The code in the documents runs, and their description of the protocol agrees with common/wire.h."""
 
 import os
 import re
@@ -26,7 +26,7 @@ class CodeTest(ServiceCase):
     def test_operator(self):
         """the shell lines of operator.md"""
         (code,) = blocks("operator.md", "sh")
-        path = f"{BUILD}:{os.environ['PATH']}"  # what is installed, and no example
+        path = f"{BUILD}:{os.environ['PATH']}"  # installation commands, not examples
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
                               timeout=10 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -45,7 +45,7 @@ class CodeTest(ServiceCase):
         self.assertRegex(done.stdout, r"(?m)^resized  *[1-9]\d* by --shortest 256 --quality 90 --subsampling 420; ")
 
     def test_protocol_client(self):
-        """the client of protocol.md gets the labels that plenumctl knows"""
+        """the client of protocol.md receives the labels that plenumctl prints"""
         (code,) = blocks("protocol.md", "python")
         self.make_data(images=2)
         self.serve()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/guide.md: its code is run as it stands there, from top to bottom, and does what is said of it."""
+"""docs/guide.md: its code is run exactly as written, from top to bottom, and has the described results."""
 
 import json
 import os
@@ -28,11 +28,11 @@ class GuideTest(unittest.TestCase):
         cls.of = staticmethod(cls.page.of)
 
     def test_programs(self):
-        """every program of the page is run on it, and nothing in it is left out"""
+        """every program of the page is run, and nothing is left out"""
         self.page.check_programs(self, {"sh", "python", "sbatch"})
 
     def test_first(self):
-        """one process, two, and plenumctl come to the same hash"""
+        """one process, two, and plenumctl compute the same hash"""
         out = self.of("--num-replicas 4 python3 first.py photos")
         hashes = re.findall(r"\b[0-9a-f]{16}\b", out)
         self.assertEqual(len(hashes), 3, out)
@@ -52,7 +52,7 @@ class GuideTest(unittest.TestCase):
             self.assertEqual(f.read(2), b"\xff\xd8")
 
     def test_plan(self):
-        """the hosts share what they are told to"""
+        """the hosts share what the guide says they share"""
         out = self.of("--dry-run")
         for host in range(4):
             self.assertRegex(out, rf"(?m)^h{host} ")
@@ -72,7 +72,7 @@ class GuideTest(unittest.TestCase):
 
     @unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
     def test_loader(self):
-        """what stands in the place of a DataLoader"""
+        """the replacement for a DataLoader"""
         self.assertEqual(self.of("python3 loader.py"), "epoch 0: 6 batches\nepoch 1: 6 batches\n")
 
     def test_evaluation(self):
@@ -84,7 +84,7 @@ class GuideTest(unittest.TestCase):
         self.assertRegex(self.of("tar cf"), r"\b48\b")
 
     def test_links(self):
-        """what the pages point to is there"""
+        """everything that the pages refer to exists"""
         for name in ["README.md"] + [f"docs/{page}.md" for page in PAGES]:
             text = read(name)
             heads = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}

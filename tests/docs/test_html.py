@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""make html: every page is there, no link leads nowhere (make html looks), and what is searched for is found."""
+"""make html: every page exists, no link is broken (make html checks), and search finds its words."""
 
 import os
 import shutil
@@ -34,12 +34,12 @@ class Html(unittest.TestCase):
                                   stdin=subprocess.DEVNULL)
 
     def test_made(self):
-        """it is made without a warning, and no link leads nowhere"""
+        """it builds without a warning or a broken link"""
         self.assertEqual(self.made.returncode, 0, self.made.stdout + self.made.stderr)
         self.assertIn(" 0 dead", self.made.stdout)
 
     def test_pages(self):
-        """each page and each manual page is there, and in the table of contents"""
+        """each page and each manual page exists, and is in the table of contents"""
         index = read(MANUAL, "index.html")
         for folder in ("docs", "docs/man"):
             for name in os.listdir(os.path.join(SOURCE, folder)):
@@ -63,14 +63,14 @@ class Html(unittest.TestCase):
         self.assertIn("heartbeat", read(MANUAL, "searchindex.js"))
 
     def test_alone(self):
-        """nothing is fetched from elsewhere when a page is read"""
+        """pages load nothing from other sites"""
         for name in ("index.html", "python/pyplenum.html", "search.html"):
             page = read(MANUAL, name)
             for word in ('src="http', 'rel="stylesheet" href="http', 'href="http://fonts', "@import"):
                 self.assertNotIn(word, page)
 
     def test_dead(self):
-        """a link that leads nowhere is found"""
+        """a broken link is detected"""
         page = os.path.join(MANUAL, "docs", "dead.html")
         try:
             for link in ("nowhere.html", "guide.html#nowhere"):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The manifests of examples/kubernetes are what Kubernetes and Kubeflow take, fit together, and start programs that
-understand them.
+"""The manifests of examples/kubernetes are valid for Kubernetes and Kubeflow, consistent, and start programs that
+accept them.
 
 The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI). Of
-MPIJobs there is none:
-their fields stand here, from pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator."""
+MPIJobs there is none: their fields stand here, from pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator."""
 
 import glob
 import os
@@ -32,7 +31,7 @@ FILES = sorted(glob.glob(os.path.join(SOURCE, "examples", "kubernetes", "*.yaml"
 
 
 class Unique(yaml.SafeLoader):
-    """A key that is there twice is a fault, not the last one's."""
+    """A duplicate key is an error; the last one does not win."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(k) for k, _ in node.value]
@@ -123,7 +122,7 @@ MPI = {"": {"apiVersion", "kind", "metadata", "spec"},
 
 class KubernetesTest(unittest.TestCase):
     def test_kubernetes(self):
-        """what is Kubernetes' own is of its schema"""
+        """Kubernetes' own objects match its schema"""
         try:
             from kubernetes.client import models
         except ImportError:
@@ -142,11 +141,11 @@ class KubernetesTest(unittest.TestCase):
         for wrong in ({"kind": "Service", "spec": {"port": []}},
                       {"kind": "Service", "spec": {"ports": [{"name": "x"}]}},
                       {"kind": "Service", "spec": {"clusterIP": 1}}):
-            with self.assertRaises(AssertionError):  # this test sees faults
+            with self.assertRaises(AssertionError):  # this test detects faults
                 m.check(wrong, "V1Service", "wrong")
 
     def test_mpijob(self):
-        """the MPIJob has fields of the operator's, and values that it takes"""
+        """the MPIJob has the operator's fields, with valid values"""
         job, = load("job-mpi.yaml")
         self.assertEqual((job["apiVersion"], job["kind"]), ("kubeflow.org/v2beta1", "MPIJob"))
         spec = job["spec"]
@@ -169,7 +168,7 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual(args[args.index("-n") + 1], str(slots), "instances are not as many as slots")
 
     def test_trainer(self):
-        """TrainingRuntime and TrainJob are of the trainer's schema"""
+        """TrainingRuntime and TrainJob match the trainer's schema"""
         try:
             import kubeflow_trainer_api.models as models
         except ImportError:
@@ -219,7 +218,7 @@ class KubernetesTest(unittest.TestCase):
         self.assertIn(f"tcp:{service['metadata']['name']}:{service['spec']['ports'][0]['port']}", launcher)
 
     def test_policies(self):
-        """who reaches a loader's ports: of the status page, Prometheus alone"""
+        """a loader's ports are restricted: only Prometheus reaches the status page"""
         for name in ("loader-daemonset.yaml", "loader-service.yaml"):
             policy, = (each for each in load(name) if each["kind"] == "NetworkPolicy")
             pod, = (p for each in load(name) for p in pods(each))
@@ -233,7 +232,7 @@ class KubernetesTest(unittest.TestCase):
             self.assertTrue(all(named["http"]), "the page is for those that are listed")
 
     def test_images(self):
-        """what the manifests start is in the images, under the users that these have"""
+        """programs started by the manifests are in the images, under their users"""
         for which, user, files in (("loader", 10001, ("plenumd",)), ("training", 1000, ("plenum*", "job_sshd.conf"))):
             with open(os.path.join(SOURCE, "examples", "containers", f"Containerfile.{which}"), encoding="utf-8") as f:
                 text = f.read()
@@ -266,7 +265,7 @@ class KubernetesTest(unittest.TestCase):
                 loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{folder}/sock", *args],
                                           stderr=subprocess.PIPE, text=True)
                 try:
-                    # The kubelet asks for the first again and again, until the loader is ready.
+                    # The kubelet probes the first one repeatedly, until the loader is ready.
                     path = container["startupProbe"]["httpGet"]["path"]
                     for _ in range(600):
                         if self.answer(loader, port, path) != 503:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What man pages define exists, and what exists is defined there: options, and the functions of the library."""
+"""Everything that man pages define exists, and vice versa: options, and the functions of the library."""
 
 import os
 import re
@@ -77,7 +77,7 @@ class ManualTest(unittest.TestCase):
         self.agree("plenumrun", "plenumrun.1", hidden=("--np", "-np"))
 
     def test_other_names(self):
-        """plenumrun takes the other names of its options, too"""
+        """plenumrun also accepts its options' other names"""
         plan = run(os.path.join(BUILD, "plenumrun"), "--allow-run-as-root", "--dry-run", "--np", "2",
                    "--ipus-per-replica", "3", "--print-topology=json", "true")
         self.assertIn('"index": 1', plan)
@@ -114,7 +114,7 @@ class ManualTest(unittest.TestCase):
                 self.assertLessEqual(len(line), 80, line)
 
     def test_elsewhere(self):
-        """README and the other documents name no option that no program has"""
+        """README and the other documents name only existing options"""
         known = union(help_options(help_text(p)) for p in ("plenumrun", "plenumd", "plenumctl"))
         for command in re.findall(r"^  (\S+) ", help_text("plenumctl").split("commands:")[1], re.M):
             known |= help_options(help_text("plenumctl", command))
@@ -193,7 +193,7 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual(re.findall(r"^\.It Va (\w+)$", listed, re.M), fields, name)
 
     def test_constants(self):
-        """every constant is named, and none that does not exist"""
+        """every constant is named, and only existing ones"""
         declared = set(re.findall(r"^\s+(PLENUM_\w+)[,\n ]",
                                   "".join(re.findall(r"^enum \w+ \{(.*?)^\};", self.code, re.M | re.S)), re.M))
         declared |= {"PLENUM_FOREVER", "PLENUM_VIEWS_MAX"}
@@ -202,7 +202,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(shown, declared)
 
     def test_errors(self):
-        """the errors that a header speaks of are those of its pages"""
+        """the errors that a header mentions are those of its pages"""
         for header, names in (("job.h", ["plenum_job"]), ("comm.h", ["plenum_collectives"]),
                               ("stream.h", ["plenum_stream", "plenum_batch", "plenum_cursor"]),
                               ("normalise.h", ["plenum_normalise"])):
@@ -211,7 +211,7 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual(shown, said, header)
 
     def test_format(self):
-        """all pages are formatted without a word of complaint"""
+        """all pages are formatted without warnings"""
         if not shutil.which("groff"):
             self.skipTest("groff is not installed")
         for name in os.listdir(os.path.join(SOURCE, "docs", "man")):
@@ -221,7 +221,7 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual(done.stderr, "", name)
 
     def test_example(self):
-        """the program of libplenum(3) is compiled, and given what it says"""
+        """the program of libplenum(3) compiles, and prints what the page says"""
         compiler = shutil.which("gcc") or shutil.which("cc")
         if not compiler or os.environ.get("PLENUM_SANITIZED"):
             self.skipTest("no compiler, or a sanitized library")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/messages.md has a line for every message with which the sources say that something is wrong, and for no
-other."""
+"""docs/messages.md has a line for every error message in the sources, and no other line."""
 
 import ast
 import os
@@ -17,7 +16,7 @@ FOLDERS = ("common", "libdist", "loader", "launcher")
 
 # common/message.h has the mark. The name of a function follows it, "log_warn(".
 MARKED = re.compile(r"^MESSAGE(?:_FORMAT\(\d+, \d+\))?\s+(?P<static>static )?[\w\s*]*?\b(?P<name>\w+)\(", re.M)
-# Nobody but these of the C library writes to standard error without a mark, and log_about() is told the level.
+# Only these C library functions write to standard error without a mark, and log_about() receives the level.
 AT = {"fprintf": r"\s*stderr\b", "dprintf": r"\s*STDERR_FILENO\b", "log_about": r"\s*LOG_LEVEL_(?:ERROR|WARN)\b"}
 
 # Who is given sentences that are no messages; those of one file by the file's name, too.
@@ -84,12 +83,12 @@ def texts_of(path, code):
 
 
 def plain(text):
-    """As it stands in the page: … for what differs."""
+    """As written in the page: … for the variable parts."""
     return CONVERSION.sub(lambda m: "%" if m[0] == "%%" else "…", text.replace('\\"', '"').replace("\\\\", "\\"))
 
 
 def said():
-    """{message: file} of all calls, and of Python's raise, that tell what is wrong."""
+    """{message: file} of all calls, and of Python's raise, that report an error."""
     found = {}
     for path, text in files(FOLDERS, ".c"):
         for message, _, tells in texts_of(path, text):
@@ -139,7 +138,7 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual("\n".join(missing), "")
 
     def test_none_else(self):
-        """and every line is about a message that there is"""
+        """every line is about an existing message"""
         texts = everything()
         self.assertEqual([p for p, _ in page() if not expression(p).search(texts)], [])
 
@@ -153,7 +152,7 @@ class MessagesTest(unittest.TestCase):
         self.assertNotIn("", [remedy for _, remedy in page()])
 
     def test_marks(self):
-        """whoever is given a sentence has the mark of common/message.h, or tells nothing wrong"""
+        """functions that receive a message have the mark of common/message.h, or report no error"""
         unknown = {f"{path}: {calls[-1]}()" for path, code in files(FOLDERS, ".c")
                    for text, calls, tells in texts_of(path, code)
                    if calls and not tells and len(re.findall(r"[a-z]+ ", text)) >= 2
@@ -161,7 +160,7 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(sorted(unknown), [])
 
     def test_patterns(self):
-        """no line is so short that it would be about everything"""
+        """no line is so short that it would match everything"""
         self.assertEqual([p for p, _ in page() if len(re.sub(r"[^A-Za-z_]", "", p)) < 4], [])
 
 

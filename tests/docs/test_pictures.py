@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/operations.jpg has a picture of every operation, and shows what plenumctl makes of it today."""
+"""docs/operations.jpg has a picture of every operation, and shows plenumctl's current result."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class PicturesTest(unittest.TestCase):
             for number, words in enumerate(operations.PICTURES):
                 left, top = operations.place(number)
                 box = (left, top, left + operations.SIDE, top + operations.SIDE)
-                # of blocks of 8 x 8, which the JPEG leaves nearly as they were
+                # blocks of 8 x 8, which JPEG leaves almost unchanged
                 difference = ImageChops.difference(sheet.crop(box).reduce(8), drawn.crop(box).reduce(8))
                 self.assertLess(max(ImageStat.Stat(difference).mean), 4, f"{words}: run docs/operations.py")
 

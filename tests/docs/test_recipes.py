@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/recipes.md and README.md: their programs are run as they stand there, and do what is said of them."""
+"""docs/recipes.md and README.md: their programs are run exactly as written, and have the described results."""
 
 import os
 import re
@@ -21,7 +21,7 @@ class RecipesTest(unittest.TestCase):
         cls.page = Page(read("docs/recipes.md"), cls.folder)
 
     def test_programs(self):
-        """every program of the page is run on it"""
+        """every program of the page is run"""
         self.page.check_programs(self, {"sh", "python"})
         self.assertGreaterEqual(len(re.findall(r"^# \w+\.py - ", self.page.text, re.M)), 5)
         self.assertTrue(os.path.isdir(os.path.join(self.folder, "photos")))
@@ -35,7 +35,7 @@ class RecipesTest(unittest.TestCase):
         self.assertEqual(self.page.of("mixup.py"), "4 classes\n")
 
     def test_crops(self):
-        """crops of two sizes are of the same images, by one process and by two"""
+        """crops of two sizes come from the same images, with one process and with two"""
         out = self.page.of("dino.py")
         self.assertEqual(out.count("12 steps of 4 images"), 1)
         self.assertEqual(out.count("6 steps of 4 images"), 2)
@@ -46,19 +46,19 @@ class RecipesTest(unittest.TestCase):
                          "".join(f"epoch {e}: {32 if e < 2 else 48} pixels\n" for e in range(4)))
 
     def test_fields(self):
-        """captions, several labels and boxes are those of their images, and verified"""
+        """captions, several labels and boxes belong to their images, and are verified"""
         out = self.page.of("fields.py")
         self.assertRegex(out, "6 batches, each with captions and boxes, such as '(a|a photo of a) ")
         self.assertIn("problems     0", out)
 
     def test_count(self):
-        """each sample counts once, by one process and by two"""
+        """each sample counts once, with one process and with two"""
         self.assertEqual(self.page.of("count.py"), "48 of 48 right\n" * 2)
 
 
 class ReadmeTest(unittest.TestCase):
     def test_readme(self):
-        """what README.md shows runs, and the hash of what two processes were given is that of one thread"""
+        """README.md's program runs, and the hash over two processes equals that of one thread"""
         folder = tempfile.mkdtemp(prefix="plenum-test-")
         self.addCleanup(shutil.rmtree, folder)
         page = Page(read("README.md"), folder)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# hosts.sh - for tests on three virtual hosts: source it behind lib.sh. What follows runs at the head, in a folder that
-# all hosts see, with v1, v2 and v3 up; it is not reached where they cannot be made.
+# hosts.sh - for tests on three virtual hosts: source it after lib.sh. The rest runs at the head, in a folder that all
+# hosts see, with v1, v2 and v3 up; it is not reached if they cannot be created.
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
 mpi_sum=$top_builddir/tests/launcher/mpi_sum
@@ -23,7 +23,7 @@ dir=$VHOSTS_DIR/shared
 cd "$dir" || exit 99
 # PATH may lead to another Open MPI than configure found: PATH=/opt/ompi5/bin:$PATH make check-system.
 [ ! -x "$mpi_sum" ] || ! mpicc "$top_srcdir/tests/launcher/mpi_sum.c" -o mpi_sum >log 2>&1 || mpi_sum=$dir/mpi_sum
-id=$$ # makes our sleeping processes unlike all others
+id=$$ # a duration that identifies our sleeping processes
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 unset "${!OMPI_MCA_@}"
 export LC_ALL=C
@@ -44,7 +44,7 @@ last_line_has() { tail -n 1 err | grep -q -e "$1" ||
 below() { [ "$1" -lt "$2" ] || { echo "$1 ms is not below $2"; false; }; }
 all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
 
-# ---- what must not be left on any host ----
+# ---- nothing may be left on any host ----
 nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx "(sleep|yes) 200[0-9]\.$id" >/dev/null; }
 files() { # of Open MPI, on all hosts that are up and at the head
     for h in v1 v2 v3; do

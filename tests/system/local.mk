@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# What needs root, several hosts, or minutes: make check-system.
+# Tests that need root, several hosts, or minutes: make check-system.
 system_tests += %D%/test_hosts.sh %D%/test_names.sh %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh %D%/test_copies.sh %D%/test_systemd.sh \
 	%D%/test_page.py %D%/test_packages.sh %D%/test_prometheus.py %D%/test_fresh.sh %D%/test_tarball.sh
 EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/test_names.sh %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh \
 	%D%/test_three_faults.sh %D%/test_copies.sh %D%/test_systemd.sh %D%/vsystemd.sh %D%/test_page.py %D%/test_packages.sh %D%/test_prometheus.py %D%/test_fresh.sh %D%/test_tarball.sh
 # Three of the faults, wherever root is.
 TESTS += %D%/test_three_faults.sh
-# scripts/demo and scripts/check in other systems, made from nothing, as root: make check-distros.
+# scripts/demo and scripts/check in other, freshly created systems, as root: make check-distros.
 EXTRA_DIST += %D%/test_distros.sh
 check-distros: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='%D%/test_distros.sh'

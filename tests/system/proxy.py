@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""proxy.py - a bad way from one TCP address to another.
+"""proxy.py - a bad connection from one TCP address to another.
 
     proxy.py LISTEN TO [--delay S] [--stall S] [--seed N] [--mute]
 
     --delay S   every byte comes S seconds later, each way, and as many a second as before
     --stall S   now and then nothing passes for up to S seconds, from any byte on: within a frame, within pixels
-    --mute      connections are accepted, and nobody ever says a word
+    --mute      connections are accepted, and nothing is ever sent
 
 What it does stands on standard output, a line each: "listening", "accepted", "closed", "delayed", "stalled".
 """

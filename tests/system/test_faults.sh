@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_faults.sh - what befalls hosts, and what plenumrun makes of it: three virtual hosts with two instances each, and
-# on one of them something goes wrong. Each case must end within its limit, with the right message and exit status, and
-# leave no process and no file on any host. Speaks TAP. Needs root; takes minutes.
+# test_faults.sh - failures of hosts, and plenumrun's reaction: three virtual hosts with two instances each, one of
+# which fails. Each case must end within its limit, with the right message and exit status, and leave no process and no
+# file on any host. Speaks TAP. Needs root; takes minutes.
 #
 #     FAULTS="exits dropped" test_faults.sh      only these
 . "$top_srcdir/tests/lib.sh"
@@ -144,7 +144,7 @@ fault_default() { # as people start jobs: nothing is said of time
     eval "$("$vhosts" env agent)"
 }
 fault_default_ssh() { how=ssh fault_default; }
-fault_printing() { # what waits to be sent does not keep anybody
+fault_printing() { # queued output blocks no other instance
     "$run" --grace 1 --heartbeat-timeout 4 --host 'v[1-3]:2' yes 2003.$id >/dev/null 2>err &
     job=$!
     wait_for 20 eval '[ "$(pgrep -cfx "yes 2003.$id")" = 6 ]'

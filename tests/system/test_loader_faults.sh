@@ -3,12 +3,12 @@
 # test_loader_faults.sh - three virtual hosts, two loaders with a key, one trainer: faults at random moments, and the
 # same bytes arrive. Speaks TAP. Needs root.
 #
-# RUNS says how often all faults are gone through (default 20), FAULTS which (all), SEED when they strike: each run says
-# its own, and SEED=THAT RUNS=1 repeats it.
+# RUNS is the number of rounds of all faults (default 20), FAULTS selects them (all), SEED determines when they strike:
+# each run prints its own, and SEED=THAT RUNS=1 repeats it.
 #
-# A fault is a function that has a trainer started (train), does its worst while that runs, undoes it, and says by what
-# the trainer must have noticed. Then the trainer must go on for a while; it is told to stop, and the hash of what it
-# was delivered must be what one thread computes of so many samples alone.
+# A fault is a function that starts a trainer (train), causes the fault while it runs, undoes it, and names the message
+# by which the trainer must have noticed. The trainer must then continue for a while; it is stopped, and the hash of its
+# samples must equal what one thread computes for the same number of samples.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
@@ -145,8 +145,7 @@ fault_one_way() {
     on v2 ip route del blackhole "$VHOSTS_NET.3"
     struck
 }
-# Nobody says that the connection is over: the loader dies while its host cannot be reached, and another one is there
-# afterwards.
+# No packet ends the connection: the loader dies while its host is unreachable, and another one is there afterwards.
 fault_half_open() { train; "$vhosts" drop v1; end v1; start v1; moment; "$vhosts" undrop v1; struck; }
 lossy() { # HOST
     on "$1" nft -f - <<-EOF
@@ -179,7 +178,7 @@ fault_slow_link() {
     done
 }
 
-# ---- a bad way to them ----
+# ---- a bad connection to them ----
 
 proxy() { # HOST ARGUMENT...: between its ports 7001 and 7000; what it does is in proxy.HOST
     local host=$1
@@ -224,7 +223,7 @@ fault_all_stall() {
     better_way v1 v2
     ending="end_proxy v1; end_proxy v2"
 }
-# The client gives a loader up that accepts and says nothing, and tries it again.
+# The client gives up a loader that accepts and sends nothing, and retries it.
 twice() { [ "$(grep -c accepted proxy.v1)" -ge 2 ]; }
 fault_mute() {
     proxy v1 --mute
@@ -258,7 +257,7 @@ fault_other_major() {
     as_before v1
     lost
 }
-# It must have served: while it is the only one, the stream goes on.
+# It must have served: while it is the only one, the stream continues.
 minor() {
     train
     with=("PLENUM_WRONG_VERSION=$1") program=$wrong
@@ -329,7 +328,7 @@ fault_disk() {
     check "[ $(failures) -gt $before ]"
     struck
 }
-# What no loader can read is reported, and nothing is shown in its place.
+# Samples that no loader can read are reported, and not replaced.
 fault_all_disks() {
     ends=1
     bad_disk v1 v2
@@ -460,7 +459,7 @@ for ((i = 1; i <= ${RUNS:-20}; i++)); do
     SEED=$((SEED + 1))
 done
 
-# A host that is gone without a word, and one that has another key.
+# A host that disappears silently, and one with another key.
 "$vhosts" crash v2
 hosts=v1 ok "a host that was powered off" run none
 end v1
@@ -474,7 +473,7 @@ on v3 timeout 100 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
 code=$?
 ok "and so is none" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 
-# A trainer's host that is gone without a word: what the loader kept for it is free again, in a minute or so.
+# A trainer's host disappears silently: the loader frees its resources within a minute or so.
 as_before v1
 PLENUM_LOADER_KEY=$dir/client on v3 "$feed" "${stream[@]}" --epochs 1000000 --pause 10 --loader tcp:v1:7000 >out 2>err &
 ok "a trainer's host that was powered off" eval \

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_wire.sh - what somebody between the hosts of a job can read: Open MPI's own messages, but no key, no token and no
-# variable of the job. Speaks TAP. Needs root.
+# test_wire.sh - an eavesdropper between the hosts of a job can read Open MPI's own messages, but no key, no token and
+# no variable of the job. Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
 [ "$PYTHON" != : ] || skip_all "there is no Python"
 
-# The secrets of a job are told by its first program, into a file.
+# A job's first program writes its secrets to a file.
 cat >tell <<'END'
 #!/bin/sh
 [ "$RANK" = 0 ] || exit 0
@@ -18,7 +18,7 @@ done | sort -u
 END
 chmod +x tell
 
-# overheard JOB... - run it, with everything that passes the bridge kept
+# overheard JOB... - run it, capturing all traffic on the bridge
 overheard() {
     "$PYTHON" "$top_srcdir/tests/system/wire.py" "$dir/wire" >ready &
     local ear=$!
@@ -50,7 +50,7 @@ ok "a host where TLS is not installed" all 'same $code 125' \
     'last_line_has "v2  *encryption  *a key needs TLS, which is not installed"' nothing_is_left
 on v2 umount "$top_builddir/.libs/libplenum-tls.so"
 
-# Where TLS is not installed a job runs, and says what that means; what needs a key does not.
+# Without TLS installed a job runs, with a warning; features that need a key do not.
 bare() {
     unshare -m sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$top_builddir/.libs/libplenum-tls.so" "$run" \
         "$@" >out 2>err; code=$?
