@@ -426,6 +426,15 @@ int scope_stat_entry(const struct scope *p, int fd, const char *folder, const ch
     return r;
 }
 
+unsigned scope_entry_type(int fd, const struct dirent *entry)
+{
+    struct stat st;
+
+    if (entry->d_type != DT_UNKNOWN || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return entry->d_type;
+    return IFTODT(st.st_mode);
+}
+
 char *scope_name(const struct scope *p, const char *path, char *ret, size_t size)
 {
     if (p->folder && path[0] != '/')

@@ -130,14 +130,10 @@ enum stamp_match stamp_compare(const struct stamp *stamp, const struct stat *st)
 uint64_t stamp_hash_entry(int fd, const struct dirent *entry)
 {
     const char *name = entry->d_name;
-    unsigned type = entry->d_type;
-    struct stat st;
 
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return 0;
-    if (type == DT_UNKNOWN && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        type = IFTODT(st.st_mode);
-    return XXH3_64bits_withSeed(name, strlen(name), type);
+    return XXH3_64bits_withSeed(name, strlen(name), scope_entry_type(fd, entry));
 }
 
 uint64_t stamp_hash_bytes(const void *bytes, size_t len)
