@@ -47,7 +47,7 @@ int scope_stat(const struct scope *scope, const char *path, struct stat *ret);
 /** Stat an entry of `folder`, which is open as `fd`: one system call if it is no link. */
 int scope_stat_entry(const struct scope *scope, int fd, const char *folder, const char *name,
                      struct stat *ret);
-/** The type (DT_REG, DT_DIR, ...) of an entry of the folder open as `fd`; links are not followed. */
+/** The type (DT_REG, DT_DIR, ...) of an entry of the folder open as `fd`, of a link itself. */
 unsigned scope_entry_type(int fd, const struct dirent *entry);
 /** The path without links, malloc. */
 int scope_resolve(const struct scope *scope, const char *path, char **ret);
