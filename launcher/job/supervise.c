@@ -405,7 +405,7 @@ static void be_late(struct supervisor *s)
 {
     struct report report = {
         .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->job->limits->start_timeout_ns};
-    char missing[440], strangers[160];
+    char missing[336], strangers[160];
 
     if (instances_are(s, INSTANCE_PRESENT) && !loaders_are_ready(s->loaders))
         loaders_list_missing(s->loaders, missing, sizeof(missing));
