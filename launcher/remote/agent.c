@@ -494,17 +494,18 @@ int agent_main(int argc, char **argv)
 {
     char *secret = getenv(SHIM_ENV_TOKEN);
     const char *program = getenv(AGENT_ENV_WORDS);
-    char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all;
+    char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all, *list = NULL;
+    char *wrapped = NULL;
     size_t count = 0;
-    int at;
+    int at, status;
 
     if (!program) {
         fprintf(stderr, "plenumrun: %s is for mpirun's use\n", AGENT_ARGUMENT);
         return 255;
     }
-    for (at = 2; at < argc && !find_host(argv[at], fields); at++)
+    for (at = 2; at < argc && !(list = find_host(argv[at], fields)); at++)
         ;
-    text = strdup(program); /* NOLINT(clang-analyzer-unix.Malloc): the fields lie in a copy */
+    text = strdup(program);
     all = calloc((size_t)argc + AGENT_WORDS_MAX + 1, sizeof(*all));
     if (at >= argc || !text || !all || split_words(text, words, &count) < 0 || count == 0) {
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the process ends */
@@ -520,8 +521,8 @@ int agent_main(int argc, char **argv)
     add_login(all, &count, fields[1], fields[2]);
     all[count++] = fields[0];
     if (secret) {
-        all[count++] = wrap_command(argv + at + 1, argc - at - 1);
-        if (!all[count - 1] || offer_secret(secret) < 0) {
+        all[count++] = wrapped = wrap_command(argv + at + 1, argc - at - 1);
+        if (!wrapped || offer_secret(secret) < 0) {
             fprintf(stderr, "plenumrun: out of memory or descriptors\n");
             return 255;
         }
@@ -532,5 +533,10 @@ int agent_main(int argc, char **argv)
             all[count++] = argv[i];
     }
     handover_clear_agent();
-    return run_agent(all, fields[0]);
+    status = run_agent(all, fields[0]);
+    free(wrapped);
+    free(list);
+    free(text);
+    free(all);
+    return status;
 }
