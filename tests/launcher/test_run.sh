@@ -219,6 +219,7 @@ ok "and so is its agent" all 'same $code 125' 'has err "a login at $long-0001$"'
 TMPDIR=/proc/self job -n 2 true
 ok "without --starter this is no reason to give up" all 'same $code 0' 'has err "here: .*unable to create.*directory"'
 if [ -x "$mpi_sum" ]; then
+    export ASAN_OPTIONS="$asan_options_of_mpi"
     TMPDIR=/proc/self job -n 2 "$mpi_sum"
     ok "an MPI program does not become several of one rank each" all '[ $code != 0 ]' 'has_not out sum'
     job --starter own -n 2 "$mpi_sum"
@@ -246,6 +247,7 @@ rank 1 sum 2"'
     ok "in a step of Slurm's on this host" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
     PE_HOSTFILE=$T/nothing SGE_ROOT=/ ARC=x JOB_ID=1 job --host localhost:2 "$mpi_sum"
     ok "with an SGE's file that is gone" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
+    export ASAN_OPTIONS="${asan_options_of_mpi%:detect_leaks=0}"
 else
     skip "MPI programs and launchers in launchers" "built without MPI"
 fi
