@@ -9,12 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash && slash[1] ? slash + 1 : path;
-}
+#include "common/util.h"
 
 /* The word behind `word`; NULL behind the last one. */
 static const char *next_word(const char *word, const char *end)
@@ -28,7 +23,7 @@ static const char *find_script(const char *word, const char *end)
 {
     while ((word = next_word(word, end)) != NULL) {
         if (word[0] != '-' || !word[1])
-            return word[0] == '-' ? NULL : base_name(word);
+            return word[0] == '-' ? NULL : io_base_name(word);
         if (strcmp(word, "-m") == 0)
             return next_word(word, end);
         if (strcmp(word, "-c") == 0)
@@ -43,7 +38,7 @@ static const char *find_script(const char *word, const char *end)
 
 void program_name_of(const char *words, size_t len, char *ret, size_t size)
 {
-    const char *end = words + len, *name = len > 0 ? base_name(words) : "", *script = NULL;
+    const char *end = words + len, *name = len > 0 ? io_base_name(words) : "", *script = NULL;
 
     if (strncmp(name, "python", strlen("python")) == 0)
         script = find_script(words, end);

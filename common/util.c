@@ -199,7 +199,7 @@ char *io_folder_of(const char *path)
 
 static void remove_leftovers(const char *path, const char *suffix)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = io_base_name(path);
     char *folder = io_folder_of(path);
     DIR *dir = folder ? opendir(folder) : NULL;
     time_t before = time(NULL) - LEFT_S;

@@ -122,6 +122,13 @@ int io_write_all(int fd, const void *bytes, size_t len);
  * replaced is complete at every moment.
  */
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
+/** The last part of a path: what follows its last slash, or all of it if nothing does. */
+static inline const char *io_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash && slash[1] ? slash + 1 : path;
+}
 /** The folder of a file's path, "FOLDER/", or "./" if the path has none: malloc, or NULL. */
 char *io_folder_of(const char *path);
 /** A unique name for the replacement of a file: "PATH.RANDOM" and the suffix, malloc: 0 or -errno.
@@ -173,6 +180,14 @@ void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, in
 
 /** Set O_CLOEXEC on or off: 0 or -errno. */
 int io_set_cloexec(int fd, bool on);
+
+/** Does `text` end with `end`, after at least one other character? */
+static inline bool str_ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), n = strlen(end);
+
+    return len > n && strcmp(text + len - n, end) == 0;
+}
 
 /** The rest of `text` after `beginning`; NULL if it does not begin with it. */
 static inline const char *str_after(const char *text, const char *beginning)

@@ -35,20 +35,6 @@ struct hashbang {
     const char *argument; /* the rest of the line, "" if there is none */
 };
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t len = strlen(text), n = strlen(end);
-
-    return len >= n && strcmp(text + len - n, end) == 0;
-}
-
 /* ---- binaries ---- */
 
 /* Without its dynamic loader a binary fails like a script without its interpreter. */
@@ -113,7 +99,7 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
                          "program '%s' is text in UTF-16, which is no program: save it as UTF-8 "
                          "without BOM",
                          file);
-    if (ends_with(file, ".py"))
+    if (str_ends_with(file, ".py"))
         return error_set(err, -ENOEXEC,
                          "program '%s' does not begin with a line like '#!/usr/bin/env python3', "
                          "so a shell would run it: start it by python3 %s",
@@ -239,7 +225,7 @@ static int check_interpreter(const char *file, const struct hashbang *h, const c
                          "program '%s' needs the interpreter '%s', which cannot be executed: "
                          "correct its permission, or the file's first line",
                          file, h->interpreter);
-    if (strcmp(base_name(h->interpreter), "env") == 0 && *h->argument)
+    if (strcmp(io_base_name(h->interpreter), "env") == 0 && *h->argument)
         return check_env(file, h, path, depth, err);
     return check_next(file, h->interpreter, path, depth, err);
 }

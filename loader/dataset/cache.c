@@ -199,7 +199,7 @@ int cache_remove(const char *path)
 
 void cache_remove_leftovers(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = io_base_name(path);
     char *folder = io_folder_of(path);
     DIR *dir = folder ? opendir(folder) : NULL;
     size_t len = strlen(name);

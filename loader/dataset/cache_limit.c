@@ -56,13 +56,6 @@ int cache_hold(const char *path, const char *user)
     return fd;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), len = strlen(end);
-
-    return n > len && strcmp(name + n - len, end) == 0;
-}
-
 static uint64_t bytes_of(int folder_fd, const char *name, const char *suffix)
 {
     struct stat st = {0};
@@ -83,7 +76,7 @@ static bool is_of_user(int fd, const char *user)
 
 static void add_unit(struct units *u, const char *name, const char *user)
 {
-    bool is_index = ends_with(name, index_end);
+    bool is_index = str_ends_with(name, index_end);
     struct stat st;
     struct unit *unit;
     int fd = openat(u->folder_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -124,7 +117,7 @@ static bool is_orphan(int folder_fd, const char *name)
     if (!mark || fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
         st.st_uid != geteuid())
         return false;
-    if (ends_with(name, ".tmp"))
+    if (str_ends_with(name, ".tmp"))
         return st.st_mtim.tv_sec + TEMPORARY_S < time(NULL);
     for (size_t i = 0;; i++) {
         if (i == ARRAY_LEN(companions))
@@ -192,8 +185,8 @@ static int list_units(struct units *u, const char *folder, const char *user)
     while (u->folder_fd >= 0 && (entry = readdir(dir)))
         if (is_orphan(u->folder_fd, entry->d_name))
             remove_orphan(u->folder_fd, entry->d_name);
-        else if (ends_with(entry->d_name, index_end) ||
-                 (strstr(entry->d_name, table_mark) && !ends_with(entry->d_name, ".tmp")))
+        else if (str_ends_with(entry->d_name, index_end) ||
+                 (strstr(entry->d_name, table_mark) && !str_ends_with(entry->d_name, ".tmp")))
             add_unit(u, entry->d_name, user);
     (void)closedir(dir);
     if (u->count > 1)
@@ -213,7 +206,7 @@ static bool remove_unit(struct units *u, const struct unit *unit)
     int file = lock >= 0 ? lock_file(u->folder_fd, unit->name, O_RDONLY) : -1;
     bool removed = file >= 0 && unlinkat(u->folder_fd, unit->name, 0) == 0;
 
-    if (removed && ends_with(unit->name, index_end))
+    if (removed && str_ends_with(unit->name, index_end))
         unlink_companions(u->folder_fd, unit->name);
     if (removed) {
         u->bytes -= unit->bytes;
@@ -259,8 +252,8 @@ bool cache_trim(const char *path, const struct dataset_cache_limits *limits, con
                 (void)remove_unit(&u, &u.all[i]);
         if (is_over(&u, limits))
             kept = unlink(path) < 0 && errno != ENOENT;
-        if (!kept && ends_with(path, index_end))
-            unlink_companions(u.folder_fd, strrchr(path, '/') + 1);
+        if (!kept && str_ends_with(path, index_end))
+            unlink_companions(u.folder_fd, io_base_name(path));
     }
     for (size_t i = 0; i < u.count; i++)
         free(u.all[i].name);

@@ -30,11 +30,9 @@ const struct log_field *session_about(const struct session *s, struct session_ab
 static bool names_its_pid(const struct session *s)
 {
     char pid[32];
-    size_t len = strlen(s->name), n;
 
     (void)snprintf(pid, sizeof(pid), "(pid %d)", (int)s->peer.pid);
-    n = strlen(pid);
-    return len >= n && strcmp(s->name + len - n, pid) == 0;
+    return str_ends_with(s->name, pid);
 }
 
 const char *session_describe(const struct session *s, char *text, size_t size)

@@ -75,6 +75,20 @@ Test(util, random_digits_are_hexadecimal_and_end)
     }
 }
 
+Test(util, ends_and_last_parts_of_paths)
+{
+    static const char *const paths[][2] = {{"a", "a"},   {"/", "/"},        {"/a", "a"},
+                                           {"a/b", "b"}, {"/a/b.c", "b.c"}, {"a/b/", "a/b/"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+        cr_expect(eq(str, (char *)io_base_name(paths[i][0]), (char *)paths[i][1]));
+    cr_expect(str_ends_with("a.py", ".py"));
+    cr_expect(not(str_ends_with(".py", ".py")));
+    cr_expect(not(str_ends_with("py", ".py")));
+    cr_expect(not(str_ends_with("a.pyc", ".py")));
+    cr_expect(not(str_ends_with("", ".py")));
+}
+
 /* Each unit at both ends of the range of 64-bit nanoseconds. */
 Test(util, times_have_units)
 {
