@@ -106,25 +106,33 @@ static char *index_of(const char *name)
     return str_format("%.*s", (int)(strstr(name, index_end) + strlen(index_end) - name), name);
 }
 
+static bool is_companion(const char *name)
+{
+    const char *mark = strstr(name, index_end);
+
+    for (size_t i = 0; mark && i < ARRAY_LEN(companions); i++)
+        if (strcmp(mark + strlen(index_end), companions[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_own_file(int folder_fd, const char *name, struct stat *ret)
+{
+    return fstatat(folder_fd, name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode) &&
+           ret->st_uid == geteuid();
+}
+
 /* Is this a companion whose index is gone, or a temporary file that its writer left? */
 static bool is_orphan(int folder_fd, const char *name)
 {
-    const char *mark = strstr(name, index_end);
     struct stat st;
     char *index;
     bool gone;
 
-    if (!mark || fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-        st.st_uid != geteuid())
+    if (strstr(name, index_end) && str_ends_with(name, ".tmp"))
+        return is_own_file(folder_fd, name, &st) && st.st_mtim.tv_sec + TEMPORARY_S < time(NULL);
+    if (!is_companion(name) || !is_own_file(folder_fd, name, &st))
         return false;
-    if (str_ends_with(name, ".tmp"))
-        return st.st_mtim.tv_sec + TEMPORARY_S < time(NULL);
-    for (size_t i = 0;; i++) {
-        if (i == ARRAY_LEN(companions))
-            return false;
-        if (strcmp(mark + strlen(index_end), companions[i]) == 0)
-            break;
-    }
     index = index_of(name);
     gone = index && faccessat(folder_fd, index, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
     free(index);
