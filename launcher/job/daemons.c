@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/text.h"
 #include "common/util.h"
 #include "launcher/host.h"
 
@@ -108,16 +109,17 @@ static bool is_of_mpirun(const struct sockets *s, unsigned long inode)
 
 static void read_rows(const char *path, struct sockets *s)
 {
-    FILE *f = fopen(path, "re");
+    struct text_lines lines;
     char line[512];
     struct row row;
 
-    while (f && fgets(line, sizeof(line), f))
+    if (text_lines_open(&lines, path) < 0)
+        return;
+    while (text_lines_next(&lines, line, sizeof(line)))
         if (read_row(line, &row) && is_of_mpirun(s, row.inode) &&
             array_grow(&s->rows, &s->cap_rows, s->num_rows, sizeof(*s->rows)) == 0)
             s->rows[s->num_rows++] = row;
-    if (f)
-        (void)fclose(f);
+    text_lines_close(&lines);
 }
 
 static bool is_accepted(const struct sockets *s, const struct row *row)
