@@ -323,24 +323,28 @@ int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who)
     return 0;
 }
 
+static unsigned char *rooms_of(const struct meeting *m, uint64_t turn)
+{
+    return (unsigned char *)m->shared + meeting_slots_bytes(m->instances) +
+           (turn & 1) * m->instances * MEETING_ROOM_BYTES;
+}
+
 unsigned char *meeting_next_rooms(struct meeting *meeting)
 {
-    return (unsigned char *)meeting->shared + meeting_slots_bytes(meeting->instances) +
-           (meeting->turn++ & 1) * meeting->instances * MEETING_ROOM_BYTES;
+    return rooms_of(meeting, meeting->turn++);
 }
 
 int meeting_reserve(struct meeting *meeting, size_t bytes)
 {
-    size_t which = (meeting->turn - 1) & 1;
-    unsigned char *room = (unsigned char *)meeting->shared +
-                          meeting_slots_bytes(meeting->instances) +
-                          (which * meeting->instances + meeting->index) * MEETING_ROOM_BYTES;
+    uint64_t turn = meeting->turn - 1;
+    size_t *reserved = &meeting->reserved[turn & 1];
+    unsigned char *room = rooms_of(meeting, turn) + (size_t)meeting->index * MEETING_ROOM_BYTES;
 
     assert(meeting->turn > 0 && bytes <= MEETING_ROOM_BYTES);
-    if (bytes <= meeting->reserved[which])
+    if (bytes <= *reserved)
         return 0;
     if (madvise(room, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) /* before Linux 5.14 */
         return -ENOMEM;
-    meeting->reserved[which] = bytes;
+    *reserved = bytes;
     return 0;
 }
