@@ -420,7 +420,7 @@ static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
     for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
         struct queue_stream *s = container_of(at, struct queue_stream, link);
 
-        if (s->taken >= s->slow_until || list_is_empty(&s->requests) ||
+        if (s->hangs || s->taken >= s->slow_until || list_is_empty(&s->requests) ||
             !flow_may_hold(&s->flow, q->readers))
             continue;
         if (s->ahead.ordinal < s->taken) /* reading is ahead of announcing */

@@ -46,8 +46,8 @@ static struct {
     const struct dataset *dataset;
     pthread_mutex_t mu;
     pthread_cond_t change;
-    unsigned reads; /* that hang */
-    unsigned first; /* this many do not */
+    unsigned calls; /* reads and announcements that hang */
+    unsigned first; /* this many do not, but take a millisecond */
 } hung = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 static atomic_uint reads; /* of all data sets */
@@ -82,29 +82,30 @@ static void hang(const struct dataset *d)
     (void)pthread_mutex_lock(&hung.mu);
     if (d == hung.dataset && hung.first > 0) {
         hung.first--;
+        (void)usleep(1000);
         d = NULL;
     }
-    hung.reads += d && d == hung.dataset;
+    hung.calls += d && d == hung.dataset;
     while (d && d == hung.dataset)
         (void)pthread_cond_wait(&hung.change, &hung.mu);
     (void)pthread_mutex_unlock(&hung.mu);
 }
 
-static unsigned hung_reads(void)
+static unsigned hung_calls(void)
 {
-    unsigned reads;
+    unsigned calls;
 
     (void)pthread_mutex_lock(&hung.mu);
-    reads = hung.reads;
+    calls = hung.calls;
     (void)pthread_mutex_unlock(&hung.mu);
-    return reads;
+    return calls;
 }
 
 static void set_hung(const struct dataset *d, unsigned first)
 {
     (void)pthread_mutex_lock(&hung.mu);
     hung.dataset = d;
-    hung.reads = 0;
+    hung.calls = 0;
     hung.first = first;
     (void)pthread_cond_broadcast(&hung.change);
     (void)pthread_mutex_unlock(&hung.mu);
@@ -137,6 +138,7 @@ void __wrap_dataset_announce(const struct dataset *d, uint32_t sample)
         disk.next += disk.next < SLOW_SEQUENCE - 1;
         disk.announcements++;
     }
+    hang(d);
     __real_dataset_announce(d, sample);
 }
 
@@ -660,8 +662,9 @@ static void slow_reading_is_announced(void)
            "up to 1024 samples beyond the requests (%u announcements)", disk.announcements);
 }
 
-/* Storage that hangs for one stream stops no other, even if it occupied all reading threads. */
-static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
+/* Storage that hangs for one stream, after `first` slow calls, stops no other, even if it occupied
+ * all reading threads. */
+static void storage_that_hangs_stops_nobody_else(unsigned io_threads, unsigned first)
 {
     /* of the hanging one, more samples than there may be readers */
     enum { BATCH = 20, BATCHES = 16 };
@@ -677,10 +680,10 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
     client_init_of(&stuck, "alice", "job", q, BATCH, BATCH, 1, BATCHES);
     client_init_of(&well, "alice", "job", q, BATCH, BATCH, 1, BATCHES);
     stuck.spec.dataset = other;
-    set_hung(other, 0);
+    set_hung(other, first);
     for (uint32_t i = 0; i < BATCHES; i++)
         submit(&stuck, i, 0, 0, i);
-    while (hung_reads() < io_threads)
+    while (hung_calls() < io_threads)
         (void)usleep(1000);
     submit(&well, 0, 0, 0, 0);
     for (unsigned done = 0, idle = 0; right && done < BATCHES; idle = r ? 0 : idle + 1) {
@@ -696,8 +699,8 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
         free(r);
         (void)usleep(r ? 0 : 1000);
     }
-    tap_ok(right, "one stream's batches are made while all %u readers hang for another",
-           io_threads);
+    tap_ok(right, "one stream's batches are made while all %u readers hang for another, %s",
+           io_threads, first ? "which was slow before" : "from its first sample on");
     set_hung(NULL, 0);
     for (uint32_t i = 0; i < BATCHES && right; i++)
         free(take(q));
@@ -879,7 +882,7 @@ static void substitutes_that_hang_stop_nobody_else(void)
     stuck.spec.order.n = SAMPLES - 1;
     set_hung(damaged, 1);
     submit(&stuck, 1, 0, 0, 0);
-    while (hung_reads() < 2)
+    while (hung_calls() < 2)
         (void)usleep(1000);
     submit(&well, 2, 0, 0, 0);
     for (unsigned i = 0; i < 20000 && !r; i++) {
@@ -920,8 +923,10 @@ int main(void)
     streams_take_turns();
     jobs_take_turns();
     dear_samples_get_no_more_time();
-    storage_that_hangs_stops_nobody_else(1);
-    storage_that_hangs_stops_nobody_else(3);
+    storage_that_hangs_stops_nobody_else(1, 0);
+    storage_that_hangs_stops_nobody_else(3, 0);
+    storage_that_hangs_stops_nobody_else(1, 20); /* it hangs in announcements, too */
+    storage_that_hangs_stops_nobody_else(3, 20);
     budget_is_kept(400, 1, 1000000);
     budget_is_kept(400, 4, 30000000);
     budget_is_kept(2500, 4, 700000);
