@@ -316,7 +316,7 @@ Test(meeting, one_that_ended_without_a_word_is_not_waited_for)
 
     make(2);
     pid = start(wait_for_one, 2, 0);
-    (void)usleep(50000);
+    (void)usleep(50000); /* now it most likely waits */
     (void)pthread_mutex_lock(&door_mu);
     meeting_server_note_end(place, 1);
     (void)pthread_mutex_unlock(&door_mu);

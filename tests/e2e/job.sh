@@ -38,7 +38,7 @@ job_while_loaders_die() {
     job=$!
     for ((n = 1; n <= times; n++)); do
         wait_for 30 loaders $n
-        sleep 0.4
+        sleep 0.4 # any moment of its work
         kill -KILL $(ls loaders) 2>/dev/null
     done
     code=0

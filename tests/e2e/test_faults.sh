@@ -39,7 +39,7 @@ rm -f loaders/*
 plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
 job=$!
 wait_for 30 loaders 1
-sleep 0.5
+sleep 0.5 # any moment of its work
 feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # and not those of other tests
 memory=$(find /dev/shm -mindepth 1 -user "$(id -u)" -name 'plenum*' | wc -l)
 kill -KILL $(echo "$feeds" | head -n 1)

@@ -107,7 +107,7 @@ rm -f loaders/*
 plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 70 --json >out 2>err &
 job=$!
 wait_for 30 loaders 1
-sleep 0.4
+sleep 0.4 # any moment of its work
 kill -KILL $(keepers | head -n 1)
 wait $job
 code=$?
@@ -133,7 +133,7 @@ plenumrun --heartbeat-timeout 2 --loader none --loader-host $one -n 2 "$feed" da
 job=$!
 wait_for 30 loaders 1
 kill -STOP $(ls loaders)
-sleep 1
+sleep 1 # an outage shorter than the limit
 kill -CONT $(ls loaders)
 wait $job
 code=$?

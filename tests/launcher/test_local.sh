@@ -180,7 +180,7 @@ await_end
 ok "SIGUSR1 is handed on" all 'same $code 6' nothing_is_left
 start
 kill -INT $job
-sleep 0.2
+sleep 0.2 # two signals, not one that is pending
 kill -INT $job
 await_end
 ok "the second SIGINT kills" all 'same $code 130' nothing_is_left

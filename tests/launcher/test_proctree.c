@@ -59,7 +59,7 @@ static void all_of_it_ends(void)
     for (int i = 0; i < 3; i++)
         if (fork() == 0)
             get_away();
-    (void)usleep(100000);
+    (void)usleep(100000); /* some most likely get away */
     end_family(0);
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
     cr_expect(eq(int, errno, ECHILD));
@@ -95,7 +95,7 @@ Test(proctree, children_of_threads_are_of_it, .timeout = 20)
         (void)pthread_create(&thread, NULL, fork_away, NULL);
         sleep_on();
     }
-    (void)usleep(200000);
+    (void)usleep(200000); /* the thread most likely forks */
     end_family(0);
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
 }

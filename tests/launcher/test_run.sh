@@ -382,7 +382,7 @@ PATH=$T/other:$PATH env --default-signal=INT "$run" --start-timeout 20 --host st
 job=$!
 wait_for 20 test -e asked
 kill -STOP $job
-sleep 14
+sleep 14 # longer than a host may take to answer
 : >answer
 kill -CONT $job
 wait $job
@@ -628,16 +628,16 @@ done
 rm -f got
 kill -USR1 $job $guard $mpirun $outer $inner
 wait_for 10 test -e got
-sleep 0.5
+sleep 0.5 # to see that no second one comes
 ok "and once, when all of them get it" lines_in got 1
-sleep 1.2
+sleep 1.2 # a different signal, rather than the same one by another route
 rm -f got
 for part in outer mpirun inner job; do
     kill -USR1 ${!part}
-    sleep 0.1
+    sleep 0.1 # routes of one signal
 done
 wait_for 10 test -e got
-sleep 0.5
+sleep 0.5 # to see that no second one comes
 ok "in whatever order" lines_in got 1
 for part in guard outer inner; do
     for signal in QUIT PIPE ALRM VTALRM PROF IO PWR STKFLT TSTP TTIN TTOU WINCH RTMAX; do kill -$signal ${!part}; done
@@ -652,16 +652,16 @@ ok "and is so for the program" has out '^SigIgn:.*0007$' # the C library may ign
 wait_job --heartbeat-timeout 5
 find_parts
 kill -STOP $tree
-sleep 9
+sleep 9 # longer than --heartbeat-timeout
 kill -CONT $tree
-sleep 2
+sleep 2 # to see that it goes on
 end_job
 ok "a job that was frozen as a whole goes on" all 'same $code 0' 'has_not err error'
 
 start "trap '' TERM;"
 find_parts
 kill -STOP $outer $inner
-sleep 6
+sleep 6 # longer than the heartbeat
 kill -KILL $mpirun
 await_end
 ok "a host that was silent when mpirun ended the job is named" all nothing_is_left \

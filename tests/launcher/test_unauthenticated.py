@@ -91,7 +91,7 @@ class Strangers(unittest.TestCase):
         while not os.path.getsize(errors) and time.monotonic() < end and p.poll() is None:
             time.sleep(0.05)
         spent = self.cpu_of(p)
-        time.sleep(3)
+        time.sleep(3)  # CPU time is measured over this interval
         spent = self.cpu_of(p) - spent
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, before)
         out, _ = p.communicate(timeout=LIMIT)

@@ -158,7 +158,7 @@ static void check_barrier(void)
     CHECK(plenum_barrier(job, NULL) == 0);
     before = cpu_seconds();
     if (me->instance_index == me->num_instances - 1)
-        (void)sleep(3);
+        (void)sleep(3); /* late */
     CHECK(plenum_barrier(job, NULL) == 0);
     CHECK(cpu_seconds() - before < 0.5);
     before = cpu_seconds();
@@ -391,7 +391,7 @@ static void check_straggler(void)
     CHECK(plenum_barrier(job, NULL) == 0);                  /* before it, nobody is in MPI */
     for (int i = 0; i < TIMES; i++) {
         if (me->instance_index == 0)
-            (void)usleep(1500000);
+            (void)usleep(1500000); /* longer than a notice takes */
         CHECK(plenum_barrier(job, NULL) == 0);
     }
     CHECK(plenum_barrier(job, NULL) == 0);

@@ -253,7 +253,7 @@ Test(loaders, seeking_by_tcp_gives_the_same_batches)
         cursor.position = step * 4;
         cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
         if (round % 3)
-            (void)usleep((unsigned)round * 300);
+            (void)usleep((unsigned)round * 300); /* any moment */
         for (unsigned i = step; i < 12 && i < step + 3; i++)
             cr_assert(eq(u64, drain(s, 1), want[i]), "round %d, step %u", round, i);
     }
@@ -504,15 +504,15 @@ static void *chaos_main(void *arg)
         state ^= state >> 7;
         state ^= state << 17;
         i = (unsigned)(state >> 3) % LOADERS;
-        (void)usleep((unsigned)(state >> 20) % 60000);
+        (void)usleep((unsigned)(state >> 20) % 60000); /* any moment */
         if (state >> 40 & 1) {
             (void)daemon_end(c->loaders[i], SIGKILL);
-            (void)usleep((unsigned)(state >> 30) % 60000);
+            (void)usleep((unsigned)(state >> 30) % 60000); /* a restart takes time */
             c->loaders[i] = start(i);
             c->kills++;
         } else {
             (void)kill(c->loaders[i], SIGSTOP);
-            (void)usleep((unsigned)(state >> 30) % 900000);
+            (void)usleep((unsigned)(state >> 30) % 900000); /* how long it stops */
             (void)kill(c->loaders[i], SIGCONT);
             c->stops++;
         }

@@ -68,7 +68,7 @@ PLENUM_API int getaddrinfo(const char *node, const char *service, const struct a
         return EAI_NONAME;
     asked++;
     if (more)
-        (void)usleep(more_takes_ms * 1000);
+        (void)usleep(more_takes_ms * 1000); /* a slow name server */
     if (fails)
         return fails;
     *ret = NULL;

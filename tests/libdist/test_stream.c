@@ -682,9 +682,9 @@ static void *chaos_main(void *arg)
         /* Each loader delivers something, however slowly it starts on this host. */
         while (!atomic_load(&c->stop) && batches_of(c->stream) == begin)
             (void)usleep(1000);
-        (void)usleep(c->kills * 7919 % 30000);
+        (void)usleep(c->kills * 7919 % 30000); /* any moment */
         end_loader(c->loader, SIGKILL);
-        (void)usleep(c->kills * 104729 % 20000);
+        (void)usleep(c->kills * 104729 % 20000); /* a restart takes time */
         c->loader = start_loader(socket_a, "2");
         c->kills++;
     }

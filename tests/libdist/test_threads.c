@@ -204,7 +204,7 @@ static void many_threads(pid_t *loader, bool kill_it)
         (void)pthread_create(&c[i].giver, NULL, give_back, &c[i].belt);
     }
     for (int i = 0; kill_it && i < 3; i++) {
-        (void)usleep(20000);
+        (void)usleep(20000); /* any moment */
         (void)daemon_end(*loader, SIGKILL);
         *loader = daemon_start(address, "3", NULL, NULL);
     }

@@ -723,7 +723,7 @@ class StreamTest(unittest.TestCase):
         child = subprocess.Popen([sys.executable, "-c", program, DATA], stdout=subprocess.PIPE, text=True,
                                  env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
         self.assertEqual(child.stdout.readline(), "waiting\n")
-        time.sleep(0.5)
+        time.sleep(0.5)  # now it most likely waits in the C library
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=60)
         self.assertEqual((out, child.returncode), ("interrupted\n", 0))
@@ -813,7 +813,7 @@ class ProgressTest(unittest.TestCase):
             got = 0
             for batch in pyplenum.progress(s, desc="training"):
                 got += batch.hash()
-                time.sleep(0.07)
+                time.sleep(0.07)  # the bar is updated by time
         self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "3"))
         bar, = FakeBar.made
         self.assertEqual(bar.options, {"unit": "batch", "desc": "training"})

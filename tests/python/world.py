@@ -111,7 +111,7 @@ def check_once_per_host(folder):
 
     def prepare():
         expect(not os.path.exists(path), "only one prepares")
-        time.sleep(0.2)
+        time.sleep(0.2)  # long enough for the others to come too early
         open(path, "w").close()
 
     job.once_per_host(prepare)

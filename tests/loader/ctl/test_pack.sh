@@ -114,7 +114,7 @@ rm -rf torn
 for delay in 0.004 0.008 0.012 0.016 0.02 0.03 0.05 0.08 0.11 0.14 0.17 0.2 0.25 0.3; do
     "$plenumctl" pack data torn -n 10 --threads 2 >torn.out 2>&1 &
     pid=$!
-    sleep $delay
+    sleep $delay # any moment
     kill -9 $pid 2>/dev/null && killed=$((killed + 1))
     wait $pid 2>/dev/null
 done

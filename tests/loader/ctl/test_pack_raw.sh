@@ -133,7 +133,7 @@ killed=0
 for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
     "$plenumctl" pack data torn -n 10 --raw --threads 2 >torn.out 2>&1 &
     pid=$!
-    sleep $delay
+    sleep $delay # any moment
     kill -9 $pid 2>/dev/null && killed=$((killed + 1))
     wait $pid 2>/dev/null
 done

@@ -44,7 +44,7 @@ class LimitsTest(ServiceCase):
         feed = self.feed("--epochs", "1000000", "--pipeline", "rrc(224)")
         wait_for("the first images", lambda: cpu_seconds(p.pid) > 0.3)
         begin, used = time.monotonic(), cpu_seconds(p.pid)
-        time.sleep(4)
+        time.sleep(4)  # CPU time is measured over this interval
         used = cpu_seconds(p.pid) - used
         # A tenth of a second is kept, the clock of CPU time ticks in hundredths, and each thread finishes what it does.
         self.assertLessEqual(used, 0.25 * (time.monotonic() - begin + 0.1) + 0.05)

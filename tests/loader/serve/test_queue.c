@@ -66,7 +66,7 @@ static void slow_down(void)
 
     if (in_period < 40 || in_period > 43)
         return;
-    (void)usleep(2000);
+    (void)usleep(2000); /* a slow read */
     if (in_period == 40)
         return;
     for (int i = 0; i < 1000 && counters.all.samples < before; i++) {
@@ -586,7 +586,7 @@ static void cancelled_work_stops(void)
         bytes = c.ring->bytes;
         for (uint32_t i = 0; i < 4; i++)
             submit(&c, i, 0, 0, i);
-        (void)usleep((useconds_t)(round * 97));
+        (void)usleep((useconds_t)(round * 97)); /* any moment */
         if (round % 2) {
             queue_cancel_all(c.stream);
         } else {
@@ -597,7 +597,7 @@ static void cancelled_work_stops(void)
         for (int i = 0; i < 4; i++)
             free(take(q));
         memset(c.ring->base, 0xa5, bytes);
-        (void)usleep(2000);
+        (void)usleep(2000); /* to see that nothing is written */
         for (size_t i = 0; i < bytes; i++)
             still &= c.ring->base[i] == 0xa5;
         queue_get_counters(q, &counters);

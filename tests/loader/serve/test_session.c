@@ -409,7 +409,7 @@ Test(session, rings_beyond_the_limit_are_refused)
         REFUSED("--ring-limit", ring, o.slots = 3);
         frame_conn_fini(&c);
     }
-    (void)usleep(50000);
+    (void)usleep(50000); /* most likely, the loader has noticed that they left */
     expect_served();
 }
 

@@ -275,7 +275,7 @@ class UnauthenticatedTest(ServiceCase):
         self.addCleanup(quiet.close)
         quiet.open(f"folder:{self.data}")
         silent = self.enter(f"unix:{self.socket}", HELLO)
-        time.sleep(2)
+        time.sleep(2)  # longer than the silence that is enough
         self.served(f"unix:{self.socket}")
         self.assertIn(b"it opened no stream, and others are waiting", self.said_by(silent))
         quiet.ask()
