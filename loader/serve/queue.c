@@ -124,7 +124,7 @@ struct queue_stream {
     bool closed;                   /* free it when `announcing` reaches 0 */
     bool starved;                  /* since the last beat */
     uint64_t reads, reads_at_beat; /* finished reads, now and at the last beat */
-    /* It holds I/O threads, and no read has finished since the last beat. */
+    /* It holds I/O threads, and no call into its storage has returned since the last beat. */
     bool hangs;
     struct walk ahead;           /* the next sample to announce */
     struct order_place expected; /* position of the next request if it follows the last one */
@@ -617,6 +617,8 @@ static uint64_t announce(struct queue *q)
     dataset_unref(dataset);
     lock_acquire(&q->mu);
     flow_release(&s->flow);
+    if (!s->closed)
+        set_hangs(s, false);
     s->announcing--;
     maybe_free(s);
     return begin + 1;
