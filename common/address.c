@@ -79,8 +79,8 @@ static int parse_tcp(const char *text, const char *where, uint64_t port_min, str
                          "address '%s' is not HOST:PORT (an IPv6 address stands in brackets)",
                          text);
     if (parse_u64(digits, 65535, &port) < 0 || port < port_min)
-        return error_set(err, -EINVAL, "address '%s': '%s' is no port, %u to 65535", text, digits,
-                         (unsigned)port_min);
+        return error_set(err, -EINVAL, "address '%s': '%s' is not a port from %u to 65535", text,
+                         digits, (unsigned)port_min);
     a->tcp = true;
     a->ip[0].in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     if (inet_pton(AF_INET, host, &a->ip[0].in.sin_addr) == 1) {
@@ -89,13 +89,14 @@ static int parse_tcp(const char *text, const char *where, uint64_t port_min, str
     }
     if (*where != '[') {
         if (!*host || host[strspn(host, of_names)] || !host[strspn(host, "0123456789.")])
-            return error_set(err, -EINVAL, "address '%s': '%s' is no name of a host", text, host);
+            return error_set(err, -EINVAL, "address '%s': '%s' is not the name of a host", text,
+                             host);
         return 0;
     }
     a->ip[0].in6 =
         (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     if (inet_pton(AF_INET6, host, &a->ip[0].in6.sin6_addr) != 1)
-        return error_set(err, -EINVAL, "address '%s': '%s' is no IPv6 address", text, host);
+        return error_set(err, -EINVAL, "address '%s': '%s' is not an IPv6 address", text, host);
     a->count = 1;
     return 0;
 }

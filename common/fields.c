@@ -54,7 +54,7 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
             return 0;
         }
     return error_set(err, -EINVAL,
-                     "fields: '%.*s' is no kind of field: there are text, bytes, npy, int64, "
+                     "fields: '%.*s' is not a kind of field: there are text, bytes, npy, int64, "
                      "float32, mask, line and boxes",
                      (int)min_u64(len, 200), word);
 }
@@ -81,7 +81,7 @@ static int parse_visible(const char *word, size_t len, uint32_t *ret, struct ple
     if (i == len && digits && unit > 0 && value <= FIELD_VISIBLE_ONE)
         return 0;
     return error_set(err, -EINVAL,
-                     "fields: '%.*s' is no share of a box: it is 0 to 1, with at most 4 digits "
+                     "fields: '%.*s' is not a share of a box: it is 0 to 1, with at most 4 digits "
                      "behind the point",
                      (int)min_u64(len, 200), word);
 }
@@ -101,8 +101,8 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
         return r;
     if (!is_name(ret->name))
         return error_set(err, -EINVAL,
-                         "fields: '%s' is no name of a field: it has letters, digits and _, and "
-                         "does not begin with a digit; a field is NAME:SOURCE:KIND",
+                         "fields: '%s' is not the name of a field: it has letters, digits and _, "
+                         "and does not begin with a digit; a field is NAME:SOURCE:KIND",
                          ret->name);
     if (at)
         word = take_word(&at, end, ':', &n);

@@ -220,10 +220,9 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
             continue;
         parser_skip_space(&p);
         if (*p.at)
-            return error_set(
-                err, -EINVAL,
-                "pipeline: %s stands for '%s' and takes no further stages: write them out",
-                presets[i][0], presets[i][1]);
+            return error_set(err, -EINVAL,
+                             "pipeline: %s means '%s' and takes no further stages: write them out",
+                             presets[i][0], presets[i][1]);
         p.text = p.at = presets[i][1];
         break;
     }

@@ -86,7 +86,7 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
     if (fstat(fd, &st) < 0)
         return error_set(err, -errno, "key file %s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return error_set(err, -EINVAL, "key file %s is no ordinary file", path);
+        return error_set(err, -EINVAL, "key file %s is not a regular file", path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return error_set(err, -EACCES, "key file %s belongs to user %u: make it your own", path,
                          (unsigned)st.st_uid);
@@ -299,8 +299,9 @@ int tls_key_of_client(const struct tls_key *loader, const char *name, struct tls
 
     if (!is_name(name, strlen(name)))
         return error_set(err, -EINVAL,
-                         "'%s' is no name for a client: up to %d letters, digits and . _ - @", name,
-                         TLS_NAME_MAX - 1);
+                         "'%s' is not a name for a client, which has up to %d letters, digits and "
+                         ". _ - @",
+                         name, TLS_NAME_MAX - 1);
     r = find_backend(&backend, err);
     if (r < 0)
         return r;

@@ -116,7 +116,7 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
     uint32_t views, images = 0;
 
     if (open->views > VIEWS_MAX)
-        return error_set(err, -EINVAL, "%u views were asked for; at most %d are possible",
+        return error_set(err, -EINVAL, "%u views were requested; at most %d are possible",
                          open->views, VIEWS_MAX);
     views = wire_get_views(open, view);
     if (open->views == 0 && open->width == 0 && open->height == 0)
@@ -130,8 +130,8 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
                              v->width);
         if (v->count == 0 || v->count > VIEWS_IMAGES_MAX - images)
             return error_set(err, -EINVAL,
-                             "a view of %u images was asked for; 1 to %d are possible, "
-                             "of all views of a sample",
+                             "a view of %u images was requested; 1 to %d are possible, of all "
+                             "views of a sample",
                              v->count, VIEWS_IMAGES_MAX);
         images += v->count;
     }
@@ -150,7 +150,7 @@ static int check_fields(const struct wire_open *open, struct plenum_error *err)
     if (r < 0)
         return r;
     if (open->num_fields > 0 && open->num_fields != fields.count)
-        return error_set(err, -EINVAL, "%u fields were asked for, with shapes of %u", fields.count,
+        return error_set(err, -EINVAL, "%u fields were requested, with shapes of %u", fields.count,
                          open->num_fields);
     for (uint32_t i = 0; i < open->num_fields; i++)
         if (!field_shape_is_valid(&open->field[i]))
@@ -167,7 +167,7 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
     if (!open->dataset[0])
         return error_set(err, -EINVAL, "the data set's name is empty");
     if (open->per_step == 0 || open->local == 0 || open->steps == 0 || open->slots == 0)
-        return error_set(err, -EINVAL, "a batch, a step or a ring of nothing was asked for");
+        return error_set(err, -EINVAL, "an empty batch, step or ring was requested");
     if (open->per_step > (UINT32_C(1) << 28) || open->steps > 65536 || open->slots > 4096)
         return error_set(err, -EINVAL,
                          "a step of %u samples, a batch of %u steps or a ring of %u slots is "
@@ -188,7 +188,7 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
     if (open->shuffle == ORDER_BLOCK && open->block == 0)
         return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
     if (open->subset.end && open->subset.end <= open->subset.first)
-        return error_set(err, -EINVAL, "a subset without samples was asked for");
+        return error_set(err, -EINVAL, "a subset without samples was requested");
     r = check_views(open, err);
     if (r < 0)
         return r;
@@ -196,10 +196,10 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
     if (r < 0)
         return r;
     if (open->channels != 3 && open->channels != 4)
-        return error_set(err, -EINVAL, "%u channels were asked for; 3 or 4 are possible",
+        return error_set(err, -EINVAL, "%u channels were requested; 3 or 4 are possible",
                          open->channels);
     if (wire_slot_init(open, &slot) < 0)
-        return error_set(err, -EINVAL, "a batch of more than 1 TiB was asked for");
+        return error_set(err, -EINVAL, "a batch of more than 1 TiB was requested");
     if (slot.bytes != open->slot_bytes)
         return error_set(err, -EINVAL,
                          "the two sides disagree about the size of a slot (%llu and %llu bytes)",

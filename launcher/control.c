@@ -35,7 +35,7 @@ int control_secure(const char *token, bool shim, struct tls **ret, struct plenum
     int r = tls_key_parse(token, &key);
 
     if (r < 0)
-        return error_set(err, r, "the job's token is no key");
+        return error_set(err, r, "the job's token is not a key");
     own = key;
     if (shim)
         r = tls_key_of_client(&key, "shim", &own, err);
@@ -68,7 +68,7 @@ static bool same_token(const char *a, const char *b)
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err)
 {
     if (memcmp(m->magic, control_magic, sizeof(m->magic)) != 0)
-        return error_set(err, -EPROTO, "somebody who is no shim has connected");
+        return error_set(err, -EPROTO, "a program that is not a shim has connected");
     if (!same_token(m->token, token))
         return error_set(err, -EACCES, "a shim of another job has connected");
     if (strcmp(m->version, PACKAGE_VERSION) != 0)

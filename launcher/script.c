@@ -96,8 +96,8 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
             file, file);
     if (memcmp(bytes, "\xff\xfe", 2) == 0 || memcmp(bytes, "\xfe\xff", 2) == 0)
         return error_set(err, -ENOEXEC,
-                         "program '%s' is text in UTF-16, which is no program: save it as UTF-8 "
-                         "without BOM",
+                         "program '%s' is text in UTF-16, not a program: save it as UTF-8 without "
+                         "BOM",
                          file);
     if (str_ends_with(file, ".py"))
         return error_set(err, -ENOEXEC,

@@ -69,7 +69,7 @@ static int come(const struct call *c)
         return missing_ended(c->what, who, c->err);
     default:
         return error_set(c->err, -EIO,
-                         "%s: instance %u belongs to another run of the program, or has begun anew",
+                         "%s: instance %u belongs to another run of the program, or has restarted",
                          c->what, who);
     }
 }

@@ -325,12 +325,12 @@ int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_
         return error_set(err, -ESTALE, "the fields of %s are others there", s->open.dataset);
     }
     if (m->count != s->fields.count)
-        return error_set(err, -EPROTO, "%u fields were asked for, and %u were told",
+        return error_set(err, -EPROTO, "%u fields were requested, and %u were announced",
                          s->fields.count, m->count);
     for (uint32_t i = 0; i < m->count; i++)
         if (!field_shape_is_as(&m->field[i], s->fields.spec[i].as))
             return error_set(err, -EPROTO,
-                             "field '%s' is told to be of another kind than asked for",
+                             "field '%s' was announced with another kind than requested",
                              s->fields.spec[i].name);
     s->open.num_fields = m->count;
     memcpy(s->open.field, m->field, m->count * sizeof(m->field[0]));

@@ -75,7 +75,7 @@ static void add_found(struct plenum_stream *s, int of, const struct address *fou
         if (known || loaders_add(s, of, &found[i]) != -ENOSPC) /* -ENOMEM: retried next time */
             continue;
         if (!s->loaders->told_full)
-            stream_warn(s, "%s stands for more than %d loaders: %s and others are not used",
+            stream_warn(s, "%s names more than %d loaders: %s and others are not used",
                         s->loaders->named[of].address.text, LOADERS_MAX, found[i].text);
         s->loaders->told_full = true;
     }

@@ -441,7 +441,7 @@ static void note_failure(struct loader *l, struct entry *e, struct plenum_lease 
     l->avoid_ns = time_now_ns() + l->avoid_for_ns;
     s->schedule->stats.moved++;
     if (!l->warned)
-        stream_warn(s, "loader %s could not make a batch (%s); others are asked for it",
+        stream_warn(s, "loader %s could not render a batch (%s); other loaders are asked",
                     l->address->text, m->text);
     l->warned = true;
 }

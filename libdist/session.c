@@ -294,7 +294,7 @@ static const char *why_not(const struct session *se, int r)
     if (r == -ENOENT && !se->address->tcp)
         return "no such socket: is plenumd running?";
     if (r == -ECONNREFUSED)
-        return "nobody listens there: is plenumd running?";
+        return "no program listens there: is plenumd running?";
     if (r == -EPERM)
         return "another user listens there, who is neither root nor this user: name another "
                "loader, "
@@ -529,7 +529,7 @@ static void handle_hello(struct session *se, const struct frame_header *h,
             : wire_hello_check(&m, &err);
     if (r == 0 && !wire_hello_has_version(&m, version))
         r = error_set(&err, -EPROTONOSUPPORT,
-                      "it renders pixel versions '%s', but '%s' is asked for", m.versions, version);
+                      "it renders pixel versions '%s', but '%s' is requested", m.versions, version);
     if (r < 0) {
         refused(se, r, err.text);
         return;

@@ -287,7 +287,7 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     if (r < 0)
         return r;
     if (wire_slot_init(open, &slot) < 0)
-        return error_set(err, -EINVAL, "a batch of more than 1 TiB was asked for");
+        return error_set(err, -EINVAL, "a batch of more than 1 TiB was requested");
     open->slot_bytes = slot.bytes;
     s->epochs = o->epochs;
     s->loader_timeout_ns = o->loader_timeout_ns;
@@ -861,9 +861,8 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
         is_from_before_bad(s, cursor))
         return error_set(err, -ESTALE,
                          "the cursor was made before samples of %s became known to be bad "
-                         "(plenumctl verify), so that its epoch would not be the same: begin an "
-                         "epoch anew, or remove the list of bad samples (plenumctl index names "
-                         "it)",
+                         "(plenumctl verify), so that its epoch would not be the same: restart the "
+                         "epoch, or remove the list of bad samples (plenumctl index names it)",
                          s->open.dataset);
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
         return error_set(err, -ESTALE,

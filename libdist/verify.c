@@ -116,8 +116,8 @@ int verify_arbitrate(const struct verify *v, const struct wire_open *open,
     else
         (void)snprintf(
             who, sizeof(who),
-            "one of them, or its copy of the data, is broken; plenumctl hash on each host "
-            "tells which");
+            "one of them, or its copy of the data, is broken; plenumctl hash on each host shows "
+            "which");
     return error_set(
         err, -EBADMSG,
         "the loaders %s and %s do not make the same of sample %u (epoch %llu, position "

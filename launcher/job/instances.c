@@ -466,7 +466,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
                      instance_index(s, inst), instance_host(s, inst)->name,
                      sigabbrev_np((int)number));
         else
-            log_warn("instance %u on host %s goes on", instance_index(s, inst),
+            log_warn("instance %u on host %s continues", instance_index(s, inst),
                      instance_host(s, inst)->name);
         return 0;
     case CONTROL_EXITED:

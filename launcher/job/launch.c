@@ -142,7 +142,8 @@ static int check_loaders(const struct cmdline *options, struct plenum_error *err
         return error_prefix(err, count, "PLENUM_LOADER");
     if (count == ADDRESS_LIST_MAX)
         return error_set(err, -EINVAL,
-                         "--loader-host: a program uses %d loaders, and so many are named already",
+                         "--loader-host: a program uses %d loaders, and that number is already "
+                         "named",
                          ADDRESS_LIST_MAX);
     for (int i = 0; i < count; i++)
         if (list[i].tcp)

@@ -175,7 +175,8 @@ void report_sentence(const struct report *report, const struct plan *plan, const
                        format_time_limit(report->limit_ns, limit, sizeof(limit)), report->text);
         break;
     case REPORT_CLOSED:
-        (void)snprintf(ret, size, "the job was ended, for nobody reads its %s", report->text);
+        (void)snprintf(ret, size, "the job was ended because its reader has closed its %s",
+                       report->text);
         break;
     case REPORT_MPIRUN:
     case REPORT_OTHER:

@@ -365,7 +365,7 @@ static void blame_starter(struct supervisor *s)
     if (!s->starter_ended) {
         supervise_fail_with(
             s, REPORT_MPIRUN, NULL,
-            "%s ended the job: it was told to, or it lost a host or a process of its own",
+            "%s ended the job: on request, or because it lost a host or a process of its own",
             starter_name(s));
         return;
     }

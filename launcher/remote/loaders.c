@@ -308,8 +308,8 @@ static void end_login(const struct loaders *all, struct remote_loader *l, int st
     }
     status_describe(status, why, sizeof(why));
     if (was_listening) /* its output has been shown */
-        log_warn("host %s lends its cores no more: the login %s; the job goes on without it until "
-                 "it is there again",
+        log_warn("host %s no longer lends its cores: the login %s; the job continues without it "
+                 "until it returns",
                  l->host->name, why);
     if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
         l->retry_ms = RETRY_FIRST_MS;

@@ -218,7 +218,7 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     if (*dataset_get_warning(d))
         printf("warning      %s\n", dataset_get_warning(d));
     if (dataset_get_skipped(d) > 0)
-        printf("passed over  %llu files with other names than %s\n",
+        printf("skipped      %llu files with other names than %s\n",
                (unsigned long long)dataset_get_skipped(d), dataset_image_names());
     printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
     printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");

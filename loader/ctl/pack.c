@@ -88,7 +88,7 @@ static int make_folder(const char *path, struct plenum_error *err)
         return error_set(err, -errno, "cannot make the folder %s: %s", path, strerror(errno));
     if (stat(path, &st) < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    return S_ISDIR(st.st_mode) ? 0 : error_set(err, -ENOTDIR, "%s is no folder", path);
+    return S_ISDIR(st.st_mode) ? 0 : error_set(err, -ENOTDIR, "%s is not a folder", path);
 }
 
 /* Reject a folder inside the data set: the archives would become a part of it. */
@@ -264,7 +264,7 @@ static int pack(const struct arguments *a, struct dataset *source, const char *f
     r = pack_job_run(&options, &report.made, err);
     ctl_end_progress();
     if (r < 0 && r != -EEXIST)
-        fprintf(stderr, "%s: what is packed is kept; the same command goes on from there\n",
+        fprintf(stderr, "%s: the finished part is kept; the same command continues from there\n",
                 program.name);
     if (r < 0)
         goto out;

@@ -184,7 +184,9 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
         !take_u64(words[1][2], UINT32_MAX, &samples) || split(lines[2], words[2]) != 3 ||
         strcmp(words[2][0], "archives") != 0 || !take_u64(words[2][1], UINT32_MAX, &each) ||
         split(lines[3], words[3]) != 2 || strcmp(words[3][0], "images") != 0)
-        return error_set(err, -EBADMSG, "%s is no record of plenumctl pack, or of another version",
+        return error_set(err, -EBADMSG,
+                         "%s is not a record of plenumctl pack, or it has another "
+                         "version",
                          r->path);
     if (samples != r->plan.samples || memcmp(fingerprint, r->plan.fingerprint, 16) != 0)
         return error_set(err, -EEXIST,
@@ -193,17 +195,18 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
                          r->path, (unsigned long long)samples);
     if (each != r->plan.per_archive)
         return error_set(err, -EEXIST,
-                         "%s was begun with --samples-per-archive %llu: go on with that, or pack "
-                         "into a new folder",
+                         "%s was begun with --samples-per-archive %llu: continue with that, or "
+                         "pack into a new folder",
                          r->path, (unsigned long long)each);
     if (strcmp(words[2][2], r->plan.prefix) != 0)
         return error_set(
             err, -EEXIST,
-            "%s was begun with --prefix %s: go on with that, or pack into a new folder", r->path,
+            "%s was begun with --prefix %s: continue with that, or pack into a new folder", r->path,
             words[2][2]);
     if (strcmp(words[3][1], pack_resize_text(&r->plan.resize, resize)) != 0)
         return error_set(err, -EEXIST,
-                         "%s was begun with %s, not %s: go on with that, or pack into a new folder",
+                         "%s was begun with %s, not %s: continue with that, or pack into a new "
+                         "folder",
                          r->path, words[3][1], resize);
     return 0;
 }

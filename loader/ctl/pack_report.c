@@ -169,7 +169,7 @@ static void print_kept(const struct pack_sum *s)
         const char *what;
     } lines[] = {
         {PACK_KEPT_PACKED, "are packed already"},
-        {PACK_KEPT_PNG, "are no JPEGs"},
+        {PACK_KEPT_PNG, "are not JPEGs"},
         {PACK_KEPT_CMYK, "have four components"},
         {PACK_KEPT_ARITHMETIC, "are arithmetic coded"},
         {PACK_KEPT_ODD, "cannot be packed"},

@@ -57,7 +57,7 @@ static int parse_replicas(void *target, const char *value, struct plenum_error *
         word[len] = '\0';
         if (parse_u64(word, 1 << 20, &a->replicas[a->num_replicas]) < 0 ||
             a->replicas[a->num_replicas++] == 0)
-            return error_set(err, -EINVAL, "'%s' is no number of replicas", word);
+            return error_set(err, -EINVAL, "'%s' is not a number of replicas", word);
         p += len;
         p += *p == ',';
     }

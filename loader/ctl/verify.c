@@ -420,7 +420,7 @@ static void print_list(const struct verify *v)
            path              ? path
            : v->kept.changed ? "none any more"
                              : "none is needed",
-           v->kept.changed ? ": streams that are opened now heed it, and refuse older cursors"
+           v->kept.changed ? ": streams that are opened now use it, and refuse older cursors"
            : path          ? ": as it was"
                            : "");
     if (path)

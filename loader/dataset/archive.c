@@ -107,7 +107,7 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
         if (!format_has_name(d->format, entry->d_name))
             continue;
         if (ret->count == PATTERN_PATHS_MAX) {
-            r = error_set(err, -E2BIG, "it stands for more than %d files", PATTERN_PATHS_MAX);
+            r = error_set(err, -E2BIG, "it names more than %d files", PATTERN_PATHS_MAX);
             goto out;
         }
         if (pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name)) < 0) {
@@ -292,7 +292,7 @@ static int open_archive(struct archive *a, struct stat *st)
     if (fstat(a->fd, st) < 0)
         return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
     if (!S_ISREG(st->st_mode))
-        return error_set(&a->err, -EINVAL, "%s: it is no file", a->path);
+        return error_set(&a->err, -EINVAL, "%s: it is not a file", a->path);
     a->size = (uint64_t)st->st_size;
     if (io_pread_some(a->fd, head, sizeof(head), 0) == (int64_t)sizeof(head) &&
         git_lfs_is_pointer(head, sizeof(head)))

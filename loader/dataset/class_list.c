@@ -73,7 +73,8 @@ static int read_file(int fd, const struct stat *st, struct class_list *list,
 
     if (!S_ISREG(st->st_mode) || st->st_size > FILE_MAX)
         return error_set(err, -EBADMSG,
-                         "classes=%s: it is no list of class names, a line each, nor a folder",
+                         "classes=%s: it is neither a list of class names, one per line, nor a "
+                         "folder",
                          list->path);
     list->text = malloc(len + 1);
     if (!list->text)
@@ -84,7 +85,9 @@ static int read_file(int fd, const struct stat *st, struct class_list *list,
         return error_set(err, r, "classes=%s: %s", list->path,
                          r == -ENODATA ? "it has become shorter" : strerror(-r));
     if (memchr(list->text, '\0', len))
-        return error_set(err, -EBADMSG, "classes=%s: it holds bytes of 0 and is no list of names",
+        return error_set(err, -EBADMSG,
+                         "classes=%s: it holds bytes of 0, so it is not a list of "
+                         "names",
                          list->path);
     r = class_names_of_text(list->text, len, CLASS_LIST_MAX, &list->names, &list->count);
     return r == -E2BIG ? error_set(err, -EBADMSG, "classes=%s: it names more than %d classes",

@@ -58,7 +58,7 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
     r = index_read(index_path, &there);
     if (r < 0)
         return error_set(err, r, "%s: %s", index_path,
-                         r == -EBADMSG ? "this is no index, or one of another version"
+                         r == -EBADMSG ? "this is not an index, or it has another version"
                                        : strerror(-r));
     common = here->header->samples < there.header->samples ? here->header->samples
                                                            : there.header->samples;

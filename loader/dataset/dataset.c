@@ -148,7 +148,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
 
 fail:
     if (r == -ECANCELED)
-        (void)error_set(err, r, "data set '%s': nobody waits for it any more", name);
+        (void)error_set(err, r, "data set '%s': no client waits for it any more", name);
     dataset_unref(d);
     return r;
 }

@@ -184,7 +184,7 @@ static int add_box(struct field_stored *s, size_t index, const struct corners *c
                              .id = id};
 
     if (!isfinite(box.left) || !isfinite(box.top) || !isfinite(box.right) || !isfinite(box.bottom))
-        return error_set(err, -EBADMSG, "box %zu has an edge that is no number within float32",
+        return error_set(err, -EBADMSG, "box %zu has an edge that is not a number within float32",
                          index);
     if (c->right < c->left || c->bottom < c->top)
         return error_set(err, -EBADMSG, "box %zu ends before it begins: it is %s", index, form);
@@ -246,7 +246,7 @@ static int add_object(struct field_stored *s, size_t index, struct json_at objec
                          "box %zu has no whole number as \"category_id\", which is its class",
                          index);
     if (json_get(object, "id", &id) && !json_whole(id, &number))
-        return error_set(err, -EBADMSG, "the \"id\" of box %zu is no whole number", index);
+        return error_set(err, -EBADMSG, "the \"id\" of box %zu is not a whole number", index);
     return add_box(s, index, &c, class_id, number, form, err);
 }
 
@@ -268,7 +268,9 @@ static int add_targets(struct field_stored *s, struct json_at boxes, struct json
 
     if (json_type(boxes) != JSON_AT_LIST || json_type(labels) != JSON_AT_LIST ||
         count_values(boxes) != count_values(labels))
-        return error_set(err, -EBADMSG, "its \"boxes\" and \"labels\" are no lists of one length");
+        return error_set(err, -EBADMSG,
+                         "its \"boxes\" and \"labels\" are not lists of the same "
+                         "length");
     for (size_t i = 0; r == 0 && json_next(&boxes_left, &box); i++) {
         int64_t class_id;
         double v[4];
@@ -276,7 +278,7 @@ static int add_targets(struct field_stored *s, struct json_at boxes, struct json
         if (get_four(box, v) < 0)
             return error_set(err, -EBADMSG, "box %zu is not [left, top, right, bottom]", i);
         if (!json_next(&labels_left, &label) || !json_whole(label, &class_id))
-            return error_set(err, -EBADMSG, "the label of box %zu is no whole number", i);
+            return error_set(err, -EBADMSG, "the label of box %zu is not a whole number", i);
         r = add_box(s, i, &(struct corners){v[0], v[1], v[2], v[3]}, class_id, (int64_t)i,
                     "[left, top, right, bottom]", err);
     }
@@ -297,7 +299,7 @@ static int add_boxes(struct field_stored *s, struct json_at value, struct plenum
         (void)json_get(value, "objects", &list);
     if (json_type(list) != JSON_AT_LIST)
         return error_set(err, -EBADMSG,
-                         "it is no list of boxes, nor an object with one as \"annotations\", "
+                         "it is neither a list of boxes nor an object with one as \"annotations\", "
                          "\"objects\" or \"boxes\"");
     rest = json_begin(list);
     for (size_t i = 0; r == 0 && json_next(&rest, &each); i++)

@@ -143,7 +143,7 @@ static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
     bool wide;
 
     if (len < 33 || memcmp(bytes, begin, sizeof(begin)) != 0)
-        return error_set(err, -EBADMSG, "it is no PNG, as a mask must be");
+        return error_set(err, -EBADMSG, "it is not a PNG, and a mask must be one");
     if (bytes[COLOUR_AT] != GREY && bytes[COLOUR_AT] != PALETTE)
         return error_set(err, -EBADMSG,
                          "it is a PNG of colours; a mask is one of indices or grey levels");
@@ -207,7 +207,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
     if (bytes->len > FIELD_BYTES_MAX)
         return error_set(err, -EBADMSG, "it has more than 1 MiB");
     if (spec->as != FIELD_AS_BYTES && !is_text(bytes->bytes, bytes->len))
-        return error_set(err, -EBADMSG, "it is no text in UTF-8");
+        return error_set(err, -EBADMSG, "it is not UTF-8 text");
     if (spec->as == FIELD_AS_LINE)
         return measure_lines(bytes, &ret->shape, err);
     ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_TEXT ? PLENUM_FIELD_TEXT

@@ -314,7 +314,7 @@ static int add_class(struct scan *s, const char *name, struct plenum_error *err)
     r = label_read(&d->labels, LABEL_FOLDER, name, strlen(name), &c->label, err);
     if (r == 0 && c->label.is_open && d->labels.offset != 0)
         return error_set(err, -EINVAL,
-                         "folder,label-offset=...: names of folders are no numbers, unless "
+                         "folder,label-offset=...: names of folders are not numbers unless "
                          "classes=numbers says so");
     return r < 0 ? error_prefix(err, r, "%s/%s", d->scope.folder, name) : 0;
 }

@@ -248,7 +248,7 @@ int json_parse(const char *text, size_t len, struct json_at *ret, struct plenum_
     skip_space(&c);
     *ret = (struct json_at){.at = c.at};
     if (!check_all(&c))
-        return error_set(err, -EBADMSG, "it is no JSON: %s, at byte %zu", c.why,
+        return error_set(err, -EBADMSG, "it is not JSON: %s, at byte %zu", c.why,
                          (size_t)(c.at - c.begin));
     ret->end = c.end;
     while (is_space(ret->end[-1]))

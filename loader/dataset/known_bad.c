@@ -48,9 +48,8 @@ static int read_list(struct dataset *d, struct plenum_error *err)
 
     switch (r) {
     case -EPERM:
-        dataset_add_warning(
-            d, d->bad_path,
-            " belongs to another user, or others may write to it: it is passed over");
+        dataset_add_warning(d, d->bad_path,
+                            " belongs to another user, or others may write to it: it is ignored");
         return 0;
     case -EACCES:
         dataset_add_warning(d, d->bad_path,
@@ -58,8 +57,8 @@ static int read_list(struct dataset *d, struct plenum_error *err)
         return 0;
     case -EBADMSG:
         return error_set(err, r, "%s: %s", d->bad_path,
-                         "the list of bad samples is damaged: remove it, or "
-                         "make it anew by plenumctl verify");
+                         "the list of bad samples is damaged: remove it, or rebuild it with "
+                         "plenumctl verify");
     default:
         return r < 0 ? error_set(err, r, "%s: %s", d->bad_path, strerror(-r)) : r;
     }

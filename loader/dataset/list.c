@@ -117,7 +117,7 @@ fail:
     io_close(&fd);
     return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", d->where,
                      r == -ENODATA  ? "it changed while it was read"
-                     : r == -EINVAL ? "it is no file"
+                     : r == -EINVAL ? "it is not a file"
                                     : strerror(-r));
 }
 
@@ -194,7 +194,7 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
             return error_prefix(err, scope_error(&s->dataset->scope, err, r, f->path),
                                 "%s, line %zu", s->dataset->where, f->line);
         if (!S_ISREG(st.st_mode))
-            return error_set(err, -EBADMSG, "%s, line %zu: %s is no file", s->dataset->where,
+            return error_set(err, -EBADMSG, "%s, line %zu: %s is not a file", s->dataset->where,
                              f->line, f->path);
         f->size = (uint64_t)st.st_size;
         f->mtime_ns = dataset_mtime(&st);

@@ -269,7 +269,7 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     if (git_lfs_is_pointer(l->text, l->len))
         return git_lfs_refuse(-EBADMSG, err);
     if (memchr(l->text, '\0', l->len))
-        return error_set(err, -EBADMSG, "it holds bytes of 0 and is no list");
+        return error_set(err, -EBADMSG, "it holds bytes of 0, so it is not a list");
     l->text[l->len] = '\0';
     l->at = l->len >= 3 && memcmp(l->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (l->len > l->at && l->text[l->at] == '{')

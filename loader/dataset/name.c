@@ -123,7 +123,7 @@ int dataset_check_image_extension(const struct dataset *dataset, struct plenum_e
     return strlen(image) < sizeof(name) - 1 && dataset_is_image_name(name)
                ? 0
                : error_set(err, -EINVAL,
-                           "%s,image=%s: '%s' is no extension of images, which are %s",
+                           "%s,image=%s: '%s' is not an extension of images; these are %s",
                            dataset->format->name, image, image, dataset_image_names());
 }
 

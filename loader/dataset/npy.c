@@ -21,7 +21,7 @@ struct text {
 
 static int damaged(struct plenum_error *err)
 {
-    return error_set(err, -EBADMSG, "it is no array in NumPy's format, or a damaged one");
+    return error_set(err, -EBADMSG, "it is not an array in NumPy's format, or it is damaged");
 }
 
 static void skip_blanks(struct text *t)

@@ -533,7 +533,7 @@ const char *number_why_no_integer(enum number_kind kind)
     case NUMBER_ODD:
         return "looks like a number but is not written as an integer, such as 1000, 1000.0 or 1e3";
     case NUMBER_MISSING:
-        return "stands for a missing value";
+        return "means a missing value";
     case NUMBER_NONE:
     case NUMBER_INTEGER:
         break;

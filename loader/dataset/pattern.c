@@ -58,7 +58,7 @@ static int add_path(struct expansion *e, char *path)
         return error_set(e->err, -ENOMEM, "out of memory");
     return e->list.count <= PATTERN_PATHS_MAX
                ? 0
-               : error_set(e->err, -E2BIG, "it stands for more than %d files", PATTERN_PATHS_MAX);
+               : error_set(e->err, -E2BIG, "it names more than %d files", PATTERN_PATHS_MAX);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -261,8 +261,8 @@ static int expand_range(struct expansion *e, const char *pattern, const char *op
         return error_set(e->err, -EINVAL, "'%.*s' has a step of 0", (int)(close + 1 - open), open);
     count = span / (uint64_t)range->step + 1;
     if (count > PATTERN_PATHS_MAX)
-        return error_set(e->err, -E2BIG, "'%.*s' stands for more than %d files",
-                         (int)(close + 1 - open), open, PATTERN_PATHS_MAX);
+        return error_set(e->err, -E2BIG, "'%.*s' names more than %d files", (int)(close + 1 - open),
+                         open, PATTERN_PATHS_MAX);
     for (uint64_t i = 0; i < count; i++) {
         int64_t value = range->first + (int64_t)i * step;
         int len = range->letters

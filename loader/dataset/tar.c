@@ -248,8 +248,8 @@ static const struct tar_set *set_of(const struct archive *a)
 static int refuse_name(const struct written *w, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG,
-                     "the label in '%s' is '%.*s', which is no integer; tar,label=...: says where "
-                     "labels are, tar,label=none: that there are none",
+                     "the label in '%s' is '%.*s', which is not an integer; tar,label=...: says "
+                     "where labels are, tar,label=none: that there are none",
                      w->what, (int)min_u64(w->len, 40), w->text);
 }
 
@@ -330,7 +330,7 @@ static int add_image(struct archive *a, struct group *g, const struct tar_member
                          "'%s' is a symbolic link: 'tar --dereference' stores what it leads to",
                          name);
     if (m->size > UINT32_MAX)
-        return error_set(&a->err, -EBADMSG, "'%s' has 4 GiB or more: that is no image", name);
+        return error_set(&a->err, -EBADMSG, "'%s' has 4 GiB or more: that is not an image", name);
     (void)snprintf(g->image, sizeof(g->image), "%s", extension);
     free(g->name);
     g->name = strdup(name);
@@ -375,7 +375,7 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct group
                          "leads to",
                          name);
     if (m->size > LABEL_BYTES_MAX)
-        return error_set(&a->err, -EBADMSG, "'%s' has %llu bytes: that is no label", name,
+        return error_set(&a->err, -EBADMSG, "'%s' has %llu bytes: that is not a label", name,
                          (unsigned long long)m->size);
     if (reserve(&g->labels[from].text, &g->labels[from].cap, m->size + 1) < 0)
         return out_of_memory(&a->err);
@@ -465,7 +465,9 @@ static int follow_link(struct archive *a, const uint32_t *sorted, struct index_s
         else
             low = middle + 1;
     }
-    return error_set(&a->err, -EBADMSG, "'%s' is a link to '%s', which is no image in this archive",
+    return error_set(&a->err, -EBADMSG,
+                     "'%s' is a link to '%s', which is not an image in this "
+                     "archive",
                      part->names + s->name, target);
 }
 
@@ -563,7 +565,7 @@ static int read_class_names(const struct dataset *d, char **text, struct stamp *
         return scope_error(&d->scope, err, fd, classes_file);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CLASSES_FILE_MAX) {
         (void)close(fd);
-        return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->scope.folder,
+        return error_set(err, -EBADMSG, "%s/%s is not a list of class names", d->scope.folder,
                          classes_file);
     }
     *stamp = stamp_of(fd, &st);
@@ -654,9 +656,8 @@ static int no_images(const struct dataset *d, const struct index_builder *b,
     if (b->dotted > 0)
         return error_set(
             err, -EBADMSG,
-            "%s holds no images: an extension begins at the first dot of a member's name, "
-            "and that of '%s' is no image's; %srename the members so that their keys "
-            "have no dot",
+            "%s holds no images: an extension begins at the first dot of a member's name, and that "
+            "of '%s' is not an image's; %srename the members so that their keys have no dot",
             d->name, b->dotted_name, way);
     if (index_builder_describe_foreign(b, others, sizeof(others))[0])
         (void)snprintf(why, sizeof(why), "%s %s: %s", index_builder_foreign_verb(b), others,

@@ -86,7 +86,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
     if (archive_errno(t->archive) == ENOMEM)
         return error_set(err, -ENOMEM, "out of memory");
     if (archive_format(t->archive) == 0)
-        return error_set(err, -EBADMSG, "it is no tar archive");
+        return error_set(err, -EBADMSG, "it is not a tar archive");
     return error_set(err, -EBADMSG, "it is damaged near byte %llu: %s",
                      (unsigned long long)(t->begin + (uint64_t)at),
                      text ? text : "its structure makes no sense");

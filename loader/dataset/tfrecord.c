@@ -351,7 +351,7 @@ static int add_record(struct archive *a, const struct keys *keys, const uint8_t 
     if (!example && budget.memory_is_short)
         return error_set(&a->err, -ENOMEM, "%s: out of memory", a->path);
     if (!example)
-        return error_set(&a->err, -EBADMSG, "%s: the record at byte %llu is no tf.train.Example",
+        return error_set(&a->err, -EBADMSG, "%s: the record at byte %llu is not a tf.train.Example",
                          a->path, (unsigned long long)offset);
     r = add_example(a, keys, example, data, len, offset);
     discard(example, &budget);
@@ -387,8 +387,8 @@ static int scan_records(struct archive *a, struct reader *reader)
             return error_set(&a->err, -EBADMSG,
                              offset ? "%s is damaged: the length of the record at byte %llu has a "
                                       "wrong checksum, so the rest of the file cannot be found"
-                                    : "%s is no TFRecord file, or a compressed or damaged one: the "
-                                      "length at byte %llu has a wrong checksum",
+                                    : "%s is not a TFRecord file, or it is compressed or damaged: "
+                                      "the length at byte %llu has a wrong checksum",
                              a->path, (unsigned long long)offset);
         len = get_u64(p);
         if (len > a->size - offset - HEADER - TRAILER)

@@ -19,7 +19,7 @@ static int absent_reader_open(struct image_reader *reader, const uint8_t *bytes,
     (void)ret;
     return error_set(err, -ENOTSUP,
                      "this is %s image, and this loader was built without %s: install %s-dev "
-                     "(Fedora, RHEL: %s-devel) and build it anew, or convert the image",
+                     "(Fedora, RHEL: %s-devel) and rebuild it, or convert the image",
                      a->an, a->library, a->library, a->library);
 }
 

@@ -154,7 +154,8 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
                          "convert it",
                          guess);
     return error_set(err, -EBADMSG,
-                     "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x%02x%s",
+                     "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte "
+                     "0x%02x%s",
                      bytes[0], len == 1 ? " and has no other" : "");
 }
 

@@ -92,7 +92,7 @@ static int take_number(struct header *h, const char *what, uint32_t *ret, struct
     if (h->at == h->end)
         return error_set(err, -EBADMSG, "the %s file ends in its header", h->name);
     if (digits == 0 || digits > DIGITS_MAX || !is_space(*h->at))
-        return error_set(err, -EBADMSG, "the %s header is damaged: its %s is no number", h->name,
+        return error_set(err, -EBADMSG, "the %s header is damaged: its %s is not a number", h->name,
                          what);
     h->at++;
     *ret = (uint32_t)min_u64(value, UINT32_MAX);
@@ -151,8 +151,8 @@ static int ppm_reader_open(struct image_reader *reader, const uint8_t *bytes, si
                          len);
     if (left > pixels * p->samples)
         return error_set(err, -EBADMSG,
-                         "the %s header is damaged, or this is no single image: %llu bytes follow "
-                         "its %ux%u pixels",
+                         "the %s header is damaged, or this is more than one image: %llu bytes "
+                         "follow its %ux%u pixels",
                          h.name, (unsigned long long)(left - pixels * p->samples), p->width,
                          p->height);
     p->pixels = h.at;

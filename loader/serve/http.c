@@ -693,7 +693,7 @@ static int serve_at(struct http *h, int fd, struct plenum_error *err)
         (at->sa_family != AF_INET && at->sa_family != AF_INET6) ||
         getnameinfo(at, len, host, sizeof(host), port, sizeof(port),
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-        return error_set(err, -EINVAL, "--http-fd %d: this is no TCP socket", fd);
+        return error_set(err, -EINVAL, "--http-fd %d: this is not a TCP socket", fd);
     (void)snprintf(h->host, sizeof(h->host), at->sa_family == AF_INET6 ? "[%s]" : "%s", host);
     h->loopback = is_loopback(at);
     r = start_daemon(h, fd, at->sa_family);

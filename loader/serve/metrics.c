@@ -108,7 +108,9 @@ static void put_streams(FILE *f, const struct status *status)
             (void)fprintf(f, "} %.17g\n", scaled(value, metrics[i].scale));
         }
     }
-    head(f, "plenum_stream_bound", "gauge", "1 for what bounds the stream's rate, else 0.");
+    head(f, "plenum_stream_bound", "gauge",
+         "1 for the stage that bounds the stream's rate, "
+         "otherwise 0.");
     for (uint32_t k = 0; k < status->loader.streams; k++)
         for (unsigned b = 0; b < WIRE_BOUND_COUNT; b++) {
             put_stream_name(f, "plenum_stream_bound", &status->streams[k]);
@@ -139,7 +141,7 @@ void metrics_write(FILE *file, const struct status *status, const struct server 
     put_one(file, "plenum_failed_batches_total", "counter", "Of them, with an error.",
             (double)c.all.failed);
     put_one(file, "plenum_refused_clients_total", "counter",
-            "Clients that were told why they are not served.", (double)l->refused);
+            "Clients that were refused with a reason.", (double)l->refused);
     put_one(file, "plenum_queued_samples", "gauge", "Samples that wait for their turn.",
             (double)l->queued);
     put_one(file, "plenum_ring_bytes", "gauge", "Clients' memory that is mapped.",

@@ -63,8 +63,9 @@ int notify_get_socket(struct plenum_error *err)
         socket_option(FIRST_FD, SO_TYPE) != SOCK_STREAM ||
         socket_option(FIRST_FD, SO_ACCEPTCONN) != 1)
         return error_set(err, -EINVAL,
-                         "the service manager handed over what is no listening unix stream socket: "
-                         "plenumd.socket needs ListenStream= with a path and Accept=no");
+                         "the service manager handed over a socket that is not a listening unix "
+                         "stream socket: plenumd.socket needs ListenStream= with a path and "
+                         "Accept=no");
     return FIRST_FD;
 }
 

@@ -146,7 +146,8 @@ static int parse_root(struct root *root, const char *text, struct plenum_error *
         r = error_set(err, -errno, "root %s: %s; mount or make it, or take it away", copy,
                       strerror(errno));
     else if (stat(root->path, &st) < 0 || !S_ISDIR(st.st_mode))
-        r = error_set(err, -ENOTDIR, "root %s is no folder; name the folder that it lies in", copy);
+        r = error_set(err, -ENOTDIR, "root %s is not a folder; name the folder that it lies in",
+                      copy);
     else if (readers && (r = parse_readers(root, readers, err)) < 0)
         (void)error_prefix(err, r, "root %s", copy);
     free(copy);

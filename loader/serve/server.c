@@ -476,8 +476,9 @@ static int check_open_tcp(const struct server_options *o, struct plenum_error *e
     if (!o->listen || o->tls_key || o->num_roots > 0)
         return 0;
     return error_set(err, -EPERM,
-                     "--listen %s: whoever connects there could read all that this user can; "
-                     "name the folders that may be read with --root, or a key with --tls-key",
+                     "--listen %s: any client that connects there could read everything that this "
+                     "user can; name the folders that may be read with --root, or a key with "
+                     "--tls-key",
                      o->listen);
 }
 

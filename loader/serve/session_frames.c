@@ -40,7 +40,7 @@ static void handle_hello(struct session *s, uint64_t request, struct frame_reade
     (void)request;
     if (r < 0 || (r = wire_hello_check(&theirs, &err)) < 0) {
         session_refuse(s, 0, -EPROTONOSUPPORT,
-                       r == -EPROTO ? "this is no client of Plenum's" : err.text);
+                       r == -EPROTO ? "this is not a Plenum client" : err.text);
         return;
     }
     memcpy(s->name, text_make_plain(theirs.name), sizeof(s->name));
@@ -90,11 +90,11 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         (s->remote && !session_find_room(s, &m.slot)) ||
         m.position >= max_u64(order_positions(&s->spec.order), s->open.span) ||
         m.epoch > UINT32_MAX) {
-        session_refuse(s, request, -EPROTO, "a batch was asked for that does not exist");
+        session_refuse(s, request, -EPROTO, "a batch that does not exist was requested");
         return;
     }
     if (queue_stream_has(s->stream, request, m.slot) || session_is_being_sent(s, request)) {
-        session_refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
+        session_refuse(s, request, -EPROTO, "a slot that is still being filled was requested");
         return;
     }
     if (s->draining) /* the client will send it to the next loader */
@@ -243,7 +243,7 @@ void session_readable(struct session *s)
         return;
     }
     if (s->conn.unwanted_fds > 0)
-        session_refuse(s, 0, -EPROTO, "it sent a descriptor that nobody asked for");
+        session_refuse(s, 0, -EPROTO, "it sent a descriptor that was not requested");
     else
         handle_frames(s);
 }

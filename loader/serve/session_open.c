@@ -70,7 +70,7 @@ static int ask_for_dataset(struct session *s, const char *dataset, const char *f
         free(request.allowed);
         return error_set(err, -EACCES,
                          "all roots of this loader are for certain readers, and %s is none of "
-                         "them: whoever runs it names readers in plenumd.conf",
+                         "them: its operator names readers in plenumd.conf",
                          name_peer(s, who, sizeof(who)));
     }
     s->waiter.done = done;
@@ -175,9 +175,8 @@ static void tell_about_index(const struct session *s)
     (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
     log_about(
         LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
-        "%s: its index cannot be kept in the cache folder %s and is made anew at each opening: is "
-        "it full, no folder, or may it not be written? PLENUM_CACHE_DIR or --cache-dir names "
-        "another",
+        "%s: its index cannot be kept in the cache folder %s and is rebuilt at each opening: is it "
+        "full, no folder, or may it not be written? PLENUM_CACHE_DIR or --cache-dir names another",
         dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
@@ -235,7 +234,7 @@ static int check_views(const struct session *s, struct plenum_error *err)
 
     if (views->named != (s->open.views > 0) || views->count != count)
         return error_set(err, -EPROTONOSUPPORT,
-                         "the pipeline has %u views, but the client speaks of %u: is it of before "
+                         "the pipeline has %u views, but the client speaks of %u: is it older than "
                          "version 1.9 of the protocol?",
                          views->named ? views->count : 0, s->open.views);
     for (uint32_t i = 0; i < count; i++) {
@@ -277,7 +276,7 @@ static int check_open(struct session *s, struct plenum_error *err)
         s->spec.masks = s->spec.masks || s->open.field[i].mask;
     if (views_mix(&s->spec.views) != s->open.mix)
         return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
-                         s->open.mix ? "second labels were asked for, but the pipeline does not mix"
+                         s->open.mix ? "second labels were requested, but the pipeline does not mix"
                                      : "the client is too old for mixup and cutmix: install the "
                                        "version of this loader there");
     if (s->ring_fd < 0 && s->conn.lost_fds)

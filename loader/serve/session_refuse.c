@@ -102,8 +102,8 @@ void session_refuse_peer(struct session *s, int code, const char *text)
     } else {
         (void)snprintf(
             m.text, sizeof(m.text),
-            "it serves user %u alone: whoever runs it names the folders that others may read "
-            "with --root, or root in plenumd.conf",
+            "it serves user %u alone: its operator names the folders that others may read with "
+            "--root, or root in plenumd.conf",
             (unsigned)geteuid());
         (void)snprintf(why, sizeof(why),
                        "it is of user %u, and this loader serves user %u alone, since no --root is "

@@ -163,7 +163,7 @@ static char *next_line(char *text, int size, void *arg)
     size_t blanks;
 
     if (f->line > 0 && !f->understood)
-        fault(f, "this is no 'key = value': write one, or # before a comment");
+        fault(f, "this is not 'key = value': write one, or # before a comment");
     if (!fgets(text, size, f->file)) {
         f->understood = true;
         return NULL;

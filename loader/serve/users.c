@@ -27,7 +27,7 @@ int users_find_id(const char *name, bool group, uint32_t *ret, struct plenum_err
 
     if (is_number(name)) {
         if (parse_u64(name, UINT32_MAX - 1, &number) < 0)
-            return error_set(err, -EINVAL, "%s is no number of a user or group", name);
+            return error_set(err, -EINVAL, "%s is not the number of a user or group", name);
         *ret = (uint32_t)number;
     } else if (group && (g = getgrnam(name))) {
         *ret = g->gr_gid;

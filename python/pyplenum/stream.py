@@ -34,13 +34,13 @@ _ELSEWHERE = {
     "sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
     "batch_sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
     "collate_fn": "batches come as arrays; change them in the loop",
-    "transform": "crop, flip, colours, mixup and cutmix are the 'pipeline'; all else is done with the batch",
+    "transform": "crop, flip, colours, mixup and cutmix are the 'pipeline'; everything else is done with the batch",
     "mixup_alpha": "it is the pipeline's last word, as in 'rrc(224) mixup(0.2)'",
     "cutmix_alpha": "it is the pipeline's last word, as in 'rrc(224) cutmix(1)'",
     "timeout": "it is 'loader_timeout'",
     "num_replicas": "it is 'world_size', beside 'rank'",
     "root": "the first argument is the data set",
-    "weights": "no sample is drawn more often than others; 'repeat' shows all of them so many times an epoch",
+    "weights": "no sample is drawn more often than others; 'repeat' shows all of them that number of times per epoch",
     "limit": "it is 'subset', such as subset=\"0:1000\"",
     "num_samples": "it is 'subset', such as subset=\"0:1000\"",
     "target_transform": "labels come as the data set has them: map them in the loop, as in table[labels]",
@@ -317,7 +317,7 @@ class Batch:
         (name, array), *_ = self._views()
         if name:
             raise ValueError("the pipeline has views, and a sample several images: they are in "
-                             f"batch.views[{name!r}] and its like; of a Loader they are the field \"views\"")
+                             f"batch.views[{name!r}] and similar keys; in a Loader they are the field \"views\"")
         return array[:, :, :, 0]
 
     @property

@@ -280,7 +280,7 @@ class Loader:
         self.copy = copy
         self.pin_memory = pin_memory
         if pin_memory and not torch.cuda.is_available():
-            warnings.warn("pin_memory was asked for, but there is no accelerator: memory is not pinned",
+            warnings.warn("pin_memory was requested, but there is no accelerator: memory is not pinned",
                           stacklevel=caller())
             self.pin_memory = False
         order, dropped = shuffle_of(shuffle), last == "drop"
@@ -363,7 +363,7 @@ class Loader:
         return self.stream.steps_per_epoch // self._steps
 
     def __getitem__(self, index: Any) -> NoReturn:
-        raise TypeError("a Loader is no data set for a DataLoader, but takes a DataLoader's place: its batches come "
+        raise TypeError("a Loader is not a data set for a DataLoader, but replaces the DataLoader: its batches come "
                         "from a loop over it, for images, labels in loader")
 
     @property
@@ -451,7 +451,7 @@ class Loader:
             self._loaded = loaded or isinstance(error, Exception)  # the next loop continues here
             raise
         if loop != self._loop:
-            raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
+            raise RuntimeError("another loop over this loader has begun: of two loops only the newer one continues")
         raise StopIteration
 
     def _ready(self) -> _Coming:
@@ -626,10 +626,10 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next loop continue from there, to the end of that epoch."""
         if state.get("version") != 1 or not isinstance(state.get("cursor"), str):
-            raise ValueError("this is no state of a pyplenum.torch.Loader, or one of another version")
+            raise ValueError("this is not a state of a pyplenum.torch.Loader, or it has another version")
         if "dtype" not in state and not self._dtype_was_chosen:
             raise ValueError("this state was made when a Loader gave int8 unless told, and now it gives uint8: say "
-                             "dtype=\"int8\" to go on as before")
+                             "dtype=\"int8\" to continue as before")
         self._go_back()
         before = self.stream.cursor
         try:
@@ -653,7 +653,7 @@ class Loader:
         differ = [f"{name} was {made[name]!r} and is {here[name]!r}" for name, now in self._choices.items()
                   if name in made and made[name] != now]
         if made.get("last", self._choices["last"]) != self._choices["last"]:
-            differ.append(f"pass last={made['last']!r} to go on as before")
+            differ.append(f"pass last={made['last']!r} to continue as before")
         return f": {'; '.join(differ)}" if differ else ""
 
     def close(self) -> None:

@@ -41,13 +41,13 @@ ParameterizedTestParameters(address, parse)
         {"tcp:::1:7000", -EINVAL, 0, "in brackets"},
         {"tcp:[::1]7000", -EINVAL, 0, "is not HOST:PORT"},
         {"tcp:[]:7000", -EINVAL, 0, "is not HOST:PORT"},
-        {"tcp:[::1::]:7000", -EINVAL, 0, "no IPv6 address"},
-        {"tcp:host:0", -EINVAL, 0, "is no port"},
-        {"tcp:host:65536", -EINVAL, 0, "is no port"},
-        {"tcp:host:", -EINVAL, 0, "is no port"},
-        {"tcp:host:x", -EINVAL, 0, "is no port"},
-        {"tcp:300.1.1.1:7000", -EINVAL, 0, "no name of a host"},
-        {"tcp:a b:7000", -EINVAL, 0, "no name of a host"},
+        {"tcp:[::1::]:7000", -EINVAL, 0, "not an IPv6 address"},
+        {"tcp:host:0", -EINVAL, 0, "is not a port"},
+        {"tcp:host:65536", -EINVAL, 0, "is not a port"},
+        {"tcp:host:", -EINVAL, 0, "is not a port"},
+        {"tcp:host:x", -EINVAL, 0, "is not a port"},
+        {"tcp:300.1.1.1:7000", -EINVAL, 0, "not the name of a host"},
+        {"tcp:a b:7000", -EINVAL, 0, "not the name of a host"},
     };
 
     return cr_make_param_array(struct address_case, cases, sizeof(cases) / sizeof(cases[0]));

@@ -257,10 +257,10 @@ Test(pipeline, the_stage_that_is_wrong_is_quoted)
                                          "write resize(HxW), in 'resize(5)' (character 11)");
     expect_sentence("exif v1 train",
                     "pipeline: the version comes first, as in 'v1 exif train', in 'v1 train'");
-    expect_sentence("train flip(0.1)", "pipeline: train stands for 'rrc(224) flip(0.5)' and takes "
-                                       "no further stages: write them out");
+    expect_sentence("train flip(0.1)", "pipeline: train means 'rrc(224) flip(0.5)' and takes no "
+                                       "further stages: write them out");
     expect_sentence("v1 exif eval rrc(3)",
-                    "pipeline: eval stands for 'resize(256) center_crop(224)' and takes no further "
+                    "pipeline: eval means 'resize(256) center_crop(224)' and takes no further "
                     "stages: write them out");
 }
 

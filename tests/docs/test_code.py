@@ -72,7 +72,7 @@ class CodeTest(ServiceCase):
                     if name.endswith(".c"):
                         with open(os.path.join(folder, name), encoding="utf-8") as f:
                             text += re.sub(r'"\s*"', "", f.read())
-        for words in ("no such socket: is plenumd running?", "alone: whoever runs it",
+        for words in ("no such socket: is plenumd running?", "alone: its operator",
                       "does not lie below a --root of this loader", "goes beyond the",
                       "is being stopped or restarted", "the status page cannot be served at",
                       "no descriptor left for a new client"):

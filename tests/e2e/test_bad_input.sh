@@ -78,7 +78,7 @@ refuses "... one of several" "x/loop.jpg: Too many levels of symbolic links" "ta
 refuses "... or TFRecords" "x/loop.jpg.*Too many levels of symbolic links" "tfrecord:x/loop.jpg"
 mkfifo pipe
 for format in tar tfrecord list; do
-    refuses "$format: a pipe, which is not waited for" "$here/pipe.* is no file" $format:pipe
+    refuses "$format: a pipe, which is not waited for" "$here/pipe.* is not a file" $format:pipe
 done
 mkdir -p circle/a none/a
 cp data/clouds/clouds-00001.jpg circle/a

@@ -113,7 +113,7 @@ wait $job
 code=$?
 ok "its keeper is killed: the same hash, from a new one at the same place" delivered "$alone"
 ok "its loader had ended with it" loaders 2
-ok "the job was told" says 'host localhost lends its cores no more: .*; the job goes on without it'
+ok "the job was told" says 'host localhost no longer lends its cores: .*; the job continues without it'
 ok "and that it is there again" says 'host localhost: it lends its cores again'
 
 rm -f loaders/*

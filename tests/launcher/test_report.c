@@ -89,7 +89,7 @@ ParameterizedTestParameters(report, of)
         {{.kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = DAY + DAY / 2},
          124,
          "after 36h (--timeout)"},
-        {{.kind = REPORT_CLOSED, .instance = UINT32_MAX}, 141, "nobody reads"},
+        {{.kind = REPORT_CLOSED, .instance = UINT32_MAX}, 141, "its reader has closed"},
         {{.kind = REPORT_OTHER, .instance = UINT32_MAX, .signal = 15, .text = "killed"},
          143,
          "killed"},

@@ -452,7 +452,7 @@ ok "a line of 3 MB" same "$(wc -lc <out | tr -s ' ' | sed 's/^ //')" "1 3000001"
 timeout 40 "$run" -n 2 --heartbeat-timeout 4 seq 200000 2>err | { sleep 6; wc -l; } >out
 ok "a slow reader loses nothing and times nothing out" all 'same "$(cat out)" 400000' 'has_not err error'
 timeout 30 "$run" -n 2 sh -c 'echo pid $$; yes' 2>err | head -n 1 >out
-ok "a reader that leaves ends the job" all 'has err "nobody reads"' 'sleeping 1003.$id 0'
+ok "a reader that leaves ends the job" all 'has err "its reader has closed"' 'sleeping 1003.$id 0'
 
 timeout 30 "$run" -n 2 sh -c 'while sleep 0.05; do echo line >&2; done' 2>&1 >/dev/null | head -n 1 >out
 codes="${PIPESTATUS[*]}"

@@ -300,7 +300,7 @@ Test(lookup, a_name_that_stands_for_too_many_is_told)
     s = opened(name);
     cr_expect(eq(u64, drain(s, UINT64_MAX), hash_alone()));
     cr_assert(eq(int, plenum_stream_take_warning(s, &warning), 1));
-    cr_expect(strstr(warning.text, "stands for more than 32 loaders") != NULL, "%s", warning.text);
+    cr_expect(strstr(warning.text, "names more than 32 loaders") != NULL, "%s", warning.text);
     no_warning(s); /* reported once */
     plenum_stream_destroy(s);
     (void)daemon_end(loader, SIGTERM);

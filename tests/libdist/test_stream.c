@@ -602,7 +602,7 @@ Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
     struct plenum_stream_options o = options_of(socket_a);
 
     old_loader_versions = "v0";
-    expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' is asked");
+    expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' is requested");
 }
 
 /* It would read past the field and show each replica samples of other replicas. */

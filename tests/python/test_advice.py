@@ -217,7 +217,7 @@ class AdviceTest(unittest.TestCase):
         self.assertEqual(self.labels(f"tar,image={advice},label=target.cls:a.tar"), [3, 4, 5])
         write_tar("b.tar", [(f"22.{n:02}", {"png": image(n), "cls": b"1"}) for n in range(3)])
         said = self.refused("b.tar")
-        self.assertIn("that of '22.00.png' is no image's; rename the members", said)
+        self.assertIn("that of '22.00.png' is not an image's; rename the members", said)
         self.assertNotIn("tar,image=", said)
         write_tar("c.tar", [("a", {"png": image(), "cls": b"1"}), ("b.5", {"png": image(), "cls": b"1"})])
         self.assertIn("samples are left out whose images have a further dot in their names, such as 'b.5.png' (1 of",

@@ -290,9 +290,9 @@ class FieldsTest(unittest.TestCase):
         """a sample that lacks a field, or has a damaged one, is a bad sample: told at once, and never shown"""
         link = tarfile.TarInfo()
         link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
-        damages = {"txt": {"it is no text in UTF-8": b"\xff\xfe", "it has more than 1 MiB": b"x" * (1 << 20) + b"y",
-                           "it is missing": None, "it is a link": link, "it is no text in UTF-8 ": b"a\0b"},
-                   "npy": {"it is float16 \\[3\\]": npy(np.zeros(3, np.float16)), "it is no array": b"\x93NUMPY",
+        damages = {"txt": {"it is not UTF-8 text": b"\xff\xfe", "it has more than 1 MiB": b"x" * (1 << 20) + b"y",
+                           "it is missing": None, "it is a link": link, "it is not UTF-8 text ": b"a\0b"},
+                   "npy": {"it is float16 \\[3\\]": npy(np.zeros(3, np.float16)), "it is not an array": b"\x93NUMPY",
                            "it is float32": npy(np.zeros((2, 3), np.float32)), "is empty": npy(np.zeros(0)),
                            "has 11 bytes where its header says 12": npy(np.zeros((2, 3), np.float16))[:-1],
                            "Fortran's order": npy(np.asfortranarray(np.zeros((2, 3)))), "'<U5'": npy(np.array("hello")),
@@ -302,7 +302,7 @@ class FieldsTest(unittest.TestCase):
                            "'9223372036854775808', which is beyond 64 bits": b"1 2 9223372036854775808",
                            "there is no number": b" [] "},
                    "score": {"'one', which is not a decimal number": b"one", "it is float32 \\[2\\]": b"1 2"},
-                   "seg.png": {"it is no PNG": b"GIF89a", "a PNG of colours": png(np.zeros((4, 4, 3), np.uint8)),
+                   "seg.png": {"it is not a PNG": b"GIF89a", "a PNG of colours": png(np.zeros((4, 4, 3), np.uint8)),
                                "it is uint16": png(np.zeros((4, 4), np.uint16))}}
         for extension, kinds in damages.items():
             for why, data in kinds.items():
@@ -342,8 +342,8 @@ class FieldsTest(unittest.TestCase):
         tar = f"tar:{path_of('tars')}"
         many = [f"f{i}:txt" for i in range(17)]
         for data, fields, pipeline, why in (
-                (tar, ["caption:txt:txet"], "eval", "'txet' is no kind of field: there are text, bytes, npy"),
-                (tar, ["2nd:txt"], "eval", "'2nd' is no name of a field"), (tar, [":txt"], "eval", "no letter"),
+                (tar, ["caption:txt:txet"], "eval", "'txet' is not a kind of field: there are text, bytes, npy"),
+                (tar, ["2nd:txt"], "eval", "'2nd' is not the name of a field"), (tar, [":txt"], "eval", "no letter"),
                 (tar, ["a:txt", "a:json"], "eval", "'a' is there twice"), (tar, many, "eval", "at most 16"),
                 (tar, ["a:txt:text:b"], "eval", "more parts"), (tar, ["a:" + "b" * 128], "eval", "too many bytes"),
                 (tar, ["a:"], "eval", "no letter"), (tar, ["a,,b"], "eval", "no letter"),
@@ -353,7 +353,7 @@ class FieldsTest(unittest.TestCase):
                 (f"list:{path_of('list.csv')}", ["a:txt"], "eval", "it is missing: it has .*caption, ids, score, mask"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:captoin"], "eval",
                  "missing: it has .*caption, ids, score, vec"),
-                (tar, ["json.a:int64"], "eval", "'json.a' is no name of a field: .* a field is NAME:SOURCE:KIND"),
+                (tar, ["json.a:int64"], "eval", "'json.a' is not the name of a field: .* a field is NAME:SOURCE:KIND"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, and one is wanted"),
                 (tar, MASKS, "rrc(16) rotate(30)", "masks and boxes cannot go along with rotate"),
                 (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "boxes cannot go along with affine"),
@@ -553,7 +553,7 @@ class MasksTest(unittest.TestCase):
                 (f"folder,image=png:{path_of('pairs')}", "mask:png:mask", "are images of it"),
                 (f"tar:{path_of('pairs.tar')}", "mask:png:mask", "two images: .jpg and .png; tar,image=jpg: says"),
                 (f"folder,image=webp:{path_of('pairs')}", "text:txt",
-                 r"no images: [*][.]webp are looked|'webp' is no ext"),
+                 r"no images: [*][.]webp are looked|'webp' is not an ext"),
                 (f"tar,image=a.png:{path_of('pairs.tar')}", "text:txt", "no images: members named [*].a.png are")):
             with self.subTest(data=data, field=field), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, [field], want)
@@ -639,9 +639,9 @@ class JsonTest(unittest.TestCase):
 
     def test_damaged(self):
         """a text that is no JSON makes its sample a bad one"""
-        for text, why in ((b'{"caption": "x"', "it is no JSON: .* at byte 15"), (b"", "it is no JSON"),
-                          (b'{"caption": "a\\u0000b"}', "no text in UTF-8"), (b'{"caption": "\xff"}', "it is no JSON"),
-                          (b"[" * 100000, "it is no JSON"), (b'["caption"]', "it has no member"),
+        for text, why in ((b'{"caption": "x"', "it is not JSON: .* at byte 15"), (b"", "it is not JSON"),
+                          (b'{"caption": "a\\u0000b"}', "not UTF-8 text"), (b'{"caption": "\xff"}', "it is not JSON"),
+                          (b"[" * 100000, "it is not JSON"), (b'["caption"]', "it has no member"),
                           (b'{"caption": 1e999}', "it is a number, and a text is wanted")):
             write_tar(path_of("bad.tar"), [(f"{n:03d}", {
                 "cls": b"0", "png": png(picture(n)),
@@ -813,7 +813,8 @@ class BoxesTest(unittest.TestCase):
     def test_damaged(self):
         """boxes that are none make their sample a bad one"""
         good = {"bbox": [1, 2, 3, 4], "category_id": 5}
-        for data, why in (({}, "it is no list of boxes"), (3, "no list of boxes"), ({"annotations": {}}, "no list"),
+        for data, why in (({}, "neither a list of boxes"), (3, "neither a list of boxes"),
+                          ({"annotations": {}}, "neither a list"),
                           ([{"category_id": 5}], 'box 0 has neither "bbox"'), ([good, 7], "box 1 has neither"),
                           ([{**good, "bbox": [1, 2, 3]}], 'the "bbox" of box 0 must be numbers: .x, y, width'),
                           ([{**good, "bbox": [1, 2, "3", 4]}], 'the "bbox" of box 0 must be numbers'),
@@ -823,13 +824,14 @@ class BoxesTest(unittest.TestCase):
                           ([good, {"bbox": [1, 2, 3, 4]}], 'box 1 has no whole number as "category_id"'),
                           ([{**good, "category_id": "dog"}], "no whole number"),
                           ([{**good, "category_id": 1.5}], "no whole number"),
-                          ([{**good, "id": "x"}], 'the "id" of box 0 is no whole number'),
+                          ([{**good, "id": "x"}], 'the "id" of box 0 is not a whole number'),
                           ([good, {**good, "bbox": [1, 2, -3, 4]}], "box 1 ends before it begins: it is .x, y, w"),
                           ({"boxes": [[9, 9, 3, 4]], "labels": [1]}, "box 0 ends before it begins: it is .left, t"),
-                          ([good] * 32769, "more than 1 MiB"), ({"boxes": [[1, 2, 3, 4]]}, "no lists of one length"),
+                          ([good] * 32769, "more than 1 MiB"),
+                          ({"boxes": [[1, 2, 3, 4]]}, "not lists of the same length"),
                           ({"boxes": [[1, 2, 3]], "labels": [1]}, "box 0 is not .left, top"),
                           ({"boxes": [[1, 2, 3, 4]], "labels": ["a"]}, "the label of box 0 is no"),
-                          ({"boxes": 3, "labels": 3}, "no lists of one length")):
+                          ({"boxes": 3, "labels": 3}, "not lists of the same length")):
             write_tar(path_of("bad.tar"), [(f"{n:03d}", {"cls": b"0", "png": png(picture(n)), "json": json.dumps(
                 data if n == 7 else [good]).encode()}) for n in range(12)])
             with self.subTest(why=why), self.assertWarnsRegex(pyplenum.LoaderWarning, f"1 of 12 samples.*007.*{why}"), \
@@ -969,7 +971,7 @@ class FieldsAloneTest(unittest.TestCase):
         self.assertEqual((done.returncode, sorted(why)), (1, [2, 3, 5, 6, 7, 8, 9]), done.stderr)
         self.assertEqual({n: kind for n, (kind, _) in why.items() if kind != "field"}, {8: "bad"})
         for n, part in ((2, "field 'mask' ('seg.png'): the mask has 39 x 36 pixels, and its image 40 x 36"),
-                        (3, "field 'mask' ('seg.png'): the PNG file is cut off"), (5, "'txt'): it is no text in UTF-8"),
+                        (3, "field 'mask' ('seg.png'): the PNG file is cut off"), (5, "'txt'): it is not UTF-8 text"),
                         (6, "the box with the id 66, from 20, 2 to 50, 5, reaches beyond its picture of 36 x 40"),
                         (7, "the box with the id 0 lies in its picture's first pixel"), (9, "'txt'): it is missing")):
             self.assertIn(part, why[n][1])
@@ -993,10 +995,10 @@ class FieldsAloneTest(unittest.TestCase):
                 (images, MASKS, "none", "masks and boxes follow the crops of images"),
                 (images, None, "none flip(0.5)", "none makes no images, and stands alone"),
                 (images, None, "view(a, 1, none)", "a view has images"), (images, None, "none(3)", "stands alone"),
-                (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: 'x' is no extension of images, which"),
+                (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: 'x' is not an extension of images"),
                 (f"list,image=none,path=1:{path_of('alone.csv')}", None, "none", "no column is the path"),
                 (f"list,image=none,label=x:{path_of('alone.csv')}", None, "none", "names no column 'x'"),
-                (f"folder,image=none:{path_of('folder')}", None, "none", "folder,image=none: 'none' is no extension"),
+                (f"folder,image=none:{path_of('folder')}", None, "none", "'none' is not an extension of images"),
                 (f"tar,image=none,label=cls:{path_of('alone-0.tar')}", None, "none", "no .cls next to it"),
                 (f"tar,image=none:{path_of('empty.tar')}", None, "none", "empty.tar holds no samples"),
                 (f"tfrecord,image=none,label=x:{path_of('alone.tfrecord')}", None, "none", "no feature 'x'")):

@@ -235,7 +235,7 @@ class MixTest(unittest.TestCase):
 
     def test_bad_fails(self):
         """bad="fail": a bad partner ends the stream, too"""
-        with self.assertRaisesRegex(self.pyplenum.PlenumError, "no JPEG, PNG, WebP, AVIF or PPM"):
+        with self.assertRaisesRegex(self.pyplenum.PlenumError, "not a JPEG, PNG, WebP, AVIF or PPM"):
             self.samples(f"{self.CROP} mixup(1)", bad="fail", shuffle="none", subset="0:5", micro_batch=1)
 
     def test_soft_labels(self):

@@ -335,7 +335,7 @@ class StreamTest(unittest.TestCase):
         self.assertIn(sentence, str(caught[0].message))
         told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout
         self.assertIn(f"warning      {sentence}\n", told)
-        self.assertIn("passed over  4 files", told)
+        self.assertIn("skipped      4 files", told)
         makers = [pyplenum.Stream]
         if torch is not None:
             from pyplenum.torch import Loader
@@ -1138,7 +1138,7 @@ class LoaderTest(unittest.TestCase):
         """an invalid state, or one of another stream, is rejected"""
         with loader() as l, loader(seed=1) as other:
             for state in ({}, {"version": 2, "cursor": ""}, {"version": 1, "cursor": b""}):
-                with self.assertRaisesRegex(ValueError, "no state"):
+                with self.assertRaisesRegex(ValueError, "not a state"):
                     l.load_state_dict(state)
             with self.assertRaisesRegex(pyplenum.PlenumError, "another data set, pipeline, seed or order"):
                 l.load_state_dict(other.state_dict())

@@ -79,7 +79,7 @@ class WordsTest(unittest.TestCase):
         self.refused(TypeError, "not a list", data=[1, 2])
         self.refused(pyplenum.PlenumError, "nowhere", data=pathlib.Path(T) / "nowhere")
         with pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=8) as loader:
-            with self.assertRaisesRegex(TypeError, "takes a DataLoader's place"):
+            with self.assertRaisesRegex(TypeError, "replaces the DataLoader"):
                 next(iter(torch.utils.data.DataLoader(loader)))
 
     def test_last(self):

@@ -315,7 +315,7 @@ fault_disk_hiccups() {
     meanwhile
     rm percent
     check "[ $(failures) -gt $before ]"
-    check "! grep 'could not make a batch' err"
+    check "! grep 'could not render a batch' err"
 }
 fault_disk() {
     local before

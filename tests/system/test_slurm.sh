@@ -79,7 +79,7 @@ in_slurm salloc -N2 "$run" sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORL
 ok "salloc -N2: an instance on each host" same "$(sort out)" "0/2 0/1 v1
 1/2 0/1 v2"
 in_slurm salloc -N3 -n5 "$run" sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
-ok "salloc -N3 -n5: as many as tasks were asked for" same "$(sort out)" "0 0/2 v1
+ok "salloc -N3 -n5: as many as tasks were requested" same "$(sort out)" "0 0/2 v1
 1 1/2 v1
 2 0/2 v2
 3 1/2 v2

@@ -145,7 +145,7 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
     rm -rf torn
     ok "a full disk is told, with what to do" sh -c '! strace -f -qq -o /dev/null -e trace=fsync \
         -e inject=fsync:error=ENOSPC:when=5 "$0" pack data torn -n 10 --threads 1 2>why &&
-        grep -q "archive-000002.*No space left" why && grep -q "goes on from there" why' "$plenumctl"
+        grep -q "archive-000002.*No space left" why && grep -q "continues from there" why' "$plenumctl"
     ok "half an archive is removed" sh -c '! ls torn | grep partial'
     ok "and when there is room, it goes on" "$plenumctl" pack data torn -n 10
     is "$(cat want.archives)" "to the same archives" archives torn
@@ -176,7 +176,7 @@ no "another prefix" "begun with --prefix archive" data packed -n 10 --prefix x
 no "another data set" "of another data set" packed torn -n 10
 no "a folder with something in it" "not empty and was not written by plenumctl pack (it holds" data again/.. -n 10
 no "a folder in the data set" "lies in the data set itself" data data/bricks/packed
-no "a file" "is no folder" data want
+no "a file" "is not a folder" data want
 no "a place that is not there" "cannot make the folder" data not/there
 no "a prefix that is a path" "beginning of a file's name" data x --prefix a/b
 rm -rf data/bricks/packed

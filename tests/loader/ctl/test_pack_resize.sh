@@ -168,7 +168,7 @@ no 1 "going on with another size" "was begun with --longest 200 --quality 90 --s
     data small -n 10 --longest 201
 no 1 "going on with the other side" "not --shortest 200 --quality 90" data small -n 10 --shortest 200
 no 1 "going on with another quality" "not --longest 200 --quality 91" data small -n 10 --longest 200 --quality 91
-no 1 "going on with another subsampling" "--subsampling 444: go on with that, or pack into a new folder" \
+no 1 "going on with another subsampling" "--subsampling 444: continue with that, or pack into a new folder" \
     data small -n 10 --longest 200 --subsampling 444
 no 1 "going on without a size" "not images as they are" data small -n 10
 no 1 "going on with a size" "was begun with images as they are, not --longest" data packed -n 10 --longest 200

@@ -75,11 +75,11 @@ is "$(json fingerprint before.json)" "... and the data set as it was" \
 "$ctl" pack bad packed -n 10 >/dev/null
 "$ctl" verify bad >told
 ok "it says where the list is and what it does" \
-    grep -q "^bad list     $here/cache/.*\.bad: streams that are opened now heed it, and refuse older cursors" told
+    grep -q "^bad list     $here/cache/.*\.bad: streams that are opened now use it, and refuse older cursors" told
 "$ctl" verify bad --json >bad.json
 ok "again: as it was" sh -c '"$0" verify bad | grep -q "^bad list .*: as it was"' "$ctl"
 ok "the list is text with reasons" \
-    sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*no JPEG, PNG, WebP, AVIF or PPM" "$0"' \
+    sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*not a JPEG, PNG, WebP, AVIF or PPM" "$0"' \
     "$(json bad_list bad.json)"
 "$ctl" index bad --json >after.json
 is "4 $(json bad_list bad.json)" "index tells how many are known" echo "$(json known_bad after.json)" \
@@ -204,7 +204,7 @@ ok "no cache folder: the report comes all the same" \
 echo damaged >"$(json bad_list anew.json)"
 job -n 1 "$feed" bad $stream
 ok "a damaged list is refused and named" says \
-    "$(json bad_list anew.json): the list of bad samples is damaged: remove it, or make it anew"
+    "$(json bad_list anew.json): the list of bad samples is damaged: remove it, or rebuild it"
 ok "verify makes it anew" status 1 "$ctl" verify bad
 job -n 1 "$feed" bad $stream
 ok "... and streams go on" test "$code" = 0

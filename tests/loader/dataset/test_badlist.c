@@ -303,7 +303,7 @@ Test(badlist, that_another_could_have_written_is_passed_over)
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(u32, dataset_get_known_bad(d), 0));
     cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), path), NULL));
-    cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), "it is passed over"), NULL));
+    cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), "it is ignored"), NULL));
     dataset_unref(d);
 }
 
@@ -322,7 +322,7 @@ Test(badlist, a_damaged_list_is_named)
     cr_expect(eq(int, dataset_open(tree_path(&tree, "data"), NULL, &d, &err), -EBADMSG));
     cr_expect(ne(ptr, strstr(err.text, path), NULL), "%s", err.text);
     cr_expect(ne(ptr,
-                 strstr(err.text, "the list of bad samples is damaged: remove it, or make it anew"),
+                 strstr(err.text, "the list of bad samples is damaged: remove it, or rebuild it"),
                  NULL),
               "%s", err.text);
     keep("data", bad, 1, &kept);

@@ -259,7 +259,7 @@ Test(index, the_first_difference_of_two_data_sets_is_named)
     d = opened("one");
     cr_expect(
         eq(int, dataset_compare(d, tree_path(&tree, "one/a/0000.jpg"), got, 100, &err), -EBADMSG));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "this is no index"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "this is not an index"), NULL), "%s", err.text);
     dataset_unref(d);
 }
 

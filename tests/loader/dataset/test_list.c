@@ -212,7 +212,7 @@ Test(list, what_cannot_be_meant_is_refused_with_file_and_line)
     refused_in(&tree, "list:", "x", -ENOENT, "/x, line 2: ");
     refused_in(&tree, "list:", "x", -ENOENT, "a/9.jpg: No such file");
     tree_write_text(&tree, "x", "a 1\n");
-    refused_in(&tree, "list:", "x", -EBADMSG, "x, line 1: a is no file");
+    refused_in(&tree, "list:", "x", -EBADMSG, "x, line 1: a is not a file");
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg\n");
     refused_in(&tree, "list:", "x", -EBADMSG, "/x: line 2 ('a/2.jpg') has no label");
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg -1\n");

@@ -347,13 +347,13 @@ ParameterizedTestParameters(tar, what_cannot_be_right_is_refused)
         {"the label lies elsewhere",
          "'1.jpg' has no label",
          {"1.jpg=x", "2.jpg=y", "2.cls=1", "1.cls=1"}},
-        {"no number", "'1.cls' is 'cat', which is no integer", {"1.jpg=x", "1.cls=cat"}},
+        {"no number", "'1.cls' is 'cat', which is not an integer", {"1.jpg=x", "1.cls=cat"}},
         {"a fraction", "'1.cls': label '1.5' is not an integer", {"1.jpg=x", "1.cls=1.5"}},
         {"empty", "the label in '1.cls' is empty", {"1.jpg=x", "1.cls="}},
         {"negative", "'1.cls': label '-1' is out of range", {"1.jpg=x", "1.cls=-1"}},
         {"too large", "class numbers are 0 to 2147483646", {"1.jpg=x", "1.cls=2147483647"}},
         {"far too large", "is out of range", {"1.jpg=x", "1.cls=99999999999999999999"}},
-        {"no JSON", "'1.json': it is no JSON", {"1.jpg=x", "1.json={\"label\": 1"}},
+        {"no JSON", "'1.json': it is not JSON", {"1.jpg=x", "1.json={\"label\": 1"}},
         {"a JSON fraction",
          "'1.json': label '1.5' is not an integer",
          {"1.jpg=x", "1.json={\"label\": 1.5}"}},
@@ -435,11 +435,11 @@ Test(tar, what_is_no_archive_is_refused)
 
     memset(junk, 'j', sizeof(junk));
     tree_write(&tree, "data/junk.tar", junk, sizeof(junk));
-    refused(tree_path(&tree, "data/junk.tar"), -EBADMSG, "junk.tar: it is no tar archive");
+    refused(tree_path(&tree, "data/junk.tar"), -EBADMSG, "junk.tar: it is not a tar archive");
     tree_write(&tree, "data/empty.tar", "", 0);
     refused(tree_path(&tree, "data/empty.tar"), -EBADMSG, "empty (0 bytes)");
     cr_assert(eq(int, mkdir(tree_path(&tree, "data/folder.tar"), 0777), 0));
-    refused(in_tree("tar:%T/data/{folder,junk}.tar"), -EINVAL, "folder.tar: it is no file");
+    refused(in_tree("tar:%T/data/{folder,junk}.tar"), -EINVAL, "folder.tar: it is not a file");
     memset(junk, 0, sizeof(junk));
     tree_write(&tree, "data/zeros.tar", junk, sizeof(junk));
     refused(tree_path(&tree, "data/zeros.tar"), -EBADMSG, "holds no images");
@@ -531,7 +531,7 @@ Test(tar, hard_links_are_followed_and_other_links_refused)
     EXPECT_SAMPLES(tree_path(&tree, "data/a.tar"), "1 a/1.jpg=first", "2 b/2.jpg=first",
                    "3 b/3.jpg=last");
     make_link("data/a.tar", "b/2.jpg", '1', "a/9.jpg");
-    refused(tree_path(&tree, "data/a.tar"), -EBADMSG, "a link to 'a/9.jpg', which is no image");
+    refused(tree_path(&tree, "data/a.tar"), -EBADMSG, "a link to 'a/9.jpg', which is not an image");
     make_link("data/a.tar", "b/2.jpg", '1', "b/2.jpg");
     refused(tree_path(&tree, "data/a.tar"), -EBADMSG, "a link to 'b/2.jpg'");
     make_link("data/a.tar", "b/2.jpg", '2', "a/1.jpg");

@@ -204,7 +204,7 @@ Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
 
     tree_write_text(&tree, "text", "this is no TFRecord file, as anybody can see");
     refused_in(&tree, "tfrecord:", "text", -EBADMSG,
-               "is no TFRecord file, or a compressed or damaged one");
+               "is not a TFRecord file, or it is compressed or damaged");
     refused_in(&tree, "tfrecord:", "nothing", -ENOENT, "No such file");
     refused_in(&tree, "tfrecord:", "nothing-{0..1}", -ENOENT, "nothing-0: No such file");
     refused_in(&tree, "tfrecord:", "nothing-*", -ENOENT, "no file matches 'nothing-*'");
@@ -212,7 +212,9 @@ Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
     refused_in(&tree, "tfrecord:", "empty", -EBADMSG, "holds no samples");
     record_put_raw(&file, "\xff\xff\xff no Example", 14);
     tree_write_bytes(&tree, "raw", &file);
-    refused_in(&tree, "tfrecord:", "raw", -EBADMSG, "the record at byte 0 is no tf.train.Example");
+    refused_in(&tree, "tfrecord:", "raw", -EBADMSG,
+               "the record at byte 0 is not a "
+               "tf.train.Example");
     file.len = 0;
     record_put(&file, &f);
     tree_write_bytes(&tree, "bare", &file);

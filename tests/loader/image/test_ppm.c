@@ -164,15 +164,18 @@ ParameterizedTestParameters(ppm, headers)
         {"P6\n#EXIF orientation 6\n2 1\n255\n", 2, 1, 1, ""},
         {"P6\n# EXIF orientation \n2 1\n255\n", 2, 1, 1, ""},
         /* what is bad */
-        {"P6\n2 1\n255", 0, 0, 1, "the PPM header is damaged: its largest value is no number"},
-        {"P6\n2 1\n255#\n", 0, 0, 1, "the PPM header is damaged: its largest value is no number"},
-        {"P6\n2#\n1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is no number"},
-        {"P6\n2 -1\n255\n", 0, 0, 1, "the PPM header is damaged: its height is no number"},
-        {"P6\n+2 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is no number"},
-        {"P6\n2.0 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is no number"},
-        {"P6\n0x2 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is no number"},
-        {"P6\n00000000002 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is no number"},
-        {"P6\n2 1\n", 0, 0, 1, "the PPM header is damaged: its largest value is no number"},
+        {"P6\n2 1\n255", 0, 0, 1, "the PPM header is damaged: its largest value is not a number"},
+        {"P6\n2 1\n255#\n", 0, 0, 1,
+         "the PPM header is damaged: its largest value is not a number"},
+        {"P6\n2#\n1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is not a number"},
+        {"P6\n2 -1\n255\n", 0, 0, 1, "the PPM header is damaged: its height is not a number"},
+        {"P6\n+2 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is not a number"},
+        {"P6\n2.0 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is not a number"},
+        {"P6\n0x2 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is not a number"},
+        {"P6\n00000000002 1\n255\n", 0, 0, 1,
+         "the PPM header is damaged: its width is not a "
+         "number"},
+        {"P6\n2 1\n", 0, 0, 1, "the PPM header is damaged: its largest value is not a number"},
         {"P6\n0 1\n255\n", 0, 0, 1, "the PPM header is damaged: it says 0x1 pixels"},
         {"P6\n2 0\n255\n", 0, 0, 1, "the PPM header is damaged: it says 2x0 pixels"},
         {"P6\n2 1\n254\n", 0, 0, 1, "the largest value of the PPM is 254; only 255 is decoded"},
@@ -188,9 +191,11 @@ ParameterizedTestParameters(ppm, headers)
         {"P6\n3 1\n255\n", 0, 0, 1, "the PPM file is cut off: it ends after 17 bytes"},
         {"P5\n1 7\n255\n", 0, 0, 1, "the PGM file is cut off: it ends after 17 bytes"},
         {"P6\n1 1\n255\n", 0, 0, 1,
-         "the PPM header is damaged, or this is no single image: 3 bytes follow its 1x1 pixels"},
+         "the PPM header is damaged, or this is more than one image: 3 bytes follow its 1x1 "
+         "pixels"},
         {"P5\n5 1\n255\n", 0, 0, 1,
-         "the PGM header is damaged, or this is no single image: 1 bytes follow its 5x1 pixels"},
+         "the PGM header is damaged, or this is more than one image: 1 bytes follow its 5x1 "
+         "pixels"},
         {"P6\n# without an end", 0, 0, 1, "the PPM file ends in its header"},
     };
     return cr_make_param_array(struct header_case, cases, ARRAY_LEN(cases));

@@ -341,13 +341,13 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
     static struct nonsense_case cases[] = {
         {"", 0, "the file is empty (0 bytes)"},
         {"x", 1,
-         "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x78 and has no "
+         "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x78 and has no "
          "other"},
-        {"hello", 5, "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x68"},
+        {"hello", 5, "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x68"},
         {"GIF89a", 6,
          "this is a GIF image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
         {"RIFFxxxxWAVEfmt ", 16,
-         "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x52"},
+         "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x52"},
 #ifdef HAVE_WEBP
         {"RIFFxxxxWEBPVP8 ", 16, "the WebP file is cut off: it ends after 16 bytes"},
         {"RIFF\x04\0\0\0WEBPVP8 ", 16, "the WebP file is damaged: its chunks hold no image"},
@@ -377,7 +377,7 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
          "this is a PNM image that is written as text (P3); of these only binary PPMs and PGMs "
          "(P6, "
          "P5) are decoded: convert it"},
-        {"P6x", 3, "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x50"},
+        {"P6x", 3, "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x50"},
         {"qoif", 4,
          "this is a QOI image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
         {"\x76\x2F\x31\x01", 4,
@@ -385,7 +385,9 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
         {"#?RADIANCE", 10,
          "this is a Radiance HDR image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert "
          "it"},
-        {"\x89PNX", 4, "this is no JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x89"},
+        {"\x89PNX", 4,
+         "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte "
+         "0x89"},
         {"\x89PNG\n\n", 6, "the PNG file is cut off: it ends after 6 bytes"},
         {"\xFF\xD8", 2, "the JPEG file is cut off: it ends after 2 bytes, in the header"},
         {"\xFF\xD8\xFF\xD9", 4, "JPEG decoder: JPEG datastream contains no image, in the header"},

@@ -334,8 +334,8 @@ class LimitsTest(ServiceCase):
              "root /tmp: readers: there is no user 'nobody-of-that-name'"),
             (("--root", "/tmp readers=@no-such-group"), "there is no group 'no-such-group'"),
             (("--root", "/tmp readers=root,,root"), "a name is missing"),
-            (("--root", "/tmp readers=99999999999"), "99999999999 is no number"),
-            (("--root", "/dev/null"), "root /dev/null is no folder"),
+            (("--root", "/tmp readers=99999999999"), "99999999999 is not the number"),
+            (("--root", "/dev/null"), "root /dev/null is not a folder"),
         ):
             done = subprocess.run([PLENUMD, "--socket", f"unix:{self.socket}", *arguments], env=self.environment,
                                   capture_output=True, text=True, timeout=LIMIT)
@@ -435,7 +435,7 @@ class LimitsTest(ServiceCase):
         """a user or group that cannot be resolved"""
         taken = os.path.join(self.folder, "x")
         cases = [(["--user", "nobody-of-that-name"], "--user: there is no user 'nobody-of-that-name' on this host"),
-                 (["--user", "4294967295"], "--user: 4294967295 is no number of a user or group"),
+                 (["--user", "4294967295"], "--user: 4294967295 is not the number of a user or group"),
                  (["--socket-group", "no-such-group"],
                   "--socket-group: there is no group 'no-such-group' on this host"),
                  (["--socket", "unix:@plenum-test-x", "--socket-group", "root"],

@@ -132,7 +132,7 @@ class ServiceTest(ServiceCase):
 
     def test_datagram_socket(self):
         """so is a socket of another type"""
-        self.refused("no listening unix stream socket", self.listener(kind=socket.SOCK_DGRAM))
+        self.refused("not a listening unix stream socket", self.listener(kind=socket.SOCK_DGRAM))
 
     def test_drain_timeout(self):
         """a client that reads no answers cannot delay the end beyond --drain-timeout"""
@@ -160,7 +160,7 @@ class ListenTest(ServiceCase):
         for host in ("0.0.0.0", "[::]", "192.0.2.1"):
             self.assertIn("other hosts would reach it without proving who they are",
                           self.refused(*root, "--listen", f"{host}:0"))
-        self.assertIn("'x' is no port", self.refused(*root, "--listen", "127.0.0.1:x"))
+        self.assertIn("'x' is not a port", self.refused(*root, "--listen", "127.0.0.1:x"))
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self.assertIn("Address already in use", self.refused(*root, "--listen", str(taken.getsockname()[1])))
 
