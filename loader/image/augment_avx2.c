@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* augment_avx2.c - the loops of the operations for x86 processors with AVX2.
  *
- * The plain ones are those of augment_loops.inc, which compilers vectorise. The others are written
- * by hand, with 16-bit words where a compiler uses 32; they process groups of 32 values, and leave
- * the rest to the plain ones.
+ * Loops without "wide" in their names are those of augment_loops.inc, which the compiler
+ * vectorises. The others are written by hand, with 16-bit words where a compiler uses 32 bits; they
+ * process groups of 32 values, and leave the rest to the plain loop.
  *
- * A factor of 2 or more does not fit a signed word: as one it is 2^16 too small, so the other
- * operand is added once more to the high half of the product. */
+ * Factors have 14 fractional bits. A factor of 2 or more does not fit a signed word: read as one it
+ * is 2^16 too small, so the other operand of the multiplication is added to the high half of the
+ * product. */
 #include "config.h"
 
-#ifdef __x86_64__ /* gcc vectorises loops from -O3 on */
-#if defined(__GNUC__) && !defined(__clang__)
+#ifdef __x86_64__
+#if defined(__GNUC__) && !defined(__clang__) /* gcc vectorises loops from -O3 on */
 #pragma GCC optimize("O3")
 #endif
 
@@ -43,7 +44,7 @@ AVX2_INLINE void store(uint8_t *v, __m256i x)
     _mm256_storeu_si256((__m256i *)v, x);
 }
 
-/* 32 bytes as words, in an order that pack() reverses. */
+/* 32 bytes as words, in an order that pack() undoes. */
 AVX2_INLINE struct words widen(__m256i v)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -110,8 +111,8 @@ AVX2 static void blend_level_wide(uint8_t *v, size_t n, uint32_t level, uint32_t
     blend_level(v + done, n - done, level, factor);
 }
 
-/* The coefficients of a grey have the sum 2^16, so it is
- * G + ((19595 (R - G) + 7471 (B - G) + 2^15) >> 16). */
+/* The coefficients of grey add up to 2^16, so
+ * grey = G + ((19595 (R - G) + 7471 (B - G) + 2^15) >> 16). */
 AVX2_INLINE __m256i gray_register(__m256i red, __m256i green, __m256i blue)
 {
     const __m256i coef = _mm256_set1_epi32(7471 << 16 | 19595), half = _mm256_set1_epi32(0x8000);
@@ -179,10 +180,12 @@ AVX2 static uint32_t sum_gray_wide(const uint8_t *v, size_t plane, size_t n)
     return parts[0] + parts[2] + parts[4] + parts[6] + sum_gray(v + i, plane, n - i);
 }
 
-/* A shuffle looks up 16 values, and gives 0 for an index with its highest bit set. Step k looks up
- * x - 16 k, which is below 0 for all x < 16 k, in the difference between rows k and k - 1 of the
- * table; so the value for x is complete after the step of its own row. Later steps must see it as
- * below 0, so the upper half of the bytes has separate steps. */
+/* A shuffle looks up one of 16 values by the low four bits of an index, or gives 0 if the highest
+ * bit of the index is set. The table has rows of 16 values; `rows` has the first, and then the XOR
+ * of each row and the one before it. Step k looks up x - 16 k: if that is negative, it adds
+ * nothing; otherwise the XOR turns the value from row k - 1 into that of row k. So the value for x
+ * is complete after the step of its own row. Bytes from 128 on look negative from the start: they
+ * have steps of their own, with the top bit flipped. */
 AVX2_INLINE __m256i look_up(const __m256i *rows, __m256i x)
 {
     const __m256i step = _mm256_set1_epi8(16);
@@ -217,7 +220,7 @@ AVX2 static void table_wide(uint8_t *v, size_t n, const uint8_t *values)
     table(v + i, n - i, values);
 }
 
-/* The words x + y of two rows of 32 bytes; `weights` has the factors of x and y. */
+/* Weighted sums of x and y, two rows of 32 bytes, as words; `weights` has their factors. */
 AVX2_INLINE struct words sum_rows(__m256i x, __m256i y, __m256i weights)
 {
     return (struct words){_mm256_maddubs_epi16(_mm256_unpacklo_epi8(x, y), weights),
@@ -236,7 +239,7 @@ AVX2_INLINE __m256i smooth_register(__m256i sum)
                               _mm256_set1_epi16((1 << 16) / 13 + 1));
 }
 
-/* Smooth 32 values of a row from `v` on, whose neighbours exist. */
+/* Smooth 32 values of a row from `v` on, all of which have eight neighbours. */
 AVX2_INLINE struct words smooth_group(const uint8_t *v, size_t width)
 {
     const __m256i ones = _mm256_set1_epi8(1), centre = _mm256_set1_epi16(5 << 8 | 1);
@@ -280,7 +283,7 @@ AVX2 static void sharpen_wide(const uint8_t *from, uint8_t *to, size_t width, si
     memcpy(to + (height - 1) * width, from + (height - 1) * width, width);
 }
 
-/* Pixels of four bytes. */
+/* Interleave 32 values of each channel into pixels of four bytes. */
 AVX2_INLINE void store_four(__m256i r, __m256i g, __m256i b, __m256i zero, uint8_t *to)
 {
     __m256i rg = _mm256_unpacklo_epi8(r, g), bz = _mm256_unpacklo_epi8(b, zero);

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* avif_scan.c - counts everything that makes libavif and dav1d work, or log, more than an image is
- * worth.
+/* avif_scan.c - counts everything that can make libavif and dav1d work, or log, far more than the
+ * size of a file suggests.
  *
- * Lists of items and chunks: libavif's time grows with their square.
+ * Lists of items and chunks: libavif's time grows with the square of their length.
  *
- * Boxes: for a box of eight bytes libavif allocates up to 4 KB, and so it does for each track and
- * each property; and version 0.11 treats everything after a sample's description as its properties.
+ * Boxes: libavif allocates up to 4 KB for a box of eight bytes, such as a track or a property; and
+ * version 0.11 treats everything after the description of a sample as its properties.
  *
- * Tiles: libavif 0.11 decodes all of them, and keeps them, before it checks whether they make up
- * the image; all may share the same bytes. Copies of an item's bytes are kept, too: libavif makes
- * one if the item has several extents, dav1d if the bytes are metadata.
+ * Tiles: libavif 0.11 decodes and keeps all of them before it checks whether they make up the
+ * image; they may all share the same bytes. It also keeps copies of bytes: libavif copies an item
+ * that has several extents, and dav1d copies metadata.
  *
- * Frames: an item is one frame, or up to four if it has layers. AV1 may have any number of frames
- * before the one that is shown, each of any size, and of a few bytes if it repeats another one.
+ * Frames: an item is one frame, or up to four if it has layers. But AV1 data may have any number of
+ * frames before the one that is shown, each of any size, and a frame that repeats another one takes
+ * only a few bytes.
  *
- * OBUs, as AV1 calls its parts: dav1d logs a line to standard error for each one of unknown type,
+ * OBUs, the units of AV1 data: dav1d logs a line to standard error for each one of unknown type,
  * and libavif has no way to prevent that.
  *
- * libavif passes the extents of an item to dav1d as one block. So the box with their positions
- * (iloc) is read here, too, like in libavif, and all items are walked, whatever they are: other
- * data begins with zeros or text and, treated as AV1, soon reaches an OBU without a size, which is
- * the last. Data that libavif finds in other ways, such as the first frame of a track, is walked
- * when libavif reads it (avif.c). */
+ * libavif joins the extents of an item before it passes them to dav1d. So we read the box with
+ * their positions (iloc) like libavif does, and walk all items, whether they are AV1 or not: other
+ * data begins with zeros or text and, read as AV1, soon reaches an OBU without a size, which is the
+ * last. Data that no item refers to, such as the first frame of a track, is walked when libavif
+ * reads it (avif.c). */
 #include "config.h"
 
 #include "loader/image/avif_scan.h"
@@ -38,7 +39,7 @@
 
 struct count {
     uint64_t obus, unknown;
-    uint64_t hidden;  /* hidden frames: those of an item beyond the first */
+    uint64_t hidden;  /* frames of an item beyond the first */
     uint64_t extents; /* extents of an item beyond the first */
 };
 
@@ -48,19 +49,19 @@ static bool over(const struct count *count)
            count->hidden > IMAGE_HIDDEN_FRAMES_MAX || count->extents > IMAGE_EXTENTS_MAX;
 }
 
-/* The position in the bytes of an item; all zeros before the first one. */
+/* The position in the bytes of an item. All zeros before the first byte. */
 struct walk {
     enum { HEADER, EXTENSION, SIZE, METADATA, PAYLOAD } at;
     uint32_t type;
     bool sized;
-    uint32_t shift; /* of the next seven bits of its size */
-    uint64_t left;  /* of its payload */
+    uint32_t shift; /* position of the next seven bits in the OBU's size */
+    uint64_t left;  /* remaining bytes of the payload; in SIZE: the size read so far */
     uint64_t obus, frames;
 };
 
 enum { OBU_FRAME_HEADER = 3, OBU_METADATA = 5, OBU_FRAME = 6, OBU_REDUNDANT_FRAME_HEADER = 7 };
 
-/* dav1d treats a redundant header as that of a frame if there is no other. */
+/* dav1d treats a redundant frame header as a frame header if there was no other. */
 static bool is_frame(uint32_t type)
 {
     return type == OBU_FRAME_HEADER || type == OBU_FRAME || type == OBU_REDUNDANT_FRAME_HEADER;
@@ -71,12 +72,12 @@ static bool is_known(uint32_t type)
     return (type >= 1 && type <= 7) || type == 15;
 }
 
-/* An OBU without a size is the last one. It does not count if it is the only one: data that is not
- * AV1 often looks like that, and dav1d logs its line and ends without a frame, so no further item
- * follows.
+/* An OBU without a size is the last one. If it is also the only one, its type does not count: data
+ * that is not AV1 often looks like that, and dav1d logs one line and returns no frame, so libavif
+ * decodes no further item.
  *
- * dav1d reads the type of metadata regardless of their size: if that is 0, it reads the bytes after
- * them. */
+ * dav1d reads the type of metadata even if their size is 0, and then takes the bytes after them for
+ * it: such metadata count as unknown. */
 static void begin_payload(struct walk *walk, struct count *count, uint64_t size)
 {
     bool counts = walk->sized || walk->obus > 0;
@@ -95,7 +96,7 @@ static void take_header_byte(struct walk *walk, struct count *count, uint8_t byt
 {
     switch (walk->at) {
     case HEADER:
-        walk->type = byte >> 3 & 15; /* dav1d ignores the bit before it and the last one */
+        walk->type = byte >> 3 & 15; /* dav1d ignores the top bit and the bottom bit */
         walk->sized = byte & 2;
         walk->left = walk->shift = 0;
         if (byte & 4)
@@ -234,9 +235,8 @@ static void walk_extent(struct walk *walk, struct count *count, struct span in, 
         walk_on(walk, count, in.bytes + at, len < in.len - at ? (size_t)len : in.len - (size_t)at);
 }
 
-/* Walk all items of a "meta", at their positions. Whether an offset is relative to the file or to
- * "idat" depends on everything that is specified for the item, and on libavif's version, so we scan
- * both. */
+/* Walk all items of a "meta" box. Whether offsets are relative to the file or to "idat" depends on
+ * other fields of the item and on libavif's version, so we walk both. */
 static void scan_items(struct scan *scan, struct span iloc, struct span idat)
 {
     uint32_t version = (uint32_t)take(&iloc, 4) >> 24, sizes = (uint32_t)take(&iloc, 2);
@@ -247,8 +247,8 @@ static void scan_items(struct scan *scan, struct span iloc, struct span idat)
         struct walk in_file = {.at = HEADER}, in_idat = {.at = HEADER};
         uint64_t base, extents;
 
-        (void)take(&iloc, version < 2 ? 2 : 4); /* its number */
-        (void)take(&iloc, version > 0 ? 4 : 2); /* how its position is given, and in which file */
+        (void)take(&iloc, version < 2 ? 2 : 4); /* its ID */
+        (void)take(&iloc, version > 0 ? 4 : 2); /* [construction method,] data reference */
         base = take(&iloc, base_bytes);
         extents = take(&iloc, 2);
         scan->count.extents += extents > 0 ? extents - 1 : 0;
@@ -262,9 +262,9 @@ static void scan_items(struct scan *scan, struct span iloc, struct span idat)
     }
 }
 
-/* Each "dimg" in these bytes gives the number of items that one is composed of, and each "auxl"
- * marks a tile that is the alpha of another one. Versions of libavif disagree about where one ends,
- * so search at every position. */
+/* Returns how many tiles "iref" refers to. A "dimg" reference lists the items that an image is
+ * composed of, an "auxl" reference those that an alpha image belongs to; all count as tiles.
+ * Versions of libavif disagree about where a reference ends, so we search at every byte. */
 static uint64_t count_tiles(struct span iref)
 {
     uint32_t version = (uint32_t)take(&iref, 4) >> 24;
@@ -278,9 +278,9 @@ static uint64_t count_tiles(struct span iref)
         (void)take(&iref, 1);
         if (!found)
             continue;
-        if (size == 1) /* then it has 64 bits, and they are here */
+        if (size == 1) /* the size has 64 bits, and they follow the type */
             (void)take(&behind, 8);
-        (void)take(&behind, version == 0 ? 2 : 4); /* its number */
+        (void)take(&behind, version == 0 ? 2 : 4); /* the item's ID */
         sum += take(&behind, 2);
     }
     return sum;
@@ -297,8 +297,8 @@ static struct span find_idat(struct span boxes)
     return ret;
 }
 
-/* Scan the properties of each sample's description as libavif 0.11 does: it includes everything
- * after it. */
+/* Count the properties of each sample description like libavif 0.11, which reads them up to the end
+ * of the box, past the end of the description. */
 static void scan_descriptions(struct scan *scan, struct span stsd)
 {
     enum { FLAGS_AND_COUNT = 8, ENTRY = 78 };
@@ -349,12 +349,13 @@ static void scan_boxes(struct scan *scan, struct span boxes, struct span idat, i
     }
 }
 
-/* Tiles are kept until all are decoded, and dav1d's frames consist of whole blocks of 128x128
- * pixels: a frame of a single column is much larger than it claims. */
+/* Returns the number of pixels that a frame may have, so that all tiles together stay within the
+ * limit: libavif keeps them until all are decoded. dav1d's frames consist of whole blocks of
+ * 128x128 pixels, so narrow frames take more memory than their pixels; the limit is then lower. */
 static uint32_t find_pixels(const struct scan *scan)
 {
     enum { SIDE = 64 };
-    /* More tiles than this would not fit into the lists, although more may seem to be named. */
+    /* The lists cannot hold more tiles than this, even if the search above found more. */
     uint64_t tiles = scan->tiles < IMAGE_LISTS_MAX ? scan->tiles : IMAGE_LISTS_MAX;
     uint64_t side = scan->side > 0 ? scan->side : 1;
 

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_huff.h - Huffman tables optimised for speed, and the bits that they decode.
  *
- * A table is indexed by the next 11 bits. The entry of a symbol with a code this short has the
- * combined length of code and value bits, and the step to its coefficient (its run of zeros plus
- * one). Longer codes, invalid codes and rare symbols have an entry that requests the slow path.
+ * A table is indexed by the next 11 bits. If they begin with a symbol's whole code, the entry has
+ * the length of the code and the symbol's value bits together, and the step to its coefficient (its
+ * run of zeros plus one). Otherwise, and for invalid codes and rare symbols (ZRL in an AC table),
+ * the entry is JPEG_RARE, and jpeg_huff_slow() decodes the symbol.
  *
- * A symbol's position is known only after the previous symbol was looked up; these look-ups take
- * most of the time. So there are two more tables for AC coefficients. An entry of the first has two
- * symbols, if the 11 bits hold the first with its value and the code of the second. An entry of the
- * other, for coefficients that are skipped, has as many symbols as the 11 bits hold. Scans of a
- * progressive file look up one symbol at a time.
+ * The position of a symbol in the data is known only after the previous one was looked up; these
+ * look-ups take most of the time. So there are two more tables for AC coefficients. An entry of
+ * `two` has two symbols if the 11 bits hold the first one with its value, of at most three bits,
+ * and the code of the second. An entry of `many`, for coefficients that are skipped, has all
+ * symbols whose codes the 11 bits hold. Scans of a progressive file look up one symbol at a time.
  *
- * Many photographs have tables of their own, made for them alone. If there is little data to decode
- * with them, filling the tables would take longer than the decoding, so entries then have one
- * symbol until the table is used again. Longer indices would hold more symbols, but took longer to
- * fill than they saved (and their tables do not fit the first-level cache).
+ * Many photographs have tables of their own. If there is little data to decode with them, combining
+ * symbols takes longer than decoding one by one, so the entries of `two` and `many` have one symbol
+ * until a later image uses the same table. Longer indices would hold more symbols, but filling the
+ * tables took longer than they saved (and they do not fit the first-level cache).
  *
- * Bits are at the top of a 64-bit word, which is refilled by eight bytes without counting them: at
- * least 56 bits are valid after that. The bytes were already unstuffed, and bytes after the last
- * one may be read. */
+ * The next bits are at the top of a 64-bit word. A refill ORs in eight bytes but counts only the
+ * whole ones that fit: at least 56 bits are valid after that. The bytes have been unstuffed, and
+ * bytes after the last one may be read. */
 #ifndef LOADER_IMAGE_JPEG_HUFF_H
 #define LOADER_IMAGE_JPEG_HUFF_H
 
@@ -31,7 +32,7 @@
 
 enum { JPEG_LOOK = 11, JPEG_LOOKS = 1 << JPEG_LOOK };
 
-/** The meaning of a table's symbols. */
+/** What the symbols of a table encode. */
 enum jpeg_huff_kind {
     JPEG_HUFF_DC,
     JPEG_HUFF_AC,
@@ -40,18 +41,17 @@ enum jpeg_huff_kind {
 };
 
 /**
- * An entry: bits 0-7 the length of code and value, 8-15 the step from coefficient to coefficient,
- * 16-23 the length of the code, 24-31 that of the value.
+ * An entry of `one`: bits 0-7 the length of code and value, 8-15 the step from coefficient to
+ * coefficient, 16-23 the length of the code, 24-31 that of the value.
  *
- * In the table of several symbols: 0-7 the length and 8-15 the step of all of them together, 16-23
- * the steps of all but the last.
+ * An entry of `many`: 0-7 the length and 8-15 the step of all symbols together, 16-23 the steps of
+ * all but the last.
  *
- * In the table of two: bits 0-5 the length of all, 6-9 where the bits of the last value begin,
- * 10-13 their number, 14-20 the first step, 21-27 the second, 0 if there is only one symbol, 28-31
- * the first value.
+ * An entry of `two`: bits 0-5 the length of all, 6-9 where the bits of the last value begin, 10-13
+ * their number, 14-20 the first step, 21-27 the second, 0 if there is only one symbol, 28-31 the
+ * first value (signed).
  *
- * In a band, the value of an end-of-blocks symbol is the number of bits that encode how many blocks
- * end.
+ * In a band, the value bits of an end-of-blocks symbol encode how many blocks end.
  */
 typedef uint32_t jpeg_entry;
 
@@ -63,7 +63,7 @@ enum {
 struct jpeg_huff {
     jpeg_entry one[JPEG_LOOKS] __attribute__((aligned(64)));
     jpeg_entry two[JPEG_LOOKS], many[JPEG_LOOKS];
-    int32_t beyond[18]; /* by length: the first 16-bit word after its codes; 17: a sentinel */
+    int32_t beyond[18]; /* by length: the lowest 16-bit word above its codes; 17: a sentinel */
     int32_t first[17];  /* by length: added to a code, it gives the index of its symbol */
     uint8_t symbols[256];
     /* The specification that it was built from, and when it was last used. */
@@ -71,12 +71,12 @@ struct jpeg_huff {
     uint32_t count;
     uint64_t used;
     bool combined;  /* entries have several symbols */
-    uint64_t image; /* for which it was built */
+    uint64_t image; /* the image that it was built for */
 };
 
 enum { JPEG_HUFF_SLOTS = 6 };
 
-/** A cache of tables: most files use one of a few. */
+/** A cache of tables: most files use one of a few well-known ones. */
 struct jpeg_huffs {
     struct jpeg_huff *slots[JPEG_HUFF_KINDS][JPEG_HUFF_SLOTS];
     uint64_t clock;
@@ -142,9 +142,10 @@ static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, u
 }
 
 /**
- * Read any symbol with its value bits, except those of a band's end of blocks; refills.
+ * Refill, then read one symbol of any table and its value. The value bits of a band's end-of-blocks
+ * symbol are left to the caller.
  *
- * Returns -1 for an invalid code.
+ * Returns the symbol, or -1 for an invalid code.
  */
 int jpeg_huff_slow(const struct jpeg_huff *huff, struct jpeg_bits *bits, int32_t *value);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which client waits for which data set, on storage that behaves as a test wants: dataset_open() is
- * ours. */
+/* Which client waits for which data set. dataset_open() is wrapped, so that storage behaves as each
+ * test needs. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,9 +17,14 @@
 
 enum { ASKERS = 16 };
 
-/* A name's beginning selects the behaviour: "/hang" hangs until released or cancelled, "/index" has
- * no index and hangs while one is built, "/fails" does so too, and cannot be indexed, "/busy" is
- * being indexed by another process the first two times; all others open at once. */
+/* The beginning of a name selects what opening it does:
+ *
+ *     /hang   hangs until it is released or cancelled
+ *     /index  has no index, and hangs while one is built
+ *     /fails  is like /index, but the index then fails
+ *     /busy   is being indexed by another process in the first two attempts to index it
+ *
+ * All other names open at once. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t change;
@@ -68,7 +73,7 @@ int __wrap_dataset_open(const char *name, const struct dataset_options *options,
 void __real_dataset_unref(struct dataset *dataset);
 void __wrap_dataset_unref(struct dataset *dataset);
 
-/* Of the loader's, and who it was. */
+/* How often dataset_unref() was called, and the thread of the last call. */
 static struct {
     unsigned calls;
     pthread_t who;
@@ -144,7 +149,7 @@ static void ask(struct asker *a, const char *user, const char *name)
     ask_below(a, user, name, "/");
 }
 
-/* The first ten askers, of user 1, each for a folder of its own. */
+/* The first ten askers are of user 1, and each asks for a folder of its own. */
 static void ask_ten(const char *kind)
 {
     char name[32];
@@ -160,7 +165,7 @@ static void on_nothing(uv_timer_t *timer)
     (void)timer;
 }
 
-static uv_timer_t turning; /* so that the loop turns at least this often */
+static uv_timer_t turning; /* makes UV_RUN_ONCE return after a millisecond at most */
 
 static void turn(void)
 {
@@ -241,7 +246,7 @@ Test(openings, with_other_rights_are_others)
     wait_count(&storage.inside, 2);
 }
 
-/* Its list of bad samples differs. */
+/* Pipelines with junk have another list of bad samples. */
 Test(openings, for_pipelines_with_junk_are_others)
 {
     ask_as(&askers[0], "1", "/hang", "/", false);
@@ -314,14 +319,14 @@ Test(openings, end_with_the_last_who_waits)
     cr_assert(zero(int, askers[2].code), "who comes then has one of their own");
 }
 
-/* It continues for the next request, of another user, which has waited longest. */
+/* Indexing continues for the request that has waited longest, even if it is another user's. */
 Test(openings, that_are_left_are_inherited)
 {
     ask(&askers[0], "1", "/index");
     wait_count(&storage.inside, 1);
     ask(&askers[1], "2", "/index");
     wait_count(&storage.calls, 3);
-    for (unsigned i = 2; i < 12; i++) { /* one user that comes and goes */
+    for (unsigned i = 2; i < 12; i++) { /* user 1 leaves and asks again */
         openings_leave(&askers[i == 2 ? 0 : i - 1].waiter);
         ask(&askers[i], "1", "/index");
         wait_count(&storage.calls, 2 + i);
@@ -348,8 +353,7 @@ Test(openings, that_nobody_inherits_end)
     wait_count(&storage.called_off, 1);
 }
 
-/* An index that fails again and again: each request has its turn, in order, however many come
- * later. */
+/* An index fails again and again: each request gets its turn, in order, however many come later. */
 Test(openings, of_one_index_take_turns)
 {
     for (unsigned i = 0; i < 8; i++) {
@@ -357,7 +361,7 @@ Test(openings, of_one_index_take_turns)
 
         (void)snprintf(user, sizeof(user), "%u", i);
         ask(&askers[i], user, "/fails");
-        wait_count(&storage.calls, 2 + i); /* the first one: a look, and an index */
+        wait_count(&storage.calls, 2 + i); /* the first asker has two: a look, and an index */
     }
     storage.let_go = true;
     for (unsigned i = 0; i < 8; i++) {
