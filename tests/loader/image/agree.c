@@ -9,7 +9,7 @@
 
 enum { GUARD = 64 };
 
-/* One rendering; `why` stays empty where all is well. */
+/* Compare one rendering; `why` stays empty if it is right. */
 static int compare(struct image_decoder *decoder, const struct pipeline *pipeline,
                    const struct image_draw *draw, const struct image_store *store,
                    const uint8_t *bytes, size_t len, int decision, const uint8_t *want,
@@ -42,7 +42,7 @@ bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipelin
 {
     size_t size = (size_t)pipeline->width * pipeline->height * store->channels;
     uint8_t *want = malloc(size), *got = malloc(size + GUARD);
-    uint8_t *exact = malloc(len + !len); /* so that a sanitizer sees a byte read too far */
+    uint8_t *exact = malloc(len + !len); /* exact size: sanitizers notice a read past the end */
     struct plenum_error sentence = {""};
     uint32_t sets = 0;
     int decision, r = 0;

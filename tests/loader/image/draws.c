@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* draws.c - the steps that are drawn for samples, for test_policies.py.
+/* draws.c - prints the steps that are drawn for samples, for test_policies.py.
  *
  *     draws PIPELINE SEED COUNT
  *
- * prints a line for each of the positions 0 ... COUNT - 1: its steps with ";" behind each, by their
- * name and number; of a map also the six numbers of its matrix, whether it is bilinear, and its
- * fill. */
+ * prints a line for each of the positions 0 ... COUNT - 1. A line has the steps of the sample, each
+ * followed by ";": name and number, and for a map also the six numbers of its matrix, whether it is
+ * bilinear, and its fill. */
 #include "config.h"
 
 #include <inttypes.h>

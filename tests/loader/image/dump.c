@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* dump.c - pixels for test_pillow.py, and files for others to read.
+/* dump.c - renders pixels for test_pillow.py, and writes files for other programs to read.
  *
- *     dump --kinds FOLDER   write one file of every kind of made.h into FOLDER, print their names
- *     dump --seeds FOLDER   the same, small, for tests/fuzz/fuzz_image
- *     dump --packed FOLDER  packed ones, for tests/fuzz/fuzz_pack
- *     dump --pipeline N     the text of random pipeline N
- *     dump <REQUESTS        one a line: path TAB pipeline TAB seed TAB position
+ *     dump --kinds FOLDER   write one file of every kind in made.h to FOLDER, print their names
+ *     dump --seeds FOLDER   write small files of every kind, for tests/fuzz/fuzz_image
+ *     dump --packed FOLDER  write packed files, for tests/fuzz/fuzz_pack
+ *     dump --pipeline N     print the text of random pipeline N
+ *     dump <REQUESTS        answer requests, one per line: path TAB pipeline TAB seed TAB position
  *
- * To each request a line is answered: "bad SENTENCE", or "ok" and the numbers of the geometry (box:
- * left top width height; resized: width height; window: left top width height; mirror), followed by
- * height * width * 3 bytes of uint8 RGB. */
+ * The answer to a request is a line: "bad SENTENCE", or "ok" and the numbers of the geometry (box:
+ * left top width height; resized: width height; window: left top width height; mirror). After "ok"
+ * come height * width * 3 bytes of uint8 RGB. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -92,11 +92,11 @@ static int write_kinds(const char *folder)
     return 0;
 }
 
-/* Four bytes that choose what is done, then a file. */
+/* Each seed has four bytes that select how the file is rendered, then the file. */
 static int write_seeds(const char *folder)
 {
     static const int png_types[][2] = {{0, 1}, {0, 8}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
-    enum { PIPELINES = 24 /* of fuzz_image.c */, SCRIPTS = 20 };
+    enum { PIPELINES = 24 /* in fuzz_image.c */, SCRIPTS = 20 };
     char name[32], head[4] = {0};
 
     for (size_t i = 0; i < made_kinds_count; i++) {
@@ -175,7 +175,7 @@ static int write_seeds(const char *folder)
     return 0;
 }
 
-/* Four bytes that choose the region, then a file: packed where it can be packed. */
+/* Each seed has four bytes that select the region, then the file, packed if it can be packed. */
 static int write_packed(const char *folder)
 {
     struct image_decoder *decoder;

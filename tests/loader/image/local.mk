@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# tests/loader/image/: the image room against an oracle, and against Pillow.
+# tests/loader/image/: loader/image against an oracle and against Pillow.
 image_tests = %D%/test_allocation \
 	%D%/test_augment_loops \
 	%D%/test_augment_text \
@@ -87,20 +87,20 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_webp_CFLAGS = $(image_test_cflags)
 %C%_test_webp_LDADD = $(image_test_libs)
 
-# Our JPEG decoder against libjpeg-turbo on 100,000 made-up files, and as many that no encoder makes; the same of files
-# of several scans, and 100,000 damaged ones of these; PLENUM_PHOTOS=DIR adds photographs.
-# Then 10,000 larger ones, whose tiles are noted.
+# Compares our JPEG decoder with libjpeg-turbo: 100,000 synthetic files and 100,000 that no encoder produces; the same
+# numbers of files with several scans, and 100,000 of these damaged; with PLENUM_PHOTOS=DIR also photographs. Then
+# 10,000 larger files with hints.
 check-jpeg: %D%/test_jpeg_own %D%/test_jpeg_tiles
 	PLENUM_JPEG_FILES=100000 %D%/test_jpeg_own
 	PLENUM_JPEG_FILES=10000 %D%/test_jpeg_tiles
 phony += check-jpeg
 
-# Our PNG decoder against libpng on a million damaged files.
+# Compares our PNG decoder with libpng on a million damaged files.
 check-png: %D%/test_png_own
 	PLENUM_PNG_FILES=5000 %D%/test_png_own
 phony += check-png
 
-# Writes loader/image/builtin.c; kept to show where that comes from.
+# Writes loader/image/builtin.c; kept to show where that file comes from.
 check_PROGRAMS += %D%/make_builtin
 %C%_make_builtin_CFLAGS = $(image_test_cflags)
 %C%_make_builtin_LDADD = %D%/libimagetest.la
@@ -119,6 +119,6 @@ if PYTHON_FOUND
 TESTS += %D%/test_maps.py %D%/test_operations.py %D%/test_pillow.py %D%/test_policies.py %D%/test_torchvision.py
 endif
 
-# The images of selftest.c, for second implementations.
+# The images of loader/image/selftest.c, for second implementations.
 EXTRA_DIST += %D%/golden/420.jpg %D%/golden/422.jpg %D%/golden/440.jpg %D%/golden/444.jpg %D%/golden/arithmetic.jpg %D%/golden/grey.jpg \
 	%D%/golden/progressive.jpg

@@ -65,7 +65,7 @@ static _Noreturn void give_up(const char *what)
     abort();
 }
 
-/* Value of component c at (x, y). */
+/* Returns the value of component c at (x, y). */
 static uint8_t paint(uint32_t seed, uint32_t x, uint32_t y, uint32_t c)
 {
     struct philox_block noise = philox4x32_10((struct philox_block){{x, y, c, seed}}, 1, 2);
@@ -76,7 +76,7 @@ static uint8_t paint(uint32_t seed, uint32_t x, uint32_t y, uint32_t c)
                      (noise.word[1] % 16 ? 0 : 70));
 }
 
-/* Not a word about coarse tables: they are meant. */
+/* Ignore libjpeg's warnings of coarse tables: they are intended. */
 static void on_message(j_common_ptr c, int level)
 {
     (void)c;
@@ -102,8 +102,8 @@ static void set_sampling(j_compress_ptr c, const char *sampling)
 
 enum { SCRIPT_MAX = 80, SCRIPT_STEPS = 400 };
 
-/* A list of scans as it grows: what was sent of each coefficient, as bits that are left; -1:
- * nothing. */
+/* A list of scans that grows. `left` is how many bits of each coefficient are still to be sent; -1:
+ * nothing was sent. */
 struct script {
     jpeg_scan_info scans[SCRIPT_MAX];
     int count, components;
@@ -125,8 +125,8 @@ static void add_scan(struct script *s, jpeg_scan_info scan)
     s->scans[s->count++] = scan;
 }
 
-/* DC coefficients of a component, and of those behind it that are in the same state; or of some of
- * these. */
+/* Add a scan with the DC coefficients of a component, and of some or all of the later ones that are
+ * in the same state. */
 static void add_dc(struct script *s, int component)
 {
     jpeg_scan_info scan = {0};
@@ -140,8 +140,8 @@ static void add_dc(struct script *s, int component)
     add_scan(s, scan);
 }
 
-/* Some AC coefficients of a component, from the first one that is not complete on or from a later
- * one. */
+/* Add a scan with some AC coefficients of a component, starting at the first incomplete one or
+ * later. */
 static void add_ac(struct script *s, int component)
 {
     int8_t *left = s->left[component];
@@ -165,8 +165,8 @@ static void add_ac(struct script *s, int component)
     add_scan(s, scan);
 }
 
-/* A list of scans: of each component in scans of their own or with others; or progressive, in bands
- * and bit by bit, some until nothing is left. */
+/* Fill a random list of scans. Sequential: each component has its own scan or shares one.
+ * Progressive: bands are sent bit by bit, in some lists until nothing is left. */
 static void fill_script(struct script *s, uint32_t number, int components)
 {
     *s = (struct script){.components = components, .number = number};
@@ -265,7 +265,7 @@ struct made make_jpeg(const struct made_jpeg *spec)
     return (struct made){bytes, len};
 }
 
-/* A number of at most `bits` bits, small ones as often as large ones. */
+/* Returns a number of at most `bits` bits; every length is equally likely. */
 static int wild(struct philox_block d, uint32_t bits)
 {
     int magnitude = (int)(d.word[1] & ((1U << d.word[0] % (bits + 1)) - 1));
@@ -273,7 +273,7 @@ static int wild(struct philox_block d, uint32_t bits)
     return d.word[2] % 2 ? magnitude : -magnitude;
 }
 
-/* Blocks of a few coefficients, of many, of the first row alone, and of DC alone. */
+/* Fill a block with a few coefficients, with many, with the first row only, or with DC only. */
 static void fill_wildly(JBLOCK block, uint32_t seed, uint32_t component, uint32_t at)
 {
     struct philox_block kind =
@@ -337,7 +337,7 @@ struct made make_wild_jpeg(const struct made_jpeg *spec)
         arrays[i] =
             c.mem->request_virt_barray((j_common_ptr)&c, JPOOL_IMAGE, TRUE, mcus * h, rows * v, v);
     }
-#if JPEG_LIB_VERSION >= 70 /* where it can scale, its header tells of this size */
+#if JPEG_LIB_VERSION >= 70 /* these versions can scale, and write this size into the header */
     c.jpeg_width = c.image_width;
     c.jpeg_height = c.image_height;
 #endif
@@ -509,7 +509,7 @@ static void put(struct made *m, const void *bytes, size_t len)
     m->len += len;
 }
 
-/* A little-endian number. */
+/* Append a little-endian number. */
 static void put_le(struct made *m, uint32_t value, size_t bytes)
 {
     uint8_t le[4] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
@@ -526,7 +526,7 @@ static void put_chunk(struct made *m, const char *tag, const void *bytes, size_t
     put(m, "", len % 2);
 }
 
-/* What libwebp writes: a RIFF file. */
+/* Returns a RIFF file as libwebp writes it. */
 static struct made encode_webp(const struct made_webp *spec)
 {
     uint8_t *rgba = malloc((size_t)spec->width * spec->height * 4);
@@ -691,7 +691,7 @@ static void set_sample(uint8_t *plane, uint32_t pitch, uint32_t depth, uint32_t 
         ((uint16_t *)(void *)row)[x] = (uint16_t)value;
 }
 
-/* The planes from (left, top) on. */
+/* Paint the part of the planes that begins at (left, top). */
 static avifImage *paint_avif(const struct made_avif *spec, uint32_t left, uint32_t top,
                              uint32_t width, uint32_t height)
 {
@@ -733,14 +733,14 @@ static void set_properties(const struct made_avif *spec, avifImage *image)
 
     if (spec->orientation)
         (void)avifImageSetMetadataExif(image, exif, sizeof(exif));
-    image->transformFlags = 0; /* which that may have set */
+    image->transformFlags = 0; /* avifImageSetMetadataExif() may have set them */
     if (spec->turn) {
         image->transformFlags |= AVIF_TRANSFORM_IROT;
         image->irot.angle = (uint8_t)spec->turn;
     }
     if (spec->mirror) {
         image->transformFlags |= AVIF_TRANSFORM_IMIR;
-        memset(&image->imir, (int)spec->mirror - 1, 1); /* its name is another from 1.0 on */
+        memset(&image->imir, (int)spec->mirror - 1, 1); /* libavif 1.0 renamed its field */
     }
     if (spec->cut_left || spec->cut_top || spec->cut_right || spec->cut_below) {
         image->transformFlags |= AVIF_TRANSFORM_CLAP;
@@ -757,7 +757,7 @@ static void set_properties(const struct made_avif *spec, avifImage *image)
     }
 }
 
-/* One image, or the tiles of a grid. */
+/* Add one image, or the tiles of a grid. */
 static avifResult add_images(avifEncoder *encoder, const struct made_avif *spec)
 {
     uint32_t columns = spec->columns ? spec->columns : 1, rows = spec->rows ? spec->rows : 1;

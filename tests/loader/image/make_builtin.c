@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* make_builtin.c - write loader/image/builtin.c: `make_builtin >builtin.c`.
+/* make_builtin.c - writes loader/image/builtin.c: `make_builtin >builtin.c`.
  *
- * Kept to show where its bytes come from. Another libjpeg may encode them otherwise: what counts is
- * builtin.c as it stands in the project, not what this prints today. */
+ * It is kept to show where the bytes come from. Another libjpeg may encode the images differently:
+ * the builtin.c in the source tree is authoritative, not what this program prints. */
 #include "config.h"
 
 #include <stdio.h>

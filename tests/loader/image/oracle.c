@@ -31,7 +31,7 @@ struct oracle_errors {
     bool in_header;
 };
 
-/* Of the pipeline that is rendered. */
+/* Whether the pipeline that is rendered has the word junk. */
 static bool junk_is_forgiven;
 
 static void on_error(j_common_ptr c)
@@ -60,7 +60,7 @@ static uint8_t muldiv255(int a, int b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Without `pixels` only the size. */
+/* Without `pixels`, read only the size. */
 static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
                        struct oracle_image *ret)
 {
@@ -155,7 +155,7 @@ static void png_leave(png_structp png, png_const_charp what)
     png_longjmp(png, 1);
 }
 
-/* All as RGBA, of which the last is dropped. */
+/* Decode everything to RGBA, then drop alpha. */
 static int decode_png(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
                       struct oracle_image *ret)
 {
@@ -214,7 +214,7 @@ static uint32_t little(const uint8_t *bytes, size_t count)
     return count == 0 ? 0 : bytes[0] + 256 * little(bytes + 1, count - 1);
 }
 
-/* The first chunk with this tag, or with the other: its data, and how many; NULL: there is none. */
+/* Find the first chunk with either tag. Returns its data and their length, or NULL. */
 static const uint8_t *find_chunk(const uint8_t *bytes, const uint8_t *end, const char *tag,
                                  const char *other, uint32_t *len)
 {
@@ -231,7 +231,7 @@ static const uint8_t *find_chunk(const uint8_t *bytes, const uint8_t *end, const
     return NULL;
 }
 
-/* A file of the chunk alone: 20 + len bytes. */
+/* Returns a file that has only this chunk: 20 + len bytes. */
 static uint8_t *wrap_chunk(const uint8_t *data, uint32_t len)
 {
     uint8_t *file = malloc(20 + (size_t)len);
@@ -243,8 +243,8 @@ static uint8_t *wrap_chunk(const uint8_t *data, uint32_t len)
     return file;
 }
 
-/* Decode rows 0 ... last of a frame, and what libwebp takes to make them right. The pixels are
- * those of the whole frame, where that can be decoded. */
+/* Decode rows 0 ... last of a frame, and the row after them that libwebp needs to get them right.
+ * If the whole frame can be decoded, the pixels come from that. */
 static int decode_frame(const uint8_t *file, size_t len, uint32_t width, uint32_t height,
                         uint32_t last, uint8_t *rgb)
 {
@@ -352,7 +352,7 @@ static int decode_webp(const uint8_t *bytes, size_t len, bool pixels, uint32_t l
 }
 #endif
 
-/* EXIF: the stored pixel that is shown at (x, y), for a stored image of w x h. */
+/* Returns which pixel of a stored image of w x h is shown at (x, y), by EXIF's orientation. */
 static void stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y,
                       uint32_t *sx, uint32_t *sy)
 {
@@ -399,7 +399,8 @@ static bool is_avif(const uint8_t *bytes, size_t len)
     return false;
 }
 
-/* EXIF's number for the same: of a stored image of 2 x 3, where is each seen pixel from? */
+/* Returns the EXIF orientation with the same effect. It compares where each visible pixel of a
+ * stored image of 2 x 3 comes from. */
 static uint8_t turned_like(uint32_t quarters, bool upside_down, bool mirrored)
 {
     static const uint8_t sides[9][2] = {{0},    {2, 3}, {2, 3}, {2, 3}, {2, 3},
@@ -414,7 +415,7 @@ static uint8_t turned_like(uint32_t quarters, bool upside_down, bool mirrored)
             stored_at(o, 2, 3, x, y, &sx, &sy);
             x = mirrored ? w - 1 - x : x;
             y = upside_down ? h - 1 - y : y;
-            for (uint32_t k = 0; k < quarters; k++) { /* back: with the clock */
+            for (uint32_t k = 0; k < quarters; k++) { /* turn back: clockwise */
                 uint32_t t = x;
 
                 x = height - 1 - y;
@@ -431,7 +432,7 @@ static uint8_t turned_like(uint32_t quarters, bool upside_down, bool mirrored)
     abort();
 }
 
-/* The part of an axis that a clean aperture leaves. */
+/* Returns the part of an axis that is inside a clean aperture. */
 static bool clean_axis(uint32_t side, uint32_t n, uint32_t d, uint32_t off_n, uint32_t off_d,
                        uint32_t *begin, uint32_t *count)
 {
@@ -439,7 +440,7 @@ static bool clean_axis(uint32_t side, uint32_t n, uint32_t d, uint32_t off_n, ui
         return false;
     *count = n / d;
     for (*begin = 0; (uint64_t)*begin + *count <= side; ++*begin) {
-        /* Twice the distance of the middles. */
+        /* Twice the distance between the centres. */
         int64_t twice = 2 * (int64_t)*begin + *count - side;
 
         if (twice * off_d == 2 * (int64_t)(int32_t)off_n)
@@ -455,7 +456,7 @@ static uint32_t sample_of(const avifImage *image, int plane, uint32_t x, uint32_
     return image->depth == 8 ? row[x] : ((const uint16_t *)(const void *)row)[x];
 }
 
-/* A sample of chroma of a pixel, times 16. */
+/* Returns the chroma of a pixel, times 16. */
 static int64_t chroma_at(const avifImage *image, int plane, uint32_t x, uint32_t y)
 {
     bool across = image->yuvFormat != AVIF_PIXEL_FORMAT_YUV444;
@@ -493,7 +494,7 @@ static int64_t at32(long double x)
     return llroundl(x * 4294967296.0L);
 }
 
-/* Straight from docs/pixels.md, 4.6. */
+/* Follows docs/pixels.md, 4.6. */
 static bool avif_pixel(const avifImage *image, uint32_t x, uint32_t y, uint8_t rgb[3])
 {
     static const long double parts[10][2] = {
@@ -605,7 +606,7 @@ static int decode_avif(const uint8_t *bytes, size_t len, bool pixels, uint32_t l
 }
 #endif
 
-/* A number of a PPM's header, as text, and the byte behind it; -1: there is none. */
+/* Parse a number in a PPM's header, and the byte after it. Returns -1 if it is not a number. */
 static int64_t ppm_number(const uint8_t *bytes, size_t len, size_t *at, uint8_t *orientation)
 {
     char text[12] = "", line[32];
@@ -705,8 +706,8 @@ bool oracle_judges(const uint8_t *bytes, size_t len)
     return true;
 }
 #else
-/* A number between the passes is at most 4 * sqrt(2) times what the magnitudes of its column sum up
- * to, and two of them are added: below this all stays within 16 bits. */
+/* A number between the passes is at most 4 * sqrt(2) times the sum of the magnitudes in its column,
+ * and two of them are added: up to this sum, everything fits 16 bits. */
 enum { TAME = 2800 };
 
 static bool is_tame(j_decompress_ptr d, jvirt_barray_ptr *arrays)
@@ -734,7 +735,7 @@ bool oracle_judges(const uint8_t *bytes, size_t len)
 {
     struct jpeg_decompress_struct d;
     struct oracle_errors errors;
-    bool volatile tame = false; /* where not all can be read, it is not known */
+    bool volatile tame = false; /* stays so if not all coefficients can be read */
 
     if (len < 2 || bytes[0] != 0xFF || bytes[1] != 0xD8)
         return true;
@@ -752,7 +753,7 @@ bool oracle_judges(const uint8_t *bytes, size_t len)
 }
 #endif
 
-/* sin(pi t / 2^18) / (pi t / 2^18) at 2^30, as the definition has it. */
+/* Returns sin(pi t / 2^18) / (pi t / 2^18) times 2^30, computed as defined in docs/pixels.md. */
 static int64_t sinc_of(int64_t t)
 {
     static const int64_t c[8] = {1073741824, -1766234505, 871601792, -204818212,
@@ -762,7 +763,7 @@ static int64_t sinc_of(int64_t t)
     if (r > 131072)
         r = 262144 - r;
     z = r * r / 262144;
-    for (int k = 7; k >= 0; k--) /* floors, of numbers of both signs */
+    for (int k = 7; k >= 0; k--) /* rounds down, whatever the sign */
         sum = c[k] + ((sum * z) >> 18);
     sum = r * sum / t;
     return t / 262144 % 2 ? -sum : sum;
@@ -841,12 +842,12 @@ void oracle_resize(enum pipeline_filter filter, const uint8_t *from, uint32_t n,
     free(coef);
 }
 
-/* The coefficients of a whole window, and which sources have any weight. */
+/* The coefficients of a whole window, and which sources have a weight. */
 struct axis {
     uint32_t n, count;
     uint32_t *begin, *end; /* [count] */
     int32_t *coef;         /* [count][n] */
-    uint32_t first, last;  /* sources with weight for any output */
+    uint32_t first, last;  /* the sources with a weight in any output */
 };
 
 static struct axis make_axis(enum pipeline_filter filter, uint32_t n, uint32_t m, uint32_t first,
@@ -883,7 +884,7 @@ static void store_pixel(const struct image_store *store, const struct pipeline *
                         uint32_t y, const uint8_t *rgb, uint8_t *dst)
 {
     for (uint32_t c = 0; c < store->channels; c++) {
-        int value = c == 3 ? 128 : rgb[c]; /* 128 is where int8 has its zero */
+        int value = c == 3 ? 128 : rgb[c]; /* 128 is int8's zero */
         size_t at = store->layout == PLENUM_NHWC ? ((size_t)y * p->width + x) * store->channels + c
                                                  : ((size_t)c * p->height + y) * p->width + x;
 
@@ -891,7 +892,7 @@ static void store_pixel(const struct image_store *store, const struct pipeline *
     }
 }
 
-/* Where x lies in a row of n samples that goes on as `mode` says, or -1. */
+/* Returns the sample that is at x in a row of n samples that `mode` extends, or -1. */
 static int64_t folded(enum pipeline_pad mode, int64_t x, int64_t n)
 {
     while (x < 0 || x >= n) {
@@ -907,8 +908,8 @@ static int64_t folded(enum pipeline_pad mode, int64_t x, int64_t n)
     return x;
 }
 
-/* Which samples of the resized image are shown, [count]; -1: the level of the padding. `n` is the
- * resized image's. */
+/* Returns which samples of the resized image are shown, [count]; -1: the level of the padding. `n`
+ * is the number of samples of the resized image. */
 static int64_t *places_of(const struct pipeline *p, int64_t n, uint32_t count, uint32_t window,
                           uint32_t random)
 {
@@ -918,7 +919,7 @@ static int64_t *places_of(const struct pipeline *p, int64_t n, uint32_t count, u
     first = (int64_t)(((uint64_t)random * (uint64_t)(all + 2 * more - count + 1)) >> 32);
     for (int64_t i = 0; i < count; i++) {
         if (p->crop == PIPELINE_LETTERBOX) {
-            int64_t space = count - n, left = space / 2 + (space % 4 == 3); /* a half to the even */
+            int64_t space = count - n, left = space / 2 + (space % 4 == 3); /* half to even */
 
             at[i] = i < left || i >= left + n ? -1 : i - left;
         } else if (p->crop == PIPELINE_RANDOM_CROP) {
@@ -934,8 +935,8 @@ static int64_t *places_of(const struct pipeline *p, int64_t n, uint32_t count, u
     return at;
 }
 
-/* From the first to the last of them; where there is none, the sample nearest to the first place.
- */
+/* Returns the range from the first to the last of these samples. If all are padding, it is the
+ * sample nearest to the first position. */
 static void range_of(const struct pipeline *p, const int64_t *at, uint32_t count, uint32_t random,
                      int64_t n, uint32_t *first, uint32_t *outputs)
 {
@@ -947,7 +948,7 @@ static void range_of(const struct pipeline *p, const int64_t *at, uint32_t count
         low = low < 0 || at[i] < low ? at[i] : low;
         high = at[i] > high ? at[i] : high;
     }
-    if (low < 0) { /* all of it lies on one side: in the first half of the places, or the second */
+    if (low < 0) { /* the window is on one side: in the padding before the image, or after it */
         int64_t places = n + 2 * (int64_t)p->pad - count + 1;
 
         low = high = (int64_t)(((uint64_t)random * (uint64_t)places) >> 32) < p->pad ? 0 : n - 1;
@@ -998,7 +999,7 @@ static int render(const struct pipeline *pipeline, const struct image_draw *draw
     r = oracle_decode(bytes, len, last, &image);
     if (r < 0)
         goto out;
-    /* The box as it is shown; where it was not decoded, it has no weight. */
+    /* The box as it is shown; pixels that were not decoded have no weight. */
     shown = calloc((size_t)columns * rows, 3);
     for (uint32_t y = down.first; y <= down.last; y++)
         for (uint32_t x = across.first; x <= across.last; x++) {

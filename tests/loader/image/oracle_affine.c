@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* oracle_affine.c - operations that move pixels, pixel by pixel,
- * straight from docs/pixels.md, 10.1. */
+/* oracle_affine.c - operations that move pixels, pixel by pixel; follows docs/pixels.md, 10.1. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -49,7 +48,7 @@ static int64_t moved(struct rational part, int64_t side, uint32_t w)
 
 static const wide q40 = (wide)1 << 40;
 
-/* of 0 <= degrees < 90 */
+/* 0 <= degrees < 90 */
 static void sine_of_acute(int64_t degrees, wide *s, wide *c)
 {
     wide u = down(degrees * (wide)321956420358983237, q40), z = down(u * u, q40);
@@ -70,7 +69,7 @@ static void sine(int64_t degrees, wide *s, wide *c)
     if (turn < 0)
         turn += 23592960;
     sine_of_acute(turn % 5898240, s, c);
-    for (int64_t i = 0; i < turn / 5898240; i++) { /* a quarter further */
+    for (int64_t i = 0; i < turn / 5898240; i++) { /* add a quarter turn */
         wide kept = *s;
 
         *s = *c;
@@ -86,7 +85,7 @@ static wide tangent(int64_t degrees)
     return s * q40 / c;
 }
 
-/* A place of the source for each pixel of the result: the numerators and the denominator. */
+/* Where each pixel of the result comes from in the source: numerators and denominator. */
 struct place {
     wide x[3], y[3], d[3];
 };
@@ -169,7 +168,7 @@ static bool perspective_place(const struct pipeline_op *op, uint32_t at,
     if (cross(p, 0, 1, 2) == 0 || cross(p, 1, 2, 3) == 0 || cross(p, 2, 3, 0) == 0 ||
         cross(p, 3, 0, 1) == 0)
         return false;
-    /* The unit square to the corners: f[8] is the common denominator. */
+    /* Maps the unit square to the corners; f[8] is the common denominator. */
     {
         int64_t x1 = p[1][0] - p[2][0], x2 = p[3][0] - p[2][0];
         int64_t y1 = p[1][1] - p[2][1], y2 = p[3][1] - p[2][1];
@@ -212,7 +211,7 @@ static int64_t nearest_of(int64_t v, int64_t count)
     return v < 0 ? 0 : v >= count ? count - 1 : v;
 }
 
-/* One value at (x, y), Q16. */
+/* Returns a value at (x, y), in Q16. */
 static uint8_t sample(const uint8_t *from, bool bilinear, int64_t x, int64_t y, int64_t width,
                       int64_t height, int c)
 {

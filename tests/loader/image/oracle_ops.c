@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* oracle_ops.c - the operations behind the crop, one after the other on the whole window, straight
- * from docs/pixels.md 10. Only the sides of an erased rectangle are the renderer's own (crop.c). */
+/* oracle_ops.c - the operations after the crop, one at a time on the whole window; follows
+ * docs/pixels.md, 10. Only the sides of an erased rectangle come from the renderer (crop.c). */
 #include "config.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static uint32_t word(const struct image_draw *d, uint32_t op, uint32_t draw, int
     return philox_draw(d->seed, d->position, d->epoch, DRAW_OPERATION, 16 * op + draw).word[i];
 }
 
-/* A factor times 2^14. */
+/* Returns a factor times 2^14. */
 static int64_t factor(struct rational low, struct rational high, uint32_t w)
 {
     int64_t a = (2 * 16384 * (int64_t)low.num + low.den) / (2 * (int64_t)low.den);
@@ -27,7 +27,7 @@ static int64_t factor(struct rational low, struct rational high, uint32_t w)
 
 static uint8_t blend(int64_t from, int64_t to, int64_t f)
 {
-    int64_t x = from * 16384 + f * (to - from); /* at 2^14 */
+    int64_t x = from * 16384 + f * (to - from); /* times 2^14 */
 
     return (uint8_t)(x <= 0 ? 0 : x >= 255 * 16384 ? 255 : x / 16384);
 }
@@ -53,7 +53,7 @@ static void colour(enum pipeline_op_kind kind, int64_t f, rgb_t *v, uint32_t w, 
     }
 }
 
-/* A number of turns in 49152nds. */
+/* Returns a number of turns in units of 1/49152. */
 static int64_t turns(struct rational_signed v)
 {
     int64_t size = (2 * 49152 * llabs(v.num) + v.den) / (2 * (int64_t)v.den);
@@ -61,7 +61,7 @@ static int64_t turns(struct rational_signed v)
     return v.num < 0 ? -size : size;
 }
 
-/* Hexagon by hexagon, with the hue times 32 d. */
+/* Works by sixths of the colour circle; the hue x is scaled by 32 d. */
 static void hue(const struct pipeline_op *op, uint32_t w, rgb_t *v, size_t n)
 {
     int64_t a = turns(op->hue_low), b = turns(op->hue_high);
@@ -95,7 +95,7 @@ static void hue(const struct pipeline_op *op, uint32_t w, rgb_t *v, size_t n)
     }
 }
 
-/* exp(-d^2 / (2 sigma^2)) at 2^30, sigma at 2^14. */
+/* Returns exp(-d^2 / (2 sigma^2)) times 2^30; sigma is scaled by 2^14. */
 static int64_t bell(int64_t d, int64_t sigma)
 {
     static const int64_t a[] = {1073741824, -744261118, 257941248, -59597083, 10327387, -1431680,
@@ -108,7 +108,7 @@ static int64_t bell(int64_t d, int64_t sigma)
     return whole > 30 ? 0 : y >> whole;
 }
 
-/* c(-r) ... c(r), c[0] the first. */
+/* Get the coefficients c(-r) ... c(r); c[0] is c(-r). */
 static void gauss(int64_t r, int64_t sigma, int64_t *c)
 {
     int64_t all = 0, rest = 16384;
@@ -134,7 +134,7 @@ static int64_t reflect(int64_t at, int64_t n)
     return at < 0 ? -at : at >= n ? 2 * n - 2 - at : at;
 }
 
-/* Down, then across. */
+/* Blurs down, then across. */
 static void blur(const struct pipeline_op *op, int64_t sigma, rgb_t *v, int64_t width,
                  int64_t height)
 {
@@ -224,7 +224,7 @@ static void turn(rgb_t *v, uint32_t w, uint32_t h, bool vertical)
         }
 }
 
-/* The value of a channel of an erased pixel of a rectangle. */
+/* Returns the value of a channel of an erased pixel. */
 static uint8_t fill(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw, int c,
                     uint64_t y, uint64_t x, uint64_t height, uint64_t width)
 {
@@ -304,7 +304,7 @@ static void jitter(const struct pipeline_op *op, uint32_t at, const struct image
     }
 }
 
-/* One operation that is done. */
+/* Apply one operation. */
 static void operate(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                     uint8_t *pixels, uint32_t w, uint32_t h)
 {
@@ -370,7 +370,7 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
     }
 }
 
-/* What a policy drew. */
+/* Apply what a policy drew. */
 static void act(const struct oracle_action *action, uint8_t *pixels, uint32_t w, uint32_t h)
 {
     static const struct {
@@ -443,7 +443,7 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
         const struct pipeline_op *op = &pipeline->ops[at];
         struct oracle_action action;
 
-        if (at < end && op->list != list) /* of another list */
+        if (at < end && op->list != list) /* it belongs to another list */
             continue;
         if (!happens(op, at, draw)) {
             at += op->kind == PIPELINE_ONE_OF ? op->policy.count : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* oracle_policy.c - what policies draw, straight from docs/pixels.md, 10.2: names and strengths. */
+/* oracle_policy.c - what policies draw: names and strengths; follows docs/pixels.md, 10.2. */
 #include "config.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static int64_t near(int64_t num, int64_t den)
     return twice / (2 * den);
 }
 
-/* The word with this number in a text of words. */
+/* Returns word number `n` of a text. */
 static const char *nth(const char *words, uint64_t n, char ret[24])
 {
     size_t len;
@@ -40,7 +40,7 @@ static const char *nth(const char *words, uint64_t n, char ret[24])
     return words;
 }
 
-/* Is it one of these words? */
+/* Returns whether it is one of these words. */
 static bool is_any(const char *name, const char *words)
 {
     char text[32], all[64];
@@ -51,8 +51,8 @@ static bool is_any(const char *name, const char *words)
 }
 
 struct strengths {
-    int64_t last, shear, degrees, enhance; /* hundredths, but degrees */
-    int64_t way, way_den, bits, fewer;     /* way_den: 0, or of the side */
+    int64_t last, shear, degrees, enhance; /* in hundredths, except degrees */
+    int64_t way, way_den, bits, fewer;     /* way_den: 0, or `way` is a fraction of the side */
 };
 
 static const struct strengths rand_bins = {30, 30, 30, 90, 150, 331, 8, 4};
@@ -84,7 +84,7 @@ static int64_t at_bin(const struct strengths *s, const char *name, int64_t k, bo
            (s->way_den == 0 ? s->way * k / s->last : s->way * side * k / (s->way_den * s->last));
 }
 
-/* Φ^-1 at 2^16, by halving. */
+/* Returns Φ^-1 times 2^16, by bisection. */
 static int64_t quantile(uint64_t k)
 {
     double low = 0, high = 8;
@@ -136,7 +136,7 @@ static int64_t at_level(const struct pipeline_policy *policy, const char *name, 
     return sign * near(45 * (name[9] == 'X' ? width : height) * l, 1000);
 }
 
-/* Name, tenths, bin; twice. */
+/* Each entry has two operations: name, probability in tenths, bin. */
 static const char *const pairs[3][25] = {
     {
         "Posterize 4 8 Rotate 6 9",  "Solarize 6 5 AutoContrast 6 0",

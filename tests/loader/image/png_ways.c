@@ -17,7 +17,7 @@
 
 enum { PIXELS_MAX = 1 << 20, DATA_MAX = 1 << 22 };
 
-/* What a reader makes of a file. */
+/* The result of reading a file. */
 struct outcome {
     int r;
     uint32_t rows;
@@ -84,7 +84,7 @@ static struct rect choose_region(const struct image_header *h, const uint32_t di
 
     r.width = 1 + dice[2] % (h->width - r.left);
     r.height = 1 + dice[3] % (h->height - r.top);
-    if (dice[0] >> 30 == 0) /* all of it */
+    if (dice[0] >> 30 == 0) /* the whole image */
         r = (struct rect){.width = h->width, .height = h->height};
     else if (dice[0] >> 30 == 1) /* to the end */
         r.height = h->height - r.top;
@@ -124,7 +124,7 @@ static void run(struct image_reader *reader, const uint8_t *bytes, size_t len, u
     reader->ops->close(reader);
 }
 
-/* Our decoder itself, which does not say by the reader whether it gave up. */
+/* Run our decoder directly: through the reader it does not show whether it gave up. */
 static bool run_own(struct png_own *own, const uint8_t *bytes, size_t len, uint32_t mask,
                     const uint32_t dice[4])
 {
@@ -151,7 +151,7 @@ bool png_ways_agree(struct png_ways *w, const uint8_t *bytes, size_t len, uint32
                     const uint32_t dice[4], char why[300])
 {
     struct outcome *got = &w->got, *want = &w->want;
-    /* no longer than it is, so that a sanitizer sees a byte read too far */
+    /* exact size: sanitizers notice a read past the end */
     uint8_t *exact = must(malloc(len + !len));
     struct rect region = {0};
 
@@ -205,7 +205,8 @@ uint32_t png_slow_crc(const uint8_t *bytes, size_t len)
     return ~crc;
 }
 
-/* The chunk at `at` is whole: go to the next one by 12 more than its length. */
+/* Returns whether the chunk at `at` is complete. The next one begins 12 bytes plus its length
+ * later. */
 static bool is_chunk(const uint8_t *bytes, size_t len, size_t at)
 {
     return len >= 12 && at <= len - 12 && get32(bytes + at) <= len - 12 - at;
@@ -216,7 +217,7 @@ static bool is_idat(const uint8_t *bytes, size_t at)
     return memcmp(bytes + at + 4, "IDAT", 4) == 0;
 }
 
-/* What the IDATs hold; `places`, where not NULL, is where each byte lies. */
+/* Collect the data of all IDATs; `places`, if not NULL, receives the position of each byte. */
 static size_t collect(const uint8_t *bytes, size_t len, uint8_t *to, size_t *places)
 {
     size_t sum = 0;
@@ -241,7 +242,7 @@ static uint32_t slow_adler(const uint8_t *bytes, size_t len)
     return b << 16 | a;
 }
 
-/* Its place is behind what our own inflate makes of the rest. */
+/* Correct the Adler-32 sum after the compressed data; our own inflate finds where the data end. */
 static void mend_adler(uint8_t *bytes, size_t len)
 {
     uint8_t *data = must(calloc(1, len + INFLATE_BEHIND_IN)), sum[4];

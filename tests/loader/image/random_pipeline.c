@@ -9,7 +9,7 @@
 
 #include "common/util.h"
 
-/* A capital letter stands for an argument: see write_argument(). */
+/* A capital letter is replaced by an argument: see write_argument(). */
 static const char *const crops[] = {
     "rrc(W)",
     "rrc(WxW, scale=0.3:1, interpolation=random)",
@@ -144,10 +144,10 @@ static void write_argument(struct random *r, char letter)
     case 'K': /* a range of a shear */
         write(r, "-%u:%u", below(r, 60), below(r, 60));
         break;
-    case 'U': /* a part */
+    case 'U': /* a fraction */
         write(r, "%u/20", below(r, 21));
         break;
-    case 'X': /* an operation, but not the last one of them, which has others within */
+    case 'X': /* an operation, but not the last one of the table, which contains others */
         write_template(r, operations[below(r, ARRAY_LEN(operations) - 1)]);
         break;
     default:

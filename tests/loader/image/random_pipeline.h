@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* random_pipeline.h - pipelines that nobody chose, for laws that hold for all of them. */
+/* random_pipeline.h - random pipelines, to test what must hold for every pipeline. */
 #ifndef TESTS_LOADER_IMAGE_RANDOM_PIPELINE_H
 #define TESTS_LOADER_IMAGE_RANDOM_PIPELINE_H
 
@@ -7,8 +7,9 @@
 
 enum { RANDOM_PIPELINE_MAX = 2048 };
 
-/** The text of pipeline `number`: a crop and up to eight operations, with arguments within their
- * ranges. Every operation of the language comes. It may be too long to be parsed. */
+/** Write the text of pipeline `number`: a crop and up to eight operations, with arguments in their
+ * ranges. Every operation of the language occurs in some pipeline. The text may be too long to be
+ * parsed. */
 void random_pipeline(uint64_t number, char ret[RANDOM_PIPELINE_MAX]);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tests of the renderer against Pillow share: the program that renders, and TAP."""
+"""What the tests of the renderer against Pillow share: the program that renders, and TAP."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ try:
     import numpy as np
     from PIL import Image
 except ImportError as e:
-    # The interpreter that configure found may be another than the distribution's, which has them.
+    # Configure may have found another interpreter than the distribution's, which has these modules.
     if os.environ.get("PLENUM_TEST_PYTHON") is None and os.path.exists("/usr/bin/python3"):
         os.environ["PLENUM_TEST_PYTHON"] = "tried"
         os.execv("/usr/bin/python3", ["/usr/bin/python3", os.path.abspath(sys.argv[0])])
@@ -32,13 +32,13 @@ def result(ok, name, note=""):
 
 
 class Dump:
-    """A running dump program."""
+    """A running `dump` process."""
 
     def __init__(self):
         self.process = subprocess.Popen([DUMP], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def render(self, path, pipeline, seed, position):
-        """Geometry and pixels."""
+        """Return geometry and pixels."""
         self.process.stdin.write(f"{path}\t{pipeline}\t{seed}\t{position}\n".encode())
         self.process.stdin.flush()
         answer = self.process.stdout.readline().decode().rstrip("\n")
@@ -51,7 +51,7 @@ class Dump:
 
 
 def windows(folder):
-    """Files whose middle 48 x 48 pixels are of all kinds."""
+    """Yield (path, pipeline) of images with all kinds of pixels in the middle 48 x 48 pixels."""
     rng = np.random.default_rng(7)
     made = {
         "noise": rng.integers(0, 256, (48, 48, 3)),

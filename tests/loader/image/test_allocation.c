@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* After some images our own code asks for no more memory: what is wrapped here are the calls of
- * the objects that are linked in, ours; libjpeg, libpng, libwebp and libavif are shared libraries
- * and keep theirs. */
+/* After some images our own code allocates no more memory. Calls are wrapped only in objects that
+ * are linked in, which are ours; libjpeg, libpng, libwebp and libavif are shared libraries and keep
+ * the real calls. */
 #include "config.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ Test(allocation, nothing_per_image_after_warm_up)
         made[i] = make_jpeg(&spec);
     }
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    for (uint32_t i = 0; i < COUNT; i += 3) { /* and of packed ones only a part is read */
+    for (uint32_t i = 0; i < COUNT; i += 3) { /* pack some: these are read in part */
         struct pack_result packed;
 
         cr_assert(eq(int, image_pack(decoder, made[i].bytes, made[i].len, &packed, NULL), 0));
@@ -99,7 +99,7 @@ Test(allocation, nothing_per_image_after_warm_up)
     for (uint32_t round = 0; round < 30; round++) {
         for (uint32_t i = 0; i < COUNT; i++) {
             struct image_draw draw = {.seed = 1, .epoch = round % 10, .position = i};
-            /* Every fifth is bad, and leaves by longjmp(). */
+            /* Every fifth file is bad, and decoding it ends in a longjmp(). */
             size_t len = i % 5 == 4 ? made[i].len / 2 : made[i].len;
             struct plenum_error err;
 
@@ -110,7 +110,7 @@ Test(allocation, nothing_per_image_after_warm_up)
         }
         if (round == 29)
             break;
-        if (round < 20) { /* round 20 + k is round k again */
+        if (round < 20) { /* round 20 + k repeats round k */
             warm_up += calls;
             calls = 0;
         }
@@ -179,7 +179,7 @@ Test(allocation, each_one_may_fail)
     }
 }
 
-/* A rendering that ran out of memory half-way must not change the ones that follow. */
+/* A rendering that runs out of memory half-way must not change later ones. */
 Test(allocation, a_failure_leaves_nothing_behind)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};

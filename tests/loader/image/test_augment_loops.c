@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of the operations, all sets, against the formulas of docs/pixels.md, 10: every value
- * where a loop is a function of one byte or of one pixel's colour. */
+/* All sets of loops of the operations against the formulas in docs/pixels.md, 10. Loops that depend
+ * on one byte or on one pixel's colour are tested with every value. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,13 +14,13 @@
 
 enum {
     FACTOR_MAX = 3 << AUGMENT_BITS,
-    BYTES = 256 + 7, /* all bytes, and no whole number of registers */
+    BYTES = 256 + 7, /* all bytes; not a multiple of a register's size */
     COLOURS = 1 << 16,
 };
 
 static const uint32_t factors[] = {0, 1, 5000, 16383, 16384, 32767, 32768, 40000, FACTOR_MAX};
 
-/* Sets that this processor can use; NULL at the end. */
+/* Returns the sets that this processor can use; NULL at the end. */
 static const struct augment_loops *const *usable_sets(void)
 {
 #ifdef __x86_64__
@@ -70,7 +70,8 @@ static void check_blend(const struct augment_loops *loops, uint32_t level, uint3
                   factor);
 }
 
-/* What is multiplied is the difference of two bytes: with 0 and 255 for one, all there are. */
+/* A blend multiplies the difference of two bytes: if one of them is 0 or 255, the other gives every
+ * possible difference. */
 Test(augment_loops, blends_of_bytes)
 {
     FOR_SETS(loops)
@@ -205,7 +206,7 @@ static void check_sharpen(const struct augment_loops *loops, const uint8_t *v, u
     free(to);
 }
 
-/* The sums of nine values and four times the middle, one after the other. */
+/* Makes every possible sum of nine values and four times the middle one, in order. */
 static uint8_t *make_sums(uint32_t *width)
 {
     uint32_t count = 13 * 255 + 1;

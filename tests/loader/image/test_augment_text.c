@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_augment_text.c - what is said of a sample is what was drawn for it. */
+/* test_augment_text.c - the description of a sample matches what was drawn for it. */
 #include "config.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "common/util.h"
 #include "loader/image/augment_text.h"
 
-/* Operations of which all is known beforehand. */
+/* Operations whose draws are all known in advance. */
 static const struct {
     const char *operations, *words;
 } cases[] = {
@@ -82,7 +82,7 @@ Test(augment_text, has_every_operation)
     }
 }
 
-/* The sample's own share; the side of the box is at most the picture's. */
+/* The text names the sample's own share, and a box that is no larger than the picture. */
 Test(augment_text, says_what_is_mixed)
 {
     char words[AUGMENT_TEXT_MAX];
@@ -103,7 +103,7 @@ Test(augment_text, says_what_is_mixed)
     }
 }
 
-/* Too small a room has the first words, whole. */
+/* If the buffer is too small, it gets as many whole words from the beginning as fit. */
 Test(augment_text, leaves_out_what_does_not_fit)
 {
     const struct image_draw draw = {0};

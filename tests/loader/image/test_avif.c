@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* AVIFs of every kind against the oracle and against libavif's own RGB, and damaged ones. */
+/* Every kind of AVIF against the oracle and against libavif's own RGB; damaged AVIFs. */
 #include "config.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static uint32_t depth_of(const struct made_avif *spec)
     return spec->depth ? spec->depth : 8;
 }
 
-/* Where a box of this name begins (its size), the nth of them. */
+/* Returns where the nth box of this type begins (with its size). */
 static size_t find_box(const struct made *m, const char *name, uint32_t nth)
 {
     for (size_t i = 4; i + 4 <= m->len; i++)
@@ -136,8 +136,7 @@ static void expect_region(struct image_reader *reader, const char *name, const s
     reader->ops->close(reader);
 }
 
-/* The law that lets the reader convert a part: whatever the part, its pixels are those of the
- * whole. */
+/* The reader may convert only a part, because the pixels of any part are those of the whole. */
 static void expect_parts(const struct made_avif *spec, uint32_t seed)
 {
     struct made m = make_avif(spec);
@@ -191,7 +190,7 @@ Test(avif, the_tiles_of_a_grid_are_one_image, .timeout = 240)
         expect_parts(&specs[i], i);
 }
 
-/* All pixels by the reader. */
+/* Read all pixels with the reader. */
 static void read_all(const struct made *m, struct oracle_image *ret)
 {
     struct image_decoder *decoder;
@@ -214,8 +213,8 @@ static void read_all(const struct made *m, struct oracle_image *ret)
     image_decoder_destroy(decoder);
 }
 
-/* Chroma of a pixel, by the planes that were written: in the middle of two samples, a quarter of
- * the way to the next one. */
+/* Returns the chroma of a pixel from the planes that were written. Samples are centred between two
+ * pixels, so each pixel is a quarter of the distance away from one sample, towards the next. */
 static double chroma_of(const struct made_avif *spec, uint32_t plane, uint32_t x, uint32_t y)
 {
     double across = spec->sampling == 444 ? 1 : 2, down = spec->sampling == 0 ? 2 : 1;
@@ -232,7 +231,7 @@ static double chroma_of(const struct made_avif *spec, uint32_t plane, uint32_t x
     return sum;
 }
 
-/* The published formulas (H.273), in floating point, of planes that nothing was lost of. */
+/* Compares with the published formulas (H.273) in floating point; the planes are lossless. */
 Test(avif, lossless_planes_become_rgb_by_the_formula)
 {
     static const double parts[10][2] = {
@@ -292,8 +291,8 @@ Test(avif, lossless_planes_become_rgb_by_the_formula)
     cr_expect(files >= 7 && clamped > 1000, "%u, %u", files, clamped);
 }
 
-/* libavif's own loops sum up floats: a level apart where an exact value lies near the middle of
- * two, and never more. */
+/* libavif's own loops add floats: they differ by one level where the exact value is near the middle
+ * of two levels, and never by more. */
 Test(avif, near_what_libavif_makes_without_libyuv)
 {
     uint64_t values = 0, apart = 0;
@@ -308,7 +307,7 @@ Test(avif, near_what_libavif_makes_without_libyuv)
 
         spec.width = 201;
         spec.height = 120;
-        spec.alpha = spec.premultiplied = false; /* which it would divide by */
+        spec.alpha = spec.premultiplied = false; /* libavif would divide by alpha */
         m = make_avif(&spec);
         read_all(&m, &got);
         decoder->codecChoice = AVIF_CODEC_CHOICE_DAV1D;
@@ -339,8 +338,8 @@ Test(avif, near_what_libavif_makes_without_libyuv)
               (unsigned long long)values);
 }
 
-/* Other builds, on other processors, must give this, too: nothing was lost of the planes, so no
- * encoder has a say in it. */
+/* Builds on other processors must give the same hash. It does not depend on the encoder, because
+ * the planes are lossless. */
 Test(avif, golden)
 {
     XXH3_state_t state;
@@ -364,7 +363,7 @@ Test(avif, golden)
               (unsigned long long)XXH3_64bits_digest(&state));
 }
 
-/* irot and imir are what counts; EXIF's number does not. */
+/* Only irot and imir count; EXIF's orientation does not. */
 Test(avif, properties_turn_it_and_exif_does_not)
 {
     static const uint8_t want[4][3] = {{1, 4, 2}, {8, 5, 7}, {3, 2, 4}, {6, 7, 5}};
@@ -389,13 +388,13 @@ Test(avif, properties_turn_it_and_exif_does_not)
     }
 }
 
-/* What lies outside of the clean aperture is no part of the image; its chroma still counts. */
+/* Pixels outside of the clean aperture are not part of the image; their chroma still counts. */
 Test(avif, a_clean_aperture_is_the_image)
 {
     static const uint32_t cuts[][4] = {{0, 0, 1, 0}, {0, 0, 1, 1}, {4, 2, 5, 8}, {7, 9, 0, 0}};
 
     for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
-        bool odd = cuts[i][0] % 2 || cuts[i][1] % 2; /* not where pixels share chroma */
+        bool odd = cuts[i][0] % 2 || cuts[i][1] % 2; /* not allowed if pixels share chroma */
         struct made_avif spec = {
             .width = 50, .height = 40, .lossless = true, .sampling = odd ? 444 : 0};
         struct made whole = make_avif(&spec), m;
@@ -424,7 +423,7 @@ Test(avif, a_clean_aperture_is_the_image)
 }
 
 struct aperture_case {
-    uint32_t at, value; /* a number of the box and what it is made */
+    uint32_t at, value; /* the index of a number in the box, and its new value */
 };
 
 ParameterizedTestParameters(avif, apertures_that_do_not_fit)
@@ -481,8 +480,8 @@ Test(avif, the_first_frame_of_a_sequence_is_shown)
     free(m.bytes);
 }
 
-/* An image, whose "meta" ends with so many bytes of references, 26 at least and even: that it
- * describes another item ("cdsc"), say. */
+/* Returns an image whose "meta" ends with `bytes` bytes of references (at least 26, and even).
+ * Their type is, for example, "cdsc": the image describes another item. */
 static struct made make_references(const struct made_avif *spec, const char *type, uint32_t bytes)
 {
     struct made m = make_avif(spec);
@@ -495,7 +494,7 @@ static struct made make_references(const struct made_avif *spec, const char *typ
     memmove(m.bytes + end + bytes, m.bytes + end, m.len - end);
     m.len += bytes;
     put32(m.bytes + meta, get32(m.bytes + meta) + bytes);
-    cr_assert(eq(u32, get32(m.bytes + iloc + 12), 0x44000001)); /* one item, offsets of 32 bits */
+    cr_assert(eq(u32, get32(m.bytes + iloc + 12), 0x44000001)); /* one item, 32-bit offsets */
     put32(m.bytes + iloc + 22, get32(m.bytes + iloc + 22) + bytes);
     box = m.bytes + end;
     memset(box, 0, bytes);
@@ -509,7 +508,8 @@ static struct made make_references(const struct made_avif *spec, const char *typ
     return m;
 }
 
-/* Of lists of items libavif takes the square: 260 KB of references took 20 seconds. */
+/* libavif's time grows with the square of the lists of items: 260 KB of references took 20
+ * seconds. */
 Test(avif, lists_of_items_have_a_limit)
 {
     static const char sentence[] =
@@ -532,7 +532,8 @@ Test(avif, lists_of_items_have_a_limit)
     expect_bad(&m, sentence);
     free(m.bytes);
 
-    /* Of chunks, too, in boxes of any depth, and none is too deep to be looked at. */
+    /* Lists of chunks count, too, at their usual depth. Boxes that are nested deeper are not
+     * followed. */
     m = make_avif(&(struct made_avif){.width = 40, .height = 30});
     m.bytes = realloc(m.bytes, m.len + 70000);
     moov = m.bytes + m.len;
@@ -541,7 +542,7 @@ Test(avif, lists_of_items_have_a_limit)
         put32(moov + 8 * i, 70000 - 8 * (uint32_t)i);
         memcpy(moov + 8 * i + 4, "moovtrakmdiaminfstbl" + 4 * i, 4);
     }
-    put32(moov + 40, 1); /* with a size of 64 bits */
+    put32(moov + 40, 1); /* it has a 64-bit size */
     memcpy(moov + 44, "stsc", 4);
     put32(moov + 52, 70000 - 40);
     m.len += 70000;
@@ -550,12 +551,13 @@ Test(avif, lists_of_items_have_a_limit)
         put32(moov + i, 70000 - (uint32_t)i);
         memcpy(moov + i + 4, "moov", 4);
     }
-    read_all(&m, &got); /* it is behind all that is looked for */
+    read_all(&m, &got); /* libavif has found everything before it gets here */
     free(got.rgb);
     free(m.bytes);
 }
 
-/* The image and boxes behind it, of `times` times these bytes. */
+/* Returns an image followed by nested boxes of these types. The innermost has `head`, and then
+ * `bytes` repeated. */
 static struct made with_boxes(const char *types, const uint8_t *head, uint32_t head_len,
                               const uint8_t *bytes, uint32_t len, uint32_t times)
 {
@@ -578,8 +580,8 @@ static struct made with_boxes(const char *types, const uint8_t *head, uint32_t h
     return m;
 }
 
-/* An empty track takes 8 bytes, and 3 KB of memory; a property 8 bytes and 100. Of a description of
- * samples all that is behind it is taken for properties: 170 KB took 800 MB. */
+/* An empty track takes 8 bytes in the file and 3 KB of memory, a property 8 bytes and 100. libavif
+ * takes everything after a sample description for its properties: 170 KB took 800 MB. */
 Test(avif, boxes_have_a_limit)
 {
     static const uint8_t track[] = "\0\0\0\x08trak", property[] = "\0\0\0\x08"
@@ -620,7 +622,7 @@ static void expect_tiles(const struct made_avif *spec, const char *type, uint32_
         uint8_t *iref = m.bytes + find_box(&m, "iref", 0);
         struct oracle_image got;
 
-        if (wide) { /* the size of the reference has 64 bits */
+        if (wide) { /* the reference has a 64-bit size */
             put32(iref + 12, 1);
             put32(iref + 20, 0);
             put32(iref + 24, bytes - 12);
@@ -636,8 +638,8 @@ static void expect_tiles(const struct made_avif *spec, const char *type, uint32_
     }
 }
 
-/* Tiles may all be the same frame, as large as an image: 1,300 of them took 23 GB and a minute of
- * 60 KB. That this image is one of so many of another one makes it a tile. */
+/* All tiles may be the same frame, as large as an image: 1,300 of them took 60 KB in the file, but
+ * 23 GB of memory and a minute. Here the image itself becomes a tile by the references. */
 Test(avif, tiles_have_a_limit_of_pixels)
 {
     struct made_avif spec = {.width = 200, .height = 200};
@@ -648,7 +650,7 @@ Test(avif, tiles_have_a_limit_of_pixels)
     expect_tiles(&spec, "auxl", most, false); /* the alpha of a tile */
 }
 
-/* dav1d's frames are of whole blocks of 128x128 pixels: 200 of one column took 3 GB. */
+/* dav1d's frames consist of whole blocks of 128x128 pixels: 200 frames of one column took 3 GB. */
 Test(avif, narrow_tiles_have_a_lower_limit)
 {
     struct made_avif narrow = {.width = 32, .height = 1250}, low = {.width = 2000, .height = 20};
@@ -657,13 +659,13 @@ Test(avif, narrow_tiles_have_a_lower_limit)
     expect_tiles(&low, "dimg", (1 << 29) / 64 * 20 / (2000 * 20), false);
 }
 
-/* The AV1 of an image's item, and where its last OBU begins, which is the frame. */
+/* Returns the AV1 data of an image's item, and where its last OBU begins, which is the frame. */
 static struct made av1_of(const struct made *m, size_t *frame)
 {
     size_t iloc = find_box(m, "iloc", 0), i;
     struct made ret = {.len = get32(m->bytes + iloc + 26)};
 
-    cr_assert(eq(u32, get32(m->bytes + iloc + 12), 0x44000001)); /* one item, offsets of 32 bits */
+    cr_assert(eq(u32, get32(m->bytes + iloc + 12), 0x44000001)); /* one item, 32-bit offsets */
     ret.bytes = malloc(ret.len);
     memcpy(ret.bytes, m->bytes + get32(m->bytes + iloc + 22), ret.len);
     for (i = 0; i < ret.len;) {
@@ -671,7 +673,7 @@ static struct made av1_of(const struct made *m, size_t *frame)
         int shift = 0;
 
         *frame = i;
-        cr_assert(eq(int, ret.bytes[i++] & 6, 2)); /* with a size, and nothing else */
+        cr_assert(eq(int, ret.bytes[i++] & 6, 2)); /* it has a size but no extension */
         do
             size |= (size_t)(ret.bytes[i] & 127) << shift;
         while (shift += 7, ret.bytes[i++] & 128);
@@ -681,7 +683,7 @@ static struct made av1_of(const struct made *m, size_t *frame)
     return ret;
 }
 
-/* These bytes, and others behind them so many times. */
+/* Append these bytes `times` times. */
 static void add(struct made *m, const void *bytes, size_t len, uint32_t times)
 {
     m->bytes = realloc(m->bytes, m->len + len * times);
@@ -697,7 +699,7 @@ static void add32(struct made *m, uint32_t value)
     add(m, bytes, 4, 1);
 }
 
-/* The image `from` with other AV1, in extents of as many bytes, in an "mdat" of its own or in an
+/* Returns the image `from` with other AV1 data, in extents of these sizes, in a new "mdat" or in an
  * "idat". */
 static struct made with_av1(const struct made *from, const struct made *av1, const size_t *extents,
                             uint32_t count, bool idat)
@@ -734,8 +736,8 @@ static struct made with_av1(const struct made *from, const struct made *av1, con
     return m;
 }
 
-/* How it lies in the file: in one piece, in two, of which the second one begins within an OBU and
- * looks like a single one, or in an idat. */
+/* Returns the image with other AV1 data, laid out in one of three ways. 0: one extent; 1: two, the
+ * second of which begins inside an OBU and looks like a whole one; 2: in an "idat". */
 static struct made lay(const struct made *from, const struct made *av1, uint32_t how)
 {
     size_t half = av1->len / 2 + 3;
@@ -745,7 +747,8 @@ static struct made lay(const struct made *from, const struct made *av1, uint32_t
     return with_av1(from, av1, &av1->len, 1, how == 2);
 }
 
-/* A still of 40x30 pixels in whose item something is repeated, before its frame or behind it. */
+/* Returns a still image of 40x30 pixels whose item has `bytes` repeated, before its frame or after
+ * it. */
 static struct made repeat(const void *bytes, size_t len, uint32_t times, bool behind, uint32_t how)
 {
     struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30}), m;
@@ -780,8 +783,8 @@ static void expect_good(const struct made *m)
     free(still.bytes);
 }
 
-/* Each of what dav1d decodes, or writes a line about, before it comes to the frame that is shown:
- * as many as the limit are good, one more is bad. */
+/* Limits everything that dav1d decodes, or logs a line about, before it gets to the frame that is
+ * shown: up to the limit the file is good, with one more it is bad. */
 Test(avif, what_an_item_holds_has_limits)
 {
     static const struct {
@@ -803,8 +806,8 @@ Test(avif, what_an_item_holds_has_limits)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         for (uint32_t how = 0; how < 3; how++) {
-            /* The first bytes of the file, where the offset of the one in the idat leads to, are
-             * taken for an OBU. */
+            /* Offsets into the "idat" are also tried in the file, whose first bytes then count as
+             * an OBU. */
             uint32_t most = cases[i].most - (how == 2 && cases[i].most > 1000);
             struct made m = repeat(cases[i].bytes, cases[i].len, most, cases[i].behind, how);
 
@@ -817,8 +820,8 @@ Test(avif, what_an_item_holds_has_limits)
     }
 }
 
-/* An extent that begins with what looks like one OBU up to its end, and is in the middle of another
- * one. */
+/* An extent begins with bytes that look like a single OBU up to its end, but are in the middle of
+ * another OBU. */
 Test(avif, extents_are_joined_before_they_are_counted)
 {
     struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30});
@@ -828,12 +831,12 @@ Test(avif, extents_are_joined_before_they_are_counted)
         struct made av1 = av1_of(&still, &frame), all = {NULL, 0}, m;
 
         add(&all, av1.bytes, frame, 1);
-        add(&all, "\x7a\4a", 3, 1); /* padding, of four bytes */
+        add(&all, "\x7a\4a", 3, 1); /* four bytes of padding */
         cut = all.len;
         add(&all,
             "\x78"
             "bc",
-            3, 1); /* padding without a size: up to the end */
+            3, 1); /* padding without a size: it extends to the end */
         add(&all, av1.bytes + frame, av1.len - frame, 1 + times);
         m = with_av1(&still, &all, (size_t[]){cut, all.len - cut}, 2, false);
         if (times == 8)
@@ -847,7 +850,7 @@ Test(avif, extents_are_joined_before_they_are_counted)
     free(still.bytes);
 }
 
-/* libavif keeps 16 bytes of each, and one of no bytes may take up none in the file. */
+/* libavif keeps 16 bytes for each extent; an empty one may take no space in the file. */
 Test(avif, extents_have_a_limit)
 {
     struct made still = make_avif(&(struct made_avif){.width = 40, .height = 30}), m;
@@ -866,8 +869,8 @@ Test(avif, extents_have_a_limit)
     free(still.bytes);
 }
 
-/* libavif copies an item of several extents, and dav1d some metadata: 1,000 items of the same
- * megabyte took 1.4 GB. Here nothing refers to the others, and they are counted all the same. */
+/* libavif copies items that have several extents, and dav1d copies some metadata: 1,000 items with
+ * the same megabyte took 1.4 GB. Here no item refers to the others, but they count anyway. */
 Test(avif, bytes_of_several_items_have_a_limit)
 {
     enum { OTHERS = 20, FILE_LEN = 1 << 20 };
@@ -911,7 +914,7 @@ Test(avif, bytes_of_several_items_have_a_limit)
     free(still.bytes);
 }
 
-/* Of a sequence it is the first frame of each track, which no item names. */
+/* In a sequence, the first frame of each track counts, which no item refers to. */
 Test(avif, what_the_first_frame_of_a_sequence_holds_has_limits)
 {
     struct made_avif spec = {.width = 40, .height = 30, .animated = true};
@@ -923,8 +926,8 @@ Test(avif, what_the_first_frame_of_a_sequence_holds_has_limits)
         uint32_t second = get32(m.bytes + stsz + 24);
         uint8_t *samples = malloc(len + second);
 
-        cr_assert(eq(u32, get32(m.bytes + stsz + 12), 0)); /* each has a size of its own */
-        cr_assert(eq(u32, get32(m.bytes + stco + 12), 1)); /* both lie in one chunk */
+        cr_assert(eq(u32, get32(m.bytes + stsz + 12), 0)); /* each frame has its own size */
+        cr_assert(eq(u32, get32(m.bytes + stco + 12), 1)); /* both are in one chunk */
         memcpy(samples, m.bytes + at, len + second);
         while (samples[frame] != 0x32)
             frame += 2 + samples[frame + 1];
@@ -949,8 +952,8 @@ Test(avif, what_the_first_frame_of_a_sequence_holds_has_limits)
     }
 }
 
-/* A grid of 3x3 tiles; so many of them have `before` in front of their frame, and `behind` behind
- * it, or the frame once more if that is NULL. */
+/* Returns a grid of 3x3 tiles. `tiles` of them have `before` before their frame, and after it
+ * `behind`, or the frame once more if that is NULL. */
 static struct made make_tiles(const char *before, const char *behind, uint32_t tiles)
 {
     struct made m =
@@ -959,7 +962,7 @@ static struct made make_tiles(const char *before, const char *behind, uint32_t t
     uint32_t at = get32(m.bytes + item + 6), len = get32(m.bytes + item + 10);
     struct made av1 = {NULL, 0};
 
-    cr_assert(eq(u32, get32(m.bytes + iloc + 12), 0x4400000a)); /* the grid and nine tiles */
+    cr_assert(eq(u32, get32(m.bytes + iloc + 12), 0x4400000a)); /* ten items: grid and tiles */
     while (m.bytes[at + frame] != 0x32)
         frame += 2 + m.bytes[at + frame + 1];
     add(&av1, m.bytes + at, frame, 1);
@@ -978,8 +981,8 @@ static struct made make_tiles(const char *before, const char *behind, uint32_t t
     return m;
 }
 
-/* Tiles of an image, too, all together. Where a frame is one of layers dav1d goes on behind it: so
- * the last OBU counts, too, which has no size. */
+/* All tiles of an image count together. If a frame is one of several layers, dav1d continues after
+ * it, so the last OBU, which has no size, counts, too. */
 Test(avif, what_all_items_hold_is_counted)
 {
     static const struct {
@@ -1003,14 +1006,14 @@ Test(avif, what_all_items_hold_is_counted)
     }
 }
 
-/* Which files are looked at as AVIFs: by the brand, or one that it is compatible with. */
+/* A file is an AVIF if its brand is, or one of its compatible brands. */
 Test(avif, brands)
 {
     struct made_avif spec = {.width = 9, .height = 9};
     struct made m = make_avif(&spec);
     struct oracle_image got;
 
-    memcpy(m.bytes + 8, "mif1", 4); /* others follow */
+    memcpy(m.bytes + 8, "mif1", 4); /* the compatible brands follow */
     read_all(&m, &got);
     free(got.rgb);
     for (size_t at = 8; at + 4 <= m.bytes[3]; at += 4)
@@ -1044,7 +1047,7 @@ Test(avif, cut_off_at_every_byte, .timeout = 240)
 
             cr_assert(oracle_agrees(decoder, &p, &draw, &plain, m.bytes, len, why, &r, &err),
                       "%s, %zu of %zu bytes: %s", spec.name, len, m.len, why);
-            if (!spec.animated && !spec.alpha) /* what is behind the first frame may be missing */
+            if (!spec.animated && !spec.alpha) /* data after the first frame may be missing */
                 cr_expect(eq(int, r, -EBADMSG), "%s, %zu of %zu", spec.name, len, m.len);
             cut += strncmp(err.text, "the AVIF file is cut off: it ends after ", 40) == 0;
         }
@@ -1098,7 +1101,7 @@ Test(avif, damaged_anywhere, .timeout = 600)
 
 struct size_case {
     char why[40];
-    uint32_t width, height, to_width, to_height; /* what the header says, for what it is */
+    uint32_t width, height, to_width, to_height; /* the true size, and the size in the header */
     char sentence[60];
 };
 
@@ -1117,7 +1120,8 @@ ParameterizedTestParameters(avif, sizes)
     return cr_make_param_array(struct size_case, cases, ARRAY_LEN(cases));
 }
 
-/* A frame of another size is not scaled, as other loaders might do that otherwise. */
+/* A frame whose size differs from the header is not scaled: other loaders might scale it
+ * differently. */
 ParameterizedTest(struct size_case *c, avif, sizes)
 {
     struct made_avif spec = {.width = c->width, .height = c->height};
@@ -1136,7 +1140,7 @@ ParameterizedTest(struct size_case *c, avif, sizes)
     free(m.bytes);
 }
 
-/* Colours that there is no rule for. */
+/* Matrix coefficients that docs/pixels.md does not define. */
 ParameterizedTestParameters(avif, matrices)
 {
     static uint32_t cases[] = {0, 3, 8, 10, 11, 12, 13, 14, 15, 99};
@@ -1158,7 +1162,7 @@ ParameterizedTest(uint32_t *matrix, avif, matrices)
                    *matrix);
     expect_bad(&m, sentence);
     cr_expect(eq(int, oracle_decode(m.bytes, m.len, 0, &image), -EBADMSG));
-    spec.sampling = 400; /* of grey it does not matter */
+    spec.sampling = 400; /* for grey the matrix does not matter */
     free(m.bytes);
     m = make_avif(&spec);
     m.bytes[find_box(&m, "colr", 0) + 17] = (uint8_t)*matrix;
@@ -1167,7 +1171,7 @@ ParameterizedTest(uint32_t *matrix, avif, matrices)
     free(m.bytes);
 }
 
-/* Where memory runs out, it is no bad image. */
+/* Running out of memory does not make an image bad. */
 Test(avif, out_of_memory_is_no_bad_image)
 {
 #ifdef PLENUM_SANITIZED
@@ -1185,7 +1189,7 @@ Test(avif, out_of_memory_is_no_bad_image)
     (void)fclose(f);
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
     limit.rlim_cur = limit.rlim_max =
-        pages * (unsigned long)sysconf(_SC_PAGESIZE) + (4 << 20); /* not for its planes */
+        pages * (unsigned long)sysconf(_SC_PAGESIZE) + (4 << 20); /* too little for the planes */
     cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
     cr_expect(eq(int, image_verify(decoder, m.bytes, m.len, NULL, &err), -ENOMEM), "%s", err.text);
     image_decoder_destroy(decoder);

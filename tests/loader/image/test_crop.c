@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The geometry against torchvision's published formula in double. */
+/* The geometry against torchvision's published formula, computed in double. */
 #include "config.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "loader/image/crop.h"
 #include "loader/image/limits.h"
 
-/* Where a side comes this close to a half in double, either of its neighbours is right. */
+/* If a side is this close to a half in double, rounding either way is right. */
 static const double epsilon = 1e-6;
 
 static double value(struct rational r)
@@ -26,8 +26,8 @@ static bool near_half(double side)
     return fabs(side - floor(side) - 0.5) < epsilon;
 }
 
-/* transforms.RandomResizedCrop.get_params, with numbers from where ours come. False: too close to
- * call. */
+/* transforms.RandomResizedCrop.get_params, with the same random numbers as ours. Returns false if
+ * the result is too close to call. */
 static bool published_box(const struct pipeline *p, const struct image_draw *draw, uint32_t width,
                           uint32_t height, struct rect *ret)
 {
@@ -45,7 +45,7 @@ static bool published_box(const struct pipeline *p, const struct image_draw *dra
 
         if (near_half(w) || near_half(h))
             return false;
-        box.width = (uint32_t)nearbyint(w); /* half to even, as Python */
+        box.width = (uint32_t)nearbyint(w); /* half to even, like Python */
         box.height = (uint32_t)nearbyint(h);
         if (box.width > 0 && box.width <= width && box.height > 0 && box.height <= height) {
             box.top = (uint32_t)(((uint64_t)d.word[2] * (height - box.height + 1)) >> 32);
@@ -160,20 +160,20 @@ struct eval_case {
     uint32_t new_width, new_height, left, top;
 };
 
-/* Worked out by hand from torchvision's int(size * long / short) and int(round(margin / 2.0)). */
+/* Computed by hand from torchvision's int(size * long / short) and int(round(margin / 2.0)). */
 ParameterizedTestParameters(crop, eval)
 {
     static struct eval_case cases[] = {
-        {500, 375, 256, 224, 341, 256, 58, 16}, /* 58.5 goes to the even 58 */
+        {500, 375, 256, 224, 341, 256, 58, 16}, /* 58.5 rounds to the even 58 */
         {375, 500, 256, 224, 256, 341, 16, 58},
-        {500, 373, 256, 224, 343, 256, 60, 16}, /* 59.5 goes to the even 60 */
+        {500, 373, 256, 224, 343, 256, 60, 16}, /* 59.5 rounds to the even 60 */
         {256, 256, 256, 224, 256, 256, 16, 16},
         {224, 224, 224, 224, 224, 224, 0, 0},
         {1, 1, 256, 224, 256, 256, 16, 16},
         {8, 3000, 256, 224, 256, 96000, 16, 47888},
         {3000, 8, 256, 224, 96000, 256, 47888, 16},
         {401, 468, 232, 224, 232, 270, 4, 23},
-        {500, 499, 255, 254, 255, 255, 0, 0}, /* 0.5 goes to 0 */
+        {500, 499, 255, 254, 255, 255, 0, 0}, /* 0.5 rounds to 0 */
     };
     return cr_make_param_array(struct eval_case, cases, ARRAY_LEN(cases));
 }
@@ -205,17 +205,17 @@ struct letterbox_case {
     uint32_t new_width, new_height, left, top;
 };
 
-/* Worked out by hand from Pillow's ImageOps.pad(): round(), of a half to the even neighbour. */
+/* Computed by hand from Pillow's ImageOps.pad(), which rounds a half to the even neighbour. */
 ParameterizedTestParameters(crop, letterbox)
 {
     static struct letterbox_case cases[] = {
         {500, 375, 640, 640, 640, 480, 0, 80}, {375, 500, 640, 640, 480, 640, 80, 0},
         {500, 375, 640, 480, 640, 480, 0, 0},  {1280, 720, 640, 640, 640, 360, 0, 140},
-        {3, 1, 100, 100, 100, 33, 0, 34},    /* 33.5 goes to the even 34 */
-        {100, 31, 100, 100, 100, 31, 0, 34}, /* 34.5 goes to the even 34 */
-        {8, 3000, 32, 32, 1, 32, 16, 0},     /* 0.09 columns are one; 15.5 goes to 16 */
-        {1, 1, 33, 32, 32, 32, 0, 0},        /* 0.5 goes to 0 */
-        {4, 3, 10, 10, 10, 8, 0, 1},         /* 7.5 goes to 8 */
+        {3, 1, 100, 100, 100, 33, 0, 34},    /* 33.5 rounds to the even 34 */
+        {100, 31, 100, 100, 100, 31, 0, 34}, /* 34.5 rounds to the even 34 */
+        {8, 3000, 32, 32, 1, 32, 16, 0},     /* 0.09 columns become 1; 15.5 rounds to 16 */
+        {1, 1, 33, 32, 32, 32, 0, 0},        /* 0.5 rounds to 0 */
+        {4, 3, 10, 10, 10, 8, 0, 1},         /* 7.5 rounds to 8 */
     };
     return cr_make_param_array(struct letterbox_case, cases, ARRAY_LEN(cases));
 }
@@ -246,7 +246,7 @@ ParameterizedTest(struct letterbox_case *c, crop, letterbox)
     }
 }
 
-/* numpy.pad() of 0 1 2 by 8, and of 0. */
+/* The results of numpy.pad() for 0 1 2 and for 0, padded by 8. */
 Test(crop, modes_of_padding_are_those_of_numpy)
 {
     static const int8_t want[PIPELINE_PADS][19] = {
@@ -290,7 +290,7 @@ Test(crop, random_crops_reach_each_place_equally_often)
         cr_expect(down[i] > 10600 && down[i] < 11400, "top %d: %u", i, down[i]);
 }
 
-/* torchvision's pad_if_needed. */
+/* Like torchvision's pad_if_needed. */
 Test(crop, images_that_are_too_small_are_padded_by_what_is_missing)
 {
     struct pipeline p = parse("pad(2) random_crop(32)");
@@ -313,7 +313,7 @@ Test(crop, mirrors_as_often_as_asked)
     struct crop_tables tables = {0};
     static const struct {
         const char *pipeline;
-        uint32_t low, high; /* of 100000 */
+        uint32_t low, high; /* the expected range, in 100000 draws */
     } cases[] = {
         {"rrc(8)", 0, 0},
         {"rrc(8) flip(1)", 100000, 100000},

@@ -53,7 +53,7 @@ ParameterizedTestParameters(exif, tiff)
 
 ParameterizedTest(struct tiff_case *c, exif, tiff)
 {
-    uint8_t *exact = malloc(c->len + !c->len); /* so that a sanitizer sees a byte too far */
+    uint8_t *exact = malloc(c->len + !c->len); /* exact size, for sanitizers */
 
     memcpy(exact, c->bytes, c->len);
     cr_expect(eq(int, exif_of_tiff(exact, c->len), c->want), "%s", c->why);
@@ -108,7 +108,7 @@ ParameterizedTest(struct jpeg_case *c, exif, jpeg)
     free(exact);
 }
 
-/* What exif.c's head says, spelled out: which stored pixel is seen at (x, y). */
+/* Returns which stored pixel is shown at (x, y), as the comment at the top of exif.c defines it. */
 static void stored_at(int orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y, uint32_t *sx,
                       uint32_t *sy)
 {

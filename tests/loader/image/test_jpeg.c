@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions of JPEGs against full decodes, and what damaged and hostile ones do. */
+/* Regions of JPEGs against full decodes; damaged and hostile JPEGs. */
 #include "config.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* One region by the reader against the same part of a full decode. */
+/* Compare a region from the reader with the same part of a full decode. */
 static void check_region(struct image_reader *reader, const struct made *m,
                          const struct oracle_image *whole, struct rect want, const char *what)
 {
@@ -71,7 +71,7 @@ static void check_region(struct image_reader *reader, const struct made *m,
 }
 
 struct kind {
-    uint32_t index; /* of made_kinds[] */
+    uint32_t index; /* in made_kinds[] */
 };
 
 static struct kind kinds[64];
@@ -83,7 +83,7 @@ static struct criterion_test_params every_kind(void)
     return cr_make_param_array(struct kind, kinds, made_kinds_count);
 }
 
-/* One file of this kind, decoded whole. */
+/* Make one file of this kind, and decode all of it. */
 static struct made make_and_decode(const struct made_jpeg *spec, struct oracle_image *whole)
 {
     struct made m = make_jpeg(spec);
@@ -94,7 +94,7 @@ static struct made make_and_decode(const struct made_jpeg *spec, struct oracle_i
     return m;
 }
 
-/* Regions of each extent at each place of a file of this kind and size. */
+/* Check regions of every extent at every position of a file of this kind and size. */
 static void check_every_offset(struct image_reader *reader, const struct made_jpeg *kind,
                                uint32_t width, uint32_t height)
 {
@@ -170,7 +170,7 @@ ParameterizedTest(struct kind *k, jpeg, sizes_from_1_to_70)
 }
 
 struct damage_case {
-    char kind[24]; /* of made_kinds[] */
+    char kind[24]; /* a name in made_kinds[] */
     uint32_t width, height;
 };
 
@@ -256,7 +256,7 @@ ParameterizedTest(struct damage_case *c, jpeg, damaged_anywhere)
         for (uint32_t k = 0; k < count; k++)
             bytes[philox_below(d.word[k + 1], (uint32_t)m.len)] =
                 (uint8_t)(d.word[0] >> (8 + 8 * k));
-        /* Not what this is about: the oracle knows no limits. */
+        /* Large images are not the topic here, and the oracle has no limits. */
         if (oracle_header(bytes, m.len, &width, &height, &orientation) == 0 &&
             (uint64_t)width * height > 1 << 20)
             continue;
@@ -269,7 +269,7 @@ ParameterizedTest(struct damage_case *c, jpeg, damaged_anywhere)
     free(m.bytes);
 }
 
-/* The first marker `code` at or after `at`; ends the test where there is none. */
+/* Returns the first marker `code` at or after `at`. Fails the test if there is none. */
 static size_t find_marker(const struct made *m, uint8_t code, size_t at)
 {
     for (; at + 1 < m->len; at++)
@@ -278,7 +278,7 @@ static size_t find_marker(const struct made *m, uint8_t code, size_t at)
     cr_fatal("no marker %02x", code);
 }
 
-/* Cut out all segments of one kind. */
+/* Remove all segments with this code. */
 static void remove_segments(struct made *m, uint8_t code)
 {
     for (size_t at = 2; m->bytes[at + 1] != 0xDA;) {
@@ -293,7 +293,7 @@ static void remove_segments(struct made *m, uint8_t code)
     }
 }
 
-/* Change the size that the header tells. */
+/* Change the size in the header. */
 static void declare(struct made *m, uint8_t sof, uint32_t width, uint32_t height)
 {
     size_t at = find_marker(m, sof, 2);
@@ -328,7 +328,7 @@ Test(jpeg, an_image_does_not_borrow_tables_from_the_one_before)
     cr_assert(eq(int, render(decoder, &whole, want, &err), 0));
     cr_expect(eq(int, render(decoder, &no_quant, got, &err), -EBADMSG));
     cr_expect(strstr(err.text, "Quantization table 0x00 was not defined") != NULL, "%s", err.text);
-    /* Without Huffman tables those of the standard are meant, whatever came before. */
+    /* A file without Huffman tables uses those of the standard, whatever was decoded before. */
     cr_assert(eq(int, render(decoder, &other, got, &err), 0));
     cr_assert(eq(int, render(decoder, &no_huff, got, &err), 0), "%s", err.text);
     cr_expect(memcmp(want, got, sizeof(got)) == 0);
@@ -356,7 +356,7 @@ static void repeat_last_scan(struct made *m, uint32_t times)
     m->bytes[m->len - 1] = 0xD9;
 }
 
-/* Put `count` comments of 65533 bytes behind SOI. */
+/* Insert `count` comments of 65533 bytes after SOI. */
 static void add_comments(struct made *m, size_t count)
 {
     size_t size = 65537, extra = count * size;
@@ -371,13 +371,13 @@ static void add_comments(struct made *m, size_t count)
 
 struct refusal_case {
     char why[40], kind[24], sentence[60];
-    uint32_t width, height; /* declared; 0: as made */
+    uint32_t width, height; /* in the header; 0: the true size */
     uint32_t scans, comments;
     uint8_t sof;
     int want;
 };
 
-/* Each must be over in a moment: the test has a time limit. */
+/* Each must be rejected at once: the test has a time limit. */
 ParameterizedTestParameters(jpeg, bombs)
 {
     static struct refusal_case cases[] = {
@@ -455,7 +455,7 @@ Test(jpeg, odd_forms_are_refused_with_a_sentence)
            "\xFF\xD8\xFF\xEE\0\x0E"
            "Adobe\0\x64\0\0\0\0\x02",
            18);
-    memcpy(adobe + 18, ordinary.bytes + 20, ordinary.len - 20); /* in place of JFIF's APP0 */
+    memcpy(adobe + 18, ordinary.bytes + 20, ordinary.len - 20); /* replaces JFIF's APP0 */
     cr_expect(
         eq(int, render(decoder, &(struct made){adobe, ordinary.len - 2}, pixels, &err), -EBADMSG));
     expect_sentence(&err, "JPEG decoder: Unknown Adobe color transform code 2, in the header");
@@ -468,7 +468,7 @@ Test(jpeg, odd_forms_are_refused_with_a_sentence)
     free(lossless.bytes);
 }
 
-/* A file that is damaged behind the last row that is needed is good. */
+/* A file that is damaged after the last row that is needed is good. */
 Test(jpeg, what_lies_behind_the_last_row_does_not_matter)
 {
     struct pipeline all = parse("rrc(16,scale=1:1,ratio=1:1)");

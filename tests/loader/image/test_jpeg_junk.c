@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes of a JPEG's header that belong to no segment, which pipelines with the word junk forgive.
+/* Junk: bytes in a JPEG's header that belong to no segment. Pipelines with the word junk ignore it.
  *
- * Whatever stands between two segments, the file shows what it shows without that; by our own
- * decoder and by libjpeg alike, and counted alike. PLENUM_JPEG_FILES=N makes N files. */
+ * Whatever is between two segments, the pixels are those of the file without it. Our own decoder
+ * and libjpeg agree on that, and on the number of bytes. PLENUM_JPEG_FILES=N makes N files. */
 #include "config.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ enum { PLACES = 64, JUNK_MAX = 300 };
 
 static const struct image_store plain = {PLENUM_UINT8, PLENUM_NHWC, 3};
 
-/* Where segments begin, up to the first SOS, and where that scan's data do. */
+/* Where the segments up to the first SOS begin, and where the data of that scan begin. */
 struct places {
     size_t at[PLACES];
     uint32_t count;
@@ -59,8 +59,8 @@ static void insert(struct made *m, size_t at, const uint8_t *junk, size_t count)
     m->len += count;
 }
 
-/* Junk in which no marker begins, and how many bytes of it libjpeg counts: not the FFs that fill
- * up, each FF 00 as two. `number` chooses. */
+/* Returns junk in which no marker begins, chosen by `number`, and how many of its bytes libjpeg
+ * counts: fill bytes FF do not count, and each FF 00 counts as two. */
 static size_t make_junk(uint32_t number, uint8_t junk[JUNK_MAX], size_t *counted)
 {
     struct philox_block d = philox_draw(41, number, 0, DRAW_SEED, 0);
@@ -71,7 +71,7 @@ static size_t make_junk(uint32_t number, uint8_t junk[JUNK_MAX], size_t *counted
         struct philox_block e = philox_draw(41, number, 1 + i, DRAW_SEED, 0);
         uint32_t kind = philox_below(e.word[0], 6);
 
-        if (kind < 4) { /* a byte that is not FF; often one that a marker could end with */
+        if (kind < 4) { /* a byte other than FF; often one that could end a marker */
             junk[len++] = kind == 0   ? 0xDA
                           : kind == 1 ? 0x00
                                       : (uint8_t)philox_below(e.word[1], 0xFF);
@@ -80,7 +80,7 @@ static size_t make_junk(uint32_t number, uint8_t junk[JUNK_MAX], size_t *counted
         }
         for (uint32_t k = philox_below(e.word[1], 4); k > 0; k--)
             junk[len++] = 0xFF;
-        if (kind == 4 || i + 1 < parts) { /* stuffed, so that what follows does not end a marker */
+        if (kind == 4 || i + 1 < parts) { /* stuff it, so that the next byte ends no marker */
             junk[len++] = 0xFF;
             junk[len++] = 0x00;
             *counted += 2;
@@ -99,7 +99,7 @@ struct outcome {
 
 static struct outcome read_all(struct image_reader *reader, bool junk, const struct made *m)
 {
-    uint8_t *exact = malloc(m->len); /* so that a sanitizer sees a byte read too far */
+    uint8_t *exact = malloc(m->len); /* exact size: sanitizers notice a read past the end */
     struct outcome o = {.r = 0};
     struct image_rows rows;
     struct rect all = {0};
@@ -143,7 +143,7 @@ static void teardown(void)
 
 TestSuite(jpeg_junk, .init = setup, .fini = teardown, .timeout = 300);
 
-/* Both decoders: the same decision, sentence, count and pixels. */
+/* Read with both decoders, which must agree on decision, message, count and pixels. */
 static struct outcome read_by_both(bool junk, const struct made *m, const char *what)
 {
     struct outcome a = read_all(ours, junk, m), b = read_all(library, junk, m);
@@ -190,7 +190,7 @@ Test(jpeg_junk, between_any_segments_changes_nothing)
         memcpy(clean.bytes, m.bytes, m.len);
         want = read_by_both(i % 2, &clean, "clean");
         for (uint32_t k = 0; k <= i % 3 && p.count > 0;
-             k++) { /* from behind: what lies before does not move */
+             k++) { /* from the end, so that earlier positions stay valid */
             uint32_t place = p.count - 1 - (k * 7 + i / 3) % p.count;
 
             len = make_junk(3 * i + k, junk, &counted);
@@ -227,7 +227,8 @@ Test(jpeg_junk, between_any_segments_changes_nothing)
     cr_expect(by_ours > files * 9 / 10, "%u of %u files are good", by_ours, files);
 }
 
-/* Any bytes anywhere in the header: they may begin a segment, or be a marker without one. */
+/* Inserts random bytes anywhere in the header: they may begin a segment, or be a marker that has
+ * none. */
 Test(jpeg_junk, whatever_it_is_both_decoders_agree)
 {
     uint32_t files = files_wanted(6000), good = 0, forgiven = 0;
@@ -266,7 +267,8 @@ Test(jpeg_junk, whatever_it_is_both_decoders_agree)
               files);
 }
 
-/* A comment whose length is too small for itself is none to libjpeg: what follows is judged. */
+/* A length below 2 is invalid. libjpeg treats such a segment as empty, so the bytes after it count
+ * as junk. */
 Test(jpeg_junk, behind_a_length_below_two_it_is_counted)
 {
     struct made_jpeg spec = {.width = 40, .height = 30, .colour = MADE_COLOUR, .orientation = 6};
@@ -291,7 +293,7 @@ Test(jpeg_junk, behind_a_length_below_two_it_is_counted)
     }
 }
 
-/* Behind the table that the second scan begins with. */
+/* Returns the position after the table that the second scan begins with. */
 static size_t behind_first_scan(const struct made *m, size_t at)
 {
     while (m->bytes[at] != 0xFF || m->bytes[at + 1] == 0 ||
@@ -317,7 +319,7 @@ Test(jpeg_junk, behind_the_first_scan_header_is_a_fault_as_ever)
     free(m.bytes);
 }
 
-/* The hash of an image's renderings, as image_self_test() makes it. */
+/* Returns the hash of an image's renderings, computed like in image_self_test(). */
 static uint64_t hash_renderings(struct image_decoder *decoder, const char *word,
                                 const struct made *m)
 {
@@ -344,7 +346,7 @@ static uint64_t hash_renderings(struct image_decoder *decoder, const char *word,
     return XXH3_64bits_digest(&state);
 }
 
-/* The golden images of docs/pixels.md, 9, with junk before each of their segments. */
+/* The golden images of docs/pixels.md, 9, have junk inserted before each of their segments. */
 Test(jpeg_junk, golden_images_keep_their_hashes)
 {
     static const uint64_t golden[] = {0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,
@@ -390,7 +392,7 @@ Test(jpeg_junk, golden_images_keep_their_hashes)
     image_decoder_destroy(decoder);
 }
 
-/* image_pack() keeps such a file, unless it is told; then nothing of the junk is left. */
+/* image_pack() keeps files with junk, unless `junk` is set; then it removes the junk. */
 Test(jpeg_junk, is_packed_where_that_is_asked_for)
 {
     const struct pack_resize forgiving = {.junk = true},
@@ -432,8 +434,8 @@ Test(jpeg_junk, is_packed_where_that_is_asked_for)
     free(m.bytes);
 }
 
-/* What is noted of such a file serves pipelines with the word, and makes it no better for those
- * without. */
+/* Hints for a file with junk serve pipelines with the word junk; for other pipelines the file stays
+ * bad. */
 Test(jpeg_junk, tiles_are_found_behind_it)
 {
     struct made_jpeg spec = {.width = 400, .height = 300, .colour = MADE_COLOUR};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Our own JPEG decoder against libjpeg-turbo: every byte of every row, with every set of loops.
  *
- * PLENUM_JPEG_FILES=N makes N files instead of some hundreds (100000 take a minute or two),
- * PLENUM_PHOTOS=DIR names a folder of photographs (searched two deep) to be compared, too. */
+ * PLENUM_JPEG_FILES=N makes N files instead of a few hundred (100000 take a minute or two).
+ * PLENUM_PHOTOS=DIR names a folder of photographs (searched two levels deep) to compare as well. */
 #include "config.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* One region by our decoder, which must not give up, against the same part of libjpeg's image. */
+/* Compare a region from our decoder, which must not give up, with that part of libjpeg's image. */
 static void check_region(struct jpeg_own *own, const uint8_t *bytes, size_t len,
                          const struct oracle_image *whole, struct rect want, const char *what)
 {
@@ -61,7 +61,7 @@ static void check_region(struct jpeg_own *own, const uint8_t *bytes, size_t len,
     jpeg_own_close(own);
 }
 
-/* The whole image and `regions` parts of it, with every set of loops. */
+/* Compare the whole image and `regions` parts of it, with every set of loops. */
 static void check_parts(struct jpeg_own *own, const uint8_t *bytes, size_t len,
                         const struct oracle_image *image, uint32_t regions, uint32_t seed,
                         const char *what)
@@ -98,7 +98,7 @@ static void check_file(struct jpeg_own *own, const uint8_t *bytes, size_t len, u
     free(whole.rgb);
 }
 
-/* All of a file by the loops in plain C, in place of libjpeg's image. */
+/* Replace libjpeg's image by that of our loops in plain C. */
 static void take_ours(struct jpeg_own *own, const uint8_t *bytes, size_t len,
                       struct oracle_image *whole)
 {
@@ -119,7 +119,8 @@ static void take_ours(struct jpeg_own *own, const uint8_t *bytes, size_t len,
     jpeg_own_close(own);
 }
 
-/* Whether libjpeg can encode and enlarge these, and an MCU has no more than ten blocks. */
+/* Returns whether libjpeg can encode and upsample these sampling factors, and an MCU has at most
+ * ten blocks. */
 static bool possible(const uint32_t *h, const uint32_t *v)
 {
     uint32_t blocks = 0, h_max = 1, v_max = 1;
@@ -135,7 +136,8 @@ static bool possible(const uint32_t *h, const uint32_t *v)
     return blocks <= 10;
 }
 
-/* Any file: half of them as files are, half with whatever sampling factors there can be. */
+/* Returns a random kind of file: half of them have common sampling factors, half any possible
+ * ones. */
 static struct made_jpeg spec_of(uint32_t index)
 {
     static const char *const common[] = {"22 11 11", "21 11 11", "11 11 11", "12 11 11",
@@ -187,7 +189,7 @@ static const char *describe(const struct made_jpeg *s, char *text, size_t size)
     return text;
 }
 
-/* `several`: with all sorts of scans. */
+/* `several`: files with several scans, of all kinds. */
 static void check_files_of_all_forms(bool several)
 {
     struct jpeg_own *own;
@@ -216,11 +218,11 @@ Test(jpeg_own, files_of_several_scans)
     check_files_of_all_forms(true);
 }
 
-/* Of any file one with a component of black; false: its sampling factors leave no room for that. */
+/* Add a black component to any kind of file. Returns false if an MCU gets too many blocks. */
 static bool print_of(struct made_jpeg *spec, uint32_t index)
 {
     uint32_t blocks = 0,
-             first = index / 2 % 2; /* black is as fine as the first, or has one block */
+             first = index / 2 % 2; /* black is sampled like the first component, or 1x1 */
     char text[sizeof(spec->sampling) + 3];
 
     (void)snprintf(text, sizeof(text), "%s %.2s", spec->sampling, first ? spec->sampling : "11");
@@ -232,7 +234,7 @@ static bool print_of(struct made_jpeg *spec, uint32_t index)
     return blocks <= 10;
 }
 
-/* All of a file by libjpeg-turbo and the reader's own conversion of CMYK. */
+/* Check a whole file that libjpeg-turbo decodes and the reader converts from CMYK. */
 static void check_library(struct image_reader *reader, const struct made *m, const char *what)
 {
     struct image_header header;
@@ -284,7 +286,7 @@ Test(jpeg_own, files_of_four_components)
     reader->ops->destroy(reader);
 }
 
-/* What Adobe's segment says, or that there is none, decides whether four components are CMYK. */
+/* Adobe's segment decides whether four components are YCCK; without one they are CMYK. */
 Test(jpeg_own, adobe_segment_of_four_components)
 {
     struct made_jpeg spec = {.name = "print", .width = 50, .height = 40, .colour = MADE_YCCK};
@@ -311,9 +313,10 @@ Test(jpeg_own, adobe_segment_of_four_components)
     free(m.bytes);
 }
 
-/* Sums that wrap, that are clamped in the middle, and samples far out of range. */
-/* Libjpeg-turbo's inverse DCT is the judge on x86 alone: that of other processors wraps otherwise.
- * There the hash of all pixels, which is the same everywhere, takes its place. */
+/* These files have sums that wrap, sums that are clamped between the passes, and samples far out of
+ * range. Only on x86 can they be compared with libjpeg-turbo's inverse DCT: on other processors it
+ * wraps differently. There the hash of all pixels, which is the same everywhere, is compared
+ * instead. */
 static void check_coefficients_that_no_encoder_makes(bool several, uint64_t golden)
 {
     const uint32_t files = files_wanted(300);
@@ -361,7 +364,7 @@ static bool is_ours(const struct made_jpeg *kind)
 }
 
 struct kind {
-    uint32_t index; /* of made_kinds[] */
+    uint32_t index; /* in made_kinds[] */
 };
 
 ParameterizedTestParameters(jpeg_own, crops_at_every_offset)
@@ -401,7 +404,7 @@ ParameterizedTest(struct kind *k, jpeg_own, crops_at_every_offset)
     free(m.bytes);
 }
 
-/* Any bytes as a block, the loops for this processor against those in plain C. */
+/* Any bytes as a block: the loops for this processor against those in plain C. */
 Test(jpeg_own, every_set_of_loops_gives_the_same_bytes)
 {
     enum { COUNT = 5 };
@@ -451,7 +454,7 @@ Test(jpeg_own, every_set_of_loops_gives_the_same_bytes)
     }
 }
 
-/* A table of random codes: as many of each length as there is room for, or fewer. */
+/* Make a table of random codes: as many of each length as fit, or fewer. */
 static void random_codes(uint32_t round, uint8_t *bytes, struct jpeg_huff_spec *spec)
 {
     uint32_t room = 1, shortest = 1 + round % 9;
@@ -475,7 +478,8 @@ static void random_codes(uint32_t round, uint8_t *bytes, struct jpeg_huff_spec *
         bytes[16 + i] = (uint8_t)philox_draw(10, i, round, DRAW_SEED, 0).word[0];
 }
 
-/* What a table of at most so many symbols says is what one symbol after the other says. */
+/* Check entry i of the table of many symbols, here at most `most`: it must give the same as looking
+ * up one symbol at a time. */
 static void check_many(const struct jpeg_huff *h, uint32_t i, uint32_t most)
 {
     uint32_t at = 0, steps = 0, before = 0, count = 0;
@@ -493,7 +497,7 @@ static void check_many(const struct jpeg_huff *h, uint32_t i, uint32_t most)
     cr_assert(eq(u32, h->many[i], count ? at | steps << 8 | before << 16 : JPEG_RARE), "%u", i);
 }
 
-/* The same of one that gives the values of one or two. */
+/* Check entry i of the table of one or two symbols, which also has the first value. */
 static void check_two(const struct jpeg_huff *h, uint32_t i, uint32_t most)
 {
     jpeg_entry first = h->one[i], e = h->two[i], second;
@@ -518,8 +522,8 @@ static void check_two(const struct jpeg_huff *h, uint32_t i, uint32_t most)
               "%u", i);
 }
 
-/* Tables are made once with an entry for each symbol, for an image with little data, and combined
- * when another image has them, or one with much. */
+/* For an image with little data, a table is filled with one symbol per entry. Symbols are combined
+ * when another image uses the table, or at once if the image has much data. */
 Test(jpeg_own, tables_are_combined_where_it_is_worth_it)
 {
     struct jpeg_huffs huffs = {0};
@@ -535,7 +539,7 @@ Test(jpeg_own, tables_are_combined_where_it_is_worth_it)
         random_codes(round, bytes, &spec);
         jpeg_huffs_begin(&huffs, jpeg_huff_fill, much ? 1 << 20 : 500);
         one = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, &r);
-        two = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, &r); /* another component's */
+        two = jpeg_huff_get(&huffs, JPEG_HUFF_AC, &spec, &r); /* for another component */
         cr_assert(eq(ptr, (void *)one, (void *)two));
         for (uint32_t i = 0; one && i < JPEG_LOOKS; i++) {
             check_many(one, i, much ? UINT32_MAX : 1);
@@ -620,8 +624,7 @@ Test(jpeg_own, every_colour)
     }
 }
 
-/* Where libjpeg would find a fault, it is asked; and the rows come as if it had been from the
- * start. */
+/* Our decoder gives up where libjpeg would report an error, after it delivered the good rows. */
 Test(jpeg_own, damage_in_the_middle_is_left_to_libjpeg)
 {
     struct made_jpeg spec = {.name = "cut off", .width = 60, .height = 400, .colour = MADE_COLOUR};
@@ -645,7 +648,7 @@ Test(jpeg_own, damage_in_the_middle_is_left_to_libjpeg)
     free(m.bytes);
 }
 
-/* What becomes of a file: all rows of it, or a sentence. */
+/* The result of reading a file: all of its rows, or an error. */
 struct outcome {
     int r;
     struct plenum_error err;
@@ -683,7 +686,7 @@ static void damage(struct made *m, uint32_t seed)
     struct philox_block d = philox_draw(12, seed, 0, DRAW_SEED, 0);
     uint32_t at = philox_below(d.word[0], (uint32_t)m->len), kind = d.word[3] % 5;
 
-    if (kind == 0) /* in front, where the headers are */
+    if (kind == 0) /* at the beginning, where the headers are */
         at %= least(400, (uint32_t)m->len);
     if (kind < 3)
         m->bytes[at] ^= (uint8_t)(1U << d.word[1] % 8);
@@ -693,7 +696,7 @@ static void damage(struct made *m, uint32_t seed)
         m->len = at + 1;
 }
 
-/* Damaged files of several scans: the same decision, the same sentence, the same pixels. */
+/* For damaged files of several scans, both readers give the same decision, message and pixels. */
 Test(jpeg_own, damage_of_several_scans_is_judged_by_libjpeg)
 {
     struct image_reader *ours, *library;
@@ -735,8 +738,9 @@ Test(jpeg_own, damage_of_several_scans_is_judged_by_libjpeg)
     library->ops->destroy(library);
 }
 
-/* Bytes 0xFF may be repeated in front of a marker or a stuffed zero. We leave these to libjpeg, and
- * it has nothing to say against them: so no row may have been delivered that ran out of bits. */
+/* A byte 0xFF may be repeated before a marker or a stuffed zero. Our decoder stops there, and
+ * libjpeg continues without an error: so no row that ran out of bits may have been delivered
+ * before. */
 Test(jpeg_own, repeated_fill_bytes_make_no_row_wrong)
 {
     struct made_jpeg spec = {.name = "fill", .width = 200, .height = 200, .colour = MADE_COLOUR};

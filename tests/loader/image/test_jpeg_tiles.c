@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Notes of where tiles begin: the same pixels with them, without them, with those of another file
- * and with damaged ones; and a hint is a function of the file and the rows alone. */
+/* Hints (where tiles begin): pixels are the same with them, without them, with those of another
+ * file and with damaged ones. A hint depends only on the file and on how many rows were read. */
 #include "config.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "tests/loader/image/made.h"
 #include "tests/loader/image/oracle.h"
 
-/* A hint that is ours. */
+/* A copy of a hint. */
 struct hint {
     uint8_t bytes[1 << 16];
     size_t len;
@@ -40,8 +40,8 @@ static void keep(struct hint *hint, const struct image_tiles *tiles)
     hint->len = tiles->found_len;
 }
 
-/* A region with the help of `hint`, against the oracle; then `hint` is what was found, if anything.
- * Returns whether it was. */
+/* Read a region with `hint` and compare it with the oracle. If the reader found more tiles, replace
+ * `hint` and return true. */
 static bool check_region(struct image_reader *reader, const struct made *m,
                          const struct oracle_image *whole, const struct rect *region,
                          struct hint *hint, const char *what)
@@ -87,7 +87,8 @@ static struct rect last_pixel(const struct oracle_image *whole)
     return (struct rect){whole->width - 1, whole->height - 1, 1, 1};
 }
 
-/* Files of all sorts that have tiles: sampling, restart intervals that cut rows evenly or not. */
+/* Returns a kind of file that has tiles, with various sampling factors and restart intervals, which
+ * divide rows evenly or not. */
 static struct made_jpeg spec_of(uint32_t index)
 {
     static const char *const sampling[] = {"22 11 11", "21 11 11", "11 11 11",
@@ -100,13 +101,13 @@ static struct made_jpeg spec_of(uint32_t index)
     spec.colour = d.word[3] % 6 == 0 ? MADE_GREY : MADE_COLOUR;
     spec.optimised = d.word[3] >> 4 & 1;
     spec.restart = d.word[3] % 3 == 0 ? (int)(1 + (d.word[3] >> 9) % 12) : 0;
-    if (d.word[3] % 9 == 0) { /* evenly */
+    if (d.word[3] % 9 == 0) { /* intervals divide rows evenly */
         spec.width = 8 * 16 * (1 + d.word[0] % 2);
         spec.restart = 1 << (d.word[3] >> 9) % 4;
     }
     (void)snprintf(spec.sampling, sizeof(spec.sampling), "%s",
                    sampling[d.word[3] / 64 % ARRAY_LEN(sampling)]);
-    if (index % 7 == 3) { /* an interval is a row, or a third of one */
+    if (index % 7 == 3) { /* an interval is a row or a third of a row */
         (void)snprintf(spec.sampling, sizeof(spec.sampling), "22 11 11");
         spec.colour = MADE_COLOUR;
         spec.width = 12 * 16;
@@ -149,8 +150,8 @@ Test(jpeg_tiles, regions_are_the_same_whatever_is_known)
                     with_hints += before == 0;
                 }
             }
-            /* However it came to be, it is the same in the end, and then nothing is found any more.
-             */
+            /* The complete hint is the same whatever was read in between, and with it nothing more
+             * is found. */
             last = last_pixel(&whole);
             (void)check_region(reader, &m, &whole, &last, &hint, spec.name);
             (void)check_region(reader, &m, &whole, &last, &all, spec.name);
@@ -173,7 +174,7 @@ Test(jpeg_tiles, regions_are_the_same_whatever_is_known)
     }
 }
 
-/* Of every kind of file, at every offset. */
+/* Crops of every kind of file, at every offset. */
 Test(jpeg_tiles, crops_at_every_offset)
 {
     static struct hint hint;
@@ -216,7 +217,7 @@ static struct made usual_file(uint32_t seed)
     return make_jpeg(&spec);
 }
 
-/* What is written down may be wrong in any byte: no pixel may be. */
+/* A hint may be damaged in any bit; pixels must be right all the same. */
 Test(jpeg_tiles, every_flipped_bit_of_a_note)
 {
     static struct hint hint, flipped;
@@ -247,8 +248,8 @@ Test(jpeg_tiles, every_flipped_bit_of_a_note)
     reader->ops->destroy(reader);
 }
 
-/* Each byte of the file is in the hash: with a hint or without, what is wrong above a crop counts,
- * and so does what is right. */
+/* The hash covers each byte of the file. So a file that was changed above a crop gives the same
+ * error or the same pixels with an old hint as without one. */
 Test(jpeg_tiles, changed_files)
 {
     static struct hint hint, old;

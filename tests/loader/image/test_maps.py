@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Bilinear rotations and affine maps, and perspectives, against Pillow: 1 level apart at most in 99.9 % of values.
+"""Bilinear rotations, affine maps and perspectives against Pillow: 99.9 % of values differ by 1 level at most.
 
-Pillow cuts off where we round to the nearest level. With torchvision (PLENUM_TEST_TORCHVISION_PYTHON names an
-interpreter that has it) its results on uint8 tensors are compared as well, without the outermost pixels, which it
-blends with the fill. What is drawn is computed here from docs/pixels.md, 10.1. Speaks TAP.
+Pillow truncates where we round to the nearest level. With torchvision (PLENUM_TEST_TORCHVISION_PYTHON names an
+interpreter that has it), its results on uint8 tensors are compared as well, except for the outermost pixels, which it
+blends with the fill. The draws are computed here from docs/pixels.md, 10.1. Speaks TAP.
 """
 
 import math
@@ -38,7 +38,7 @@ def philox(key, counter):
 
 
 def drawn_corners(seed, position, distortion, side):
-    """Where perspective(distortion), the only operation, moves the corners"""
+    """Return where perspective(distortion), as the only operation, moves the corners."""
     words = [w for t in range(3) for w in philox(seed, (position, 0, 16, t))][1:9]
     k = int(distortion * (side // 2))
     start = [0, 0, side - 1 - k, 0, side - 1 - k, side - 1 - k, 0, side - 1 - k]
@@ -60,7 +60,7 @@ def tensor(image):
 
 
 def by_tensor(call):
-    """The result of torchvision, and where it is inside the source"""
+    """Return torchvision's result, and which of its pixels come from inside the source."""
     def judge(image):
         mode = functional.InterpolationMode.BILINEAR
         inside = torch.full((3, image.height, image.width), 255, dtype=torch.uint8)
@@ -69,7 +69,7 @@ def by_tensor(call):
 
 
 def maps(rng, side):
-    """(name, text, position, Pillow's result, torchvision's)"""
+    """Yield (name, text, position, Pillow's result, torchvision's result)."""
     for _ in range(3):
         d = rng.randrange(-360 << 11, 360 << 11)
         yield ("rotate", f"rotate({d}/2048:{d}/2048,interpolation=bilinear)", 0,

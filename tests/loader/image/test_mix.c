@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_mix.c - mixup and cutmix: the distribution of shares against closed forms and an integral,
- * boxes and blends against the plain formulas. tests/python/test_mix.py is the second
- * implementation from the page. */
+ * boxes and blends against the plain formulas. tests/python/test_mix.py is a second implementation,
+ * written from docs/pixels.md. */
 #include "config.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@
 
 enum { DRAWS = 100000, ONE = 1 << MIX_SHARE_BITS };
 
-/* The integral of t^(alpha - 1) (1 - t)^(alpha - 1) from 0 to x <= 1/2, by Simpson's rule; for
- * alpha < 1 in u = t^alpha, where nothing is singular. */
+/* Returns the integral of t^(alpha - 1) (1 - t)^(alpha - 1) from 0 to x <= 1/2, by Simpson's rule;
+ * for alpha < 1 in u = t^alpha, which removes the singularity. */
 static double integral(double alpha, double x)
 {
     double power = alpha < 1 ? alpha : 1, end = pow(x, power), sum = 0;
@@ -33,7 +33,7 @@ static double integral(double alpha, double x)
     return sum * end / (3 * n * power);
 }
 
-/* P(share <= x). */
+/* Returns P(share <= x). */
 static double beta(double alpha, double x)
 {
     double all = 2 * integral(alpha, 0.5);
@@ -41,7 +41,8 @@ static double beta(double alpha, double x)
     return x <= 0.5 ? integral(alpha, x) / all : 1 - integral(alpha, 1 - x) / all;
 }
 
-/* The greatest distance of 10^5 draws from the distribution, between the steps of a share. */
+/* Returns the greatest distance of 10^5 draws from the distribution, measured half-way between the
+ * steps of a share. */
 static double distance(struct rational alpha, double (*cdf)(double alpha, double x))
 {
     static uint32_t counts[ONE + 1];
@@ -82,7 +83,7 @@ static double parabola(double alpha, double x)
     return x * x * (3 - 2 * x);
 }
 
-/* Kolmogorov and Smirnov: 1.95 / sqrt(n) is passed once in a thousand times. */
+/* Kolmogorov-Smirnov: the distance exceeds 1.95 / sqrt(n) once in a thousand times. */
 #define CRITICAL (1.95 / sqrt(DRAWS))
 
 Test(mix, shares_have_the_distribution_beta)
@@ -121,7 +122,8 @@ Test(mix, chances_are_those_of_the_text)
         cut += plan.mixed && plan.cut;
         cr_assert(plan.mixed || plan.weight == 1 << MIX_WEIGHT_BITS);
     }
-    /* Five deviations; of mixup 2 in 10^5 have the weight 1, of cutmix boxes without a pixel. */
+    /* Five standard deviations, and 1 % for draws that change nothing: mixups with a weight of 1,
+     * and cutmix boxes without a pixel. */
     cr_expect(lt(dbl, fabs(mixed - 0.75 * DRAWS), 5 * sqrt(DRAWS * 0.1875) + 0.01 * DRAWS));
     cr_expect(lt(dbl, fabs(cut - 0.1875 * DRAWS), 5 * sqrt(DRAWS * 0.1523) + 0.01 * DRAWS));
 }
@@ -150,7 +152,7 @@ Test(mix, boxes_lie_within_and_weigh_what_they_leave)
     }
 }
 
-/* All pairs of levels, and every share that a byte can tell apart, by all loops. */
+/* All pairs of levels, with steps of the share too small to skip a byte's value, by all loops. */
 Test(mix, every_set_of_loops_blends_alike)
 {
     static uint8_t own[256 * 256], partner[256 * 256], got[256 * 256];

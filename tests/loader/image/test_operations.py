@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The operations behind the crop against Pillow, bit for bit; autocontrast where Pillow's doubles are exact.
+"""The operations after the crop against Pillow, bit for bit; autocontrast where Pillow's doubles are exact.
 
-Each is done to the same window by both. Factors are multiples of 2^-14, which Pillow's floats hold exactly. Speaks TAP.
+Both apply each operation to the same window. Factors are multiples of 2^-14, which Pillow's floats hold exactly.
+Speaks TAP.
 """
 
 import math
@@ -30,7 +31,7 @@ def grey(image):
 
 
 def inverse_affine(size, degrees, scale, shear_x, shear_y):
-    """The matrix of torchvision's affine(), about the centre"""
+    """Return the matrix of torchvision's affine(), about the centre."""
     rot, sx, sy = (math.radians(v) for v in (degrees, shear_x, shear_y))
     a, c = math.cos(rot - sy) / math.cos(sy), math.sin(rot - sy) / math.cos(sy)
     b, d = -a * math.tan(sx) - math.sin(rot), -c * math.tan(sx) + math.cos(rot)
@@ -40,7 +41,7 @@ def inverse_affine(size, degrees, scale, shear_x, shear_y):
 
 
 def maps(rng):
-    """The same of operations that move pixels."""
+    """Like operations(), for operations that move pixels."""
     def by(name, matrix, fill):
         return name, lambda image: image.transform(image.size, Image.AFFINE, matrix(image.size), Image.NEAREST,
                                                    fillcolor=fill)
@@ -61,7 +62,7 @@ def maps(rng):
 
 
 def operations(rng):
-    """(text, what Pillow makes of an image)"""
+    """Yield (text, a function that applies the operation with Pillow)."""
     def factor(high=3):
         return rng.randrange(0, high * 16384 + 1)
     for enhance, name in [(ImageEnhance.Brightness, "brightness"), (ImageEnhance.Contrast, "contrast"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Packed JPEGs: that packing loses nothing, that a part decodes as the whole does, and what becomes
- * of packed files that are damaged or forged. */
+/* Packed JPEGs: packing loses nothing, and a part decodes to the same pixels as the whole; damaged
+ * and forged packed files. */
 #include "config.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static void teardown(void)
 
 TestSuite(pack, .init = setup, .fini = teardown);
 
-/* What becomes of each of made_kinds[]. */
+/* Returns the outcome of packing one of made_kinds[]. */
 static enum pack_outcome outcome_of(const struct made_jpeg *spec)
 {
     if (spec->colour == MADE_CMYK || spec->colour == MADE_YCCK)
@@ -93,7 +93,7 @@ static struct pack_result pack_kind(const char *name, uint32_t width, uint32_t h
 }
 
 struct kind {
-    uint32_t index; /* of made_kinds[], or another table */
+    uint32_t index; /* in made_kinds[], or in another table */
 };
 
 static struct kind kinds[64];
@@ -110,7 +110,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* A region of the image. */
+/* Check a region of the image. */
 static void check_region(struct image_reader *reader, const struct made_jpeg *spec,
                          const struct made *m, const struct pack_result *packed, struct rect want)
 {
@@ -149,7 +149,7 @@ static void check_offsets(struct image_reader *reader, const struct made_jpeg *s
     }
 }
 
-/* Sizes that give several intervals a row with every sampling, and odd edges. */
+/* These sizes give several intervals per row with every sampling, and odd edges. */
 ParameterizedTest(struct kind *k, pack, regions_at_every_offset)
 {
     static const uint32_t sizes[][2] = {{125, 77}, {256, 50}};
@@ -174,8 +174,7 @@ ParameterizedTestParameters(pack, sizes_and_crops)
     return every_kind();
 }
 
-/* What is rendered of the packed file is what the oracle makes of it, and what is rendered of the
- * file as it was. */
+/* The packed file renders like in the oracle, and like the original file. */
 ParameterizedTest(struct kind *k, pack, sizes_and_crops)
 {
     static const char *const texts[] = {"rrc(16,scale=0.01:1,ratio=1/4:4)", "exif rrc(8)",
@@ -217,7 +216,7 @@ ParameterizedTest(struct kind *k, pack, sizes_and_crops)
     }
 }
 
-/* All coefficients of a file, read by libjpeg, one after the other; malloc. */
+/* Returns all coefficients of a file, read by libjpeg, in order; free() them. */
 static JCOEF *coefficients_of(const uint8_t *bytes, size_t len, size_t *count)
 {
     struct jpeg_decompress_struct d;
@@ -295,7 +294,7 @@ Test(pack, the_interval_divides_the_row_and_is_no_finer_than_it_pays)
     cr_expect(eq(u32, pack_interval(23, 20, 100000), 23), "a prime has no divisor");
 }
 
-/* The segments of a header, up to SOS, one letter pair each: "E0 DB C0". */
+/* List the codes of a header's segments, up to SOS, in hexadecimal: "E0 DB C0 ". */
 static void list_segments(const uint8_t *bytes, char *text)
 {
     for (size_t at = 2;; at += 2 + ((size_t)bytes[at + 2] << 8 | bytes[at + 3])) {
@@ -305,7 +304,7 @@ static void list_segments(const uint8_t *bytes, char *text)
     }
 }
 
-/* Put a segment behind SOI. */
+/* Insert a segment after SOI. */
 static void insert(struct made *m, uint8_t code, const char *head, size_t head_len, size_t size)
 {
     m->bytes = realloc(m->bytes, m->len + 2 + size);
@@ -335,7 +334,7 @@ Test(pack, of_the_header_only_what_changes_pixels_is_kept)
     insert(&m, 0xE2, "ICC_PROFILE\0\1\1", 14, 3000);
     insert(&m, 0xED, "Photoshop 3.0", 14, 500);
     insert(&m, 0xFE, "made by", 7, 65535);
-    insert(&m, 0xE1, exif, sizeof(exif), 20000); /* with a preview, as it were */
+    insert(&m, 0xE1, exif, sizeof(exif), 20000); /* as large as one with a preview */
     insert(&m, 0xE9, "somebody else's", 15, 40);
     packed = pack(&m, PACK_BASELINE, "with metadata");
     list_segments(packed.bytes, segments);
@@ -345,7 +344,7 @@ Test(pack, of_the_header_only_what_changes_pixels_is_kept)
     cr_expect(lt(sz, packed.len, m.len - 80000));
     free(packed.bytes);
     free(m.bytes);
-    /* Three components without a JFIF marker are RGB because Adobe's says so. */
+    /* Without a JFIF marker, Adobe's segment marks three components as RGB. */
     packed = pack_kind("rgb", 80, 80);
     list_segments(packed.bytes, segments);
     cr_expect(eq(str, segments, (char *)"EE E9 DB C0 C4 C4 DD DA "));
@@ -367,7 +366,7 @@ Test(pack, what_cannot_be_packed_is_kept_with_a_reason)
     m.len -= 30;
     (void)pack(&m, PACK_KEPT_BAD, "cut off");
     m.len += 30;
-    m.bytes[m.len - 1] = 'x'; /* EOI is gone: pixels are there, but a reader warns */
+    m.bytes[m.len - 1] = 'x'; /* EOI is missing: pixels are complete, but a reader warns */
     (void)pack(&m, PACK_KEPT_ODD, "no end");
     m.bytes[m.len - 1] = 0xD9;
     memcpy(saved, m.bytes + m.len / 2, sizeof(saved));
@@ -378,8 +377,8 @@ Test(pack, what_cannot_be_packed_is_kept_with_a_reason)
     free(m.bytes);
     m = (struct made){packed.bytes, packed.len};
     (void)pack(&m, PACK_KEPT_PACKED, "packed");
-    /* Somebody changed a table's marker into its equal: the checksum is wrong, the image is fine.
-     */
+    /* The checksum is wrong but the image is fine, as if a program had replaced a segment by an
+     * equivalent one. */
     m.bytes[forge_find(m.bytes, m.len) + 13] ^= 1;
     packed = pack(&m, PACK_BASELINE, "packed, with another checksum");
     cr_expect(eq(sz, packed.len, m.len));
@@ -415,8 +414,8 @@ Test(pack, is_proved_and_read_back)
     free(packed.bytes);
 }
 
-/* Only the intervals under a crop are decoded: damage to any other one must not be met by the
- * decoder, once the checksum says that the file is whole. Which shows that the splice is used. */
+/* Once the checksum matches, only the intervals under a crop are decoded, so the decoder never sees
+ * damage in the others. This shows that the file is really spliced. */
 Test(pack, decodes_only_what_lies_under_the_crop)
 {
     struct pack_result packed = pack_kind("4:4:4", 160, 160);
@@ -437,7 +436,7 @@ Test(pack, decodes_only_what_lies_under_the_crop)
             x < 64 + 40 + 24 + width && x + width > 64 - 24 && y < 72 + 40 + 8 && y + 8 > 72 - 8;
         uint8_t *pixels, saved = packed.bytes[begin];
 
-        packed.bytes[begin] = 0xFE; /* no code of these tables for DC begins so */
+        packed.bytes[begin] = 0xFE; /* no code of the DC tables begins like this */
         cr_assert(forge_sign(packed.bytes, packed.len));
         pixels = forge_read(reader, false, packed.bytes, packed.len, region);
         cr_assert(under ? pixels == NULL : true, "interval %u is under the region and damaged", i);
@@ -464,7 +463,7 @@ static struct damage_case damage_cases[] = {{"4:2:0", 128, 40},
                                             {"4:1:1", 256, 20},
                                             {"rgb 2x2", 66, 33}};
 
-/* As image_render() and the oracle, which decodes all JPEGs whole, see it. */
+/* Check that image_render() agrees with the oracle, which decodes JPEGs as a whole. */
 static void check_agreement(const uint8_t *bytes, size_t len, uint32_t number, const char *what)
 {
     static const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
@@ -479,7 +478,7 @@ static void check_agreement(const uint8_t *bytes, size_t len, uint32_t number, c
 
         if (oracle_header(bytes, len, &width, &height, &orientation) == 0 &&
             (uint64_t)width * height > 1 << 20)
-            return; /* the oracle knows no limits */
+            return; /* the oracle has no limits */
         cr_assert(oracle_agrees(decoder, &p, &draw, &store, bytes, len, why, NULL, NULL),
                   "%s, %u: %s", what, number, why);
     }
@@ -490,7 +489,8 @@ ParameterizedTestParameters(pack, damaged_files_are_decoded_like_any_other)
     return cr_make_param_array(struct damage_case, damage_cases, ARRAY_LEN(damage_cases));
 }
 
-/* Cut at every byte, and each byte changed: the decision is that of a decoder that sees it all. */
+/* Cut at every byte, and with each byte changed, a file gets the decision of a decoder that reads
+ * all of it. */
 ParameterizedTest(struct damage_case *c, pack, damaged_files_are_decoded_like_any_other)
 {
     struct pack_result packed = pack_kind(c->kind, c->width, c->height);
@@ -522,7 +522,7 @@ ParameterizedTestParameters(pack, forged_files_have_their_own_pixels)
     return cr_make_param_array(struct damage_case, damage_cases, ARRAY_LEN(damage_cases));
 }
 
-/* Damage with a checksum made to fit. */
+/* Damage the file, then correct its checksum. */
 ParameterizedTest(struct damage_case *c, pack, forged_files_have_their_own_pixels)
 {
     struct pack_result packed = pack_kind(c->kind, c->width, c->height);
@@ -546,7 +546,7 @@ ParameterizedTest(struct damage_case *c, pack, forged_files_have_their_own_pixel
         for (uint32_t k = 0; k <= d.word[0] % 3; k++) {
             size_t at = philox_below(d.word[k + 1], (uint32_t)packed.len);
 
-            if (e.word[k] & 1 && at + 40 < packed.len) /* move some bytes about */
+            if (e.word[k] & 1 && at + 40 < packed.len) /* move some bytes */
                 memmove(bytes + at, bytes + at + 1 + (e.word[k] >> 8) % 30, 10);
             else
                 bytes[at] = (uint8_t)(e.word[k] >> 8);
@@ -578,7 +578,7 @@ static void renumber(struct made *m, const struct pack_layout *l)
 
 static void eight_fewer(struct made *m, const struct pack_layout *l)
 {
-    /* Leave eight intervals out of the middle: the numbers are right, their count is not. */
+    /* Remove eight intervals: the numbers of the markers are right, their count is not. */
     memmove(m->bytes + l->ends[3], m->bytes + l->ends[11], m->len - l->ends[11]);
     m->len -= l->ends[11] - l->ends[3];
 }
@@ -648,7 +648,7 @@ static void a_comment(struct made *m, const struct pack_layout *l)
 
 static void fill_bytes(struct made *m, const struct pack_layout *l)
 {
-    m->bytes[l->ends[3] - 3] = 0xFF; /* allowed before a marker, but nothing that we write */
+    m->bytes[l->ends[3] - 3] = 0xFF; /* allowed before a marker, but we never write it */
 }
 
 static void two_intervals(struct made *m, const struct pack_layout *l)
@@ -660,7 +660,7 @@ static void two_intervals(struct made *m, const struct pack_layout *l)
     insert(m, 0xDD, head, sizeof(head), 4);
 }
 
-/* What is done to a file of 4:2:0 with four rows of four intervals. */
+/* Changes to a 4:2:0 file with four rows of four intervals. */
 static const struct forgery {
     const char *why;
     void (*change)(struct made *m, const struct pack_layout *l);
@@ -710,7 +710,7 @@ ParameterizedTest(struct kind *k, pack, forgeries)
     free(m.bytes);
 }
 
-/* What is proved of a file with a right checksum and right markers, but damaged data. */
+/* A file with a correct checksum and correct markers, but damaged data, fails the proof. */
 Test(pack, a_damaged_interval_is_found_by_the_proof)
 {
     struct pack_result packed = pack_kind("4:2:0", 128, 64);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are made smaller before they are packed: which ones, to which size, and to which
- * pixels: those that the plain renderer makes, encoded. */
+/* Files that are shrunk before they are packed: which ones, to which size, and to which pixels: the
+ * oracle's, encoded. */
 #include "config.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ Test(pack_resize, options_as_text)
 
 /* --- pixels --- */
 
-/* The size and the components that a baseline JPEG's header says. */
+/* Read size, components and sampling from a baseline JPEG's header. */
 static void read_frame(const struct pack_result *r, uint32_t *width, uint32_t *height,
                        uint32_t *components, uint32_t *sampling)
 {
@@ -126,7 +126,7 @@ static void read_frame(const struct pack_result *r, uint32_t *width, uint32_t *h
     cr_fatal("it has no frame");
 }
 
-/* What the plain renderer makes of a file, encoded: its pixels. */
+/* Shrink a file with the oracle and encode it. Returns the hash of the decoded pixels. */
 static uint64_t plain_pixels(const struct pack_resize *resize, const struct made *m, bool grey,
                              uint32_t width, uint32_t height)
 {
@@ -158,8 +158,8 @@ static uint64_t plain_pixels(const struct pack_resize *resize, const struct made
     return info.pixels;
 }
 
-/* A file becomes a packed JPEG of that size, with the pixels of the plain way and its orientation;
- * the same bytes by all loops. */
+/* Check that a file becomes a packed JPEG of that size and orientation, with the pixels of
+ * plain_pixels(), and that all sets of loops give the same bytes. */
 static void check(const struct pack_resize *resize, const struct made *m, bool grey,
                   uint8_t orientation, uint32_t want_width, uint32_t want_height)
 {
@@ -210,7 +210,7 @@ ParameterizedTest(struct kind *kind, pack_resize, every_kind_of_jpeg)
                                     shortest = {
                                         .shortest = 41, .quality = 75, .subsampling = ENCODE_444};
     struct made_jpeg spec = made_kinds[kind->index];
-    /* quantisation tables that are this coarse leave nothing of colours */
+    /* Quantisation tables this coarse leave no colours. */
     bool grey = spec.colour == MADE_GREY || (spec.quality > 0 && spec.quality <= 3);
     struct made m;
 
@@ -290,7 +290,7 @@ Test(pack_resize, avif_becomes_jpeg)
 }
 #endif
 
-/* --- what is not made smaller --- */
+/* --- files that are not shrunk --- */
 
 Test(pack_resize, what_is_not_larger_is_packed_as_ever)
 {
@@ -353,7 +353,7 @@ static struct pack_result make_raw(const struct pack_resize *resize, const struc
     return result;
 }
 
-/* A file of every kind, turned in all ways, one after the other; false: there are no more. */
+/* Returns files of every kind, in every orientation, one per call; false after the last one. */
 static bool next_file(uint32_t *at, struct made *ret)
 {
     static const struct made_png pngs[] = {
@@ -416,7 +416,7 @@ static bool next_file(uint32_t *at, struct made *ret)
     return false;
 }
 
-/* The law: raw pixels of an image are the image, in every pipeline, crop and store. */
+/* Raw pixels of an image render like the image, in every pipeline, crop and store. */
 Test(pack_resize, raw_is_lossless)
 {
     static const char *const texts[] = {
@@ -459,7 +459,7 @@ Test(pack_resize, raw_is_lossless)
     }
 }
 
-/* Made smaller, it has the pixels of the plain renderer, which a JPEG would be made of. */
+/* A shrunk raw image has the oracle's pixels, those that a JPEG would be encoded from. */
 Test(pack_resize, raw_of_a_smaller_image)
 {
     static const struct pack_resize resizes[] = {{.longest = 64, .raw_share = 100},
@@ -507,10 +507,10 @@ Test(pack_resize, bad_files_do_not_become_raw)
     free(m.bytes);
 }
 
-/* More bytes than a sample may have: what it becomes is a file that can be read. */
+/* Raw pixels would be larger than a sample may be: the file becomes a JPEG that can be read. */
 Test(pack_resize, raw_pixels_may_be_too_many, .timeout = 120)
 {
-    const uint32_t side = 9460; /* 3 * 9460 * 9460 is 14,000 bytes more */
+    const uint32_t side = 9460; /* 3 * 9460 * 9460 is 14,000 bytes over the limit */
     uint8_t *grey = calloc(side, side), *bytes;
     struct encode_options options = {
         .pixels = grey, .width = side, .height = side, .quality = 50, .grey = true};
@@ -528,7 +528,7 @@ Test(pack_resize, raw_pixels_may_be_too_many, .timeout = 120)
     free(m.bytes);
 }
 
-/* A share is exact in each hundred samples, lies evenly, and is the same in every run. */
+/* A share is exact in each hundred samples, is spread evenly, and is the same in every run. */
 Test(pack_resize, a_share_is_even)
 {
     for (uint32_t share = 0; share <= 100; share++) {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The renderer against Pillow: crop().resize(), within 1 level, 0.1 on average.
+"""The renderer against Pillow's crop().resize(): within 1 level, 0.1 on average.
 
-The definition is in integers and the oracle spells it out (oracle.c); this says that it is also what
-people mean by the words.
+The definition uses integers, and the oracle implements it literally (oracle.c). This test shows that the result is
+also what people expect.
 
 About one value in twenty million differs by 2: Pillow and version 1 both round to whole levels after
-each pass, and where the exact result of a pass lies half-way between two levels, the last bits of the
+each pass, and if the exact result of a pass is half-way between two levels, the last bits of the
 coefficients decide. Now and then that happens in both passes, and in the same direction. Coefficients
-of more bits do not help (with 20 it is as many); only Pillow's very own would. So one value in five
+with more bits do not help (20 give as many differences); only Pillow's own would. So one value in five
 million may differ by 2, none by 3. Speaks TAP.
 """
 
@@ -21,9 +21,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rendered import DUMP, IMAGES, TOP, Dump, finish, np, result  # noqa: E402
 from PIL import Image, ImageOps, __version__ as PILLOW, features  # noqa: E402
 
-# From 13 on Pillow resizes downwards first where the height shrinks more than the width (docs/pixels.md, 8).
+# Since version 13 Pillow resizes vertically first if the height shrinks more than the width (docs/pixels.md, 8).
 WORST = 0.1 if int(PILLOW.split(".")[0]) < 13 else 0.3
-RARE = 5_000_000 if WORST < 0.3 else 1_000  # values, of which one may differ by 2
+RARE = 5_000_000 if WORST < 0.3 else 1_000  # one in this many values may differ by 2
 
 
 def filter_of(pipeline):
@@ -38,7 +38,7 @@ def ties(n, m, first, count):
 
 
 def compare(dump, image, path, pipeline, seed, position):
-    """Differences to Pillow's rendering of `image`, which is path's."""
+    """Return the differences from Pillow's rendering of `image`, which was read from path."""
     numbers, got = dump.render(path, pipeline, seed, position)
     left, top, width, height, new_width, new_height, x, y, across, down, mirror = numbers
     want = image.crop((left, top, left + width, top + height))
@@ -47,7 +47,7 @@ def compare(dump, image, path, pipeline, seed, position):
     if mirror:
         want = want.transpose(Image.FLIP_LEFT_RIGHT)
     difference = np.abs(got.astype(int) - np.asarray(want).astype(int))
-    if "interpolation=nearest" in pipeline:  # where a centre lies between two samples, Pillow's sums of doubles decide
+    if "interpolation=nearest" in pipeline:  # if a centre is between two samples, Pillow's sums of doubles decide
         difference[ties(height, new_height, y, down), :] = 0
         columns = ties(width, new_width, x, across)
         difference[:, columns[::-1] if mirror else columns] = 0
@@ -146,7 +146,7 @@ def ppm_by_pillow(folder):
 
 
 def without(name):
-    """Why WebP or AVIF cannot be compared, or None."""
+    """Return why WebP or AVIF cannot be compared, or None."""
     if name.lower() not in features.get_supported_modules():
         return f"this Pillow reads no {name}"
     with open(os.path.join(TOP, "config.h")) as f:
@@ -174,7 +174,7 @@ def webp_by_pillow(folder):
 
 
 def avif_by_pillow(folder):
-    """Of smooth pictures: Pillow's RGB is libyuv's, whose chroma is rounded on the way."""
+    """Smooth pictures only: Pillow gets RGB from libyuv, which rounds chroma in between."""
     for width, height in [(9, 8), (40, 31), (201, 300), (640, 480)]:
         for mode in ["RGB", "RGBA", "L"]:
             y, x = np.mgrid[0:height, 0:width]
@@ -183,7 +183,7 @@ def avif_by_pillow(folder):
             image = Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels[:, :, :len(mode)].copy(), mode)
             for options in [{}, {"quality": 30}, {"subsampling": "4:4:4"}, {"subsampling": "4:2:2", "quality": 90},
                             {"save_all": True, "append_images": [image.transpose(Image.ROTATE_180)]}]:
-                orientation = 0 if "save_all" in options else len(os.listdir(folder)) % 9  # Pillow 13 dies of both
+                orientation = 0 if "save_all" in options else len(os.listdir(folder)) % 9  # both crash Pillow 13
                 exif = Image.Exif()
                 if orientation:
                     exif[0x0112] = orientation
@@ -202,9 +202,9 @@ def kinds_of_ours(folder):
     for line in names.splitlines():
         file, name = line.split("\t")
         if name == "unfinished":
-            continue  # Pillow smooths blocks whose coefficients were never sent, version 1 does not
+            continue  # Pillow smooths blocks whose coefficients were never sent; version 1 does not
         if file.endswith(".avif") or file.endswith(".webp") and without("WebP"):
-            continue  # of AVIFs of noise libyuv makes something else
+            continue  # libyuv gives other pixels for AVIFs of noise
         path = os.path.join(folder, file)
         with Image.open(path) as opened:
             rgb = opened.convert("RGB")
@@ -213,7 +213,7 @@ def kinds_of_ours(folder):
 
 
 def filters(folder):
-    """The other filters, of photographs where there are some, else of stripes and noise."""
+    """The other filters, on photographs if there are some, otherwise on stripes and noise."""
     images = [os.path.join(at, file) for at, _, files in sorted(os.walk(IMAGES)) for file in sorted(files)][::4]
     if not images:
         for width, height in [(333, 251), (640, 480), (90, 700), (1, 1)]:
@@ -229,7 +229,7 @@ def filters(folder):
 
 
 def shapes(folder):
-    """Samples that are not square, and images that are squashed."""
+    """Samples that are not square, and images with a changed aspect ratio."""
     pipelines = ["rrc(48x80) flip(0.5)", "rrc(90x31,scale=0.02:1,ratio=1/3:3,interpolation=bicubic)", "resize(61x90)",
                  "resize(90x61,interpolation=lanczos) flip(0.5)", "resize(40x30,interpolation=nearest)",
                  "resize(90x70,interpolation=bicubic) center_crop(80x33)", "resize(70) center_crop(64x33)",
@@ -245,7 +245,7 @@ def shapes(folder):
 
 
 def compare_letterbox(folder):
-    """ImageOps.pad(); nothing but the resize differs."""
+    """Compare with ImageOps.pad(); only the resize may differ."""
     dump = Dump()
     worst, n, failed = 0, 0, []
     for width, height in [(500, 375), (375, 500), (1280, 720), (100, 31), (3, 1), (640, 480), (31, 33)]:
@@ -266,13 +266,13 @@ def compare_letterbox(folder):
 
 
 def padded(pixels, by, mode, fill):
-    """As torchvision's functional.pad has it for PIL images; `by`: rows, columns."""
+    """Pad like torchvision's functional.pad does with PIL images; `by`: rows, columns."""
     around = ((by[0], by[0]), (by[1], by[1]), (0, 0))
     return np.pad(pixels, around, mode, **({"constant_values": fill} if mode == "constant" else {}))
 
 
 def compare_random_crop(folder):
-    """Each crop is one of those that torchvision's RandomCrop may give, mirrored or not, and all of them come."""
+    """Each crop is one that torchvision's RandomCrop may give, mirrored or not, and (almost) all of them occur."""
     dump = Dump()
     rng = np.random.default_rng(5)
     sizes = [(32, 32, 4, 32, 32), (20, 28, 2, 32, 24), (40, 9, 0, 8, 30), (5, 4, 3, 3, 2)]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* PNGs of every kind against the oracle, and damaged ones. */
+/* Every kind of PNG against the oracle; damaged PNGs. */
 #include "config.h"
 
 #include <errno.h>
@@ -80,7 +80,8 @@ Test(png, every_form_equals_the_oracle)
     image_decoder_destroy(decoder);
 }
 
-/* What stands in the file, by hand: of 16 bits the high byte stays, alpha goes, grey is spread. */
+/* Expect the pixel that the bytes in the file mean: the high byte of 16 bits, without alpha, and
+ * with grey in all channels. */
 static void expect_pixel(const struct made_png *spec, const uint8_t *raw, const uint8_t *got)
 {
     size_t step = spec->depth == 16 ? 2 : 1;
@@ -225,7 +226,7 @@ ParameterizedTestParameters(png, bombs)
         {1, 0x7fffffff, "Invalid IHDR"},
         {0, 1, "Invalid IHDR"},
         {0x7fffffff, 0x7fffffff, "Invalid IHDR"},
-        {11585, 11585, ""}, /* allowed, and ends where its few bytes end */
+        {11585, 11585, ""}, /* allowed; fails at the end of its few bytes */
     };
     return cr_make_param_array(struct bomb_case, cases, ARRAY_LEN(cases));
 }
@@ -257,7 +258,7 @@ ParameterizedTest(struct bomb_case *c, png, bombs, .timeout = 20)
     image_decoder_destroy(decoder);
 }
 
-/* Adam7: the first column and row of a pass, and how far the next ones are. */
+/* Adam7: the first column and row of each pass, and the steps to the next ones. */
 static const struct {
     uint32_t left, top, across, down;
 } passes[7] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
@@ -275,8 +276,8 @@ static uint8_t *put_chunk(uint8_t *to, const char *type, const uint8_t *bytes, s
     return to + 12 + len;
 }
 
-/* A grey interlaced PNG of 16 x 16, not compressed, whose row `y` of this pass has a filter that
- * does not exist; sums and checksums are right. How many bytes; 0: the pass has no such row. */
+/* Write a grey interlaced PNG of 16 x 16, not compressed, in which row `y` of this pass has an
+ * invalid filter; all checksums are right. Returns its length, or 0 if the pass has no such row. */
 static size_t put_interlaced(uint8_t *to, uint32_t bad_pass, uint32_t bad_y)
 {
     static const uint8_t head[13] = {0, 0, 0, SIDE, 0, 0, 0, SIDE, 8, PNG_COLOR_TYPE_GRAY, 0, 0, 1};
@@ -312,8 +313,8 @@ static size_t put_interlaced(uint8_t *to, uint32_t bad_pass, uint32_t bad_y)
     return damaged ? (size_t)(end - to) : 0;
 }
 
-/* docs/pixels.md, 7: passes 1 to 6 are needed whole, pass 7 to the last row that is shown: here,
- * row 11. */
+/* docs/pixels.md, 7: all of passes 1 to 6 is needed, and pass 7 up to the last row that is shown:
+ * here, row 11. */
 Test(png, of_an_interlaced_one_the_last_pass_is_read_as_far_as_needed)
 {
     struct pipeline p = parse("resize(16) center_crop(8)");
@@ -352,8 +353,8 @@ Test(png, exif_turns_it_too)
     struct image_decoder *decoder;
     uint8_t upright[16][16 * 3], turned[16][16 * 3];
 
-    /* Upside down: the window is in the middle and the filter is symmetric but for the taps that
-     * take the rest, so rows come out reversed to within a level. */
+    /* The image is upside down. The window is in the middle, and the filter is symmetric except for
+     * the taps that take the rounding remainder, so rows are reversed to within one level. */
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
     cr_assert(
         eq(int, image_render(decoder, &plain_p, &draw, &plain, m.bytes, m.len, upright, NULL), 0));
@@ -366,8 +367,7 @@ Test(png, exif_turns_it_too)
     free(m.bytes);
 }
 
-/* docs/pixels.md, 4.4: of two eXIf chunks the first counts, and one with a wrong CRC is not
- * there. */
+/* docs/pixels.md, 4.4: the first of two eXIf chunks counts; one with a wrong CRC is ignored. */
 Test(png, of_several_orientations_the_first_good_one_counts)
 {
     static const struct {

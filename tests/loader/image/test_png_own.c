@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Our own PNG decoder against libpng: every form, damage that checksums do not tell, and what our
- * decoder must not leave to libpng. PLENUM_PNG_FILES=N damages each file N times. */
+/* Our own PNG decoder against libpng: every form, damage that checksums do not reveal, and files
+ * that our decoder must not leave to libpng. PLENUM_PNG_FILES=N damages each file N times. */
 #include "config.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static const struct {
     {PNG_COLOR_TYPE_RGB_ALPHA, 8, false},  {PNG_COLOR_TYPE_RGB_ALPHA, 16, false},
 };
 
-/* Each filter alone, all of them, and ways to compress. */
+/* Each filter alone, all of them together, and several ways to compress. */
 static const struct {
     int filters, level, strategy;
     bool flat;
@@ -60,7 +60,7 @@ static struct made make(size_t form, size_t way, uint32_t width, uint32_t height
     return make_png(&spec);
 }
 
-/* The mask that a form can be; 0: none. */
+/* Returns the kind of mask that a form can be; 0: none. */
 static uint32_t mask_of(size_t form)
 {
     if (forms[form].colour_type != PNG_COLOR_TYPE_GRAY &&
@@ -79,7 +79,7 @@ Test(png_own, decodes_every_form_as_libpng_does, .timeout = 300)
         uint32_t width = 1 + i * 7 % 70, height = 1 + i / 3 % 90;
         struct made m = make(form, way, width, height);
 
-        if (i % 4 == 3) { /* small and empty IDATs, too */
+        if (i % 4 == 3) { /* some with small and empty IDATs */
             struct made cut = png_cut(&m, i % 3 == 0 ? 1 : 40, i);
 
             free(m.bytes);
@@ -100,7 +100,7 @@ Test(png_own, decodes_every_form_as_libpng_does, .timeout = 300)
     png_ways_destroy(both);
 }
 
-/* Larger than the window, of rows that are larger, too, and of one row. */
+/* These images are larger than inflate's window; some have rows that are larger than it. */
 Test(png_own, slides_its_window_over_large_images, .timeout = 300)
 {
     static const uint32_t sizes[][2] = {{500, 375}, {9000, 17}, {30000, 3}, {3, 30000}, {65500, 2}};
@@ -124,7 +124,7 @@ Test(png_own, slides_its_window_over_large_images, .timeout = 300)
     png_ways_destroy(both);
 }
 
-/* Change some bytes, or cut the end off; sometimes only in the header's chunks. */
+/* Change some bytes, sometimes only in the header's chunks, or cut off the end. */
 static size_t damage(uint8_t *bytes, size_t len, const struct made *m, uint32_t i)
 {
     struct philox_block d = philox_draw(3, i, 0, DRAW_SEED, 0);
@@ -178,7 +178,7 @@ Test(png_own, judges_damaged_files_as_libpng_does, .timeout = 3600)
     png_ways_destroy(both);
 }
 
-/* Tables look up two literals at once only where there is much to come. */
+/* Inflate's tables have entries with two literals only if there is much data to come. */
 Test(png_own, judges_damage_of_large_files_as_libpng_does, .timeout = 600)
 {
     struct png_ways *both = png_ways_create();
@@ -207,17 +207,17 @@ Test(png_own, judges_damage_of_large_files_as_libpng_does, .timeout = 600)
     png_ways_destroy(both);
 }
 
-/* --- what a file is made of, one thing at a time --- */
+/* --- one odd thing in a file at a time --- */
 
 struct odd {
     const char *name;
-    size_t at; /* where `bytes` go in */
+    size_t at; /* where `bytes` are inserted */
     const char *bytes;
     size_t len;
-    bool own; /* whether our decoder may do it */
+    bool own; /* our decoder decodes it, and does not give up */
 };
 
-/* A chunk goes in behind IHDR, of a palette behind PLTE. */
+/* Chunks are inserted after IHDR, or after PLTE if they concern the palette. */
 static const struct odd odds[] = {
     {"text", 33, "\0\0\0\3tEXta\0b....", 15, true},
     {"gamma of a wrong length", 33, "\0\0\0\1gAMAx....", 13, true},
@@ -262,7 +262,7 @@ Test(png_own, odd_chunks)
     png_ways_destroy(both);
 }
 
-/* What follows the last row that is needed does not matter, and what is needed does. */
+/* Data after the last row that is needed do not matter; all data before do. */
 Test(png_own, cut_off_at_every_byte_it_is_judged_as_by_libpng)
 {
     struct png_ways *both = png_ways_create();
@@ -325,7 +325,8 @@ Test(png_own, the_adler_sum_is_that_of_the_definition)
     }
 }
 
-/* The standard's words: of the three the one nearest to a + b - c, ties in the order a, b, c. */
+/* Returns the one of a, b and c that is nearest to a + b - c, ties in this order, as defined in the
+ * PNG specification. */
 static uint8_t nearest(int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
@@ -340,7 +341,7 @@ Test(png_own, paeth_takes_the_nearest_of_any_three)
     for (uint32_t i = 0; i < 1 << 24; i++) {
         uint8_t a = (uint8_t)i, b = (uint8_t)(i >> 8), c = (uint8_t)(i >> 16);
 
-        /* The first pixel shall become `a`: what lies above it is its prediction. */
+        /* Make the first pixel `a`: its prediction is the pixel above. */
         above[0] = c;
         above[4] = b;
         from[0] = (uint8_t)(a - c);

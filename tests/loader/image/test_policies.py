@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What policies draw, against torchvision and timm, 10^5 draws each; without these, against their tables alone.
+"""What policies draw, against torchvision and timm, with 10^5 draws each; without these, only against their tables.
 
-An effect is a name and a strength; what changes nothing is "nothing". Speaks TAP.
+An effect is a name and a strength, or None if the operation changes nothing. Speaks TAP.
 """
 
 import collections
@@ -62,7 +62,7 @@ def effect(step):
 
 
 def drawn(policy, n=N, side=SIDE):
-    """A list of effects for each sample."""
+    """Return a list of effects for each sample."""
     text = subprocess.run([DRAWS, f"rrc({side}) {policy}", "2022", str(n)], capture_output=True, text=True, check=True)
     return [[effect(step) for step in line.split(";")[:-1]] for line in text.stdout.split("\n")[:-1]]
 
@@ -70,7 +70,7 @@ def drawn(policy, n=N, side=SIDE):
 # ---- what torchvision's operations do ----
 
 def torchvision_effect(name, magnitude):
-    """The effect of _apply_op(name, magnitude)."""
+    """Return the effect of _apply_op(name, magnitude)."""
     if name == "Identity":
         return None
     if name in ENHANCE:
@@ -85,7 +85,7 @@ def torchvision_effect(name, magnitude):
 
 
 def magnitudes(bins, shear, rotate, enhance, translate, bits, fewer):
-    """Of every operation: its bins, and whether a sign is drawn."""
+    """Return each operation's bins, and whether its sign is drawn."""
     def line(most):
         return [most * k / (bins - 1) for k in range(bins)]
     space = {"Identity": ([0.0], False), "AutoContrast": ([0.0], False), "Equalize": ([0.0], False),
@@ -102,7 +102,7 @@ def magnitudes(bins, shear, rotate, enhance, translate, bits, fewer):
 
 
 def expect(space, choices):
-    """The probability of every effect: `choices` yields (name, bin, probability)."""
+    """Return the probability of each effect; `choices` yields (name, bin, probability)."""
     ret = collections.Counter()
     for name, at, p in choices:
         values, signed = space[name]
@@ -113,7 +113,7 @@ def expect(space, choices):
 
 
 def pairs(table):
-    """The tables of docs/pixels.md, 10.2."""
+    """Return the pairs of operations in a table of docs/pixels.md, 10.2."""
     names = {"ShX": "ShearX", "ShY": "ShearY", "TrX": "TranslateX", "TrY": "TranslateY", "Ro": "Rotate",
              "Br": "Brightness", "Col": "Color", "Con": "Contrast", "Sharp": "Sharpness", "Po": "Posterize",
              "So": "Solarize", "Au": "AutoContrast", "Eq": "Equalize", "In": "Invert"}
@@ -129,7 +129,7 @@ def pairs(table):
 # ---- statistics ----
 
 def key(e):
-    """Strengths to a hundredth of a percent or so: floats of both sides agree."""
+    """Round strengths to about 0.01 %, so that the floats of both sides agree."""
     return None if e is None else (e[0], round(e[1], 2 if e[0] == "Rotate" else 3))
 
 
@@ -142,7 +142,7 @@ def p_of_chi2(x, k):
 
 
 def fits(counts, probabilities):
-    """Chi-square of counts against probabilities: p, or 0 where something impossible was drawn."""
+    """Return p of a chi-square test of counts against probabilities, or 0 if something impossible was drawn."""
     probabilities = {k: v for k, v in probabilities.items() if v > 0}
     if not set(counts) <= set(probabilities):
         return 0.0
@@ -152,7 +152,7 @@ def fits(counts, probabilities):
 
 
 def agree(a, b):
-    """Chi-square of two counts; rare ones go together."""
+    """Return p of a chi-square test of two counts; rare values are pooled."""
     na, nb = sum(a.values()), sum(b.values())
     x, rare, cells = 0.0, [0, 0], 0
     for k in set(a) | set(b):
@@ -169,7 +169,7 @@ def agree(a, b):
 
 
 def smirnov(a, b):
-    """The largest distance of two distributions, and the least that 1 in 10^4 pairs of samples exceeds."""
+    """Return the largest distance of two distributions, and the distance that 1 in 10^4 pairs of samples exceeds."""
     a, b = sorted(a), sorted(b)
     i = j = 0
     worst = 0.0
@@ -184,7 +184,7 @@ def smirnov(a, b):
 
 
 def whole(samples):
-    """Counts of what samples are given, in order and all together."""
+    """Count the lists of effects that samples have, in order."""
     return collections.Counter(tuple(key(e) for e in sample) for sample in samples)
 
 
@@ -212,7 +212,7 @@ def test_tables(policy, probabilities, samples):
 
 
 def pair_probabilities(space, table):
-    """Of the two effects of a sample together."""
+    """Return the probability of each pair of effects of a sample."""
     ret = collections.Counter()
     for first, second in pairs(table):
         chances = []
@@ -227,7 +227,7 @@ def pair_probabilities(space, table):
 
 
 def recorded(module, transform, image):
-    """What torchvision's transform does to an image, draw by draw."""
+    """Return the effects that torchvision's transform has on an image in each draw."""
     done = []
     module._apply_op = lambda img, name, magnitude, **_: done.append(torchvision_effect(name, magnitude)) or img
     space = transform._augmentation_space
@@ -266,7 +266,7 @@ def test_torchvision(samples):
 
 
 def chains(sample):
-    """Weights and chains of one sample."""
+    """Return the weights and the chains of a sample."""
     weights, ret = [sample[0][1] / 65536], [[]]
     for e in sample[1:-1]:
         if e[0] == "Next":
@@ -302,7 +302,7 @@ def test_torchvision_augmix(torch, module, samples):
 
 
 def test_weights(samples):
-    """Uniform, and spacings of what is left."""
+    """The image's weight is uniform; the chains divide the rest at two uniform points."""
     rng = random.Random(5)
     made = []
     for _ in range(N):
@@ -324,7 +324,7 @@ TIMM = {"rand_augment(2, 9, mstd=0.5, inc=1)": "rand-m9-n2-mstd0.5-inc1",
 
 
 def timm_effect(name, args):
-    """The effect of an operation of timm's with the arguments of its level function."""
+    """Return the effect of one of timm's operations, given the results of its level function."""
     name = {"ColorIncreasing": "Color"}.get(name, name.replace("Increasing", "").replace("Rel", ""))
     value = args[0] if args else 0
     if name.startswith("Translate"):
@@ -333,7 +333,7 @@ def timm_effect(name, args):
 
 
 def level(policy, e):
-    """The level that an effect comes from; None: it does not tell."""
+    """Return the level that an effect comes from, or None if the effect does not depend on it."""
     name, value = e
     if name in ENHANCE:
         return abs(value - 1) / 0.09 if "inc=1" in policy else (value - 0.1) / 0.18
@@ -375,7 +375,7 @@ def timm_recorded(module, text):
 
 
 def compare_timm(policy, whose, theirs, ours):
-    # At level 0 these change nothing, and are not drawn.
+    # At level 0 these change nothing, and our loader does not draw them.
     theirs = [[e for e in s if e[0] not in GEOMETRY + ENHANCE or abs(e[1] - (e[0] in ENHANCE)) > 1e-6] for s in theirs]
 
     def names(samples):

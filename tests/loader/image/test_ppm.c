@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Raw pixels (PPM and PGM) against the oracle, headers of every form, and damaged ones. */
+/* Raw pixels (PPM and PGM) against the oracle; headers of every form; damaged files. */
 #include "config.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static struct pipeline parse(const char *text)
     return p;
 }
 
-/* By all sets of loops. */
+/* Uses all sets of loops. */
 Test(ppm, every_kind_equals_the_oracle)
 {
     static const uint32_t sizes[][2] = {{1, 1},  {1, 2},   {1, 50},  {2, 3},    {3, 200},
@@ -76,8 +76,8 @@ Test(ppm, every_kind_equals_the_oracle)
     }
 }
 
-/* Whatever the part, its rows are those of the file; and what may be read behind them is there: the
- * file is in memory of exactly its size. */
+/* Any part has the rows of the whole file. The resize reads RESIZE_BEHIND bytes past a row: they
+ * must exist. The file is in memory of exactly its size, so that sanitizers notice. */
 Test(ppm, a_part_has_the_pixels_of_the_whole)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {1, 9}, {2, 2}, {16, 16}, {47, 66}};
@@ -136,7 +136,7 @@ struct header_case {
     char header[96]; /* six bytes of pixels follow */
     uint32_t width, height;
     uint8_t orientation;
-    char sentence[100]; /* "": it is good */
+    char sentence[100]; /* "": the file is good */
 };
 
 ParameterizedTestParameters(ppm, headers)
@@ -152,7 +152,7 @@ ParameterizedTestParameters(ppm, headers)
         {"P6\n0000000002 01\n0255\n", 2, 1, 1, ""},
         {"P5\n2 3\n255\n", 2, 3, 1, ""},
         {"P5\n6 1 # one row\n255\n", 6, 1, 1, ""},
-        /* how it is turned */
+        /* orientation */
         {"P6\n# EXIF orientation 6\n2 1\n255\n", 2, 1, 6, ""},
         {"P6\n2 1\n# EXIF orientation 8\r255\n", 2, 1, 8, ""},
         {"P6\n# EXIF orientation 3\n# EXIF orientation 2\n2 1\n255\n", 2, 1, 2, ""},
@@ -163,7 +163,7 @@ ParameterizedTestParameters(ppm, headers)
         {"P6\n# EXIF orientation 66\n2 1\n255\n", 2, 1, 1, ""},
         {"P6\n#EXIF orientation 6\n2 1\n255\n", 2, 1, 1, ""},
         {"P6\n# EXIF orientation \n2 1\n255\n", 2, 1, 1, ""},
-        /* what is bad */
+        /* bad headers */
         {"P6\n2 1\n255", 0, 0, 1, "the PPM header is damaged: its largest value is not a number"},
         {"P6\n2 1\n255#\n", 0, 0, 1,
          "the PPM header is damaged: its largest value is not a number"},
@@ -173,8 +173,7 @@ ParameterizedTestParameters(ppm, headers)
         {"P6\n2.0 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is not a number"},
         {"P6\n0x2 1\n255\n", 0, 0, 1, "the PPM header is damaged: its width is not a number"},
         {"P6\n00000000002 1\n255\n", 0, 0, 1,
-         "the PPM header is damaged: its width is not a "
-         "number"},
+         "the PPM header is damaged: its width is not a number"},
         {"P6\n2 1\n", 0, 0, 1, "the PPM header is damaged: its largest value is not a number"},
         {"P6\n0 1\n255\n", 0, 0, 1, "the PPM header is damaged: it says 0x1 pixels"},
         {"P6\n2 0\n255\n", 0, 0, 1, "the PPM header is damaged: it says 2x0 pixels"},
@@ -226,7 +225,7 @@ ParameterizedTest(struct header_case *c, ppm, headers)
     cr_expect(eq(u8, info.orientation, c->orientation), "%s", c->header);
 }
 
-/* Other kinds of the family, which are no neighbours by accident. */
+/* The other formats of the family are rejected. */
 Test(ppm, others_are_no_ppm)
 {
     static const char *const heads[] = {"P1\n1 1\n1", "P2\n1 1\n255\n9", "P3\n1 1\n255\n1 2 3",
@@ -331,7 +330,7 @@ Test(ppm, a_header_over_the_limit)
     }
 }
 
-/* What is written is read. */
+/* Headers that we write can be read. */
 Test(ppm, headers_that_are_written)
 {
     static const char first[] = "P6\n64 3\n255\n", turned[] = "P6\n# EXIF orientation 5\n";

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_processors.sh - what is chosen on other processors of x86, which qemu plays, and that the pixels are the same
-# there.
+# test_processors.sh - which loops are chosen on other x86 processors, which qemu emulates, and that the pixels are the
+# same there.
 . "$top_srcdir/tests/lib.sh"
 
 qemu=$(command -v qemu-x86_64 || command -v qemu-x86_64-static) ||
@@ -16,14 +16,14 @@ images=$top_srcdir/tests/loader/image/golden
 mkdir "$T/photos" && cp "$images"/*.jpg "$T/photos"
 mkdir "$T/photos/class" && mv "$T"/photos/*.jpg "$T/photos/class"
 
-hash_on() { # CPU [OPTION...]: of all that is rendered there
+hash_on() { # CPU [OPTION...]: prints the hash of everything that is rendered there
     local cpu=$1
     shift
     "$qemu" -cpu "$cpu" "$file" hash "$T/photos" --pipeline 'rrc(32)flip(0.5)' --micro-batch 7 --epochs 1 "$@" \
         2>"$T/err"
 }
 
-# The first line of a loader's log.
+# Print the loops that the first line of a loader's log names.
 loops_on() { # CPU
     "$qemu" -cpu "$1" "$top_builddir/plenumd" --socket "unix:$T/$1.sock" --threads 1 --pin none 2>"$T/$1.log" &
     local pid=$!
@@ -37,12 +37,12 @@ want=$("$file" hash "$T/photos" --pipeline 'rrc(32)flip(0.5)' --micro-batch 7 --
 ok "this processor renders them" test -n "$want"
 for cpu in qemu64 Nehalem SandyBridge Haswell max; do # the first three have no AVX2
     case $cpu in
-    # From Haswell on there are AVX2 and BMI2, and a qemu that knows them plays them.
+    # Processors have AVX2 and BMI2 since Haswell; newer versions of qemu emulate both.
     Haswell | max) loops='avx2, JPEGs by Plenum' ;;
     *) loops='portable, JPEGs by libjpeg-turbo' ;;
     esac
     got=$(loops_on "$cpu")
-    # Loops that give the right pixels on the processor here are right: then it is qemu that does not.
+    # If this processor has AVX2 and BMI2, our choice there is tested anyway; then qemu is at fault.
     if [ "$loops" != "${loops#avx2}" ] && [ "$got" != "$loops" ] && grep -q 'avx2.*bmi2' /proc/cpuinfo; then
         skip "$cpu: its loops" "$("$qemu" --version | head -n 1) does not play AVX2, or not rightly"
         continue
@@ -51,7 +51,7 @@ for cpu in qemu64 Nehalem SandyBridge Haswell max; do # the first three have no 
     is "$want" "$cpu: the same pixels" hash_on "$cpu"
     is "$want" "$cpu: the same by Plenum's own decoder" hash_on "$cpu" --decoder plenum
 done
-# Processors with AVX-512 have AVX2: there is no set for it (bench/README.md says why).
+# Processors with AVX-512 also have AVX2: there is no set of loops for AVX-512 (bench/README.md explains why).
 if grep -qs avx512bw /proc/cpuinfo; then
     "$top_builddir/plenumd" --socket "unix:$T/here.sock" --threads 1 --pin none 2>"$T/here.log" &
     pid=$!

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Laws of pipelines that nobody chose. PLENUM_PIPELINES: how many of them. */
+/* What must hold for every pipeline, tested with PLENUM_PIPELINES random ones. */
 #include "config.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The renderer against the oracle: bit-equal, whatever the image, the crop and the store. */
+/* The renderer gives the oracle's bytes, whatever the image, the crop and the store. */
 #include "config.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@ static struct pipeline parse(const char *text)
     return p;
 }
 
-/* Sides far from and near to the sizes of the images below: shrinking, stretching, neither. */
+/* Sides much smaller and larger than those of the images below, and about the same. */
 static const char *const pipelines[] = {
     "rrc(24) flip(0.5)",
     "rrc(40,scale=0.01:1,ratio=1/4:4) flip(0.5)",
@@ -92,7 +92,7 @@ static const char *const pipelines[] = {
 };
 
 struct kind {
-    uint32_t index; /* of made_kinds[] */
+    uint32_t index; /* in made_kinds[] */
 };
 
 ParameterizedTestParameters(render, every_kind_equals_the_oracle)
@@ -191,7 +191,7 @@ ParameterizedTest(struct extreme_case *c, render, extremes)
     image_decoder_destroy(decoder);
 }
 
-/* A shared folder of photographs, or the environment's. */
+/* Returns the shared folder of photographs, or the one that PLENUM_TEST_IMAGES names. */
 static char *photographs(void)
 {
     const char *folder = getenv("PLENUM_TEST_IMAGES"), *top = getenv("top_srcdir");
@@ -201,7 +201,7 @@ static char *photographs(void)
     return str_format("%s/../shared/images", top ? top : ".");
 }
 
-/* Call `each` for every file of the folder's sub-folders whose number is `part` modulo `parts`. */
+/* Call `each` for every file in a sub-folder whose number is `part` modulo `parts`. */
 static uint32_t for_photographs(uint32_t part, uint32_t parts,
                                 void (*each)(void *context, const char *path, uint32_t number),
                                 void *context)
@@ -234,7 +234,7 @@ static uint32_t for_photographs(uint32_t part, uint32_t parts,
     return number;
 }
 
-/* A packed file shows what the file shows. */
+/* Check that a packed file renders like the original. */
 static void compare_packed(struct image_decoder *decoder, const struct pipeline *p,
                            const struct image_draw *draw, const struct made *plain,
                            const struct pack_result *packed, const char *path)
@@ -296,7 +296,7 @@ ParameterizedTest(struct part *p, render, photographs)
         cr_skip("no photographs: PLENUM_TEST_IMAGES names no folder of folders of images");
 }
 
-/* What came before must not matter: many images through one decoder, in two orders. */
+/* Earlier images must not matter: one decoder renders many images, in two orders. */
 Test(render, does_not_depend_on_history)
 {
     enum { COUNT = 60, SIDE = 20 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The resize against two loops that spell out its definition: every set of kernels that this
- * processor can use, on every shape. */
+/* The resize against two loops that follow its definition: every set of kernels that this processor
+ * can use, on every shape. */
 #include "config.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "loader/image/resize_kernels.h"
 #include "tests/loader/image/oracle.h"
 
-/* Source and output size of an axis, and the part of the output that is kept. */
+/* Input and output size of an axis, and the part of the output that is kept. */
 struct span {
     uint32_t n, m, first, count;
 };
@@ -46,7 +46,7 @@ static void fill(uint8_t *bytes, size_t count, uint32_t kind)
     }
 }
 
-/* The definition: a box of four bytes a pixel to the window as plain RGB, not mirrored. */
+/* Resize as defined, from a box of four bytes per pixel to a window of plain RGB, not mirrored. */
 static uint8_t *resize_plainly(enum pipeline_filter filter, const uint8_t *from,
                                const struct span *x, const struct span *y)
 {
@@ -64,7 +64,7 @@ static uint8_t *resize_plainly(enum pipeline_filter filter, const uint8_t *from,
     return rgb;
 }
 
-/* Where byte c of pixel (x, y) must be, and what it must be. */
+/* Check that each byte of each pixel has the right value in the right place. */
 static bool stored_right(const uint8_t *got, const uint8_t *rgb, const struct image_store *s,
                          uint32_t width, uint32_t height, bool mirror, char *why)
 {
@@ -85,8 +85,8 @@ static bool stored_right(const uint8_t *got, const uint8_t *rgb, const struct im
     return true;
 }
 
-/* One sample by the real resize, its rows in strips of `strip`, of `pixel` bytes a pixel; all of it
- * is in memory of exactly its size, so that a sanitizer sees a byte too far. */
+/* Compare one sample with the real resize, which gets strips of `strip` rows with `pixel` bytes per
+ * pixel. All memory has the exact size, so that sanitizers notice a byte too many. */
 static bool agrees_with(struct resize *r, uint32_t pixel, enum pipeline_filter filter,
                         const struct span *x, const struct span *y, const uint8_t *from,
                         const uint8_t *want, const struct image_store *store, bool mirror,
@@ -137,7 +137,7 @@ static bool agrees_with(struct resize *r, uint32_t pixel, enum pipeline_filter f
     return good;
 }
 
-/* Both kinds of rows, which share the tables down: the one or the other first. */
+/* Compare with both kinds of rows, in either order: they share the vertical tables. */
 static bool resize_agrees(struct resize *r, enum pipeline_filter filter, const struct span *x,
                           const struct span *y, const uint8_t *from, const uint8_t *want,
                           const struct image_store *store, bool mirror, uint32_t strip, char *why)
@@ -149,7 +149,7 @@ static bool resize_agrees(struct resize *r, enum pipeline_filter filter, const s
 }
 
 struct set {
-    uint32_t index; /* of resize_kernels[] */
+    uint32_t index; /* in resize_kernels[] */
 };
 
 static struct criterion_test_params every_set(void)
@@ -172,7 +172,8 @@ static struct resize *resize_of(const struct set *set)
     return r;
 }
 
-/* Every set, one after the other: the plain loops take the most time, and are needed once. */
+/* A resize for each set of kernels. The definition's loops take the most time, so all sets are
+ * compared with one run of them. */
 struct all {
     struct resize *of[8];
     uint32_t count;
@@ -208,7 +209,7 @@ static bool all_agree(const struct all *all, enum pipeline_filter filter, const 
     return true;
 }
 
-/* Each span across and down, with a few samples the other way. */
+/* Each span is used across and down, with a few samples along the other axis. */
 Test(resize, every_axis_follows_the_definition)
 {
     static const struct span few[] = {{1, 1, 0, 1}, {5, 4, 0, 4}, {9, 8, 0, 8}};
@@ -220,7 +221,7 @@ Test(resize, every_axis_follows_the_definition)
             const struct span *s = &spans[i], *other = &few[(i + kind) % ARRAY_LEN(few)];
             enum pipeline_filter filter = (enum pipeline_filter)(kind / 3);
 
-            /* The plain loops take seconds for the largest: once is enough. */
+            /* The definition's loops take seconds for the largest spans: once is enough. */
             if (filter != PIPELINE_BILINEAR && (uint64_t)s->n * s->count > 1 << 20 &&
                 kind != 3 * PIPELINE_BICUBIC)
                 continue;
@@ -242,7 +243,7 @@ Test(resize, every_axis_follows_the_definition)
     destroy_all(&all);
 }
 
-/* Shapes by chance, small ones above all, where vectors have ends to trip over. */
+/* Random shapes, mostly small ones: there vector loops are most likely to go wrong at the ends. */
 Test(resize, shapes_by_chance)
 {
     struct all all = resize_of_all();
@@ -285,7 +286,7 @@ ParameterizedTest(struct set *set, resize, stores_in_every_form)
     struct resize *r = resize_of(set);
     char why[200];
 
-    /* Widths around the sizes of registers. */
+    /* Widths around the sizes of vector registers. */
     for (uint32_t side = 1; side < 70; side++) {
         struct span x = {side + side / 3 + 4, side, 0, side}, y = {7, 5, 0, 5};
         uint8_t *from = malloc((size_t)x.n * y.n * 4), *want;
@@ -308,7 +309,7 @@ ParameterizedTestParameters(resize, tables_are_kept_only_where_they_fit)
     return every_set();
 }
 
-/* One sample after the other whose tables differ in one thing: none may be taken for another. */
+/* Tables of consecutive samples differ in one thing: none may be used for another. */
 ParameterizedTest(struct set *set, resize, tables_are_kept_only_where_they_fit)
 {
     static const struct span of[] = {{50, 40, 4, 30}, {51, 40, 4, 30}, {51, 39, 4, 30},

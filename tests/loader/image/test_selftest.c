@@ -24,7 +24,7 @@ Test(selftest, this_machine_gives_the_pixels_of_the_definition)
                   err.text);
 }
 
-/* The golden hashes are worth something because the oracle agrees with what was hashed. */
+/* The golden hashes are meaningful because the oracle agrees with the pixels that were hashed. */
 Test(selftest, the_oracle_agrees_on_the_built_in_images)
 {
     static const char *const pipelines[] = {
@@ -49,7 +49,7 @@ Test(selftest, the_oracle_agrees_on_the_built_in_images)
     image_decoder_destroy(decoder);
 }
 
-/* A second implementation takes the files. */
+/* Second implementations use the files. */
 Test(selftest, the_golden_files_are_the_built_in_images)
 {
     static const char *const names[] = {"420",         "422", "444",       "grey",

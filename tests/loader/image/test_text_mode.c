@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that a copy in text mode has changed are bad and say so, with junk in the pipeline or
- * without; and a sentence advises junk only where the file then decodes. */
+/* Files that were copied in text mode are bad, and the error names the reason, with junk in the
+ * pipeline or without. An error advises junk only if the file then decodes. */
 #include "config.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void teardown(void)
 
 TestSuite(text_mode, .init = setup, .fini = teardown, .timeout = 120);
 
-/* What unix2dos makes of it: an LF behind a CR stays alone where `sparing`. */
+/* Converts like unix2dos. `sparing`: an LF after a CR gets no second one. */
 static struct made add_crs(const struct made *m, bool sparing)
 {
     struct made ret = {malloc(2 * m->len), 0};
@@ -66,7 +66,7 @@ static int render(const char *text, const struct made *m, struct plenum_error *e
     return image_render(decoder, &p, &draw, &plain, m->bytes, m->len, pixels, err);
 }
 
-/* Without the word, with it, and by verify: the one sentence. */
+/* Expect the same message without junk, with it, and from image_verify(). */
 static void expect_sentence(const struct made *m, const char *want, const char *what)
 {
     struct plenum_error err;
@@ -138,7 +138,7 @@ Test(text_mode, raw_pixels_tell_by_their_length)
     free(m.bytes);
 }
 
-/* Random bytes with a JPEG's mark: whether CR LFs were taken out shows only in a large file. */
+/* Random bytes that begin like a JPEG: only a large file shows that CR LFs are missing. */
 Test(text_mode, missing_crs_show_where_there_are_many_lines)
 {
     struct made m = {malloc(4 << 20), 4 << 20}, changed;
@@ -156,7 +156,8 @@ Test(text_mode, missing_crs_show_where_there_are_many_lines)
     free(m.bytes);
 }
 
-/* No table of this JPEG has an LF, so its header stays whole, and no decoder warns of its data. */
+/* If no table of such a JPEG has an LF, its header stays intact, and no decoder warns about its
+ * data. */
 Test(text_mode, shows_where_the_decoder_notices_nothing)
 {
     uint32_t unnoticed = 0;
@@ -188,8 +189,8 @@ static void expect_unchanged(const struct made *m)
     cr_expect(change == NULL, "%s", change);
 }
 
-/* Lines with CR LF in a comment, or behind the image, are no sign of it, where no other byte is an
- * LF. */
+/* Lines that end in CR LF, in a comment or after the image, do not show a copy in text mode, even
+ * if no other byte is an LF. */
 Test(text_mode, a_sound_jpeg_with_such_lines_is_good)
 {
     static const char comment[] = "\xFF\xFE\0\x12"
@@ -225,7 +226,7 @@ Test(text_mode, a_sound_jpeg_with_such_lines_is_good)
     cr_expect(gt(u32, judged, 0));
 }
 
-/* Raw pixels have as many bytes as their header says, whatever these are. */
+/* Raw pixels are judged by their number, not by their values. */
 Test(text_mode, a_sound_file_of_such_lines_is_good)
 {
     static const char pixels[] = "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n";
@@ -237,7 +238,8 @@ Test(text_mode, a_sound_file_of_such_lines_is_good)
     free(m.bytes);
 }
 
-/* A dark image of raw pixels has many LFs and hardly a CR. One that is cut off says just that. */
+/* A dark image of raw pixels has many LFs and hardly a CR. If it is cut off, the error says that,
+ * and does not blame text mode. */
 Test(text_mode, a_dark_image_that_is_cut_off_says_so)
 {
     static const char header[] = "P6\n100 100\n255\n";
@@ -254,7 +256,7 @@ Test(text_mode, a_dark_image_that_is_cut_off_says_so)
     free(m.bytes);
 }
 
-/* Damage begins in the header: bytes that belong to no segment, and in half of the files more. */
+/* All files have junk in the header, and half of them more damage. */
 Test(text_mode, junk_is_advised_where_it_helps)
 {
     uint32_t advised = 0, silent = 0;
@@ -287,7 +289,7 @@ Test(text_mode, junk_is_advised_where_it_helps)
     cr_expect(advised > 150 && silent > 80, "advised %u times, not %u times", advised, silent);
 }
 
-/* A damaged file is not a copy in text mode because it holds a text. */
+/* A damaged file that contains text is not taken for a copy in text mode. */
 static void expect_other_reason(const struct made *m, const char *what)
 {
     struct plenum_error err;
@@ -313,7 +315,7 @@ Test(text_mode, a_damaged_file_with_lines_of_text_has_another_reason)
                                  .quality = 97,
                                  .seed = i};
         struct made jpeg = make_jpeg(&spec);
-        uint8_t code = i % 2 ? 0xFE : 0xED; /* a comment, or a caption for the press */
+        uint8_t code = i % 2 ? 0xFE : 0xED; /* a comment, or an IPTC caption */
 
         m = (struct made){malloc(jpeg.len + 20), jpeg.len + 20};
         memcpy(m.bytes, jpeg.bytes, 2);
@@ -338,7 +340,7 @@ Test(text_mode, a_damaged_file_with_lines_of_text_has_another_reason)
     free(m.bytes);
 }
 
-/* Archives and records: any bytes, of which some are text. */
+/* Archives and record files contain any bytes, and some text. */
 Test(text_mode, archives_tell_by_their_binary_members)
 {
     struct made m = {malloc(4 << 20), 4 << 20}, changed;

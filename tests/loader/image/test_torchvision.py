@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Operations that Pillow does not define in integers against torchvision's on uint8 tensors: 1 level apart at most.
+"""Operations that Pillow does not define in integers, against torchvision's on uint8 tensors: 1 level apart at most.
 
-PLENUM_TEST_TORCHVISION_PYTHON names an interpreter that has torchvision. Without one, its formulas are done in NumPy's
-float32, as torchvision.transforms.v2.functional (0.29) has them. Speaks TAP.
+PLENUM_TEST_TORCHVISION_PYTHON names an interpreter that has torchvision. Without one, the formulas of
+torchvision.transforms.v2.functional (0.29) are computed in NumPy's float32. Speaks TAP.
 """
 
 import os
@@ -28,7 +28,7 @@ except ImportError:
 
 
 def by_torchvision(call):
-    """An operation on a tensor as one on an array."""
+    """Turn an operation on tensors into one on arrays."""
     return lambda image: call(torch.from_numpy(image.transpose(2, 0, 1).copy())).numpy().transpose(1, 2, 0)
 
 
@@ -52,7 +52,7 @@ def numpy_hue(image, turns):
 
 
 def numpy_blur(image, size, sigma):
-    """gaussian_blur_image(), across and down instead of both at once"""
+    """gaussian_blur_image(), but across and then down instead of both at once"""
     x = np.linspace(-1, 1, size) * (size - 1) / 8 ** 0.5 if size > 1 else np.zeros(1)
     kernel = np.exp(-np.square(x / sigma))
     kernel /= kernel.sum()
@@ -65,7 +65,7 @@ def numpy_blur(image, size, sigma):
 
 
 def operations(rng):
-    """(text, what torchvision makes of an image)"""
+    """Yield (text, a function that applies the operation with torchvision)."""
     for k in [24576, -24576, 0, 8192, rng.randrange(-24576, 24577), rng.randrange(-24576, 24577)]:
         turns = k / 49152
         yield f"hue({k}/49152:{k}/49152)", (by_torchvision(lambda v, f=turns: functional.adjust_hue(v, f))
@@ -79,7 +79,7 @@ def operations(rng):
 
 
 class Tally:
-    """Differences of one operation."""
+    """The differences of one operation."""
 
     def __init__(self):
         self.renderings = 0

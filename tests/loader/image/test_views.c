@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Several views of one decode: each is, to the bit, what it is when it is rendered alone. */
+/* Several views of one decode: each is bit-equal to a rendering of that view alone. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static size_t bytes_of(const struct pipeline *p, const struct image_store *store
     return (size_t)p->width * p->height * store->channels;
 }
 
-/* Pipelines that nobody chose, all with `exif` or none. */
+/* Returns random pipelines, either all with `exif` or none. */
 static void choose(uint64_t number, bool exif, struct pipeline ret[IMAGES])
 {
     for (uint32_t n = 0, tried = 0; n < IMAGES; tried++) {
@@ -40,8 +40,8 @@ static void choose(uint64_t number, bool exif, struct pipeline ret[IMAGES])
     }
 }
 
-/* Render so many views of a file at once, and each alone by another decoder. Returns whether the
- * file is bad. */
+/* Render several views of a file at once, and each of them alone with another decoder. `number`
+ * selects how many. Returns whether the file is bad. */
 static bool compare(struct image_decoder *together, struct image_decoder *alone,
                     const struct pipeline *pipelines, uint64_t number, const uint8_t *bytes,
                     size_t len)
@@ -107,7 +107,7 @@ Test(views, each_is_what_it_is_alone)
     }
 }
 
-/* Tiles that a sample of several views has noted serve one of a single view, and the reverse. */
+/* Hints that were found with several views serve a single view, and vice versa. */
 Test(views, tiles_change_nothing)
 {
     static struct pipeline pipelines[IMAGES];
@@ -139,8 +139,8 @@ Test(views, tiles_change_nothing)
     image_decoder_destroy(alone);
 }
 
-/* A file that ends early is bad for all, once one view needs what is missing; and good for all,
- * when none does. */
+/* A truncated file is bad for all views if any of them needs the missing data, and otherwise good
+ * for all. */
 Test(views, damage_is_bad_for_all_or_none)
 {
     static struct pipeline pipelines[IMAGES];
@@ -167,7 +167,7 @@ Test(views, damage_is_bad_for_all_or_none)
     image_decoder_destroy(alone);
 }
 
-/* The first image of a sample has the draws of one without views; the others have their own. */
+/* The first view has the draws of a sample without views; the others have their own. */
 Test(views, each_image_has_draws_of_its_own)
 {
     struct image_draw one = {.seed = 7, .epoch = 2, .position = 11}, other = one;

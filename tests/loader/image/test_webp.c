@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* WebPs of every kind against the oracle and against libwebp's simplest call, and damaged ones. */
+/* Every kind of WebP against the oracle and against libwebp's simplest call; damaged WebPs. */
 #include "config.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ Test(webp, every_kind_equals_the_oracle)
     image_decoder_destroy(decoder);
 }
 
-/* What a file shows, [height][width][4], by libwebp's plainest call; of an animation the frame. */
+/* Decode a file with libwebp's simplest call, [height][width][4]; from an animation the frame. */
 static uint8_t *whole(const struct made_webp *spec, uint32_t *width, uint32_t *height)
 {
     struct made_webp still = *spec;
@@ -113,8 +113,7 @@ static void expect_region(struct image_reader *reader, const struct made_webp *s
     reader->ops->close(reader);
 }
 
-/* The law that lets the reader decode a part: whatever the part, its pixels are those of the whole.
- */
+/* The reader may decode only a part, because the pixels of any part are those of the whole. */
 Test(webp, a_part_has_the_pixels_of_the_whole, .timeout = 120)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {16, 16}, {47, 66}, {130, 81}};
@@ -148,7 +147,7 @@ Test(webp, a_part_has_the_pixels_of_the_whole, .timeout = 120)
     reader->ops->destroy(reader);
 }
 
-/* What stands in a lossless file, by hand: alpha goes, and what lies below it stays. */
+/* Checks a pixel of a lossless file by hand: alpha is dropped, and colours under it are kept. */
 Test(webp, a_pixel_by_hand)
 {
     struct made_webp spec = {.width = 1, .height = 1, .lossless = true, .alpha = true};
@@ -172,7 +171,7 @@ Test(webp, a_pixel_by_hand)
     image_decoder_destroy(decoder);
 }
 
-/* Around a first frame the canvas is black, whatever background the file names. */
+/* Around the first frame the canvas is black, whatever background colour the file has. */
 Test(webp, what_the_first_frame_leaves_free_is_black)
 {
     struct made_webp spec = {.width = 4,
@@ -219,7 +218,7 @@ Test(webp, exif_is_told_of_extended_files)
         cr_expect(eq(str, (char *)info.format, "WebP"));
         cr_expect(eq(u32, info.width, 7));
         cr_expect(eq(u8, info.orientation, i / 4 < 1 || i / 4 > 8 ? 1 : (uint8_t)(i / 4)));
-        if (spec.orientation) { /* without the flag there is no EXIF */
+        if (spec.orientation) { /* without the flag, EXIF is ignored */
             m.bytes[20] = 0;
             cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &info, NULL), 0));
             cr_expect(eq(u8, info.orientation, 1));
@@ -259,7 +258,7 @@ Test(webp, cut_off_at_every_byte, .timeout = 120)
     image_decoder_destroy(decoder);
 }
 
-/* The chunks are shorter, too, and say so: rows above the end may be shown, and are the same. */
+/* The sizes of the chunks are reduced, too. Rows before the end may be shown, and are unchanged. */
 Test(webp, cut_off_within_the_image, .timeout = 240)
 {
     struct pipeline p = parse("rrc(8,scale=0.05:0.3)");
@@ -332,8 +331,8 @@ Test(webp, damaged_anywhere, .timeout = 240)
 struct canvas_case {
     char why[40];
     bool animated;
-    uint32_t left, top, more_right, more_below; /* of the frame, in the file's header */
-    uint32_t canvas_width, canvas_height;       /* 0: as it must be */
+    uint32_t left, top, more_right, more_below; /* the frame, as in the file's header */
+    uint32_t canvas_width, canvas_height;       /* 0: the right size */
     char sentence[60];
 };
 
@@ -393,7 +392,7 @@ Test(webp, a_header_over_the_limit)
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
     for (int over = 0; over < 2; over++) {
-        /* A chunk of any name before the image's, whose data then begin at the limit, or beyond. */
+        /* Insert a chunk of any name, so that the image's data begin at the limit, or after it. */
         uint32_t junk = (uint32_t)(more - head - 16) + 2 * (uint32_t)over;
         size_t len = m.len + 8 + junk;
         uint8_t *bytes = calloc(1, len);
