@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* driver.c - what runs a fuzz target where libFuzzer does not: each argument is a file, or a folder
- * of files, to be put through it once; and, with --mutate N before it, N times more with some of
- * its bytes changed, the same on every run. */
+/* driver.c - runs a fuzz target in builds without libFuzzer. Each argument is a file or a folder of
+ * files. The target runs once with each file, and, after --mutate N, N more times with some bytes
+ * changed. The changes are the same on every run. */
 #include "config.h"
 
 #include <dirent.h>
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static unsigned long runs;
 static uint32_t mutations;
 
-/* A few bytes changed, and sometimes the end cut off or some of the middle left out. */
+/* Change a few bytes; sometimes also cut off the end or remove some bytes from the middle. */
 static void run_mutated(const uint8_t *bytes, size_t len)
 {
     for (uint32_t i = 0; i < mutations && len > 0; i++) {
@@ -30,7 +30,7 @@ static void run_mutated(const uint8_t *bytes, size_t len)
 
         if (dice.word[0] % 4 == 0)
             n = philox_below(dice.word[1], (uint32_t)len);
-        /* no longer than it is, so that a sanitizer sees a byte read too far */
+        /* exact size: sanitizers notice a read past the end */
         copy = malloc(n + !n);
         if (!copy)
             abort();
@@ -73,7 +73,7 @@ static int run_file(const char *path)
         len += n;
     }
     (void)fclose(f);
-    bytes = realloc(bytes, len + !len); /* so that a sanitizer sees a byte read too far */
+    bytes = realloc(bytes, len + !len); /* exact size: sanitizers notice a read past the end */
     if (!bytes)
         abort();
     (void)LLVMFuzzerTestOneInput(bytes, len);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_hint_cache.c - any bytes as a file of hints, its checksums made right, so that what lies
- * behind them is reached; and each hint that comes out as one of where a JPEG's tiles begin, as if
- * it were that file's. Nothing outside may be read or written, and what is written must be
- * there. */
+/* fuzz_hint_cache.c - any bytes as a hint cache. Checksums are corrected, so that the code behind
+ * the checks is reached. Each hint that is found is then used to decode a JPEG, as if it were that
+ * file's. Reads and writes must stay in bounds, and hints that were stored must be found. */
 #include "config.h"
 
 #include <stdio.h>
@@ -26,7 +25,7 @@ enum { SAMPLES = 4, FILE_MAX = 8192 };
 
 static const struct hint_cache_key subject = {.samples = SAMPLES, .bytes = FILE_MAX * 25};
 
-/* Make the checksums of the header, and of the pieces that slots point to, right. */
+/* Correct the checksums of the header and of the pieces that slots point to. */
 static void correct(uint8_t *bytes, size_t size)
 {
     struct hint_cache_header h;
@@ -52,7 +51,7 @@ static void correct(uint8_t *bytes, size_t size)
     }
 }
 
-/* A JPEG, and a hint of all its tiles. */
+/* A JPEG, and a hint with all of its tiles. */
 static struct {
     struct image_reader *reader;
     struct made file;
@@ -73,7 +72,7 @@ static void read_jpeg(struct image_tiles *tiles, const struct rect *region)
     for (uint32_t y = 0; r == 0 && y < region->height; y += rows.count)
         r = jpeg.reader->ops->read(jpeg.reader, &rows, NULL);
     jpeg.reader->ops->close(jpeg.reader);
-    if (r < 0) /* there is nothing wrong with the file */
+    if (r < 0) /* the file itself is good */
         abort();
 }
 
@@ -95,7 +94,8 @@ static void make_file(void)
     jpeg.len = tiles.found_len;
 }
 
-/* The head is the right one, but for the number of rows; the tiles are any. */
+/* Decode with a valid head (except for the number of rows) and any tiles, then with these bytes as
+ * the whole hint. */
 static void use_as_tiles(const uint8_t *hint, size_t len)
 {
     static uint8_t bytes[sizeof(jpeg.hint)];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_image.c - any bytes through the renderer and the oracle: never a crash, and always the same
- * decision and the same pixels.
+/* fuzz_image.c - any bytes through the renderer and the oracle, which must not crash and must give
+ * the same decision and the same pixels.
  *
- * The first four bytes choose pipeline, draw and store; the rest is the file. Images of more than
- * 2^18 pixels are left out, as they only cost time; limits are tested elsewhere. */
+ * The first four bytes select pipeline, draw and store; the rest is the file. Images of more than
+ * 2^18 pixels are skipped, because they only take time; limits are tested elsewhere. */
 #include "config.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                        size - 4, why, NULL, &err)) {
         if (strstr(err.text, "more than 100 scans") ||
             strstr(err.text, "the AVIF has more than ") || strstr(err.text, "the AVIF's "))
-            return 0; /* the oracle knows no limits */
+            return 0; /* the oracle does not have these limits */
         fprintf(stderr, "the oracle disagrees: %s\n", why);
         abort();
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_index.c - any bytes as an index file, its checksum made right, so that what lies behind it
- * is reached. What is accepted is then read as a loader reads it: nothing may lie outside. */
+/* fuzz_index.c - any bytes as an index file. The checksum is corrected, so that the code behind the
+ * check is reached. An accepted index is then read like in a loader, which must stay in bounds. */
 #include "config.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void read_all(const struct index *index)
         sum += index->samples[index->heads[i].sample].len + index->heads[i].stamp.content;
     for (uint32_t i = 0; i < h->class_names; i++)
         sum += strlen(index_name(index, index->classes[i]));
-    if (sum == 4711) /* so that the reading is not left out */
+    if (sum == 4711) /* keeps the compiler from removing the reads */
         printf("%zu\n", sum);
 }
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_jpeg.c - any bytes through our own JPEG decoder and libjpeg-turbo: never a crash, always the
- * same decision, and the same pixels where it is a good one.
+/* fuzz_jpeg.c - any bytes through our own JPEG decoder and libjpeg-turbo, which must not crash and
+ * must give the same decision, and the same pixels of good files.
  *
- * The first four bytes choose the region, and whether bytes of no segment are forgiven; the rest is
- * the file. Images of more than 2^16 pixels are
- * left out, as they only cost time. Our decoder itself is run whatever it answers; the reader then
- * says what becomes of a file on which it gives up. Our decoder hints tiles on the way, and its
- * hint must be as good for the same region again and for another one. */
+ * The first four bytes select the region, and whether junk is allowed; the rest is the file. Images
+ * of more than 2^16 pixels are skipped, because they only take time. Our decoder always runs; if it
+ * gives up, the reader falls back to libjpeg-turbo. While decoding, our decoder collects a hint,
+ * with which the same region and another one must give the same result again. */
 #include "config.h"
 
 #include <stdio.h>
@@ -24,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const uint32_t pixels_max = 1 << 16;
 
-/* What a reader makes of a file: its decision and the rows that it delivered. */
+/* The result of reading a file: the decision and the rows that were delivered. */
 struct outcome {
     int r;
     uint32_t rows;
@@ -73,7 +72,7 @@ static void compare(const char *what, const struct rect *region, const struct ou
         report(what, region, got, want);
 }
 
-/* What the first choice of a region left over, turned about: some of it is often below. */
+/* Returns a region of the same size, point-reflected: it often includes rows below the first. */
 static struct rect other_region(const struct rect *r, const struct image_header *header)
 {
     return (struct rect){.left = header->width - r->left - r->width,

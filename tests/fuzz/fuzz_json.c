@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_json.c - any bytes as a JSON text, as a field, as boxes, and as a number and a label: every
- * answer is a value or a sentence. */
+/* fuzz_json.c - any bytes as a JSON text, as a field, as boxes, and as a number and a label: the
+ * result is a value or an error message. */
 #include "config.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void make(enum field_as as, const char *member, const uint8_t *data, size
     field_stored_fini(&s, 1);
 }
 
-/* What is an integer to the one is a class number to the other, if it is in range. */
+/* An integer in range to number_parse() must be a class number to label_read(). */
 static void read_label(const char *text, size_t len)
 {
     static const struct label_rule rule;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_launcher.c - any bytes as what plenumrun reads of others: lists of hosts, allocations of
- * batch systems, files of options, answers of hosts, and what shims say. What is accepted must obey
- * its laws; what is refused must be refused in one sentence. */
+/* fuzz_launcher.c - any bytes as input of plenumrun: lists of hosts, allocations of batch systems,
+ * option files, replies of hosts, and messages of shims. Accepted input must be consistent;
+ * rejected input must get an error message of one line. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ static void require_sentence(int r, const struct plenum_error *err)
     require(r == 0 || (err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t")));
 }
 
-/* Names end up on command lines. */
+/* Host names end up on command lines. */
 static void require_names(const struct hostlist *list)
 {
     require(list->count <= HOSTLIST_MAX);
@@ -76,7 +76,7 @@ static void try_hosts(const char *text)
     free(nodes);
 }
 
-/* A file that lies in memory: its path. */
+/* Create a file in memory and return its path. */
 static int make_file(const void *bytes, size_t size, char path[32])
 {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
@@ -109,7 +109,7 @@ static void try_files(const uint8_t *data, size_t size)
     r = configfile_read(path, &none, &settings, &c.imported, &err);
     require_sentence(r, &err);
     for (size_t i = 0; r == 0 && i < settings.count; i++) {
-        /* (Files that it names are not this test's.) */
+        /* Options that read other files are skipped. */
         if (strcmp(settings.list[i].def->name, "hostfile") != 0 &&
             strcmp(settings.list[i].def->name, "env-file") != 0)
             require_sentence(options_apply(settings.list[i].def, &c, settings.list[i].value, &err),
@@ -132,7 +132,7 @@ static void try_texts(const char *text)
     int r;
 
     require(copy != NULL);
-    if (strlen(text) < 100000) /* each range is gone through */
+    if (strlen(text) < 100000) /* each range is expanded */
         require_sentence(ranges_parse(text, words, 4096, &err), &err);
     r = subnet_parse(text, &subnet, &err);
     require_sentence(r, &err);
@@ -152,7 +152,7 @@ static void try_texts(const char *text)
     free(copy);
 }
 
-/* What comes over a control connection, both ways. */
+/* Parse the bytes as messages of a control connection, in both directions. */
 static void try_control(const uint8_t *data, size_t size)
 {
     struct frame_reader r = {.at = data, .end = data + size}, again;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_list.c - any bytes as a list of samples. The first byte chooses how it is written and
- * whether columns are asked for. What comes out lies in the text, ends there, and lines come in
- * their order. */
+/* fuzz_list.c - any bytes as a list of samples. The first byte selects the format and whether
+ * columns are requested. All fields must begin and end inside the text, and lines must keep their
+ * order. */
 #include "config.h"
 
 #include <stdint.h>
@@ -18,7 +18,7 @@ static void require(bool truth)
         abort();
 }
 
-/* The end of the text lies in its memory, so strlen() goes nowhere else. */
+/* The text is terminated inside its memory, so strlen() stays inside. */
 static void require_inside(const struct listfile *list, const char *field)
 {
     require(field >= list->text && field <= list->text + list->len);

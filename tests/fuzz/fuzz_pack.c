@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_pack.c - any bytes as a packed JPEG, with a checksum that is right, and as a JPEG to be
- * packed.
+/* fuzz_pack.c - any bytes as a packed JPEG with a correct checksum, and as a JPEG to be packed.
  *
- * The first four bytes choose a region; the rest is the file. Whatever it is: the region shows what
- * a decoder of the whole file shows there (forge.h has the law), and what image_pack() packs is
- * proved. */
+ * The first four bytes select a region; the rest is the file. The region must have the pixels of a
+ * decode of the whole file (see forge_agrees()), and files that image_pack() packs must pass
+ * pack_prove() and keep their pixels. */
 #include "config.h"
 
 #include <stdio.h>
@@ -72,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         region = (struct rect){.left = data[0] * width / 256, .top = data[1] * height / 256};
         region.width = 1 + data[2] * (width - region.left - 1) / 256;
         region.height = 1 + data[3] * (height - region.top - 1) / 256;
-        /* CMYK is never packed, and other programs show it otherwise. */
+        /* CMYK is never packed, and other programs show it differently. */
         if (forge_find(bytes, size) > 0)
             require(forge_agrees(reader, bytes, size, region, why, &shown), why);
         check_packing(decoder, reader, bytes, size, region);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_png.c - any bytes through our own PNG decoder and libpng: never a crash, always the same
- * decision and sentence, and the same pixels.
+/* fuzz_png.c - any bytes through our own PNG decoder and libpng, which must not crash and must give
+ * the same decision, message and pixels.
  *
- * The first four bytes choose the region, whether it is a mask, and which checksums are made right
- * before: none, those of chunks, or that of the compressed data, too. The rest is the file. */
+ * The first four bytes select the region, whether it is a mask, and which checksums are corrected
+ * first: none, those of chunks, or also that of the compressed data. The rest is the file. */
 #include "config.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_tar.c - any bytes as a tar archive, opened as a data set and read: refused with a sentence,
- * or every sample lies in it.
+/* fuzz_tar.c - any bytes as a tar archive, which is opened as a data set and read. Either it is
+ * rejected with an error message, or every sample is inside it.
  *
- * The last byte says where labels are. Checksums of what looks like headers are made right, so that
- * what lies behind them is reached. */
+ * The last byte selects where labels are. The checksums of everything that looks like a header are
+ * corrected, so that the code behind the check is reached. */
 #include "config.h"
 
 #include <stdio.h>
@@ -32,8 +32,8 @@ static void fix_checksums(uint8_t *bytes, size_t size)
     }
 }
 
-/* The bytes of a member, read one after the other from the archive's beginning: the slow, obvious
- * way. false: there is none, or it is a link. */
+/* Read a member in the slow, obvious way: go through all members from the beginning of the archive.
+ * Returns false if there is no such member or it is a link. */
 static bool read_in_turn(int fd, size_t size, const char *name, uint8_t *bytes, size_t len)
 {
     struct tar_reader *reader;
@@ -70,7 +70,7 @@ static void read_all(const struct dataset *d, int fd, size_t size)
             abort();
         (void)dataset_get_class_name(d, (uint32_t)dataset_get_label(d, i));
         if (len > sizeof(want))
-            continue; /* a sparse one: only zeros that cost time */
+            continue; /* a large sparse file: zeros that only take time */
         err.text[0] = 0;
         r = dataset_read(d, i, &buffer, &err);
         if (r < 0 ? !err.text[0] : buffer.len != len)
@@ -83,7 +83,7 @@ static void read_all(const struct dataset *d, int fd, size_t size)
     dataset_buffer_fini(&buffer);
 }
 
-/* Each record is as long as is said, and what it says of lengths fits. */
+/* Each record has the declared length, and the lengths in it fit. */
 static void read_fields(const struct dataset *d)
 {
     const struct fields *fields = dataset_get_fields(d);

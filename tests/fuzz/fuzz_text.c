@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_text.c - any text as what a person could have written: pipelines, orders, addresses, sizes,
- * times. What is accepted must be accepted again in its canonical form, and mean the same. */
+/* fuzz_text.c - any text as something that a user writes: pipelines, orders, addresses, sizes,
+ * times. If a text is accepted, its canonical form must be accepted, too, and mean the same. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static void require(bool truth)
         abort();
 }
 
-/* An error is a sentence: not empty, on one line. */
+/* An error message is not empty and has one line. */
 static void require_sentence(const struct plenum_error *err)
 {
     require(err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t"));
@@ -70,7 +70,7 @@ static void try_pipeline(const char *text)
     require(memcmp(&one, &two, sizeof(one)) == 0);
 }
 
-/* The name of a data set, made absolute, is absolute, and has the same format and settings. */
+/* Making the name of a data set absolute must work, and keep its format and settings. */
 static void try_dataname(const char *text)
 {
     struct plenum_error err = {""};
@@ -98,7 +98,7 @@ static void try_dataname(const char *text)
     require(dataname_make_part(absolute, 0, 1, absolute, sizeof(absolute), &err) == -EINVAL);
 }
 
-/* Braces; what would be looked up is left out. */
+/* Expand braces. Patterns that would search the file system are skipped. */
 static void try_pattern(const char *text)
 {
     struct plenum_error err = {""};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_tfrecord.c - any bytes as a TFRecord file. With an odd first byte they are taken as they
- * are; with an even one, as the data of a record whose checksums are right, so that what lies
- * behind them is reached. What is accepted is then read as a loader reads it: each image must be
- * bytes of the file. */
+/* fuzz_tfrecord.c - any bytes as a TFRecord file. If the first byte is odd, the rest is used as is;
+ * if it is even, the rest becomes the data of a record with correct checksums, so that the code
+ * behind the checks is reached. An accepted file is then read like a loader does: each image must
+ * consist of bytes of the file. */
 #include "config.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static void write_file(const struct bytes *file)
     } else {
         fd = open(path, O_WRONLY);
     }
-    /* Not O_TRUNC: some file systems then write to the disk at close. */
+    /* No O_TRUNC: with it, some file systems write to the disk on close. */
     require(fd >= 0 && io_write_all(fd, file->p, file->len) == 0 &&
             ftruncate(fd, (off_t)file->len) == 0);
     (void)close(fd);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_wire.c - any bytes as what comes over a connection, of either side: frames are cut out of
- * them and read as the message that they claim to be. What was read must come out the same when it
- * is written and read again.
+/* fuzz_wire.c - any bytes as the data of a connection, from either side. They are split into
+ * frames, and each frame is parsed as the message that it claims to be. A message must be the same
+ * after it is written and read again.
  *
- * Then both ends of a connection: one sends these frames, taking turns with bytes that follow a
- * frame as they are (the pixels of a batch), as far as the way takes some at a time; the other
- * receives what comes in pieces. It must get the same frames and bytes, and find fault with the
- * same one, wherever the pieces end. */
+ * Then the same bytes go through both ends of a connection. One end sends the frames, alternating
+ * with bulk data after a frame (the pixels of a batch); a carrier takes some bytes at a time. The
+ * other end receives them in pieces. It must get the same frames and bytes, and reject the same
+ * frame, wherever the pieces end. */
 #include "config.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static void require(bool truth)
         abort();
 }
 
-/* Read, write, read: both readings are the same bytes of structure. */
+/* Read, write, read: both reads give the same bytes of the structure. */
 #define AGAIN(type, get, put)                                                       \
     do {                                                                            \
         static type one, two;                                                       \
@@ -110,7 +110,7 @@ static void read_message(const struct frame_header *header, struct frame_reader 
     case WIRE_PROGRESS:
         AGAIN(struct wire_progress, wire_get_progress, (wire_put_progress(&b, 1, &one)));
         break;
-    case WIRE_NAME: { /* which of the two it is depends on who sent it */
+    case WIRE_NAME: { /* either of two messages, depending on the sender */
         struct frame_reader copy = *payload;
 
         AGAIN(struct wire_name, wire_get_name, (wire_put_name(&b, 1, &one)));
@@ -134,10 +134,10 @@ static void read_message(const struct frame_header *header, struct frame_reader 
     frame_buffer_fini(&b);
 }
 
-/* A way that takes and gives some bytes at a time, and sometimes none. */
+/* A carrier that sends and receives some bytes at a time, and sometimes none. */
 struct way {
     struct frame_carrier carrier;
-    const uint8_t *bytes; /* that come, or what those that go must be */
+    const uint8_t *bytes; /* received, or expected to be sent */
     size_t len, at;
     uint32_t turn;
 };
@@ -196,7 +196,7 @@ static struct frame_conn conn_of(struct way *w, const uint8_t *data, size_t size
                                .carrier = &w->carrier};
 }
 
-/* So many of the bytes behind a frame are none. */
+/* Returns how many bytes after a frame are bulk data and not another frame. */
 static size_t bulk_behind(const struct frame_header *header, size_t left)
 {
     return header->type == WIRE_DONE ? min_u64(header->request % 1000, left) : 0;
@@ -253,7 +253,7 @@ static void send_all(const uint8_t *data, size_t size, uint32_t turn)
         require(frame_end(&conn.tx, begin) == 0);
         at += (size_t)n;
         bulk = bulk_behind(&header, size - at);
-        if (bulk > 0) { /* one at a time */
+        if (bulk > 0) { /* one frame at a time */
             while (frame_conn_attach_bulk(&conn, data + at, bulk) == -EBUSY)
                 (void)frame_conn_flush(&conn);
             at += bulk;

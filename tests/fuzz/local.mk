@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
+# tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer runs them:
 #     tests/loader/image/dump --seeds SEEDS  && tests/fuzz/fuzz_image CORPUS SEEDS   (image, jpeg, png)
 #     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS
 #     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
 #                                                                                     launcher, settings, json, npy, tar,
 #                                                                                     badlist)
-# in other builds a small driver puts files through them, which is a test of every `make check`.
+# In other builds a small driver runs them on files; `make check` includes that.
 if FUZZ
 fuzz_driver =
 else

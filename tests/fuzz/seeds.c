@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* seeds.c - writes a first corpus for a fuzz target into a folder:
+/* seeds.c - writes an initial corpus for a fuzz target to a folder:
  * seeds wire|text|index|list|tfrecord|launcher|settings|json|npy|tar|badlist|hint_cache FOLDER. */
 #include "config.h"
 
@@ -79,7 +79,7 @@ static void put_all(struct frame_buffer *b)
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
     (void)wire_put_open(b, 1, &open);
-    open.views = open.height = open.width = 0; /* the pipeline none */
+    open.views = open.height = open.width = 0; /* for the pipeline "none" */
     (void)snprintf(open.pipeline, sizeof(open.pipeline), "v1 none");
     (void)snprintf(open.fields, sizeof(open.fields), "a:txt:text,b:c.npy:npy");
     open.num_fields = 2;
@@ -165,7 +165,7 @@ static void hint_cache_seeds(void)
     struct hint_cache *cache;
     FILE *f;
 
-    for (size_t i = 0; i < sizeof(bytes); i++) /* tiles of 772 bits, and a few of 1000 */
+    for (size_t i = 0; i < sizeof(bytes); i++) /* tiles of 772 bits, and some of 1000 */
         bytes[i] = i % 100 == 1 ? 232 : i % 2 ? 3 : 4;
     if (!path || hint_cache_open(path, &subject, true, &cache) < 0)
         exit(1);
@@ -296,7 +296,7 @@ static void json_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
-/* Archives; a byte behind them says where labels are (% 8), and which fields are asked for. */
+/* Archives. A byte after each selects where labels are (% 8) and which fields are requested. */
 static void tar_seeds(void)
 {
     static const char *const labels[] = {"cls", "json", "txt"};
@@ -328,7 +328,7 @@ static void tar_seeds(void)
     }
 }
 
-/* The last line is made right behind an even byte. */
+/* fuzz_badlist.c appends a correct last line after an even byte. */
 static void badlist_seeds(void)
 {
     static const char *const texts[] = {
@@ -359,7 +359,7 @@ static void list_seeds(void)
         write_seed(texts[i], 1 + strlen(texts[i] + 1));
 }
 
-/* A file as it is behind an odd byte; the Example of its only record alone behind an even one. */
+/* Write an odd byte and a file, or an even byte and only the Example of the file's one record. */
 static void tfrecord_seeds(void)
 {
     struct bytes file = {0}, seed = {0};

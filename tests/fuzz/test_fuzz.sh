@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Each fuzz target on its seeds, and on seeds of which some bytes were changed. libFuzzer finds more: HACKING.md says
-# how.
+# Runs each fuzz target on its seeds, and on seeds with some bytes changed. libFuzzer finds more: HACKING.md explains
+# how to use it.
 . "$top_srcdir/tests/lib.sh"
 here=$top_builddir/tests/fuzz
 
-# fuzz TARGET MUTATIONS: of each seed in $T/TARGET
+# fuzz TARGET MUTATIONS: runs it on each seed in $T/TARGET, with as many mutations of it
 fuzz() {
     if inputs=$("$here/fuzz_$1" --mutate "$2" "$T/$1" 2>"$T/.errors"); then
         result 0 "fuzz_$1: $inputs"
@@ -29,7 +29,7 @@ for target in wire text index list tfrecord launcher settings json npy badlist h
     fuzz $target 5000
 done
 
-# Archives of other writers, too, where they are here; the byte behind says that folders are classes.
+# Add archives of other programs that are installed; the byte after each selects folders as classes.
 ok "seeds for fuzz_tar" "$here/seeds" tar "$T/tar"
 mkdir -p "$T/data/a/$(printf '%0110d' 0)"
 printf image >"$T/data/a/1.jpg"
