@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* keeper.pml - who keeps a job's own loader (common/jobloader.c, libdist/io.c, libdist/session.c).
+/* keeper.pml - which process keeps a job's own loader (common/jobloader.c, libdist/io.c, libdist/session.c).
  *
- * The processes of a job on one host know a name. Whoever connects and finds nobody there binds it: binding elects the keeper. The
- * keeper starts the loader when somebody waits, and starts it again when it dies. Keeper and loader both hold the socket, so the
- * name is free only when both are gone; the loader ends when its keeper does (the lifeline). Any process may be killed at any moment.
+ * The processes of a job on one host know a socket name. A process that tries to connect and finds no listener binds the
+ * name: this elects the keeper. The keeper starts the loader when a process waits, and restarts it when it dies. Keeper
+ * and loader both hold the socket, so the name is free only when both are gone; the loader ends when its keeper does (the
+ * lifeline). Any process may be killed at any moment.
  *
  * Checked in all interleavings:
  *
- *   - never two keepers, never two loaders (asserts)
- *   - nobody is left behind: when the job's processes are gone, so is the loader (asserts at the end)
- *   - every process that lives is served in the end (no invalid end state: nobody waits for what will not come)
+ *   - there are never two keepers and never two loaders (asserts)
+ *   - nothing is left behind: when the job's processes are gone, so is the loader (asserts at the end)
+ *   - every process that lives is served in the end (no invalid end state: no process waits for ever)
  *
- * NO_LEASH, TAKEN_IS_FINAL and LEAVE_THE_DEAD make mistakes on purpose: with each of them spin must find one.
+ * NO_LEASH, TAKEN_IS_FINAL and LEAVE_THE_DEAD introduce bugs on purpose: spin must find each of them.
  */
 #ifndef PROCESSES
 #define PROCESSES 3
@@ -19,9 +20,9 @@
 #define KILLS 2
 #define NONE 255
 
-byte keeper = NONE;        /* who holds the socket and watches the loader */
+byte keeper = NONE;        /* the process that holds the socket and watches the loader */
 bool loader_runs = false;  /* it holds the socket as well */
-bool lifeline = false;        /* its other end is open */
+bool lifeline = false;        /* the keeper's end is open */
 byte loaders = 0, kills = 0;
 bool alive[PROCESSES], waits[PROCESSES], served[PROCESSES]; /* waits: connected, in the backlog or with the loader */
 byte living = PROCESSES;
@@ -29,7 +30,7 @@ byte p, q; /* scratch */
 
 #define BOUND (keeper != NONE || loader_runs)
 
-/* The socket is gone when the last of the two lets go of it: who waits there hears so. */
+/* The socket is gone once keeper and loader have both closed it: then processes in its backlog are disconnected. */
 inline reset_if_gone() {
     if
     :: !BOUND ->
@@ -42,7 +43,7 @@ inline reset_if_gone() {
     fi
 }
 
-/* Who was served by this loader connects again; who waits in the backlog goes on waiting. */
+/* Processes that this loader served reconnect; those in the backlog keep waiting. */
 inline loader_ends() {
     loader_runs = false;
     loaders--;
@@ -81,7 +82,7 @@ proctype process(byte me)
     do
     /* address_connect() */
     :: atomic { alive[me] && !served[me] && !waits[me] && BOUND -> waits[me] = true; taken = false }
-    /* nobody listens: jobloader_create(), which binds; -EADDRINUSE means another was quicker, and is no failure */
+    /* no listener: jobloader_create() binds; -EADDRINUSE means that another process was faster, and is not a failure */
     :: alive[me] && !served[me] && !waits[me] && !BOUND ->
         if
         :: atomic { alive[me] && !BOUND -> assert(keeper == NONE); keeper = me }
@@ -94,14 +95,15 @@ proctype process(byte me)
             skip
 #endif
         fi
-    /* jobloader_dispatch(): somebody waits, and no loader runs */
+    /* jobloader_dispatch(): a process waits, and no loader runs */
     :: atomic { alive[me] && keeper == me && !loader_runs && (waits[0] || waits[1] || waits[PROCESSES - 1]) ->
         assert(loaders == 0);
         loader_runs = true;
         lifeline = true;
         loaders++ }
-    :: atomic { alive[me] && keeper == me && loader_runs && !lifeline -> assert(false) } /* its own keeper is there */
-    /* The job's work is done: it leaves. A keeper stays until the others need it no more, or leaves before: both happen. */
+    /* a keeper that is alive holds the lifeline */
+    :: atomic { alive[me] && keeper == me && loader_runs && !lifeline -> assert(false) }
+    /* The job's work is done, and the process leaves. A keeper stays until the others no longer need it, or leaves early. */
     :: atomic { served[me] && alive[me] ->
         leave(me);
         break }
@@ -110,13 +112,13 @@ proctype process(byte me)
     assert(!taken)
 }
 
-/* Kills anybody, at any moment. */
+/* Kills any process at any moment. */
 active proctype faults()
 {
     do
     :: atomic { kills < KILLS && loader_runs -> kills++;
 #ifdef LEAVE_THE_DEAD
-        loaders--; loader_runs = false; keeper = NONE /* and nobody is told */
+        loaders--; loader_runs = false; keeper = NONE /* and no process notices */
 #else
         loader_ends()
 #endif
@@ -135,7 +137,7 @@ init {
         :: else -> break
         od
     }
-    /* All processes have gone; the loader follows. */
+    /* When all processes have ended, the loader ends, too. */
     living == 0;
     !loader_runs;
     assert(keeper == NONE && loaders == 0)

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: MIT
-# Models of the small cores, checked by spin.
+# Models of small, concurrent parts of the code, which spin checks.
 EXTRA_DIST += %D%/test_models.sh %D%/keeper.pml %D%/queue.pml %D%/session.pml %D%/slot.pml
 TESTS += %D%/test_models.sh

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.pml - how samples go from I/O threads to workers (loader/serve/queue.c): who sleeps is woken.
+/* queue.pml - how samples get from I/O threads to workers (loader/serve/queue.c): no thread sleeps for ever.
  *
- * An I/O thread takes a task and a free item under the queue's lock, reads without it, and puts the item into a node queue under its lock.
- * A worker takes from its own node queue, else from another. Workers sleep on its condition, I/O threads on that of the queue. Two rules are to
- * keep anybody from sleeping for ever: "hand_over() counts an item before it looks who is idle, and a worker is idle before it looks at the
- * count"; and who frees an item wakes an I/O thread when few items are left to render, not each time.
+ * An I/O thread takes a task and a free item under the queue's lock, reads without the lock, and puts the item into a node
+ * queue under that one's lock. A worker takes items from its own node queue, otherwise from another. Workers sleep on the
+ * condition of their node queue, I/O threads on that of the queue. Two rules ensure that they are woken: hand_over()
+ * counts an item before it checks which workers are idle, and a worker marks itself idle before it checks the count; and a
+ * worker that frees an item wakes an I/O thread only if few items are left to render.
  *
- * A sample whose bytes are bad is handed back by its worker, and a substitute is read. Storage may hang, and the reader with it; where all
- * readers hang, queue_beat() starts another, which brings an item of its own. (It also wakes all that sleep, now and then. That is left out
- * here: nobody may depend on it.)
+ * A worker hands back a bad sample, and a substitute is read. Storage may hang, and the reader with it; if all readers
+ * hang, queue_beat() starts another, which brings its own item. (It also wakes all sleeping threads now and then. The
+ * model leaves this out: nothing may depend on it.)
  *
- * Checked in all interleavings: every task is rendered once (asserts), all but the one that hangs while it hangs, and then all threads end
- * when they are told to (no invalid end state).
+ * Checked in all interleavings: every task is rendered once (asserts), even while one read hangs, except for that task;
+ * and then all threads end when they are told to stop (no invalid end state).
  *
- * COUNT_LATE, IDLE_LATE, SIGNAL_RARELY and NO_SPARE make mistakes on purpose: with each of them spin must find one.
+ * COUNT_LATE, IDLE_LATE, SIGNAL_RARELY and NO_SPARE introduce bugs on purpose: spin must find each of them.
  */
-#define WORKERS 2 /* and as many node queues, one worker each */
+#define WORKERS 2 /* each has its own node queue */
 #define READERS 1
 #define ITEMS 3
 #define TASKS 4
 #define BAD 1     /* samples that are handed back */
 #define HANGS 1   /* reads that hang */
-#define FEW 1     /* workers + I/O threads in queue.c, where there are twice as many items */
+#define FEW 1     /* in queue.c: workers + I/O threads, with twice as many items */
 
 bool queue_locked = false, node_locked[WORKERS];
 byte untaken = TASKS, unfinished = TASKS, free_items = ITEMS, items = ITEMS;
@@ -30,7 +31,7 @@ byte in_node[WORKERS], idle[WORKERS];
 byte ready = 0; /* atomic_uint: items in all node queues */
 bool stop = false, lane_stop[WORKERS];
 
-/* Conditions: who sleeps, and who was woken and has not run yet. */
+/* Conditions: which threads sleep, and which were woken and have not run yet. */
 byte readers_asleep = 0, readers_woken = 0;
 bool worker_asleep[WORKERS], worker_woken[WORKERS];
 
@@ -63,13 +64,13 @@ proctype reader() /* io_main() */
         untaken--;
         queue_locked = false;
         if /* read_item() */
-        :: may_hang > 0 -> /* and comes back when all others have been rendered */
+        :: may_hang > 0 -> /* it returns when all other tasks have been rendered */
             atomic { may_hang--; hanging++ };
             unfinished == hanging;
             hanging--
         :: true -> skip
         fi;
-        if /* the node of the stream */
+        if /* the stream's node */
         :: node = 0
         :: node = 1
         fi;
@@ -184,7 +185,7 @@ proctype worker(byte own)
     od
 }
 
-/* queue_beat() while there is something to do, and stop_threads() when all has been rendered */
+/* queue_beat() while there is work, and stop_threads() when everything has been rendered */
 active proctype loop()
 {
     byte l;

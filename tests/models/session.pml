@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* session.pml - a loader's session with a client of TCP (loader/serve/session*.c): when its memory may go, and which slot is whose.
+/* session.pml - a loader's session with a TCP client (loader/serve/session*.c): when its memory may be freed, and which
+ * batch owns a slot.
  *
- * The loop has all events of a session in one thread; an opening (openings.c) and the rendering of batches (queue.c) go on in others, and
- * come back to the loop. Anything may happen at any moment: the client goes, sends nonsense, cancels, does not read; the loader is told
- * to end (drain). What the comments promise, and is checked here in all interleavings:
+ * The loop thread handles all events of a session; openings (openings.c) and rendering (queue.c) run in other threads and
+ * report to the loop. Anything may happen at any moment: the client leaves, sends malformed messages, cancels, does not
+ * read; the loader is asked to end (drain). The code's comments promise the following, which is checked in all
+ * interleavings:
  *
- *   - memory is freed once, in maybe_free(), when no task writes into its slots, no opening is to tell it, and no handle is open
- *     (asserts in `worker` and at the places that look at a session)
- *   - a slot is in use from RENDER to its last byte sent: what is sent is the batch that the answer names (assert where it is sent)
- *   - a batch is answered once, and all that were taken on are before a session that drains is closed
- *   - a session always comes to its end (no invalid end state)
+ *   - memory is freed once, in maybe_free(), when no task writes into its slots, no opening will report to it, and no
+ *     handle is open (asserts in `worker` and wherever the session is used)
+ *   - a slot is in use from RENDER until its last byte is sent: the batch that is sent is the one that the answer names
+ *     (assert where it is sent)
+ *   - each batch is answered once; a draining session answers all batches that it accepted before it is closed
+ *   - a session always ends (no invalid end state)
  *
- * FREE_EARLY, STAY_IN_LINE, FREE_WHEN_DONE and LEAVE_AT_ONCE make mistakes on purpose: with each of them spin must find one.
+ * FREE_EARLY, STAY_IN_LINE, FREE_WHEN_DONE and LEAVE_AT_ONCE introduce bugs on purpose: spin must find each of them.
  */
 #define SLOTS 2
 #define RENDERS 3
@@ -25,7 +28,7 @@ bool needs_room = false; /* an OPEN waits for its ring */
 bool waiting = false;    /* for an opening: openings.c knows the session */
 byte handles = 2, under_way = 0, asked = 0, sending = NONE, sending_id;
 bool busy[SLOTS];
-byte content[SLOTS]; /* the batch whose pixels are there */
+byte content[SLOTS]; /* the batch whose pixels are in the slot */
 bool cancelled[RENDERS];
 byte answered[RENDERS];
 
@@ -35,7 +38,7 @@ chan tasks = [RENDERS] of { byte, byte }; /* slot, batch */
 chan finished = [RENDERS] of { byte, byte };
 chan answers = [RENDERS] of { byte, byte };
 
-/* Scratch of the loop's, used within one atomic step. */
+/* Scratch of the loop, used within one atomic step. */
 hidden byte slot, id;
 
 active proctype opener()
@@ -54,7 +57,7 @@ end:
     do
     :: tasks?into, batch ->
         if
-        :: atomic { true -> /* in one piece or in many makes no difference here */
+        :: atomic { true -> /* one write or many makes no difference here */
             assert(!freed);
             content[into] = batch }
         :: cancelled[batch] || state == CLOSING -> skip
@@ -96,7 +99,7 @@ active proctype loop()
     /* ---- the client ---- */
     :: atomic { state == HELLO -> state = IDLE }
     :: atomic { state == IDLE -> state = OPENING; needs_room = true }
-    :: atomic { state == OPEN && asked < RENDERS && !draining -> /* handle_render(); one that drains passes over it */
+    :: atomic { state == OPEN && asked < RENDERS && !draining -> /* handle_render(); a draining session ignores requests */
         if
         :: !busy[0] -> slot = 0
         :: busy[0] && !busy[1] -> slot = 1
@@ -108,10 +111,10 @@ active proctype loop()
             under_way++;
             tasks!slot, asked;
             asked++
-        :: else -> session_close() /* it asks for more than it said that it would */
+        :: else -> session_close() /* the client requests more than it announced */
         fi }
     :: atomic { state == OPEN && asked > 0 && !cancelled[asked - 1] -> cancelled[asked - 1] = true }
-    :: atomic { state != CLOSING -> session_close() } /* it goes, sends nonsense, or what it does not read is too much */
+    :: atomic { state != CLOSING -> session_close() } /* the client leaves, is malformed, or leaves too much unread */
 
     /* ---- room and data set ---- */
     :: atomic { needs_room -> /* session_await_room() */
@@ -121,7 +124,7 @@ active proctype loop()
         :: true -> waiting = true; openings!1
         :: true -> session_close()
         fi }
-    :: atomic { opened?[1] -> /* of those that wait no longer nobody is told */
+    :: atomic { opened?[1] -> /* a session that no longer waits is not notified */
         opened?_;
         if
         :: waiting ->

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* slot.pml - the slots of a stream (libdist/slot.c, schedule.c, session.c) with two loaders of its own host.
+/* slot.pml - the slots of a stream (libdist/slot.c, schedule.c, session.c) with two loaders on its own host.
  *
- * Each loader has a ring of its own in shared memory, into which it writes whenever it likes. The client believes that it does so
- * only in slots that it was asked to fill and has not answered for. Batches are asked for in order, late ones a second time of
- * the other loader (a hedge); what is not needed any more is cancelled; connections are lost at any moment, and a loader that was given up
- * may write on (it was stopped, or is slow): its ring is then abandoned, and a new one is made for the next connection.
+ * Each loader has its own ring in shared memory, and can write into it at any time. The client relies on it writing only
+ * into slots that it was asked to fill and has not answered for. Batches are requested in order, and late ones a second
+ * time from the other loader (a hedge); requests that are no longer needed are cancelled. Connections may be lost at any
+ * moment, and a loader that was given up may continue to write (it was stopped, or is slow): its ring is then abandoned,
+ * and the next connection gets a new one.
  *
- * What architecture.md 4.5 promises, and is checked here in all interleavings:
+ * architecture.md 4.5 promises the following, which is checked in all interleavings:
  *
- *   - a loader never writes into a slot that is ready or leased, nor into one that was asked for again (assert in `loader`)
- *   - batches are handed out once each, in order, and hold what they should (assert in `client`)
- *   - the stream never stands still while a loader is there: no invalid end state (spin's own check)
+ *   - a loader never writes into a slot that is ready or leased, nor into one that was requested again (assert in `loader`)
+ *   - each batch is handed out once, in order, with the right contents (assert in `client`)
+ *   - the stream never stalls while a loader is there: no invalid end state (spin's own check)
  *
- * The macros REUSE_CANCELLED and KEEP_RING make mistakes on purpose: with each of them spin must find one.
+ * The macros REUSE_CANCELLED and KEEP_RING introduce bugs on purpose: spin must find each of them.
  */
 
 #ifndef BATCHES
 #define BATCHES 2
 #endif
 #define LOADERS 2
-#define SLOTS 2   /* of a ring; no more batches than that are asked for, ready and leased together */
-#define RINGS 2   /* how often a loader's connection may be made anew, and one */
-#define LOSSES 1  /* connections lost in all */
+#define SLOTS 2   /* in a ring; also the most batches that are requested, ready and leased at a time */
+#define RINGS 2   /* per loader: one, and one for each reconnection */
+#define LOSSES 1  /* connections lost in total */
 #define NONE 255
 
-/* enum slot_state of slot.h; CHECKING is left out: nothing is verified here. */
+/* enum slot_state in slot.h, without CHECKING: the model verifies no batches. */
 #define FREE 0
 #define FILLING 1
 #define CANCELLING 2
@@ -33,25 +34,25 @@
 
 #define AT(l, r, s) ((l) * RINGS * SLOTS + (r) * SLOTS + (s))
 byte state[LOADERS * RINGS * SLOTS];
-byte content[LOADERS * RINGS * SLOTS]; /* batch number that was written there last */
-byte ring[LOADERS];                    /* that the client's session with a loader has */
+byte content[LOADERS * RINGS * SLOTS]; /* the batch that was last written there */
+byte ring[LOADERS];                    /* the ring of the client's session with a loader */
 bool open[LOADERS];
 
-/* Entries, in the order of delivery: which slot was asked for it. */
+/* Entries in the order of delivery: the slot that was requested for each. */
 byte slot[BATCHES], hedge[BATCHES];
 bool ready[BATCHES];
 byte handed_out = 0, asked = 0, losses = 0;
 
-/* Scratch of the client's, used within one atomic step: no part of a state. */
+/* Scratch of the client, used within one atomic step: not part of a state. */
 hidden byte l, s, i, e, found;
 mtype = { RENDER, CANCEL, DONE, CANCELLED };
 hidden mtype what;
-/* To and from each loader, for each connection one. (what, slot of all, batch) */
+/* To and from each loader, one channel per connection: (what, index among all slots, batch). */
 chan to[LOADERS * RINGS] = [4] of { mtype, byte, byte };
 chan from[LOADERS * RINGS] = [4] of { mtype, byte };
-bool lost[LOADERS * RINGS]; /* the client has closed this one: nobody reads what comes from it */
+bool lost[LOADERS * RINGS]; /* the client has closed this connection, and reads nothing more from it */
 
-/* One connection as the loader sees it: it goes on with what it was asked for even after the client has gone. */
+/* One connection on the loader's side: it continues with requested batches even after the client has left. */
 proctype loader(byte conn)
 {
     byte which, batch, job = NONE, job_batch;
@@ -62,7 +63,7 @@ end:
     :: atomic { to[conn]?word(which, batch) ->
         if
         :: word == RENDER && job == NONE -> job = which; job_batch = batch
-        :: word == RENDER && job != NONE -> /* make the first one first */
+        :: word == RENDER && job != NONE -> /* finish the first one first */
             assert(state[job] == FILLING || state[job] == CANCELLING);
             content[job] = job_batch;
             if
@@ -77,10 +78,10 @@ end:
             :: lost[conn] -> skip
             :: else -> from[conn]!CANCELLED(which)
             fi
-        :: word == CANCEL && job != which -> skip /* it was answered with DONE already: that answer counts */
+        :: word == CANCEL && job != which -> skip /* already answered with DONE: that answer counts */
         fi;
         which = 0; batch = 0; word = RENDER }
-    :: atomic { job != NONE -> /* writes, at any time; in one piece or in many makes no difference here */
+    :: atomic { job != NONE -> /* writes at any time; one write or many makes no difference here */
         assert(state[job] == FILLING || state[job] == CANCELLING);
         content[job] = job_batch;
         if
@@ -98,7 +99,7 @@ end:
 #define IS_FREE(l, k) (state[AT(l, ring[l], k)] == FREE)
 #define HAS_FREE(l) (open[l] && (IS_FREE(l, 0) || IS_FREE(l, 1)))
 
-/* ask(): a free slot, which `found` is then, is asked for batch e */
+/* ask(): request batch e in a free slot, which `found` receives */
 inline ask(of_loader) {
     l = of_loader;
     found = (IS_FREE(l, 0) -> AT(l, ring[l], 0) : AT(l, ring[l], 1));
@@ -140,7 +141,7 @@ inline settle(e, s) {
 }
 
 inline forget_connection(l) {
-    /* schedule_release(): entries lose their slots; in an abandoned ring they stay what they are */
+    /* schedule_release(): entries lose their slots; the states of slots in an abandoned ring do not change */
     open[l] = false;
     lost[CONN(l)] = true;
     i = 0;
@@ -177,7 +178,7 @@ loop:
     :: atomic { open[0] && nempty(from[CONN(0)]) -> from[CONN(0)]?what(s); goto answer }
     :: atomic { open[1] && nempty(from[CONN(1)]) -> from[CONN(1)]?what(s); goto answer }
 
-    /* schedule_pump(): an entry that has no slot, or the next one; of either loader */
+    /* schedule_pump(): request an entry that has no slot, or the next one, from either loader */
     :: PUMP(0, 0)
     :: PUMP(0, 1)
     :: PUMP(1, 0)
@@ -187,14 +188,14 @@ loop:
     :: PUMP(2, 1)
 #endif
 
-    /* It is late: the other loader is asked, too */
+    /* The batch is late: request it from the other loader, too. */
     :: atomic { handed_out < asked && !ready[handed_out] && slot[handed_out] != NONE && hedge[handed_out] == NONE &&
                 HAS_FREE(1 - LOADER_OF(slot[handed_out])) ->
         e = handed_out;
         ask(1 - LOADER_OF(slot[e]));
         hedge[e] = found }
 
-    /* A connection is lost, and made anew. A loader that is stopped is no other case: it is given up, and writes later. */
+    /* A connection is lost and re-established. A stopped loader is the same case: it is given up, and writes later. */
     :: atomic { losses < LOSSES && (open[0] || open[1]) ->
         losses++;
         if
@@ -203,7 +204,7 @@ loop:
         fi;
         forget_connection(l);
 #ifdef KEEP_RING
-        /* the same memory under a new connection: what the old one still writes goes into slots that are asked for again */
+        /* the new connection has the same memory: the old one still writes into slots that are requested again */
         state[AT(l, ring[l], 0)] = (state[AT(l, ring[l], 0)] == READY || state[AT(l, ring[l], 0)] == LEASED -> state[AT(l, ring[l], 0)] : FREE);
         state[AT(l, ring[l], 1)] = (state[AT(l, ring[l], 1)] == READY || state[AT(l, ring[l], 1)] == LEASED -> state[AT(l, ring[l], 1)] : FREE);
         lost[CONN(l)] = false;
@@ -217,7 +218,7 @@ loop:
         s = slot[handed_out];
         assert(state[s] == READY);
         state[s] = LEASED }
-       /* the program reads, while loaders go on */
+       /* the program reads while loaders continue */
        atomic { s = slot[handed_out];
         assert(content[s] == handed_out);
         state[s] = FREE;
@@ -233,7 +234,7 @@ answer:
         :: what == CANCELLED ->
             assert(state[s] == CANCELLING);
             state[s] = FREE
-        :: what == DONE && state[s] == CANCELLING -> state[s] = FREE /* it was quicker than our word */
+        :: what == DONE && state[s] == CANCELLING -> state[s] = FREE /* DONE crossed our CANCEL */
         :: what == DONE && state[s] == FILLING ->
             e = handed_out;
             do
@@ -242,7 +243,7 @@ answer:
             od;
             assert(e < asked && !ready[e]);
             settle(e, s)
-        :: else -> assert(false) /* an answer for a slot that nobody asked for */
+        :: else -> assert(false) /* an answer for a slot that was not requested */
         fi
     }
     goto loop;

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_models.sh - models of the small cores, in all interleavings: spin finds nothing in them, and finds each mistake
-# that one can be told to make (so that it is known to look). Speaks TAP.
+# test_models.sh - checks models of small, concurrent parts of the code in all interleavings: spin finds no error, but
+# finds each bug that a macro introduces on purpose (which shows that the check works). Speaks TAP.
 #
-# A model says at its top which code it is of. Who changes that code changes the model.
+# The comment at the top of a model names the code that it models. A change of that code must change the model, too.
 . "$top_srcdir/tests/lib.sh"
 [ -z "${PLENUM_SANITIZED:-}" ] || skip_all "the ordinary build checks the models"
 command -v spin >/dev/null || skip_all "no spin (package spin)"
 cd "$T" || exit 99
 
-# verify MODEL [-DNAME...]: the states are all looked at, and none breaks an assertion or stands still.
+# verify MODEL [-DNAME...]: explores all states; succeeds if none breaks an assertion or is a deadlock.
 verify() {
     local model=$top_srcdir/tests/models/$1.pml
     shift
