@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* broken_disk.c - preloaded, it makes a program's disk a bad one: pread() of files below
- * $BROKEN_DISK fails with EIO, so many times of a hundred as the file $BROKEN_DISK_CONTROL says (no
- * such file: never). Standard error has a line for each failure. */
+/* broken_disk.c - a preloaded library that simulates a bad disk: pread() of files below
+ * $BROKEN_DISK fails with EIO in the percentage of calls that the file $BROKEN_DISK_CONTROL
+ * contains (no such file: never). It prints a line to standard error for each failure. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -54,7 +54,7 @@ ssize_t pread_of_all(int fd, void *bytes, size_t len, off_t at)
 
     if (!next)
         next = (read_call *)(intptr_t)dlsym(RTLD_NEXT, "pread64");
-    /* Of a hundred calls in a row so many fail, spread over them. */
+    /* That many of each hundred calls fail, spread evenly. */
     if (is_below(fd) && atomic_fetch_add(&calls, 1) * 37 % 100 < percent()) {
         (void)!write(STDERR_FILENO, said, sizeof(said) - 1);
         errno = EIO;
@@ -63,7 +63,7 @@ ssize_t pread_of_all(int fd, void *bytes, size_t len, off_t at)
     return next(fd, bytes, len, at);
 }
 
-/* By whichever name a program was linked to it; off_t has 64 bits by both. */
+/* Programs may be linked to either name; off_t has 64 bits in both. */
 extern read_call pread_alias __asm__("pread")
     __attribute__((alias("pread_of_all"), visibility("default")));
 extern read_call pread64_alias __asm__("pread64")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# hosts.sh - for tests on three virtual hosts: source it after lib.sh. The rest runs at the head, in a folder that all
-# hosts see, with v1, v2 and v3 up; it is not reached if they cannot be created.
+# hosts.sh - for tests on three virtual hosts: source it after lib.sh. The rest of the test runs at the head, in a
+# folder that all hosts share, with v1, v2 and v3 up. If they cannot be created, the test is skipped.
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
 mpi_sum=$top_builddir/tests/launcher/mpi_sum
@@ -17,11 +17,11 @@ if [ "${1:-}" != --at-head ]; then
     exit
 fi
 
-# Open MPI's daemon on other hosts
+# The name of Open MPI's daemon on other hosts
 case $(mpirun --version) in *"(Open MPI) 4."*) daemon=orted ;; *) daemon=prted ;; esac
 dir=$VHOSTS_DIR/shared
 cd "$dir" || exit 99
-# PATH may lead to another Open MPI than configure found: PATH=/opt/ompi5/bin:$PATH make check-system.
+# PATH may have another Open MPI than configure found: PATH=/opt/ompi5/bin:$PATH make check-system.
 [ ! -x "$mpi_sum" ] || ! mpicc "$top_srcdir/tests/launcher/mpi_sum.c" -o mpi_sum >log 2>&1 || mpi_sum=$dir/mpi_sum
 id=$$ # a duration that identifies our sleeping processes
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
@@ -29,7 +29,7 @@ unset "${!OMPI_MCA_@}"
 export LC_ALL=C
 
 on() { "$vhosts" exec "$@"; }
-# job ARGUMENT... - run plenumrun, a minute at most: out, err, status in $code, milliseconds in $took
+# job ARGUMENT... - run plenumrun for a minute at most; sets the files out and err, $code (status) and $took (ms)
 job() {
     begin=$(date +%s%N)
     timeout -k 5 60 "$run" "$@" >out 2>err
@@ -46,7 +46,7 @@ all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
 
 # ---- nothing may be left on any host ----
 nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx "(sleep|yes) 200[0-9]\.$id" >/dev/null; }
-files() { # of Open MPI, on all hosts that are up and at the head
+files() { # lists Open MPI's files at the head and on all hosts that are up
     for h in v1 v2 v3; do
         on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e prte -e _segment' 2>/dev/null | sed "s/^/$h: /"
     done

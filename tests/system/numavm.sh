@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # numavm.sh - run a command under a kernel that has several NUMA nodes: a small emulated machine (QEMU without hardware
-# help, so it works anywhere) whose files are this machine's, read-only, with a scratch layer on top that is thrown away
-# at the end.
+# acceleration, so it works anywhere). It has this machine's files, read-only, with a scratch layer on top that is
+# discarded at the end.
 #
 # Needs Debian's qemu-system-x86, busybox-static, cpio and a kernel package that has 9p and overlay modules
 # (linux-image-amd64: unpacked, not installed).

@@ -3,11 +3,11 @@
 
     proxy.py LISTEN TO [--delay S] [--stall S] [--seed N] [--mute]
 
-    --delay S   every byte comes S seconds later, each way, and as many a second as before
-    --stall S   now and then nothing passes for up to S seconds, from any byte on: within a frame, within pixels
-    --mute      connections are accepted, and nothing is ever sent
+    --delay S   delay every byte by S seconds in each direction, at unchanged throughput
+    --stall S   now and then pass nothing for up to S seconds, beginning at any byte: inside a frame, inside pixels
+    --mute      accept connections, and never send anything
 
-What it does stands on standard output, a line each: "listening", "accepted", "closed", "delayed", "stalled".
+It prints a line for everything it does: "listening", "accepted", "closed", "delayed", "stalled".
 """
 
 import argparse
@@ -15,7 +15,7 @@ import asyncio
 import random
 
 CHUNK = 65536
-# Bytes between stalls, at most: requests are short, and batches are not.
+# The most bytes between stalls: requests are short, batches are long.
 REQUESTS, ANSWERS = 1500, 300_000
 
 
@@ -83,7 +83,7 @@ async def serve(reader, writer, args):
                 asyncio.create_task(carry(reader, to_writer, args, REQUESTS, "requests")),
                 asyncio.create_task(carry(to_reader, writer, args, ANSWERS, "answers")),
             ]
-            # Where one side has ended there is nothing left to say to it, either.
+            # When one direction ends, the other has nothing more to send, either.
             _, others = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for way in others:
                 way.cancel()

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""soak_actors.py - what soak.sh does to a loader that runs as a service, and what it must look like meanwhile.
+"""soak_actors.py - what soak.sh does to a loader that runs as a service, and what must hold meanwhile.
 
-    two old clients   stream for the whole time, one of them from a second loader that is killed, stopped and frozen
-    short clients     of every form of data, each with the hash that one thread computes alone
-    faulty clients    killed, frozen, asking for what is not there, of a user who may not
-    junk              on both sockets: random bytes, halves of frames, connections that say nothing
-    the operator      reloads good and bad files, asks for status, scrapes, rotates and vacuums the journal, restarts
-    journald the data          changes under its name
+    two old clients   stream the whole time, one of them from a second loader that is killed, stopped and frozen
+    short clients     with every form of data; each must get the hash that one thread computes alone
+    faulty clients    are killed or frozen, request missing data, or belong to a user without permission
+    junk              on both sockets: random bytes, halves of frames, silent connections
+    the operator      reloads good and bad files, requests the status, scrapes, rotates and vacuums the journal,
+                      restarts journald
+    the data          changes under the same name
 
-From time to time all but the old clients rest. Then the loader must look as it did the last time: memory of its own,
-descriptors, threads. So must the old clients.
+From time to time everything but the old clients pauses. The loader must then use as much private memory, as many
+descriptors and as many threads as in the last pause. The same holds for the old clients.
 """
 
 import json
@@ -31,7 +32,7 @@ SECONDS, COUNT, FAILED, CTL, PLENUMD, CONF, T = int(sys.argv[1]), int(sys.argv[2
 SOCKET, OTHER = "/run/plenum/plenumd.sock", "/run/other.sock"
 OTHERS = "the other loader's client"
 FEED = "/usr/local/bin/feed"
-EVERY = max(10, SECONDS // 40)  # between rests
+EVERY = max(10, SECONDS // 40)  # seconds between pauses
 FORMS = ["/srv/data", "tar:/srv/forms/ustar-*.tar", "tfrecord:/srv/forms/records-*", "list:/srv/forms/list.txt",
          "/srv/damaged", "generated:100"]
 PIPELINES = ["rrc(48)flip(0.5)", "resize(40)center_crop(32)"]
@@ -94,7 +95,7 @@ def alone(data, pipeline, epochs):
     return out.stdout.strip()
 
 
-# ---- what goes on all the time: each is called again and again, but while all rest ----
+# ---- actors: each is called again and again, except during pauses ----
 
 
 def short_client():
@@ -138,7 +139,7 @@ def junk():
         try:
             if kind == 0:
                 s.sendall(os.urandom(random.randrange(1, 5000)))
-            elif kind == 1:  # a HELLO of a length that never comes
+            elif kind == 1:  # a HELLO that is never complete
                 s.sendall(struct.pack("<IHHQ", 64, 1, 0, 1) + b"x" * random.randrange(40))
             elif kind == 2:
                 s.sendall(struct.pack("<IHHQ", 0xffffffff, 2, 0, 1))
@@ -215,7 +216,7 @@ def actor(work):
             at_work += 1
         try:
             work()
-        except Exception as e:  # a soak that has lost an actor shows less than it says
+        except Exception as e:  # without this actor, the run would test less than it claims
             must(False, f"{work.__name__}: {e!r}")
             time.sleep(1)
         finally:
@@ -223,7 +224,7 @@ def actor(work):
                 at_work -= 1
 
 
-# ---- the second loader: never well for long ----
+# ---- the second loader, which is never healthy for long ----
 
 
 def other_loader():
@@ -238,14 +239,14 @@ def other_loader():
         how = random.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP])
         p.send_signal(how)
         if how == signal.SIGSTOP:
-            done.wait(8)  # longer than clients wait for a word
+            done.wait(8)  # longer than clients wait for an answer
             p.kill()
         p.wait()
         count("ends of the second loader")
         done.wait(random.uniform(0, 3))
 
 
-# ---- what is looked at ----
+# ---- measurements ----
 
 
 def look(pid):
@@ -265,7 +266,7 @@ def rest():
     while at_work and time.monotonic() < end:
         time.sleep(0.05)
     must(not at_work, "the clients do not come to rest")
-    end = time.monotonic() + 30  # the loader has seen them go
+    end = time.monotonic() + 30  # until the loader has noticed that they left
     while time.monotonic() < end:
         status = run(CTL, "status", f"unix:{SOCKET}", "--json")
         if status.returncode == 0 and len(json.loads(status.stdout)["streams"]) <= 1:
@@ -279,7 +280,7 @@ def rest():
 
 say("hashes, by one thread")
 hashes = {(data, pipeline): alone(data, pipeline, 2) for data in FORMS for pipeline in PIPELINES}
-batches, pause = 25, 100  # of an epoch; ms
+batches, pause = 25, 100  # per epoch; ms
 epochs = max(2, SECONDS * 1000 // (batches * pause * 11 // 10))
 long_hash = alone("/srv/data", PIPELINES[0], epochs)
 pid = loader_pid()
@@ -294,7 +295,7 @@ old = {"old client": feed(*stream("/srv/data", PIPELINES[0], epochs), "--pause",
        OTHERS: feed(*stream("/srv/data", PIPELINES[0], epochs), "--pause", str(pause), "--silence", "2000",
                                   loader=f"unix:{OTHER}")}
 watched = {"loader": pid, **{name: p.pid for name, p in old.items()}}
-# What they say must not stop them.
+# Read their messages, so that a full pipe does not stop them.
 heard = {name: [] for name in old}
 ears = [threading.Thread(target=lambda name=name, p=p: heard[name].extend(p.stderr), daemon=True)
         for name, p in old.items()]
@@ -333,7 +334,7 @@ errors = subprocess.run(["journalctl", "-u", "plenumd", "-p", "err", "-o", "cat"
 unexpected = [line for line in errors.splitlines()
               if "ring-limt" not in line and "settings stay as they were" not in line
               and "Reload failed" not in line]
-result(not unexpected, "no errors in what is kept of the journal", "\n".join(unexpected[:10]))
+result(not unexpected, "no errors in the part of the journal that is kept", "\n".join(unexpected[:10]))
 
 if SECONDS < 600:
     say("too short for a judgement of what grows")
@@ -344,10 +345,10 @@ else:
         third = len(of) // 3
         for what in ("descriptors", "threads"):
             seen = sorted({s[what] for s in of})
-            if name == OTHERS:  # it may have no loader just then
+            if name == OTHERS:  # it may be without a loader at that moment
                 result(max(s[what] for s in of[-third:]) <= max(s[what] for s in of[:third]),
                        f"{name}: no more {what} at the end", f"{seen}")
-            else:  # an old client that has ended takes its own with it
+            else:  # when an old client ends, the loader has fewer
                 alike = {frozenset(s): {t[name][what] for t in settled if name in t and set(t) == set(s)}
                          for s in settled if name in s}
                 result(all(len(values) == 1 for values in alike.values()), f"{name}: as many {what} at every rest",

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-# stage.sh - for tests of what is installed, under a systemd of their own: source it after lib.sh.
+# stage.sh - for tests of an installation under their own systemd: source it after lib.sh.
 #
-#     enter SECONDS SCRIPT...     install everything into a folder, start systemd in a throw-away container, run SCRIPT
-#     in it take_over                   in there: what was installed becomes part of the system, and its user and
-#     folders are made
+#     enter SECONDS SCRIPT...     install everything into a folder, start systemd in a throw-away container, and run
+#                                 SCRIPT in it
+#     take_over                   in the container: make the installed files part of the system, and create the user
+#                                 and the folders
 vsystemd=$top_srcdir/tests/system/vsystemd.sh
 
 enter() {
@@ -13,7 +14,7 @@ enter() {
     for tool in /lib/systemd/systemd systemctl systemd-analyze unshare nsenter make; do
         command -v $tool >/dev/null || skip_all "$tool is not installed"
     done
-    # Not below /tmp, which is another in there.
+    # Not below /tmp: the container has its own.
     stage=$(mktemp -d "$top_builddir/tests/system/stage-XXXXXX") || exit 99
     at_end() { rm -rf "$stage"; }
     "$vsystemd" true >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no systemd can be started here"; }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_containers.sh - the images of examples/containers: built by buildah without an engine (chroot isolation) on a
-# folder made by debootstrap (PLENUM_DEBIAN=DIR, to which nothing is written), and what is in them run. Minutes; asks a
-# mirror of Debian for packages. Speaks TAP.
+# test_containers.sh - builds the images of examples/containers with buildah (no engine, chroot isolation), based on a
+# folder made by debootstrap (PLENUM_DEBIAN=DIR, which stays unchanged), and runs their programs. Takes minutes, and
+# downloads packages from a Debian mirror. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 
 [ -n "${PLENUM_DEBIAN:-}" ] || skip_all "PLENUM_DEBIAN does not name a folder made by debootstrap"
@@ -59,9 +59,9 @@ ok "a job of two instances runs in it, as no root" run -v "$T/data:/data:ro" -v 
 ok "and each has its samples" test "$(sort out)" = "0 40
 1 40"
 
-# ---- job-mpi.yaml and loader-service.yaml, without a cluster: four hosts of vhosts.sh are the pods, with what
-# Kubernetes and the MPI operator would put into them, under the users and the privileges of the manifests, whose
-# commands are run as they stand there.
+# ---- job-mpi.yaml and loader-service.yaml without a cluster: four hosts of vhosts.sh are the pods. They get the files
+# that Kubernetes and the MPI operator would mount, and the users and privileges of the manifests, and run the commands
+# of the manifests unchanged.
 vhosts=$top_srcdir/tests/system/vhosts.sh
 export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$T
 at_end() { "$vhosts" down; b rm -a >/dev/null 2>&1; b rmi -af >/dev/null 2>&1; }
@@ -82,7 +82,7 @@ for name, words in (("launcher", container("job-mpi.yaml", "spec", "mpiReplicaSp
     print(f"{name}=({shlex.join(command + words['args'])})")
 END
 . ./words
-# As plain folders: hosts do not see what is mounted here.
+# Copy the images to plain folders: hosts do not see mounts made here.
 training=$T/training service=$T/service
 cp -a "$(b mount "$c")" "$training" && cp -a "$(b mount "$(b from localhost/plenum-loader)")" "$service" || exit 99
 if ! "$vhosts" up 4 >log 2>&1; then
@@ -91,7 +91,7 @@ if ! "$vhosts" up 4 >log 2>&1; then
     finish
     exit
 fi
-secret() { # FOLDER GROUP MODE FILE...: as the kubelet mounts it
+secret() { # FOLDER GROUP MODE FILE...: lays it out like the kubelet does
     local folder=$1 group=$2 mode=$3 file
     shift 3
     mkdir -p "$folder/..of-today" && ln -s ..of-today "$folder/..data"
@@ -111,7 +111,7 @@ printf 'v2 slots=4\nv3 slots=4\n' >mpi/hostfile
 { cat v/etc/hosts; echo "$VHOSTS_NET.4 plenum-loader"; } >names
 mkdir -p "$training"/etc/plenum/key "$training"/etc/mpi "$training"/job "$training"/home/trainer/.ssh \
     "$service"/etc/plenum/key "$service"/data/train
-pod() { # HOST ROOT MOUNT=FOLDER...: its own /tmp and /run, and these folders, which nobody may write to
+pod() { # HOST ROOT MOUNT=FOLDER...: with its own /tmp and /run, and these folders mounted read-only
     local host=$1 root=$2 each
     shift 2
     "$vhosts" exec "$host" mount --bind "$root" "$root" && "$vhosts" exec "$host" mount -t proc proc "$root/proc" &&

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_copies.sh - no pixel is copied after the resize: loader and client of a stream run under valgrind's DHAT, which
-# counts what memcpy and its kin copy, and where. Speaks TAP. Takes some ten seconds; needs valgrind, and nothing of the
-# machine.
+# counts the bytes that memcpy() and similar functions copy, and where. Speaks TAP. Takes some ten seconds; needs only
+# valgrind.
 . "$top_srcdir/tests/lib.sh"
 command -v valgrind >/dev/null || skip_all "valgrind is not installed"
 [ -z "${PLENUM_SANITIZED:-}" ] || skip_all "valgrind does not run what is built with sanitizers"
@@ -12,7 +12,7 @@ at_end() { [ -z "${loader:-}" ] || kill "$loader" 2>/dev/null; }
 
 dhat=(valgrind -q --tool=dhat --mode=copy --num-callers=12)
 
-# copied FILE SKIP...: bytes, but for those below a function SKIP
+# copied FILE SKIP...: prints how many bytes were copied, except below functions whose names contain SKIP
 copied() {
     "$PYTHON" - "$@" <<'END'
 import json, sys
@@ -30,7 +30,7 @@ for _ in $(seq 600); do
     grep -q "${address#unix:}" /proc/net/unix && break
     sleep 0.1
 done
-# 20 batches of 8 images of 224 x 224, each way of storing them
+# 20 batches of 8 images of 224 x 224 in each of two formats
 images=0 status=0
 for store in "int8 nhwc" "uint8 nchw"; do
     # shellcheck disable=SC2086
@@ -51,11 +51,11 @@ below() { # BYTES LIMIT
     echo "$1 bytes copied, $pixels bytes of pixels delivered"
     [ "$1" -gt 0 ] && [ "$1" -lt "$2" ]
 }
-# What the loader copies are compressed bytes on their way into the decoder, which are not counted here, and the odd
-# last row of a strip before the resize: a tenth. One copy of the pixels would be all of them.
+# The loader copies compressed bytes into the decoder, which are not counted here, and now and then the last row of a
+# strip before the resize: a tenth. One copy of the pixels would be 100 %.
 ok "the loader copies less than a quarter of what it delivers" \
     below "$(copied "$T/loader.json" image_self_test jpeg_own_seek jpeg_scan_more)" $((pixels / 4))
-# The example hashes what it gets, and the hash copies into its own buffer.
+# The example hashes its batches, and the hash copies into its own buffer.
 for layout in nhwc nchw; do
     ok "the client copies less than a thousandth ($layout)" \
         below "$(copied "$T/client.$layout.json" plenum_batch_hash)" $((pixels / 1000))

@@ -1,19 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_distros.sh - scripts/demo and scripts/check in systems that debootstrap makes from nothing, as somebody runs them
-# who has just cloned the sources there, as root in root's home, which others cannot enter. Speaks TAP. Needs root,
-# debootstrap and a Debian archive.
+# test_distros.sh - runs scripts/demo and scripts/check in fresh systems made by debootstrap, like a user who has just
+# cloned the sources: as root, in root's home, which other users cannot enter. Speaks TAP. Needs root, debootstrap and a
+# Debian archive.
 #
-#     DISTROS='bookworm trixie'     the systems: SUITE, or SUITE=MIRROR (noble=http://archive.ubuntu.com/ubuntu wants
-#     its keyring) SCRIPTS='demo check'          what is run there
-#     DEBIAN_MIRROR=...             http://deb.debian.org/debian unless told
+#     DISTROS='bookworm trixie'     the systems: SUITE, or SUITE=MIRROR (noble=http://archive.ubuntu.com/ubuntu needs
+#                                   its keyring)
+#     SCRIPTS='demo check'          the scripts to run
+#     DEBIAN_MIRROR=...             default: http://deb.debian.org/debian
 #
-# What is tested is the last commit, not what lies in the work tree. Each system takes some GiB beside this build,
-# removed at the end; what was said there stays in tests/system/distro-SUITE-SCRIPT.log.
+# It tests the last commit, not the work tree. Each system takes some GiB next to this build, and is removed at the end;
+# its output is kept in tests/system/distro-SUITE-SCRIPT.log.
 . "$top_srcdir/tests/lib.sh"
 : "${DISTROS:=bookworm trixie}" "${SCRIPTS:=demo check}" "${DEBIAN_MIRROR:=http://deb.debian.org/debian}"
 
-if [ "${1:-}" = --inside ]; then # in name spaces of our own: ROOT SCRIPT
+if [ "${1:-}" = --inside ]; then # in our own namespaces: ROOT SCRIPT
     root=$2
     mount --bind "$root" "$root" && mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" &&
         mount -t tmpfs tmpfs "$root/dev" &&
@@ -34,7 +35,7 @@ unshare --mount --pid --fork --kill-child --propagation private -- true 2>/dev/n
 home=$(mktemp -d "$top_builddir/tests/system/distros-XXXXXX") || exit 99
 at_end() { rm -rf --one-file-system "$home"; }
 
-# The sources, as a clone or as what a tarball has.
+# Copy the sources: as a clone, or without git the files of a tarball.
 source_tree() {
     mkdir "$home/plenum"
     if [ -e "$top_srcdir/.git" ]; then
@@ -50,16 +51,16 @@ make_system() { # SUITE MIRROR FOLDER
     case $2 in *ubuntu*) components=main,universe script=gutsy ;; esac
     debootstrap --variant=minbase --include=ca-certificates --components=$components "$1" "$3" "$2" $script >"$3.log" \
         2>&1 || return 1
-    # How this machine reaches archives is the way there, too.
+    # Use the same proxy as this machine to reach archives.
     apt-config dump 2>/dev/null | grep -i '^Acquire::[a-z]*::proxy ' >"$3/etc/apt/apt.conf.d/99proxy"
     cp -L /etc/resolv.conf "$3/etc/resolv.conf"
-    # As an installed system has it.
+    # Like in an installed system.
     printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$3/etc/hosts"
     cp -a "$home/plenum" "$3/root/plenum"
     chmod 700 "$3/root"
 }
 
-# What the tests said, in a line.
+# Print the totals of the tests in a line.
 counts() { grep -aE '^# (TOTAL|PASS|SKIP|FAIL|ERROR): ' "$1" | tr -s ' \n' ' '; }
 
 for distro in $DISTROS; do

@@ -4,23 +4,23 @@
 # which fails. Each case must end within its limit, with the right message and exit status, and leave no process and no
 # file on any host. Speaks TAP. Needs root; takes minutes.
 #
-#     FAULTS="exits dropped" test_faults.sh      only these
+#     FAULTS="exits dropped" test_faults.sh      run only these
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
 # ---- a job, and its end ----
-# Programs that do not listen to SIGTERM and have a grandchild in a session of its own; and one that uses MPI.
+# Programs that ignore SIGTERM and have a grandchild in its own session; and one that uses MPI.
 stubborn="trap '' TERM; setsid sleep 2001.$id & sleep 2002.$id; sleep 2002.$id"
 six_run() { [ "$("$vhosts" ps | grep -cE "^v[123]: +[0-9]+ +[0-9]+ +[A-Z]+ +sleep 2002\.$id\$")" = 6 ]; }
 six_add() { [ "$(grep -c 'sum 6' out)" = 6 ]; }
-# start [OPTION]... - in the background: $job is plenumrun's process
+# start [OPTION]... - start a job in the background: $job is plenumrun's process
 start() {
     "$run" --grace 1 --heartbeat-timeout 4 "$@" --host 'v[1-3]:2' sh -c "$stubborn" >out 2>err &
     job=$!
     wait_for 20 six_run || { echo "# the job did not start"; sed 's/^/# /' err; }
     begin=$(date +%s%N)
 }
-# start_once [OPTION]... - the same; started again, it ends well
+# start_once [OPTION]... - like start, but when the job is restarted, it succeeds
 start_once() {
     local stubborn="[ \$PLENUM_RESTART_COUNT = 0 ] || exit 0; $stubborn"
     start "$@"
@@ -31,7 +31,7 @@ start_mpi() {
     wait_for 20 six_add || { echo "# the job did not start"; sed 's/^/# /' err; }
     begin=$(date +%s%N)
 }
-# await_end [SECONDS] - its end, 40 seconds at most: $code, $took in milliseconds
+# await_end [SECONDS] - wait for the job's end, 40 seconds at most; sets $code and $took (ms)
 await_end() {
     local i
     for ((i = 0; i < ${1:-40} * 10; i++)); do
@@ -43,7 +43,7 @@ await_end() {
     code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
 }
-# the process of the instance that is RANK, on v2
+# program RANK - print the process of this instance, which runs on v2
 program() {
     on v2 \
         sh -c 'for p in $(pgrep -f "^(sh -c|.*mpi_sum wait)"); do tr "\0" "\n" </proc/$p/environ | grep -qx "RANK='$1'" && echo $p && break; done'
@@ -104,7 +104,7 @@ fault_shims() {
     on v2 sh -c "pkill -KILL -f 'plenumrun --shim'"
     await_end
     ok "all shims of a host are killed" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000'
-    on v2 pkill -KILL -x sleep # what has lost both of its guards at once is an orphan of that host
+    on v2 pkill -KILL -x sleep # a program that loses both of its guards at once becomes an orphan there
     on v2 sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'
     ok "nothing else is left" nothing_is_left
     start
@@ -125,7 +125,7 @@ fault_dropped() {
         "$vhosts" undrop v2
     done
 }
-fault_default() { # as people start jobs: nothing is said of time
+fault_default() { # a job like users start it: without options for times
     eval "$("$vhosts" env ${how:-agent})"
     "$run" --host 'v[1-3]:2' sh -c "trap '' TERM; echo up; sleep 2002.$id; sleep 2002.$id" >out 2>err &
     job=$!
@@ -144,7 +144,7 @@ fault_default() { # as people start jobs: nothing is said of time
     eval "$("$vhosts" env agent)"
 }
 fault_default_ssh() { how=ssh fault_default; }
-fault_printing() { # queued output blocks no other instance
+fault_printing() { # queued output of an instance does not block others
     "$run" --grace 1 --heartbeat-timeout 4 --host 'v[1-3]:2' yes 2003.$id >/dev/null 2>err &
     job=$!
     wait_for 20 eval '[ "$(pgrep -cfx "yes 2003.$id")" = 6 ]'
@@ -239,7 +239,7 @@ fault_restart() {
     await_end
     ok "a job that may starts again" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' nothing_is_left
 }
-fault_reboot() { # of a host: for a while nobody can log in there
+fault_reboot() { # a host reboots: for a while, logins fail
     eval "$("$vhosts" env ssh)"
     start_once --max-restarts 5
     on v2 pkill -KILL -x sshd
@@ -251,7 +251,7 @@ fault_reboot() { # of a host: for a while nobody can log in there
         'has "1 of 3 other hosts are not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
     eval "$("$vhosts" env agent)"
 }
-fault_crashed() { # the last: the host is gone then
+fault_crashed() { # must be the last one: afterwards the host is gone
     start
     "$vhosts" crash v2
     await_end

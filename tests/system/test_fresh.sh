@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_fresh.sh - the Debian packages in a Debian that has never seen anything of ours: installed with what they depend
-# on, a job run, the service started, upgraded while a job streams, removed. PLENUM_DEBS names the folder of the built
-# packages, PLENUM_DEBIAN a folder that debootstrap has made, to which nothing is written. No systemd runs in there:
-# test_packages.sh has one. Speaks TAP. Needs root, and a Debian archive for what is depended on.
+# test_fresh.sh - the Debian packages in a fresh Debian: install them with their dependencies, run a job, start the
+# service, upgrade while a job streams, remove. PLENUM_DEBS names the folder of the built packages, PLENUM_DEBIAN a
+# folder made by debootstrap, which stays unchanged. No systemd runs here; test_packages.sh has one. Speaks TAP. Needs
+# root, and a Debian archive for the dependencies.
 . "$top_srcdir/tests/lib.sh"
 
 case ${1:-} in
@@ -11,7 +11,7 @@ case ${1:-} in
     [ -n "${PLENUM_DEBS:-}" ] || skip_all "PLENUM_DEBS does not name a folder with the built packages"
     [ -n "${PLENUM_DEBIAN:-}" ] || skip_all "PLENUM_DEBIAN does not name a folder made by debootstrap"
     [ "$(id -u)" = 0 ] || skip_all "mounting needs root"
-    # What is mounted in there is gone with the last process of the name space; out here, nothing ever is mounted.
+    # Mounts end with the last process of the namespace, and are never visible outside.
     mkdir "$T/system"
     system=$T/system unshare --mount --pid --fork --kill-child --propagation private -- bash \
         "$top_srcdir/tests/system/test_fresh.sh" --mount
@@ -33,7 +33,7 @@ case ${1:-} in
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod +x "$root/usr/sbin/policy-rc.d"
     cp "$PLENUM_DEBS"/*.deb "$root/debs/" && rm -f "$root"/debs/*-dbgsym*
-    # The next version: the same files under a higher number.
+    # The next version: the same files with a higher version number.
     for deb in "$root"/debs/*.deb; do
         dpkg-deb -R "$deb" "$system/next" &&
             sed -i -e 's/^Version: .*/&+next1/' -e 's/ (= [^)]*)//g' "$system/next/DEBIAN/control" &&
@@ -41,7 +41,7 @@ case ${1:-} in
         rm -r "$system/next"
     done
     cp "$top_srcdir/tests/system/test_fresh.sh" "$top_srcdir/tests/lib.sh" "$root/debs/"
-    # The program of the guide.
+    # The first program in docs/guide.md.
     sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >"$root/debs/first.py"
     sed -i 's|^. "$top_srcdir/tests/lib.sh"|. /debs/lib.sh|' "$root/debs/test_fresh.sh"
     chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root \
@@ -73,11 +73,11 @@ useradd --create-home --groups plenum alice
 ok "a data set is made" plenumctl make-sample /srv/photos --classes 4 --images 12 --size 80
 want=$(plenumctl hash /srv/photos $stream --epochs 2)
 
-# ---- a job with a loader of its own ----
+# ---- a job with its own loader ----
 as alice plenumrun --num-instances 2 --num-replicas 4 python3 /debs/first.py /srv/photos >out 2>err || sed 's/^/# /' err
 is "$want" "the guide's first job runs, and is fed the right pixels" line out
 
-# ---- the service, as its unit would start it ----
+# ---- the service, started like its unit would do ----
 mkdir -p /run/plenum && chown plenum:plenum /run/plenum
 echo "root = /srv" >>/etc/plenum/plenumd.conf
 start=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/plenumd.service)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_hosts.sh - plenumrun on three virtual hosts: start by agent and by ssh, doors and networks. Speaks TAP. Needs
-# root.
+# test_hosts.sh - plenumrun on three virtual hosts: start by agent and by ssh, users and ports, networks, firewalls.
+# Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
@@ -52,7 +52,7 @@ else
     skip "an unmodified DistributedDataParallel program" "no PyTorch for $PYTHON"
 fi
 
-# ---- hosts by other doors ----
+# ---- hosts with users, ports and IPv6 addresses ----
 "$vhosts" exec v2 /usr/sbin/sshd -f "$VHOSTS_DIR/sshd_config" -o PidFile=/run/sshd2.pid -p 2222
 job --host v1,root@v2:2222,root@v3::,v2:22:1 true
 ok "a list that is not understood" all 'same $code 2' 'grep -q -e "--host: host" err'
@@ -86,7 +86,7 @@ fi
 # ---- the network between them ----
 job --host v1,v2 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME'
 ok "the subnet that all share, and its interface" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
-for h in 1 2 3; do # what only looks like a network: the same address everywhere
+for h in 1 2 3; do # docker0 is not a common network: it has the same address on all hosts
     on v$h sh -c "ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up
                   ip link add eth1 type bridge && ip addr add 10.99.0.$h/24 dev eth1 && ip link set eth1 up"
 done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 lend their cores to a job on v1. What befalls
-# them, and what is left. Speaks TAP. Needs root.
+# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 lend their cores to a job on v1. Faults of these
+# hosts must not change the batches, and nothing may be left on any host. Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
@@ -34,7 +34,7 @@ ok "a host that has instances" all 'same $code 2' 'has "--loader-host v2: instan
 job --host-subnet 10.9.9.0/24 --loader-host v2 --host v1 true
 ok "a host that is not on the network" all 'same $code 125' 'last_line_has "v2  *network"'
 
-# with FAULT... - it strikes while a job runs
+# with FAULT... - run a job, and cause the fault meanwhile
 with() {
     timeout -k 5 100 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --pause 20 --silence 600 \
         --json >out 2>err &

@@ -25,7 +25,8 @@ both=tcp:v1:7000,tcp:v2:7000
 
 # ---- loaders ----
 
-# As a child of the host's first process: nsenter would stop with it, and then reap nobody. The environment is in $with.
+# Loaders are children of the host's first process: nsenter stops when they do, and would then not reap them. $with has
+# variables for their environment.
 with=() program=$plenumd
 start() { # HOST [ARGUMENT of plenumd...]
     local host=$1
@@ -40,7 +41,7 @@ end() { # HOST [SIGNAL]
     while on "$1" pgrep plenumd >/dev/null; do sleep 0.01; done
     on "$1" rm -f /tmp/plenumd.sock
 }
-again() { # HOST [ARGUMENT of plenumd...]: a loader of another kind takes the place of the one that is there
+again() { # HOST [ARGUMENT of plenumd...]: replaces the host's loader by one of another kind
     end "$1"
     start "$@"
 }
@@ -51,7 +52,7 @@ as_before() { with=() program=$plenumd && again "$1"; }
 moment() { sleep "0.$(printf %03d $((RANDOM % 500)))"; }
 batches() { grep -c '^feed: batch' err; }
 runs() { kill -0 "$trainer" 2>/dev/null; }
-# progress N: until so many more batches have been delivered
+# progress N: wait until N more batches have been delivered
 progress() {
     local want=$(($(batches) + $1)) end=$((SECONDS + 60))
     until [ "$(batches)" -ge $want ]; do
@@ -59,7 +60,7 @@ progress() {
         sleep 0.02
     done
 }
-# While a fault lasts: not shorter than a moment, and long enough for the trainer to need what it cannot have.
+# Wait while a fault lasts: at least a moment, and long enough for the trainer to need batches that it cannot get.
 meanwhile() { moment; moment; progress 40; }
 
 # ---- the trainer ----
@@ -67,13 +68,13 @@ meanwhile() { moment; moment; progress 40; }
 n() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
 check() { checks+=("$1"); }
 says() { check "grep -q -e '$1' err"; }
-# The fault lasts until the trainer has said so.
+# The fault lasts until the trainer has printed this message.
 noticed() { wait_for 60 grep -q -e "$1" err || check "echo \"no '$1'\"; false"; }
 struck() { check '[ $(($(n moved) + $(n hedged) + $(n incidents))) -gt 0 ]'; }
 lost() { check "[ \"\$(n incidents)\" -ge ${1:-1} ]"; }
-ends=0 # the status that it must end with; not 0: by itself
+ends=0 # the trainer's expected status; if it is not 0, the trainer ends by itself
 serves() { on "$1" "$ctl" status unix:/tmp/plenumd.sock --json | grep -q '"streams": [1-9]'; }
-part="v1 v2" # whose loaders must be in use before anything happens to them
+part="v1 v2" # hosts whose loaders must be in use before the fault
 launch() { # [LOADERS [ARGUMENT of feed...]]
     local loaders=${1:-$both}
     shift
@@ -83,14 +84,14 @@ launch() { # [LOADERS [ARGUMENT of feed...]]
         --pause 3 --silence 600 --loader "$loaders" --verbose --json "$@" >out 2>err &
     trainer=$!
 }
-train() { # the same, up to a random moment when all is well
+train() { # launches a trainer, and waits until it runs well, and for a random moment more
     local h
     launch "$@"
     progress 5
     for h in $part; do wait_for 60 serves "$h" || check "echo 'the loader of $h was never used'; false"; done
     moment
 }
-# run FAULT: does what the trainer gets stay the same?
+# run FAULT: the trainer must get the same bytes
 run() {
     local code=0 images want begin=$SECONDS
     checks=() ends=0 part=${hosts:-v1 v2} verify=$((RANDOM % 2 * 20))
@@ -111,7 +112,7 @@ run() {
     { [ $code = $ends ] && all "${checks[@]}"; } || { echo "status $code"; cat out; grep -v '^feed: batch' err; false; }
 }
 
-# ---- what happens to loaders ----
+# ---- faults of loaders ----
 
 fault_none() { train; meanwhile; }
 fault_killed() { train; end v1; moment; start v1; lost; }
@@ -120,7 +121,7 @@ fault_both_away() {
     train; end v1; end v2; moment; start v2; start v1; lost 2; says "batches come from .* again after"
 }
 fault_stopped() { train; on v1 pkill -STOP -x plenumd; meanwhile; on v1 pkill -CONT -x plenumd; struck; }
-# Within the first tenth of a second: nobody is connected, or some are, or hardly anything has come.
+# The fault strikes within the first tenth of a second: no loader is connected, or some are, or hardly any batch came.
 fault_at_the_start() {
     local signals=(KILL TERM STOP) signal
     signal=${signals[RANDOM % 3]}
@@ -135,7 +136,7 @@ fault_at_the_start() {
 }
 fault_told_to_end() { train; end v1 TERM; moment; start v1; lost; }
 
-# ---- and to their links ----
+# ---- faults of their links ----
 
 fault_link_down() { train; "$vhosts" drop v2; meanwhile; "$vhosts" undrop v2; struck; }
 fault_one_way() {
@@ -145,7 +146,7 @@ fault_one_way() {
     on v2 ip route del blackhole "$VHOSTS_NET.3"
     struck
 }
-# No packet ends the connection: the loader dies while its host is unreachable, and another one is there afterwards.
+# No packet closes the connection: the loader dies while its host is unreachable, and is then replaced.
 fault_half_open() { train; "$vhosts" drop v1; end v1; start v1; moment; "$vhosts" undrop v1; struck; }
 lossy() { # HOST
     on "$1" nft -f - <<-EOF
@@ -180,7 +181,7 @@ fault_slow_link() {
 
 # ---- a bad connection to them ----
 
-proxy() { # HOST ARGUMENT...: between its ports 7001 and 7000; what it does is in proxy.HOST
+proxy() { # HOST ARGUMENT...: from its port 7001 to 7000; proxy.HOST is its log
     local host=$1
     shift
     on "$host" sh -c 'setsid "$@" >"proxy.$(hostname)" 2>&1 &' sh "$PYTHON" "$top_srcdir/tests/system/proxy.py" \
@@ -191,7 +192,7 @@ proxy() { # HOST ARGUMENT...: between its ports 7001 and 7000; what it does is i
 end_proxy() { on "$1" pkill -KILL -f proxy.py; }
 better_way() { for h; do end_proxy "$h"; proxy "$h"; done; }
 proxies_did() { wait_for 60 grep -q "$1" proxy.v1 || check "cat proxy.v1; false"; }
-# 200 ms each way, on all ways.
+# 200 ms in each direction, to all loaders.
 fault_delay() {
     proxy v1 --delay 0.2
     proxy v2 --delay 0.2
@@ -257,7 +258,7 @@ fault_other_major() {
     as_before v1
     lost
 }
-# It must have served: while it is the only one, the stream continues.
+# It must serve: the stream continues while it is the only loader.
 minor() {
     train
     with=("PLENUM_WRONG_VERSION=$1") program=$wrong
@@ -281,7 +282,7 @@ fault_wrong_pixels() {
     as_before v1
     says "the loaders tcp:v[12]:7000 and tcp:v[12]:7000 do not make the same of sample 11 "
 }
-# With one more loader the wrong one is known.
+# A third loader shows which one is wrong.
 fault_wrong_pixels_of_three() {
     ends=1
     start v3
@@ -305,7 +306,7 @@ bad_disk() { # HOST...
     ending="for h in $*; do as_before \$h; done"
 }
 failures() { cat log.v? | grep -c '^broken_disk: '; }
-# Now and then a read fails: nobody notices.
+# Now and then a read fails, and the trainer does not notice.
 fault_disk_hiccups() {
     local before
     bad_disk v1 v2
@@ -339,7 +340,7 @@ fault_all_disks() {
     says "^feed: .*data/.*: Input/output error"
     check '! grep -q "\"substituted\": [1-9]" out'
 }
-# The index does not fit on the disk, or just about.
+# The index does not fit on the disk, or only just.
 fault_full_disk() {
     local pages=$((1 + RANDOM % 3)) before
     train
@@ -356,7 +357,7 @@ fault_full_disk() {
         check "[ $(grep -c 'its index cannot be kept' log.v1) -gt $before ]"
     fi
     with=("PLENUM_CACHE_DIR=$dir/full")
-    again v1 # which finds what the first one has left
+    again v1 # it finds the files that the first one left
     end v2
     progress 20
     end v1
@@ -378,7 +379,7 @@ else
 fi
 at_end() { [ -z "$group" ] || { end v1; rmdir "$group"; } }
 killed_for_memory() { sed -n 's/^oom_kill //p' "$group/$events"; }
-# Another job, whose batches need much memory of the loader's.
+# Another job, whose batches need much of the loader's memory.
 big_job() { # NAME
     PLENUM_LOADER_KEY=$dir/client on v3 timeout 10 "$feed" data --pipeline "rrc(224)" --micro-batch 512 --batches 20 \
         --loader tcp:v1:7000 \
@@ -396,7 +397,7 @@ fault_out_of_memory() {
     as_before v1
     lost
 }
-# No group ends it, but nothing can be allocated any more.
+# No control group kills the loader, but it cannot allocate any more memory.
 fault_no_memory() {
     local pid size before
     train

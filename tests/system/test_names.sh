@@ -6,7 +6,7 @@
 . "$top_srcdir/tests/system/hosts.sh"
 eval "$("$vhosts" env ssh)"
 
-# What a name server would say. v3 calls itself n1, as v1 does.
+# The names that a name server would have. The first part of both v1's and v3's name is n1.
 cat >>"$VHOSTS_DIR/etc/hosts" <<END
 $VHOSTS_NET.1 n1.rack-a.example.com
 $VHOSTS_NET.2 n2.rack-a.example.com v2.1.2 v2.44
@@ -14,7 +14,7 @@ $VHOSTS_NET.3 n1.rack-b.example.com
 $VHOSTS_NET.254 vhead.rack-a.example.com vhead.rack-a
 END
 where='echo $RANK $(cat /proc/sys/kernel/hostname)'
-# names HOSTS WANT SENTENCE - where do the instances run, and does MPI connect them?
+# names HOSTS WANT SENTENCE - check where the instances run, and that MPI connects them
 names() {
     job --host "$1" sh -c "$where"
     ok "$3" all 'same $code 0' "same \"\$(sort out | tr '\n' ' ')\" '$2 '"
@@ -38,7 +38,7 @@ names "root@n1.rack-a.example.com,root@n1.rack-b.example.com:22:1" '0 v1 1 v3' "
 OMPI_MCA_orte_keep_fqdn_hostnames=0 PRTE_MCA_prte_keep_fqdn_hostnames=0 \
     names n1.rack-a.example.com,n1.rack-b.example.com '0 v1 1 v3' "whatever Open MPI was told about names"
 
-# On a host named n1, n1.rack-b is another.
+# On a host named n1, n1.rack-b is another host.
 "$vhosts" exec v1 hostname n1
 eval "cp $VHOSTS_DIR/ssh_config ssh_config"
 timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" \
@@ -76,7 +76,7 @@ ok "the host of a daemon that does not come is named, and no other" all 'same $c
     'has_not "host v1"' 'has_not "host v3"' 'on v2 kill "$(cat daemon.pid)"' 'nothing_is_left'
 on v2 umount "$(readlink -f "$path")"
 
-# ---- Open MPI is not where logins to v2 look for it ----
+# ---- Open MPI is not in the PATH of logins to v2 ----
 mkdir elsewhere && ln -s /usr/bin/* elsewhere && rm -f elsewhere/orted elsewhere/prted
 [ "$(dirname "$path")" = /usr/bin ] || "$vhosts" hide v2 "$(dirname "$path")"
 on v2 sh -c 'kill $(cat /run/sshd.pid)'

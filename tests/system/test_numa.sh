@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_numa.sh - binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh). Speaks
-# TAP. Needs root, qemu-system-x86 and a kernel: numavm.sh fetch.
+# TAP. Needs root, qemu-system-x86 and a kernel ("numavm.sh fetch" gets one).
 . "$top_srcdir/tests/lib.sh"
 vm=$top_srcdir/tests/system/numavm.sh
 run=$top_builddir/plenumrun
@@ -27,7 +27,7 @@ job() {
     timeout -k 5 200 "$run" "$@" >out 2>err
     code=$?
 }
-# What the kernel says of a process: its CPUs, its memory's policy, the nodes on which its own memory lies.
+# Prints what the kernel reports of a process: its CPUs, its memory policy, and the nodes that hold its private memory.
 cat >./what <<'EOF2'
 cpus=$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status)
 policy=$(sed 's/prefer (many)/prefer/' /proc/self/numa_maps | awk '$0 !~ /file=/ && /anon=/ { print $2; exit }')
@@ -88,7 +88,7 @@ ok "--reserve-cores takes one of each node" same "$(sort out)" "0 0 bind:0 0
 2 4 bind:2 2
 3 6 bind:3 3"
 
-# ---- what the machine does not give ----
+# ---- limits: CPUs that are offline, taskset, cpusets and quotas ----
 echo 0 >/sys/devices/system/cpu/cpu3/online
 job -n 4 bash what
 ok "a CPU that is off" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 bind:0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_packages.sh - the Debian packages under a real systemd: installed, the service starts, upgraded while a job
-# streams, removed. PLENUM_DEBS names the folder of the built packages (dpkg-buildpackage -b). Speaks TAP. Needs root.
+# test_packages.sh - the Debian packages under a real systemd: install them, start the service, upgrade while a job
+# streams, remove. PLENUM_DEBS names the folder of the built packages (dpkg-buildpackage -b). Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 vsystemd=$top_srcdir/tests/system/vsystemd.sh
 
@@ -13,7 +13,7 @@ if [ "${1:-}" != --inside ]; then
     at_end() { rm -rf "$stage"; }
     cp "$PLENUM_DEBS"/*.deb "$top_builddir/examples/feed" "$stage/" || exit 99
     rm -f "$stage"/*-dbgsym*
-    # The next version: the same files under a higher number.
+    # The next version: the same files with a higher version number.
     dpkg-deb -R "$stage"/plenum-loader_*.deb "$stage/next" || exit 99
     sed -i 's/^Version: .*/&+next1/' "$stage/next/DEBIAN/control"
     mkdir "$stage/upgrade"

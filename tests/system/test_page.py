@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The status page in a browser (Debian's chromium and chromium-driver, python3-selenium): no errors, the numbers of
-/status.json, live, narrow and wide, light and dark. PLENUM_PICTURES=DIR keeps pictures of it."""
+"""The status page in a browser (Debian's chromium, chromium-driver and python3-selenium): it has no errors, shows the
+numbers of /status.json, is live, and works narrow and wide, light and dark. PLENUM_PICTURES=DIR keeps screenshots."""
 
 import base64
 import os
@@ -45,7 +45,7 @@ class PageTest(ServiceCase):
                                      {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
 
     def numbers(self):
-        """What /status.json said last, and what stands on the page, of the same moment."""
+        """Return the last /status.json that the page has read, and the texts that it shows at the same moment."""
         return self.browser.execute_script("""
             const fields = root => Object.fromEntries(
                 [...root.querySelectorAll("[data-field]")].map(e => [e.dataset.field, e.textContent]));
@@ -55,7 +55,7 @@ class PageTest(ServiceCase):
                     Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)];""")
 
     def same(self, shown, number):
-        """Is a number what its rounded form shows?"""
+        """Assert that a shown number is the rounded form of `number`."""
         shown = shown.replace(",", "")
         self.assertLessEqual(abs(float(shown.split()[0]) - number), 0.5 if "." not in shown else 0.051, (shown, number))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Debian's Prometheus scrapes a loader for longer than a minute: the metrics are clean, and the rates that it computes
-are those of the programs that were fed."""
+"""Debian's Prometheus scrapes a loader for longer than a minute: promtool accepts the metrics, and the rates that
+Prometheus computes are those that the clients measure."""
 
 import json
 import os
@@ -22,7 +22,7 @@ for tool in ("prometheus", "promtool"):
     if not shutil.which(tool):
         tap.skip_all(f"{tool} is not installed")
 
-SECONDS = 90  # the loader publishes once a second: over a minute, that alone could be nearly the 2 %
+SECONDS = 90  # the loader publishes once a second: in a minute, that alone could be nearly 2 %
 CONF = """
 global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
@@ -45,7 +45,7 @@ class PrometheusTest(ServiceCase):
         self.serve("--http-port", str(self.port))
 
     def streams(self, *pauses):
-        """Feeds that go on, and when each of them had which batch."""
+        """Start feeds that keep running, and record when each of them receives its batches."""
         heard = []
         for pause in pauses:
             p = self.feed("--epochs", "1000000", "--pause", str(pause), "--verbose")
@@ -106,14 +106,14 @@ class PrometheusTest(ServiceCase):
                   flush=True)
             self.assertLessEqual(abs(rates[client] / own[client] - 1), 0.02)
         self.assertLessEqual(abs(float(whole["value"][1]) / sum(own.values()) - 1), 0.02)
-        # What operator.md would have them woken by is there, and says that nothing is wrong.
+        # The metrics that operator.md recommends for alerts exist, and show no problem.
         self.assertEqual([r["value"][1] for r in self.ask("increase(plenum_substituted_samples_total[1m])")], ["0"])
         self.assertEqual([r["value"][1] for r in self.ask("increase(plenum_failed_batches_total[1m])")], ["0"])
         self.assertEqual([r["value"][1] for r in self.ask("plenum_stopping")], ["0"])
         waited = [float(r["value"][1]) for r in self.ask("plenum_stream_trainer_waited_ratio")]
         self.assertEqual(len(waited), 2)
         self.assertTrue(all(0 <= w <= 1 for w in waited), waited)
-        # Of a histogram's sum and count, the mean; of its buckets, a quantile in the same region.
+        # The histogram's sum and count give the mean, its buckets a quantile.
         (mean,) = self.ask("rate(plenum_render_seconds_sum[1m]) / rate(plenum_render_seconds_count[1m])")
         (top,) = self.ask("histogram_quantile(0.999, rate(plenum_render_seconds_bucket[1m]))")
         self.assertGreater(float(top["value"][1]), 0)

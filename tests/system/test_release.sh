@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_release.sh - scripts/release: what it refuses; and that two runs, in different folders and at different times,
-# make the same bytes. PLENUM_WHEEL=1 has it make the wheel, too, which wants a network. Speaks TAP; takes minutes.
+# test_release.sh - scripts/release: what it refuses, and that two runs in different folders at different times produce
+# the same bytes. PLENUM_WHEEL=1 also builds the wheel, which needs a network. Speaks TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 command -v git >/dev/null || skip_all "git is not installed"
@@ -13,12 +13,12 @@ git clone -q "$top_srcdir" one || exit 99
 cd one || exit 99
 git config user.name tester
 git config user.email tester@example.org
-# What makes a version of what is here.
+# Turn the current state into a version.
 version=$(sed -n 's/^AC_INIT(\[plenum\], \[\([^]]*\)\].*/\1/p' configure.ac)
 sed -i "1s/.*/Plenum $version/" NEWS
 sed -i '1s/UNRELEASED/unstable/' debian/changelog
 git commit -q --allow-empty -am 'a version'
-refuses() { # SENTENCE COMMAND...: with this sentence, and nothing is made
+refuses() { # SENTENCE COMMAND...: the command fails with this message, and creates nothing
     local sentence=$1 said
     shift
     said=$("$@" 2>&1) && { echo "it went on"; return 1; }
@@ -60,14 +60,14 @@ ok "a release is made" one/scripts/release $wheel "v$version" "$T/first"
 sleep 1
 ok "and made again, elsewhere, in a deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" \
     second/deeper/folder
-differences() { # those of the files that differ
+differences() { # prints the sums of the files that differ
     diff first/SHA256SUMS second/deeper/folder/SHA256SUMS 2>&1
 }
 is "" "both are the same to the bit" differences
 ok "the sums are right" sh -c 'cd first && sha256sum -c --quiet SHA256SUMS'
 is "1 5" "a source package, and packages" \
     sh -c 'echo $(ls first/*.tar.xz | wc -l) $(ls first/*.deb | grep -v dbgsym | wc -l)'
-here() { # no path of this machine is in what is installed
+here() { # succeeds if no installed file contains a path of this machine
     mkdir -p open && for deb in first/*.deb; do dpkg-deb -x "$deb" open || return 1; done
     ! grep -rl "$T" open
 }

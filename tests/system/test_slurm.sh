@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_slurm.sh - plenumrun in allocations of a real Slurm: slurmctld, and munged and slurmd on each of three virtual
-# hosts, with settings, keys and state of their own. Speaks TAP. Needs root, slurm-wlm and munge.
+# hosts, with their own settings, keys and state. Speaks TAP. Needs root, slurm-wlm and munge.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
@@ -68,7 +68,7 @@ export LC_ALL=C
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
 has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
 all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
-# in_slurm COMMAND... - on v1, a minute at most: out, err, $code
+# in_slurm COMMAND... - run it on v1 for a minute at most; sets the files out and err, and $code
 in_slurm() {
     timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" "$@" >out 2>err
     code=$?
@@ -118,8 +118,8 @@ ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 
 in_slurm salloc -N2 srun -N1 -n1 "$run" sh -c 'echo $RANK $(hostname)'
 ok "from within a step" same "$(sort out)" "0 v1
 1 v2"
-# ---- where it may be started from: each line is an allocation, what starts plenumrun in it, its hosts, and where the
-# instances must be ----
+# ---- where plenumrun can be started: each line has an allocation, what starts plenumrun in it, options for its hosts,
+# and where the instances must run ----
 what='echo $RANK $(hostname)'
 while IFS='|' read -r allocation by options want <&9; do
     in_slurm salloc $allocation $by "$run" $options sh -c "$what"
@@ -164,7 +164,7 @@ for line in '-N1 -n2|||0 v1 1 v1' '-N1 -n2|srun -n1|-n 2|0 v1 1 v1' '-N2|srun -N
     ok "sbatch $size: $by plenumrun $options" all 'same "$(sort batch | tr "\n" " ")" "$want "'
 done
 
-# ---- what a site or another job has left in the environment ----
+# ---- variables that a site or another job has left in the environment ----
 in_slurm salloc -N2 env SLURM_EXPORT_ENV=NONE "$run" sh -c "$what"
 ok "SLURM_EXPORT_ENV=NONE" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
 in_slurm salloc -N2 env SLURM_MEM_PER_CPU=10 SLURM_MEM_PER_NODE=20 "$run" sh -c "$what"
@@ -219,7 +219,7 @@ wait_for 10 test -e got.0
 : >go
 wait_for 20 no_step
 ok "with --full all of them, and the job goes on" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
-# ---- whose share a process takes ----
+# ---- which share of the samples a process gets ----
 if [ "$PYTHON" != : ] && "$PYTHON" -c 'import numpy' 2>/dev/null; then
     timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" PLENUM_TEST_SRUN=1 salloc -N1 -n2 \
         "$PYTHON" "$top_srcdir/tests/python/test_launchers.py" >out 2>err

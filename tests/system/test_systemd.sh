@@ -23,7 +23,7 @@ as() { # USER COMMAND...
 }
 feed() { as "$1" /usr/local/bin/feed /srv/data $stream --loader unix:/run/plenum/plenumd.sock --json "${@:2}"; }
 field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$2"; }
-delivered() { # JOB HASH - the feed that runs as this job ends well, with this hash
+delivered() { # JOB HASH - the feed that runs as this shell job succeeds, with this hash
     wait "$1" || { cat "$T/err"; return 1; }
     [ "$(field hash "$T/out")" = "$2" ] || { cat "$T/out" "$T/err"; return 1; }
 }
@@ -33,7 +33,7 @@ has() { grep -q -e "$1" "$2" || { echo "no '$1' in:"; cat "$2"; return 1; }; }
 logged() { journalctl -u plenumd --no-pager -o cat >"$T/journal"; has "$1" "$T/journal"; }
 fails() { ! "$@"; }
 long=$("$ctl" hash /srv/data $stream --epochs 20)
-begin() { # a feed of some seconds, whose batches have begun to come
+begin() { # starts a feed that takes some seconds, and waits for its first batches
     feed member --epochs 20 --pause 20 >"$T/out" 2>"$T/err" &
     job=$!
     sleep 1
@@ -44,7 +44,7 @@ ok "systemd-analyze finds nothing to say of the units" test \
 ok "and an exposure of at most 2.0" systemd-analyze security --no-pager --threshold=20 plenumd.service
 systemctl daemon-reload
 
-# ---- without roots it serves its own user, who is known as what he is ----
+# ---- without roots it serves no other user; clients are identified by their user ----
 ok "the socket unit starts" systemctl start plenumd.socket
 ok "the service is not running" fails systemctl --quiet is-active plenumd.service
 feed member --epochs 1 --loader-timeout 5 >"$T/out" 2>"$T/err"
@@ -87,11 +87,11 @@ ok "nor to the system" fails in_sandbox touch /usr/x /etc/x
 ok "its cache is its own" in_sandbox touch /var/cache/plenum/x
 ok "it sees no disks" fails in_sandbox sh -c 'ls /dev | grep -e "^sd" -e "^vd" -e "^nvme" -e "^mem"'
 ok "an index was kept" test -n "$(find /var/cache/plenum -type f -size +0)"
-# One CPU each, unless there is but one.
+# Counts the threads that are pinned to one CPU.
 pinned() { for t in /proc/$(pid)/task/*; do sed -n 's/^Cpus_allowed_list:\t//p' "$t/status"; done | grep -cx '[0-9]*'; }
 ok "threads may be put on cores" test "$(pinned)" -ge "$(nproc)"
 
-# ---- a stream goes on ----
+# ---- a stream continues after a restart ----
 begin
 ok "restart while a job streams" systemctl restart plenumd
 ok "the job ends well, with the same hash" delivered $job "$long"
@@ -121,7 +121,7 @@ ok "stopped by a signal while a job streams: the same hash" delivered $job "$lon
 ok "the watchdog has replaced it" test "$(pid)" != "$before"
 ok "and says so" logged "[Ww]atchdog"
 
-# ---- a file with a fault ----
+# ---- a configuration file with an error ----
 echo "ring-limt = 3" >>"$conf"
 n=$(grep -c '' "$conf")
 ok "a reload of a file with a fault fails" fails systemctl reload plenumd

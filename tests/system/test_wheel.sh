@@ -1,20 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_wheel.sh - the wheel of scripts/wheel in systems that have never seen anything of ours: bare ones of debootstrap,
-# with Python's venv, but no compiler, no library that Plenum needs, no Open MPI. It is installed into an environment
-# that is not activated, a job is run, and it is removed. Then with the system's Open MPI, on two virtual hosts as well.
-# make check-wheel; PLENUM_WHEEL names a wheel that is there already, PLENUM_ROOTS a folder where the systems are kept
-# (roots in the build folder; nothing is written to them after they are made), WHEEL_SYSTEMS which, and ARCH=aarch64
-# another processor than this one, which qemu plays. Speaks TAP. Needs root, debootstrap, and archives of Debian, Ubuntu
-# and Python packages.
+# test_wheel.sh - the wheel of scripts/wheel in fresh systems: minimal ones made by debootstrap, with Python's venv, but
+# without a compiler, the libraries that Plenum needs, or Open MPI. The wheel is installed into an environment that is
+# not activated, a job runs, and the wheel is removed. Then jobs run with the system's Open MPI, also on two virtual
+# hosts. make check-wheel runs this. PLENUM_WHEEL names an existing wheel; PLENUM_ROOTS names the folder where the
+# systems are kept (default: roots in the build folder; they stay unchanged once made); WHEEL_SYSTEMS selects systems;
+# ARCH=aarch64 selects another processor, which qemu emulates. Speaks TAP. Needs root, debootstrap, and archives of
+# Debian, Ubuntu and Python packages.
 . "$top_srcdir/tests/lib.sh"
 
-# What is it called, where does it come from, signed by whom, with which of debootstrap's scripts, with which Python?
+# Each system's name, mirror, keyring, script of debootstrap and version of Python
 systems="bookworm http://deb.debian.org/debian debian-archive-keyring bookworm 3.11
 trixie http://deb.debian.org/debian debian-archive-keyring trixie 3.13
 noble http://archive.ubuntu.com/ubuntu ubuntu-archive-keyring gutsy 3.12"
 arch=${ARCH:-$(uname -m)}
-# What has another processor than this machine's lies in folders of its own.
+# Systems and wheels for other processors have their own folders.
 foreign=
 [ "$arch" = "$(uname -m)" ] || foreign=-$arch
 
@@ -28,7 +28,7 @@ outside() {
         grep -qs ^enabled "/proc/sys/fs/binfmt_misc/qemu-$arch" ||
             skip_all "the kernel does not start programs for $arch (install qemu-user-static; systemctl restart systemd-binfmt)"
         systems=${systems/archive.ubuntu.com\/ubuntu/ports.ubuntu.com/ubuntu-ports}
-        # All that NumPy has had for it.
+        # All platforms that NumPy has published wheels for.
         options=(--platform manylinux2014_$arch --platform manylinux_2_27_$arch --platform manylinux_2_28_$arch)
     fi
     if [ -z "$wheel" ]; then
@@ -43,7 +43,7 @@ outside() {
     cp "$top_srcdir/tests/lib.sh" "$T/share/tests/"
     cp "$top_srcdir/tests/system/vhosts.sh" "$T/share/tests/system/"
     sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >"$T/share/first.py"
-    # What our own build says of the same pictures.
+    # The hash of the same pictures in our own build.
     "$top_builddir/plenumctl" make-sample "$T/photos" --classes 4 --images 12 --size 80 >/dev/null
     "$top_builddir/plenumctl" hash "$T/photos" --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 >"$T/share/hash"
     while read -r name mirror keyring script python; do
@@ -69,7 +69,7 @@ outside() {
             skip "the wheel in $name" "no NumPy for Python $python: $(tail -n 1 "$T/log")"
             continue
         fi
-        # What is mounted in there is gone with the last process of the name space.
+        # Mounts end with the last process of the namespace.
         mkdir -p "$T/system"
         NAME=$name FOREIGN=$foreign LOWER=$roots/$name$foreign SYSTEM=$T/system SHARE=$T/share COUNT=$tap_count \
             unshare --mount --pid --fork --kill-child --propagation private -- \
@@ -81,7 +81,7 @@ outside() {
     finish
 }
 
-# What the file itself says.
+# Check the contents of the wheel.
 content() {
     python3 - "$wheel" >"$T/list" <<'P'
 import sys, zipfile
@@ -120,7 +120,7 @@ mounted() {
     ln -s /proc/self/fd "$root/dev/fd"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     echo 'alice:x:1234:1234::/home/alice:/bin/bash' >>"$root/etc/passwd"
-    # Its root is that of all its name spaces, so that it can have hosts of its own.
+    # pivot_root makes this the root of all of its namespaces, so that it can have its own virtual hosts.
     mkdir "$root/old" && cd "$root" && pivot_root . old && cd / && umount -l /old && rmdir /old || exit 99
     exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive \
         TMPDIR=/tmp \
@@ -129,10 +129,10 @@ mounted() {
 }
 
 alice() { setpriv --reuid 1234 --regid 1234 --clear-groups env -u PLENUM_CACHE_DIR HOME=/home/alice "$@"; }
-# pip leaves folders outside of site-packages, empty.
+# pip leaves empty folders outside of site-packages, so list only files.
 everything() { find /home/alice/env -not -type d -not -path '*/numpy*' -not -path '*/pip/*' | sort; }
 hash_in() { grep -oE '\b[0-9a-f]{16}\b' "$1" | tail -n 1; }
-job() { # SENTENCE COMMAND...: first.py, whose hash must be right
+job() { # SENTENCE COMMAND...: runs first.py, whose hash must be right
     local sentence=$1
     shift
     alice timeout -k 5 600 "$@" /share/first.py photos >out 2>err || echo "status $?" >>err
@@ -166,7 +166,7 @@ inside() {
     is "$want" "$NAME: a tar archive is read" eval \
         "alice env/bin/plenumctl hash tar,label=folder:photos.tar --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
 
-    # By TCP with a key, which takes libplenum-tls and OpenSSL, and with a status page.
+    # A loader over TCP with a key, which needs libplenum-tls and OpenSSL, and with a status page.
     alice sh -c 'umask 077; head -c 32 /dev/urandom >loader.key; env/bin/plenumctl key loader.key alice >alice.key'
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumd --socket unix:/home/alice/socket \
         --listen 127.0.0.1:7411 --tls-key loader.key \
@@ -202,7 +202,8 @@ inside() {
     echo "# all of it"
 }
 
-# The commands become the programs: the same process, signals and variables as if a shell had started them.
+# The wheel's commands replace themselves by the programs: process, signals and variables are as if a shell had started
+# the programs.
 started() {
     local code pid
     alice env/bin/plenumrun -n 1 cat /proc/self/status >out 2>err
@@ -242,7 +243,7 @@ with_mpi() {
     several_hosts
 }
 
-# All that a host has of Plenum is the environment, at the same place.
+# The hosts have nothing of Plenum but the environment, at the same path.
 several_hosts() {
     local vhosts=/share/tests/system/vhosts.sh what="two hosts, by ssh"
     export VHOSTS_DIR=/tmp/vhosts VHOSTS_SHARE=/home/alice

@@ -18,7 +18,7 @@ done | sort -u
 END
 chmod +x tell
 
-# overheard JOB... - run it, capturing all traffic on the bridge
+# overheard JOB... - run it and capture all traffic on the bridge
 overheard() {
     "$PYTHON" "$top_srcdir/tests/system/wire.py" "$dir/wire" >ready &
     local ear=$!

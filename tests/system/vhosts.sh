@@ -1,29 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# vhosts.sh - virtual hosts for tests: several machines, as far as programs can tell, on this one.
+# vhosts.sh - virtual hosts for tests: to programs, they look like several machines.
 #
-# Each host is a set of namespaces (network, PID, mount, UTS, IPC): its own name and address on a
-# private bridge, its own processes, /tmp, /run and /dev/shm, its own sshd with a throw-away key. All
-# other files are shared, as on a cluster with a network file system, and logins have the PATH of
-# "up". The "head" is a place on the same
-# bridge with this machine's own processes and files: from there tests reach the hosts. A host name of
-# its own is a must: Open MPI takes processes on hosts of one name for neighbours in shared memory.
+# Each host is a set of namespaces (network, PID, mount, UTS, IPC). It has its own name and address on a
+# private bridge, its own processes, /tmp, /run and /dev/shm, and its own sshd with a throw-away key. All
+# other files are shared, as on a cluster with a network file system. Logins have the PATH with which "up"
+# was called. The "head" is on the same bridge, with this machine's own processes and files; tests reach
+# the hosts from there. It needs its own host name, because Open MPI assumes that processes on hosts with
+# the same name share memory.
 #
 #   vhosts.sh up N            hosts v1 ... vN (needs root, iproute2, util-linux, sshd)
 #   vhosts.sh head CMD...     run CMD at the head
 #   vhosts.sh exec HOST CMD.. run CMD in HOST (standard input, signals and status pass)
-#   vhosts.sh agent HOST CMD..what "ssh HOST CMD" would do, but without ssh; at the head only
-#   vhosts.sh env agent|ssh   shell lines that make mpirun start by the one or the other
-#   vhosts.sh drop|undrop HOST       packets to and from HOST vanish, and come back
+#   vhosts.sh agent HOST CMD..do the same as "ssh HOST CMD", but without ssh; at the head only
+#   vhosts.sh env agent|ssh   print shell lines that make mpirun use either
+#   vhosts.sh drop|undrop HOST       begin and stop to drop packets to and from HOST
 #   vhosts.sh freeze|thaw HOST       stop and continue all of its processes
-#   vhosts.sh hide|unhide HOST DIR   an empty folder takes the place of DIR in HOST
-#   vhosts.sh crash HOST             power off
-#   vhosts.sh sshd HOST              start its sshd again, after it was killed
-#   vhosts.sh ps              processes of all hosts, but for those that belong to the hosts themselves
-#   vhosts.sh down            end all of it
+#   vhosts.sh hide|unhide HOST DIR   cover DIR in HOST with an empty folder
+#   vhosts.sh crash HOST             power it off
+#   vhosts.sh sshd HOST              restart its sshd after it was killed
+#   vhosts.sh ps              list the processes of all hosts, except those that make up the hosts
+#   vhosts.sh down            end everything
 #
-# State lies in $VHOSTS_DIR (which the hosts share); addresses are $VHOSTS_NET.1 and up. In the first
-# network namespace these are unreachable on purpose: nothing must leave the machine.
+# State is in $VHOSTS_DIR (which the hosts share); addresses are $VHOSTS_NET.1 and up. In the initial
+# network namespace these are unreachable on purpose: nothing may leave the machine.
 set -u
 self=$(readlink -f "$0")
 D=${VHOSTS_DIR:?must name a folder that can be made}
@@ -33,7 +33,7 @@ case $D in /*/..* | *//*) die "VHOSTS_DIR must be a plain absolute path" ;; /?*/
     "VHOSTS_DIR must lie below another folder" ;; esac
 hosts() { [ ! -f "$D/hosts" ] || cat "$D/hosts"; }
 
-# Pid files hold "PID STARTTIME", so that a process id that was used again is never touched.
+# Pid files contain "PID STARTTIME", so that a reused process id is never touched.
 start_time() {
 	local s
 	s=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
@@ -55,7 +55,7 @@ in_host() {
 	nsenter -t "$p" -m -u -i -n -p -- "$@"
 }
 on_bridge() { nsenter -t "$(pid_of head)" -n -- "$@"; }
-await() { # the mark of a namespace that is starting
+await() { # waits for the ready file of a namespace that is starting
 	local i
 	for ((i = 0; i < 500; i++)); do
 		[ ! -e "$D/run/$1.ready" ] || return 0
@@ -66,7 +66,7 @@ await() { # the mark of a namespace that is starting
 }
 
 # ---- inside new namespaces ----
-settle() { # a name, a /sys of its own, private folders
+settle() { # gives it a name, its own /sys, and private folders
 	local name=$1 dir stage=$D/mnt share
 	shift
 	hostname "$name" || return
@@ -86,7 +86,7 @@ settle() { # a name, a /sys of its own, private folders
 	echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null
 	ip link set lo up
 }
-stay() { # process 1 of a host: bash, in read, reaps orphans at once
+stay() { # process 1 of a host: bash reaps orphans at once while it is in read
 	mkfifo "$D/run/$1.ctl" && exec 9<>"$D/run/$1.ctl" && : >"$D/run/$1.ready" && read -r -t 30 _ <&9 || exit 1
 	while read -r _ <&9 || :; do :; done
 }
@@ -98,7 +98,7 @@ cmd___head() {
 	settle vhead && ip link add eth0 type bridge && ip link set eth0 address 02:00:00:00:00:fe up &&
 		ip addr add "$net.254/24" dev eth0 && stay head
 }
-cmd___spawn() { # notes its own id before it becomes unshare, so that 'down' finds it in any case
+cmd___spawn() { # records its process id before it becomes unshare, so that 'down' always finds it
 	local file=$1 what=$2
 	shift 2
 	remember "$file" $$ && exec unshare "$@" -- "$self" "__$what" "${file%.keeper}"
@@ -118,7 +118,7 @@ cmd_up() {
 	{
 		echo "127.0.0.1 localhost"
 		echo "$net.254 vhead"
-		echo "$net.253 vghost" # a name with an address where nobody is
+		echo "$net.253 vghost" # a name whose address no host has
 		for h in $(hosts); do echo "$net.${h#v} $h"; done
 	} >"$D/etc/hosts"
 	sed 's/^hosts:.*/hosts: files/' /etc/nsswitch.conf >"$D/etc/nsswitch.conf"
@@ -132,7 +132,7 @@ cmd_up() {
 	for h in $(hosts); do connect "$h" || { cmd_down; die "cannot make $h"; }; done
 	trap - INT TERM HUP
 }
-connect() { # give a host its network and its sshd
+connect() { # gives a host its network and its sshd
 	local h=$1 p i
 	await "$h" || return
 	for ((i = 0; i < 50; i++)); do
@@ -174,7 +174,7 @@ cmd_head() {
 	p=$(pid_of head) || die "not up"
 	exec nsenter -t "$p" -n -u -m -- env -C "$PWD" TMPDIR="$D/tmp" VHOSTS_DIR="$D" VHOSTS_NET="$net" "$@"
 }
-cmd_agent() { # HOST CMD...: as with ssh, CMD goes through a shell that starts in HOME
+cmd_agent() { # HOST CMD...: like with ssh, a shell that starts in HOME runs CMD
 	local h=$1 p
 	shift
 	p=$(pid_of "$h.init") || { echo "vhosts: cannot reach host $h" >&2; exit 255; }
@@ -199,7 +199,7 @@ cmd_unhide() { in_host "$1" umount -n "$2"; }
 cmd_crash() {
 	local p
 	p=$(init_of "$1") || exit
-	cmd_drop "$1" # or its processes would take leave as they are killed
+	cmd_drop "$1" # otherwise its processes would close their connections when they are killed
 	kill -9 "$p"
 	while pid_of "$1.init" >/dev/null; do sleep 0.01; done
 }
@@ -215,7 +215,7 @@ cmd_down() {
 	local f p q i
 	trap - INT TERM HUP
 	[ -e "$D/.vhosts" ] || return 0
-	if p=$(pid_of head); then # what still runs at the head is ours too: nobody else can be in there
+	if p=$(pid_of head); then # processes still at the head are ours, too: no others can be in its namespace
 		i=$(readlink "/proc/$p/ns/net")
 		for q in $(find /proc -maxdepth 3 -path '/proc/[0-9]*/ns/net' -lname "${i//[\[\]]/?}" 2>/dev/null | cut -d/ -f3); do
 			[ "$q" = "$p" ] || kill -9 "$q" 2>/dev/null

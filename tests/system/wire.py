@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""wire.py FILE - write all that passes the network interfaces of this host to FILE, until SIGTERM. Needs root.
+"""wire.py FILE - write everything that passes the network interfaces of this host to FILE, until SIGTERM. Needs root.
 
-What a look at the wire finds is what anybody between the hosts could have read."""
+An eavesdropper between the hosts could have read whatever is in FILE."""
 
 import signal
 import socket
