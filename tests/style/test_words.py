@@ -123,7 +123,7 @@ EXEMPT = (
     "docs/pipelines.md", "docs/pixels.md", "docs/popdist.md", "docs/preparing.md", "docs/recipes.md",
     "docs/training.md",
     "tests/common", "tests/docs", "tests/e2e", "tests/failures", "tests/frameworks", "tests/hostile",
-    "tests/launcher", "tests/libdist", "tests/loader", "tests/local.mk", "tests/python", "tests/system",
+    "tests/launcher", "tests/libdist", "tests/loader", "tests/local.mk", "tests/python",
 )
 
 TOPS = ("bench", "common", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts", "tests")
