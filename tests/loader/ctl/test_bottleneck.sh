@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_bottleneck.sh - plenumctl bench, plan and trace, and the variables that switch them on in any program.
+# test_bottleneck.sh - plenumctl bench, plan and trace, and the environment variables for them in any program.
 . "$top_srcdir/tests/lib.sh"
 ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 unset PLENUM_LOADER PLENUM_SOURCE PLENUM_TRACE

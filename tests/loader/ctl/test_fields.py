@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Fields in plenumctl's hash, which needs no library in Python: so these run with sanitizers, too. The same samples
-have the same hash in every form of a data set, and damaged ones end with a sentence."""
+"""Fields in plenumctl hash. This does not load libplenum into Python, so it also runs with sanitizers. The same samples
+have the same hash in every form of a data set, and damaged ones give an error message."""
 
 import csv
 import json
@@ -72,7 +72,7 @@ class CtlFieldsTest(unittest.TestCase):
         seen = set()
         for pipeline, fields in ((CROPS, masks), (VIEWS, masks), ("rrc(8) mixup(1)", alone), ("none", alone)):
             for more in ((), ("--repeat", "3")):
-                # in a list raw bytes are in files
+                # without `raw`: in a list, bytes come from files
                 hashes = {self.hash(form, fields.replace("raw:txt:bytes,", ""), "--pipeline", pipeline, *more)
                           for form in forms}
                 self.assertEqual([(code, err) for code, _, err in hashes], [(0, "")], (pipeline, more))
@@ -80,7 +80,7 @@ class CtlFieldsTest(unittest.TestCase):
         self.assertEqual(len(seen), 8)
 
     def test_damaged(self):
-        """what is no JSON, array, number, PNG or text is a sentence about its sample"""
+        """malformed JSON, arrays, numbers, PNGs and texts give an error message about their sample"""
         for extension, data, fields in (
                 ("json", b"[" * 3000, "a:json:boxes"), ("json", b"[{}]", "a:json:boxes"), ("json", b"", "a:json:boxes"),
                 ("json", b'[{"bbox": [1, 2, -3, 4], "category_id": 1}]', "a:json:boxes"), ("txt", b"\xff", "a:txt"),

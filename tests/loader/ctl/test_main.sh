@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_main.sh - how plenumctl's commands are found, and what is said of those that are not. Speaks TAP.
+# test_main.sh - how plenumctl finds its commands, and the errors for commands that do not exist. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 ctl=$top_builddir/plenumctl
 cd "$T" || exit 99
 
-says() { # STATUS SENTENCE COMMAND...: on standard error, and nothing on standard output
+says() { # STATUS SENTENCE COMMAND...: it prints this to standard error, and nothing to standard output
     local status=$1 sentence=$2 code=0
     shift 2
     "$ctl" "$@" >out 2>err || code=$?

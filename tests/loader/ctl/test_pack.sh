@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# plenumctl pack and verify: nothing is lost, a run that is killed goes on, and what is wrong is found.
+# plenumctl pack and verify: nothing is lost, a run that was killed can be continued, and errors are found.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl
 PYTHON=${PYTHON:-python3}
 cd "$T" || exit 99
 
-# field NAME <JSON: a number or text of plenumctl's JSON
+# field NAME <JSON: print a number or text in plenumctl's JSON
 field() {
     "$PYTHON" -c '
 import functools, json, sys
 print(functools.reduce(lambda v, k: v[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"
 }
 
-# hashes DATASET...: the stream of two epochs, as trained and as evaluated, with what was substituted
+# hashes DATASET: print the hash of two epochs and the number of substituted samples, for training and for evaluation
 hashes() {
     for pipeline in train eval 'exif rrc(96,scale=0.02:0.3) flip(0.5)'; do
         "$plenumctl" hash "$1" --shuffle none --seed 3 -e 2 -p "$pipeline" --json || return
@@ -21,10 +21,10 @@ hashes() {
 }
 
 ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
-# Whatever else lies in a data set.
+# Add odd files, like in a real data set.
 cp data/bricks/bricks-00000.jpg data/bricks/a.b.jpg
 cp data/bricks/bricks-00001.jpg data/bricks/a_b.jpg # the same key as the one above
-cp data/bricks/bricks-00002.jpg data/bricks/a.b.png # a JPEG that is called PNG
+cp data/bricks/bricks-00002.jpg data/bricks/a.b.png # a JPEG with the extension of a PNG
 head -c 3000 data/bricks/bricks-00003.jpg >data/bricks/cut.jpg
 : >data/bricks/empty.jpg
 echo "no image" >data/bricks/text.jpg
@@ -55,7 +55,7 @@ is "$("$plenumctl" index data --json | field classes)" "the same classes" \
     sh -c '"$0" index packed --json | sed "s/.*classes\": \([0-9]*\).*/\1/"' "$plenumctl"
 ok "class names are kept" sh -c '[ "$(tail -n 1 packed/classes.txt)" = "zz an empty class" ]'
 
-# A member's extension is that of its format, whatever its file was called. An AVIF's first brand may be mif1.
+# The extension of a member is that of its format, whatever the file's name was. An AVIF's first brand may be mif1.
 mkdir -p kinds/class
 "$top_builddir/tests/loader/image/dump" --kinds kinds/class >/dev/null
 for file in kinds/class/*.avif; do
@@ -67,7 +67,7 @@ extensions=$(ls kinds/class | sed 's/.*[.]//; s/pgm/ppm/' | sort | uniq -c)
 is "$extensions" "members have the extensions of their formats" \
     sh -c 'tar -tf kinds.packed/archive-000000.tar | grep -v "[.]cls$" | sed "s/.*[.]//" | sort | uniq -c'
 
-# Packing what is packed changes nothing; packing archives gives what packing their folder gives.
+# Packing a packed data set changes nothing; packing archives gives the same as packing the folder.
 "$plenumctl" pack packed again -n 10 --json >again.json
 is "$(field packed <packed.json)" "packed files are kept as they are" field kept.packed <again.json
 is "$("$plenumctl" verify packed --content | grep content)" "byte for byte" \
@@ -76,7 +76,7 @@ is "$("$plenumctl" verify packed --content | grep content)" "byte for byte" \
 "$plenumctl" pack tar,label=folder:data.tar third -n 10 --json >third.json
 is "$(cat want)" "an archive of the folder, packed" hashes third
 
-# The same pixels for others.
+# Other programs see the same pixels.
 if "$PYTHON" -c 'import PIL' 2>/dev/null; then
     ok "Pillow sees the same pixels, and of metadata the orientation" "$PYTHON" -c '
 import io, os, sys, tarfile, warnings
@@ -105,7 +105,7 @@ fi
 
 # --- runs that are killed ---
 
-# Everything but the account of the runs, which may tell of an archive twice.
+# Everything except the account of the runs, which may list an archive twice.
 archives() { (cd "$1" && ls && sha256sum -- *.tar classes.txt); }
 archives packed >want.archives
 
@@ -122,12 +122,12 @@ ok "a run is killed several times" test $killed -ge 2
 ok "and goes on" "$plenumctl" pack data torn -n 10
 is "$(cat want.archives)" "to the same archives" archives torn
 
-# Killed at each of the calls that matter: nothing is half done afterwards.
+# After a kill at any of the calls that matter, nothing is left half done.
 if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
-    export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # does not go together with strace
+    export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # leak detection does not work under strace
     for call in fsync rename ftruncate write; do
         killed=0
-        for when in 1 2 3 4 5 8; do # of each thread
+        for when in 1 2 3 4 5 8; do # counted in each thread
             rm -rf torn
             status=0
             { strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=$when \
@@ -141,7 +141,7 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
         done
         ok "killed at $call ($killed times), it goes on to the same archives" test $killed -ge 1
     done
-    # A disk that is full is told, and what was packed is kept.
+    # A full disk is reported, and the archives that are complete are kept.
     rm -rf torn
     ok "a full disk is told, with what to do" sh -c '! strace -f -qq -o /dev/null -e trace=fsync \
         -e inject=fsync:error=ENOSPC:when=5 "$0" pack data torn -n 10 --threads 1 2>why &&
@@ -153,7 +153,7 @@ else
     skip "killed at each of the calls that matter" "strace cannot be used here"
 fi
 
-# An archive that was lost is made again; one that was changed is not touched.
+# A missing archive is written again; one that was changed is not touched.
 rm torn/archive-000002.tar
 ok "an archive that was removed is made again" "$plenumctl" pack data torn -n 10
 is "$(cat want.archives)" "and is the same" archives torn
@@ -161,8 +161,8 @@ printf x >>torn/archive-000001.tar
 ok "an archive that was changed is told" \
     sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar is not as it was written" why' "$plenumctl"
 
-# --- what is refused ---
-no() { # SENTENCE PATTERN ARGUMENTS...: pack refuses with a sentence like this
+# --- errors ---
+no() { # SENTENCE PATTERN ARGUMENTS...: pack fails with a message that matches
     sentence=$1 pattern=$2
     shift 2
     if "$plenumctl" pack "$@" >"$T/.out" 2>&1 || ! grep -q "$pattern" "$T/.out"; then
@@ -208,7 +208,7 @@ is "$(field packed <good.json)" "and proves all that is packed" \
 is "$("$plenumctl" verify good --content --threads 1 | grep content)" "the content's hash does not depend on threads" \
     sh -c '"$0" verify good --content --threads 3 | grep content' "$plenumctl"
 
-# One bit of one packed JPEG, behind its header; then one bit of its checksum, which changes no pixel.
+# Flip a bit of a packed JPEG after its header; then a bit of its checksum, which changes no pixel.
 "$PYTHON" - <<'PY'
 import os, tarfile
 name = "good/archive-000000.tar"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# plenumctl pack --raw and --raw-share: PPMs that others read, the same stream as before, the same bytes by any number
-# of threads and after any interruption, and what is refused. Their pixels are tests/loader/image/test_pack_resize.
+# plenumctl pack --raw and --raw-share: PPMs that other programs can read, the same stream as before, the same bytes
+# with any number of threads and after any interruption, and errors. tests/loader/image/test_pack_resize tests pixels.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 PYTHON=${PYTHON:-python3}
@@ -14,16 +14,16 @@ import functools, json, sys
 print(functools.reduce(lambda v, k: v[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"
 }
 archives() { (cd "$1" && ls && sha256sum -- *.tar *.txt DATASET.json | grep -v plenum-pack.txt); }
-hashes() { # DATASET: of two epochs, as trained and as evaluated, with what was substituted
+hashes() { # DATASET: the hash of two epochs and the number of substituted samples, for training and for evaluation
     for pipeline in train eval 'exif rrc(96,scale=0.02:0.3) flip(0.5)' 'letterbox(64)'; do
         "$plenumctl" hash "$1" --shuffle none --seed 3 -e 2 -p "$pipeline" --json || return
     done
 }
-members() { cat "$1"/*.tar | tar -tif - | grep -c "\.$2\$"; } # FOLDER EXTENSION: how many there are
+members() { cat "$1"/*.tar | tar -tif - | grep -c "\.$2\$"; } # FOLDER EXTENSION: the number of such members
 
 ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
-cp data/bricks/bricks-00001.jpg data/bricks/renamed.png # a JPEG that is called PNG
-{ # EXIF says that it lies on its side
+cp data/bricks/bricks-00001.jpg data/bricks/renamed.png # a JPEG with the extension of a PNG
+{ # its EXIF orientation is 6: it is stored sideways
     head -c 2 data/bricks/bricks-00002.jpg
     printf '\377\341\000\042Exif\000\000II*\000\010\000\000\000'
     printf '\001\000\022\001\003\000\001\000\000\000\006\000\000\000\000\000\000\000'
@@ -34,7 +34,7 @@ head -c 3000 data/bricks/bricks-00003.jpg >data/bricks/cut.jpg
 echo "no image" >data/bricks/text.jpg
 samples=$(find data -name '*.*g' | wc -l)
 
-# --- all of them ---
+# --- all samples ---
 "$plenumctl" pack data raw -n 10 --raw --threads 1 --json >raw.json
 ok "pack --raw" test -s raw.json
 is "$samples" "all samples are there" field samples <raw.json
@@ -67,7 +67,7 @@ import json
 o = json.load(open("raw/DATASET.json"))["options"]
 print(o["raw_share"], "quality" in o)'
 
-# --- smaller ones, and a share ---
+# --- smaller images, and a share ---
 "$plenumctl" pack data small -n 10 --longest 100 --raw --json >small.json
 ok "pack --longest --raw" test "$(field resized <small.json)" -gt 40
 is $((samples - 3)) "all are raw" field raw <small.json
@@ -83,7 +83,7 @@ import json
 o = json.load(open("half/DATASET.json"))["options"]
 print(o["raw_share"], o["quality"])'
 
-# Packing raw pixels again, and as JPEGs.
+# Pack raw pixels again, with --raw and without.
 "$plenumctl" pack raw again -n 10 --raw >/dev/null
 is "$(cd raw && sha256sum -- *.tar)" "raw pixels of raw pixels are the same archives" \
     sh -c 'cd again && sha256sum -- *.tar'
@@ -91,7 +91,7 @@ is "$(cd raw && sha256sum -- *.tar)" "raw pixels of raw pixels are the same arch
 is "$(cd raw && sha256sum -- *.tar)" "and pack without --raw keeps them" sh -c 'cd kept && sha256sum -- *.tar'
 is $((samples - 3)) "as no JPEGs" field kept.png <kept.json
 
-# --- others read them ---
+# --- other programs can read them ---
 if "$PYTHON" -c 'import PIL' 2>/dev/null; then
     ok "Pillow reads them, and sees the pixels that it sees in the originals" "$PYTHON" - <<'PY'
 import io, os, tarfile
@@ -141,8 +141,8 @@ ok "a run is killed several times" test $killed -ge 2
 ok "and goes on" "$plenumctl" pack data torn -n 10 --raw
 is "$(cat archives)" "to the same files" archives torn
 
-# --- what is refused ---
-no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack ends with it and a sentence like this
+# --- errors ---
+no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a message that matches
     local want=$1 sentence=$2 pattern=$3 got=0
     shift 3
     "$plenumctl" pack "$@" >"$T/.out" 2>&1 || got=$?

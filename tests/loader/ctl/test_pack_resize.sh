@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# plenumctl pack --longest and --shortest: the sizes, what is left as it is, the same bytes by any number of threads and
-# after any interruption, and what is refused. The pixels are tests/loader/image/test_pack_resize.
+# plenumctl pack --longest and --shortest: sizes, files that stay unchanged, the same bytes with any number of threads
+# and after any interruption, and errors. tests/loader/image/test_pack_resize tests the pixels.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 PYTHON=${PYTHON:-python3}
@@ -16,7 +16,7 @@ print(functools.reduce(lambda v, k: v[k], sys.argv[1].split("."), json.load(sys.
 archives() { (cd "$1" && ls && sha256sum -- *.tar *.txt DATASET.json | grep -v plenum-pack.txt); }
 
 ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
-cp data/bricks/bricks-00001.jpg data/bricks/renamed.png # a JPEG that is called PNG
+cp data/bricks/bricks-00001.jpg data/bricks/renamed.png # a JPEG with the extension of a PNG
 head -c 3000 data/bricks/bricks-00003.jpg >data/bricks/cut.jpg
 : >data/bricks/empty.jpg
 echo "no image" >data/bricks/text.jpg
@@ -142,8 +142,8 @@ is 0 "where no image is larger, none is touched" field resized <all.json
 is "$(cd packed && sha256sum -- *.tar)" "and the archives are those of pack without a size" \
     sh -c 'cd all && sha256sum -- *.tar'
 
-# --- what is refused ---
-no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack ends with it and a sentence like this
+# --- errors ---
+no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a message that matches
     local want=$1 sentence=$2 pattern=$3 got=0
     shift 3
     "$plenumctl" pack "$@" >"$T/.out" 2>&1 || got=$?
@@ -174,7 +174,7 @@ no 1 "going on without a size" "not images as they are" data small -n 10
 no 1 "going on with a size" "was begun with images as they are, not --longest" data packed -n 10 --longest 200
 ok "nothing was changed by that" sh -c '[ "$0" = "$1" ]' "$(cat want)" "$(archives small)"
 
-# A cursor of the one is no cursor of the other.
+# A cursor of one data set is not valid for the other.
 ok "a cursor of the original" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
 ok "goes on with the original" "$feed" data --micro-batch 4 --batches 1 --resume cursor
 ok "is refused by the smaller images, as of another data set" sh -c '! "$0" small --micro-batch 4 --resume cursor \

@@ -1,16 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_preview.sh - plenumctl preview: a sheet has as much room below its pictures as there is to say of them.
-# Speaks TAP.
+# test_preview.sh - plenumctl preview: the space below the pictures of a sheet fits the text about them. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 ctl=$top_builddir/plenumctl
 cd "$T" || exit 99
 
 "$ctl" make-sample photos --classes 2 --images 4 --size 48 >/dev/null || exit 99
-height() { # SET PIPELINE: of a row of 4 pictures
+height() { # SET PIPELINE: the height of a row of 4 pictures
     "$ctl" preview "$1" sheet.jpg --pipeline "$2" --count 4 --columns 4 | sed 's/.* x \([0-9]*\) pixels.*/\1/'
 }
-taller() { # LINES SET SIDE OPERATIONS: by so many lines of small letters
+taller() { # LINES SET SIDE OPERATIONS TITLE: the operations make a row taller by LINES lines of small letters
     is "$((10 * $1))" "$5" echo $(($(height "$2" "rrc($3) $4") - $(height "$2" "rrc($3)")))
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumctl preview --fields: masks and boxes are drawn where the samples have them, other fields as lines of text."""
+"""plenumctl preview --fields: masks and boxes are drawn into the images, other fields are lines of text below."""
 
 import json
 import os
@@ -24,9 +24,9 @@ from PIL import Image  # noqa: E402
 from made import npy, png  # noqa: E402
 
 SIDE, GREY = 96, 100
-LEFT, TOP, SMALL_LINE, SEAM = 8, 56, 10, 2  # of the first image; height of a line in images below 216 pixels
+LEFT, TOP, SMALL_LINE, SEAM = 8, 56, 10, 2  # first image's corner; line height below 216 pixels; space between images
 VOC = {1: (128, 0, 0), 2: (0, 128, 0), 3: (128, 128, 0), 255: (224, 224, 192)}  # its published palette
-LONG = "one two three four five six seven eight"  # of letters of 6 pixels, 16 in a line
+LONG = "one two three four five six seven eight"  # letters are 6 pixels wide: 16 fit a line
 
 
 class PreviewFieldsTest(unittest.TestCase):
@@ -57,7 +57,7 @@ class PreviewFieldsTest(unittest.TestCase):
         left = LEFT + number * (SIDE + SEAM)
         return self.sheet(*fields, **options)[TOP:TOP + SIDE, left:left + SIDE]
 
-    def assert_colour(self, pixels, colour, tolerance=12):  # JPEG
+    def assert_colour(self, pixels, colour, tolerance=12):  # JPEG is lossy
         self.assertLess(np.abs(pixels - np.array(colour)).max(), tolerance, (colour, pixels.reshape(-1, 3)[:3]))
 
     def mask(self, dtype):

@@ -1,21 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it keeps, and what streams and cursors
-# make of that list. Speaks TAP.
+# test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it stores, and how streams and cursors
+# use that list. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
-json() { # NAME FILE: a number or text at the top of plenumctl's JSON
+json() { # NAME FILE: a number or text at the top level of plenumctl's JSON
     sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$2" | head -n 1
 }
 kinds() { sed -n 's/.*"kind": "\([^"]*\)".*/\1/p' "$1" | sort | uniq -c | tr -s ' \n' ' '; }
-old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # so that the index of it is kept
+old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # old enough for its index to be stored
 
 "$ctl" make-sample data --classes 4 --images 6 --size 96 >/dev/null || exit 99
 stream="--pipeline rrc(32)flip(0.5) --seed 5"
 here=$PWD
 
-# ---- a data set without fault ----
+# ---- a good data set ----
 "$ctl" index data --json >index.json
 ok "nothing is wrong: status 0" status 0 "$ctl" verify data --json
 "$ctl" verify data --json --content >good.json
@@ -34,7 +34,7 @@ ok "... and it is said what to do" \
 "$ctl" pack kinds faster >/dev/null || exit 99
 ok "... which is true" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
 
-# Every byte counts for --content, also those that the fingerprint does not read.
+# --content depends on every byte, including those that the fingerprint does not cover.
 cp -r data flipped
 victim=$(ls flipped/*/*.jpg | head -n 1)
 head -c 100000 /dev/zero >>"$victim"
@@ -47,17 +47,17 @@ ok "... but in the hash over all" test "$(json content one.json)" != "$(json con
 ok "... which does not depend on threads" test \
     "$("$ctl" verify padded --content --json -t 5 | json content -)" = "$(json content two.json)"
 
-# ---- faults ----
+# ---- bad samples ----
 mkdir bad
 cp -r data/* bad/
 tall=bad/clouds/tall.jpg
 cp bad/clouds/clouds-00003.jpg "$tall"
-truncate -s -40 "$tall" # wrong in its last rows only
+truncate -s -40 "$tall" # damaged only in its last rows
 head -c 900 data/clouds/clouds-00001.jpg >bad/clouds/cut.jpg
 echo "no image" >bad/bricks/text.jpg
 : >bad/bricks/empty.jpg
 old bad
-top="--pipeline resize(64)center_crop(8) --seed 5 --shuffle none" # needs no more than the middle
+top="--pipeline resize(64)center_crop(8) --seed 5 --shuffle none" # needs only the middle
 before=$("$ctl" hash bad $top --json | json substituted -)
 is 3 "before: of an image cut in its last rows, others are shown" echo "$before"
 loader_threads 2
@@ -108,7 +108,7 @@ is "$("$ctl" hash bad $stream)" "... so that both, verified, are the same stream
 job -n 2 "$feed" bad $stream --micro-batch 2 --json
 ok "a job goes by the list" delivered "$("$ctl" hash bad $stream)"
 is 4 "... and counts what is substituted" field substituted
-job -n 1 "$feed" bad $stream --bad fail --shuffle none --micro-batch 1 # one file a batch: the first bad one is named
+job -n 1 "$feed" bad $stream --bad fail --shuffle none --micro-batch 1 # one file per batch: the first bad one is named
 ok "bad = fail: file and reason" says "$here/bad/bricks/empty.jpg is known to be bad: the file is empty"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified
 ok "a cursor from before is refused with the reason" says \
@@ -156,7 +156,7 @@ for i in 0 1 2 3 4 5; do
         cp clean/a/$i.jpg junk/a/
     fi
 done
-truncate -s -40 clean/a/5.jpg # wrong in its last rows only
+truncate -s -40 clean/a/5.jpg # damaged only in its last rows
 cp clean/a/5.jpg junk/a/
 old junk
 old clean
@@ -195,7 +195,7 @@ is "$("$ctl" hash clean $stream)" "... so that every pipeline shows them" "$ctl"
 ok "... which goes on with the same option alone" sh -c '! "$0" pack junk junkgone 2>why &&
     grep -q "was begun with --junk, not images as they are" why' "$ctl"
 
-# ---- what is refused ----
+# ---- errors ----
 ok "generated: there is nothing to verify" sh -c \
     '! "$0" verify generated:10 2>why && grep -q "generated:10 has no files: there is nothing to verify" why' "$ctl"
 ok "no cache folder: the report comes all the same" \
