@@ -24,9 +24,9 @@
  *
  * A loader that dies while it starts is restarted once at once, because it may have been killed by
  * hand. The second time its end is observed, and its standard error passes through this process. If
- * it dies again, waiting clients get what is known (signal, code, last message) as the loader's
- * ERROR, and so do those that connect before the next attempt. Clients of a slow start are
- * answered, too: they retry, and can report what they wait for.
+ * it dies again, waiting clients get the reason (signal, code, last message) as the loader's ERROR,
+ * and so do those that connect before the next attempt. Clients of a slow start get an answer, too:
+ * they retry, and can report what they wait for.
  *
  * The loader's parent is process 1 (or a subreaper). The keeper holds a pidfd, because the process
  * id may be reused. Without a pidfd, the lifeline proves that the loader lives: only then is its

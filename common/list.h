@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* list.h - an intrusive doubly linked list: the links are members of the objects.
  *
- * The list is a ring that includes its head, so there is no searching, and the first and last
- * objects are no special cases. container_of() gets from a link to its object. A link of zeros is
- * in no list. Adding a linked object, or removing one that is not linked, is a bug, which assert()
- * detects. */
+ * The list is a ring that includes its head, so adding and removing need no search, and the first
+ * and last objects are not special. container_of() turns a link into its object. A link of zeros is
+ * not in a list. Adding a linked object, or removing one that is not linked, is a bug, which
+ * assert() detects. */
 #ifndef COMMON_LIST_H
 #define COMMON_LIST_H
 

@@ -6,21 +6,22 @@
  *
  *     b = bits of n - 1, cut into two halves; each round mixes one half with Philox of the other
  *     (a Feistel network: a bijection on [0, 2^b) whatever the round function is);
- *     a result >= n is put through again until it falls below n ("cycle walking": the cycle of
- *     the permutation through a point below n comes back below n, so it ends, and the map
- *     restricted to [0, n) is again a bijection). 2^b < 2n, so fewer than two walks on average.
+ *     a result >= n is permuted again until it is below n ("cycle walking": the cycle of the
+ *     permutation through a point below n returns below n, so it ends, and the map restricted to
+ *     [0, n) is again a bijection). 2^b < 2n, so fewer than two walks on average.
  *
- * docs/order.md has all of it, for a second implementation.
+ * docs/order.md specifies everything, for a second implementation.
  *
  * Small domains get more rounds: with halves of one or two bits eight rounds are visibly not
  * random (tests/common/test_order.c counts all permutations of four and five samples).
  *
- * Blocks: storage is a ring, cut open at a random sample (so that the odd rest behind the last
- * whole block lies somewhere else each epoch), cut into blocks of B, and the blocks are permuted.
- * Then each window of ORDER_WINDOW_BLOCKS consecutive blocks is permuted in itself. A reader of
- * consecutive positions thus touches few blocks at a time, each a run of neighbours in storage.
+ * Blocks: storage is a ring, cut open at a random sample (so that the incomplete block at the end
+ * is elsewhere in each epoch) and cut into blocks of B, which are permuted. Then the samples of
+ * each window of ORDER_WINDOW_BLOCKS consecutive blocks are permuted. So a reader of consecutive
+ * positions uses only a few blocks at a time, each a run of neighbours in storage.
  *
- * Not here: what a sample looks like (loader/render), who takes which position (libdist/stream.c).
+ * Not here: the pixels of a sample (loader/render), and which replica takes which position
+ * (libdist/stream.c).
  */
 #include "config.h"
 
@@ -56,7 +57,7 @@ static word narrow(wide x)
     return (word)x;
 }
 
-/* One pass of the network over [0, 2^bits). `tweak` tells permutations of one purpose apart. */
+/* One pass of the network over [0, 2^bits). `tweak` distinguishes permutations of one purpose. */
 static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
                     unsigned bits, word x)
 {
@@ -266,7 +267,7 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
                                     uint64_t count)
 {
     uint64_t whole = order_steps_left(steps, (struct order_place){0});
-    /* skip what is too little for a step */
+    /* skip the rest of an epoch if it is smaller than a step */
     uint64_t left = max_u64(order_steps_left(steps, place), 1);
 
     assert(whole > 0);

@@ -18,7 +18,8 @@ static const char *next_word(const char *word, const char *end)
     return word < end ? word : NULL;
 }
 
-/* What Python runs: its first word that is no option. NULL for a command, or standard input. */
+/* Returns the script that Python runs: its first argument that is not an option. NULL for a command
+ * (-c, -m) or standard input. */
 static const char *find_script(const char *word, const char *end)
 {
     while ((word = next_word(word, end)) != NULL) {

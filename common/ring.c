@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ring.c - where the batches of one stream lie.
+/* ring.c - the memory that holds the batches of one stream.
  *
  * The training process makes a ring and hands it to one session of one loader, which writes pixels
  * straight into the slots it was asked to fill. A slot moves so:
@@ -12,18 +12,19 @@
  * memory does not grow with the number of its clients.
  * Why sealed: the kernel raises SIGBUS in a process that writes to a mapped page beyond the end of
  * its file. F_SEAL_SHRINK takes that power from the client.
- * Why without holes: memory belongs to the control group of who writes a page first. The client
- * pays for all of it, by fallocate() before it sends it; what it gave back (FALLOC_FL_PUNCH_HOLE,
- * which no seal forbids but F_SEAL_WRITE) the loader would pay for, and be killed for in the end.
- * So the file's blocks are counted when the ring is accepted and again before it is written to. A
- * client that is quick enough to punch in between gains what a slot takes, within --ring-limit. Why
- * not F_SEAL_WRITE: both sides write, before and after (a trainer may normalise in place).
+ * Why without holes: a page is charged to the control group of the process that first writes to it.
+ * The client allocates the whole ring with fallocate() before it sends it, so it is charged for it.
+ * If it could give pages back (FALLOC_FL_PUNCH_HOLE, which only F_SEAL_WRITE forbids), the loader
+ * would be charged for them when it writes, and killed in the end. So the file's blocks are counted
+ * when the ring is accepted and again before each write. A client that punches holes in between
+ * gains at most a slot, within --ring-limit. Why not F_SEAL_WRITE: both sides write, before and
+ * after (a trainer may normalise in place).
  *
- * A ring is never given to a second session: a loader that was given up while it was stopped would,
- * when it goes on, write into it. The client makes a new one, and what it holds of the old one
- * stays valid until released (hence the reference count).
+ * A ring is never given to a second session: a loader that was given up while it was stopped would
+ * write into it when it continues. The client makes a new ring; batches that it still holds in the
+ * old one stay valid until they are released (hence the reference count).
  *
- * Not here: the states of slots (libdist/slot.c), what lies where in a slot (wire.c). */
+ * Not here: the states of slots (libdist/slot.c), and the layout of a slot (wire.c). */
 #include "config.h"
 
 #include "common/ring.h"

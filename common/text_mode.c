@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* ALL_MIN LFs all follow a CR by chance in one of 256^5 = 2^40 files. Of FEW_MIN LFs, one in 256
- * should follow a CR; that at most one in FEW does is less likely still. */
+/* All of ALL_MIN LFs randomly follow a CR in one of 256^5 = 2^40 files. Of FEW_MIN LFs, one in 256
+ * should follow a CR; it is even less likely that at most one in FEW does. */
 enum { ALL_MIN = 5, FEW_MIN = 12000, FEW = 8192 };
 
 /* Bytes of a file that text does not have, this near to an LF. */
