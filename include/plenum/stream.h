@@ -169,7 +169,7 @@ struct plenum_stream_info {
     uint64_t steps_per_epoch; /**< Equal in all instances. */
     uint64_t batches;         /**< In the whole stream, from epoch 0 on; 0 if it is endless. */
     uint32_t num_classes;     /**< In the data set: labels are below it. */
-    /** Of one image; with several views, of the first view's. */
+    /** Size of one image; with several views, the first view's. */
     uint32_t height, width, channels;
     uint32_t steps, replicas, micro_batch; /**< The shape of a batch: [S][local R][M]. */
     uint32_t slots;          /**< In the ring; each batch that has not been released takes one. */
@@ -212,14 +212,14 @@ struct plenum_batch {
 struct plenum_cursor {
     /** Hash of data set, pipeline, seed and order, none of which may change. */
     uint8_t identity[16];
-    uint64_t epoch;    /**< Of the next step. */
-    uint64_t position; /**< Of the next step, in its epoch's order. */
+    uint64_t epoch;    /**< The next step's epoch. */
+    uint64_t position; /**< The next step's position in its epoch's order. */
 };
 
 /** A position in the stream, in terms of epochs and steps. */
 struct plenum_place {
-    uint64_t epoch;      /**< Of the next step. */
-    uint64_t position;   /**< Of the next step, in its epoch's order: below N. */
+    uint64_t epoch;      /**< The next step's epoch. */
+    uint64_t position;   /**< The next step's position in its epoch's order: below N. */
     uint64_t steps_left; /**< Steps left in that epoch, at least 1; equal in all instances. */
 };
 
@@ -416,7 +416,7 @@ struct plenum_view {
     /** int8 or uint8, [S][R][M][count][H][W][C] or [S][R][M][count][C][H][W]; 64-byte aligned. */
     void *pixels;
     uint32_t count;         /**< Images per sample. */
-    uint32_t height, width; /**< Of one image. */
+    uint32_t height, width; /**< Size of one image. */
 };
 
 /**
@@ -483,7 +483,7 @@ enum plenum_field_type {
  *  or height, after crop, resize and flips, clipped to the image. */
 struct plenum_box {
     float left, top, right, bottom;
-    int64_t class_id; /**< As in the data set. */
+    int64_t class_id; /**< The class in the data set. */
     int64_t id;       /**< The object's id, or its index in the data set's list. */
 };
 
