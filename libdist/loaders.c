@@ -367,7 +367,7 @@ static bool is_for_later(const struct plenum_stream *s, int code)
                          code == -ENFILE || code == -EAGAIN || code == -ENOEXEC);
 }
 
-/* Is no other loader connected? */
+/* Returns whether it is the only connected loader. */
 static bool is_only_one(const struct loader *l)
 {
     FOR_LOADERS(other, l->stream)
