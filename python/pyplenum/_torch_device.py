@@ -266,7 +266,7 @@ def pinned_for_cuda(device: Optional[torch.device] = None) -> Pinned:
 
 class FloatsOnDevice:
     """Computes (pixel / 255 - mean) / std for the first three channels of uint8 tensors [..., C, H, W] or
-    [..., H, W, C], on their device: in float32, rounded to ``dtype``, in one pass over memory if torch supports it.
+    [..., H, W, C], on their device: in float32, rounded to ``dtype``. If torch supports it, memory is read only once.
     """
 
     def __init__(self, mean: Any, std: Any, dtype: torch.dtype, layout: str) -> None:
