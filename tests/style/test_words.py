@@ -116,7 +116,7 @@ OPENINGS = (
 
 # Not clean yet. Take a path out once it is: then it stays so.
 EXEMPT = (
-    "bench", "common", "examples", "include", "libdist", "python",
+    "bench", "common", "examples", "libdist", "python",
     "launcher/control.c", "launcher/job", "launcher/remote", "launcher/script.c",
     "loader/ctl", "loader/dataset", "loader/image", "loader/serve",
     "docs/datasets.md", "docs/guide.md", "docs/html", "docs/man", "docs/messages.md", "docs/packed.md",
