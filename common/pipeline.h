@@ -235,9 +235,9 @@ static inline bool pipeline_mixes(const struct pipeline *pipeline)
 }
 
 /**
- * Write a pipeline's text for users: its fractions as decimals where four digits say the same, such
- * as 0.6 for 3/5. It parses as `text` does. If `size` is too small, the
- * text is copied unchanged, and truncated.
+ * Write a pipeline's text for users, with fractions as decimals if four decimals are exact, such as
+ * 0.6 for 3/5. The result has the same meaning as `text`. If `size` is too small, the text is
+ * copied unchanged and truncated.
  */
 void pipeline_write_decimals(const char *text, char *ret, size_t size);
 

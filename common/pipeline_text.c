@@ -315,7 +315,8 @@ int parser_check_shape(struct parser *p, const struct pipeline_shape *shape)
     return 0;
 }
 
-/* Read a whole number at `*at`, of at most nine digits; false when there is none. */
+/* Read an integer of at most nine digits at `*at`, and advance it. Returns false if there is
+ * none. */
 static bool read_number(const char **at, uint32_t *ret)
 {
     size_t n = strspn(*at, "0123456789");
@@ -328,8 +329,8 @@ static bool read_number(const char **at, uint32_t *ret)
     return true;
 }
 
-/* Write the fraction at `*at` as a decimal, and step over it; false if it needs more than four
- * digits. */
+/* Write the fraction at `*at` as a decimal, and advance `*at`. Returns false if it needs more than
+ * four decimals. */
 static bool make_decimal(const char **at, char digits[24])
 {
     const char *end = *at;
@@ -351,7 +352,7 @@ static bool make_decimal(const char **at, char digits[24])
 void pipeline_write_decimals(const char *text, char *ret, size_t size)
 {
     const char *at = text;
-    bool inside = false; /* a number or a word */
+    bool inside = false; /* inside a number or a word */
     size_t len = 0;
 
     assert(size > 0);
@@ -365,6 +366,6 @@ void pipeline_write_decimals(const char *text, char *ret, size_t size)
             ret[len++] = *at++;
     }
     ret[len] = '\0';
-    if (*at) /* there is no room for more digits */
+    if (*at) /* it does not fit: write the fractions instead */
         (void)snprintf(ret, size, "%s", text);
 }

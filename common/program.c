@@ -11,7 +11,7 @@
 
 #include "common/util.h"
 
-/* The word behind `word`; NULL behind the last one. */
+/* Returns the word after `word`, or NULL after the last one. */
 static const char *next_word(const char *word, const char *end)
 {
     word += strlen(word) + 1;

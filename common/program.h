@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* program.h - what users call the program that runs in a process. */
+/* program.h - the name by which users know the program that runs in a process. */
 #ifndef COMMON_PROGRAM_H
 #define COMMON_PROGRAM_H
 
 #include <stddef.h>
 
 /**
- * The name of the program with these words, each with its NUL, as in /proc/PID/cmdline: that of the
- * file without its folder, and of the script or module where the file is Python.
- *
- * At most `size` - 1 bytes; "" without a word.
+ * Write the name of a program from the words of its command line, each with its NUL, as in
+ * /proc/PID/cmdline: the name of the file without its folder or, if that is Python, of the script
+ * or module. At most `size` - 1 bytes; "" if there are no words.
  */
 void program_name_of(const char *words, size_t len, char *ret, size_t size);
 
-/** The name of this process's program, or "" where /proc does not tell. */
+/** Write the name of this process's program, or "" if /proc does not show it. */
 void program_name(char *ret, size_t size);
 
 #endif

@@ -139,11 +139,11 @@ struct table {
     FILE *file;
     unsigned width;
     const char *line_end;
-    bool wraps;     /* there is room for lines that are wrapped */
+    bool wraps;     /* there is space to wrap long lines */
     unsigned lines; /* written so far */
 };
 
-/* The first `columns` characters of a text, in bytes. */
+/* Returns the length in bytes of the first `columns` characters of a text. */
 static size_t head_bytes(const char *text, size_t columns)
 {
     size_t n = 0;
@@ -154,7 +154,7 @@ static size_t head_bytes(const char *text, size_t columns)
     return n;
 }
 
-/* Bytes that continue a character. */
+/* Returns the number of bytes that continue a character. */
 static unsigned count_continued(const char *text)
 {
     unsigned n = 0;
@@ -182,7 +182,7 @@ __attribute__((format(printf, 2, 3))) static void put_line(struct table *t, cons
     end_line(t, text_make_plain(text), head_bytes(text, t->width));
 }
 
-/* The last separator of parts by which a line of `bytes` can end; 0 when there is none. */
+/* Returns the end of the last separator of parts within the first `bytes` bytes, or 0. */
 static size_t find_break(const char *text, size_t bytes)
 {
     for (size_t n = bytes; n > 1; n--)
@@ -191,7 +191,7 @@ static size_t find_break(const char *text, size_t bytes)
     return 0;
 }
 
-/* Parts with ", " or "; " between them: as many lines as they take. */
+/* Print parts separated by ", " or "; ", wrapped at separators if there is space. */
 __attribute__((format(printf, 2, 3))) static void put_parts(struct table *t, const char *format,
                                                             ...)
 {
@@ -243,7 +243,7 @@ static const char *format_known(uint64_t value, double scale, int decimals, cons
     return text;
 }
 
-/* The end of a text that is too long, which says more than its beginning. */
+/* Returns the text or, if it is too long, "..." and its end, which is more informative. */
 static const char *tail(const char *text, size_t columns, char *ret, size_t size)
 {
     size_t len = strlen(text);
@@ -257,7 +257,8 @@ static const char *tail(const char *text, size_t columns, char *ret, size_t size
     return ret;
 }
 
-/* The beginning of a text that is too long; the program's name stands at the beginning. */
+/* Returns the text or, if it is too long, its beginning and "...": the program's name comes
+ * first. */
 static const char *head(const char *text, size_t columns, char *ret, size_t size)
 {
     size_t bytes = head_bytes(text, columns);
@@ -269,7 +270,7 @@ static const char *head(const char *text, size_t columns, char *ret, size_t size
     return ret;
 }
 
-/* A terminal that is too narrow for all columns has the epoch in the second line of a stream. */
+/* On a terminal that is too narrow for all columns, the epoch is in the second line of a stream. */
 static bool has_epoch_column(const struct table *t)
 {
     return t->width >= WIDTH_OF_ALL;
@@ -282,7 +283,7 @@ static unsigned client_columns(const struct table *t)
     return (unsigned)min_u64(t->width - others, CLIENT_MAX);
 }
 
-/* One row of the table; the header, too. */
+/* Print one row of the table, or the header. */
 static void put_row(struct table *t, const char *const cell[8])
 {
     char epoch[64] = "", client[8 + 4 * CLIENT_MAX];

@@ -30,8 +30,8 @@ char *text_make_plain(char *text);
 int text_read_line(FILE *file, const char *path, char **line, size_t *cap,
                    struct plenum_error *err);
 
-/** The lines of a file of the kernel's, read without allocating memory: want of memory must not
- * look like the end of the file. */
+/** Reads the lines of a file in /proc or /sys without allocating memory: a lack of memory must not
+ *  look like the end of the file. */
 struct text_lines {
     int fd;
     size_t at, len;
@@ -40,8 +40,8 @@ struct text_lines {
 
 /** 0 or -errno. */
 int text_lines_open(struct text_lines *lines, const char *path);
-/** The next line, without its newline: false at the end, and when the file cannot be read. A line
- * of `size` bytes or more is cut. */
+/** Get the next line, without its newline. Returns false at the end, or if the file cannot be read.
+ *  A line of `size` bytes or more is truncated. */
 bool text_lines_next(struct text_lines *lines, char *line, size_t size);
 void text_lines_close(struct text_lines *lines);
 

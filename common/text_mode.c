@@ -10,7 +10,7 @@
  * should follow a CR; it is even less likely that at most one in FEW does. */
 enum { ALL_MIN = 5, FEW_MIN = 12000, FEW = 8192 };
 
-/* Bytes of a file that text does not have, this near to an LF. */
+/* An LF in an archive is binary if a byte that text does not contain is at most this far away. */
 enum { NEAR = 4 };
 
 static const char added[] = "each LF became CR LF", removed[] = "each CR LF became LF";
@@ -25,19 +25,19 @@ static const char *judge_png(const uint8_t *bytes, size_t len)
     if (len >= 10 && memcmp(bytes + 4, "\r\r\n\x1A\r\n", 6) == 0)
         return added;
     if (len >= 9 && memcmp(bytes + 4, "\r\n\x1A\r\n", 5) == 0)
-        return added; /* by a copy that leaves a CR LF alone */
+        return added; /* the copy did not change CR LF */
     return NULL;
 }
 
-/* Pixels that are stored as they are, of a PPM or in a PNG, are not random: of a dark image many
- * bytes are LFs, and few CRs. A PNG whose signature is intact was not copied in text mode. */
+/* Uncompressed pixels, as in a PPM or some PNGs, are not random: a dark image has many LFs and few
+ * CRs. A PNG whose signature is intact was not copied in text mode. */
 static bool has_raw_pixels(const uint8_t *bytes, size_t len)
 {
     return (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0) ||
            (len >= 2 && (memcmp(bytes, "P5", 2) == 0 || memcmp(bytes, "P6", 2) == 0));
 }
 
-/* Does each LF stand behind a CR? `*ret`: how many LFs there are. */
+/* Returns whether each LF follows a CR; then `*ret` is the number of LFs. */
 static bool are_pairs(const uint8_t *bytes, size_t len, size_t *ret)
 {
     const uint8_t *at = bytes, *end = bytes + len;
@@ -58,9 +58,9 @@ static size_t count_lines(const uint8_t *bytes, size_t len)
     return are_pairs(bytes, len, &lines) ? lines : 0;
 }
 
-/* Comments and the like hold text, whose lines may end with CR LF. A copy in text mode would have
- * made such a segment longer than it says, so one that another segment follows was not copied so.
- * `*rest`: where the segments end. */
+/* Returns the number of lines in comments and similar segments, whose text may end lines with CR
+ * LF. A copy in text mode would have made such a segment longer than its length field, so if
+ * another segment follows it, its lines are original. `*rest`: where the segments end. */
 static size_t lines_of_segments(const uint8_t *bytes, size_t len, size_t *rest)
 {
     size_t at = 2, lines = 0;
@@ -78,7 +78,7 @@ static size_t lines_of_segments(const uint8_t *bytes, size_t len, size_t *rest)
     return lines;
 }
 
-/* Text behind the image does not count either. */
+/* Like lines_of_segments(), and adds the lines of text after the image. */
 static size_t lines_of_jpeg(const uint8_t *bytes, size_t len)
 {
     size_t at, lines = lines_of_segments(bytes, len, &at);
@@ -108,7 +108,7 @@ static size_t lines_of_ppm(const uint8_t *bytes, size_t len)
     return count_lines(bytes, at);
 }
 
-/* Metadata that says where it begins and ends. */
+/* XMP metadata is text that marks its beginning and its end. */
 static size_t lines_of_xmp(const uint8_t *bytes, size_t len)
 {
     static const char begin[] = "<x:xmpmeta", end[] = "</x:xmpmeta>";
@@ -119,7 +119,7 @@ static size_t lines_of_xmp(const uint8_t *bytes, size_t len)
     return to ? count_lines(from, (size_t)(to - from)) : 0;
 }
 
-/* Lines of text within a file of an image. */
+/* Returns the number of lines of text in an image file. */
 static size_t lines_of_text(const uint8_t *bytes, size_t len)
 {
     if (len >= 4 && bytes[0] == 0xFF && bytes[1] == 0xD8)
@@ -144,7 +144,7 @@ static bool are_few_pairs(const uint8_t *bytes, size_t len)
 
     for (; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++) {
         lines++;
-        pairs += at > bytes && at[-1] == '\r'; /* CR CR LF has left one */
+        pairs += at > bytes && at[-1] == '\r'; /* a CR CR LF leaves a pair */
     }
     return lines >= FEW_MIN && pairs <= lines / FEW && memchr(bytes, '\r', len);
 }
@@ -163,8 +163,8 @@ bool text_mode_removed(const uint8_t *bytes, size_t len)
     return !has_raw_pixels(bytes, len) && are_few_pairs(bytes, len);
 }
 
-/* Is there a control character near to the LF? Text has none but those for white space, and an
- * archive fills up with zeros. */
+/* Is there a control character near the LF? Text has none except white space, and archives are
+ * padded with zeros. */
 static bool is_binary(const uint8_t *bytes, size_t len, size_t at)
 {
     size_t begin = at < NEAR ? 0 : at - NEAR, end = len - at > NEAR ? at + NEAR + 1 : len;
@@ -196,5 +196,5 @@ bool text_mode_archive_removed(const uint8_t *bytes, size_t len)
         return false;
     for (; at < end && (at = memchr(at, '\r', (size_t)(end - at))); at++)
         crs++;
-    return crs >= FEW_MIN / 2; /* dark pixels that are stored as they are have LFs alone */
+    return crs >= FEW_MIN / 2; /* uncompressed dark pixels have LFs but hardly a CR */
 }
