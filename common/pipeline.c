@@ -13,51 +13,110 @@
 #include "common/pipeline_priv.h"
 #include "common/util.h"
 
-/* Find a similar name for the next word. Many names elsewhere begin with "Random"; none of ours
- * do. */
+/* Compare names without regard to case and underscores: "ToTensor" is "to_tensor". */
+static bool is_spelled(const struct str_nearest *near, const char *name)
+{
+    for (size_t i = 0; i < near->len; i++) {
+        if (near->word[i] == '_')
+            continue;
+        if (tolower((unsigned char)near->word[i]) != *name)
+            return false;
+        name++;
+    }
+    return near->len > 0 && *name == '\0';
+}
+
+/* Find a similar name for the next word. Many names elsewhere begin with "Random", and follow the
+ * name of a module ("v2.RandomRotation"); of ours, only random_crop does. */
 static struct str_nearest near_of(const char *at)
 {
     struct str_nearest near = {.word = at, .len = strcspn(at, " \t\n(|)")};
+    const char *dot = memrchr(at, '.', near.len);
 
-    if (near.len > 7 && strncasecmp(at, "random", 6) == 0) {
-        near.word += at[6] == '_' ? 7 : 6;
-        near.len -= (size_t)(near.word - at);
+    if (dot && isalpha((unsigned char)dot[1])) {
+        near.len -= (size_t)(dot + 1 - near.word);
+        near.word = dot + 1;
+    }
+    if (near.len > 7 && strncasecmp(near.word, "random", 6) == 0 &&
+        !is_spelled(&near, "randomcrop")) {
+        size_t skipped = near.word[6] == '_' ? 7 : 6;
+
+        near.word += skipped;
+        near.len -= skipped;
     }
     return near;
 }
 
-/* Operations that end a pipeline in other libraries. */
-static bool makes_floats(const struct str_nearest *near)
-{
-    static const char *const names[] = {"normalize", "normalise", "to_tensor",          "totensor",
-                                        "to_dtype",  "todtype",   "convert_image_dtype"};
+/* Names in other libraries' pipelines that have no counterpart here, in lower case and without
+ * underscores, and what to do instead. */
+static const struct {
+    const char *sentence;
+    const char *names[8];
+} foreign[] = {
+    {"a pipeline makes bytes: floats, with mean and std, are made of them by "
+     "Loader(dtype=\"float32\", mean=, std=) or normalise()",
+     {"normalize", "normalise", "totensor", "todtype", "convertimagedtype", "tofloat"}},
+    {"the loader's batches are arrays or tensors already: leave this out",
+     {"piltotensor", "topilimage", "toimage", "topuretensor", "totensorv2"}},
+    {"stages are written one after the other, separated by blanks, as in 'rrc(224) flip(0.5)'",
+     {"compose", "sequential"}},
+};
 
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (near->len == strlen(names[i]) && strncasecmp(near->word, names[i], near->len) == 0)
-            return true;
-    return false;
+/* Reject the next word if other libraries' pipelines have it and ours need none. */
+static int refuse_foreign(struct parser *p)
+{
+    struct str_nearest near = near_of(p->at);
+
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
+        for (const char *const *name = foreign[i].names; *name; name++)
+            if (is_spelled(&near, *name))
+                return parser_error(p, foreign[i].sentence);
+    return 0;
+}
+
+/* Words that begin a pipeline, except presets. */
+static const char *const crops[] = {"rrc", "resize", "letterbox", "pad", "view", "none"};
+
+static void try_crops(struct str_nearest *near)
+{
+    for (size_t i = 0; i < ARRAY_LEN(crops); i++)
+        pipeline_try_name(near, crops[i]);
+}
+
+/* Words that follow another word of the crop. */
+static void try_cuts(struct str_nearest *near)
+{
+    pipeline_try_name(near, "center_crop");
+    pipeline_try_name(near, "random_crop");
 }
 
 /* Report that no operation begins here, with the allowed words and a similar one. */
 int pipeline_refuse_op(struct parser *p)
 {
     struct str_nearest near = near_of(p->at);
-    char what[120];
+    const char *op;
+    char what[160];
+    int r = refuse_foreign(p);
 
-    if (makes_floats(&near))
-        return parser_error(p,
-                            "a pipeline makes bytes: floats, with mean and std, are made of them "
-                            "by Loader(dtype=\"float32\", mean=, std=) or normalise()");
+    if (r < 0)
+        return r;
     if (parser_word(&(struct parser){.at = p->at}, "view"))
         return parser_error(p, "a view stands alone or beside others, and has its stages within "
                                "its parentheses: view(a, 2, rrc(32)) view(b, 1, rrc(16))");
     if (*p->at == ',' || *p->at == ';')
         return parser_error(p, "operations are separated by blanks, not by commas or semicolons");
     pipeline_try_ops(&near);
+    op = near.name;
+    try_crops(&near);
+    try_cuts(&near);
     if (!near.name)
         return parser_error(p, "unknown operation (flip(p), color_jitter(...) and others: "
                                "docs/pipelines.md)");
-    (void)snprintf(what, sizeof(what), "unknown operation (did you mean %s?)", near.name);
+    if (near.name == op)
+        (void)snprintf(what, sizeof(what), "unknown operation (did you mean %s?)", op);
+    else
+        (void)snprintf(what, sizeof(what),
+                       "%s belongs to the crop, which comes first and only once", near.name);
     return parser_error(p, what);
 }
 
@@ -172,18 +231,29 @@ static const char *const presets[][2] = {
 /* Reject words that look like the start of a pipeline but are not. */
 static int check_start(struct parser *p)
 {
-    static const char *const crops[] = {"rrc", "resize", "letterbox", "pad", "view", "none"};
     struct str_nearest near = near_of(p->at);
-    char what[80];
+    const char *start;
+    char what[200];
+    int r = refuse_foreign(p);
 
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         pipeline_try_name(&near, presets[i][0]);
-    for (size_t i = 0; i < ARRAY_LEN(crops); i++)
-        pipeline_try_name(&near, crops[i]);
-    if (!near.name || parser_word(&(struct parser){.at = p->at}, near.name))
+    try_crops(&near);
+    try_cuts(&near);
+    start = near.name;
+    pipeline_try_ops(&near);
+    if (!near.name || (start && parser_word(&(struct parser){.at = p->at}, start)))
         return 0;
-    (void)snprintf(what, sizeof(what), "no pipeline begins with this (did you mean %s?)",
-                   near.name);
+    if (near.name == start)
+        (void)snprintf(what, sizeof(what), "no pipeline begins with this (did you mean %s?)",
+                       near.name);
+    else
+        (void)snprintf(what, sizeof(what),
+                       "%s follows the crop: begin with rrc(S), resize(S) center_crop(S) or "
+                       "another crop of docs/pipelines.md",
+                       near.name);
     return parser_error(p, what);
 }
 

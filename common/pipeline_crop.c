@@ -303,6 +303,8 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
     else if (parser_word(p, "random_crop"))
         r = parser_error(p, "random_crop stands behind resize(S) or pad(N); pad(0) random_crop(S) "
                             "crops images as they are");
+    else if (parser_word(p, "center_crop"))
+        r = parser_error(p, "center_crop follows resize(S), as in resize(256) center_crop(224)");
     else
         r = parser_error(p, *p->at ? "it must begin with rrc(S), resize(S) center_crop(S), "
                                      "resize(HxW), letterbox(S), pad(N) random_crop(S), or be "
