@@ -90,26 +90,38 @@ static int check_mapped(const struct server *server, const struct usage *a, uint
                      want, most);
 }
 
+/* What the loader itself holds, and how much `added` would add to that. */
+struct own_memory {
+    uint64_t held, more;
+};
+
+static struct own_memory count_own(struct server *server, const struct stream_memory *added)
+{
+    uint64_t held = monitor_own_bytes(server, &(struct stream_memory){0});
+
+    return (struct own_memory){.held = held, .more = monitor_own_bytes(server, added) - held};
+}
+
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
                      struct plenum_error *err)
 {
     struct usage a = count(server, user, session_ring_bytes);
-    uint64_t budget = server->options->memory_budget, own, more;
+    uint64_t budget = server->options->memory_budget;
+    struct own_memory own;
     char want[32], beside[32], text[96], most[32], held[32];
     bool share;
     int r = check_mapped(server, &a, bytes, err);
 
     if (r < 0 || budget == 0)
         return r;
-    own = monitor_own_bytes(server, &(struct stream_memory){0});
-    more = monitor_own_bytes(server, &(struct stream_memory){.working = working}) - own;
-    if (fits(server, &a, bytes + more, budget - min_u64(own, budget), &share))
+    own = count_own(server, &(struct stream_memory){.working = working});
+    if (fits(server, &a, bytes + own.more, budget - min_u64(own.held, budget), &share))
         return 0;
     (void)format_bytes(bytes, want, sizeof(want));
-    (void)format_bytes(more, beside, sizeof(beside));
-    (void)snprintf(text, sizeof(text), more > 0 ? "%s, and %s to make its samples," : "%s", want,
-                   beside);
-    (void)format_bytes(share ? budget - own : budget, most, sizeof(most));
+    (void)format_bytes(own.more, beside, sizeof(beside));
+    (void)snprintf(text, sizeof(text), own.more > 0 ? "%s, and %s to make its samples," : "%s",
+                   want, beside);
+    (void)format_bytes(share ? budget - own.held : budget, most, sizeof(most));
     if (share)
         return error_set(err, -ENOSPC,
                          "with a ring of %s your user would have more of the %s for all rings than "
@@ -118,20 +130,20 @@ int quota_check_ring(struct server *server, const char *user, uint64_t bytes, ui
     return error_set(err, -ENOSPC,
                      "a ring of %s goes beyond the %s that this loader may use, of which %s are "
                      "taken (--memory-budget)",
-                     text, most, format_bytes(own + a.all, held, sizeof(held)));
+                     text, most, format_bytes(own.held + a.all, held, sizeof(held)));
 }
 
 int quota_check_fields(struct server *server, uint64_t reading, struct plenum_error *err)
 {
-    uint64_t budget = server->options->memory_budget, own, more;
+    uint64_t budget = server->options->memory_budget;
+    struct own_memory own;
     struct usage a = count(server, "", session_ring_bytes);
     char want[32], most[32], held[32];
 
     if (budget == 0 || reading == 0)
         return 0;
-    own = monitor_own_bytes(server, &(struct stream_memory){0});
-    more = monitor_own_bytes(server, &(struct stream_memory){.reading = reading}) - own;
-    if (more == 0 || own + more + a.all <= budget)
+    own = count_own(server, &(struct stream_memory){.reading = reading});
+    if (own.more == 0 || own.held + own.more + a.all <= budget)
         return 0;
     return error_set(err, -ENOSPC,
                      "the fields of its samples take up to %s while %u threads read them, which "
@@ -139,7 +151,7 @@ int quota_check_fields(struct server *server, uint64_t reading, struct plenum_er
                      "(--memory-budget)",
                      format_bytes(reading, want, sizeof(want)), server->io_threads,
                      format_bytes(budget, most, sizeof(most)),
-                     format_bytes(own + a.all, held, sizeof(held)));
+                     format_bytes(own.held + a.all, held, sizeof(held)));
 }
 
 bool quota_frees_soon(struct server *server, const char *user)
