@@ -52,6 +52,7 @@ struct frame_header {
 struct frame_reader {
     const uint8_t *at, *end;
     bool bad;
+    bool short_of_memory; /* set by callers that copy what they read */
 };
 
 uint8_t frame_get_u8(struct frame_reader *r);
@@ -64,10 +65,10 @@ void frame_get_bytes(struct frame_reader *r, void *ret, size_t len);
 void frame_get_text(struct frame_reader *r, char *ret, size_t size);
 /** Read the number of one of `count` choices, or return 0 and set `bad`. */
 uint32_t frame_get_choice(struct frame_reader *r, uint32_t count);
-/** Check that everything read so far was present: 0, or -EPROTO. */
+/** Check that everything read so far was present and could be copied: 0, -EPROTO or -ENOMEM. */
 static inline int frame_got(const struct frame_reader *r)
 {
-    return r->bad ? -EPROTO : 0;
+    return r->short_of_memory ? -ENOMEM : r->bad ? -EPROTO : 0;
 }
 /** Borrow `len` raw bytes of the payload, or return NULL and set `bad`. */
 const uint8_t *frame_get_view(struct frame_reader *r, size_t len);

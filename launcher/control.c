@@ -170,8 +170,14 @@ int control_put_keep(struct frame_buffer *b, const struct control_keep *m)
     return frame_end(b, begin);
 }
 
+/* Memory is short: reading ends, as for a malformed payload. */
+static void note_no_memory(struct frame_reader *r)
+{
+    r->bad = r->short_of_memory = true;
+}
+
 /* Read a text of any length, owned by the caller. NULL, and `bad` is set, if it is cut short,
- * contains a NUL, or memory is short (handled in the same way here). */
+ * contains a NUL, or memory is short. */
 static char *dup_text(struct frame_reader *r)
 {
     uint32_t len = frame_get_u32(r);
@@ -180,10 +186,13 @@ static char *dup_text(struct frame_reader *r)
 
     if (!bytes)
         return NULL;
-    text = malloc((size_t)len + 1);
-    if (!text || (len > 0 && memchr(bytes, 0, len))) {
+    if (len > 0 && memchr(bytes, 0, len)) {
         r->bad = true;
-        free(text);
+        return NULL;
+    }
+    text = malloc((size_t)len + 1);
+    if (!text) {
+        note_no_memory(r);
         return NULL;
     }
     memcpy(text, bytes, len);
@@ -208,10 +217,9 @@ static void get_argv(struct frame_reader *r, struct control_plan *plan)
     uint32_t argc = get_count(r, 4);
 
     plan->argv = calloc((size_t)argc + 1, sizeof(*plan->argv));
-    if (!plan->argv || argc == 0) {
-        r->bad = true;
-        return;
-    }
+    if (!plan->argv)
+        note_no_memory(r);
+    r->bad |= argc == 0;
     for (uint32_t i = 0; i < argc && !r->bad; i++)
         plan->argv[i] = dup_text(r);
 }
@@ -222,7 +230,7 @@ static void get_environment(struct frame_reader *r, struct environ_list *ret)
 
     ret->entries = calloc((size_t)count + 1, sizeof(*ret->entries));
     if (!ret->entries) {
-        r->bad = true;
+        note_no_memory(r);
         return;
     }
     ret->cap = (size_t)count + 1;
@@ -266,7 +274,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     get_environment(r, &plan.environment);
     if (r->bad) {
         control_plan_fini(&plan);
-        return -EPROTO;
+        return frame_got(r);
     }
     *ret = plan;
     return 0;
@@ -281,7 +289,7 @@ int control_get_keep(struct frame_reader *r, struct control_keep *ret)
     get_environment(r, &keep.environment);
     if (r->bad) {
         control_keep_fini(&keep);
-        return -EPROTO;
+        return frame_got(r);
     }
     *ret = keep;
     return 0;
@@ -340,7 +348,7 @@ int control_get_started(struct frame_reader *r, struct control_started *ret)
     m.nodes = dup_text(r);
     if (r->bad) {
         control_started_fini(&m);
-        return -EPROTO;
+        return frame_got(r);
     }
     *ret = m;
     return 0;

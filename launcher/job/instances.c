@@ -280,9 +280,13 @@ static int handle_started(struct supervisor *s, struct instance *inst, struct fr
     const struct plan_instance *instance = &s->plan->instances[instance_index(s, inst)];
     const char *host = instance_host(s, inst)->name;
     struct control_started started;
+    int r;
 
-    if (inst->state != INSTANCE_PLANNED || control_get_started(payload, &started) < 0)
+    if (inst->state != INSTANCE_PLANNED)
         return -EPROTO;
+    r = control_get_started(payload, &started);
+    if (r < 0)
+        return r;
     move(inst, INSTANCE_ALIVE);
     inst->pid = started.pid;
     inst->started_ns = time_now_ns();

@@ -82,10 +82,13 @@ static int handle_frame(struct keeper *l, const struct frame_header *header,
 {
     uint64_t number;
 
-    if (header->type == CONTROL_KEEP && l->key_fd < 0)
-        return control_get_keep(payload, &l->task) < 0
-                   ? error_set(err, -EPROTO, "plenumrun is of another version")
-                   : begin(l, err);
+    if (header->type == CONTROL_KEEP && l->key_fd < 0) {
+        int r = control_get_keep(payload, &l->task);
+
+        if (r == -ENOMEM)
+            return error_set(err, r, "out of memory");
+        return r < 0 ? error_set(err, r, "plenumrun is of another version") : begin(l, err);
+    }
     if (header->type == CONTROL_SUSPEND && control_get_number(payload, &number) == 0)
         l->suspended = number != 0;
     return 0;

@@ -393,10 +393,13 @@ static void start_program(struct inner *a)
 
 static void handle_plan(struct inner *a, struct frame_reader *payload)
 {
+    int r;
+
     if (a->planned)
         return;
-    if (control_get_plan(payload, &a->plan) < 0) {
-        send_failed(a, CONTROL_STEP_PLAN, -EPROTO);
+    r = control_get_plan(payload, &a->plan);
+    if (r < 0) {
+        send_failed(a, CONTROL_STEP_PLAN, r);
         return;
     }
     a->planned = true;

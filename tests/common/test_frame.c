@@ -72,16 +72,16 @@ Test(frame, a_text_is_bounded_and_holds_no_nul)
 {
     static const uint8_t nul[] = {3, 0, 0, 0, 'a', 0, 'b'};
     static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, 'a'};
-    struct frame_reader r = {nul, nul + sizeof(nul), false};
+    struct frame_reader r = {.at = nul, .end = nul + sizeof(nul)};
     char text[4] = "xyz";
 
     frame_get_text(&r, text, sizeof(text));
     cr_expect(r.bad);
     cr_expect(eq(str, text, ""));
-    r = (struct frame_reader){huge, huge + sizeof(huge), false};
+    r = (struct frame_reader){.at = huge, .end = huge + sizeof(huge)};
     frame_get_text(&r, text, sizeof(text));
     cr_expect(r.bad);
-    r = (struct frame_reader){nul, nul + sizeof(nul), false};
+    r = (struct frame_reader){.at = nul, .end = nul + sizeof(nul)};
     frame_get_text(&r, text, 3);
     cr_expect(r.bad, "it does not fit with its NUL");
 }

@@ -84,8 +84,8 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
                                               n + FRAME_HEADER_BYTES + FIELDS_BYTES == b.len ||    \
                                               n + FRAME_HEADER_BYTES + VIEWS_BYTES + 4 == b.len || \
                                               n + FRAME_HEADER_BYTES + VIEWS_BYTES + 8 == b.len)); \
-            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                               \
-                                       b.bytes + FRAME_HEADER_BYTES + n, false};                   \
+            r_ = (struct frame_reader){.at = b.bytes + FRAME_HEADER_BYTES,                         \
+                                       .end = b.bytes + FRAME_HEADER_BYTES + n};                   \
             cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO),           \
                       "of %zu bytes", n);                                                          \
         }                                                                                          \
@@ -206,7 +206,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
 /* The result of a message's reader. */
 static struct frame_reader read_of(const struct frame_buffer *b)
 {
-    return (struct frame_reader){b->bytes + FRAME_HEADER_BYTES, b->bytes + b->len, false};
+    return (struct frame_reader){.at = b->bytes + FRAME_HEADER_BYTES, .end = b->bytes + b->len};
 }
 
 Test(wire, an_error_without_a_reason_has_that_of_its_code)
@@ -262,8 +262,8 @@ Test(wire, an_older_client_has_squares)
     struct frame_reader r;
 
     cr_assert(eq(int, wire_put_open(&b, 1, &good), 0));
-    r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len - VIEWS_BYTES - 4,
-                              false};
+    r = (struct frame_reader){.at = b.bytes + FRAME_HEADER_BYTES,
+                              .end = b.bytes + b.len - VIEWS_BYTES - 4};
     cr_expect(eq(int, wire_get_open(&r, &got), 0)); /* before WIRE_MINOR_SHAPE */
     cr_expect(eq(u32, got.views, 0));
     cr_expect(eq(u32, got.width, good.width));
@@ -286,7 +286,7 @@ Test(wire, choices_that_do_not_exist_are_refused)
 
         cr_assert(eq(int, wire_put_open(&b, 1, &good), 0));
         b.bytes[FRAME_HEADER_BYTES + texts + places[i]] = 200;
-        r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len, false};
+        r = (struct frame_reader){.at = b.bytes + FRAME_HEADER_BYTES, .end = b.bytes + b.len};
         cr_expect(eq(int, wire_get_open(&r, &got), -EPROTO), "choice %zu", i);
         frame_buffer_fini(&b);
     }

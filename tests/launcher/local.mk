@@ -32,6 +32,7 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_control_CFLAGS = $(launcher_test_cflags)
 %C%_test_control_LDADD = $(launcher_test_ldadd)
+%C%_test_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc
 
 %C%_test_dial_CFLAGS = $(launcher_test_cflags)
 %C%_test_dial_LDADD = $(launcher_test_ldadd)

@@ -10,6 +10,25 @@
 #include "launcher/control.h"
 #include "launcher/numa.h"
 
+/* The allocation of our modules that fails, counted from 1; 0: none does. */
+static unsigned fails;
+/* NOLINTBEGIN(bugprone-reserved-identifier): ld --wrap=malloc,--wrap=calloc */
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+void *__wrap_malloc(size_t size)
+{
+    return fails > 0 && --fails == 0 ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails > 0 && --fails == 0 ? NULL : __real_calloc(count, size);
+}
+
 /* The payload of the one frame in `b`. */
 static struct frame_reader payload_of(const struct frame_buffer *b, uint16_t type)
 {
@@ -134,6 +153,37 @@ Test(control, keep)
 
         cr_expect(eq(int, control_get_keep(&cut, &out), -EPROTO), "cut to %zu", len);
     }
+    frame_buffer_fini(&b);
+}
+
+/* Want of memory is not reported as a malformed message, whichever allocation fails. */
+Test(control, shortages_are_reported_as_such)
+{
+    struct control_keep in = {.address = (char *)"10.1.2.3:0", .key = (char *)"0a1b"}, keep;
+    struct control_plan made, plan;
+    struct frame_buffer b = {0};
+    struct frame_reader r;
+    unsigned n = 0;
+    int got;
+
+    make_plan(&made);
+    cr_assert(eq(int, control_put_plan(&b, &made), 0));
+    do {
+        r = payload_of(&b, CONTROL_PLAN);
+        fails = ++n;
+        got = control_get_plan(&r, &plan);
+        cr_assert(eq(int, got, fails > 0 ? 0 : -ENOMEM), "allocation %u", n);
+    } while (got < 0);
+    cr_expect(gt(u32, n, 13)); /* texts, arguments, variables and two lists */
+    fails = 0;
+    control_plan_fini(&plan);
+    environ_list_fini(&made.environment);
+    frame_buffer_fini(&b);
+
+    cr_assert(eq(int, control_put_keep(&b, &in), 0));
+    r = payload_of(&b, CONTROL_KEEP);
+    fails = 2;
+    cr_expect(eq(int, control_get_keep(&r, &keep), -ENOMEM));
     frame_buffer_fini(&b);
 }
 
