@@ -745,10 +745,11 @@ static int put_plan(struct supervisor *s, struct instance *inst)
         return r;
     if (tx->len - before <= FRAME_HEADER_BYTES + CONTROL_MAX_PAYLOAD)
         return 0;
-    supervise_fail_with(s, REPORT_OTHER, NULL,
-                        "the program's arguments and variables take %zu MiB, and %d MiB is what "
-                        "an instance can be given: give it fewer (-x, --env-file)",
-                        (tx->len - before) >> 20, CONTROL_MAX_PAYLOAD >> 20);
+    supervise_fail_with(
+        s, REPORT_OTHER, NULL,
+        "the program's arguments and variables take %zu MiB, and %d MiB is what "
+        "an instance can be given: pass fewer arguments or variables (-x, --env-file)",
+        (tx->len - before) >> 20, CONTROL_MAX_PAYLOAD >> 20);
     tx->len = before;
     return -E2BIG;
 }

@@ -555,7 +555,7 @@ fail:
     if (r == -E2BIG)
         return error_set(err, r,
                          "the job's variables take more than %d MiB, which is what a loader host "
-                         "can be given: give it fewer (-x, --env-file)",
+                         "can be given: pass fewer variables (-x, --env-file)",
                          CONTROL_MAX_PAYLOAD >> 20);
     return r == -ENOTSUP ? error_prefix(err, r, "--loader-host")
                          : error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));

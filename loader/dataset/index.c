@@ -433,11 +433,11 @@ static int note_spellings(struct index_builder *b)
     qsort(sorted, b->num_labels, sizeof(struct index_label *), by_class);
     for (size_t i = 1; i < b->num_labels; i++)
         if (sorted[i]->label.class == sorted[i - 1]->label.class && pairs++ == 0)
-            (void)snprintf(b->spellings, sizeof(b->spellings),
-                           "labels '%.40s' (%s) and '%.40s' (%s) are one number and so one class",
-                           b->names + sorted[i - 1]->text,
-                           place_of(b, sorted[i - 1], one, sizeof(one)), b->names + sorted[i]->text,
-                           place_of(b, sorted[i], two, sizeof(two)));
+            (void)snprintf(
+                b->spellings, sizeof(b->spellings),
+                "labels '%.40s' (%s) and '%.40s' (%s) are the same number, so they are one class",
+                b->names + sorted[i - 1]->text, place_of(b, sorted[i - 1], one, sizeof(one)),
+                b->names + sorted[i]->text, place_of(b, sorted[i], two, sizeof(two)));
     free(sorted);
     return 0;
 }

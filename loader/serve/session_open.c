@@ -175,8 +175,9 @@ static void tell_about_index(const struct session *s)
     (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
     log_about(
         LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
-        "%s: its index cannot be kept in the cache folder %s and is rebuilt at each opening: is it "
-        "full, no folder, or may it not be written? PLENUM_CACHE_DIR or --cache-dir names another",
+        "%s: its index cannot be kept in the cache folder %s and is rebuilt at each opening: check "
+        "that this is a folder with free space that the loader may write to, or name another one "
+        "with PLENUM_CACHE_DIR or --cache-dir",
         dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 

@@ -130,11 +130,12 @@ for i in $(seq 180); do printf 'BIG%d=%0100000d\n' "$i" 0; done >variables
 code=$?
 ok "more variables than an instance can be given: one sentence, and nothing starts" all 'same $code 125' \
     'last_line_has err "arguments and variables take 17 MiB, and 16 MiB is what an instance can be given"' \
+    'last_line_has err "can be given: pass fewer arguments or variables (-x, --env-file)"' \
     '[ ! -e started ]' 'same "$(wc -l <err)" 1'
 "$run" -n 1 --loader-host elsewhere --no-host-check --env-file variables touch started >out 2>err
 code=$?
 ok "nor more than a loader host can be given" all 'same $code 125' '[ ! -e started ]' \
-    'last_line_has err "variables take more than 16 MiB, which is what a loader host can be given: give it fewer"'
+    'last_line_has err "variables take more than 16 MiB, which is what a loader host can be given: pass fewer"'
 printf '#!/bin/sh\nprintf "\\033]0;owned\\007\\033[2J" >&2; exit 7\n' >agent
 chmod +x agent
 OMPI_MCA_plm_rsh_agent=$PWD/agent "$run" --loader-host elsewhere -n 1 true >out 2>err

@@ -608,7 +608,8 @@ class StreamTest(unittest.TestCase):
         done = run_program(program, PLENUM_CACHE_DIR="/dev/null/nowhere")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr,
-                         "its index cannot be kept in the cache folder /dev/null/nowhere .*PLENUM_CACHE_DIR")
+                         "its index cannot be kept in the cache folder /dev/null/nowhere and is rebuilt at each "
+                         "opening: check that this is a folder .*PLENUM_CACHE_DIR")
 
     def test_other_threads_run(self):
         """a thread that waits for a batch does not hold the interpreter lock"""
