@@ -18,6 +18,7 @@
 
 #include "loader/serve/server.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -247,6 +248,14 @@ static void send_heartbeat(const struct main_loop *m)
     (void)send(m->server.options->lifeline_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+static void tell_left_out(const char *who, uint32_t left_out)
+{
+    const char *user = isdigit((unsigned char)who[0]) ? "user " : "";
+
+    log_warn("clients of %s%s: %u more messages about them were left out, beyond %d a minute", user,
+             who[0] ? who : "others", left_out, LOG_BUDGET_LINES);
+}
+
 /* Report to the service manager or the keeper that we are alive: the loop runs, and the queue's
  * lock is not stuck. */
 static void on_beat(uv_timer_t *timer)
@@ -259,6 +268,7 @@ static void on_beat(uv_timer_t *timer)
     if (now >= m->looked_ns + BEAT_MS * NS_PER_MS * 9 / 10) {
         m->looked_ns = now;
         monitor_beat(&m->server, now);
+        log_budget_settle(&m->server.lines, now, tell_left_out);
         http_publish(m->http, &m->server);
     }
     queue_beat(m->server.queue);
@@ -994,6 +1004,7 @@ static int run_loop(const struct server_options *options, struct plenum_error *e
         goto out;
     }
     r = serve(m, err);
+    log_budget_settle(&m->server.lines, UINT64_MAX, tell_left_out);
 
 out:
     pin_destroy(m->server.pin);

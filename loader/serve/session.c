@@ -172,8 +172,9 @@ void session_on_timer(uv_timer_t *timer)
     if (s->state == STATE_OPEN) {
         if (frame_conn_bulk_left(&s->conn) > 0 &&
             time_now_ns() - s->sent_ns > SEND_LIMIT_MS * NS_PER_MS) {
-            log_warn("client %s has not taken its pixels for %d s: closed", s->name,
-                     SEND_LIMIT_MS / 1000);
+            if (session_may_log(s, LOG_LEVEL_WARN))
+                log_warn("client %s has not taken its pixels for %d s: closed", s->name,
+                         SEND_LIMIT_MS / 1000);
             session_close(s);
         }
         return;

@@ -54,6 +54,7 @@ struct server {
     uint64_t refused;           /* clients that were rejected with a reason */
     struct log_limit log_limit; /* for messages about rejected clients */
     struct log_limit failures;  /* for messages about failed batches */
+    struct log_budget lines;    /* for all messages about clients */
     struct snapshot *snapshot;  /* the latest one, or NULL */
     struct histogram waits;     /* times that programs waited for a batch */
     struct window window;

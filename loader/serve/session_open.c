@@ -166,11 +166,12 @@ static void log_hints_state(const struct session *s)
 
 /* Warn that the data set is indexed again at each opening, which takes minutes for millions of
  * files. */
-static void tell_about_index(const struct session *s)
+static void tell_about_index(struct session *s)
 {
     char folder[4096] = "";
 
-    if (dataset_get_index_path(s->dataset) || dataset_is_generated(s->dataset))
+    if (dataset_get_index_path(s->dataset) || dataset_is_generated(s->dataset) ||
+        !session_may_log(s, LOG_LEVEL_WARN))
         return;
     (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
     log_about(
@@ -214,10 +215,11 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     log_hints_state(s);
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);
-    log_about(LOG_LEVEL_INFO, session_about(s, &(struct session_about){0}),
-              "client %s: %s, %u samples, '%s', batches of %llu",
-              session_describe(s, who, sizeof(who)), dataset_get_name(s->dataset), m.samples,
-              s->spec.views.text, (unsigned long long)wire_batch_count(&s->open));
+    if (session_may_log(s, LOG_LEVEL_INFO))
+        log_about(LOG_LEVEL_INFO, session_about(s, &(struct session_about){0}),
+                  "client %s: %s, %u samples, '%s', batches of %llu",
+                  session_describe(s, who, sizeof(who)), dataset_get_name(s->dataset), m.samples,
+                  s->spec.views.text, (unsigned long long)wire_batch_count(&s->open));
     if (s->remote)
         (void)uv_timer_start(&s->timer, session_on_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
     if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)

@@ -109,6 +109,11 @@ const struct log_field *session_about(const struct session *s, struct session_ab
 /** Write a description of the client into `text`: "train.py instance 3 of job 17 (pid 4711)",
  * followed by the address of a TCP client. Returns `text`. */
 const char *session_describe(const struct session *s, char *text, size_t size);
+/** Has its user (or host) had all the lines that may be logged in a minute? Then the line that
+ * would follow counts as left out (log_limit.h). With --verbose twice, all are logged. */
+bool session_is_muted(struct session *s);
+/** May a line of this level be logged about a client now? It counts as written. */
+bool session_may_log(struct session *s, enum log_level level);
 /** Log what happened to a client ("refused"), once a minute for each user and reason. */
 MESSAGE void session_log_once(struct session *s, enum log_level level, const char *what,
                               const char *why);

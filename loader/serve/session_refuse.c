@@ -51,12 +51,29 @@ const char *session_describe(const struct session *s, char *text, size_t size)
     return text;
 }
 
-/* Log what happened to a client ("refused"), once a minute for each user (or host) and reason. */
+bool session_is_muted(struct session *s)
+{
+    return log_get_level() < LOG_LEVEL_DEBUG &&
+           log_budget_refuses(&s->server->lines, s->user, time_now_ns());
+}
+
+bool session_may_log(struct session *s, enum log_level level)
+{
+    if (level > log_get_level() || session_is_muted(s))
+        return false;
+    log_budget_spend(&s->server->lines, s->user, time_now_ns());
+    return true;
+}
+
+/* Log what happened to a client ("refused"), once a minute for each user (or host) and reason. A
+ * user without lines left adds no reasons: the table of reasons is for all. */
 void session_log_once(struct session *s, enum log_level level, const char *what, const char *why)
 {
     char who[WIRE_NAME_MAX + 150], times[64] = "";
     uint32_t untold;
 
+    if (level > log_get_level() || session_is_muted(s))
+        return;
     switch (log_limit_check(&s->server->log_limit, s->user, why, time_now_ns(), &untold)) {
     case LOG_LIMIT_DROP:
         log_debug("client %s: %s again: %s", session_describe(s, who, sizeof(who)), what, why);
@@ -69,6 +86,7 @@ void session_log_once(struct session *s, enum log_level level, const char *what,
     }
     if (untold > 0)
         (void)snprintf(times, sizeof(times), " (and %u times since that was said last)", untold);
+    log_budget_spend(&s->server->lines, s->user, time_now_ns());
     log_about(level, session_about(s, &(struct session_about){0}), "client %s: %s: %s%s",
               session_describe(s, who, sizeof(who)), what, why, times);
 }

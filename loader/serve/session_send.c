@@ -44,6 +44,8 @@ static void log_failure(struct session *s, const char *why)
     char times[64] = "";
     uint32_t untold;
 
+    if (session_is_muted(s))
+        return;
     switch (log_limit_check(&s->server->failures, s->name, why, time_now_ns(), &untold)) {
     case LOG_LIMIT_DROP:
         return;
@@ -55,6 +57,7 @@ static void log_failure(struct session *s, const char *why)
     }
     if (untold > 0)
         (void)snprintf(times, sizeof(times), " (logged once for the last %u times)", untold + 1);
+    log_budget_spend(&s->server->lines, s->user, time_now_ns());
     log_about(LOG_LEVEL_WARN, session_about(s, &about), "client %s: %s%s", s->name, why, times);
 }
 
@@ -110,8 +113,9 @@ static int put_answers(struct session *s)
 
 void session_close_unread(struct session *s)
 {
-    log_about(LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
-              "client %s does not read its answers: closed", s->name);
+    if (session_may_log(s, LOG_LEVEL_WARN))
+        log_about(LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
+                  "client %s does not read its answers: closed", s->name);
     session_close(s);
 }
 

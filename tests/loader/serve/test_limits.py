@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pwd
+import re
 import resource
 import shutil
 import socket
@@ -89,6 +90,41 @@ class LimitsTest(ServiceCase):
         for feed in several:
             self.assertIsNone(feed.poll())
             self.end(feed)
+
+    def test_lines_of_clients(self):
+        """a user's clients get 60 lines of the log in a minute, whatever they do; all others are counted"""
+        self.make_data(images=1)
+        opened = refused = 100
+        start = time.monotonic()
+        p = self.serve()
+        for i in range(opened):
+            with Raw(f"unix:{self.socket}", name=f"opens and leaves {i}") as client:
+                client.open(self.data)
+        for i in range(refused):
+            with Raw(f"unix:{self.socket}") as client, self.assertRaises(Refused):
+                client.open(f"{self.data}/not-there-{i}")
+        p.terminate()
+        self.assertEqual(p.wait(LIMIT), 0)
+        minutes = int((time.monotonic() - start) // 60)
+        written = sum(": client " in line for line in self.said().splitlines())
+        left_out = re.findall(fr"clients of user {os.getuid()}: (\d+) more messages about them were left out, beyond "
+                              "60 a minute", self.said())
+        self.assertEqual(written + sum(map(int, left_out)), opened + refused)
+        self.assertGreaterEqual(written, 60)
+        self.assertLessEqual(written, 60 * (1 + minutes))
+
+    def test_all_lines_of_clients(self):
+        """with --verbose twice, all are logged"""
+        self.make_data(images=1)
+        p = self.serve("--verbose", "--verbose")
+        for i in range(70):
+            with Raw(f"unix:{self.socket}", name=f"opens and leaves {i}") as client:
+                client.open(self.data)
+        p.terminate()
+        self.assertEqual(p.wait(LIMIT), 0)
+        for i in range(70):
+            self.assertRegex(self.said(), rf"client opens and leaves {i} .*samples, 'v1")
+        self.assertNotIn("left out", self.said())
 
     def stream_with(self, data, field):
         """The messages on standard error when opening a stream with a field; "" when it was served."""

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* A rejection is logged once a minute per peer and reason, whatever other peers do. */
+/* A rejection is logged once a minute per peer and reason, and each peer has its share of lines,
+ * whatever other peers do. */
 #include "config.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/util.h"
 #include "loader/serve/log_limit.h"
@@ -79,5 +81,88 @@ Test(log_limit, law)
         untold[k] = due ? 0 : untold[k] + 1;
         said[k] = due ? now : said[k];
         now += (uint64_t)random() % (100 * NS_PER_MS);
+    }
+}
+
+static struct log_budget budget;
+
+/* Lines of each peer that were written and reported as left out, by the peer's number; the last is
+ * that of peers without an entry. */
+enum { ALL_PEERS = LOG_BUDGET_PEERS + 50 };
+static uint32_t written[ALL_PEERS], left_out[ALL_PEERS + 1];
+
+static void count_left_out(const char *who, uint32_t lines)
+{
+    left_out[*who ? atoi(who + 1) : ALL_PEERS] += lines;
+}
+
+/* A line about peer k. */
+static bool put_line(unsigned k, uint64_t now)
+{
+    char who[32];
+
+    (void)snprintf(who, sizeof(who), "p%u", k);
+    if (log_budget_refuses(&budget, who, now))
+        return false;
+    log_budget_spend(&budget, who, now);
+    written[k]++;
+    return true;
+}
+
+Test(log_budget, the_first_lines_are_written_and_the_rest_is_counted)
+{
+    for (unsigned i = 0; i < 1000; i++)
+        cr_expect(eq(int, put_line(1, begin + i), i < LOG_BUDGET_LINES), "line %u", i);
+    cr_expect(put_line(2, begin), "of another peer");
+    log_budget_settle(&budget, begin + minute - 1, count_left_out);
+    cr_expect(eq(u32, left_out[1], 0), "its minute has not passed");
+    cr_expect(not(put_line(1, begin + minute - 1)));
+    log_budget_settle(&budget, begin + minute, count_left_out);
+    cr_expect(eq(u32, left_out[1], 1001 - LOG_BUDGET_LINES));
+    cr_expect(put_line(1, begin + minute), "a new minute");
+    log_budget_settle(&budget, UINT64_MAX, count_left_out);
+    cr_expect(eq(u32, left_out[1], 1001 - LOG_BUDGET_LINES), "reported once");
+    cr_expect(eq(u32, left_out[2], 0));
+}
+
+Test(log_budget, a_crowd_of_peers_shares_one_entry)
+{
+    for (unsigned k = 0; k < ALL_PEERS; k++)
+        for (unsigned i = 0; i < 2 * LOG_BUDGET_LINES; i++)
+            (void)put_line(k, begin);
+    log_budget_settle(&budget, UINT64_MAX, count_left_out);
+    for (unsigned k = 0; k < LOG_BUDGET_PEERS; k++) {
+        cr_expect(eq(u32, written[k], LOG_BUDGET_LINES));
+        cr_expect(eq(u32, left_out[k], LOG_BUDGET_LINES));
+    }
+    for (unsigned k = LOG_BUDGET_PEERS + 1; k < ALL_PEERS; k++)
+        cr_expect(eq(u32, written[k], 0));
+    cr_expect(
+        eq(u32, left_out[ALL_PEERS], (2 * (ALL_PEERS - LOG_BUDGET_PEERS) - 1) * LOG_BUDGET_LINES));
+}
+
+/* At random: each line is written or reported, and no peer has more than its lines in a minute of
+ * its own. */
+Test(log_budget, law)
+{
+    static uint32_t caused[ALL_PEERS];
+    uint64_t now = begin, looked = begin;
+
+    srandom(7);
+    for (unsigned i = 0; i < 200000; i++) {
+        unsigned k = (unsigned)random() % 100;
+
+        caused[k]++;
+        (void)put_line(k, now);
+        now += (uint64_t)random() % (10 * NS_PER_MS);
+        if (now < looked + NS_PER_SEC)
+            continue;
+        looked = now;
+        log_budget_settle(&budget, now, count_left_out);
+    }
+    log_budget_settle(&budget, UINT64_MAX, count_left_out);
+    for (unsigned k = 0; k < 100; k++) {
+        cr_expect(eq(u32, written[k] + left_out[k], caused[k]));
+        cr_expect(le(u32, written[k], LOG_BUDGET_LINES * (uint32_t)((now - begin) / minute + 1)));
     }
 }
