@@ -56,6 +56,7 @@
 #include "common/frame.h"
 #include "common/jobspawn.h"
 #include "common/module.h"
+#include "common/refuser.h"
 #include "common/util.h"
 #include "common/waitstatus.h"
 #include "common/wire.h"
@@ -84,12 +85,15 @@ enum {
 struct jobloader {
     char *plenumd;
     char *args[ARGS_MAX + 5]; /* plenumd's arguments, including argv[0] */
+    char host[65];            /* this host's name in messages; "": not named */
     char *const *environment; /* borrowed; NULL: this process's */
     jobloader_report *report; /* or NULL */
     void *report_arg;
     size_t num_args; /* number of permanent ones, before those of one start */
     int listen_fd;
-    bool tcp;      /* clients there use TLS, which we do not implement */
+    bool tcp;                /* clients there use TLS */
+    struct refuser *refuser; /* answers them; NULL: they are hung up on */
+    bool reports_ends;
     int page_fd;   /* listens for the status page; -1: none */
     int client_fd; /* an accepted client that waits for the starting loader; -1: none */
     int epoll_fd;
@@ -102,6 +106,7 @@ struct jobloader {
     int dying;       /* pidfd of a killed loader that is not gone yet; or -1 */
     pid_t gone;      /* its pid if there are no pidfds and we are process 1; or 0 */
     bool beats;      /* the loader is serving */
+    bool hung;       /* it is killed for that */
     unsigned silent; /* seconds of our own time without a heartbeat, or since the start */
     enum jobloader_phase phase;
     /* While its end is observed: */
@@ -238,6 +243,13 @@ static int open_page(struct jobloader *l, const char *where, struct plenum_error
     return r < 0 ? error_set(err, r, "cannot watch the loader: %s", strerror(-r)) : 0;
 }
 
+static int open_refuser(struct jobloader *l, struct tls *tls)
+{
+    int r = refuser_create(tls, &l->refuser);
+
+    return r < 0 ? r : watch(l, refuser_get_fd(l->refuser), true);
+}
+
 int jobloader_create(const struct jobloader_options *options, struct jobloader **ret,
                      struct plenum_error *err)
 {
@@ -262,6 +274,7 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
     *l = (struct jobloader){.report = options->report,
                             .report_arg = options->report_arg,
                             .tcp = address.tcp,
+                            .reports_ends = options->reports_ends,
                             .listen_fd = -1,
                             .page_fd = -1,
                             .client_fd = -1,
@@ -274,6 +287,7 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
                             .pidfd = -1,
                             .dying = -1,
                             .backoff_ms = BACKOFF_FIRST_MS};
+    (void)snprintf(l->host, sizeof(l->host), "%s", options->host ? options->host : "");
     l->plenumd = strdup(options->plenumd ? options->plenumd : program);
     r = l->plenumd ? copy_args(l, options->args) : -ENOMEM;
     if (r < 0) {
@@ -294,7 +308,11 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
         goto fail;
     }
     r = watch(l, l->listen_fd, true);
-    if (r < 0 || (r = watch(l, l->timer_fd, true)) < 0) {
+    if (r == 0)
+        r = watch(l, l->timer_fd, true);
+    if (r == 0 && options->tls)
+        r = open_refuser(l, options->tls);
+    if (r < 0) {
         (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
         goto fail;
     }
@@ -420,7 +438,7 @@ static bool find_client(struct jobloader *l)
     return false;
 }
 
-/* TCP clients would not trust us: just hang up. */
+/* TCP clients trust only those that have the loader's key. Without it, just hang up. */
 static void answer_clients_with(struct jobloader *l, const struct frame_buffer *b)
 {
     static const struct frame_buffer nothing = {0};
@@ -431,7 +449,10 @@ static void answer_clients_with(struct jobloader *l, const struct frame_buffer *
     l->client_fd = -1;
     have_spare(l);
     for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l, l->listen_fd)) >= 0; i++) {
-        answer(fd, l->tcp || !is_served(fd) ? &nothing : b);
+        if (l->refuser)
+            refuser_take(l->refuser, fd, b);
+        else
+            answer(fd, l->tcp || !is_served(fd) ? &nothing : b);
         have_spare(l);
     }
 }
@@ -624,11 +645,11 @@ static int start_process(struct jobloader *l, struct start *t, bool observed)
     return r == -ENOTSUP ? jobspawn_start(&t->request, &t->process) : r;
 }
 
-/* Start the loader; observed if the last one died early. */
+/* Start the loader; observed if the last one died early, or if its end must be reported. */
 static int spawn(struct jobloader *l)
 {
     struct start t;
-    int r = start_process(l, &t, l->strikes > 0);
+    int r = start_process(l, &t, l->strikes > 0 || l->reports_ends);
 
     if (r < 0) {
         start_close(&t);
@@ -640,7 +661,7 @@ static int spawn(struct jobloader *l)
     l->text_fd = t.text;
     l->pid = t.process.pid;
     l->pidfd = t.process.pidfd;
-    l->beats = l->ended = l->last_complete = false;
+    l->beats = l->hung = l->ended = l->last_complete = false;
     l->last[0] = '\0';
     l->last_len = l->silent = 0;
     l->phase = JOBLOADER_UNKNOWN;
@@ -687,12 +708,18 @@ static void note_failure(struct jobloader *l, const char *text)
     answer_clients(l, -ENOEXEC, text);
 }
 
+/* Precedes the host's name after that of the program. */
+static const char *on_host(const struct jobloader *l)
+{
+    return l->host[0] ? " on host " : "";
+}
+
 static void note_no_start(struct jobloader *l, int r)
 {
     char text[sizeof(l->failure)];
 
-    (void)snprintf(text, sizeof(text), "the loader %s could not be started: %s%s", l->plenumd,
-                   strerror(-r),
+    (void)snprintf(text, sizeof(text), "the loader %s%s%s could not be started: %s%s", l->plenumd,
+                   on_host(l), l->host, strerror(-r),
                    r == -EMFILE   ? "; this process needs some descriptors more (ulimit -n)"
                    : r == -EAGAIN ? "; this user may have no more processes (ulimit -u)"
                                   : "");
@@ -771,19 +798,26 @@ static void stop_observing(struct jobloader *l)
     l->observer = NULL;
 }
 
-static void describe_end(struct jobloader *l, bool known, int wait_status, char *ret, size_t size)
+/* `again`: it had served, and is started again. */
+static void describe_end(struct jobloader *l, const int *wait_status, bool again, char *ret,
+                         size_t size)
 {
     char how[128] = "has ended";
-    bool killed = known && WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    bool killed = wait_status && WIFSIGNALED(*wait_status) && WTERMSIG(*wait_status) == SIGKILL;
 
-    if (known)
-        status_describe(wait_status, how, sizeof(how));
+    if (wait_status)
+        status_describe(*wait_status, how, sizeof(how));
+    else if (l->hung)
+        (void)snprintf(how, sizeof(how), "gave no sign of life for %d s and was killed",
+                       SILENT_MAX);
     (void)snprintf(ret, size,
-                   l->beats ? "the loader %s %s soon after its start%s%s%s%s"
-                            : "the loader %s %s while it started%s%s%s%s",
-                   l->plenumd, how, killed ? ", by hand or for want of memory (see dmesg)" : "",
+                   again      ? "the loader %s%s%s %s%s%s%s%s; it is started again"
+                   : l->beats ? "the loader %s%s%s %s soon after its start%s%s%s%s"
+                              : "the loader %s%s%s %s while it started%s%s%s%s",
+                   l->plenumd, on_host(l), l->host, how,
+                   killed ? ", by hand or for want of memory (see dmesg)" : "",
                    l->last[0] ? "; its last message: " : "", l->last,
-                   l->last[0] || known ? "" : "; it has printed why, most likely");
+                   l->last[0] || wait_status || l->hung ? "" : "; it has printed why, most likely");
 }
 
 /* Forget everything about the loader except its pidfd, which becomes readable when it is gone. */
@@ -850,8 +884,11 @@ static void lose(struct jobloader *l, const int *wait_status)
     stop_observing(l);
     forget_process(l);
     if (l->strikes >= STRIKES_MAX) {
-        describe_end(l, wait_status != NULL, wait_status ? *wait_status : 0, text, sizeof(text));
+        describe_end(l, wait_status, false, text, sizeof(text));
         note_failure(l, text);
+    } else if (l->reports_ends && l->beats) {
+        describe_end(l, wait_status, true, text, sizeof(text));
+        report(l, text);
     }
     retry_later(l);
 }
@@ -907,11 +944,11 @@ static void tell_slow(struct jobloader *l)
 {
     char text[sizeof(l->failure)];
 
-    (void)snprintf(text, sizeof(text), "the loader %s has been starting for %.0f s: it %s",
-                   l->plenumd, (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,
-                   is_stopped(l->pid)
-                       ? "is stopped, by a signal or a debugger: kill -CONT continues it"
-                       : jobloader_describe_phase(l->phase));
+    (void)snprintf(
+        text, sizeof(text), "the loader %s%s%s has been starting for %.0f s: it %s", l->plenumd,
+        on_host(l), l->host, (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,
+        is_stopped(l->pid) ? "is stopped, by a signal or a debugger: kill -CONT continues it"
+                           : jobloader_describe_phase(l->phase));
     if (l->silent == SLOW_MAX)
         report(l, text);
     answer_clients(l, -EINPROGRESS, text);
@@ -925,6 +962,8 @@ static void tick(struct jobloader *l)
     uint64_t ticks;
 
     (void)!read(l->timer_fd, &ticks, sizeof(ticks));
+    if (l->refuser)
+        refuser_dispatch(l->refuser);
     if (l->pid == 0) {
         watch_sockets(l, true);
         if (l->client_fd >= 0)
@@ -934,9 +973,12 @@ static void tick(struct jobloader *l)
     l->silent++;
     if (!l->beats && l->silent >= SLOW_MAX)
         tell_slow(l);
-    if (l->observer && !l->ended && time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
+    if (l->observer && !l->reports_ends && !l->ended &&
+        time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
         stop_observing(l);
     if (l->beats && l->silent > SILENT_MAX)
+        l->hung = true;
+    if (l->hung)
         lose(l, NULL);
 }
 
@@ -949,6 +991,8 @@ static void serve_event(struct jobloader *l, int fd)
         return;
     else if (fd == l->timer_fd)
         tick(l);
+    else if (l->refuser && fd == refuser_get_fd(l->refuser))
+        refuser_dispatch(l->refuser);
     else if (fd == l->lifeline)
         hear(l);
     else if (fd == l->text_fd)
@@ -1025,6 +1069,7 @@ void jobloader_destroy(struct jobloader *loader, int grace_ms)
     if (!loader)
         return;
     end_process(loader, grace_ms);
+    refuser_destroy(loader->refuser);
     jobloader_forget(loader);
     for (size_t i = 0; i < loader->num_args; i++)
         free(loader->args[i]);

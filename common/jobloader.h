@@ -4,10 +4,13 @@
 #ifndef COMMON_JOBLOADER_H
 #define COMMON_JOBLOADER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 #include <plenum/error.h>
+
+struct tls;
 
 /** One loader process, and the socket that outlives it. Opaque. Threads: one at a time. */
 struct jobloader;
@@ -36,9 +39,14 @@ struct jobloader_options {
     const char *address;      /* "unix:@name", or HOST:PORT (an IP address; port 0: any) */
     const char *page_address; /* of the status page, HOST:PORT as above; NULL: none */
     const char *const *args;  /* additional arguments for plenumd, ended by NULL; may be NULL */
-    /* NULL: report only to clients, which only works on a socket of this host */
+    /* The loader's key, borrowed, to answer clients over TCP. NULL: they are only hung up on. */
+    struct tls *tls;
+    const char *host; /* this host's name, for messages that are read on another one; or NULL */
+    /* NULL: report only to clients */
     jobloader_report *report;
     void *report_arg;
+    /* Also report why a loader that served has ended, until whose end one more process stays. */
+    bool reports_ends;
 };
 
 /** The address of this user's loader for a job on this host, "unix:@plenum-UID-JOB", which

@@ -34,6 +34,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/pipeline_priv.h %D%/pipeline_text.c \
 	%D%/program.c %D%/program.h \
 	%D%/progress.c %D%/progress.h \
+	%D%/refuser.c %D%/refuser.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/status.c %D%/status.h \
 	%D%/streamhash.c %D%/streamhash.h \

@@ -40,7 +40,8 @@ struct keeper {
     bool over;
     bool greeted; /* KEEPER_GREETING has arrived */
     struct control_keep task;
-    int key_fd; /* -1: no task yet */
+    int key_fd;      /* -1: no task yet */
+    struct tls *tls; /* the job's key, to answer clients that no loader serves */
     struct jobloader *loader;
 };
 
@@ -56,9 +57,12 @@ static int begin(struct keeper *l, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
     const char *const args[] = {"--tls-key", key, "--pin", "core", NULL};
-    struct jobloader_options options = {
-        .address = l->task.address, .args = args, .report = report_loader};
-    struct tls *tls;
+    char host[256] = "";
+    struct jobloader_options options = {.address = l->task.address,
+                                        .host = host,
+                                        .args = args,
+                                        .report = report_loader,
+                                        .reports_ends = true};
     int r;
 
     l->key_fd = tls_keep_key(l->task.key, key);
@@ -66,10 +70,11 @@ static int begin(struct keeper *l, struct plenum_error *err)
         return error_set(err, l->key_fd, "cannot keep the job's key: %s", strerror(-l->key_fd));
     if (environ_adopt(&l->task.environment) < 0) /* also determines where plenumd is */
         return error_set(err, -ENOMEM, "out of memory");
-    r = tls_create_loader(key, &tls, err);
+    r = tls_create_loader(key, &l->tls, err);
     if (r < 0)
         return r;
-    tls_destroy(tls);
+    options.tls = l->tls;
+    (void)gethostname(host, sizeof(host) - 1);
     r = jobloader_create(&options, &l->loader, err);
     if (r < 0)
         return r;
@@ -193,6 +198,7 @@ int keeper_main(void)
     if (r < 0)
         log_error("%s", err.text);
     jobloader_destroy(l.loader, GRACE_MS);
+    tls_destroy(l.tls);
     control_keep_fini(&l.task);
     frame_buffer_fini(&l.in);
     io_close(&l.key_fd);

@@ -38,6 +38,7 @@ enum {
     RETRY_LAST_MS = 30000,
     SETTLED_MS = 60000, /* a login that lasted this long did not fail */
     CLOSED_MS = 1000,   /* time to exit */
+    SLOW_MS = 10000,    /* a login that takes longer to start the loader again is reported */
     READS = 16,         /* of one login's output, before others have their turn */
     EVENTS = 16,        /* of all logins, per turn */
 };
@@ -57,6 +58,8 @@ struct remote_loader {
     bool listening;
     char at[128];     /* its loader's address, now or earlier: "tcp:10.1.2.3:40001"; "": none yet */
     char failed[400]; /* why it ended, if it never listened */
+    char away[400];   /* why it does not come back, as reported; "": it listens */
+    bool told_slow;   /* that this login does not start it */
     uint64_t started_ns, retry_at, retry_ms;
 };
 
@@ -163,6 +166,7 @@ static int start(const struct loaders *all, struct remote_loader *l)
     l->closed_ns = 0;
     answer_init(&l->answer, KEEPER_ANSWER);
     l->last[0] = '\0';
+    l->told_slow = false;
     l->retry_at = UINT64_MAX;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
@@ -238,6 +242,7 @@ static void handle_answer(struct remote_loader *l)
     (void)snprintf(l->at, sizeof(l->at), "tcp:%.100s:%.5s", host, port + 1);
     log_info("host %s: its loader listens on %s", l->host->name, l->at);
     l->listening = true;
+    l->away[0] = '\0';
 }
 
 static bool read_answer(struct remote_loader *l)
@@ -289,6 +294,16 @@ static void close_all(struct remote_loader *l)
     l->listening = false;
 }
 
+/* The host was lost and does not come back: report why, unless that was reported last. */
+static void tell_away(struct remote_loader *l, const char *why)
+{
+    if (strcmp(l->away, why) == 0)
+        return;
+    (void)snprintf(l->away, sizeof(l->away), "%s", why);
+    log_warn("host %s cannot lend its cores again: %s; plenumrun tries again every %d s or sooner",
+             l->host->name, why, RETRY_LAST_MS / 1000);
+}
+
 /* The login has ended with this status. */
 static void end_login(const struct loaders *all, struct remote_loader *l, int status)
 {
@@ -306,11 +321,15 @@ static void end_login(const struct loaders *all, struct remote_loader *l, int st
         explain(all, l, status, l->failed, sizeof(l->failed));
         return;
     }
-    status_describe(status, why, sizeof(why));
-    if (was_listening) /* its output has been shown */
+    if (!was_listening) {
+        explain(all, l, status, why, sizeof(why));
+        tell_away(l, why);
+    } else { /* its output has been shown */
+        status_describe(status, why, sizeof(why));
         log_warn("host %s no longer lends its cores: the login %s; the job continues without it "
                  "until it returns",
                  l->host->name, why);
+    }
     if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
         l->retry_ms = RETRY_FIRST_MS;
     l->retry_at = time_now_ns() + l->retry_ms * NS_PER_MS;
@@ -328,11 +347,14 @@ static void kill_login(const struct loaders *all, struct remote_loader *l)
 
 static void start_again(const struct loaders *all, struct remote_loader *l)
 {
-    if (start(all, l) == 0)
+    int r = start(all, l);
+
+    if (r == 0)
         return;
     if (l->pid > 0)
         kill_login(all, l);
     close_all(l);
+    tell_away(l, strerror(-r));
     l->retry_at = time_now_ns() + RETRY_LAST_MS * NS_PER_MS;
 }
 
@@ -381,6 +403,17 @@ bool loaders_own(const struct loaders *loaders, pid_t pid)
 
 /* ---- time ---- */
 
+/* At the start of the job, --start-timeout applies. */
+static void tell_slow(struct remote_loader *l, uint64_t now_ns)
+{
+    if (l->pid == 0 || !l->at[0] || l->listening || l->told_slow ||
+        now_ns < l->started_ns + SLOW_MS * NS_PER_MS)
+        return;
+    l->told_slow = true;
+    log_warn("host %s: a login to start its loader again has not done so for %d s%s%s",
+             l->host->name, SLOW_MS / 1000, l->last[0] ? "; its last message: " : "", l->last);
+}
+
 void loaders_beat(struct loaders *loaders, uint64_t now_ns)
 {
     if (!loaders || loaders->ending)
@@ -389,6 +422,7 @@ void loaders_beat(struct loaders *loaders, uint64_t now_ns)
         if (l->pid == 0 && now_ns >= l->retry_at)
             start_again(loaders, l);
         settle_limit(l, now_ns);
+        tell_slow(l, now_ns);
         if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_UNAUTHENTICATED_PAYLOAD)
             continue;
         (void)control_put_empty(&l->conn.tx, CONTROL_BEAT);

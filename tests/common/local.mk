@@ -26,7 +26,7 @@ common_tests = \
 	%D%/test_util \
 	%D%/test_wire
 if TLS
-common_tests += %D%/test_tls
+common_tests += %D%/test_tls %D%/test_refuser
 endif
 check_PROGRAMS += $(common_tests)
 TESTS += $(common_tests)
@@ -84,6 +84,11 @@ TESTS += $(common_tests)
 %C%_test_progress_CFLAGS = $(test_cflags)
 %C%_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)
 # The module itself, and the OpenSSL functions it uses.
+%C%_test_refuser_SOURCES = %D%/test_refuser.c common/tls_openssl.c
+%C%_test_refuser_CFLAGS = $(test_cflags) $(OPENSSL_CFLAGS)
+%C%_test_refuser_LDADD = common/libcommon.la $(OPENSSL_LIBS) $(CRITERION_LIBS)
+%C%_test_refuser_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=tls_carry,--wrap=clock_gettime
+
 %C%_test_tls_SOURCES = %D%/test_tls.c common/tls_openssl.c
 %C%_test_tls_CPPFLAGS = $(AM_CPPFLAGS) -DTLS_RECORDS_MAX=8
 %C%_test_tls_CFLAGS = $(test_cflags) $(OPENSSL_CFLAGS)

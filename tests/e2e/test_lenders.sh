@@ -12,8 +12,11 @@ stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
 loader_threads 1
 
 # ssh [-p PORT] [-l USER] HOST SCRIPT
-cat >agent <<'END'
+cat >agent <<END
 #!/bin/sh
+[ ! -e "$T/down" ] || { echo "the host is on fire" >&2; exit 255; }
+END
+cat >>agent <<'END'
 while [ $# -gt 2 ]; do shift; done
 [ "$1" != deaf ] || { echo "nobody is there" >&2; exit 255; }
 exec sh -c "$2"
@@ -102,13 +105,19 @@ ok "and all are somebody's" test "$( (used 0 && used 1 && used 2) | sort -u | wc
 job_while_loaders_die 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json
 ok "its loader is killed twice: the same hash" delivered "$alone"
 ok "it was started again" loaders 3
+ok "and the job was told why, each time" test \
+    "$(grep -c "host localhost: .*the loader $T/plenumd on host .* was ended by signal 9 (Killed).*is started again" err)" = 2
 
 rm -f loaders/*
 plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 70 --json >out 2>err &
 job=$!
 wait_for 30 loaders 1
 sleep 0.4 # any moment of its work
+touch down
 kill -KILL $(keepers | head -n 1)
+ok "a host that does not come back: the reason is shown" wait_for 30 grep -q \
+    'host localhost cannot lend its cores again: the host is on fire' err
+rm down
 wait $job
 code=$?
 ok "its keeper is killed: the same hash, from a new one at the same place" delivered "$alone"
@@ -138,6 +147,19 @@ kill -CONT $(ls loaders)
 wait $job
 code=$?
 ok "its loader is stopped for a second" delivered "$alone"
+
+# plenumd is there, and cannot run
+cat >broken <<'END'
+#!/bin/sh
+echo "no licence for today" >&2
+exit 3
+END
+chmod +x broken
+why='exited with code 3 while it started; its last message: no licence for today'
+PLENUM_PLENUMD=$T/broken job -x PLENUM_PLENUMD --loader none --loader-host $one -n 1 "$feed" data $stream --epochs 1
+ok "its loader does not start: the program fails at once" test "$code" != 0
+ok "... and says why" says "feed: .*the loader $T/broken on host $(hostname) $why"
+ok "and so does plenumrun" says "host localhost: .*the loader $T/broken on host $(hostname) $why"
 
 # ---- faults before the start ----
 fault() { # SENTENCE STATUS PATTERN ARGUMENT...
