@@ -37,33 +37,13 @@ static int unknown_option(const struct options_program *p, const char *word, siz
     return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
 }
 
-/* Format a limit in the option's units: "1s", "24000h", "64M"; in days if `days`. */
+/* Format a limit as the user may write it; in days if `days`. */
 static char *format_limit(enum option_type type, bool days, uint64_t value, char *text, size_t size)
 {
-    static const struct unit {
-        enum option_type type;
-        uint64_t factor;
-        const char *name;
-    } units[] = {
-        {OPTION_BYTES, UINT64_C(1) << 40, "T"},
-        {OPTION_BYTES, UINT64_C(1) << 30, "G"},
-        {OPTION_BYTES, UINT64_C(1) << 20, "M"},
-        {OPTION_BYTES, UINT64_C(1) << 10, "K"},
-        {OPTION_DURATION, 24 * 3600 * NS_PER_SEC, "d"},
-        {OPTION_DURATION, 3600 * NS_PER_SEC, "h"},
-        {OPTION_DURATION, 60 * NS_PER_SEC, "m"},
-        {OPTION_DURATION, NS_PER_SEC, "s"},
-        {OPTION_DURATION, NS_PER_MS, "ms"},
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-        if (units[i].type != type || value == 0 || value % units[i].factor != 0 ||
-            (units[i].name[0] == 'd' && !days))
-            continue;
-        (void)snprintf(text, size, "%llu%s", (unsigned long long)(value / units[i].factor),
-                       units[i].name);
-        return text;
-    }
+    if (type == OPTION_DURATION)
+        return format_duration(value, days, text, size);
+    if (type == OPTION_BYTES)
+        return format_exact_bytes(value, text, size);
     (void)snprintf(text, size, "%llu", (unsigned long long)value);
     return text;
 }

@@ -466,6 +466,19 @@ struct unit {
     uint64_t factor;
 };
 
+/* The first has no name; the others have ascending factors. */
+static const struct unit byte_units[] = {
+    {"", 1},
+    {"K", UINT64_C(1) << 10},
+    {"M", UINT64_C(1) << 20},
+    {"G", UINT64_C(1) << 30},
+    {"T", UINT64_C(1) << 40},
+};
+static const struct unit time_units[] = {
+    {"", NS_PER_SEC},       {"ms", NS_PER_MS},        {"s", NS_PER_SEC},
+    {"m", 60 * NS_PER_SEC}, {"h", 3600 * NS_PER_SEC}, {"d", 24 * 3600 * NS_PER_SEC},
+};
+
 static int parse_with_unit(const char *text, const struct unit *units, size_t count, uint64_t *ret)
 {
     uint64_t value;
@@ -486,25 +499,38 @@ static int parse_with_unit(const char *text, const struct unit *units, size_t co
 
 int parse_bytes(const char *text, uint64_t *ret)
 {
-    static const struct unit units[] = {
-        {"", 1},
-        {"K", UINT64_C(1) << 10},
-        {"M", UINT64_C(1) << 20},
-        {"G", UINT64_C(1) << 30},
-        {"T", UINT64_C(1) << 40},
-    };
-
-    return parse_with_unit(text, units, ARRAY_LEN(units), ret);
+    return parse_with_unit(text, byte_units, ARRAY_LEN(byte_units), ret);
 }
 
 int parse_duration(const char *text, uint64_t *ret)
 {
-    static const struct unit units[] = {
-        {"", NS_PER_SEC},       {"s", NS_PER_SEC},        {"ms", NS_PER_MS},
-        {"m", 60 * NS_PER_SEC}, {"h", 3600 * NS_PER_SEC}, {"d", 24 * 3600 * NS_PER_SEC},
-    };
+    return parse_with_unit(text, time_units, ARRAY_LEN(time_units), ret);
+}
 
-    return parse_with_unit(text, units, ARRAY_LEN(units), ret);
+static char *format_with_unit(uint64_t value, const struct unit *units, size_t count, char *text,
+                              size_t size)
+{
+    for (size_t i = count; value > 0 && i-- > 1;) {
+        if (value % units[i].factor != 0)
+            continue;
+        (void)snprintf(text, size, "%llu%s", (unsigned long long)(value / units[i].factor),
+                       units[i].name);
+        return text;
+    }
+    (void)snprintf(text, size, "%llu", (unsigned long long)value);
+    return text;
+}
+
+char *format_exact_bytes(uint64_t bytes, char *text, size_t size)
+{
+    return format_with_unit(bytes, byte_units, ARRAY_LEN(byte_units), text, size);
+}
+
+char *format_duration(uint64_t ns, bool days, char *text, size_t size)
+{
+    size_t count = ARRAY_LEN(time_units) - (days ? 0U : 1U);
+
+    return format_with_unit(ns - ns % NS_PER_MS, time_units, count, text, size);
 }
 
 char *format_bytes(uint64_t bytes, char *text, size_t size)

@@ -220,6 +220,14 @@ int parse_bytes(const char *text, uint64_t *ret);
  * or -ERANGE. */
 int parse_duration(const char *text, uint64_t *ret);
 
+/** Write a number of bytes for parse_bytes(), in the largest unit that divides it: "64M", "1000".
+ * Returns `text`. */
+char *format_exact_bytes(uint64_t bytes, char *text, size_t size);
+
+/** Write a length of time for parse_duration(), in the largest unit that divides it: "90s", "36h";
+ * in days only if `days`. Rounds down to milliseconds. Returns `text`. */
+char *format_duration(uint64_t ns, bool days, char *text, size_t size);
+
 /** Write "1.4 GiB" or "312 B" into `text`; returns `text`. */
 char *format_bytes(uint64_t bytes, char *text, size_t size);
 

@@ -62,18 +62,10 @@ static double seconds(uint64_t ns)
 /* Format a limit that the user set: "90.0 s", "5m", "36h", "7d". */
 static const char *format_time_limit(uint64_t ns, char *text, size_t size)
 {
-    static const struct {
-        uint64_t factor;
-        char name;
-    } units[] = {{24 * 3600 * NS_PER_SEC, 'd'}, {3600 * NS_PER_SEC, 'h'}, {60 * NS_PER_SEC, 'm'}};
+    const uint64_t minute = 60 * NS_PER_SEC;
 
-    for (size_t i = 0; i < ARRAY_LEN(units) && ns > 60 * NS_PER_SEC; i++) {
-        if (ns % units[i].factor != 0)
-            continue;
-        (void)snprintf(text, size, "%llu%c", (unsigned long long)(ns / units[i].factor),
-                       units[i].name);
-        return text;
-    }
+    if (ns > minute && ns % minute == 0)
+        return format_duration(ns, true, text, size);
     (void)snprintf(text, size, "%.1f s", seconds(ns));
     return text;
 }

@@ -117,6 +117,45 @@ Test(util, times_have_units)
         cr_expect(eq(int, parse_duration(bad[i], &ns), -EINVAL), "'%s'", bad[i]);
 }
 
+/* What is written is read back. */
+Test(util, units_are_written_as_they_are_read)
+{
+    static const struct {
+        uint64_t ns;
+        const char *with_days, *without;
+    } times[] = {{0, "0", "0"},
+                 {999999, "0", "0"},
+                 {NS_PER_MS, "1ms", "1ms"},
+                 {1500 * NS_PER_MS + 7, "1500ms", "1500ms"},
+                 {90 * NS_PER_SEC, "90s", "90s"},
+                 {3600 * NS_PER_SEC, "1h", "1h"},
+                 {36 * 3600 * NS_PER_SEC, "36h", "36h"},
+                 {168 * 3600 * NS_PER_SEC, "7d", "168h"},
+                 {UINT64_MAX, "18446744073709ms", "18446744073709ms"}};
+    static const uint64_t factors[] = {1, 1000, 60000, 3600000, 86400000};
+    char text[40];
+    uint64_t back;
+
+    for (size_t i = 0; i < ARRAY_LEN(times); i++) {
+        cr_expect(eq(str, format_duration(times[i].ns, true, text, sizeof(text)),
+                     (char *)times[i].with_days));
+        cr_expect(eq(str, format_duration(times[i].ns, false, text, sizeof(text)),
+                     (char *)times[i].without));
+    }
+    for (uint64_t i = 0; i < 20000; i++) {
+        uint64_t ns = (i * i % 9973) * factors[i % 5] * NS_PER_MS;
+        uint64_t bytes = (i * i % 9973) << (i % 45);
+
+        cr_assert(
+            eq(int, parse_duration(format_duration(ns, i & 1, text, sizeof(text)), &back), 0));
+        cr_assert(eq(u64, back, ns), "%s", text);
+        cr_assert(eq(int, parse_bytes(format_exact_bytes(bytes, text, sizeof(text)), &back), 0));
+        cr_assert(eq(u64, back, bytes), "%s", text);
+    }
+    cr_expect(eq(str, format_exact_bytes(3 << 20, text, sizeof(text)), (char *)"3M"));
+    cr_expect(eq(str, format_exact_bytes(1025, text, sizeof(text)), (char *)"1025"));
+}
+
 /* pwrite() as file systems may behave: a few bytes at once, and interrupted in between. */
 static unsigned pwrite_calls;
 static size_t pwrite_most; /* 0: it writes nothing */
