@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* daemons.c - mpirun starts nothing before all of its daemons have connected, and does not report
- * which are missing. The kernel knows: a daemon's connection is one of mpirun's sockets whose local
+ * which are missing. What starts them (ssh or srun) prints why one cannot run. If one runs but does
+ * not connect, the kernel knows: a daemon's connection is one of mpirun's sockets whose local
  * port is one on which mpirun listens. */
 #include "config.h"
 
@@ -19,12 +20,70 @@
 #include "common/text.h"
 #include "common/util.h"
 #include "launcher/host.h"
+#include "launcher/remote/agent.h"
 
 enum {
     HOSTS_MOST = 64, /* the radix of Open MPI's tree: with more, not all connect to mpirun */
     ESTABLISHED = 1, /* the code in /proc/net/tcp */
     LISTENING = 10,
 };
+
+/* ---- daemons that cannot run ---- */
+
+/* Get the reason that Slurm's or the dynamic loader's line contains, or NULL. */
+static const char *find_reason(const char *line)
+{
+    static const char slurm[] = ": error: execve(): ";
+    const char *at = strstr(line, slurm);
+
+    if (at)
+        return at + strlen(slurm);
+    return strstr(line, ": error while loading shared libraries: ") ? line : NULL;
+}
+
+/* Parse "srun: error: n[2-3]: tasks 0-1: Exited with exit code 2": the hosts, and what follows the
+ * tasks. */
+static bool parse_srun(const char *line, char *hosts, size_t size, const char **ret_end)
+{
+    const char *at = str_after(line, "srun: error: "), *rest;
+    size_t len = at ? strcspn(at, ": ") : 0;
+
+    rest = len > 0 ? str_after(at + len, ": task") : NULL;
+    rest = rest ? strstr(rest, ": ") : NULL;
+    if (!rest || (size_t)snprintf(hosts, size, "%.*s", (int)len, at) >= size)
+        return false;
+    *ret_end = rest + 2;
+    return true;
+}
+
+bool daemons_read_line(struct daemon_failure *failure, const char *line)
+{
+    const char *agent = strstr(line, AGENT_NO_DAEMON), *reason, *end;
+    char hosts[96];
+
+    if (failure->text[0])
+        return false;
+    if (agent) {
+        (void)snprintf(failure->text, sizeof(failure->text), "%s", agent);
+    } else if (!parse_srun(line, hosts, sizeof(hosts), &end)) {
+        reason = failure->reason[0] ? NULL : find_reason(line);
+        if (reason)
+            (void)snprintf(failure->reason, sizeof(failure->reason), "%s", reason);
+    } else if (failure->reason[0]) {
+        (void)snprintf(failure->text, sizeof(failure->text),
+                       AGENT_NO_DAEMON "%s (%s): install the same Open MPI there, at the same "
+                                       "place, or leave the host out (--exclude %s)",
+                       hosts, failure->reason, hosts);
+    } else {
+        (void)snprintf(failure->text, sizeof(failure->text),
+                       "Open MPI's daemon on host %s ended before it had connected to mpirun "
+                       "(srun: %s): the lines above say why; is the same Open MPI there, complete?",
+                       hosts, end);
+    }
+    return failure->text[0] != '\0';
+}
+
+/* ---- daemons that have not connected ---- */
 
 /* One connection, or a listening socket. */
 struct row {

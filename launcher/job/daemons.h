@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* daemons.h - finds the hosts whose Open MPI daemons have not connected to mpirun. */
+/* daemons.h - finds the hosts whose Open MPI daemons cannot run, or have not connected to
+ * mpirun. */
 #ifndef LAUNCHER_DAEMONS_H
 #define LAUNCHER_DAEMONS_H
 
@@ -7,7 +8,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "launcher/control.h"
 #include "launcher/plan/plan.h"
+
+/** A daemon's failure, as the lines that mpirun prints reveal it. Zero-initialised: none. */
+struct daemon_failure {
+    char reason[160];            /* why it cannot be executed: "orted: Permission denied"; or "" */
+    char text[CONTROL_TEXT_MAX]; /* the sentence that names the host; "": no failure yet */
+};
+
+/**
+ * Look for a failure in the next line that mpirun prints: agent.c prints that a login could not
+ * execute the daemon, and srun prints how its tasks end.
+ *
+ * Returns true if this line completes the sentence. Only the first failure counts, because srun
+ * ends the other daemons after it.
+ */
+bool daemons_read_line(struct daemon_failure *failure, const char *line);
 
 /**
  * Set `late[host]` for each host of the plan whose daemon has not connected to mpirun, which is

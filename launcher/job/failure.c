@@ -16,7 +16,6 @@
 #include "launcher/host.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
-#include "launcher/job/version.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
 #include "launcher/status.h"
@@ -71,18 +70,13 @@ static void blame_unfinalised(struct supervisor *s)
     }
 }
 
-/* Blame a host whose Open MPI daemon is missing: the agent has reported it (agent.c). */
+/* Blame a host whose Open MPI daemon cannot run. */
 static void blame_daemon(struct supervisor *s)
 {
-    char words[sizeof(s->text_tail.bytes) + 1];
-    const char *at;
-
-    if (s->plans_sent || tail_get(&s->text_tail, MPIRUN_LINES, words) == 0)
+    if (!s->daemon.text[0])
         return;
-    at = strstr(words, AGENT_NO_DAEMON);
-    if (!at)
-        return;
-    (void)snprintf(s->report.text, sizeof(s->report.text), "%.*s", (int)strcspn(at, "\n"), at);
+    s->report.kind = REPORT_MPIRUN;
+    (void)snprintf(s->report.text, sizeof(s->report.text), "%s", s->daemon.text);
     s->report.explained = true;
 }
 
@@ -91,10 +85,10 @@ void failure_find_cause(struct supervisor *s)
     uint32_t first = s->report.instance, best = first;
     uint64_t before;
 
-    if (s->report.kind == REPORT_MPIRUN) {
+    if (s->report.kind == REPORT_MPIRUN)
         blame_unfinalised(s);
+    if (s->report.kind == REPORT_MPIRUN || s->report.kind == REPORT_LATE)
         blame_daemon(s);
-    }
     if (s->report.kind != REPORT_EXITED || s->report.signal)
         return;
     before = failed_ns(&s->instances[first]) - ORDER_MS * NS_PER_MS;
@@ -243,19 +237,6 @@ static bool is_frame(const char *line, size_t len)
     return strspn(line, "-=* \t\r") >= len;
 }
 
-/* If mpirun starts its daemons with srun, srun knows why they are missing; mpirun only guesses. */
-static void ask_slurm(const struct supervisor *s)
-{
-    char path[4096], said[256];
-
-    if (!s->job->mpirun || s->plans_sent || plan_is_local(s->plan) ||
-        agent_is_used(s->job->agent) || host_find_program("srun", path, sizeof(path)) < 0 ||
-        version_ask(path, "true", PROBE_MS, said, sizeof(said)) < 0)
-        return;
-    log_error("srun, by which mpirun starts its daemons, prints:");
-    put_lines(s, said);
-}
-
 void failure_get_words(const struct supervisor *s, char *ret, size_t size)
 {
     char text[sizeof(s->text_tail.bytes) + 1], status[128];
@@ -302,8 +283,6 @@ void failure_print(const struct supervisor *s)
             log_error("the last words of %s:", starter_name(s));
             put_lines(s, last);
         }
-        if (!report->explained)
-            ask_slurm(s);
     }
     if (sentence[0])
         log_error("%s", sentence);

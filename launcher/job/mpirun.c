@@ -251,6 +251,9 @@ int mpirun_arguments(const struct plan *plan, const struct starter_job *job, con
     }
     starter_words_add(&w, "--stdin");
     starter_words_add(&w, "none");
+    /* Without it mpirun discards what srun prints: why a daemon cannot run (daemons.c). */
+    if (!plan_is_local(plan) && !agent_is_used(job->agent))
+        starter_words_add(&w, "--leave-session-attached");
     add_global_arguments(&w, plan, job);
     for (uint32_t first = 0; first < plan->num_instances; first += count) {
         count = count_alike(plan, job->mpi, first);

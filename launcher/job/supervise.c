@@ -38,7 +38,6 @@
 #include "common/text.h"
 #include "common/util.h"
 #include "launcher/dial.h"
-#include "launcher/job/daemons.h"
 #include "launcher/job/input.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
@@ -292,6 +291,8 @@ static void handle_line(void *arg, const char *line, size_t len)
     len = strlen(text_make_plain(text)); /* it may come from another host's login */
     tail_add(&s->text_tail, text, len);
     tail_add(&s->text_tail, "\n", 1);
+    if (s->phase == JOB_STARTING && !s->plans_sent && daemons_read_line(&s->daemon, text))
+        supervise_expect_reason(s);
     if (s->job->mpi->global_args.count + s->job->mpi->local_args.count == 0) {
         log_debug("%s: %s", starter_name(s), text);
     } else {

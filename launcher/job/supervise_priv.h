@@ -14,6 +14,7 @@
 #include "common/message.h"
 #include "launcher/control.h"
 #include "launcher/dial.h"
+#include "launcher/job/daemons.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
 #include "launcher/job/starter.h"
@@ -111,6 +112,7 @@ struct supervisor {
     uint64_t starter_gone_ns;
     struct lines text; /* what the starter prints */
     struct tail text_tail;
+    struct daemon_failure daemon; /* what it has printed about a daemon that cannot run */
 
     struct output *output;
     bool output_unread; /* some output of a program could not be read */

@@ -175,6 +175,39 @@ ok "variables of an ended job, on this host" all 'same $code 0' 'same "$(sort ou
 in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST='v[1-2]' SLURM_NODELIST='v[1-2]' SLURM_NNODES=2 \
     SLURM_JOB_NUM_NODES=2 SLURM_TASKS_PER_NODE='1(x2)' "$run" true
 ok "and on several: srun's own sentence is shown" all 'same $code 125' 'has "  | srun: error: .*Invalid job id"'
+
+# ---- nodes on which Open MPI's daemon cannot run ----
+case $(mpirun --version) in *"(Open MPI) 4."*) daemon=orted ;; *) daemon=prted ;; esac
+daemon=$(readlink -f "$(command -v $daemon)")
+library=$(ldd "$daemon" | awk '/lib(open-rte|prrte)\./ { print $3 }')
+plugins=$(dirname "$(readlink -f "$library")")/openmpi
+last_line_has() { grep -v ^salloc: err | tail -n 1 | grep -q -e "$1" || { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
+hide() { on v2 mount -n --bind "$1" "$2"; } # WITH FILE
+unhide() { on v2 umount -n "$1"; }
+mkdir -p empty
+hide /dev/null "$daemon"
+for hosts in 2 3; do
+    in_slurm salloc -N$hosts "$run" true
+    ok "a daemon that cannot be executed, among $hosts hosts" all 'same $code 125' 'wait_for 20 no_step' \
+        'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*: Permission denied): install the same Open MPI"'
+done
+unhide "$daemon"
+hide /dev/null "$(readlink -f "$library")"
+in_slurm salloc -N3 "$run" true
+ok "one without its library" all 'same $code 125' 'wait_for 20 no_step' \
+    'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*error while loading shared libraries: "'
+unhide "$(readlink -f "$library")"
+if [ -d "$plugins" ]; then
+    hide "$PWD/empty" "$plugins"
+    in_slurm salloc -N3 "$run" true
+    ok "one without its plugins" all 'same $code 125' 'wait_for 20 no_step' \
+        'last_line_has "error: Open MPI.s daemon on host v2 ended before it had connected to mpirun (srun: Exited with exit code "'
+    unhide "$plugins"
+else
+    skip "one without its plugins" "$daemon has none"
+fi
+in_slurm salloc -N3 "$run" --exclude v2 --mpi-global-args --leave-session-attached sh -c "$what"
+ok "the host can be left out" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v3 "'
 in_slurm salloc -N1 -n1 : -N2 -n2 "$run" true
 ok "a heterogeneous job is refused by name" all 'same $code 2' 'has "SLURM_HET_SIZE=2) with the hosts v1 and v\[2-3\]"'
 in_slurm salloc -N1 -n1 : -N2 -n2 "$run" --host v1:2 sh -c "$what"
