@@ -48,6 +48,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/remote/agent.c %D%/remote/agent.h \
 	%D%/remote/answer.c %D%/remote/answer.h \
 	%D%/remote/keeper.c %D%/remote/keeper.h \
+	%D%/remote/login.c %D%/remote/login.h \
 	%D%/remote/loaders.c %D%/remote/loaders.h \
 	%D%/remote/probe.c %D%/remote/probe.h \
 	%D%/remote/ready.c %D%/remote/ready.h \

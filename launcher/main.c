@@ -15,6 +15,7 @@
 #include "launcher/job/local.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/keeper.h"
+#include "launcher/remote/login.h"
 #include "launcher/remote/probe.h"
 #include "launcher/shim/shim.h"
 #include "launcher/status.h"
@@ -59,6 +60,8 @@ int main(int argc, char **argv)
         return local_main(argv[2]);
     if (argc > 1 && strcmp(argv[1], AGENT_ARGUMENT) == 0)
         return agent_main(argc, argv);
+    if (argc > 2 && strcmp(argv[1], LOGIN_ARGUMENT) == 0)
+        return login_main(argv);
     if (argc > 1 && strcmp(argv[1], PROBE_ARGUMENT) == 0)
         return probe_answer(argc, argv);
     if (argc == 2 && strcmp(argv[1], KEEPER_ARGUMENT) == 0)

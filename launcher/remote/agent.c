@@ -29,6 +29,7 @@
 #include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/proctree.h"
+#include "launcher/remote/login.h"
 #include "launcher/status.h"
 
 enum {
@@ -406,8 +407,9 @@ static char *find_host(const char *name, char *fields[3])
     return NULL;
 }
 
-/* Wrap mpirun's command in a shell that reads the secret from its standard input; the login shell
- * parses the result. NULL if out of memory. */
+/* Wrap mpirun's command in a shell that reads the secret from its standard input, and in plenumrun
+ * there, which ends the command with the login (login.c); the login shell parses the result. NULL
+ * if out of memory. */
 static char *wrap_command(char **words, int count)
 {
     static const char take[] =
@@ -416,11 +418,16 @@ static char *wrap_command(char **words, int count)
         "done; [ -n \"$" SHIM_ENV_TOKEN "\" ] || { "
         "echo \"plenumrun: nothing has come by standard input: has the agent (ssh) an argument -n, "
         "or does a file like ~/.bashrc read it?\" >&2; exit 1; }; "
-        "export " SHIM_ENV_TOKEN "; exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
-    char *command = NULL, *text = NULL;
+        "export " SHIM_ENV_TOKEN "; "
+        "[ -x \"$2\" ] && exec \"$2\" " LOGIN_ARGUMENT " \"${SHELL:-sh}\" -c \"$1\" </dev/null; "
+        "exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
+    char *command = NULL, *text = NULL, self[4096];
     size_t size = 0;
-    FILE *f = open_memstream(&command, &size);
+    FILE *f;
 
+    if (host_get_self(self, sizeof(self), NULL) < 0)
+        return NULL;
+    f = open_memstream(&command, &size);
     for (int i = 0; f && i < count; i++)
         (void)fprintf(f, "%s%s", i > 0 ? " " : "", words[i]);
     if (!f || fclose(f) != 0 || !(f = open_memstream(&text, &size))) {
@@ -431,6 +438,8 @@ static char *wrap_command(char **words, int count)
     put_quoted(f, take);
     (void)fputs(" sh ", f);
     put_quoted(f, command);
+    (void)fputc(' ', f);
+    put_quoted(f, self);
     free(command);
     if (fclose(f) == 0)
         return text;

@@ -57,6 +57,26 @@ done
 DAEMON='exit 3' job : --host h1 true
 ok "a daemon that fails otherwise is not blamed so" all 'same $code 125' 'has_not err "cannot be executed"'
 
+# ---- a daemon whose login ends ----
+# Like sshd, it reads all that the daemon prints, and leaves the daemon alone when it ends.
+cat >lost <<'EOF'
+#!/bin/bash
+shift
+exec 4<&0 3< <(exec setsid bash -c "$*" <&4 2>&1)
+exec cat <&3
+EOF
+chmod +x lost
+daemon_ended() { ! kill -0 "$(cat daemon)" 2>/dev/null; }
+for trap in ':' 'trap "" TERM HUP'; do
+    rm -f daemon
+    PLENUM_SHIM_AGENT=$T/lost PLENUM_SHIM_AGENT_HOSTS0=h1 PLENUM_SHIM_TOKEN=secret \
+        "$run" --agent h1 "$trap; echo \$\$ >$T/daemon; exec sleep 600" >/dev/null 2>err &
+    wait_for 20 test -s daemon
+    kill -KILL $!
+    ok "a daemon ends with its login, even after '$trap'" wait_for 20 daemon_ended
+    daemon_ended || kill -KILL "$(cat daemon)"
+done
+
 # ---- what is printed ----
 for bytes in 100 16000 16380 20000 1000000; do
     job "head -c $bytes /dev/zero | tr '\0' x; echo" --host h1 true

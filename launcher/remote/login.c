@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* login.c - keeps Open MPI's daemon on another host only for as long as its login lasts.
+ *
+ *     mpirun ── plenumrun --agent ── ssh ── (sshd) ── plenumrun --login ── its daemon
+ *
+ * When ssh ends, sshd leaves the daemon alone. A daemon that has connected to mpirun then notices
+ * mpirun's end, but one whose connection is still being made would wait until the kernel gives up,
+ * which takes minutes. The login's end also closes the pipe that is our standard output, whatever
+ * the agent and the login shell are. */
+#include "config.h"
+
+#include "launcher/remote/login.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/proctree.h"
+#include "launcher/status.h"
+
+enum { KILL_MS = 5000 }; /* after SIGTERM */
+
+static _Noreturn void become_command(char **argv, pid_t parent, const sigset_t *before)
+{
+    int error;
+
+    if (proctree_follow(parent, SIGTERM) < 0)
+        _exit(STATUS_LAUNCH);
+    (void)sigprocmask(SIG_SETMASK, before, NULL);
+    (void)execvp(argv[0], argv);
+    error = errno;
+    fprintf(stderr, "plenumrun: cannot execute %s: %s\n", argv[0], strerror(error));
+    _exit(error == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
+}
+
+/* Has a signal arrived that asks us to end? (SIGCHLD does not.) */
+static bool is_asked_to_end(int signal_fd)
+{
+    struct signalfd_siginfo info;
+    bool asked = false;
+
+    while (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        asked |= info.ssi_signo != SIGCHLD;
+    return asked;
+}
+
+/* Wait for the child, and end it when the login has ended or a signal says so. Returns its wait
+ * status. */
+static int watch(pid_t child, int signal_fd)
+{
+    struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
+    bool told = false;
+    int status, n;
+
+    while (waitpid(child, &status, WNOHANG) != child) {
+        n = poll(fds, ARRAY_LEN(fds), told ? KILL_MS : -1);
+        if (n == 0)
+            (void)kill(child, SIGKILL);
+        if (n <= 0 || (!is_asked_to_end(signal_fd) && !fds[1].revents))
+            continue;
+        fds[1].fd = -1; /* it stays broken */
+        (void)kill(child, SIGTERM);
+        (void)kill(child, SIGCONT); /* a stopped process cannot end */
+        told = true;
+    }
+    return status;
+}
+
+int login_main(char **argv)
+{
+    static const int ending[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    pid_t parent = getpid(), child;
+    sigset_t set, before;
+    int signal_fd, status;
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_LEN(ending); i++)
+        (void)sigaddset(&set, ending[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, &before);
+    signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    child = signal_fd < 0 ? -1 : fork();
+    if (child == 0) {
+        (void)signal(SIGPIPE, SIG_DFL);
+        become_command(argv + 2, parent, &before);
+    }
+    if (child < 0) {
+        fprintf(stderr, "plenumrun: cannot start Open MPI's daemon: %s\n", strerror(errno));
+        return STATUS_LAUNCH;
+    }
+    status = watch(child, signal_fd);
+    (void)close(signal_fd);
+    return WIFSIGNALED(status) ? STATUS_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
