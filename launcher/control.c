@@ -367,6 +367,7 @@ int control_put_failed(struct frame_buffer *b, const struct control_failed *m)
 
     frame_put_u32(b, (uint32_t)m->step);
     frame_put_u32(b, (uint32_t)m->error);
+    frame_put_text(b, m->text);
     return frame_end(b, begin);
 }
 
@@ -374,6 +375,7 @@ int control_get_failed(struct frame_reader *r, struct control_failed *ret)
 {
     ret->step = (enum control_step)frame_get_choice(r, CONTROL_STEPS);
     ret->error = (int32_t)frame_get_u32(r);
+    frame_get_text(r, ret->text, sizeof(ret->text));
     return frame_got(r);
 }
 

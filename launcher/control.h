@@ -144,7 +144,8 @@ enum control_step {
 
 struct control_failed {
     enum control_step step;
-    int32_t error; /* -errno */
+    int32_t error;               /* -errno */
+    char text[CONTROL_TEXT_MAX]; /* EXEC: the reason as a sentence; "" if not known */
 };
 
 /** Whose bytes an OUTPUT message carries. */

@@ -301,3 +301,26 @@ int script_check(const char *file, const char *path, struct plenum_error *err)
 {
     return check_at(file, path, 0, err);
 }
+
+int script_find(const char *program, const char *path, struct plenum_error *err)
+{
+    bool in_path = !strchr(program, '/'), python = str_ends_with(program, ".py");
+    char found[PATH_MAX];
+
+    switch (host_find_program_in(path, program, found, sizeof(found))) {
+    case 0:
+        return script_check(found, path, err);
+    case -EACCES:
+        return error_set(err, -EACCES,
+                         "program '%s' cannot be executed: is it a program, and has it the "
+                         "permission (chmod +x)?%s",
+                         program, python ? " Python scripts are started by python3 FILE" : "");
+    default: /* a bare name is not searched for in the working directory */
+        if (python)
+            return error_set(err, -ENOENT,
+                             "there is no program '%s'%s: a Python script is started by python3 %s",
+                             program, in_path ? " in PATH" : "", program);
+        return error_set(err, -ENOENT, "there is no program '%s'%s", program,
+                         in_path ? " in PATH" : "");
+    }
+}

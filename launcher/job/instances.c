@@ -16,6 +16,7 @@
 
 #include "common/address.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "launcher/dial.h"
 #include "launcher/host.h"
@@ -323,6 +324,7 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
 
     if (inst->state != INSTANCE_PLANNED || control_get_failed(payload, &report.failed) < 0)
         return -EPROTO;
+    (void)text_make_plain(report.failed.text);
     move(inst, INSTANCE_DONE);
     inst->failed = report.failed;
     inst->has_failed = true;

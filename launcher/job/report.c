@@ -81,11 +81,8 @@ static void failed_sentence(const struct control_failed *failed, const char *who
                        directory, reason);
         break;
     case CONTROL_STEP_EXEC:
-        if (failed->error == -ENOENT)
-            (void)snprintf(ret, size,
-                           "%s cannot be started: there is no program '%s' (or its interpreter is "
-                           "missing)",
-                           who, program);
+        if (failed->text[0])
+            (void)snprintf(ret, size, "%s cannot be started: %s", who, failed->text);
         else
             (void)snprintf(ret, size, "%s cannot be started: program '%s': %s", who, program,
                            reason);

@@ -207,6 +207,8 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
         probe_fail(p, "working directory", "%s", value);
     else if (strcmp(key, "program") == 0 && strcmp(value, "0") != 0)
         probe_fail(p, "program", "%s", value);
+    else if (strcmp(key, "executable") == 0)
+        p->not_executable = strcmp(value, "0") == 0;
     else if (strcmp(key, "folder") == 0 && strcmp(value, "0") != 0 && !p->loader)
         probe_fail(p, "folder", "Open MPI's files cannot be written there: %s", value);
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
@@ -483,20 +485,11 @@ char *probe_table(const struct probe *probes, uint32_t count, char *title, size_
 static void answer_program(const char *program)
 {
     struct plenum_error err;
-    char found[4096] = "";
+    int r = *program ? script_find(program, getenv("PATH"), &err) : 0;
 
-    switch (*program ? host_find_program(program, found, sizeof(found)) : 0) {
-    case 0:
-        printf("program %s\n",
-               *found && script_check(found, getenv("PATH"), &err) < 0 ? err.text : "0");
-        break;
-    case -EACCES:
-        printf("program '%s' cannot be executed there\n", program);
-        break;
-    default:
-        printf("program there is no '%s'%s\n", program, strchr(program, '/') ? "" : " in PATH");
-        break;
-    }
+    printf("program %s\n", r < 0 ? err.text : "0");
+    if (r < 0 && r != -ENOENT)
+        printf("executable 0\n");
 }
 
 static void answer_folder(void)

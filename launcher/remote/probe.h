@@ -36,8 +36,9 @@ struct probe {
     const struct plan_host *host;
     bool loader; /* only a loader will run there, no program of the job */
     bool failed;
-    char step[32];  /* the step that failed: "log in" */
-    char what[512]; /* the reason */
+    char step[32];       /* the step that failed: "log in" */
+    char what[512];      /* the reason */
+    bool not_executable; /* the program is there, but cannot be executed */
     /* Set if it has not failed. */
     uint64_t memory_free, memory_total; /* bytes; 0: not reported */
     int64_t clock_ns;                   /* its clock is at least this far ahead of ours */

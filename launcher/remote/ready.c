@@ -38,30 +38,10 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-static bool is_script(const char *program)
-{
-    size_t len = strlen(program);
-
-    return len > 3 && strcmp(program + len - 3, ".py") == 0;
-}
-
-/* A script given by its bare name is not searched for in the working directory. */
-static void tell_missing(const char *program)
-{
-    bool path = strchr(program, '/') != NULL;
-
-    if (is_script(program))
-        log_error("there is no program '%s'%s: a Python script is started by python3 %s", program,
-                  path ? "" : " in PATH", program);
-    else
-        log_error("there is no program '%s'%s", program, path ? "" : " in PATH");
-}
-
 /* Check this host: 0, or an exit status. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
-    char path[4096];
     bool here = false;
     int r;
 
@@ -75,22 +55,10 @@ static int check_here(const struct ready_request *request, const struct plan *pl
         here |= plan->hosts[i].local;
     if (!here)
         return 0;
-    switch (host_find_program_in(request->path, request->program, path, sizeof(path))) {
-    case 0:
-        r = script_check(path, request->path, &err);
-        if (r < 0)
-            log_error("%s", err.text);
-        return r == -ENOENT ? STATUS_NOT_FOUND : r < 0 ? STATUS_NOT_EXECUTABLE : 0;
-    case -EACCES:
-        log_error("program '%s' cannot be executed: is it a program, and has it the permission "
-                  "(chmod +x)?%s",
-                  request->program,
-                  is_script(request->program) ? " Python scripts are started by python3 FILE" : "");
-        return STATUS_NOT_EXECUTABLE;
-    default:
-        tell_missing(request->program);
-        return STATUS_NOT_FOUND;
-    }
+    r = script_find(request->program, request->path, &err);
+    if (r < 0)
+        log_error("%s", err.text);
+    return r == -ENOENT ? STATUS_NOT_FOUND : r < 0 ? STATUS_NOT_EXECUTABLE : 0;
 }
 
 /* ---- the other hosts ---- */
@@ -224,7 +192,7 @@ static void check_back(const struct hosts *h, const char *network)
 /* Print the table, if it has any rows: 0, or an exit status. */
 static int report(const struct hosts *h)
 {
-    bool failed = false, programs = true;
+    bool failed = false, programs = true, missing = false;
     char *table, title[64];
 
     for (uint32_t i = 0; i < h->count; i++) {
@@ -232,6 +200,7 @@ static int report(const struct hosts *h)
 
         failed |= p->failed;
         programs &= !p->failed || strcmp(p->step, "program") == 0;
+        missing |= p->failed && !p->not_executable;
     }
     for (uint32_t i = 0; i < h->count; i++)
         if (!h->probes[i].failed)
@@ -243,7 +212,9 @@ static int report(const struct hosts *h)
     if (table)
         (void)io_write_all(STDERR_FILENO, table, strlen(table));
     free(table);
-    return programs ? STATUS_NOT_FOUND : STATUS_LAUNCH;
+    if (!programs)
+        return STATUS_LAUNCH;
+    return missing ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
 /* ---- the network ---- */

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -20,6 +21,7 @@
 
 #include "common/util.h"
 #include "launcher/proctree.h"
+#include "launcher/script.h"
 #include "launcher/signals.h"
 
 /* What the child uses. */
@@ -37,8 +39,8 @@ static void close_ends(struct ends *e)
 
 static _Noreturn void give_up(int report, enum control_step step, int error, struct child_report *r)
 {
-    r->step = step;
-    r->error = error;
+    r->failed.step = step;
+    r->failed.error = error;
     (void)io_write_all(report, r, sizeof(*r));
     _exit(step == CONTROL_STEP_EXEC && error == -ENOENT ? 127 : 126);
 }
@@ -52,6 +54,28 @@ static void lower_descriptors(uint64_t most)
         return;
     limit.rlim_cur = most;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static const char *find_path(char *const *environment)
+{
+    const char *value;
+
+    for (; *environment; environment++)
+        if ((value = str_after(*environment, "PATH=")))
+            return value;
+    return NULL;
+}
+
+/* Find out why the program cannot be executed: 0 if that is not known, or -errno with a text.
+ * execvp() itself would say little, and let a shell run what is no program. */
+static int check_program(const struct child_options *o, char text[CONTROL_TEXT_MAX])
+{
+    struct plenum_error err;
+    int r = script_find(o->argv[0], find_path(o->environment), &err);
+
+    if (r < 0)
+        (void)snprintf(text, CONTROL_TEXT_MAX, "%s", err.text);
+    return r;
 }
 
 static _Noreturn void become_program(const struct child_options *o, const struct ends *e,
@@ -75,6 +99,9 @@ static _Noreturn void become_program(const struct child_options *o, const struct
                 bind_check_cpus(o->bind, &r.bind) < 0 ? CONTROL_STEP_BIND_CPUS
                                                       : CONTROL_STEP_BIND_MEMORY,
                 error, &r);
+    error = check_program(o, r.failed.text);
+    if (error < 0)
+        give_up(e->report, CONTROL_STEP_EXEC, error, &r);
     if (io_write_all(e->report, &r, sizeof(r)) < 0)
         _exit(126);
     if (o->inherit)
@@ -84,7 +111,12 @@ static _Noreturn void become_program(const struct child_options *o, const struct
     (void)umask(o->umask);
     environ = (char **)o->environment;
     (void)execvp(o->argv[0], o->argv);
-    give_up(e->report, CONTROL_STEP_EXEC, -errno, &r);
+    error = -errno;
+    if (error == -ENOENT) /* the file itself has been found */
+        (void)snprintf(r.failed.text, sizeof(r.failed.text),
+                       "program '%s' needs an interpreter or a dynamic loader that is missing",
+                       o->argv[0]);
+    give_up(e->report, CONTROL_STEP_EXEC, error, &r);
 }
 
 static int make_pipe(int *ours, int *theirs, bool we_read)

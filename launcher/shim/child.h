@@ -25,8 +25,7 @@ struct child_options {
 
 /** The child's report about its start. */
 struct child_report {
-    enum control_step step; /* the step that failed, if `error` is not 0 */
-    int error;              /* -errno */
+    struct control_failed failed; /* if its `error` is not 0 */
     struct bind_result bind;
 };
 

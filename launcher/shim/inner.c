@@ -118,14 +118,19 @@ static bool is_running(const struct inner *a)
     return a->child.pid > 0 && !a->exited;
 }
 
+static void send_failure(struct inner *a, const struct control_failed *failed)
+{
+    (void)control_put_failed(&a->conn.tx, failed);
+    a->told_started = a->failed = true;
+    if (a->child.pid == 0)
+        a->exited = a->swept = true;
+}
+
 static void send_failed(struct inner *a, enum control_step step, int error)
 {
     const struct control_failed m = {.step = step, .error = error};
 
-    (void)control_put_failed(&a->conn.tx, &m);
-    a->told_started = a->failed = true;
-    if (a->child.pid == 0)
-        a->exited = a->swept = true;
+    send_failure(a, &m);
 }
 
 static void send_started(struct inner *a)
@@ -154,8 +159,8 @@ static void read_report(struct inner *a)
         return;
     if (r < 0)
         send_failed(a, CONTROL_STEP_FORK, r);
-    else if (a->child.report.error)
-        send_failed(a, a->child.report.step, a->child.report.error);
+    else if (a->child.report.failed.error)
+        send_failure(a, &a->child.report.failed);
     else
         send_started(a);
 }

@@ -20,6 +20,8 @@ mkdir bin
 cat >bin/mpirun <<'EOF'
 #!/bin/bash
 [ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
+# Or, if SHIM is set, starts the shim of one instance.
+[ -z "${SHIM:-}" ] || exec env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0 "$SHIM" --shim
 [ -z "${DAEMON:-}" ] || { $OMPI_MCA_plm_rsh_agent h1 "$DAEMON" 2>&1; exit 9; }
 $OMPI_MCA_plm_rsh_agent h1 'echo "daemon: ${#PLENUM_SHIM_TOKEN} bytes; input: $(wc -c)"; echo "$PLENUM_SHIM_TOKEN" >>token' 2>&1
 exit 9
@@ -106,6 +108,41 @@ printf '#!/nonexistent/sh\n' >script
 job '' --host h1 ./script
 ok "a script without interpreter" all 'same $code 127' \
     'has err "h1  *program  *program .\./script. needs the interpreter ./nonexistent/sh., which is missing"'
+
+# The same sentences without the check, from the shim.
+refused() { # NAME SCRIPT - what is printed of a program that consists of this
+    printf "$2" >"$1"
+    chmod +x "$1"
+    job '' --host h1 "./$1"
+    sed -n 's/^ *h1  *program  *//p' err >with
+    with=$code
+    SHIM=$run job '' --no-host-check --host h1 "./$1"
+    sed -n 's/.*instance 0 on host h1 cannot be started: //p' err >without
+    [ -s with ] && cmp with without && same "$with" "$code"
+}
+while IFS='|' read -r name script; do
+    ok "without the check, '$script' in $name is refused in the same words" refused "$name" "$script"
+done <<'EOF'
+script|#!/usr/bin/env sh\r\n
+script|#!/nonexistent/sh\n
+script|#!/usr/bin/env nonexistent\n
+script|#!/usr/bin/env python3 -u\n
+script|#!sh\n
+script|\xef\xbb\xbf#!/bin/sh\n
+train.py|import sys\n
+EOF
+rm script
+for program in ./script ./train.py nowhere nowhere.py; do
+    [ ! -e "$program" ] || chmod -x "$program"
+    job '' --host h1 "$program"
+    sed -n 's/^ *h1  *program  *//p' err >with
+    with=$code
+    SHIM=$run job '' --no-host-check --host h1 "$program"
+    sed -n 's/.*instance 0 on host h1 cannot be started: //p' err >without
+    ok "nor can $program be started" all '[ -s with ]' 'cmp with without' 'same $with $code'
+done
+SHIM=$run job '' --no-host-check --host h1 sh -c 'exit 3'
+ok "a program that can is started" all 'same $code 3' 'has err "instance 0 on host h1 exited with code 3"'
 
 # ---- what is read ----
 job '' --host h1 true

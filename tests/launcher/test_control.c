@@ -256,7 +256,8 @@ Test(control, the_small_ones)
                                           .memory_kills = 6,
                                           .reached = 7};
     const struct control_departed departed = {.instance = 8, .reached = 9};
-    const struct control_failed failed = {.step = CONTROL_STEP_EXEC, .error = -ENOENT};
+    const struct control_failed failed = {
+        .step = CONTROL_STEP_EXEC, .error = -ENOENT, .text = "no program"};
     const struct control_started started = {.pid = 9,
                                             .memory_error = -EPERM,
                                             .memory = NUMA_PREFERRED,
@@ -291,6 +292,7 @@ Test(control, the_small_ones)
     r = payload_of(&b, CONTROL_FAILED);
     cr_assert(eq(int, control_get_failed(&r, &f), 0));
     cr_expect(f.step == CONTROL_STEP_EXEC && f.error == -ENOENT);
+    cr_expect(eq(str, f.text, (char *)"no program"));
     b.bytes[FRAME_HEADER_BYTES] = CONTROL_STEPS;
     r = payload_of(&b, CONTROL_FAILED);
     cr_expect(eq(int, control_get_failed(&r, &f), -EPROTO), "a step that does not exist");

@@ -34,7 +34,7 @@ for how in agent ssh; do
         'below $took 10000' nothing_is_left
     job --host 'v[1-3]' no-such-program
     ok "$how: a program that is not there" all 'same $code 127' \
-        'last_line_has "v3  *program  *there is no .no-such-program. in PATH"' nothing_is_left
+        'last_line_has "v3  *program  *there is no program .no-such-program. in PATH"' nothing_is_left
     mkdir -p /tmp/only-at-head.$id
     cd /tmp/only-at-head.$id && "$run" --host v1,v2 true >"$dir/out" 2>"$dir/err"
     code=$?
