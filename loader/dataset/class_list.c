@@ -36,6 +36,8 @@ int class_names_of_text(char *text, size_t len, uint32_t most, const char ***nam
     char *end = text + len;
     size_t lines = 1;
 
+    if (memchr(text, '\0', len))
+        return -EBADMSG;
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         text += 3;
     while (end > text && strchr(" \t\r\n", end[-1]))
@@ -84,12 +86,10 @@ static int read_file(int fd, const struct stat *st, struct class_list *list,
     if (r < 0)
         return error_set(err, r, "classes=%s: %s", list->path,
                          r == -ENODATA ? "it has become shorter" : strerror(-r));
-    if (memchr(list->text, '\0', len))
-        return error_set(err, -EBADMSG,
-                         "classes=%s: it holds bytes of 0, so it is not a list of "
-                         "names",
-                         list->path);
     r = class_names_of_text(list->text, len, CLASS_LIST_MAX, &list->names, &list->count);
+    if (r == -EBADMSG)
+        return error_set(err, r, "classes=%s: it holds bytes of 0, so it is not a list of names",
+                         list->path);
     return r == -E2BIG ? error_set(err, -EBADMSG, "classes=%s: it names more than %d classes",
                                    list->path, CLASS_LIST_MAX)
            : r < 0     ? out_of_memory(err)

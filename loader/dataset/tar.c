@@ -592,6 +592,11 @@ static int name_classes(const struct dataset *d, char *text, size_t len, struct 
     uint32_t count = 0;
     int64_t nameless = -1, r = class_names_of_text(text, len, CLASSES_MAX, &names, &count);
 
+    if (r == -EBADMSG)
+        return error_set(err, -EBADMSG,
+                         "%s/%s holds bytes of 0, so it is not a list of class "
+                         "names",
+                         d->scope.folder, classes_file);
     if (r == -E2BIG || (r == 0 && used > CLASSES_MAX))
         r = error_set(err, -EBADMSG, "%s/%s: it can name %d classes, and there are more",
                       d->scope.folder, classes_file, CLASSES_MAX);

@@ -281,6 +281,23 @@ static int64_t add_label(struct archive *a, const Example__Feature *feature, uin
     return r;
 }
 
+/* The sample's name, which ends at a byte of 0: it may have none. */
+static int copy_name(struct archive *a, const ProtobufCBinaryData *name, const char *key,
+                     uint64_t offset, char *ret, size_t size)
+{
+    size_t len = name ? min_u64(name->len, size - 1) : 0;
+
+    if (len > 0 && memchr(name->data, '\0', name->len))
+        return error_set(&a->err, -EBADMSG,
+                         "%s: the name of the record at byte %llu, its feature '%s', has bytes of "
+                         "0: names are text (name=FEATURE names another)",
+                         a->path, (unsigned long long)offset, key);
+    if (len > 0)
+        memcpy(ret, name->data, len);
+    ret[len] = '\0';
+    return 0;
+}
+
 /* The sample of a record whose checksum is right. */
 static int add_example(struct archive *a, const struct keys *keys, const Example__Example *example,
                        const uint8_t *data, size_t len, uint64_t offset)
@@ -312,9 +329,8 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
         sample.label = (int32_t)r;
         sample.len = (uint32_t)(has_image ? image->len : len);
         sample.extra = has_image ? (uint32_t)(found - data) : 0;
-        if (name)
-            (void)snprintf(text, sizeof(text), "%.*s", (int)min_u64(name->len, sizeof(text) - 1),
-                           (const char *)name->data);
+        if (copy_name(a, name, keys->name, offset, text, sizeof(text)) < 0)
+            return -EBADMSG;
         r = index_builder_add_sample(&a->builder, &sample, text);
     }
     return r < 0 ? error_set(&a->err, (int)r, "%s: out of memory", a->path) : 0;
@@ -600,11 +616,12 @@ static int tfrecord_read(const struct dataset *dataset, const struct index_sampl
 static void tell_feature(const Example__Entry *e, dataset_field *field, void *arg)
 {
     const Example__Feature *f = e->value;
-    char key[128], text[64];
+    char key[FIELD_SOURCE_MAX], text[64];
     int n;
 
-    (void)snprintf(key, sizeof(key), "%.*s", (int)min_u64(e->key.len, sizeof(key) - 1),
-                   (const char *)e->key.data);
+    if (e->key.len >= sizeof(key) || (e->key.len > 0 && memchr(e->key.data, '\0', e->key.len)))
+        return; /* no field can name it */
+    (void)snprintf(key, sizeof(key), "%.*s", (int)e->key.len, (const char *)e->key.data);
     if (f && f->kind_case == EXAMPLE__FEATURE__KIND_BYTES_LIST)
         for (size_t i = 0; i < f->bytes_list->n_value; i++)
             field(arg, key, f->bytes_list->value[i].data, f->bytes_list->value[i].len, false);

@@ -463,6 +463,47 @@ Test(label, lists_that_cannot_be_meant_are_refused)
     refused_in(&tree, "folder,label-offset=1:", "d", -EINVAL, "classes=numbers");
 }
 
+/* A text with a byte of 0 is never what stands before that byte. */
+Test(label, texts_with_bytes_of_0_are_refused)
+{
+    struct bytes f = {0}, file = {0};
+
+    write_formed("j.tar", "json", "{\"label\": \"%s\"}",
+                 (const char *const[]){"a", "a\\u0000b", NULL});
+    refused_in(&tree, "tar:", "j.tar", -EBADMSG, "/j.tar: '1.json': a text holds U+0000");
+    example_put_bytes(&f, "image/encoded", "x", 1);
+    example_put_bytes(&f, "image/class/label", "a\0b", 3);
+    example_put_bytes(&f, "image/filename", "1\0.jpg", 6);
+    record_put(&file, &f);
+    tree_write_bytes(&tree, "r", &file);
+    refused_in(&tree, "tfrecord:", "r", -EBADMSG,
+               "/r: the label of the record at byte 0: label 'a' has bytes of 0");
+    bytes_fini(&f);
+    bytes_fini(&file);
+}
+
+Test(label, names_with_bytes_of_0_are_refused)
+{
+    struct bytes f = {0}, file = {0};
+
+    example_put_bytes(&f, "image/encoded", "x", 1);
+    example_put_int(&f, "image/class/label", 1);
+    example_put_bytes(&f, "image/filename", "1\0.jpg", 6);
+    record_put(&file, &f);
+    tree_write_bytes(&tree, "r", &file);
+    refused_in(
+        &tree, "tfrecord:", "r", -EBADMSG,
+        "/r: the name of the record at byte 0, its feature 'image/filename', has bytes of 0");
+    dataset_unref(opened_in(&tree, "tfrecord,name=other:", "r"));
+    tree_write(&tree, "d/classes.txt", "a\0b\nc\n", 6);
+    write_tar("d/n.tar", "cls", (const char *const[]){"1", NULL});
+    refused_in(&tree, "tar:", "d", -EBADMSG, "d/classes.txt holds bytes of 0, so it is not a list");
+    tree_write(&tree, "d/classes.txt", "a\nc\n\0", 5);
+    refused_in(&tree, "tar:", "d", -EBADMSG, "d/classes.txt holds bytes of 0, so it is not a list");
+    bytes_fini(&f);
+    bytes_fini(&file);
+}
+
 Test(label, a_list_outside_the_roots_is_refused)
 {
     char name[700], root[300];

@@ -198,6 +198,33 @@ Test(tfrecord, the_other_features_are_found_by_sample)
     bytes_fini(&file);
 }
 
+/* Features that no field can name: with a byte of 0 in their names, or a name that is too long. */
+Test(tfrecord, no_feature_is_found_by_the_beginning_of_its_name)
+{
+    struct bytes f = {0}, file = {0};
+    struct plenum_error err = {""};
+    struct gathered g = {""};
+    struct dataset *d;
+    char key[131];
+
+    memset(key, 'x', sizeof(key) - 1);
+    key[sizeof(key) - 1] = '\0';
+    example_put_bytes(&f, "caption\1", "other", 5);
+    *(char *)memchr(f.p, '\1', f.len) = '\0';
+    example_put_bytes(&f, key, "long", 4);
+    example_put_bytes(&f, "caption", "right", 5);
+    example_put_int(&f, "image/class/label", 1);
+    example_put_bytes(&f, "image/encoded", "x", 1);
+    record_put(&file, &f);
+    tree_write_bytes(&tree, "x", &file);
+    d = opened_in(&tree, "tfrecord:", "x");
+    cr_assert(eq(int, dataset_fields(d, 0, gather, &g, &err), 0), "%s", err.text);
+    cr_expect(eq(str, g.text, "caption=right;image/class/label=1;"));
+    dataset_unref(d);
+    bytes_fini(&f);
+    bytes_fini(&file);
+}
+
 Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
 {
     struct bytes file = {0}, f = {0};
