@@ -627,12 +627,12 @@ static const char *own_name(const struct index_builder *b, size_t class)
     return b->names + b->classes[class];
 }
 
-/* Are all names numbers, and in another order as numbers than as names (1, 10, 2)? */
-static bool has_numerals_astray(const struct index_builder *b)
+/* Are all names numbers? `*astray`: and in another order as numbers than as names (1, 10, 2)? */
+static bool are_numerals(const struct index_builder *b, bool *astray)
 {
-    bool astray = false;
     double last = 0;
 
+    *astray = false;
     for (size_t i = 0; i < b->num_classes; i++) {
         const char *name = own_name(b, i);
         int64_t ignored;
@@ -641,8 +641,76 @@ static bool has_numerals_astray(const struct index_builder *b)
         if (!number_is_decimal(number_parse(name, strlen(name), &ignored)))
             return false;
         value = strtod(name, NULL);
-        astray = astray || (i > 0 && value < last);
+        *astray = *astray || (i > 0 && value < last);
         last = value;
+    }
+    return true;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* How many bytes all names have in common at their beginnings or ends. A number's digits are not
+ * counted, even if all numbers begin or end with them. */
+static void find_affixes(const struct index_builder *b, size_t *prefix, size_t *suffix)
+{
+    const char *first = own_name(b, 0), *first_end = first + strlen(first);
+
+    *prefix = *suffix = strlen(first);
+    for (size_t i = 1; i < b->num_classes; i++) {
+        const char *name = own_name(b, i), *end = name + strlen(name);
+        size_t most = (size_t)(end - name), n = 0;
+
+        while (n < min_u64(*prefix, most) && name[n] == first[n])
+            n++;
+        *prefix = n;
+        for (n = 0; n < min_u64(*suffix, most) && *(end - n - 1) == *(first_end - n - 1);)
+            n++;
+        *suffix = n;
+    }
+    while (*prefix > 0 && is_digit(first[*prefix - 1]))
+        (*prefix)--;
+    while (*suffix > 0 && is_digit(*(first_end - *suffix)))
+        (*suffix)--;
+}
+
+/* The digits of a name between what all names have in common, without zeros before them; false:
+ * something else stands there. */
+static bool find_digits(const char *name, size_t prefix, size_t suffix, const char **digits,
+                        size_t *count)
+{
+    size_t len = strlen(name);
+
+    if (len <= prefix + suffix)
+        return false;
+    for (size_t i = prefix; i < len - suffix; i++)
+        if (!is_digit(name[i]))
+            return false;
+    *digits = name + prefix;
+    *count = len - prefix - suffix;
+    for (; *count > 0 && **digits == '0'; (*digits)++)
+        (*count)--;
+    return true;
+}
+
+/* The first class whose name has a smaller number than the name of the class before it, where all
+ * names are equal but for one number (class_1, class_10, class_2); or 0. */
+static size_t find_numbered_astray(const struct index_builder *b)
+{
+    const char *last = "", *digits;
+    size_t prefix, suffix, last_count = 0, count, astray = 0;
+
+    find_affixes(b, &prefix, &suffix);
+    for (size_t i = 0; i < b->num_classes; i++) {
+        if (!find_digits(own_name(b, i), prefix, suffix, &digits, &count))
+            return 0;
+        if (astray == 0 && i > 0 &&
+            (count < last_count || (count == last_count && strncmp(digits, last, count) < 0)))
+            astray = i;
+        last = digits;
+        last_count = count;
     }
     return astray;
 }
@@ -676,17 +744,29 @@ static bool are_parts(const struct index_builder *b)
 }
 
 /* What is said of the names of classes, or "". */
-static const char *describe_names(const struct index_builder *b)
+static const char *describe_names(const struct index_builder *b, char *room, size_t size)
 {
+    bool numerals_astray;
+    size_t astray;
+
     if (b->unnamed || b->num_classes == 0 || (b->rule && b->rule->classes))
         return "";
-    if (has_numerals_astray(b))
-        return "all class names are numbers, but they are numbered in byte order (1, 10, 2): "
-               "classes=numbers makes each name its own number";
+    if (are_numerals(b, &numerals_astray))
+        return !numerals_astray
+                   ? ""
+                   : "all class names are numbers, but they are numbered in byte order (1, 10, 2): "
+                     "classes=numbers makes each name its own number";
     if (are_parts(b))
         return "its classes are called like the parts of a data set: name one part, such as its "
                "folder train, instead of the folder above them";
-    return "";
+    astray = find_numbered_astray(b);
+    if (astray == 0)
+        return "";
+    (void)snprintf(room, size,
+                   "classes are numbered in the byte order of their names, so '%.60s' is class %zu "
+                   "and '%.60s' is class %zu: classes=FILE sets their order",
+                   own_name(b, astray - 1), astray - 1, own_name(b, astray), astray);
+    return room;
 }
 
 static void add_clause(char *text, size_t size, const char *clause)
@@ -699,7 +779,7 @@ static void add_clause(char *text, size_t size, const char *clause)
 
 int index_builder_set_warning(struct index_builder *b)
 {
-    char images[300], classes[400] = "", dotted[300] = "", text[1800] = "";
+    char images[300], names[300], classes[400] = "", dotted[300] = "", text[1800] = "";
     size_t len;
     int64_t at;
 
@@ -709,7 +789,7 @@ int index_builder_set_warning(struct index_builder *b)
                        (unsigned long long)b->empty_classes,
                        describe_empty(b->empty_classes > 1, images[0] != '\0'), b->empty_names,
                        b->empty_classes > EMPTY_NAMES_MAX ? " ..." : "");
-    add_clause(text, sizeof(text), describe_names(b));
+    add_clause(text, sizeof(text), describe_names(b, names, sizeof(names)));
     add_clause(text, sizeof(text), b->spellings);
     len = strlen(images);
     if (len > 0)

@@ -445,6 +445,49 @@ Test(label, paths_of_lists_may_hold_any_character)
     dataset_unref(d);
 }
 
+Test(label, numbers_within_names_whose_order_is_another)
+{
+    static const struct {
+        const char *names[5], *warning; /* NULL: none */
+    } cases[] = {
+        {{"class_1", "class_10", "class_2"}, "so 'class_10' is class 1 and 'class_2' is class 2:"},
+        {{"n1.a", "n10.a", "n2.a"}, "so 'n10.a' is class 1 and 'n2.a' is class 2:"},
+        {{"10", "11", "1x"}, NULL},
+        {{"10d", "2d", "3d"}, "so '10d' is class 0 and '2d' is class 1:"},
+        {{"a10", "a11", "a2"}, "so 'a11' is class 1 and 'a2' is class 2:"},
+        {{"a11b", "a1b", "a21b"}, "so 'a11b' is class 0 and 'a1b' is class 1:"},
+        {{"a21b", "a31b", "a3b"}, "so 'a31b' is class 1 and 'a3b' is class 2:"},
+        {{"v2_5", "v2_50", "v2_6"}, "so 'v2_50' is class 1 and 'v2_6' is class 2:"},
+        {{"c_18446744073709551617", "c_18446744073709551618", "c_2"},
+         "so 'c_18446744073709551618' is class 1 and 'c_2' is class 2:"},
+        {{"c_01", "c_02", "c_10"}, NULL},
+        {{"c_08", "c_10", "c_9"}, "so 'c_10' is class 1 and 'c_9' is class 2:"},
+        {{"c_1", "c_2", "c_3"}, NULL},
+        {{"c_1", "c_10", "c_2", "other"}, NULL},
+        {{"a_10", "a_9", "b_1"}, NULL},
+        {{"fold1_10", "fold2_9"}, NULL},
+        {{"a", "aa", "aaa"}, NULL},
+        {{"c_10"}, NULL},
+        {{"1.10", "1.5"}, NULL},
+        {{"n01440764", "n01443537", "n01484850"}, NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char folder[16];
+        struct dataset *d;
+
+        (void)snprintf(folder, sizeof(folder), "n%zu", i);
+        write_folders(folder, cases[i].names);
+        d = opened_in(&tree, "folder:", folder);
+        if (cases[i].warning)
+            cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), cases[i].warning), NULL),
+                      "%s: %s", cases[i].warning, dataset_get_warning(d));
+        else
+            cr_expect(eq(str, (char *)dataset_get_warning(d), ""), "case %zu", i);
+        dataset_unref(d);
+    }
+}
+
 Test(label, lists_that_cannot_be_meant_are_refused)
 {
     char before[700];
