@@ -25,8 +25,10 @@
 
 enum {
     RANDOM_BYTES = 8, /* in names of temporary files */
-    LEFT_S = 3600,    /* a temporary file that has not been written to for this long is abandoned */
+    ABANDONED_S = 3600,
 };
+
+static const char temporary_end[] = ".tmp";
 
 /* A thread's own faults cannot wait, and may have a handler. */
 static const int own_faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
@@ -178,8 +180,21 @@ fail:
     return r;
 }
 
-/* Does it have the form "NAME.RANDOM" plus the suffix? */
-static bool is_temporary(const char *text, const char *name, const char *suffix)
+bool io_is_temporary(const char *name)
+{
+    return str_ends_with(name, temporary_end);
+}
+
+bool io_is_abandoned(int folder_fd, const char *name)
+{
+    struct stat st;
+
+    return fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+           st.st_uid == geteuid() && st.st_mtime < time(NULL) - ABANDONED_S;
+}
+
+/* Is it a temporary file of this one, "NAME.RANDOM.tmp"? */
+static bool is_temporary_of(const char *text, const char *name)
 {
     size_t len = strlen(name);
 
@@ -187,7 +202,7 @@ static bool is_temporary(const char *text, const char *name, const char *suffix)
         return false;
     text += len + 1;
     return strspn(text, "0123456789abcdef") == RANDOM_BYTES * 2 &&
-           strcmp(text + RANDOM_BYTES * 2, suffix) == 0;
+           strcmp(text + RANDOM_BYTES * 2, temporary_end) == 0;
 }
 
 char *io_folder_of(const char *path)
@@ -197,19 +212,15 @@ char *io_folder_of(const char *path)
     return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
 }
 
-static void remove_leftovers(const char *path, const char *suffix)
+static void remove_leftovers(const char *path)
 {
     const char *name = io_base_name(path);
     char *folder = io_folder_of(path);
     DIR *dir = folder ? opendir(folder) : NULL;
-    time_t before = time(NULL) - LEFT_S;
     struct dirent *entry;
-    struct stat st;
 
     while (dir && (entry = readdir(dir)))
-        if (is_temporary(entry->d_name, name, suffix) &&
-            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_mtime < before)
+        if (is_temporary_of(entry->d_name, name) && io_is_abandoned(dirfd(dir), entry->d_name))
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
     if (dir)
         (void)closedir(dir);
@@ -217,17 +228,17 @@ static void remove_leftovers(const char *path, const char *suffix)
 }
 
 /* The name does not contain our process id: in containers every writer may be process 1. */
-int io_name_temporary(const char *path, const char *suffix, char **ret)
+int io_name_temporary(const char *path, char **ret)
 {
     char random[RANDOM_BYTES * 2 + 1];
     int r = random_hex(random, RANDOM_BYTES);
 
     if (r < 0)
         return r;
-    *ret = str_format("%s.%s%s", path, random, suffix);
+    *ret = str_format("%s.%s%s", path, random, temporary_end);
     if (!*ret)
         return -ENOMEM;
-    remove_leftovers(path, suffix);
+    remove_leftovers(path);
     return 0;
 }
 
@@ -250,7 +261,7 @@ int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
         io_close(&fd);
         return r;
     }
-    r = io_name_temporary(path, ".tmp", &temporary);
+    r = io_name_temporary(path, &temporary);
     if (r < 0)
         return r;
     r = write_as(temporary, O_EXCL, path, bytes, len);

@@ -131,9 +131,14 @@ static inline const char *io_base_name(const char *path)
 }
 /** The folder of a file's path, "FOLDER/", or "./" if the path has none: malloc, or NULL. */
 char *io_folder_of(const char *path);
-/** A unique name for the replacement of a file: "PATH.RANDOM" and the suffix, malloc: 0 or -errno.
- *  Also removes such files that writers killed an hour ago or longer left behind. */
-int io_name_temporary(const char *path, const char *suffix, char **ret);
+/** A unique name for the replacement of a file, "PATH.RANDOM.tmp", malloc: 0 or -errno. Also removes
+ * abandoned files with such names. */
+int io_name_temporary(const char *path, char **ret);
+/** Is it the name of a temporary file? */
+bool io_is_temporary(const char *name);
+/** Is it a regular file of this user that has not been written to for an hour? Then the writer of a
+ * temporary file was killed. */
+bool io_is_abandoned(int folder_fd, const char *name);
 /** Replace the file through this temporary one, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 

@@ -135,7 +135,7 @@ static int fill(int fd, const char *path, const void *bytes, size_t len)
 int cache_write(const char *path, const void *bytes, size_t len)
 {
     char *temporary;
-    int r = io_name_temporary(path, ".tmp", &temporary), fd;
+    int r = io_name_temporary(path, &temporary), fd;
 
     if (r < 0)
         return r;
@@ -205,13 +205,9 @@ void cache_remove_leftovers(const char *path)
     size_t len = strlen(name);
     struct dirent *entry;
 
-    while (dir && (entry = readdir(dir))) {
-        size_t n = strlen(entry->d_name);
-
-        if (n > len + 4 && strncmp(entry->d_name, name, len) == 0 &&
-            strcmp(entry->d_name + n - 4, ".tmp") == 0)
+    while (dir && (entry = readdir(dir)))
+        if (strncmp(entry->d_name, name, len) == 0 && io_is_temporary(entry->d_name + len))
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
     if (dir)
         (void)closedir(dir);
     free(folder);

@@ -21,8 +21,6 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-enum { TEMPORARY_S = 3600 }; /* a temporary file older than this is of a killed process */
-
 static const char attribute[] = "user.plenum.user", index_end[] = ".index",
                   table_mark[] = ".index.fields-";
 /* Of files that belong to an index. */
@@ -116,22 +114,23 @@ static bool is_companion(const char *name)
     return false;
 }
 
-static bool is_own_file(int folder_fd, const char *name, struct stat *ret)
+static bool is_own_file(int folder_fd, const char *name)
 {
-    return fstatat(folder_fd, name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode) &&
-           ret->st_uid == geteuid();
+    struct stat st;
+
+    return fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+           st.st_uid == geteuid();
 }
 
 /* Is this a companion whose index is gone, or a temporary file that its writer left? */
 static bool is_orphan(int folder_fd, const char *name)
 {
-    struct stat st;
     char *index;
     bool gone;
 
-    if (strstr(name, index_end) && str_ends_with(name, ".tmp"))
-        return is_own_file(folder_fd, name, &st) && st.st_mtim.tv_sec + TEMPORARY_S < time(NULL);
-    if (!is_companion(name) || !is_own_file(folder_fd, name, &st))
+    if (strstr(name, index_end) && io_is_temporary(name))
+        return io_is_abandoned(folder_fd, name);
+    if (!is_companion(name) || !is_own_file(folder_fd, name))
         return false;
     index = index_of(name);
     gone = index && faccessat(folder_fd, index, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
@@ -194,7 +193,7 @@ static int list_units(struct units *u, const char *folder, const char *user)
         if (is_orphan(u->folder_fd, entry->d_name))
             remove_orphan(u->folder_fd, entry->d_name);
         else if (str_ends_with(entry->d_name, index_end) ||
-                 (strstr(entry->d_name, table_mark) && !str_ends_with(entry->d_name, ".tmp")))
+                 (strstr(entry->d_name, table_mark) && !io_is_temporary(entry->d_name)))
             add_unit(u, entry->d_name, user);
     (void)closedir(dir);
     if (u->count > 1)
