@@ -6,10 +6,11 @@
  * files and the targets of links become folders, and the reverse; and then times are put back as
  * tar and rsync do. After each change, an opening with the cache folder of the whole sequence must
  * show what one with an empty cache folder shows, or end in -ESTALE (-ENOENT where a file is gone),
- * after which one of the next openings shows it.
+ * after which one of the next openings shows it. The list of a data set's classes (classes=) changes
+ * likewise.
  *
  * The oracle is that empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences of each form
- * (default 12), PLENUM_FRESH_SEED=N other ones. */
+ * (default 12, and 4 of those with a list of classes), PLENUM_FRESH_SEED=N other ones. */
 #include "config.h"
 
 #include <errno.h>
@@ -134,6 +135,7 @@ static void note_times(void)
 
     num_had = 0;
     (void)nftw(path_of("data", path), note_time, 16, FTW_PHYS);
+    (void)nftw(path_of("classes", path), note_time, 16, FTW_PHYS);
 }
 
 /* After a change: put times back, or set all to one of some, or leave them. */
@@ -150,6 +152,7 @@ static void set_times(void)
         constant = constants[below(ARRAY_LEN(constants))];
         tell("; all times constant");
         (void)nftw(path_of("data", path), set_constant, 16, FTW_PHYS);
+        (void)nftw(path_of("classes", path), set_constant, 16, FTW_PHYS);
         break;
     default:
         tell("; times put back");
@@ -189,11 +192,15 @@ static void put_file(const char *name, const void *bytes, size_t len)
 
 enum { SAMPLES = 7, SHOWN = SAMPLES + 2, PREFIX = 64 << 10 };
 
-enum form { FORM_FOLDER, FORM_LIST, FORM_TAR, FORM_TARS, FORM_TFRECORD };
+enum form { FORM_FOLDER, FORM_LIST, FORM_TAR, FORM_TARS, FORM_TFRECORD, FORM_PACKED };
+
+/* The list of classes, "classes". */
+enum listed { LISTED_NONE, LISTED_FILE, LISTED_FOLDER };
 
 /* The data set, as far as a form has it. */
 static struct {
     enum form form;
+    enum listed listed;
     bool fields, same_size, long_files;
     bool there[SAMPLES];
     unsigned label[SAMPLES], image[SAMPLES], caption[SAMPLES]; /* 0: empty; missing */
@@ -315,9 +322,36 @@ static void write_records(void)
     bytes_fini(&file);
 }
 
+/* What plenumctl pack writes beside its archives; under another name at first. */
+static void write_description(void)
+{
+    char text[100], path[512], partial[512];
+
+    write_in_place(
+        "data/DATASET.json.partial", text,
+        (size_t)snprintf(text, sizeof(text), "{\"archives\": 2, \"number\": %u}\n", below(100)));
+    if (below(4))
+        (void)rename(path_of("data/DATASET.json.partial", partial),
+                     path_of("data/DATASET.json", path));
+}
+
+static void write_packed(void)
+{
+    char from[512], to[512];
+
+    write_tar("data/train-000000.tar", 0, SAMPLES / 2);
+    write_tar("data/train-000001.tar.partial", SAMPLES / 2, SAMPLES);
+    if (below(4))
+        (void)rename(path_of("data/train-000001.tar.partial", from),
+                     path_of("data/train-000001.tar", to));
+    write_description();
+}
+
 /* Everything that is not a file for each sample. */
 static void write_containers(void)
 {
+    if (m.form == FORM_PACKED)
+        write_packed();
     if (m.form == FORM_LIST)
         write_list();
     if (m.form == FORM_TAR)
@@ -341,6 +375,35 @@ static void write_classes(void)
     for (unsigned i = 0; i < m.classes; i++)
         (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "class%u\n", i);
     put_file("data/classes.txt", text, strlen(text));
+}
+
+/* The names of some classes, among them mostly those of all samples, in some order. */
+static void write_listed(void)
+{
+    static const char *const names[] = {"c0", "c1", "c2", "d", "a", "b1"};
+    uint32_t count = below(8) ? ARRAY_LEN(names) : 2, first = below(count);
+    char text[200] = "", path[512], name[64];
+
+    if (m.listed == LISTED_NONE)
+        return;
+    if (m.listed == LISTED_FILE) {
+        for (uint32_t i = 0; i < count; i++)
+            (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s\n",
+                           names[(first + i) % count]);
+        put_file("classes", text, strlen(text));
+        return;
+    }
+    (void)mkdir(path_of("classes", path), 0777);
+    for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+        (void)snprintf(name, sizeof(name), "classes/%s", names[i]);
+        remove_all(name);
+        if (below(8) && i < 3)
+            (void)mkdir(path_of(name, path), 0777);
+        else if (below(3))
+            write_in_place(name, "note", 4);
+        else
+            (void)mkdir(path_of(name, path), 0777);
+    }
 }
 
 static bool has_files(void)
@@ -374,7 +437,9 @@ static void make(enum form form)
     char path[512];
 
     remove_all("data");
+    remove_all("classes");
     remove_all("cache");
+    write_listed();
     (void)mkdir(path_of("data", path), 0777);
     for (unsigned c = 0; has_files() && c < 3; c++) {
         char name[64];
@@ -472,6 +537,8 @@ static const char *any_file(int i, char ret[64])
         return "data/x.tar";
     case FORM_TARS:
         return "data/b.tar";
+    case FORM_PACKED:
+        return below(3) ? "data/train-000000.tar" : "data/DATASET.json";
     case FORM_TFRECORD:
         return "data/x";
     default:
@@ -584,6 +651,10 @@ static void change(void)
     int i = (int)below(SAMPLES);
 
     note_times();
+    if (m.listed && below(2)) {
+        tell("classes written");
+        write_listed();
+    }
     switch (below(9)) {
     case 0:
     case 1:
@@ -640,11 +711,12 @@ static bool ends(int r)
 
 static struct dataset *open_set(const char *cache, bool forget, bool rebuild, int *code)
 {
-    static const char *const formats[] = {"folder:", "list:", "tar:", "tar:", "tfrecord:"};
-    static const char *const files[] = {"data", "data/list.csv", "data/x.tar", "data", "data/x"};
+    static const char *const formats[] = {"folder", "list", "tar", "tar", "tfrecord", "tar"};
+    static const char *const files[] = {"data", "data/list.csv", "data/x.tar",
+                                        "data", "data/x",        "data"};
     static const char *const fields[] = {"c:txt:text", "c:caption:bytes", "c:txt:text",
-                                         "c:txt:text", "c:file:text"};
-    char name[600], path[512], folder[512];
+                                         "c:txt:text", "c:file:text",     "c:txt:text"};
+    char name[1200], path[512], classes[512], folder[512];
     struct dataset_options options = {.cache_dir = path_of(cache, folder),
                                       .threads = 1,
                                       .rebuild = rebuild,
@@ -653,7 +725,8 @@ static struct dataset *open_set(const char *cache, bool forget, bool rebuild, in
     struct dataset *d = NULL;
     struct plenum_error err;
 
-    (void)snprintf(name, sizeof(name), "%s%s", formats[m.form], path_of(files[m.form], path));
+    (void)snprintf(name, sizeof(name), "%s%s%s:%s", formats[m.form], m.listed ? ",classes=" : "",
+                   m.listed ? path_of("classes", classes) : "", path_of(files[m.form], path));
     *code = dataset_open(name, &options, &d, &err);
     return *code < 0 ? NULL : d;
 }
@@ -910,7 +983,7 @@ static uint64_t number_of(const char *variable, uint64_t absent)
 
 static void run_form(enum form form)
 {
-    uint64_t count = number_of("PLENUM_FRESH_SEQUENCES", 12);
+    uint64_t count = number_of("PLENUM_FRESH_SEQUENCES", m.listed ? 4 : 12);
     uint64_t seed = number_of("PLENUM_FRESH_SEED", 1);
 
     for (uint64_t i = 0; i < count; i++)
@@ -942,4 +1015,25 @@ Test(fresh, folder_of_archives)
 Test(fresh, tfrecord)
 {
     run_form(FORM_TFRECORD);
+}
+
+Test(fresh, packed)
+{
+    run_form(FORM_PACKED);
+}
+
+static const enum form forms_listed[] = {FORM_FOLDER, FORM_LIST, FORM_TARS, FORM_TFRECORD};
+
+Test(fresh, classes_from_a_file)
+{
+    m.listed = LISTED_FILE;
+    for (size_t i = 0; i < ARRAY_LEN(forms_listed); i++)
+        run_form(forms_listed[i]);
+}
+
+Test(fresh, classes_from_a_folder)
+{
+    m.listed = LISTED_FOLDER;
+    for (size_t i = 0; i < ARRAY_LEN(forms_listed); i++)
+        run_form(forms_listed[i]);
 }
