@@ -2,8 +2,12 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -14,6 +18,7 @@
 
 #include "tests/loader/image/agree.h"
 #include "tests/loader/image/made.h"
+#include "tests/loader/image/oracle.h"
 
 Test(selftest, this_machine_gives_the_pixels_of_the_definition)
 {
@@ -47,6 +52,99 @@ Test(selftest, the_oracle_agrees_on_the_built_in_images)
                       "%s: %s", builtin_images[i].name, why);
         }
     image_decoder_destroy(decoder);
+}
+
+static const struct {
+    const char *text, *without; /* a policy, and the same without its interpolation */
+    enum pipeline_reading reading;
+    uint64_t golden;
+} policies[] = {
+    {"rand_augment(2, 9, interpolation=nearest)", "rand_augment(2, 9)", PIPELINE_READING_NEAREST,
+     0xf45c959d1e37ff27},
+    {"rand_augment(2, 9, interpolation=bilinear)", "rand_augment(2, 9)", PIPELINE_READING_BILINEAR,
+     0x0e842ea1416e991d},
+    {"rand_augment(2, 9, mstd=0.5, inc=1, interpolation=nearest)",
+     "rand_augment(2, 9, mstd=0.5, inc=1)", PIPELINE_READING_NEAREST, 0x6d88d0961c5e2681},
+    {"rand_augment(2, 9, mstd=0.5, inc=1, interpolation=bilinear)",
+     "rand_augment(2, 9, mstd=0.5, inc=1)", PIPELINE_READING_BILINEAR, 0xee35b177f547fe7c},
+    {"trivial_augment_wide(interpolation=nearest)", "trivial_augment_wide",
+     PIPELINE_READING_NEAREST, 0xebc6a7d05a4ebda9},
+    {"trivial_augment_wide(interpolation=bilinear)", "trivial_augment_wide",
+     PIPELINE_READING_BILINEAR, 0x07551117499316a8},
+    {"auto_augment(cifar10, interpolation=nearest)", "auto_augment(cifar10)",
+     PIPELINE_READING_NEAREST, 0x1110ca26f9d95279},
+    {"auto_augment(cifar10, interpolation=bilinear)", "auto_augment(cifar10)",
+     PIPELINE_READING_BILINEAR, 0xb8520dbb1a1193c1},
+    {"augmix(interpolation=nearest)", "augmix", PIPELINE_READING_NEAREST, 0x55ace23b611e33b1},
+    {"augmix(interpolation=bilinear)", "augmix", PIPELINE_READING_BILINEAR, 0xf12f2e30be4aafba},
+};
+
+static struct pipeline with_policy(const char *policy)
+{
+    char text[200];
+    struct pipeline p;
+
+    (void)snprintf(text, sizeof(text), "rrc(32) flip(0.5) %s", policy);
+    cr_assert(eq(int, pipeline_parse(text, &p, NULL), 0), "%s", text);
+    return p;
+}
+
+/* The hash of six renderings of each built-in image, at positions of its own. The oracle, which is given the interpolation
+ * by hand, agrees with each of them. */
+static uint64_t hash_policy(struct image_decoder *decoder, size_t policy)
+{
+    const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    struct pipeline p = with_policy(policies[policy].text),
+                    plain = with_policy(policies[policy].without);
+    uint8_t got[32 * 32 * 3], want[32 * 32 * 3];
+    XXH3_state_t state;
+
+    plain.ops[plain.ops_count - 1].policy.reading = policies[policy].reading;
+    (void)XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < builtin_images_count; i++)
+        for (uint32_t k = 0; k < 6; k++) {
+            const struct builtin_image *image = &builtin_images[i];
+            struct image_draw draw = {.seed = 2022, .epoch = 1, .position = (uint32_t)i * 6 + k};
+
+            cr_assert(eq(
+                int, image_render(decoder, &p, &draw, &store, image->bytes, image->len, got, NULL),
+                0));
+            cr_assert(
+                eq(int, oracle_render(&plain, &draw, &store, image->bytes, image->len, want), 0));
+            cr_expect(eq(int, memcmp(got, want, sizeof(got)), 0), "%s: %s, position %u",
+                      policies[policy].text, image->name, draw.position);
+            (void)XXH3_64bits_update(&state, got, sizeof(got));
+        }
+    return XXH3_64bits_digest(&state);
+}
+
+static bool is_documented(const struct made *page, const char *text, uint64_t golden)
+{
+    char line[200];
+
+    (void)snprintf(line, sizeof(line), "| `%s` | %016llx |", text, (unsigned long long)golden);
+    return memmem(page->bytes, page->len, line, strlen(line)) != NULL;
+}
+
+/* Both interpolations of each policy have pixels of their own. */
+Test(selftest, interpolations_of_policies_have_golden_pixels)
+{
+    const char *top = getenv("top_srcdir");
+    char *path = str_format("%s/docs/pixels.md", top ? top : "../..");
+    struct made page = read_file(path);
+    struct image_decoder *decoder;
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
+        uint64_t golden = policies[i].golden;
+
+        cr_expect(eq(u64, hash_policy(decoder, i), golden), "%s", policies[i].text);
+        cr_expect(i % 2 == 0 || golden != policies[i - 1].golden, "%s", policies[i].text);
+        cr_expect(is_documented(&page, policies[i].text, golden), "%s", policies[i].text);
+    }
+    image_decoder_destroy(decoder);
+    free(page.bytes);
+    free(path);
 }
 
 /* Second implementations use the files. */
