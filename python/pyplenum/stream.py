@@ -1039,19 +1039,21 @@ class Stream:
     def _find_targets(self) -> "npt.NDArray[np.int64]":
         self._open_handle()
         begin, end = self._first, self._first + self.num_samples
+        batches = -(-self.num_samples // 65536)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LoaderWarning)  # this stream shows them
             with Stream(self._dataset, "none", rank=0, world_size=1, epochs=1, shuffle="none",
-                        micro_batch=min(end, 65536), **self._reopened) as labels:
+                        micro_batch=-(-self.num_samples // batches), **self._reopened) as labels:
                 if labels.fingerprint != self.fingerprint:
                     raise PlenumError(errno.ESTALE, f"{self._named}: the data set has changed since the stream was "
                                       "opened, so its targets may not be the labels of the batches: open another "
                                       "stream")
                 targets = np.full(labels.num_samples, -1, np.int64)
+                labels.seek_to(0, begin)
                 for batch in labels:
                     valid = batch.valid.reshape(-1)
                     targets[batch.samples.reshape(-1)[valid]] = batch.labels.reshape(-1)[valid]
-                    if batch.positions.max() >= end:
+                    if batch.positions.max() >= end - 1:
                         break
         targets[:begin] = targets[end:] = -1
         if self._renumbered is not None:

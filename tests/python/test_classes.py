@@ -194,6 +194,28 @@ class Test(unittest.TestCase):
                 self.assertTrue((targets[~shown] == -1).all())
                 self.assertTrue((targets[shown] >= 0).all())
 
+    def test_targets_of_a_subset_request_no_other_labels(self):
+        """wherever the subset begins: at most as many others as there are batches"""
+        taken = []
+
+        class Watched(pyplenum.Stream):
+            def _renumber(self, coming, batch):
+                taken.extend(batch.positions[batch.valid].tolist())
+                super()._renumber(coming, batch)
+
+        for subset, most in (("199990:200000", 10), ("70000:70003", 3), ("1000:150000", 149003), ("0:5", 5)):
+            begin, end = map(int, subset.split(":"))
+            taken.clear()
+            with self.subTest(subset=subset), \
+                    pyplenum.Stream("generated,classes=7:200000", "rrc(8)", subset=subset) as s:
+                with unittest.mock.patch.object(pyplenum.stream, "Stream", Watched):
+                    targets = s.targets
+                np.testing.assert_array_equal(targets[begin:end], np.arange(begin, end) % 7)
+                self.assertEqual(len(targets), 200000)
+                self.assertTrue((targets[:begin] == -1).all() and (targets[end:] == -1).all())
+                self.assertEqual(taken[:end - begin], list(range(begin, end)))
+                self.assertLessEqual(len(taken), most)
+
     def test_targets_are_those_of_the_data_set_that_was_opened(self):
         """although the program has gone to another folder, where the same name is another data set"""
         for at, labels in (("one", (0, 1, 2, 3)), ("two", (3, 2, 1, 0))):
