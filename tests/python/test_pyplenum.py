@@ -605,11 +605,18 @@ class StreamTest(unittest.TestCase):
     def test_cache_folder(self):
         """when an index cannot be stored, the message names the folder and how to choose another"""
         program = "import pyplenum, sys; next(pyplenum.Stream(sys.argv[1], 'rrc(8)'))"
-        done = run_program(program, PLENUM_CACHE_DIR="/dev/null/nowhere")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr,
-                         "its index cannot be kept in the cache folder /dev/null/nowhere and is rebuilt at each "
-                         "opening: check that this is a folder .*PLENUM_CACHE_DIR")
+        file = os.path.join(T, "no-folder")
+        with open(file, "w") as f:
+            f.write("mine")
+        for folder in ("/dev/null/nowhere", file, file + "/below"):
+            with self.subTest(folder=folder):
+                done = run_program(program, PLENUM_CACHE_DIR=folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr,
+                                 f"its index cannot be kept in the cache folder {folder} and is rebuilt at each "
+                                 "opening: check that this is a folder .*PLENUM_CACHE_DIR")
+        with open(file) as f:
+            self.assertEqual(f.read(), "mine")
 
     def test_other_threads_run(self):
         """a thread that waits for a batch does not hold the interpreter lock"""
