@@ -86,6 +86,35 @@ static int make_file(const void *bytes, size_t size, char path[32])
     return fd;
 }
 
+/* A file of hosts as a batch system's. */
+static void try_allocation(const char *variable, const char *name, const char *path)
+{
+    struct plenum_error err = {""};
+    struct allocation found;
+    int r;
+
+    require(setenv(variable, path, 1) == 0);
+    r = allocation_read(&found, &err);
+    require(unsetenv(variable) == 0);
+    require_sentence(r, &err);
+    if (r < 0)
+        return;
+    require(found.hosts.count > 0 && strcmp(found.name, name) == 0);
+    require_names(&found.hosts);
+    allocation_fini(&found);
+}
+
+/* As SGE's, and as one of those with a line per slot. */
+static void try_allocations(const char *path, size_t size)
+{
+    static const char *const lines[][2] = {
+        {"PBS_NODEFILE", "PBS"}, {"OAR_NODEFILE", "OAR"}, {"COBALT_NODEFILE", "Cobalt"}};
+    size_t i = size % ARRAY_LEN(lines);
+
+    try_allocation("PE_HOSTFILE", "SGE", path);
+    try_allocation(lines[i][0], lines[i][1], path);
+}
+
 static void try_files(const uint8_t *data, size_t size)
 {
     const struct options_settings none = {0};
@@ -99,11 +128,7 @@ static void try_files(const uint8_t *data, size_t size)
     require_sentence(hostlist_add_file(&list, path, &err), &err);
     require_names(&list);
     hostlist_fini(&list);
-    require_sentence(allocation_add_file(&list, "PBS_NODEFILE", path, false, &err), &err);
-    hostlist_fini(&list);
-    require_sentence(allocation_add_file(&list, "PE_HOSTFILE", path, true, &err), &err);
-    require_names(&list);
-    hostlist_fini(&list);
+    try_allocations(path, size);
 
     cmdline_init(&c);
     r = configfile_read(path, &none, &settings, &c.imported, &err);

@@ -4,7 +4,7 @@
 #     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS
 #     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
 #                                                                                     launcher, settings, json, npy, tar,
-#                                                                                     badlist)
+#                                                                                     badlist, comm_header)
 # In other builds a small driver runs them on files; `make check` includes that.
 if FUZZ
 fuzz_driver =
@@ -15,11 +15,14 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_png %D%/fuzz_settings \
+check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_png %D%/fuzz_settings \
 	%D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/seeds
 %C%_fuzz_badlist_SOURCES = %D%/fuzz_badlist.c $(fuzz_driver)
 %C%_fuzz_badlist_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_badlist_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_comm_header_SOURCES = %D%/fuzz_comm_header.c $(fuzz_driver)
+%C%_fuzz_comm_header_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_comm_header_LDADD = libdist/libdist.la common/libcommon.la -ldl
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la

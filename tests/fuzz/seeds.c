@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* seeds.c - writes an initial corpus for a fuzz target to a folder:
- * seeds wire|text|index|list|tfrecord|launcher|settings|json|npy|tar|badlist|hint_cache FOLDER. */
+ * seeds wire|text|index|list|tfrecord|launcher|settings|json|npy|tar|badlist|comm_header|hint_cache
+ * FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "common/util.h"
 #include "common/wire.h"
 #include "launcher/control.h"
+#include "libdist/comm_header.h"
 #include "loader/dataset/index.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/dataset/tar_writer.h"
@@ -207,6 +209,9 @@ static void launcher_seeds(void)
         "node[0-2,7]:4,me@spare:2222,[fd00::7]:2,b:22:3",
         "n[1-3],m\n2(x2),1,4",
         "a 4 b 2",
+        "node1\nnode1\nnode-2.example\n",                                  /* PBS, OAR, Cobalt */
+        "n1.example 4 all.q@n1.example UNDEFINED\nn2 2 all.q@n2 <NULL>\n", /* SGE */
+        "fluke[2-3,7]",                                                    /* flux hostlist local */
         "# hosts\na slots=2 user=me port=22\nb\n",
         "# options\nhost = a,b:2\ntag-output =\nexport = \"A=1 2\"\nsmt: off\nverbose\n",
         ("plenumrun-probe\nversion 0.1.0\ntime 1500\ndirectory 0\nprogram 0\nmemory 5 7\naddress "
@@ -287,6 +292,7 @@ static void json_seeds(void)
         "{\"boxes\": [[1, 2, 3, 4]], \"labels\": [5]}",
         "\xef\xbb\xbf{\"x\": [NaN, Infinity, -Infinity, 1e999], \"label\": 1.0}",
         "{\"x\": \"\\ud800\", \"label\": \"10\"}",
+        "{\"x\": \"a\\u0000b\", \"label\": \"a\\u0000b\"}",
         "[[1, NaN], [2.5e-3]]",
         "-12.50e+2",
         "+1,000.5",
@@ -334,7 +340,9 @@ static void badlist_seeds(void)
     static const char *const texts[] = {
         "# of\nfingerprint 00000000000000000000000000000000\nbad 3 x\nbad 17 it is cut off\n",
         "# of\nfingerprint 00000000000000000000000000000000\n",
-        "# of\nfingerprint 10000000000000000000000000000000\nbad 3 x\n"};
+        "# of\nfingerprint 10000000000000000000000000000000\nbad 3 x\n",
+        "# of\nfingerprint 00000000000000000000000000000000\nbad 3 junk: x\n"
+        "bytes 0f1e2d3c4b5a6978\nbad 9 it is empty\nbytes ffffffffffffffff\nbad 17 x\n"};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         char *seed = str_format("0%s", texts[i]);
@@ -342,6 +350,40 @@ static void badlist_seeds(void)
         write_seed(seed, strlen(seed));
         free(seed);
     }
+}
+
+static void put_call(struct bytes *seed, const struct comm_header *call)
+{
+    bytes_put(seed, call, sizeof(*call));
+}
+
+/* The number of instances less one, and a header of each. */
+static void comm_header_seeds(void)
+{
+    const struct comm_header sum = {.version = COMM_HEADER_VERSION,
+                                    .kind = COMM_ALLREDUCE,
+                                    .number = 12,
+                                    .bytes = 16,
+                                    .type = PLENUM_FLOAT32,
+                                    .op = PLENUM_SUM,
+                                    .name = "allreduce",
+                                    .what = "float32 (4,)"};
+    struct comm_header calls[] = {sum, sum, sum, sum};
+    struct bytes seed = {0};
+
+    calls[1].op = PLENUM_MAX;
+    calls[2].kind = COMM_BROADCAST;
+    calls[2].root = 1;
+    calls[3].number++;
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        seed.len = 0;
+        bytes_put(&seed, "\2", 1);
+        put_call(&seed, &sum);
+        put_call(&seed, &calls[i]);
+        put_call(&seed, &sum);
+        write_seed(seed.p, seed.len);
+    }
+    bytes_fini(&seed);
 }
 
 static void list_seeds(void)
@@ -401,6 +443,8 @@ int main(int argc, char **argv)
         hint_cache_seeds();
     else if (strcmp(argv[1], "badlist") == 0)
         badlist_seeds();
+    else if (strcmp(argv[1], "comm_header") == 0)
+        comm_header_seeds();
     else if (strcmp(argv[1], "list") == 0)
         list_seeds();
     else if (strcmp(argv[1], "tfrecord") == 0)
