@@ -164,7 +164,7 @@ int result_prepare(const char *path, struct plenum_error *err)
                                  r == -ENXIO ? "it is a FIFO without a reader" : strerror(-r))
                      : 0;
     }
-    r = io_name_temporary(path, &temporary);
+    r = *path ? io_name_temporary(path, &temporary) : -ENOENT;
     if (r == 0) {
         fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         r = fd < 0 || unlink(temporary) < 0 ? -errno : 0;

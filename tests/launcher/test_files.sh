@@ -21,6 +21,8 @@ job --result nowhere/r.json sh -c ': >started'
 ok "a result that cannot be written is no job" all 'same $code 125' '[ ! -e started ]' \
     'same "$(cat err)" "plenumrun: error: --result: cannot write nowhere/r.json: No such file or directory"'
 mkdir folder
+job --result '' sh -c ': >started'
+ok "an empty name is rejected before the job" all 'same $code 125' '[ ! -e started ]' 'has err "result: cannot write"'
 job --result folder sh -c ': >started'
 ok "a folder is none" all 'same $code 125' '[ ! -e started ]' 'has err "folder: Is a directory"'
 mkfifo fifo
