@@ -271,7 +271,7 @@ int host_find_program_in(const char *path, const char *name, char *ret, size_t s
             return -ENAMETOOLONG;
         return check_executable(name);
     }
-    for (path = path ? path : "/usr/bin:/bin"; *path;) {
+    for (path = path ? path : "/usr/bin:/bin"; path;) {
         size_t len = strcspn(path, ":");
         int n = len > 0 ? snprintf(ret, size, "%.*s/%s", (int)len, path, name)
                         : snprintf(ret, size, "./%s", name);
@@ -284,8 +284,7 @@ int host_find_program_in(const char *path, const char *name, char *ret, size_t s
             if (found == -EACCES && !*refused)
                 (void)snprintf(refused, sizeof(refused), "%s", ret);
         }
-        path += len;
-        path += *path == ':';
+        path = path[len] ? path + len + 1 : NULL; /* like execvp(): "" is the working directory */
     }
     if (!*refused)
         return -ENOENT;

@@ -74,6 +74,13 @@ Test(host, programs)
     cr_expect(eq(int, host_find_program("other", found, sizeof(found)), -ENOENT));
     cr_expect(eq(int, host_find_program("", found, sizeof(found)), -ENOENT));
     cr_expect(eq(int, host_find_program(folder, found, sizeof(found)), -EACCES), "a folder");
+    /* Like execvp(): an empty entry, also the last one, is the working directory. */
+    cr_assert(chdir(folder) == 0);
+    cr_expect(eq(int, host_find_program_in("/nowhere:", "prog", found, sizeof(found)), 0));
+    cr_expect(eq(str, found, "./prog"));
+    cr_expect(eq(int, host_find_program_in("", "prog", found, sizeof(found)), 0));
+    cr_expect(eq(int, host_find_program_in(":/nowhere", "prog", found, sizeof(found)), 0));
+    cr_expect(eq(int, host_find_program_in("/nowhere", "prog", found, sizeof(found)), -ENOENT));
     unlink(path);
     rmdir(folder);
 }
