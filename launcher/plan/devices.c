@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/error.h"
 #include "common/util.h"
@@ -97,17 +98,23 @@ static int add_items(struct device_pool *pool, const char *text, size_t len,
     return 0;
 }
 
+/* Is it an item that hides itself and all after it? A negative number, or a word for no device. */
+static bool hides_rest(const char *item, size_t len)
+{
+    static const char *const words[] = {"NoDevFiles", "none", "void"};
+
+    if (len > 1 && item[0] == '-' && strspn(item + 1, "0123456789") >= len - 1)
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strlen(words[i]) == len && strncasecmp(item, words[i], len) == 0)
+            return true;
+    return false;
+}
+
 bool devices_hides_all(const char *list)
 {
-    static const char *const hiding[] = {"-1", "NoDevFiles"};
-    size_t len;
-
     list += strspn(list, " ");
-    len = strcspn(list, ", ");
-    for (size_t i = 0; i < ARRAY_LEN(hiding); i++)
-        if (strlen(hiding[i]) == len && strncmp(list, hiding[i], len) == 0)
-            return true;
-    return *list == '\0';
+    return *list == '\0' || hides_rest(list, strcspn(list, ", "));
 }
 
 static int tell_hidden(const struct device_pool *pool, const char *list, struct plenum_error *err)
@@ -146,9 +153,8 @@ static int parse_list(struct device_pool *pool, const char *list, struct plenum_
 
         p += strspn(p, " ");
         len = strcspn(p, ", ");
-        /* The runtimes show the devices before the first -1. */
-        if (len == 2 && pool->count > 0 && strncmp(p, "-1", 2) == 0)
-            return 0;
+        if (pool->count > 0 && hides_rest(p, len))
+            return 0; /* the runtimes show the devices before it */
         if (len == 0 || pool->count == DEVICES_MAX)
             return error_set(err, -EINVAL, "%s='%s' is not a list of devices like 0-3 or 0,1,2",
                              pool->variable, list);

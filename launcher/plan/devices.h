@@ -21,7 +21,7 @@ struct device_pool {
 };
 
 /** Does this value of a variable like CUDA_VISIBLE_DEVICES hide all devices? An empty list does,
- * and so do one that begins with -1, and Slurm's NoDevFiles. */
+ * and so does one that begins with a negative number, Slurm's NoDevFiles, none or void. */
 bool devices_hides_all(const char *list);
 
 /** -EINVAL with an error text if one of the known variables hides all devices from this process. */
