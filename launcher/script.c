@@ -99,7 +99,8 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
                          "program '%s' is text in UTF-16, not a program: save it as UTF-8 without "
                          "BOM",
                          file);
-    if (str_ends_with(file, ".py"))
+    /* An 'exec' on the first line is a shell's: such a file restarts itself with Python. */
+    if (str_ends_with(file, ".py") && !memmem(bytes, strcspn(bytes, "\n"), "exec", 4))
         return error_set(err, -ENOEXEC,
                          "program '%s' does not begin with a line like '#!/usr/bin/env python3', "
                          "so a shell would run it: start it by python3 %s",
@@ -109,59 +110,53 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
 
 /* ---- env ---- */
 
-/* Get the next word of `*at`, and cut the text there; NULL: there is none. */
+/* Get the next word of `*at`, and cut the text there; NULL: there is none. For env -S, a carriage
+ * return is a blank. */
 static char *next_word(char **at)
 {
-    char *word = *at + strspn(*at, " \t");
+    static const char blanks[] = " \t\r\v\f";
+    char *word = *at + strspn(*at, blanks);
 
-    *at = word + strcspn(word, " \t");
+    *at = word + strcspn(word, blanks);
     if (**at)
         *(*at)++ = '\0';
     return *word ? word : NULL;
 }
 
-/* The program that env -S starts; NULL if that is not obvious. */
+/* The program that env -S starts; NULL if that is not obvious, or if env looks for it in another
+ * PATH or folder. */
 static const char *find_split_word(char *words)
 {
-    bool operands = false; /* variables, after which there are no options */
     char *word;
 
     if (strpbrk(words, "\"'\\$#"))
         return NULL;
     while ((word = next_word(&words))) {
-        bool takes_next = strcmp(word, "-u") == 0 || strcmp(word, "-C") == 0 ||
-                          strcmp(word, "--unset") == 0 || strcmp(word, "--chdir") == 0;
+        const char *unset = NULL;
 
-        if (takes_next && !operands)
-            (void)next_word(&words);
-        else if ((word[0] != '-' || operands) && !strchr(word, '='))
+        if (strcmp(word, "-u") == 0 || strcmp(word, "--unset") == 0)
+            unset = next_word(&words);
+        else if (word[0] != '-' && !strchr(word, '='))
             return word;
-        operands |= word[0] != '-';
+        else if (word[0] == '-' && strcmp(word, "-v") != 0)
+            return NULL;
+        if (str_after(word, "PATH=") || (unset && strcmp(unset, "PATH") == 0))
+            return NULL;
     }
     return NULL;
 }
 
-/* Find the program that env starts for this argument, in `*ret`; NULL: not known. */
-static int parse_env(const char *file, const struct hashbang *h, char argument[LINE_BYTES + 1],
-                     const char **ret, struct plenum_error *err)
+/* The program that env starts for this argument; NULL: not known. */
+static const char *parse_env(char argument[LINE_BYTES + 1])
 {
     static const char *const splits[] = {"-S", "-vS", "--split-string="};
 
-    *ret = NULL;
     for (size_t i = 0; i < ARRAY_LEN(splits); i++)
-        if (strncmp(argument, splits[i], strlen(splits[i])) == 0) {
-            *ret = find_split_word(argument + strlen(splits[i]));
-            return 0;
-        }
+        if (strncmp(argument, splits[i], strlen(splits[i])) == 0)
+            return find_split_word(argument + strlen(splits[i]));
     if (argument[0] == '-')
-        return 0;
-    if (strpbrk(argument, " \t"))
-        return error_set(err, -ENOENT,
-                         "program '%s': '#!%s %s' makes env look for one program of that whole "
-                         "name; write '#!%s -S %s'",
-                         file, h->interpreter, argument, h->interpreter, argument);
-    *ret = argument;
-    return 0;
+        return NULL;
+    return strchr(argument, '=') && !strpbrk(argument, " \t") ? NULL : argument;
 }
 
 /* ---- scripts ---- */
@@ -177,17 +172,65 @@ static int check_next(const char *file, const char *interpreter, const char *pat
     return r < 0 ? error_prefix(err, r, "program '%s'", file) : 0;
 }
 
+/* Windows ends lines with CR LF, and the CR becomes part of the last word. */
+static bool is_returned(const char *word)
+{
+    return *word && word[strlen(word) - 1] == '\r';
+}
+
+static int tell_return(const char *file, const char *word, struct plenum_error *err)
+{
+    size_t len = strlen(word);
+
+    while (len > 0 && strchr(" \t\r", word[len - 1]))
+        len--;
+    return error_set(err, -ENOENT,
+                     "program '%s' has lines that end with CR LF, as on Windows, so its first line "
+                     "asks for '%.*s\\r': convert it, for instance by sed -i 's/\\r$//' %s",
+                     file, (int)len, word, file);
+}
+
+/* Does the interpreter reject this argument because it ends with a carriage return? Perl, for
+ * one, takes it for a blank. */
+static bool rejects_return(const struct hashbang *h)
+{
+    static const char *const strict[] = {"sh", "bash", "dash", "ksh", "zsh"};
+    const char *name = io_base_name(h->interpreter), *argument = h->argument;
+    bool known = str_after(name, "python") != NULL;
+
+    if (!is_returned(argument) || (argument[0] != '-' && strcmp(argument, "\r") != 0))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(strict); i++)
+        known |= strcmp(name, strict[i]) == 0;
+    return known && !strpbrk(argument, "WX "); /* Python's -W and -X accept any text */
+}
+
+static int tell_env(const char *file, const struct hashbang *h, const char *name,
+                    struct plenum_error *err)
+{
+    if (is_returned(name))
+        return tell_return(file, name, err);
+    if (strpbrk(name, " \t"))
+        return error_set(err, -ENOENT,
+                         "program '%s': '#!%s %s' makes env look for one program of that whole "
+                         "name; write '#!%s -S %s'",
+                         file, h->interpreter, name, h->interpreter, name);
+    return error_set(err, -ENOENT,
+                     "program '%s' needs the interpreter '%s', which is not in PATH: install "
+                     "it, activate its environment, or correct the file's first line",
+                     file, name);
+}
+
 static int check_env(const char *file, const struct hashbang *h, const char *path, int depth,
                      struct plenum_error *err)
 {
     char argument[LINE_BYTES + 1], found[PATH_MAX];
     const char *name;
-    int r;
 
     (void)snprintf(argument, sizeof(argument), "%s", h->argument);
-    r = parse_env(file, h, argument, &name, err);
-    if (r < 0 || !name)
-        return r;
+    name = parse_env(argument);
+    if (!name)
+        return 0;
     switch (host_find_program_in(path, name, found, sizeof(found))) {
     case 0:
         return check_next(file, found, path, depth, err);
@@ -197,10 +240,7 @@ static int check_env(const char *file, const struct hashbang *h, const char *pat
                          "correct its permission or PATH",
                          file, name, found);
     default:
-        return error_set(err, -ENOENT,
-                         "program '%s' needs the interpreter '%s', which is not in PATH: install "
-                         "it, activate its environment, or correct the file's first line",
-                         file, name);
+        return tell_env(file, h, name, err);
     }
 }
 
@@ -210,6 +250,8 @@ static int check_interpreter(const char *file, const struct hashbang *h, const c
     struct stat st;
     bool there = stat(h->interpreter, &st) == 0;
 
+    if (!there && is_returned(h->interpreter))
+        return tell_return(file, h->interpreter, err);
     if (!there && !strchr(h->interpreter, '/'))
         return error_set(err, -ENOENT,
                          "program '%s' names the interpreter '%s' without a folder, and the kernel "
@@ -227,54 +269,46 @@ static int check_interpreter(const char *file, const struct hashbang *h, const c
                          file, h->interpreter);
     if (strcmp(io_base_name(h->interpreter), "env") == 0 && *h->argument)
         return check_env(file, h, path, depth, err);
+    if (rejects_return(h))
+        return tell_return(file, h->argument, err);
     return check_next(file, h->interpreter, path, depth, err);
 }
 
-/* Windows ends lines with CR LF, and the CR becomes part of the last word. */
-static int tell_return(const char *file, const struct hashbang *h, struct plenum_error *err)
-{
-    const char *word = *h->argument ? h->argument : h->interpreter;
-
-    return error_set(err, -ENOENT,
-                     "program '%s' has lines that end with CR LF, as on Windows, so its first line "
-                     "asks for '%s\\r': convert it, for instance by sed -i 's/\\r$//' %s",
-                     file, word, file);
-}
-
-/* Split the line. False: the kernel finds no interpreter, and a shell runs the file. */
-static bool parse_line(struct hashbang *h, bool *ret_returned)
+/* Split the line: 0; -E2BIG: the kernel does not see where the interpreter's name ends; -ENOENT:
+ * there is none, and a shell runs the file. */
+static int parse_line(struct hashbang *h)
 {
     char *at = h->line + 2, *end = at + strcspn(at, "\n");
-    char *last = end;
 
+    while (end > at && strchr(" \t", end[-1]))
+        end--;
     *end = '\0';
-    while (last > at && strchr(" \t\r", last[-1]))
-        last--;
-    *ret_returned = strchr(last, '\r') != NULL;
-    *last = '\0';
     at += strspn(at, " \t");
     h->interpreter = at;
     at += strcspn(at, " \t");
+    if (at == h->line + LINE_BYTES)
+        return -E2BIG;
     if (*at)
         *at++ = '\0';
     h->argument = at + strspn(at, " \t");
-    return *h->interpreter != '\0';
+    return *h->interpreter ? 0 : -ENOENT;
 }
 
 static int check_line(const char *file, struct hashbang *h, const char *path, int depth,
                       struct plenum_error *err)
 {
-    bool returned;
-
-    if (!strchr(h->line, '\n') && strlen(h->line) == LINE_BYTES)
+    switch (parse_line(h)) {
+    case 0:
+        return check_interpreter(file, h, path, depth, err);
+    case -E2BIG:
         return error_set(err, -ENOEXEC,
                          "program '%s' has a first line of more than %d bytes, and the kernel "
                          "reads no more: install the interpreter below a shorter path, or name "
                          "the interpreter before the script",
                          file, LINE_BYTES - 1);
-    if (!parse_line(h, &returned))
-        return 0;
-    return returned ? tell_return(file, h, err) : check_interpreter(file, h, path, depth, err);
+    default:
+        return depth == 0 ? check_unmarked(file, h->line, err) : 0;
+    }
 }
 
 static int check_at(const char *file, const char *path, int depth, struct plenum_error *err)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs that cannot start. The oracle is the kernel: accepted programs run and exit with 0, and
- * rejected ones fail in execve(2) or env(1), except files that only a shell would run. */
+ * rejected ones fail in execve(2) or env(1), except files that only a shell would run.
+ *
+ * PLENUM_SCRIPT_LINES=20000 tries that many random first lines instead of a sample. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,15 +49,21 @@ static void setup(void)
     (void)snprintf(text, sizeof(text), "#!%s/good\n", folder);
     write_text("nested", text);
     write_text("broken", "#!/nowhere/python9\n");
+    write_text("good\r", "#!/bin/sh\nexit 0\n"); /* a known remedy for scripts from Windows */
+    write_text("good 9", "#!/bin/sh\nexit 0\n");
+    cr_assert(mkdir("more", 0755) == 0);
+    write_text("more/only", "#!/bin/sh\nexit 0\n");
     write_file("locked", "#!/bin/sh\n", 10, 0644);
 }
 
 static void teardown(void)
 {
-    static const char *const names[] = {"good", "nested", "broken", "locked", "run", "run.py"};
+    static const char *const names[] = {"good",   "nested", "broken", "locked",   "run",
+                                        "run.py", "good\r", "good 9", "more/only"};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         (void)unlink(names[i]);
+    (void)rmdir("more");
     (void)rmdir(folder);
 }
 
@@ -68,7 +77,10 @@ static int run(const char *file)
     if (pid == 0) {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
+        (void)dup2(null, STDOUT_FILENO);
         (void)dup2(null, STDERR_FILENO);
+        /* "#!/usr/bin/env" runs itself without end: limit its CPU time. */
+        (void)setitimer(ITIMER_PROF, &(struct itimerval){.it_value.tv_usec = 100000}, NULL);
         (void)execve(file, argv, environ);
         _exit(127);
     }
@@ -98,9 +110,21 @@ ParameterizedTestParameters(script, first_lines)
         {"#!/usr/bin/env -S good -u\n", 0, {"", ""}},
         {"#!/usr/bin/env -S -u HOME A=b good\n", 0, {"", ""}},
         {"#!/usr/bin/env -S 'good'\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S good\r\n", 0, {"", ""}}, /* a carriage return is a blank there */
+        {"#!/usr/bin/env -S good -u \r\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S PATH=%s/more:/bin only\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S -C %s/more ./only\n", 0, {"", ""}},
+        {"#!/usr/bin/env good 9\n", 0, {"", ""}},
+        {"#!good\r\n", 0, {"", ""}},
+        {"#!/usr/bin/env good\r\n", 0, {"", ""}},
+        {"#!%s/good -u\r\n", 0, {"", ""}},
+        {"#!%s/good \r\n", 0, {"", ""}},
+        {"#!/bin/sh -e\r\n", -ENOENT, {"asks for '-e\\r'", "convert it"}},
+        {"#!/bin/sh \r\n", -ENOENT, {"asks for '\\r'", "convert it"}},
+        {"#!good9\r\n", -ENOENT, {"asks for 'good9\\r'", "convert it"}},
         {"#!/bin/sh\r\n", -ENOENT, {"asks for '/bin/sh\\r'", "sed -i 's/\\r$//' "}},
         {"#!/bin/sh\r", -ENOENT, {"'/bin/sh\\r'", "convert it"}},
-        {"#!/usr/bin/env good\r\n", -ENOENT, {"asks for 'good\\r'", "CR LF, as on Windows"}},
+        {"#!/usr/bin/env nested\r\n", -ENOENT, {"asks for 'nested\\r'", "CR LF, as on Windows"}},
         {"#!/usr/bin/env good \r\n", -ENOENT, {"asks for 'good\\r'", "convert it"}},
         {"#!/nowhere/python9\n", -ENOENT, {"'/nowhere/python9', which is missing", "install it"}},
         {"#!/nowhere/python9 -u\n", -ENOENT, {"'/nowhere/python9', which", "first line"}},
@@ -161,6 +185,13 @@ Test(script, what_only_a_shell_would_run)
     cr_expect(eq(int, script_check("./run.py", NULL, &err), -ENOEXEC));
     expect_says(err.text, "start it by python3 ./run.py");
 
+    write_text("run.py", "#! \nimport sys\n");
+    cr_expect(eq(int, script_check("./run.py", NULL, &err), -ENOEXEC));
+    cr_expect(eq(int, run("./run.py"), 127));
+
+    write_text("run.py", "\"exec\" \"python3\" \"$0\" \"$@\"\nimport sys\n"); /* and should */
+    cr_expect(eq(int, script_check("./run.py", NULL, &err), 0));
+
     write_text("run", "exit 0\n"); /* a shell script */
     cr_expect(eq(int, script_check("./run", NULL, &err), 0));
     write_text("run", "");
@@ -184,6 +215,110 @@ Test(script, long_first_lines)
         cr_expect(eq(int, script_check("./run", NULL, &err) == 0, runs), "%zu bytes", len);
     }
     expect_says(err.text, "a first line of more than 255 bytes");
+}
+
+/* The kernel cuts the argument, and the interpreter may well do without the rest. */
+Test(script, long_arguments)
+{
+    struct plenum_error err = {""};
+    char text[400];
+
+    for (size_t len = 240; len < 300; len++) {
+        memset(text, ' ', sizeof(text));
+        memcpy(text, "#!/bin/sh -e", 12);
+        memcpy(text + len, "\nexit 0\n", 9);
+        write_text("run", text);
+        cr_expect(eq(int, run("./run"), 0));
+        cr_expect(eq(int, script_check("./run", NULL, &err), 0), "%zu bytes: %s", len, err.text);
+    }
+}
+
+/* Perl takes a carriage return for a blank. */
+Test(script, perl_from_windows)
+{
+    struct plenum_error err = {""};
+
+    if (access("/usr/bin/perl", X_OK) < 0)
+        cr_skip("there is no perl");
+    write_text("run", "#!/usr/bin/perl -w\r\nexit 0;\r\n");
+    cr_expect(eq(int, run("./run"), 0));
+    cr_expect(eq(int, script_check("./run", getenv("PATH"), &err), 0), "%s", err.text);
+}
+
+/* Write a random first line, and a second one. */
+static void make_line(unsigned short seed[3], char *ret, size_t size)
+{
+    static const char *const starts[] = {"/usr/bin/env -S ", "/usr/bin/env ", "/bin/sh ", "./good ",
+                                         ""};
+    static const char *const words[] = {"good",
+                                        "./good",
+                                        "nested",
+                                        "broken",
+                                        "locked",
+                                        "good\r",
+                                        "good 9",
+                                        "nowhere",
+                                        "only",
+                                        "more/only",
+                                        "/bin/sh",
+                                        "-e",
+                                        "-u",
+                                        "-u HOME",
+                                        "-u PATH",
+                                        "-i",
+                                        "-",
+                                        "--",
+                                        "-v",
+                                        "-C more",
+                                        "-C /",
+                                        "PATH=more",
+                                        "A=b",
+                                        "'good'",
+                                        "good\\_x",
+                                        "\r",
+                                        "#",
+                                        "-S",
+                                        "/usr/bin/env",
+                                        "--chdir=more",
+                                        "--unset=PATH",
+                                        "--block-signal",
+                                        "${HOME}",
+                                        "PATH=/bin"};
+    static const char *const blanks[] = {"", " ", " ", " ", "\t", "  "};
+    static const char *const ends[] = {"\n", "\n", "\n", "\r\n", " \n", " \r\n", "\t\n", ""};
+    size_t len = (size_t)snprintf(ret, size, "#!%s%s", blanks[nrand48(seed) % 6],
+                                  starts[(size_t)nrand48(seed) % ARRAY_LEN(starts)]);
+
+    for (long n = nrand48(seed) % 5; n > 0; n--)
+        len += (size_t)snprintf(ret + len, size - len, "%s%s",
+                                words[(size_t)nrand48(seed) % ARRAY_LEN(words)],
+                                blanks[nrand48(seed) % 6]);
+    if (nrand48(seed) % 8 == 0)
+        len += (size_t)snprintf(ret + len, size - len, "%*s", (int)(nrand48(seed) % 300), "");
+    (void)snprintf(ret + len, size - len, "%sexit 0\n", ends[nrand48(seed) % 8]);
+}
+
+/* The law: a script that runs is accepted. env(1) without a program, which prints its variables, is
+ * no such script. */
+Test(script, random_first_lines)
+{
+    const char *number = getenv("PLENUM_SCRIPT_LINES");
+    long count = number ? atol(number) : 200, run_well = 0;
+    unsigned short seed[3] = {1, 2, 3};
+
+    for (long i = 0; i < count; i++) {
+        struct plenum_error err = {""};
+        char text[1000];
+
+        make_line(seed, text, sizeof(text));
+        write_text("run", text);
+        if ((strchr(text, '=') && !strstr(text, "-S")) || run("./run") != 0)
+            continue;
+        run_well++;
+        cr_expect(eq(int, script_check("./run", getenv("PATH"), &err), 0), "'%s': %s", text,
+                  err.text);
+    }
+    cr_expect(run_well > count / 20, "only %ld of %ld run", run_well, count);
 }
 
 /* A binary of this system, and one whose dynamic loader is missing. */
