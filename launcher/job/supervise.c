@@ -711,14 +711,16 @@ static int open_output(struct supervisor *s, struct plenum_error *err)
 
 static int read_shown(struct supervisor *s, struct plenum_error *err)
 {
+    const char *list = s->job->output->only;
     int r;
 
-    if (!s->job->output->only)
+    if (!list)
         return 0;
     s->shown = calloc(RANGES_WORDS(s->plan->num_instances), sizeof(*s->shown));
     if (!s->shown)
         return error_set(err, -ENOMEM, "out of memory");
-    r = ranges_parse(s->job->output->only, s->shown, s->plan->num_instances, err);
+    r = *list ? ranges_parse(list, s->shown, s->plan->num_instances, err)
+              : error_set(err, -EINVAL, "the list is empty");
     return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
 }
 

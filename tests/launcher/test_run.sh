@@ -135,6 +135,8 @@ job --no-such-option true
 ok "wrong usage" all 'same $code 2' 'same "$(wc -l <err)" 1' 'has err "unknown option --no-such-option"'
 job -n 2 --only-output-from-instance 2 true
 ok "an instance that does not exist" all 'same $code 2' 'has err "--only-output-from-instance"'
+job -n 2 --only-output-from-instance '' true
+ok "no instance" all 'same $code 2' 'has err "--only-output-from-instance: the list is empty"'
 
 mkdir other
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "HYDRA build details: Version: 4.0"; exit; }\necho "unknown option" >&2\nexit 255\n' >other/mpirun
