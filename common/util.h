@@ -131,8 +131,8 @@ static inline const char *io_base_name(const char *path)
 }
 /** The folder of a file's path, "FOLDER/", or "./" if the path has none: malloc, or NULL. */
 char *io_folder_of(const char *path);
-/** A unique name for the replacement of a file, "PATH.RANDOM.tmp", malloc: 0 or -errno. Also removes
- * abandoned files with such names. */
+/** A unique name for the replacement of a file, "PATH.RANDOM.tmp", malloc: 0 or -errno. Also
+ *  removes abandoned files with such names. */
 int io_name_temporary(const char *path, char **ret);
 /** Is it the name of a temporary file? */
 bool io_is_temporary(const char *name);

@@ -54,7 +54,8 @@ size_t class_list_find_value(const struct class_list *list, int64_t value,
                              const struct class_numeral **ret);
 
 /** The names in a text, a line each, whose ends are overwritten: 0 with `*names` [*count], malloc,
- * or -EBADMSG where a byte is 0, -E2BIG beyond `most`, or -ENOMEM. Blank lines at the end do not count. */
+ * or -EBADMSG where a byte is 0, -E2BIG beyond `most`, or -ENOMEM. Blank lines at the end do not
+ * count. */
 int class_names_of_text(char *text, size_t len, uint32_t most, const char ***names,
                         uint32_t *count);
 

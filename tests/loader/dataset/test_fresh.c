@@ -6,8 +6,7 @@
  * files and the targets of links become folders, and the reverse; and then times are put back as
  * tar and rsync do. After each change, an opening with the cache folder of the whole sequence must
  * show what one with an empty cache folder shows, or end in -ESTALE (-ENOENT where a file is gone),
- * after which one of the next openings shows it. The list of a data set's classes (classes=) changes
- * likewise.
+ * after which one of the next openings shows it. Lists of classes (classes=) change, too.
  *
  * The oracle is that empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences of each form
  * (default 12, and 4 of those with a list of classes), PLENUM_FRESH_SEED=N other ones. */
