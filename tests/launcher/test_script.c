@@ -52,19 +52,19 @@ static void setup(void)
     write_text("broken", "#!/nowhere/python9\n");
     write_text("good\r", "#!/bin/sh\nexit 0\n"); /* a known remedy for scripts from Windows */
     write_text("good 9", "#!/bin/sh\nexit 0\n");
-    cr_assert(mkdir("more", 0755) == 0);
-    write_text("more/only", "#!/bin/sh\nexit 0\n");
+    cr_assert(mkdir("sub9", 0755) == 0);
+    write_text("sub9/only", "#!/bin/sh\nexit 0\n");
     write_file("locked", "#!/bin/sh\n", 10, 0644);
 }
 
 static void teardown(void)
 {
     static const char *const names[] = {"good",   "nested", "broken", "locked",   "run",
-                                        "run.py", "good\r", "good 9", "more/only"};
+                                        "run.py", "good\r", "good 9", "sub9/only"};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         (void)unlink(names[i]);
-    (void)rmdir("more");
+    (void)rmdir("sub9");
     (void)rmdir(folder);
 }
 
@@ -76,8 +76,9 @@ static int run(const char *file)
     pid_t pid = fork();
 
     if (pid == 0) {
-        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+        (void)dup2(null, STDIN_FILENO);
         (void)dup2(null, STDOUT_FILENO);
         (void)dup2(null, STDERR_FILENO);
         /* "#!/usr/bin/env" runs itself without end, perhaps with signals blocked. */
@@ -114,8 +115,8 @@ ParameterizedTestParameters(script, first_lines)
         {"#!/usr/bin/env -S 'good'\n", 0, {"", ""}},
         {"#!/usr/bin/env -S good\r\n", 0, {"", ""}}, /* a carriage return is a blank there */
         {"#!/usr/bin/env -S good -u \r\n", 0, {"", ""}},
-        {"#!/usr/bin/env -S PATH=%s/more:/bin only\n", 0, {"", ""}},
-        {"#!/usr/bin/env -S -C %s/more ./only\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S PATH=%s/sub9:/bin only\n", 0, {"", ""}},
+        {"#!/usr/bin/env -S -C %s/sub9 ./only\n", 0, {"", ""}},
         {"#!/usr/bin/env good 9\n", 0, {"", ""}},
         {"#!good\r\n", 0, {"", ""}},
         {"#!/usr/bin/env good\r\n", 0, {"", ""}},
@@ -254,11 +255,11 @@ static void make_line(unsigned short seed[3], char *ret, size_t size)
                                          ""};
     static const char *const words[] = {
         "good",         "./good",    "nested",   "broken",       "locked",
-        "good\r",       "good 9",    "nowhere",  "only",         "more/only",
+        "good\r",       "good 9",    "nowhere",  "only",         "sub9/only",
         "/bin/sh",      "-e",        "-u",       "-u HOME",      "-u PATH",
-        "-i",           "-",         "--",       "-v",           "-C more",
-        "-C /",         "PATH=more", "A=b",      "'good'",       "good\\_x",
-        "\r",           "#",         "-S",       "/usr/bin/env", "--chdir=more",
+        "-i",           "-",         "--",       "-v",           "-C sub9",
+        "-C /",         "PATH=sub9", "A=b",      "'good'",       "good\\_x",
+        "\r",           "#",         "-S",       "/usr/bin/env", "--chdir=sub9",
         "--unset=PATH", "${HOME}",   "PATH=/bin"};
     static const char *const blanks[] = {"", " ", " ", " ", "\t", "  "};
     static const char *const ends[] = {"\n", "\n", "\n", "\r\n", " \n", " \r\n", "\t\n", ""};
