@@ -798,7 +798,7 @@ static void stop_observing(struct jobloader *l)
     l->observer = NULL;
 }
 
-/* `again`: it had served, and is started again. */
+/* `again`: it is started again at once. */
 static void describe_end(struct jobloader *l, const int *wait_status, bool again, char *ret,
                          size_t size)
 {
@@ -886,7 +886,7 @@ static void lose(struct jobloader *l, const int *wait_status)
     if (l->strikes >= STRIKES_MAX) {
         describe_end(l, wait_status, false, text, sizeof(text));
         note_failure(l, text);
-    } else if (l->reports_ends && l->beats) {
+    } else if (l->reports_ends) {
         describe_end(l, wait_status, true, text, sizeof(text));
         report(l, text);
     }

@@ -45,7 +45,7 @@ struct jobloader_options {
     /* NULL: report only to clients */
     jobloader_report *report;
     void *report_arg;
-    /* Also report why a loader that served has ended, until whose end one more process stays. */
+    /* Also report why a loader has ended that is started again; one more process stays till then. */
     bool reports_ends;
 };
 
