@@ -104,7 +104,7 @@ static void try_allocation(const char *variable, const char *name, const char *p
     allocation_fini(&found);
 }
 
-/* As SGE's, and as one of those with a line per slot. */
+/* The hosts in SGE's form, and in the form with a line per slot. */
 static void try_allocations(const char *path, size_t size)
 {
     static const char *const lines[][2] = {
