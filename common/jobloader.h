@@ -45,7 +45,7 @@ struct jobloader_options {
     /* NULL: report only to clients */
     jobloader_report *report;
     void *report_arg;
-    /* Also report why a loader has ended that is started again; one more process stays till then. */
+    /* Also report why a loader that is started again has ended. One more process stays for it. */
     bool reports_ends;
 };
 

@@ -23,11 +23,11 @@ int script_check(const char *file, const char *path, struct plenum_error *err);
 /**
  * Find a program as execvp(3) does, and check it with script_check().
  *
- * @param program  name or path of the program @param path  folders to look in, "DIR:DIR"; NULL: PATH
- * is not set
+ * @param program  name or path of the program
+ * @param path     folders to look in, "DIR:DIR"; NULL: PATH is not set
  *
- * Errors: -ENOENT there is no such file; -EACCES it cannot be executed; those of script_check(). Each
- *         with an error text that names the program and the remedy.
+ * Errors, each with a text that names the program and the remedy: -ENOENT there is no such file;
+ * -EACCES it cannot be executed; those of script_check().
  */
 int script_find(const char *program, const char *path, struct plenum_error *err);
 
