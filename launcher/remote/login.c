@@ -25,7 +25,10 @@
 #include "launcher/proctree.h"
 #include "launcher/status.h"
 
-enum { KILL_MS = 5000 }; /* after SIGTERM */
+enum {
+    ALONE_MS = 3000, /* for a connected daemon to end by itself, and remove its files */
+    KILL_MS = 5000,  /* after SIGTERM */
+};
 
 static _Noreturn void become_command(char **argv, pid_t parent, const sigset_t *before)
 {
@@ -51,24 +54,32 @@ static bool is_asked_to_end(int signal_fd)
     return asked;
 }
 
-/* Wait for the child, and end it when the login has ended or a signal says so. Returns its wait
- * status. */
+static void signal_child(pid_t child, int signal)
+{
+    (void)kill(child, signal);
+    (void)kill(child, SIGCONT); /* a stopped process cannot end */
+}
+
+/* Wait for the child. Send it SIGTERM some time after the login has ended, or at once when a signal
+ * says so, and then SIGKILL. Returns its wait status. */
 static int watch(pid_t child, int signal_fd)
 {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
-    bool told = false;
-    int status, n;
+    int next = SIGTERM, wait_ms = -1, status, n;
 
     while (waitpid(child, &status, WNOHANG) != child) {
-        n = poll(fds, ARRAY_LEN(fds), told ? KILL_MS : -1);
-        if (n == 0)
-            (void)kill(child, SIGKILL);
-        if (n <= 0 || (!is_asked_to_end(signal_fd) && !fds[1].revents))
+        n = poll(fds, ARRAY_LEN(fds), wait_ms);
+        if (n > 0 && fds[1].revents) {
+            wait_ms = fds[1].revents & POLLNVAL ? wait_ms : ALONE_MS;
+            fds[1].fd = -1; /* it stays broken, or closed */
+        }
+        if (n > 0 && is_asked_to_end(signal_fd))
+            next = SIGTERM;
+        else if (n != 0)
             continue;
-        fds[1].fd = -1; /* it stays broken */
-        (void)kill(child, SIGTERM);
-        (void)kill(child, SIGCONT); /* a stopped process cannot end */
-        told = true;
+        signal_child(child, next);
+        next = SIGKILL;
+        wait_ms = KILL_MS;
     }
     return status;
 }
