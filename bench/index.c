@@ -150,7 +150,7 @@ static void make_folders(const struct arguments *a)
         if (link(path_of("originals/%u.jpg", i % ORIGINALS),
                  path_of("folders/n%08u/n%08u_%u.JPEG", i % a->folders * 7919,
                          i % a->folders * 7919, i / a->folders)) < 0)
-            die("link (is there room for so many?)");
+            die("link (does the file system allow that many?)");
 }
 
 static void make_archives(const struct arguments *a)

@@ -418,7 +418,7 @@ static bool shown(const struct row *row)
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
     {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
-     "what is rendered: an rrc pipeline (default: train)", NULL},
+     "rrc pipeline to render (default: train)", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 10000,
      "rounds over all photographs and rows (default 15)", NULL},
     {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "only the first N photographs", NULL},
@@ -426,7 +426,7 @@ static const struct option_def defs[] = {
     {"kernels", 'k', NULL, OPTION_FLAG, AT(kernels), 0, 0,
      "also with every other set of loops that this processor can use", NULL},
     {"forms", 0, NULL, OPTION_FLAG, AT(forms), 0, 0,
-     "photographs written anew in each form of JPEG, PNG, WebP and AVIF, beside the formats' "
+     "photographs rewritten in each form of JPEG, PNG, WebP and AVIF, compared with the formats' "
      "libraries",
      NULL},
     {"rows", 0, "NAME[,NAME...]", OPTION_TEXT, AT(rows), 0, 0,

@@ -370,7 +370,7 @@ static const struct {
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
     {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
-     "what is rendered (default: train); without exif", NULL},
+     "pipeline to render, without exif (default: train)", NULL},
     {"kernels", 'k', "NAME", OPTION_TEXT, AT(kernels), 0, 0,
      "loops of the resize (default: the best this processor can use)", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
