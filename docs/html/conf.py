@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What Sphinx is told; stage.py has put the pages beside this file. PLENUM_VERSION is configure's.
+# Configuration of Sphinx. stage.py has put the pages beside this file; configure sets PLENUM_VERSION.
 import importlib.util
 import os
 
@@ -10,7 +10,7 @@ version = release = os.environ.get("PLENUM_VERSION", "")
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 6
-# What is no reference: a heading may skip a level, and code in a page may be of no language that is highlighted.
+# Only broken references matter: a heading may skip a level, and code may be in a language without highlighting.
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 highlight_language = "none"
 
@@ -27,9 +27,9 @@ html_copy_source = False
 
 
 def headings(app, what, name, obj, options, lines):
-    """NumPy's headings in docstrings ("Parameters", underlined) as Sphinx has them; what is below them is a list as it
-    stands."""
-    if lines and lines[0].startswith("Alias for field number"):  # what a NamedTuple says of its fields
+    """Turn NumPy's headings in docstrings ("Parameters", underlined) into Sphinx rubrics. The text below each is
+    already a list."""
+    if lines and lines[0].startswith("Alias for field number"):  # the text of a NamedTuple's field
         lines.clear()
     for i in range(len(lines) - 1):
         if lines[i + 1] and not lines[i + 1].strip("-"):

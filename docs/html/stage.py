@@ -2,8 +2,8 @@
 """stage.py SOURCE DIR - lay out the sources of the HTML manual in DIR: pages, manual pages, headers and examples,
 linked with each other.
 
-Nothing is written twice: pages are those of docs/ and beside it, functions of C are described by the manual pages of
-section 3, those of Python by their docstrings. Here they only get a place, a table of contents, and links."""
+No text is duplicated: pages come from docs/ and the top folder, manual pages of section 3 describe the C functions, and
+docstrings the Python functions. This program only adds file names, a table of contents, and links."""
 
 import os
 import re
@@ -25,7 +25,7 @@ CONTENTS = (
                  "docs/launcher", "bench/README")),
     ("The project", ("docs/versions", "NEWS", "HACKING", "SECURITY", "LICENSE")),
 )
-# What is a folder in the source, and a page here; and what has no page.
+# Folders of the source that have a page here, and folders that have none.
 INSTEAD = {"include/plenum": "include/index.md", "examples": "examples/index.md"}
 NO_PAGE = ("debian",)
 
