@@ -116,12 +116,8 @@ OPENINGS = (
 
 # Not clean yet. Take a path out once it is: then it stays so.
 EXEMPT = (
-    "bench", "common", "examples", "libdist", "python",
-    "launcher/control.c", "launcher/job", "launcher/remote", "launcher/script.c",
+    "common", "launcher/remote",
     "loader/ctl", "loader/dataset", "loader/image", "loader/serve",
-    "docs/datasets.md", "docs/guide.md", "docs/html", "docs/man", "docs/messages.md", "docs/packed.md",
-    "docs/pipelines.md", "docs/pixels.md", "docs/popdist.md", "docs/preparing.md", "docs/recipes.md",
-    "docs/training.md",
     "tests/common", "tests/docs", "tests/e2e", "tests/failures", "tests/frameworks", "tests/hostile",
     "tests/launcher", "tests/libdist", "tests/loader", "tests/local.mk", "tests/python",
 )
