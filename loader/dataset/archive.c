@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* archive.c - data sets of archives: their files, their index, reading by offset.
+/* archive.c - data sets of archives: finds their files, indexes them, reads by offset.
  *
- * An archive is opened when a sample of it is first read, and stays open, because a network file
- * system asks its server at every open. When there are more archives than spare descriptors, the
- * rest are opened for each sample; a data set keeps at most as many open as it leaves for others.
- * An archive that is replaced under its name while it is open is still read; a change in place is
- * noticed, because size and times are compared at every read. Where only the ctime has changed, all
- * archives are scanned once more, and reading continues if they hold the same samples.
+ * An archive is opened when one of its samples is first read, and stays open, because each open on
+ * a network file system is a request to its server. If there are more archives than spare
+ * descriptors, the rest are opened for each read; a data set keeps at most as many open as it
+ * leaves for other data sets. If an archive is replaced by another file of its name while it is
+ * open, the old one is still read. A change in place is detected, because size and times are
+ * compared at every read. If only the ctime has changed, all archives are scanned again, and
+ * reading continues if they contain the same samples.
  *
- * Archives of small samples are mapped (mapping.h), and compared once in a tick of the kernel's
- * clock, a few milliseconds, by which the kernel tells times of changes, too. Not those of large
- * data sets, whose page tables would be large, nor for large samples, where a fault for each page
- * costs more. */
+ * Archives of small samples are mapped (mapping.h), and compared once per tick of the kernel's
+ * clock, a few milliseconds, which is also the resolution of file times. Archives of large data
+ * sets are not mapped, because their page tables would be large, nor those of large samples, where
+ * a fault per page costs more than pread(). */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -34,25 +35,25 @@
 #include "common/util.h"
 #include "loader/dataset/mapping.h"
 
-enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes of a mean one, and of each that is copied */
-enum { EXPLAINED = 8 << 20 };               /* bytes that are looked at in a damaged archive */
-#define MAPPED_DATASET (UINT64_C(16) << 30) /* bytes of all archives: page tables of 32 MiB */
+enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes: mean sample, and each sample that is copied */
+enum { EXPLAINED = 8 << 20 };               /* bytes of a damaged archive that are examined */
+#define MAPPED_DATASET (UINT64_C(16) << 30) /* bytes of all archives: 32 MiB of page tables */
 
 struct kept_archive {
     atomic_int fd;                    /* -1: not open */
-    atomic_uint_fast64_t compared_ns; /* the tick in which it was found to be as indexed, or 0 */
-    atomic_uint_fast64_t ctime_ns;    /* when it was scanned again; 0: it was not */
-    _Atomic(const uint8_t *) mapping; /* of as many bytes as were indexed, or NULL */
+    atomic_uint_fast64_t compared_ns; /* the tick in which it was last found unchanged, or 0 */
+    atomic_uint_fast64_t ctime_ns;    /* its ctime when it was scanned again; 0: it was not */
+    _Atomic(const uint8_t *) mapping; /* of the indexed size, or NULL */
 };
 
 struct archive_fds {
     pthread_mutex_t mu; /* held while archives are scanned again */
     atomic_uint kept;
-    atomic_int small;         /* is_small(): 1 or -1; 0: nobody has asked yet */
+    atomic_int small;         /* is_small(): 1 or -1; 0: not known yet */
     struct kept_archive of[]; /* each archive */
 };
 
-/* "i/k" -> the files [begin, end) of `count`. */
+/* Parse "i/k" into the files [begin, end) of `count`. */
 static int parse_part(const struct dataset *d, uint32_t count, uint32_t *begin, uint32_t *end,
                       struct plenum_error *err)
 {
@@ -93,7 +94,7 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* List the files of a folder that have a name of the format, as whole paths. */
+/* List the files in a folder whose names match the format, as full paths. */
 static int list_folder(const struct dataset *d, const char *folder, struct pattern_list *ret,
                        struct plenum_error *err)
 {
@@ -129,7 +130,7 @@ out:
     return r;
 }
 
-/* The length of the folders at the beginning of a path without patterns, with the slash. */
+/* The length of the leading folders of a path that contain no pattern, including the slash. */
 static size_t plain_folders(const char *path, bool exists)
 {
     size_t len = exists ? strlen(path) : strcspn(path, "{*?[");
@@ -139,8 +140,8 @@ static size_t plain_folders(const char *path, bool exists)
     return len;
 }
 
-/* Find the archives in a folder, by the pattern or name at d->where + len, and its canonical
- * form. */
+/* Find the archives in a folder by the pattern or name at d->where + len, and the canonical form of
+ * that. */
 static int find_in_folder(struct dataset *d, size_t len, char **canonical, struct plenum_error *err)
 {
     char *given = len ? strndup(d->where, len) : strdup("."), *folder = NULL;
@@ -162,7 +163,7 @@ out:
     return r;
 }
 
-/* Find the archives, as whole paths, and the canonical form of the pattern. */
+/* Find the archives, as full paths, and the canonical form of the pattern. */
 static int find_archives(struct dataset *d, struct plenum_error *err)
 {
     char *canonical = NULL;
@@ -188,7 +189,7 @@ static int find_archives(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-/* The length of the folder that all paths share, without the slash. */
+/* The length of the folder that all paths have in common, without the slash. */
 static size_t common_folder(const struct pattern_list *list)
 {
     size_t len = (size_t)(strrchr(list->paths[0], '/') - list->paths[0]);
@@ -204,7 +205,8 @@ static size_t common_folder(const struct pattern_list *list)
     return len;
 }
 
-/* Refuse a file that is named twice: it would be shown twice an epoch, most likely by mistake. */
+/* Reject a file that is named twice: its samples would be shown twice per epoch, probably by
+ * mistake. */
 static int check_twice(const struct pattern_list *list, struct plenum_error *err)
 {
     char **sorted = malloc(list->count * sizeof(*sorted));
@@ -223,7 +225,7 @@ static int check_twice(const struct pattern_list *list, struct plenum_error *err
     return r;
 }
 
-/* Make the paths relative to the folder that they share, which becomes the folder of the scope. */
+/* Make the paths relative to their common folder, which becomes the scope's folder. */
 static int enter_common_folder(struct dataset *d, struct plenum_error *err)
 {
     size_t len = common_folder(&d->files);
@@ -271,7 +273,7 @@ fail:
     return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
 }
 
-/* All archives of a data set while they are scanned. */
+/* The scan of all archives of a data set. */
 struct scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
@@ -301,7 +303,7 @@ static int open_archive(struct archive *a, struct stat *st)
     return 0;
 }
 
-/* The archive is damaged: did a copy in text mode do it? */
+/* Explain a damaged archive: was it copied in text mode? */
 static int explain_damage(struct archive *a)
 {
     size_t len = (size_t)min_u64(a->size, EXPLAINED);
@@ -347,7 +349,7 @@ static int scan_open_archive(struct scan *s, struct archive *a)
                          "%s changed while it was read: open the data set again "
                          "when it is complete",
                          a->path);
-    if (match == STAMP_MAYBE) /* the next opening scans it again */
+    if (match == STAMP_MAYBE) /* the next dataset_open() scans it again */
         a->builder.containers[0].stamp.flags &= ~(uint64_t)STAMP_SETTLED;
     return 0;
 }
@@ -393,7 +395,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
                                           .path = str_format("%s/%s", folder, d->files.paths[i]),
                                           .fd = -1,
                                           .progress = &s->progress};
-        if (!s->archives[i].path || /* and the list has it, too */
+        if (!s->archives[i].path || /* also in the list */
             index_memory_charge(s->memory, 2 * (strlen(s->archives[i].path) + 1)) < 0)
             return error_set(err, -ENOMEM, "out of memory");
         if (scope_stat(&d->scope, d->files.paths[i], &st) == 0)
@@ -402,7 +404,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     return 0;
 }
 
-/* The sentence of the first archive that failed. */
+/* Copy the error of the first archive that failed. */
 static void first_error(const struct scan *s, int code, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->dataset->files.count; i++)
@@ -469,7 +471,7 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
     return n < 0 ? 0 : min_u64((uint64_t)n, size - 1);
 }
 
-/* Of all data sets. */
+/* Descriptors kept open by all data sets. */
 static atomic_uint kept_by_all;
 
 static void unreserve(const struct dataset *dataset)
@@ -478,8 +480,8 @@ static void unreserve(const struct dataset *dataset)
     (void)atomic_fetch_sub(&kept_by_all, 1);
 }
 
-/* May the data set keep this descriptor open? If so, it is counted. A quarter of all descriptors is
- * reserved for clients and others, and as many as the data set keeps are left for other data
+/* May the data set keep this descriptor open? If so, counts it. A quarter of all descriptors is
+ * reserved for clients and other uses, and each data set leaves as many as it keeps to other data
  * sets. */
 static bool reserve(const struct dataset *dataset, int fd)
 {
@@ -495,8 +497,8 @@ static bool reserve(const struct dataset *dataset, int fd)
     return false;
 }
 
-/* Keep the descriptor for its archive, if it may; returns the one to be used, which may be that of
- * another thread. */
+/* Keep the descriptor for its archive, if allowed. Returns the one to use, which may be another
+ * thread's. */
 static int keep(const struct dataset *dataset, atomic_int *at, int fd)
 {
     int none = -1;
@@ -534,7 +536,8 @@ static uint64_t tick_now(void)
     return time_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* Is it worth mapping? Found once: a data set may have very many archives. */
+/* Are its samples small enough to map archives? Computed once: a data set may have very many
+ * archives. */
 static bool is_small(const struct dataset *dataset)
 {
     const struct index_header *h = dataset->index.header;
@@ -550,7 +553,7 @@ static bool is_small(const struct dataset *dataset)
     return known > 0;
 }
 
-/* An archive that was opened just now, and is kept. */
+/* Map an archive that was just opened and is kept open. */
 static void map(struct kept_archive *a, int fd, uint64_t size)
 {
     const uint8_t *mapping = mapping_open(fd, size), *none = NULL;
@@ -559,7 +562,7 @@ static void map(struct kept_archive *a, int fd, uint64_t size)
         mapping_close(mapping, size); /* another thread was first */
 }
 
-/* How an archive and its indexed stamp differ, as far as it was not scanned again since. */
+/* Compare an archive with its indexed stamp, or with its ctime at a later scan. */
 static enum stamp_match compare_archive(const struct dataset *dataset, uint32_t archive,
                                         const struct stat *st)
 {
@@ -573,7 +576,7 @@ static enum stamp_match compare_archive(const struct dataset *dataset, uint32_t 
     return stamp_compare(&stamp, st);
 }
 
-/* Scan all archives again: have they the samples that were indexed, with their fields? */
+/* Scan all archives again: do they still contain the indexed samples, and their fields? */
 static bool scan_again(const struct dataset *dataset)
 {
     struct index_builder b = {0};
@@ -587,7 +590,7 @@ static bool scan_again(const struct dataset *dataset)
         const struct stamp *stamp = &again.containers[i].stamp;
 
         alike = stamp->mtime_ns == dataset->index.containers[i].stamp.mtime_ns;
-        if (alike && (stamp->flags & STAMP_SETTLED)) /* else it is scanned once more */
+        if (alike && (stamp->flags & STAMP_SETTLED)) /* otherwise it will be scanned again */
             atomic_store(&dataset->fds->of[i].ctime_ns, stamp->ctime_ns);
     }
     index_builder_fini(&b);
@@ -595,16 +598,16 @@ static bool scan_again(const struct dataset *dataset)
     return alike;
 }
 
-/* Is an archive that was opened still what was indexed? With the same mtime and another ctime it
- * may have been written to, and its mtime put back; or somebody has changed its mode, or made a
- * hard link of it, as backups do. */
+/* Is an open archive unchanged since it was indexed? If its ctime differs but not its mtime, it may
+ * have been written and its mtime set back; or its mode was changed, or a hard link was created, as
+ * backups do. */
 static bool is_as_indexed(const struct dataset *dataset, uint32_t archive, const struct stat *st)
 {
     enum stamp_match match = compare_archive(dataset, archive, st);
     bool same = match == STAMP_SAME;
 
     if (match == STAMP_MAYBE && st->st_nlink == 0)
-        return true; /* it was replaced: nobody else can write to it */
+        return true; /* it was unlinked: it can no longer be opened for writing */
     if (match == STAMP_MAYBE) {
         (void)pthread_mutex_lock(&dataset->fds->mu);
         same = compare_archive(dataset, archive, st) == STAMP_SAME || scan_again(dataset);
@@ -651,8 +654,8 @@ void archive_close(const struct dataset *dataset, const struct index_sample *sam
         (void)close(fd);
 }
 
-/* A sample that is mapped, into a buffer with room for it: 0, or below where pread() must find out
- * what there is. */
+/* Copy a mapped sample into a buffer with room for it: 0, or negative if pread() must be used to
+ * find the error. */
 static int copy_mapped(const struct dataset *dataset, const struct index_sample *sample,
                        uint64_t offset, uint8_t *dst)
 {

@@ -11,12 +11,12 @@
  *     bytes ffffffffffffffff
  *     end 3 89abcdef01234567
  *
- * It is text, so that people can read it. The last line holds the number of samples and the XXH3-64
- * of all text before it. The fingerprint is that of the data set without the list: when the data
- * changes, the list does not apply any more. But a fingerprint does not cover all bytes. So each
- * entry has the hash of the bytes that were found bad, or ff..ff where there were none, and holds
- * for these alone. What begins with "junk: " is no reason for pipelines that say so; versions that
- * do not know the word take it for the beginning of a sentence. */
+ * It is text, so that people can read it. The last line contains the number of samples and the
+ * XXH3-64 of all text before it. The fingerprint is that of the data set without the list: when the
+ * data changes, the list no longer applies. But a fingerprint does not cover all bytes. So each
+ * entry has the hash of the bytes that were found bad, or ff..ff if there were none, and applies
+ * only to these bytes. Pipelines with `junk` ignore entries whose reason begins with "junk: ";
+ * versions that do not know this word treat it as part of the reason. */
 #include "config.h"
 
 #include "loader/dataset/badlist.h"
@@ -48,7 +48,7 @@ void badlist_fini(struct badlist *list)
     *list = (struct badlist){0};
 }
 
-/* The offset of the last line, when it is right; else 0. */
+/* The offset of the last line if it is correct, otherwise 0. */
 static size_t find_end(const char *text, size_t len, uint32_t *count)
 {
     char want[LAST_LINE_MAX];
@@ -74,7 +74,7 @@ static size_t find_end(const char *text, size_t len, uint32_t *count)
     return at;
 }
 
-/* "bytes HASH": a line that may follow; returns the hash, or 0. */
+/* "bytes HASH": an optional line; returns the hash, or 0. */
 static uint64_t parse_content(char **at, const char *end)
 {
     size_t mark = strlen(content_mark);
@@ -88,7 +88,7 @@ static uint64_t parse_content(char **at, const char *end)
     return strtoull(line + mark, NULL, 16);
 }
 
-/* "bad NUMBER [junk:] reason": the line is ended in place. */
+/* "bad NUMBER [junk:] reason": NUL-terminates the line in place. */
 static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist *list)
 {
     char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line));
@@ -134,7 +134,7 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
     end = text + end_at;
     datasum_hex(fingerprint, hex);
     (void)snprintf(head, sizeof(head), "fingerprint %s\n", hex);
-    if (strncmp(at, head, strlen(head)) != 0) { /* it is for another data set */
+    if (strncmp(at, head, strlen(head)) != 0) { /* the list belongs to another data set */
         badlist_fini(&list);
         return 0;
     }

@@ -58,7 +58,7 @@ uid_t cache_owner(const char *folder)
     return geteuid() == 0 && stat(folder, &st) == 0 ? st.st_uid : geteuid();
 }
 
-/* Check that an open file is ours and that nobody else can write it; else close it. */
+/* Check that an open file is ours and that no other user can write it; otherwise close it. */
 static int check_owner(int fd)
 {
     struct stat st;
@@ -103,7 +103,7 @@ bool cache_may_map(int fd)
     return false;
 }
 
-/* A file that root writes gets the owner of the folder. */
+/* Give a file that root creates to the owner of the folder. */
 static int give_away(int fd, const char *path)
 {
     char *folder = io_folder_of(path);
@@ -173,7 +173,7 @@ int cache_load(int fd, size_t len, bool map, void **ret)
     if (st.st_size < 0 || (size_t)st.st_size != len)
         return -EBADMSG;
     if (map) {
-        /* All of it is about to be read for the checksum. */
+        /* all pages are about to be read for the checksum */
         *ret = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
         return *ret == MAP_FAILED ? -errno : 0;
     }

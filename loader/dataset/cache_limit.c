@@ -23,14 +23,14 @@
 
 static const char attribute[] = "user.plenum.user", index_end[] = ".index",
                   table_mark[] = ".index.fields-";
-/* Of files that belong to an index. */
+/* Suffixes of files that belong to an index. */
 static const char *const companions[] = {".sums", ".notes", ".lock"};
 
-/* An index with what belongs to it, or a table of fields. */
+/* An index with its companions, or a field table. */
 struct unit {
     char *name;
     uint64_t bytes, used_s;
-    bool of_user; /* of the one whose share is looked at */
+    bool of_user; /* belongs to the user whose share is checked */
 };
 
 struct units {
@@ -50,7 +50,7 @@ int cache_hold(const char *path, const char *user)
     (void)futimens(fd, times);
     if (user)
         (void)fsetxattr(fd, attribute, user, strlen(user), 0);
-    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails where it is being removed: then it is ours alone */
+    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails if it is being removed: then only we use it */
     return fd;
 }
 
@@ -122,7 +122,7 @@ static bool is_own_file(int folder_fd, const char *name)
            st.st_uid == geteuid();
 }
 
-/* Is this a companion whose index is gone, or a temporary file that its writer left? */
+/* Is this a companion whose index no longer exists, or a temporary file left by its writer? */
 static bool is_orphan(int folder_fd, const char *name)
 {
     char *index;
@@ -145,7 +145,7 @@ static int by_use(const void *a, const void *b)
     return (x->used_s > y->used_s) - (x->used_s < y->used_s);
 }
 
-/* Lock a file that is there, or is made, unless somebody else has it: a descriptor, or -1. */
+/* Lock a file, which `flags` may create, unless it is locked already: a descriptor, or -1. */
 static int lock_file(int folder_fd, const char *name, int flags)
 {
     int fd = openat(folder_fd, name, O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags, 0600);
@@ -166,7 +166,7 @@ static void unlink_companions(int folder_fd, const char *index)
     }
 }
 
-/* Remove an orphan, unless its index is being made. */
+/* Remove an orphan, unless its index is being built. */
 static void remove_orphan(int folder_fd, const char *name)
 {
     char *index = index_of(name), *lock_name = index ? str_format("%s.lock", index) : NULL;
@@ -201,9 +201,9 @@ static int list_units(struct units *u, const char *folder, const char *user)
     return u->folder_fd < 0 ? -EMFILE : 0;
 }
 
-/* Remove one, unless it is in use or its index is being made. The file of the lock goes, too: who
- * holds it while another makes a new one builds the index twice at worst, and it is renamed as a
- * whole. */
+/* Remove a unit, unless it is in use or its index is being built. The lock file is removed, too: if
+ * a process still holds it while another creates a new one, the index is at worst built twice, and
+ * each is renamed atomically. */
 static bool remove_unit(struct units *u, const struct unit *unit)
 {
     const char *mark = strstr(unit->name, index_end);

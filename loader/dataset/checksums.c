@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* checksums.c - a header, then an entry for each sample; 0, or beyond the file's end: none yet.
+/* checksums.c - the file: a header, then an entry per sample; 0, or beyond the end of the file:
+ * none yet.
  *
  * Any number of processes read and write it by pread() and pwrite() without locks. All of them
- * write the same entries. An entry that is damaged, or half written, does not fit its check, and
- * counts as none: a good file must not be said to have changed. */
+ * write the same entries. An entry that is damaged or partly written does not match its check and
+ * is ignored: a good file must not be reported as changed. */
 #include "config.h"
 
 #include "loader/dataset/checksums.h"
@@ -30,10 +31,10 @@ struct header {
 
 struct entry {
     uint64_t hash;
-    uint64_t check; /* of the hash and the sample */
+    uint64_t check; /* covers the hash and the sample */
 };
 
-/* A descriptor, or -ESTALE: they are of another index. */
+/* A descriptor, or -ESTALE if the file belongs to another index. */
 static int open_file(const char *path, uint64_t index_checksum)
 {
     struct header h;
@@ -92,7 +93,7 @@ static struct entry entry_of(uint32_t sample, uint64_t hash)
     return (struct entry){hash, stamp_hash_bytes(subject, sizeof(subject))};
 }
 
-/* 0: none. */
+/* The recorded hash of a sample; 0: none. */
 static uint64_t get(const struct checksums *s, uint32_t sample)
 {
     struct entry entry;
@@ -111,6 +112,6 @@ bool checksums_agree(const struct checksums *s, uint32_t sample, const void *byt
 
     if (had == 0 && record)
         (void)io_pwrite_all(s->fd, &entry, sizeof(entry),
-                            offset_of(sample)); /* or it stays missing */
+                            offset_of(sample)); /* if this fails, it stays missing */
     return had == hash || (had == 0 && record);
 }

@@ -144,7 +144,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names, in byte order, in one text. */
+/* Copy the names, in byte order, into one text. */
 static int take_names(struct found *found, struct class_list *list)
 {
     size_t bytes = 1, at = 0;
@@ -203,7 +203,7 @@ static int compare_values(const void *a, const void *b)
                                 : (x->class > y->class) - (x->class < y->class);
 }
 
-/* Note the names that are numbers. */
+/* Find the names that are numbers. */
 static int find_numerals(struct class_list *list)
 {
     list->numerals = malloc((list->count + 1) * sizeof(*list->numerals));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* compare.c - the first difference of two indices, by name: for data sets that should be equal on
- * two hosts. */
+/* compare.c - finds the first difference between two indices, by name, for data sets that should be
+ * equal on two hosts. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "common/text.h"
 #include "loader/dataset/format.h"
 
-/* "archive, name" of a sample. */
+/* Write "archive, name" of a sample to `ret`; returns `ret`. */
 static const char *name_of(const struct index *index, uint32_t i, char *ret, size_t size)
 {
     const struct index_sample *s = &index->samples[i];
@@ -73,6 +73,6 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
     if (!ret[0])
         (void)datasum_difference(&here->header->sum, &there.header->sum, ret, size);
     index_close(&there);
-    (void)text_make_plain(ret); /* the other index is of anybody's names */
+    (void)text_make_plain(ret); /* names in the other index are untrusted */
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* dataset.c - a data set, from its opening on. */
+/* dataset.c - opens a data set and reads its samples. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -24,7 +24,7 @@ enum {
     HINTS_TRIES = 20, /* 50 ms apart */
 };
 
-/* Without them, every file whose time has changed counts as changed. */
+/* Without checksums, every file whose mtime has changed counts as changed. */
 static void open_checksums(struct dataset *d)
 {
     char *path = d->index_path ? str_format("%s.sums", d->index_path) : NULL;
@@ -45,7 +45,7 @@ static void open_hints(struct dataset *d, const struct dataset_options *options)
     memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
     d->hints_code = path ? hint_cache_open(path, &subject, false, &d->hints) : -EROFS;
     if (d->hints_code == -ENOENT || d->hints_code == -ESTALE) {
-        /* A process that indexes holds the lock for long: do not wait for that. */
+        /* A process that builds the index holds the lock for a long time: do not wait for that. */
         d->hints_code = indexing_lock(d, options, HINTS_TRIES, &lock);
         if (d->hints_code == 0)
             d->hints_code = lock >= 0 ? hint_cache_open(path, &subject, true, &d->hints) : -EROFS;
@@ -54,7 +54,7 @@ static void open_hints(struct dataset *d, const struct dataset_options *options)
     free(path);
 }
 
-/* Append a clause to the warning. Names of others in it are made fit for terminals and logs. */
+/* Append a clause to the warning. Names from outside are made safe for terminals and logs. */
 void dataset_add_warning(struct dataset *d, const char *what, const char *more)
 {
     size_t at = strlen(d->warning);
@@ -66,7 +66,7 @@ void dataset_add_warning(struct dataset *d, const char *what, const char *more)
     (void)text_make_plain(d->warning);
 }
 
-/* Images are served as 8 bits. */
+/* Warn that 16-bit images are delivered with 8 bits. */
 static void warn_of_deep(struct dataset *d)
 {
     const struct index_header *h = d->index.header;
@@ -136,9 +136,9 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         if (r < 0)
             goto fail;
     }
-    class_list_destroy(d->classes); /* the index has their names */
+    class_list_destroy(d->classes); /* the index contains their names */
     d->labels.classes = d->classes = NULL;
-    d->scope.cancel = NULL; /* the flag lives only as long as the opening */
+    d->scope.cancel = NULL; /* the flag is only valid during dataset_open() */
     if (d->format->whole_files && dataset_has_images(d))
         open_checksums(d);
     if (options->hints && !dataset_is_generated(d) && dataset_has_images(d))
@@ -326,7 +326,7 @@ char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, ch
     return ret;
 }
 
-/* May the error pass after a moment: a failure of a network file system, a lack of descriptors? */
+/* Is the error transient, such as a failure of a network file system or a lack of descriptors? */
 static bool transient(int r)
 {
     return r == -EIO || r == -EAGAIN || r == -EINTR || r == -ETIMEDOUT || r == -EMFILE ||
@@ -346,7 +346,7 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
         (void)nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
     }
-    /* The next open must index the data set again, unless that has happened meanwhile. */
+    /* Make the next dataset_open() index the data set again, unless that has happened meanwhile. */
     if ((r == -ESTALE || r == -ENOENT || r == -ENOTDIR) && dataset->index_path)
         index_remove(&dataset->index, dataset->index_path);
     return r;
@@ -372,7 +372,7 @@ static int check_once(void *arg, struct plenum_error *err)
     return dataset_check_unchanged(read->dataset, read->sample, err);
 }
 
-/* -EBADMSG for a sample whose size makes it bad, which must not have changed. */
+/* -EBADMSG for a sample that is bad because of its size, unless its file has changed. */
 static int refuse_size(const struct reading *read, struct plenum_error *err)
 {
     const struct dataset *d = read->dataset;
@@ -387,7 +387,7 @@ static int refuse_size(const struct reading *read, struct plenum_error *err)
                                             : "the file is larger than 256 MiB");
 }
 
-/* Has a sample on the list other bytes than those that were found bad? 1, 0 or -errno. */
+/* Do the bytes of a listed sample differ from those that were found bad? 1, 0 or -errno. */
 static int is_repaired(const struct reading *read, const struct dataset_bad *bad,
                        struct plenum_error *err)
 {
@@ -404,7 +404,7 @@ static int is_repaired(const struct reading *read, const struct dataset_bad *bad
            bad->content != stamp_hash_bytes(read->buffer->bytes, read->buffer->len);
 }
 
-/* -EBADMSG for a sample that is on the list, unless it was repaired. */
+/* -EBADMSG for a listed sample, unless it has been repaired. */
 static int refuse_known(const struct reading *read, const struct dataset_bad *bad,
                         struct plenum_error *err)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* field_json.c - members of JSON, and boxes, which have three forms:
+/* field_json.c - members of JSON, and boxes, in three forms:
  *
  *     {"bbox": [x, y, width, height], "category_id": 3, "id": 17, "iscrowd": 0}    COCO
  *     {"bndbox": {"xmin": 1, "ymin": 1, "xmax": 20, "ymax": 10}, "category_id": 3}  Pascal VOC
  *     {"boxes": [[left, top, right, bottom], ...], "labels": [3, ...]}    torchvision's targets
  *
  * COCO's format: https://cocodataset.org/#format-data. Pascal VOC counts pixels from 1, and xmax
- * and ymax are of the last ones inside (VOC2012 development kit), so 1 ... 20 are the edges 0 and
+ * and ymax are the last pixels inside (VOC2012 development kit), so 1 ... 20 has the edges 0 and
  * 20. */
 #include "config.h"
 
@@ -54,7 +54,7 @@ static int pick_text(struct json_at value, struct dataset_buffer *to, struct ple
     return field_append(to, to->bytes + to->len, len);
 }
 
-/* A text that is a decimal number, as one of a label may be. */
+/* Pick a string that contains a decimal number, such as a label. */
 static int pick_written_number(struct json_at value, struct dataset_buffer *to,
                                struct plenum_error *err)
 {
@@ -70,7 +70,7 @@ static int pick_written_number(struct json_at value, struct dataset_buffer *to,
     return put(to, " ", 1, err);
 }
 
-/* A number as it is spelled, followed by a blank. */
+/* Pick a number as spelled, followed by a blank. */
 static int pick_number(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
     enum json_type type = json_type(value);
@@ -86,8 +86,8 @@ static int pick_number(struct json_at value, struct dataset_buffer *to, struct p
     return r < 0 ? r : put(to, " ", 1, err);
 }
 
-/* The numbers of a list, and of the lists in it: a text has no more of them than bytes, and they
- * are taken in one pass, whatever is nested. */
+/* Pick the numbers of a list and of nested lists, in one pass, however deep they are nested. There
+ * are no more of them than bytes in the text. */
 static int pick_numbers(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
     struct json_at at;
@@ -118,7 +118,7 @@ static int pick(const struct field_spec *spec, struct json_at value, struct data
     return r;
 }
 
-/* The value that is wanted. */
+/* Find the requested value. */
 static int find(const struct field_stored *s, struct json_at *ret, struct plenum_error *err)
 {
     struct json_at root;
@@ -146,7 +146,7 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
 
 /* ---- boxes ---- */
 
-/* As JSON has a box: edges, or where it begins and its sides. */
+/* A box in JSON: its edges, or a corner and the lengths of its sides. */
 struct corners {
     double left, top, right, bottom;
 };
@@ -193,7 +193,7 @@ static int add_box(struct field_stored *s, size_t index, const struct corners *c
     return put(&s->numbers, &box, sizeof(box), err);
 }
 
-/* Is it a region (iscrowd), not an object? */
+/* Is it a region (iscrowd), not a single object? */
 static bool is_crowd(struct json_at object)
 {
     struct json_at crowd;
@@ -292,7 +292,7 @@ static int add_boxes(struct field_stored *s, struct json_at value, struct plenum
 
     if (json_get(value, "boxes", &boxes)) {
         if (!json_get(value, "labels", &labels))
-            labels = value; /* no list */
+            labels = value; /* not a list */
         return add_targets(s, boxes, labels, err);
     }
     if (json_type(value) == JSON_AT_OBJECT && !json_get(value, "annotations", &list))

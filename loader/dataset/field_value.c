@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* field_value.c - from the bytes of a field, as a data set has them, to what a batch shows. */
+/* field_value.c - converts the bytes of a field as stored to a field as delivered in a batch. */
 #include "config.h"
 
 #include "loader/dataset/field_value.h"
@@ -65,7 +65,7 @@ static bool is_text(const uint8_t *bytes, size_t len)
     return true;
 }
 
-/* One number of a text, into `to`. */
+/* Parse one number of a text and append it to `to`. */
 static int add_number(const struct field_spec *spec, bool exact, const char *text, size_t len,
                       struct dataset_buffer *to, struct plenum_error *err)
 {
@@ -96,7 +96,7 @@ static int add_number(const struct field_spec *spec, bool exact, const char *tex
     return 0;
 }
 
-/* Numbers with blanks, commas or brackets between. */
+/* Parse numbers separated by blanks, commas or brackets. */
 static int make_numbers(const struct field_spec *spec, const struct dataset_buffer *text,
                         struct field_stored *s, struct field_piece *ret, struct plenum_error *err)
 {
@@ -133,7 +133,7 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
     return 0;
 }
 
-/* What a PNG's header says of a mask: the rest is read when it is shown. */
+/* Parse the PNG header of a mask. The rest is decoded for delivery. */
 static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
                       struct plenum_error *err)
 {
@@ -153,7 +153,7 @@ static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
     return 0;
 }
 
-/* The longest line is what there must be room for. */
+/* Find the longest line, for which room is needed. */
 static int measure_lines(const struct dataset_buffer *text, struct field_shape *ret,
                          struct plenum_error *err)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* fields.c - what samples have beside image and label.
+/* fields.c - the fields that samples have besides image and label.
  *
- * All samples of a stream have the same room in a slot, so somebody must know the longest text and
- * the shape of arrays before the first batch. The first opening with some fields reads those of all
- * samples once and writes a table: shapes, a hash by which loaders of several hosts find out that
- * their data differ, and, of archives, where each field lies, so that reading one is a pread().
+ * All samples of a stream have the same room in a slot, so the longest text and the shape of arrays
+ * must be known before the first batch. The first dataset_open() with some fields reads them for
+ * all samples and writes a table: shapes, a hash by which loaders on several hosts detect that
+ * their data differ, and, for archives, the place of each field, so that reading one is a single
+ * pread().
  *
  * An array's shape is that of the first sample that has one. A field that is missing, damaged, too
- * long or of another shape makes its sample a bad one, as an image that does not decode. */
+ * long or of another shape makes its sample bad, like an image that does not decode. */
 #include "config.h"
 
 #include "loader/dataset/fields.h"
@@ -33,20 +34,20 @@
 
 enum {
     TABLE_VERSION = 4,
-    FIELD_MEMORY = 3 * FIELD_STORED_MAX, /* of one field, in a thread: bytes, member and numbers */
+    FIELD_MEMORY = 3 * FIELD_STORED_MAX, /* of one field in one thread: bytes, member and numbers */
     SAMPLES_A_TURN = 256,
 };
 
 static const uint8_t table_magic[8] = {'p', 'l', 'n', 'F', 'L', 'D', 'S', '1'};
 
-/** The file: this, then the places [samples][fields], if the format finds them. */
+/** The file: this header, then the places [samples][fields] if the format locates fields. */
 struct table_header {
     uint8_t magic[8];
     uint32_t version, count;
     uint64_t file_bytes;
     uint64_t checksum; /* XXH3-64 of the file with this field zero */
     uint64_t index_checksum;
-    uint32_t samples, places; /* places: as many as samples, or none */
+    uint32_t samples, places; /* places is equal to samples, or 0 */
     uint8_t hash[16];
     char text[FIELDS_TEXT_MAX];
     char warning[400];
@@ -56,11 +57,11 @@ struct table_header {
 };
 
 struct field_table {
-    struct table_header *header;      /* in `bytes`, as are */
+    struct table_header *header;      /* in `bytes`, like places */
     const struct field_place *places; /* [samples][fields], or NULL */
     size_t bytes;
     bool mapped;
-    char *path; /* of the file, or NULL */
+    char *path; /* path of the file, or NULL */
 };
 
 /* ---- one sample ---- */
@@ -83,7 +84,7 @@ static bool source_is(const char *source, const char *key)
            strncmp(key, column, strlen(column)) == 0 && strcmp(source, key + strlen(column)) == 0;
 }
 
-/* A list of numbers comes value by value. */
+/* Collect a field. A list of numbers arrives value by value. */
 static void collect(void *arg, const char *key, const void *value, size_t len, bool exact)
 {
     struct collecting *c = arg;
@@ -106,13 +107,14 @@ static void collect(void *arg, const char *key, const void *value, size_t len, b
     }
 }
 
-/* Is each a member of an archive, or a file beside the image? Then one of JSON has members. */
+/* Is each field a member of an archive, or a file beside the image? Only then do JSON fields have
+ * members. */
 static bool fields_are_files(const struct dataset *d)
 {
     return d->format->find_fields || d->format->field_path;
 }
 
-/* Is it a file of its own? A list cannot hold these kinds: it says where they are. */
+/* Is this field a file of its own? A list contains the paths of such kinds, not their bytes. */
 static bool is_file(const struct dataset *d, const struct field_spec *spec)
 {
     return d->format->field_path ||
@@ -120,7 +122,7 @@ static bool is_file(const struct dataset *d, const struct field_spec *spec)
             (spec->as == FIELD_AS_NPY || spec->as == FIELD_AS_BYTES || spec->as == FIELD_AS_MASK));
 }
 
-/* Is it known where some fields lie before they are read? */
+/* Are the places of some fields known before they are read? */
 static bool has_places(const struct dataset *d)
 {
     bool places = d->format->find_fields;
@@ -130,7 +132,7 @@ static bool has_places(const struct dataset *d)
     return places;
 }
 
-/* Is it a file of JSON, all of which is wanted as numbers? */
+/* Is it a JSON file that is wanted, as a whole, as numbers? */
 static bool is_json_of_numbers(const struct field_spec *spec)
 {
     size_t len = strlen(spec->source);
@@ -140,7 +142,7 @@ static bool is_json_of_numbers(const struct field_spec *spec)
             (len > 5 && strcmp(spec->source + len - 5, ".json") == 0));
 }
 
-/* What the format tells of a sample's fields. */
+/* Collect the fields that the format's fields() returns. */
 static int begin_sample(struct collecting *c, struct plenum_error *err)
 {
     const struct dataset *d = c->dataset;
@@ -161,7 +163,7 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
     return r == 0 && c->code < 0 ? error_set(err, c->code, "out of memory") : r;
 }
 
-/* The path of a field that is a file; false: the sample has none. */
+/* Find the path of a field that is a file. False: the sample has none. */
 static bool find_path(const struct collecting *c, uint32_t i, char *ret, size_t size)
 {
     const struct dataset *d = c->dataset;
@@ -180,7 +182,7 @@ static bool find_path(const struct collecting *c, uint32_t i, char *ret, size_t 
     return true;
 }
 
-/* A field that lies at a place. */
+/* Read a field from its place. */
 static int read_place(struct collecting *c, uint32_t i, const struct field_place *place,
                       struct plenum_error *err)
 {
@@ -193,7 +195,7 @@ static int read_place(struct collecting *c, uint32_t i, const struct field_place
     s->bytes.len = 0;
     s->state = (enum field_state)place->state;
     s->too_long = place->len > FIELD_STORED_MAX;
-    if (s->state != FIELD_THERE || s->too_long) /* it cannot be used; is that still so? */
+    if (s->state != FIELD_THERE || s->too_long) /* it was unusable; is that still so? */
         return is_file(d, &d->fields.spec[i])
                    ? dataset_check_field(d, path, place, err)
                    : dataset_check_unchanged(d, &d->index.samples[c->sample], err);
@@ -217,7 +219,7 @@ static int read_all(void *arg, struct plenum_error *err)
     return r;
 }
 
-/* Where the files of a sample's fields are. */
+/* Find the files of a sample's fields. */
 static int find_all(void *arg, struct plenum_error *err)
 {
     struct collecting *c = arg;
@@ -234,7 +236,7 @@ static int find_all(void *arg, struct plenum_error *err)
     return r;
 }
 
-/* What is stored of all fields of a sample: `all` [fields], which starts as zeros. */
+/* Read all fields of a sample, as stored, into `all` [fields], which is zero-initialised. */
 static int read_stored(const struct dataset *d, uint32_t sample, struct field_stored *all,
                        struct field_memory *memory, struct plenum_error *err)
 {
@@ -243,7 +245,7 @@ static int read_stored(const struct dataset *d, uint32_t sample, struct field_st
         &(struct collecting){.dataset = d, .sample = sample, .all = all, .memory = memory}, err);
 }
 
-/* Note the hashes of files that are fields of a sample, which were read just now. */
+/* Record the hashes of a sample's field files, which were just read. */
 static void note_hashes(const struct dataset *d, uint32_t sample, const struct field_stored *all)
 {
     struct field_place *places = /* our own memory */
@@ -254,7 +256,7 @@ static void note_hashes(const struct dataset *d, uint32_t sample, const struct f
             places[i].hash = stamp_hash_bytes(all[i].bytes.bytes, all[i].bytes.len);
 }
 
-/* Note where the files of a sample's fields are. */
+/* Record the places of a sample's field files. */
 static int find_files(const struct dataset *d, uint32_t sample, struct field_stored *all,
                       struct plenum_error *err)
 {
@@ -268,7 +270,7 @@ static bool is_alike(const struct field_shape *a, const struct field_shape *b)
            memcmp(a->shape, b->shape, sizeof(a->shape)) == 0;
 }
 
-/* The piece of a field whose shape is known. */
+/* Convert a field whose shape is known. */
 static int make_alike(const struct dataset *d, uint32_t field, struct field_stored *s,
                       struct field_piece *ret, struct plenum_error *err)
 {
@@ -285,7 +287,7 @@ static int make_alike(const struct dataset *d, uint32_t field, struct field_stor
     return 0;
 }
 
-/* The sentence about a field of a sample; `r`. */
+/* Set the error about a field of a sample; returns `r`. */
 static int about_field(const struct dataset *d, uint32_t sample, uint32_t field, int r,
                        struct plenum_error *err)
 {
@@ -317,7 +319,7 @@ uint64_t dataset_get_field_memory(const struct dataset *dataset, unsigned thread
     return threads * (memory->each + dataset_get_record_bytes(dataset)) + memory->turn;
 }
 
-/* Into its room of the record. */
+/* Write a field to its room in the record. */
 static int put_field(const struct dataset *d, uint32_t sample, uint32_t field,
                      struct field_stored *s, uint8_t *room, uint32_t *len, struct plenum_error *err)
 {
@@ -371,11 +373,11 @@ out:
 /* ---- all samples ---- */
 
 struct turn {
-    uint32_t longest[FIELDS_MAX]; /* of what is stored, */
-    uint32_t room[FIELDS_MAX];    /* and of what is shown of it */
-    uint32_t good[FIELDS_MAX];    /* samples that have it */
-    uint32_t bad, first_bad;      /* samples that lack some */
-    struct field_memory memory;   /* that it takes to read a sample */
+    uint32_t longest[FIELDS_MAX]; /* as stored */
+    uint32_t room[FIELDS_MAX];    /* as delivered */
+    uint32_t good[FIELDS_MAX];    /* samples that have the field */
+    uint32_t bad, first_bad;      /* samples that lack some field */
+    struct field_memory memory;   /* needed to read a sample */
     uint64_t hash;
 };
 
@@ -383,7 +385,7 @@ struct reading {
     const struct dataset *dataset;
     const struct dataset_options *options;
     struct turn *turns;
-    bool finds; /* where files are, too */
+    bool finds; /* also locates files */
     struct plenum_error err;
     atomic_bool failed;
 };
@@ -393,7 +395,7 @@ static uint32_t samples_of(const struct dataset *d)
     return d->index.header->samples;
 }
 
-/* Longest, hash and faults of one sample. */
+/* Add the lengths, the hash and the faults of one sample. */
 static int add_sample(const struct dataset *d, uint32_t sample, struct field_stored *all,
                       struct turn *turn, XXH3_state_t *hash, struct plenum_error *err)
 {
@@ -423,7 +425,7 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
     return 0;
 }
 
-/* Bytes of the buffers of fields, which are as large as a sample so far needed them. */
+/* Bytes of the buffers of fields, which are as large as the largest sample so far required. */
 static uint64_t stored_bytes(const struct field_stored *all, uint32_t count)
 {
     uint64_t bytes = 0;
@@ -433,7 +435,7 @@ static uint64_t stored_bytes(const struct field_stored *all, uint32_t count)
     return bytes;
 }
 
-/* How many threads may read, so that they stay within the memory for indexing. */
+/* The number of threads that can read within the memory limit for indexing. */
 static unsigned threads_within(const struct dataset_options *options, uint32_t fields)
 {
     unsigned threads = options->threads ? options->threads : parallel_cpus();
@@ -491,7 +493,7 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
                                samples_of(reading->dataset));
 }
 
-/* Further fields of a sample, for a message: their names, each once. */
+/* Collects the names of a sample's other fields, each once, for a message. */
 struct naming {
     char text[400];
     size_t len;
@@ -514,7 +516,7 @@ static void name_field(void *arg, const char *key, const void *value, size_t len
         n->len = sizeof(n->text) - 1;
 }
 
-/* What may be meant where no sample has a field: behind the sentence about the first one. */
+/* Append a suggestion to the error about a field that no sample has. */
 static void add_hint(const struct dataset *d, const struct field_spec *spec, enum field_state state,
                      struct plenum_error *err)
 {
@@ -534,7 +536,7 @@ static void add_hint(const struct dataset *d, const struct field_spec *spec, enu
                         why.text, spec->name, spec->source);
 }
 
-/* No sample has the field. */
+/* Set the error for a field that no sample has. */
 static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_error *err)
 {
     const struct field_spec *spec = &d->fields.spec[field];
@@ -599,7 +601,7 @@ out:
     return r;
 }
 
-/* What all turns together have found. */
+/* Merge the results of all turns. */
 static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
 {
     struct table_header *h = d->field_table->header;
@@ -704,7 +706,7 @@ static size_t table_bytes(const struct dataset *d)
     return sizeof(struct table_header) + places * d->fields.count * sizeof(struct field_place);
 }
 
-/* Does what is stored of a field fit what is shown of it? */
+/* Can a field of this stored length have this shape? */
 static bool holds(const struct field_shape *shape, uint32_t stored)
 {
     if (shape->type == PLENUM_FIELD_BOXES)
@@ -712,7 +714,8 @@ static bool holds(const struct field_shape *shape, uint32_t stored)
     return shape->mask || stored >= shape->room;
 }
 
-/* Is it the table of this index and these fields? The checksum is no signature: all is checked. */
+/* Is it the table of this index and these fields? The checksum is not a signature, so everything is
+ * validated. */
 static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
 {
     const struct table_header *h = bytes;
@@ -744,7 +747,7 @@ void fields_close(struct field_table *table)
     free(table);
 }
 
-/* The table that was kept: true, or there is none that fits. */
+/* Open the kept table. False: there is none, or it does not match. */
 static bool open_kept(struct dataset *d, const char *path)
 {
     int fd = path ? cache_open(path, false) : -1;
@@ -807,7 +810,7 @@ static int make_table(struct dataset *d, const struct dataset_options *options,
     return r;
 }
 
-/* The table, made or kept. */
+/* Open the table, or build it. */
 static int open_table(struct dataset *d, const struct dataset_options *options, const char *path,
                       struct plenum_error *err)
 {
@@ -823,13 +826,13 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
         r = indexing_lock(d, options, waits ? UINT_MAX : 1, &lock);
         if (r < 0)
             return error_set(err, r, "another process indexes %s", d->name);
-        if (!options->rebuild && open_kept(d, path)) { /* another process has made it */
+        if (!options->rebuild && open_kept(d, path)) { /* another process has built it */
             io_close(&lock);
             return 0;
         }
     }
     r = make_table(d, options, err);
-    if (r == 0 && lock >= 0 && /* else it is made at each opening, as the index is */
+    if (r == 0 && lock >= 0 && /* otherwise it is built at each dataset_open(), like the index */
         cache_write(path, d->field_table->header, d->field_table->bytes) == 0) {
         d->table_hold = cache_hold(path, options->user);
         io_close(&lock);
@@ -839,8 +842,8 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
     return r;
 }
 
-/* In a folder a mask beside an image may be named like one: then it would be a sample, too, and its
- * own mask. */
+/* Reject masks of folders that are named like images: each mask would also be a sample, and its own
+ * mask. */
 static int check_masks(const struct dataset *d, struct plenum_error *err)
 {
     for (uint32_t i = 0; i < d->fields.count; i++) {

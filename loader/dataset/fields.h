@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fields.h - the fields of a data set's samples: where they lie, how long they are, what they are.
+/* fields.h - the fields of a data set's samples: their places, lengths and types.
  *
- * The first opening reads all of them once; what it finds is kept in a file beside the index
+ * The first dataset_open() reads all of them once and writes the results to a file beside the index
  * ("….index.fields-…"). */
 #ifndef LOADER_DATASET_FIELDS_H
 #define LOADER_DATASET_FIELDS_H
@@ -11,16 +11,16 @@
 
 struct field_table;
 
-/** Memory in bytes that reading the fields of a sample takes, beside what the fields become. */
+/** Bytes of memory used to read the fields of a sample, besides the fields as delivered. */
 struct field_memory {
-    uint64_t each; /* in each thread that reads */
-    uint64_t turn; /* in one of them at a time */
+    uint64_t each; /* in each thread that reads fields */
+    uint64_t turn; /* in one thread at a time */
 };
 
-/** Where a field of a sample lies, in a format that finds them in advance. */
+/** Where a field of a sample is stored, for formats that locate fields in advance. */
 struct field_place {
-    uint64_t where; /* offset in the sample's archive; of a file: its mtime when it was found */
-    uint64_t hash;  /* of a file's bytes: stamp_hash_bytes(); 0: it was not read yet */
+    uint64_t where; /* offset in the sample's archive, or the file's mtime when it was found */
+    uint64_t hash;  /* stamp_hash_bytes() of a file; 0: not read yet */
     uint32_t len;
     uint32_t state; /* enum field_state */
 };
@@ -35,16 +35,16 @@ enum field_state {
 };
 
 /**
- * Find out about the fields of a data set that is otherwise open, as options->fields asks: then
- * dataset->fields and dataset->field_table are there.
+ * Open the fields in options->fields of a data set that is otherwise open: sets dataset->fields and
+ * dataset->field_table.
  *
- * Errors: -EINVAL the text, or a data set that has no fields; -EBADMSG one that no sample has;
- * -EINPROGRESS, -EALREADY, -ECANCELED as dataset_open(); -ENOMEM; -EIO and others.
+ * Errors: -EINVAL a syntax error, or the data set has no fields; -EBADMSG a field that no sample
+ * has; -EINPROGRESS, -EALREADY, -ECANCELED like dataset_open(); -ENOMEM; -EIO and others.
  */
 int fields_open(struct dataset *dataset, const struct dataset_options *options,
                 struct plenum_error *err);
 
-/** Do the fields that were found in archives still lie where they lay? */
+/** Are the fields that were found in archives still in the same places? */
 bool fields_hold(const struct dataset *dataset);
 
 /** NULL is ignored. */

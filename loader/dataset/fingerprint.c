@@ -2,8 +2,8 @@
 /* fingerprint.c - computes the fingerprint of a data set.
  *
  * It covers names, sizes and labels of all samples, and the first bytes of some of them, because
- * reading all bytes would take hours. common/datasum.c hashes the parts to one number, and tells
- * where two data sets differ. */
+ * reading all bytes would take hours. common/datasum.c combines the parts into one hash, and
+ * reports where two data sets differ. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -22,17 +22,17 @@
 #include "common/philox.h"
 #include "common/png_depth.h"
 
-/* The first bytes of some samples, read in parallel, because media may be slow. */
+/* Reads the first bytes of some samples, in parallel because storage may be slow. */
 struct heads {
     struct dataset *dataset;
     uint32_t samples[FINGERPRINT_SAMPLES];
     XXH128_hash_t hashes[FINGERPRINT_SAMPLES];
     struct plenum_error err;
     atomic_bool failed;
-    atomic_uint deep; /* PNGs of 16 bits */
+    atomic_uint deep; /* 16-bit PNGs */
 };
 
-/* Read the head of a sample that is a file, and note it in the index. */
+/* Read the head of a sample that is a file, and store it in the index. */
 static int read_file_head(const struct heads *h, uint64_t index, struct dataset_buffer *buffer,
                           struct plenum_error *err)
 {
@@ -67,7 +67,7 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
         r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
     if (r < 0 && !atomic_exchange(&h->failed, true))
         h->err = err;
-    if (r >= 0 && buffer.len > 0) { /* else it is a bad sample; its size is in the fingerprint */
+    if (r >= 0 && buffer.len > 0) { /* otherwise a bad sample; its size is covered */
         h->hashes[index] = XXH3_128bits(buffer.bytes, min_u64(buffer.len, FINGERPRINT_BYTES));
         (void)atomic_fetch_add(&h->deep, png_is_deep(buffer.bytes, buffer.len));
     }
@@ -108,7 +108,7 @@ struct segments {
     struct datasum *sum;
 };
 
-/* Names, sizes and labels of one segment. */
+/* Sum the names, sizes and labels of one segment. */
 static int sum_segment(void *arg, uint64_t segment, unsigned thread)
 {
     struct segments *s = arg;
@@ -126,7 +126,7 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
         const char *name = index_name(index, sample->name);
         uint32_t last = i > begin ? index->samples[i - 1].container : UINT32_MAX;
 
-        if (sample->container != last) { /* the name of a container, once */
+        if (sample->container != last) { /* the name of each container once */
             const char *text = index_name(index, index->containers[sample->container].name);
 
             (void)XXH3_64bits_update(&names, text, strlen(text) + 1);
@@ -177,7 +177,7 @@ int fingerprint_sum(struct dataset *d, const struct dataset_options *options, st
     return sum_heads(d, options, sum, deep, err);
 }
 
-/* Does a sample that is a file still have the first bytes that it had? */
+/* Are the first bytes of a sample that is a file unchanged? */
 static bool head_holds(const struct dataset *d, const struct index_head *head)
 {
     const struct index_sample *sample = &d->index.samples[head->sample];

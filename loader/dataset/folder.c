@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* folder.c - "folder:DIR": a class is a sub-folder, a sample an image file anywhere below it.
  *
- * As in torchvision's ImageFolder, classes are numbered in the byte order of their names, samples
- * are ordered by class and then by the byte order of their paths, and links to folders are
- * followed. What operating systems leave behind (skipped.c) is skipped, because it must not become
- * a class. With classes= the numbers come from a list.
+ * Like in torchvision's ImageFolder, classes are numbered in the byte order of their names, samples
+ * are ordered by class and then by path in byte order, and links to folders are followed. Entries
+ * that operating systems create (skipped.c) are skipped, because they must not become classes. With
+ * classes=, the numbers come from a list.
  *
- * A scan costs one readdir and one stat for each file; threads scan the classes. An index is stale
- * when the stamp of any folder has changed, because a file was added, removed or renamed, or when
- * what a skipped link leads to has another type, because it is a folder now. A folder
- * that changed just before it was read may change again within the resolution of its file system's
- * clock, which would not show in its times. So such times are not trusted, and the next open scans
- * again. The index has the size and mtime of every file, so a file that was changed in place is
- * noticed when it is read. */
+ * A scan costs one readdir and one stat per file; threads scan the classes in parallel. An index is
+ * stale when the stamp of any folder has changed, because a file was added, removed or renamed, or
+ * when the target of a skipped link has another type, because it may be a folder now. A folder that
+ * changed just before it was read may change again within the resolution of its file system's
+ * clock, without a change of its times. So such times are not trusted, and the next dataset_open()
+ * scans again. The index contains the size and mtime of every file, so a file that was changed in
+ * place is detected when it is read. */
 #include "config.h"
 
 #include "loader/dataset/format.h"
@@ -30,18 +30,18 @@
 #include "common/parallel.h"
 #include "common/util.h"
 
-enum { DEPTH_MAX = 32 }; /* of folders below a class */
+enum { DEPTH_MAX = 32 }; /* levels of folders below a class */
 
-/* One image file of a class, while scanning. */
+/* One image file of a class, during a scan. */
 struct found {
     char *path; /* relative to the root: "class/.../file" */
     uint64_t mtime_ns;
     uint64_t size;
-    uint32_t folder; /* in the class's own list */
-    uint32_t base;   /* where the file's name begins in path */
+    uint32_t folder; /* index in the class's list */
+    uint32_t base;   /* offset of the file's name in path */
 };
 
-/* A folder, or a link that was skipped. */
+/* A folder, or a skipped link. */
 struct found_folder {
     char *path;
     struct stamp stamp;
@@ -55,25 +55,25 @@ struct class_scan {
     size_t num_files, cap_files;
     struct found_folder *folders;
     size_t num_folders, cap_folders;
-    struct index_builder skipped; /* only for counting skipped files */
+    struct index_builder skipped; /* only counts skipped files */
     struct plenum_error err;
 };
 
-/* A folder that is being read; `up` leads to the folders that contain it. */
+/* A folder that is being read; `up` links to the folders that contain it. */
 struct level {
     const struct level *up;
     const char *path; /* relative to the root */
     int fd;
     unsigned depth;
-    uint32_t folder; /* its number in the class's list */
-    dev_t dev;       /* these two notice a link that leads back into a folder above */
+    uint32_t folder; /* index in the class's list */
+    dev_t dev;       /* these two detect a link back to a folder above */
     ino_t ino;
 };
 
 struct scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
-    struct class_scan top; /* the folder of the data set, with no files */
+    struct class_scan top; /* the data set's own folder, without files */
     struct class_scan *classes;
     size_t num_classes, cap_classes;
     struct index_memory *memory;
@@ -103,7 +103,7 @@ static int add_file(const struct scan *s, struct class_scan *c, const struct lev
 static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
                        const struct level *up);
 
-/* Add the stamp of a folder, or of a link that was skipped. */
+/* Add the stamp of a folder or of a skipped link. */
 static int add_stamp(struct class_scan *c, const char *path, const struct stamp *stamp)
 {
     struct found_folder found = {.path = strdup(path), .stamp = *stamp};
@@ -123,8 +123,8 @@ static void skip(struct class_scan *c, const char *name)
     index_builder_count_foreign(&c->skipped, name);
 }
 
-/* Where a skipped link leads may become a folder, and no folder of the data set shows it. Other
- * entries have their type in the stamp of their folder. */
+/* Stamp the target of a skipped link: if it becomes a folder, no folder of the data set changes.
+ * The types of other entries are part of their folder's stamp. */
 static int stamp_target(const struct scan *s, struct class_scan *c, const char *folder,
                         const struct dirent *entry, const struct stat *st)
 {
@@ -143,7 +143,7 @@ static int stamp_target(const struct scan *s, struct class_scan *c, const char *
     return r;
 }
 
-/* The error for an entry of a folder. */
+/* Set the error for an entry of a folder. */
 static int entry_error(const struct scan *s, struct plenum_error *err, const char *folder,
                        const char *name, int code)
 {
@@ -195,7 +195,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
     return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
 }
 
-/* Record the folder, after checking that it does not contain itself. */
+/* Record a folder, after checking that it does not contain itself. */
 static int enter_folder(const struct scan *s, struct class_scan *c, struct level *level)
 {
     struct stamp stamp;
@@ -259,7 +259,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-/* By number where these are known (classes=), else by name. */
+/* By number if numbers are known (classes=), otherwise by name. */
 static int by_class(const void *a, const void *b)
 {
     const struct class_scan *x = a, *y = b;
@@ -328,7 +328,7 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
 
     if (r == -ENOENT && entry->d_type != DT_LNK)
         return 0; /* removed meanwhile */
-    if (r < 0)    /* without this class, others would get its label */
+    if (r < 0)    /* without this class, another would get its label */
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {
         *stray += dataset_takes_name(s->dataset, entry->d_name);
@@ -338,7 +338,7 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
     return add_class(s, entry->d_name, err);
 }
 
-/* List the folders of the data set: each is a class. Images beside them are stray. */
+/* List the data set's folders, each of which is a class. Images beside them are stray. */
 static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
 {
     const struct scope *scope = &s->dataset->scope;
@@ -368,7 +368,7 @@ out:
     return r;
 }
 
-/* With classes=, all classes that are listed are there, also those without a folder. */
+/* With classes=, add all listed classes, even those without a folder. */
 static int add_listed(const struct scan *s, struct index_builder *b, struct plenum_error *err)
 {
     int64_t highest = s->num_classes ? s->classes[s->num_classes - 1].label.class : 0;
@@ -376,7 +376,7 @@ static int add_listed(const struct scan *s, struct index_builder *b, struct plen
     return index_builder_add_listed(b, highest) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-/* The number of the first folder that was added, or -errno. */
+/* Add a class's folders. Returns the number of the first one, or -errno. */
 static int64_t add_folders(const struct class_scan *c, struct index_builder *b)
 {
     int64_t first = 0, r = 0;
@@ -389,7 +389,7 @@ static int64_t add_folders(const struct class_scan *c, struct index_builder *b)
     return r < 0 ? r : first;
 }
 
-/* Add the classes, in order, into the index. */
+/* Add the classes, in order, to the index. */
 static int add_all(const struct scan *s, struct index_builder *b, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->num_classes; i++) {
@@ -438,7 +438,7 @@ static void scan_fini(struct scan *s)
     free(s->classes);
 }
 
-/* The error for a data set without samples, which says what there is. */
+/* Set the error for a data set without samples, which describes what was found instead. */
 static int no_images(const struct dataset *dataset, const struct index_builder *b,
                      size_t num_folders, uint64_t stray, struct plenum_error *err)
 {
@@ -464,7 +464,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
         dataset->scope.folder, dataset_describe_images(dataset, names, sizeof(names)), why);
 }
 
-/* The sentence of the first class that failed. */
+/* Copy the error of the first class that failed. */
 static void first_error(const struct scan *s, int code, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->num_classes; i++)
@@ -545,7 +545,7 @@ static void folder_path(const struct dataset *dataset, const struct index_sample
                    index_name(index, sample->name));
 }
 
-/* The file beside it with another extension: "n01/x.jpg" and "txt" are "n01/x.txt". */
+/* The file beside the image with another extension: "n01/x.jpg" and "txt" give "n01/x.txt". */
 static void folder_field_path(const struct dataset *dataset, const struct index_sample *sample,
                               const char *source, char *ret, size_t size)
 {

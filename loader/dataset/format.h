@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* format.h - the interface of a format of data sets; each is an entry of the table in formats.c. */
+/* format.h - the interface of a data set format; the table in formats.c lists them all. */
 #ifndef LOADER_DATASET_FORMAT_H
 #define LOADER_DATASET_FORMAT_H
 
@@ -20,8 +20,8 @@
 
 enum {
     DATASET_SETTINGS_MAX = 16,
-    FINGERPRINT_SAMPLES = 256,     /* whose first bytes are part of the fingerprint, */
-    FINGERPRINT_BYTES = 64 * 1024, /* this many of each */
+    FINGERPRINT_SAMPLES = 256,     /* samples whose first bytes the fingerprint covers */
+    FINGERPRINT_BYTES = 64 * 1024, /* how many bytes of each */
 };
 
 /** One ",key=value" of a data set's name. */
@@ -31,44 +31,44 @@ struct dataset_setting {
 
 struct dataset {
     const struct format *format;
-    char *name;  /* canonical: "folder:/abs/path", settings in the order of their keys */
-    char *where; /* what follows the colon, canonical */
+    char *name;  /* canonical: "folder:/abs/path", settings sorted by key */
+    char *where; /* the part after the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
-    bool no_images;                     /* image=none: its samples have fields alone */
+    bool no_images;                     /* image=none: its samples have only fields */
     struct scope scope;                 /* opens all files, relative to its folder */
-    struct pattern_list files;          /* of archives: relative to the folder, in their order */
-    struct archive_fds *fds;            /* of archives: the descriptors that are kept open */
-    atomic_uint_fast64_t list_ctime_ns; /* a list's, when its text was last found to be the same */
-    void *state;                        /* the format's own */
-    char *subject;                      /* what the index is of */
-    char warning[512];                  /* a sentence about what is not in the data set, or "" */
+    struct pattern_list files;          /* archives: relative to the folder, in order */
+    struct archive_fds *fds;            /* archives: descriptors that are kept open */
+    atomic_uint_fast64_t list_ctime_ns; /* list: ctime when its text was last found unchanged */
+    void *state;                        /* private to the format */
+    char *subject;                      /* identifies what was indexed */
+    char warning[512];                  /* a sentence about files that were left out, or "" */
     char *index_path;                   /* or NULL */
     struct label_rule labels;           /* label-offset and classes */
-    struct class_list *classes;         /* while it is being opened: those of classes=, or NULL */
-    struct index index;                 /* without samples where they are generated */
-    char *bad_path;                     /* of the list of bad samples, or NULL */
-    struct badlist bad;                 /* known before anything is read */
-    struct checksums *checksums;        /* of samples that are files, or NULL */
-    struct hint_cache *hints;           /* or NULL; */
-    int hints_code;                     /* then why there is none */
-    struct datasum sum;                 /* the index's, with these */
-    uint8_t fingerprint[16];            /* of sum */
-    struct index_header generated;      /* generated: what index.header points to */
-    struct dataset *inner;              /* generated: whose labels these are, or NULL */
-    struct fields fields;               /* that it was opened with */
+    struct class_list *classes;         /* during dataset_open(): from classes=, or NULL */
+    struct index index;                 /* generated: without samples */
+    char *bad_path;                     /* the list of bad samples, or NULL */
+    struct badlist bad;                 /* samples that are rejected without being read */
+    struct checksums *checksums;        /* for samples that are files, or NULL */
+    struct hint_cache *hints;           /* or NULL */
+    int hints_code;                     /* why there is no hint cache */
+    struct datasum sum;                 /* the index's, including bad samples and fields */
+    uint8_t fingerprint[16];            /* hash of sum */
+    struct index_header generated;      /* generated: index.header points to it */
+    struct dataset *inner;              /* generated: the data set that labels come from, or NULL */
+    struct fields fields;               /* requested when it was opened */
     struct field_table *field_table;    /* or NULL */
-    int index_hold, table_hold;         /* cache_hold(); or -1 */
+    int index_hold, table_hold;         /* from cache_hold(), or -1 */
     atomic_uint refs;
 };
 
-/** The setting of all formats that number classes. */
+/** The setting of all formats with classes. */
 #define CLASSES_SETTING                                                             \
     {                                                                               \
         "classes", "a file of class names, a folder of class folders, or 'numbers'" \
     }
 
-/** What was found at a plain path, for formats to recognise. */
+/** A plain path and the file or folder there, for `recognise`. */
 struct path_probe {
     const char *path;
     struct stat st;
@@ -79,63 +79,63 @@ struct path_probe {
 /** A setting that a format understands. */
 struct format_setting {
     const char *key;
-    const char *help; /* what it is, for a message */
+    const char *help; /* its value, for a message */
 };
 
 /**
- * An entry may leave out what it does not need (NULL): recognise, scan and all below it where
- * samples are generated.
+ * One format. Functions that it does not need are NULL: recognise, scan and all below it for
+ * generated samples.
  */
 struct format {
     const char *name; /* before the colon */
     const struct format_setting *settings;
     unsigned num_settings;
-    /** Patterns of its files' names, by which a folder of them is recognised. */
+    /** Patterns of its files' names, to recognise a folder of such files. */
     const char *const *patterns;
     unsigned num_patterns;
-    /** Does this format read what was found at the path? */
+    /** Is the path of this format? */
     bool (*recognise)(const struct path_probe *probe);
     /** Find the scope's folder, the files and the canonical `where` from `where` and the settings;
-     * accesses the file system only as far as that needs. */
+     * accesses the file system no more than that requires. */
     int (*locate)(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);
-    /** Free state; also after locate() has failed. */
+    /** Free `state`; called even after locate() has failed. */
     void (*release)(struct dataset *dataset);
-    /** Fill `b` with all samples in their order. */
+    /** Add all samples to `b`, in order. */
     int (*scan)(const struct dataset *dataset, const struct dataset_options *options,
                 struct index_builder *b, struct plenum_error *err);
-    /** Each sample is a file of its own, read by dataset_read_file(). */
+    /** Each sample is a file of its own; dataset_read_file() reads it. */
     bool whole_files;
-    /** Then its path, relative to the folder unless absolute. */
+    /** With whole_files: the sample's path, absolute or relative to the folder. */
     void (*file)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                  size_t size);
-    /** Is the opened index still true? Must be fast. */
+    /** Is the open index still up to date? Must be fast. */
     bool (*fresh)(const struct dataset *dataset);
-    /** Read the bytes of an indexed sample; no retries here. As dataset_read(). */
+    /** Like dataset_read(), but without retries. */
     int (*read)(const struct dataset *dataset, const struct index_sample *sample,
                 struct dataset_buffer *buffer, struct plenum_error *err);
-    /** Have the kernel begin to read the sample's bytes, without waiting for them. */
+    /** Make the kernel start reading the sample's bytes, without waiting for them. */
     void (*announce)(const struct dataset *dataset, const struct index_sample *sample);
     /** The sample's path within the data set: "class/file.jpg". NULL: it has none. */
     void (*path)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                  size_t size);
-    /** The sample's file for messages. */
+    /** The name of the sample's file, for messages. */
     void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                      size_t size);
-    /** Where the fields lie that dataset->fields asks for: `places` is [samples][fields] of zeros.
-     * NULL: fields() finds them. 0 or -errno with a sentence. */
+    /** Locate the fields of dataset->fields: `places` is [samples][fields], all zeros. NULL:
+     * fields() finds them. 0 or -errno with `err` set. */
     int (*find_fields)(const struct dataset *dataset, const struct dataset_options *options,
                        struct field_place *places, struct plenum_error *err);
-    /** Bytes at such a place, as read. */
+    /** Like `read`, for the bytes at such a place. */
     int (*read_field)(const struct dataset *dataset, const struct index_sample *sample,
                       const struct field_place *place, struct dataset_buffer *buffer,
                       struct plenum_error *err);
-    /** The path of the file that is a sample's field, by its source; NULL: fields are no files, or
-     * fields() tells paths (of lists, where a field is npy, bytes or a mask). */
+    /** The path of the file that holds a sample's field, by its source. NULL: fields are not files,
+     * or fields() returns paths (lists, if a field is npy, bytes or a mask). */
     void (*field_path)(const struct dataset *dataset, const struct index_sample *sample,
                        const char *source, char *ret, size_t size);
-    /** The sample's further fields; NULL where there are none. As dataset_fields(). `memory` (or
-     * NULL) is raised to what it took. */
+    /** Like dataset_fields(); NULL if the format has no fields. Raises `memory` (or NULL) to the
+     * memory that it used. */
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
                   dataset_field *field, void *arg, struct field_memory *memory,
                   struct plenum_error *err);
@@ -144,50 +144,49 @@ struct format {
 extern const struct format format_folder, format_generated, format_list, format_tar,
     format_tfrecord;
 
-/** Room for `len` bytes and the padding behind them, which is zeroed: 0 or -ENOMEM. */
+/** Make room for `len` bytes and the padding after them, which is zeroed: 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 
 /**
- * Call `attempt` until it does not fail in a way that may pass after a moment, some times at most.
- * -ESTALE: the next opening indexes the data set again.
+ * Call `attempt`, and retry a few times after a transient error. After -ESTALE, the next
+ * dataset_open() indexes the data set again.
  */
 int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct plenum_error *err),
                 void *arg, struct plenum_error *err);
 
-/** Has a name the extension of an image that is taken (.jpg, .jpeg, .png, .ppm, .pnm, and .webp
- * and .avif where the build decodes them, in any case)? */
+/** Does a name have the extension of a supported image (.jpg, .jpeg, .png, .ppm, .pnm, and .webp
+ * and .avif if the build decodes them)? Ignores case. */
 bool dataset_is_image_name(const char *name);
 
-/** For data sets without labels: -EINVAL with a sentence where there is the setting "classes"; 0.
- */
+/** Reject the setting "classes", for data sets without labels: 0, or -EINVAL with `err` set. */
 int dataset_refuse_classes(const struct dataset *dataset, struct plenum_error *err);
 
-/** Has a file with this name the name of one of the format's archives? */
+/** Does this file name match one of the format's patterns? */
 bool format_has_name(const struct format *format, const char *name);
 
-/** A setting's value, or `absent`. */
+/** A setting's value, or `absent` if it is not set. */
 const char *dataset_setting(const struct dataset *dataset, const char *key, const char *absent);
-/** The same as a whole number between -2^31 and 2^31: 0, or -EINVAL with a sentence. */
+/** A setting's value as an integer between -2^31 and 2^31: 0, or -EINVAL with `err` set. */
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err);
 
-/** -EINVAL with a sentence, where the setting "image" is another than "none"; 0. */
+/** Reject any value of the setting "image" but "none": 0, or -EINVAL with `err` set. */
 int dataset_check_image_setting(const struct dataset *dataset, struct plenum_error *err);
-/** The same where it is another than the extension of an image. */
+/** Reject any value of the setting "image" but the extension of an image. */
 int dataset_check_image_extension(const struct dataset *dataset, struct plenum_error *err);
 
-/** Is a file with this extension (with its dot) an image of the data set? Where there is the
- * setting "image", only files with that extension are. */
+/** Is a file with this extension (including the dot) an image of the data set? With the setting
+ * "image", only files with that extension are. */
 bool dataset_takes_extension(const struct dataset *dataset, const char *extension);
-/** The same of a file's name, which may have further dots. */
+/** Like dataset_takes_extension(), for a file's name, which may contain further dots. */
 bool dataset_takes_name(const struct dataset *dataset, const char *name);
-/** Which files these are, for messages: `ret`. */
+/** Describe these files in `ret`, for messages; returns `ret`. */
 char *dataset_describe_images(const struct dataset *dataset, char *ret, size_t size);
 
-/** Make `path` the scope's folder: 0 or -errno with a sentence. */
+/** Make `path` the scope's folder: 0 or -errno with `err` set. */
 int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);
 
-/** 0, or -ECANCELED: for the loops of a scan. */
+/** 0, or -ECANCELED. Called in the loops of a scan. */
 static inline int dataset_check_cancel(const struct dataset_options *options)
 {
     return options->cancel && atomic_load_explicit(options->cancel, memory_order_relaxed)
@@ -202,34 +201,37 @@ static inline uint64_t dataset_mtime(const struct stat *st)
 
 enum { DATASET_PATH_MAX = 8192 };
 
-/** Read a sample that is a file: its size must be sample->len, its mtime sample->where, and its
- * bytes those that were first read since it was indexed; with the latter, the mtime may differ. As
- * struct format's read. */
+/** Read a sample that is a file, like struct format's read. Its size must be sample->len, and its
+ * mtime sample->where unless its bytes have the hash that was recorded at the first read after
+ * indexing; if one was recorded, the bytes must match it. */
 int dataset_read_file(const struct dataset *dataset, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err);
-/** Check without reading it that what a sample lies in, its file or its archive, is what was
- * indexed: 0, -ESTALE or another -errno with a sentence. */
+/** Check, without reading it, that a sample's file or archive has not changed since it was indexed:
+ * 0, -ESTALE or another -errno with `err` set. */
 int dataset_check_unchanged(const struct dataset *dataset, const struct index_sample *sample,
                             struct plenum_error *err);
-/** Read the first FINGERPRINT_BYTES of a sample that is a file, and its stamp with their hash; of a
- * bad sample nothing is read. 0; -ESTALE it has another size; or another -errno with a sentence. */
+/** Read the first FINGERPRINT_BYTES of a sample that is a file, and return its stamp with their
+ * hash. Reads nothing of a bad sample. 0; -ESTALE its size has changed; or another -errno with
+ * `err` set. */
 int dataset_read_head(const struct dataset *dataset, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct stamp *ret, struct plenum_error *err);
-/** Of a file that is a field: its size and time, into `ret`; 0, also where there is none. */
+/** Find a file that holds a field: writes its size and mtime to `ret`. A missing file is not an
+ * error. */
 int dataset_find_field(const struct dataset *dataset, const char *path, struct field_place *ret,
                        struct plenum_error *err);
-/** Its bytes; -ESTALE it is not what was found, another -errno with a sentence. */
+/** Read such a file: 0; -ESTALE it has changed since it was found; or another -errno with `err`
+ * set. */
 int dataset_read_field(const struct dataset *dataset, const char *path,
                        const struct field_place *place, struct dataset_buffer *buffer,
                        struct plenum_error *err);
-/** Check of one whose bytes cannot be used, since it is missing or too long, that it still is: 0,
- * -ESTALE or another -errno with a sentence. */
+/** Check that a file which was missing or too long still is: 0, -ESTALE or another -errno with
+ * `err` set. */
 int dataset_check_field(const struct dataset *dataset, const char *path,
                         const struct field_place *place, struct plenum_error *err);
-/** As struct format's announce. */
+/** Like struct format's announce. */
 void dataset_announce_file(const struct dataset *dataset, const struct index_sample *sample);
 
-/** The sentence for a file that is not what was indexed. */
+/** Set the error for a file that has changed since it was indexed. Returns -ESTALE. */
 int dataset_has_changed(const struct dataset *dataset, const char *path, struct plenum_error *err);
 
 #endif

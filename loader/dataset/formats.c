@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* formats.c - the formats of data sets, and how the format of a plain path is recognised.
+/* formats.c - lists the data set formats, and detects the format of a plain path.
  *
- * A file is recognised by its first bytes or its name. A folder with sub-folders has classes; in
- * one without, the first archive decides. */
+ * The format of a file is detected by its first bytes or its name. The sub-folders of a folder are
+ * classes; in a folder without sub-folders, the first archive decides. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -24,7 +24,7 @@ static const struct format *const formats[] = {
     &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
 };
 
-enum { HEAD_BYTES = 4096 }; /* of a file, to see what it is */
+enum { HEAD_BYTES = 4096 }; /* bytes of a file to detect its format */
 
 const struct format *format_find(const char *name, size_t len)
 {
@@ -42,7 +42,7 @@ void format_names(char *ret, size_t size)
                        formats[i]->name);
 }
 
-/* How compressed files begin. */
+/* The program that compressed a file, by its first bytes, or NULL. */
 static const char *compression_of(const struct path_probe *probe)
 {
     static const struct {
@@ -85,8 +85,8 @@ static int look_at(const struct scope *p, const char *path, uint8_t *head, size_
     return n < 0 ? (int)n : 0;
 }
 
-/* May an entry with this error be skipped? One that we may not read may. One with another error,
- * such as EIO, may not: it might decide the format. */
+/* May an entry with this error be skipped? Yes if we have no permission to read it. With any other
+ * error, such as EIO, no: it might decide the format. */
 static bool may_skip(int code)
 {
     return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
@@ -100,7 +100,7 @@ bool format_has_name(const struct format *format, const char *name)
     return false;
 }
 
-/* The format whose archives have such names, if the file is one of them. */
+/* The format whose archives have such names, if the file is one. */
 static int probe_archive(const struct scope *p, const char *path, const char *name,
                          const struct format **ret)
 {
@@ -119,7 +119,7 @@ static int probe_archive(const struct scope *p, const char *path, const char *na
     return 0;
 }
 
-/* Look at an entry of a folder: `*format` is set by the first archive; 1: a sub-folder, which
+/* Examine an entry of a folder. The first archive sets `*format`; 1: a sub-folder, which
  * decides. */
 static int probe_entry(const struct scope *p, int fd, const char *folder, const char *name,
                        const struct format **format, struct plenum_error *err)
@@ -128,7 +128,7 @@ static int probe_entry(const struct scope *p, int fd, const char *folder, const 
     struct stat st;
     int r = scope_stat_entry(p, fd, folder, name, &st);
 
-    if (r == 0 && S_ISDIR(st.st_mode)) { /* classes, which decide */
+    if (r == 0 && S_ISDIR(st.st_mode)) { /* a class, which decides */
         *format = NULL;
         return 1;
     }
@@ -147,7 +147,7 @@ static int archives_of(const struct scope *p, const char *folder, const struct f
     int r = scope_open_folder(p, folder, &dir);
 
     *ret = NULL;
-    if (r < 0) /* the format will say why it cannot be read */
+    if (r < 0) /* the format will report why it cannot be read */
         return may_skip(r) ? 0 : scope_error(p, err, r, folder);
     while (errno = 0, entry = readdir(dir)) {
         if (dataset_skips_name(entry->d_name))
@@ -164,7 +164,7 @@ out:
     return r < 0 ? r : 0;
 }
 
-/* The first file that a pattern matches: malloc. */
+/* The first file that matches a pattern, malloc. */
 static int first_of(const struct scope *p, const char *pattern, char **ret,
                     struct plenum_error *err)
 {
@@ -188,7 +188,7 @@ static int first_of(const struct scope *p, const char *pattern, char **ret,
     return r;
 }
 
-/* Look at a plain path, or at the first file that it matches as a pattern. */
+/* Examine a plain path, or the first file that matches it as a pattern. */
 static int look_at_plain(const struct scope *p, const char *name, uint8_t *head, size_t size,
                          struct path_probe *ret, struct plenum_error *err)
 {
@@ -210,7 +210,7 @@ static int look_at_plain(const struct scope *p, const char *name, uint8_t *head,
     return r;
 }
 
-/* The format of a plain path, or of the first of the files that it stands for. */
+/* The format of a plain path, or of the first file that it expands to. */
 int format_recognise(const struct scope *p, const char *name, const struct format **ret,
                      struct plenum_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* generated.c - "generated:N": N samples without files, whose pixels are slices of a fixed table of
- * random numbers (loader/render/slices.c). Nothing is read or decoded: the difference
- * shows how much storage and decoding cost a job.
+ * random numbers (loader/render/slices.c). Nothing is read or decoded, so comparing a job with and
+ * without it shows the cost of storage and decoding.
  *
  * "generated:NAME", another data set's name, has as many samples as that one, and its labels. */
 #include "config.h"
@@ -15,7 +15,7 @@
 
 enum {
     CLASSES = 1000,
-    GENERATED = 1, /* version of the table, in place of a hash of bytes */
+    GENERATED = 1, /* version of the table, instead of a hash of bytes */
 };
 
 /* Use the number of samples, and the labels, of another data set. */

@@ -3,14 +3,14 @@
  *
  *     header | slots: the offset of each sample's record, or 0 | records ...
  *
- * A record holds the number of its sample, its capacity, and a checksum over itself; a reader
- * trusts nothing in it before the checksum is right. So a reader needs no lock: a record that is
- * half-written or damaged is no hint. The file is not mapped, because a full disk or a file that
- * was cut is an error of pread() and pwrite(), but ends a process that maps the file.
+ * A record contains the number of its sample, its capacity, and a checksum of itself; a reader uses
+ * nothing in it before it has verified the checksum. So a reader needs no lock: a record that is
+ * partly written or damaged is ignored. The file is not mapped: with pread() and pwrite(), a full
+ * disk or a truncated file is an error, but with a mapping it kills the process (SIGBUS).
  *
- * A writer reserves an extent at the end of the file, for some hundred records, under a lock that
- * all processes share. Within it, the threads of the process need only their mutex to allocate
- * records. What is left of an extent is a hole in the file, which takes no space. */
+ * A writer reserves an extent at the end of the file, for some hundred records, under a lock shared
+ * by all processes. Within the extent, the threads of the process need only their mutex to allocate
+ * records. The unused part of an extent is a hole in the file, which takes no space. */
 #include "config.h"
 
 #include "loader/dataset/hint_cache.h"
@@ -33,10 +33,10 @@
 
 enum {
     HINT_CACHE_VERSION = 1,
-    SHARE = 25, /* the file may have a 25th of the samples' bytes */
+    SHARE = 25, /* the file may take a 25th of the samples' bytes */
     EXTENT_MIN = 4 << 10,
     EXTENT_MAX = 1 << 20,
-    WRITING = 16, /* locks */
+    WRITING = 16, /* number of locks */
 };
 
 static const uint8_t hint_cache_magic[8] = {'p', 'l', 'n', 'N', 'O', 'T', 'E', 'S'};
@@ -52,7 +52,8 @@ struct hint_cache {
     pthread_mutex_t mu;
     uint64_t free_at, free_end; /* the rest of our extent */
     bool full;                  /* the file has its maximum size */
-    /* Held while a sample's record is written, that of its number modulo WRITING; before mu. */
+    /* Held while a sample's record is written, indexed by its number modulo WRITING. Taken before
+     * mu. */
     pthread_mutex_t writing[WRITING];
 };
 
@@ -83,7 +84,7 @@ static int check_file(int fd, const struct hint_cache_key *key, uint64_t records
     return 0;
 }
 
-/* Write an empty file in place of whatever is there. */
+/* Create an empty file, replacing any existing one. */
 static int make_file(const char *path, const struct hint_cache_key *key, uint64_t records_at)
 {
     struct hint_cache_header *h = calloc(1, records_at);
@@ -107,7 +108,7 @@ static int open_file(const char *path, const struct hint_cache_key *key, struct 
     n->writable = n->fd >= 0;
     if (n->fd < 0 && n->fd != -ENOENT && n->fd != -EPERM)
         n->fd = cache_open(path, false);
-    if (n->fd == -EPERM) /* it belongs to another user: as if it were stale */
+    if (n->fd == -EPERM) /* it belongs to another user: treat it as stale */
         return -ESTALE;
     return n->fd < 0 ? n->fd : check_file(n->fd, key, n->records_at);
 }
@@ -174,7 +175,7 @@ static uint64_t slot_at(uint32_t sample)
     return sizeof(struct hint_cache_header) + sample * (uint64_t)sizeof(uint64_t);
 }
 
-/* The offset of a sample's record, and its header; 0: it has none. */
+/* Find the offset and the header of a sample's record; 0: it has none. */
 static uint64_t find_record(const struct hint_cache *n, uint32_t sample, struct hint_record *ret)
 {
     uint64_t at;
@@ -197,7 +198,7 @@ bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer
     all = sizeof(record) + record.len;
     if (all > n->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
-    /* It may be written meanwhile: only what was read counts. */
+    /* It may be overwritten meanwhile: use only the bytes that were read. */
     if (io_pread_all(n->fd, buffer->bytes, all, at) < 0 ||
         memcmp(buffer->bytes, &record, sizeof(record)) != 0 ||
         XXH3_64bits(buffer->bytes + sizeof(record.checksum), all - sizeof(record.checksum)) !=
@@ -261,7 +262,8 @@ static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
     return r;
 }
 
-/* Was `record` written since a hint of `had` bytes was read, and has it no less than `len`? */
+/* Was `record` written after a hint of `had` bytes was read, and is it at least `len` bytes
+ * long? */
 static bool is_surpassed(struct hint_cache *n, const struct hint_record *record, size_t len,
                          size_t had)
 {
@@ -270,7 +272,7 @@ static bool is_surpassed(struct hint_cache *n, const struct hint_record *record,
     size_t there_len = 0;
     bool surpassed = false;
 
-    if (record->len != had && record->len >= len) /* it may be damaged */
+    if (record->len != had && record->len >= len) /* the record may be damaged */
         surpassed = hint_cache_get(n, record->sample, &buffer, &there, &there_len);
     dataset_buffer_fini(&buffer);
     return surpassed && there_len >= len;

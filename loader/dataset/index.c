@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* index.c - makes, writes and maps the index of a data set.
+/* index.c - builds, writes and maps the index of a data set.
  *
  *     header | samples [32 bytes each] | containers | heads | classes | names
  *
- * An index is used in place: opening a mapped index of a million samples takes as long as its
- * checksum, and all loaders of a user share its pages. Only a file on a local disk that nobody else
- * can write is mapped, because a process that maps a file ends when the file becomes shorter. Other
- * files are read into memory. index_open() checks all offsets and counts once, so that a damaged
- * file is refused.
+ * An index is used in place: opening a mapped index of a million samples takes as long as computing
+ * its checksum, and all loaders of a user share its pages. A file is mapped only if it is on a
+ * local disk and no other user can write it, because truncating a mapped file kills the process
+ * (SIGBUS). Other files are read into memory. index_open() validates all offsets and counts once,
+ * so a damaged file is rejected.
  *
- * It is written under a temporary name and renamed: a reader sees an old index, a new one, or
+ * An index is written under a temporary name and renamed: a reader sees an old index, a new one, or
  * none. */
 #include "config.h"
 
@@ -111,7 +111,7 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
     return (int64_t)at;
 }
 
-/* Add a class whose name is at this offset. */
+/* Add a class with the name at this offset. */
 static int64_t add_class(struct index_builder *b, uint64_t at)
 {
     if (b->num_classes >= INT32_MAX)
@@ -173,7 +173,7 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
     return (int64_t)b->num_samples++;
 }
 
-/* The slot of a text in the hash table: the one that holds it, or the free one for it. */
+/* The slot of a text in the hash table: the one that contains it, or the free one to use for it. */
 static uint32_t *label_slot(const struct index_builder *b, const char *text, size_t len)
 {
     size_t mask = b->num_label_slots - 1;
@@ -187,7 +187,7 @@ static uint32_t *label_slot(const struct index_builder *b, const char *text, siz
     }
 }
 
-/* A table of twice the size, so that it stays at most half full. */
+/* Double the size of the table, so that it stays at most half full. */
 static int grow_label_slots(struct index_builder *b)
 {
     size_t count = b->num_label_slots ? b->num_label_slots * 2 : 256;
@@ -208,7 +208,7 @@ static int grow_label_slots(struct index_builder *b)
     return 0;
 }
 
-/* The label with this text: its number, which is that of a new one where there was none. */
+/* Find or add the label with this text; returns its number. */
 static int64_t find_label(struct index_builder *b, const char *text, size_t len)
 {
     uint32_t *slot;
@@ -229,7 +229,7 @@ static int64_t find_label(struct index_builder *b, const char *text, size_t len)
     return *slot - 1;
 }
 
-/* Labels are names in all samples, or numbers in all. */
+/* Check that labels are either all names or all numbers. */
 static int check_kind(const struct index_builder *b, const struct index_label *label,
                       struct plenum_error *err)
 {
@@ -252,7 +252,7 @@ int64_t index_builder_add_label(struct index_builder *b, enum label_source sourc
     int64_t number;
     int r;
 
-    if (memchr(text, '\0', len)) /* such as a number that is not written as text */
+    if (memchr(text, '\0', len)) /* such as a binary number */
         return error_set(err, -EBADMSG, "label '%.*s' has bytes of 0: labels are text",
                          (int)min_u64(len, 100), text);
     number = find_label(b, text, len);
@@ -266,7 +266,7 @@ int64_t index_builder_add_label(struct index_builder *b, enum label_source sourc
     return r < 0 ? r : number;
 }
 
-/* Add the labels of a part; `map` [part->num_labels] has their numbers here. */
+/* Add the labels of a part; sets `map` [part->num_labels] to their numbers in `b`. */
 static int map_labels(struct index_builder *b, const struct index_builder *part, int32_t *map)
 {
     for (size_t i = 0; i < part->num_labels; i++) {
@@ -352,7 +352,7 @@ out:
     return r;
 }
 
-/* The archive or list, and the name, of the first sample that has a label: `ret`. */
+/* Write the container and the name of the first sample with a label to `ret`; returns `ret`. */
 static const char *place_of(const struct index_builder *b, const struct index_label *label,
                             char *ret, size_t size)
 {
@@ -377,7 +377,7 @@ int index_builder_add_listed(struct index_builder *b, int64_t highest)
     return r < 0 ? (int)r : 0;
 }
 
-/* For qsort_r: labels by their texts. */
+/* For qsort_r(): compares labels by text. */
 static int by_text(const void *a, const void *b, void *names)
 {
     const struct index_label *const *x = a, *const *y = b;
@@ -385,7 +385,7 @@ static int by_text(const void *a, const void *b, void *names)
     return strcmp((const char *)names + (*x)->text, (const char *)names + (*y)->text);
 }
 
-/* Number the names in their byte order. */
+/* Number the names in byte order. */
 static int number_names(struct index_builder *b)
 {
     struct index_label **sorted = malloc((b->num_labels + 1) * sizeof(struct index_label *));
@@ -416,7 +416,7 @@ static int by_class(const void *a, const void *b)
                       : ((*x)->first > (*y)->first) - ((*x)->first < (*y)->first);
 }
 
-/* Note two labels that are one number in two spellings, 1 and 01: that may be an error. */
+/* Record two labels that spell the same number differently, 1 and 01: that may be a mistake. */
 static int note_spellings(struct index_builder *b)
 {
     struct index_label **sorted;
@@ -442,7 +442,7 @@ static int note_spellings(struct index_builder *b)
     return 0;
 }
 
-/* All labels have their classes, but for names that no list numbers. */
+/* Set the class of all labels except names that are not listed. */
 static int number_classes(struct index_builder *b)
 {
     int64_t highest = -1;
@@ -454,13 +454,13 @@ static int number_classes(struct index_builder *b)
             highest = b->labels[i].label.class;
     if (b->rule && b->rule->classes)
         return index_builder_add_listed(b, highest < 0 ? 0 : highest);
-    /* Where no sample has a label, all have class 0. */
+    /* If no sample has a label, all get class 0. */
     b->num_classes = (size_t)(highest < 0 ? 1 : highest + 1);
     b->unnamed = true;
     return 0;
 }
 
-/* Archives are read by threads of their own, so this is known last. */
+/* Checked at the end because archives are read by separate threads. */
 static int check_labels(const struct index_builder *b, struct plenum_error *err)
 {
     char place[300];
@@ -524,8 +524,8 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
-/* Extensions of images that are skipped: formats that we, or this build, do not decode, and, last,
- * names of JPEGs that torchvision's ImageFolder skips, too. */
+/* Extensions of images that are skipped: formats that we, or this build, do not decode. The last
+ * ones are names of JPEGs that torchvision's ImageFolder skips, too. */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
                                       "heif", "jxl", "jp2", "pgm", "jfif", "jpe"};
 
@@ -582,7 +582,7 @@ char *index_builder_describe_foreign(const struct index_builder *b, char *ret, s
     return ret;
 }
 
-/* How many there are: images of other formats, and images of other names. */
+/* Count the images of other formats, and those of other names. */
 static void count_foreign(const struct index_builder *b, uint64_t *formats, uint64_t *names)
 {
     *formats = *names = 0;
@@ -610,7 +610,7 @@ const char *index_builder_advise_foreign(const struct index_builder *b)
                         : "convert or rename them";
 }
 
-/* What is said of empty classes, also where images of them may have been left out. */
+/* The text about empty classes; `left_out`: images of theirs may have been left out. */
 static const char *describe_empty(bool many, bool left_out)
 {
     if (left_out)
@@ -620,14 +620,15 @@ static const char *describe_empty(bool many, bool left_out)
                 : "folder without images counts as a class";
 }
 
-/* The name of a class, where names are those that the data set has: not numbered by a list. */
+/* The name of a class if names come from the data set itself, not from a list. */
 static const char *own_name(const struct index_builder *b, size_t class)
 {
     assert(!b->unnamed);
     return b->names + b->classes[class];
 }
 
-/* Are all names numbers? `*astray`: and in another order as numbers than as names (1, 10, 2)? */
+/* Are all names numbers? `*astray`: are they ordered differently as numbers than as names (1, 10,
+ * 2)? */
 static bool are_numerals(const struct index_builder *b, bool *astray)
 {
     double last = 0;
@@ -652,7 +653,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* How many bytes all names have in common at their beginnings or ends. A number's digits are not
+/* Find the lengths of the common prefix and suffix of all names. Digits of a number are not
  * counted, even if all numbers begin or end with them. */
 static void find_affixes(const struct index_builder *b, size_t *prefix, size_t *suffix)
 {
@@ -676,8 +677,8 @@ static void find_affixes(const struct index_builder *b, size_t *prefix, size_t *
         (*suffix)--;
 }
 
-/* The digits of a name between what all names have in common, without zeros before them; false:
- * something else stands there. */
+/* The digits of a name between the common prefix and suffix, without leading zeros. False: there
+ * are other characters. */
 static bool find_digits(const char *name, size_t prefix, size_t suffix, const char **digits,
                         size_t *count)
 {
@@ -695,8 +696,8 @@ static bool find_digits(const char *name, size_t prefix, size_t suffix, const ch
     return true;
 }
 
-/* The first class whose name has a smaller number than the name of the class before it, where all
- * names are equal but for one number (class_1, class_10, class_2); or 0. */
+/* If all names are equal except for one number (class_1, class_10, class_2): the first class whose
+ * number is smaller than that of the previous class. Otherwise 0. */
 static size_t find_numbered_astray(const struct index_builder *b)
 {
     const char *last = "", *digits;
@@ -715,7 +716,7 @@ static size_t find_numbered_astray(const struct index_builder *b)
     return astray;
 }
 
-/* Is it what the parts of a data set are called: train, val, test2017 ...? */
+/* Is it a usual name of a part of a data set: train, val, test2017 ...? */
 static bool is_part_name(const char *name)
 {
     static const char *const parts[] = {"train",   "training", "trainval",   "val",
@@ -743,7 +744,7 @@ static bool are_parts(const struct index_builder *b)
     return parts;
 }
 
-/* What is said of the names of classes, or "". */
+/* The text about the names of classes, or "". */
 static const char *describe_names(const struct index_builder *b, char *room, size_t size)
 {
     bool numerals_astray;
@@ -888,7 +889,7 @@ void index_set_head(struct index *index, uint64_t i, const struct index_head *he
     memcpy((void *)(uintptr_t)&index->heads[i], head, sizeof(*head)); /* our own memory */
 }
 
-/* Have two samples the same label, by its name where classes have names? */
+/* Do two samples have the same label, compared by name if classes have names? */
 static bool has_label(const struct index *a, int32_t one, const struct index *b, int32_t two)
 {
     bool named = a->header->class_names > 0;
@@ -899,7 +900,7 @@ static bool has_label(const struct index *a, int32_t one, const struct index *b,
                  : one == two;
 }
 
-/* Is it the same sample, read at the same place? */
+/* Are these the same sample, at the same place? */
 static bool is_sample(const struct index *a, const struct index_sample *one, const struct index *b,
                       const struct index_sample *two)
 {
@@ -933,7 +934,7 @@ bool index_is_alike(const struct index *now, const struct index *index)
     for (uint32_t i = 0; i < now->header->samples; i++) {
         const struct index_sample *one = &now->samples[i], *two = &index->samples[i];
 
-        if ((one->flags & INDEX_BAD) && one->where == two->where) /* it shows when it is read */
+        if ((one->flags & INDEX_BAD) && one->where == two->where) /* the read will report it */
             damaged = true;
         else if (!is_sample(now, one, index, two))
             return false;
@@ -946,7 +947,7 @@ int index_write(const struct index *index, const char *path)
     return cache_write(path, index->header, index->bytes);
 }
 
-/* Does [at, at + count * size) lie in the file, behind the header, and aligned? */
+/* Is [at, at + count * size) inside the file, after the header, and aligned? */
 static bool inside(const struct index_header *h, uint64_t at, uint64_t count, uint64_t size)
 {
     return at >= sizeof(*h) && at <= h->file_bytes && at % (size < 8 ? 1 : 8) == 0 &&
@@ -969,7 +970,7 @@ static bool valid(const void *bytes, size_t len)
         return false;
     if (checksum_of(h, len) != h->checksum || (h->class_names != 0 && h->class_names != h->classes))
         return false;
-    /* The checksum is no signature: offsets and counts are checked all the same. */
+    /* The checksum is not a signature, so offsets and counts are validated, too. */
     set_views(&index, bytes, len, true);
     if (h->names_bytes == 0 || index.names[h->names_bytes - 1] != '\0' ||
         h->subject >= h->names_bytes || h->warning >= h->names_bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index.h - the file that says where each sample of a data set lies. */
+/* index.h - the file that records where each sample of a data set is stored. */
 #ifndef LOADER_DATASET_INDEX_H
 #define LOADER_DATASET_INDEX_H
 
@@ -15,61 +15,61 @@
 #include "loader/dataset/stamp.h"
 
 enum index_flag {
-    INDEX_BAD = 1, /* of a sample: what was read while scanning is known to be damaged */
+    INDEX_BAD = 1, /* a sample that was found to be damaged while scanning */
 };
 
-/** One sample, as it lies in the file. */
+/** One sample, as stored in the file. */
 struct index_sample {
-    uint64_t where;     /* of its own file: mtime in ns; within an archive: offset of its bytes */
+    uint64_t where;     /* a file's mtime in ns, or the offset of its bytes in the archive */
     uint64_t name : 48; /* offset of its name in the names */
     uint64_t flags : 16;
     uint32_t len;       /* bytes */
-    uint32_t container; /* the folder, archive or list that it comes from */
+    uint32_t container; /* number of its folder, archive or list */
     int32_t label;
-    uint32_t extra; /* the format's own */
+    uint32_t extra; /* private to the format */
 };
 
-/** A folder, archive or list, whose change makes the index stale. */
+/** A folder, archive or list. If it changes, the index is stale. */
 struct index_container {
     uint64_t name; /* offset of its path, relative to the root, in the names */
     struct stamp stamp;
 };
 
-/** A sample that is a file of its own, and whose first bytes are part of the fingerprint. */
+/** A sample that is a file of its own and whose first bytes the fingerprint covers. */
 struct index_head {
     uint64_t sample;
-    struct stamp stamp; /* with the hash of these bytes as its content */
+    struct stamp stamp; /* its content is the hash of these bytes */
 };
 
-/** Of the index as a whole. */
+/** The header of an index file. */
 struct index_header {
     uint8_t magic[8];
     uint32_t version;
     uint32_t header_bytes;
     uint64_t file_bytes;
     uint64_t checksum;       /* XXH3-64 of the file with this field zero */
-    uint8_t fingerprint[16]; /* of `sum` */
+    uint8_t fingerprint[16]; /* hash of `sum` */
     uint32_t samples, classes, containers;
-    uint32_t class_names; /* as many as classes, or none */
+    uint32_t class_names; /* equal to classes, or 0 */
     uint64_t heads;
     uint64_t samples_at, containers_at, heads_at, classes_at, names_at, names_bytes;
-    uint64_t made_ns; /* so that what is kept beside the index belongs to this one alone */
-    uint64_t subject; /* offset in the names of what was indexed: index_subject() */
-    uint64_t warning; /* likewise: a sentence about what is not in it, or "" */
+    uint64_t made_ns; /* ties the files kept beside the index to this build of it */
+    uint64_t subject; /* offset in the names: index_subject() */
+    uint64_t warning; /* offset in the names: index_warning() */
     uint64_t bytes;   /* of all samples */
-    uint64_t skipped; /* files that are no images */
-    uint64_t deep;    /* PNGs of 16 bits among the samples that the sum has read */
+    uint64_t skipped; /* files that are not images */
+    uint64_t deep;    /* 16-bit PNGs among the samples that were read for the sum */
     struct datasum sum;
 };
 
-/** An index in memory: mapped from a file, or made and not (yet) written. Constant. */
+/** An index in memory: mapped from a file, or built and not (yet) written. Constant. */
 struct index {
     const struct index_header *header;
     const struct index_sample *samples;
     const struct index_container *containers;
     const struct index_head *heads;
-    const uint64_t *classes; /* offsets of their names, if they have any */
-    const char *names;       /* NUL-terminated texts */
+    const uint64_t *classes; /* offsets of class names, if any */
+    const char *names;       /* NUL-terminated strings */
     size_t bytes;
     bool mapped;
 };
@@ -79,35 +79,35 @@ static inline const char *index_name(const struct index *index, uint64_t at)
     return index->names + at;
 }
 
-/** Memory that is used to make an index, by several threads together. */
+/** Memory used to build an index, by all threads together. */
 struct index_memory {
     atomic_size_t held;
     size_t limit;     /* 0: none */
-    atomic_bool over; /* more was wanted */
+    atomic_bool over; /* a charge exceeded the limit */
 };
 
-/** Charge so many bytes more: 0, or -ENOMEM beyond the limit. NULL has no limit. */
+/** Charge `bytes` more: 0, or -ENOMEM if that exceeds the limit. NULL has no limit. */
 int index_memory_charge(struct index_memory *memory, size_t bytes);
 void index_memory_refund(struct index_memory *memory, size_t bytes);
-/** array_grow(), whose memory counts. */
+/** array_grow() that charges `memory`. */
 int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, size_t count,
                       size_t size);
 
-/** A label as it was written, before labels are settled to be numbers or names. */
+/** A label as it was written, before it is known whether labels are numbers or names. */
 struct index_label {
     uint64_t text;      /* offset in the names */
-    uint64_t first;     /* the first sample that has it */
+    uint64_t first;     /* the first sample with this label */
     struct label label; /* its class, once settled */
 };
 
 enum { FOREIGN_KINDS = 13 };
 
 /**
- * What an index is made from, in the order of samples. Starts as zeros.
+ * Collects the contents of an index, in the order of samples. Zero-initialised.
  *
- * Labels are either added as classes (folders: a class is known before its samples), or as texts by
- * index_builder_add_label(); the latter are numbers of no meaning until
- * index_builder_settle_labels() makes class numbers of them.
+ * Labels are added either as classes (folders: the class is known before its samples) or as text by
+ * index_builder_add_label(). The latter returns temporary numbers, which
+ * index_builder_settle_labels() replaces with class numbers.
  */
 struct index_builder {
     struct index_sample *samples;
@@ -116,112 +116,115 @@ struct index_builder {
     size_t num_containers, cap_containers;
     uint64_t *classes;
     size_t num_classes, cap_classes;
-    bool unnamed; /* num_classes counts classes that have no names */
+    bool unnamed; /* classes have no names; num_classes is their number */
     char *names;
     size_t names_bytes, cap_names;
     struct index_label *labels;
     size_t num_labels, cap_labels;
-    uint32_t *label_slots; /* hash table of numbers + 1 of labels */
+    uint32_t *label_slots; /* hash table: numbers of labels, plus 1 */
     size_t num_label_slots;
     uint64_t bytes, skipped;
-    uint64_t foreign[FOREIGN_KINDS]; /* of skipped: images of other formats or names */
-    uint64_t dotted;                 /* samples whose images' names have a further dot */
-    char dotted_name[128];           /* the first of them, */
-    char dotted_extension[64];       /* and their extension; "": they have several */
-    uint64_t empty_classes;          /* folders of classes without an image */
+    uint64_t foreign[FOREIGN_KINDS]; /* part of skipped: images of other formats or names */
+    uint64_t dotted;                 /* samples whose image has a further dot in its name */
+    char dotted_name[128];           /* the first of them */
+    char dotted_extension[64];       /* their extension; "": they have several */
+    uint64_t empty_classes;          /* class folders without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
-    char spellings[400];             /* about labels that are one number, or "" */
-    uint64_t subject, warning;       /* offsets in the names; 0: none was set */
+    char spellings[400];             /* about different spellings of one number, or "" */
+    uint64_t subject, warning;       /* offsets in the names; 0: not set */
     struct index_memory *memory;     /* borrowed, or NULL */
-    const struct label_rule *rule;   /* of its labels; borrowed, or NULL: there are no settings */
+    const struct label_rule *rule;   /* how to read labels; borrowed, or NULL: default settings */
 };
 
 void index_builder_fini(struct index_builder *b);
-/** Each: the number of what was added, or -ENOMEM, or -EOVERFLOW beyond 2^31 - 1 classes or
+/** These return the number of the item added, or -ENOMEM, or -EOVERFLOW beyond 2^31 - 1 classes or
  * containers. */
 int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t len);
 int64_t index_builder_add_class(struct index_builder *b, const char *name);
-/** A class with a name that another has already. */
+/** Add a class with the name of another class. */
 int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other);
 int64_t index_builder_add_container(struct index_builder *b, const char *path,
                                     const struct stamp *stamp);
-/** `sample` with its name filled in here ("": samples without names share one). -EOVERFLOW at
- * 2^32 - 1 samples. */
+/** Add `sample` and set its name (samples without a name, "", share one entry). -EOVERFLOW at 2^32
+ * - 1 samples. */
 int64_t index_builder_add_sample(struct index_builder *b, const struct index_sample *sample,
                                  const char *name);
 /**
- * Read a label by b->rule: the number that identifies its text until labels are settled, for the
- * next sample's `label`.
+ * Read a label by b->rule. Returns the number that identifies its text until labels are settled, to
+ * be stored as the next sample's `label`.
  *
- * Errors: -EBADMSG with a sentence that begins with the label: label_read() rejects it, or it is a
- * name where another label is a number, or the reverse; -ENOMEM and -EOVERFLOW without a sentence.
+ * Errors: -EBADMSG label_read() rejects it, or it is a name while another label is a number, or the
+ * reverse; `err` begins with the label. -ENOMEM and -EOVERFLOW do not set `err`.
  */
 int64_t index_builder_add_label(struct index_builder *b, enum label_source source, const char *text,
                                 size_t len, struct plenum_error *err);
 
-/** All of `part` behind what `b` holds: 0, -ENOMEM or -EOVERFLOW. */
+/** Append everything in `part` to `b`: 0, -ENOMEM or -EOVERFLOW. */
 int index_builder_append(struct index_builder *b, const struct index_builder *part);
 
 /**
- * Make class numbers of all labels: names that no list numbers are numbered in their byte order.
+ * Turn all labels into class numbers. Names without a class list are numbered in byte order.
  * Samples without a label (-1) get class 0.
  *
- * 0; -EBADMSG with a sentence that names a sample: numbers and names are mixed; -EINVAL an offset
- * for names; -ENOMEM.
+ * 0; -EBADMSG numbers and names are mixed (`err` names a sample); -EINVAL a label offset although
+ * labels are names; -ENOMEM.
  */
 int index_builder_settle_labels(struct index_builder *b, struct plenum_error *err);
 
-/** Add the classes that b->rule lists, or, with classes=numbers, those from 0 to `highest`; nothing
- * without a list. 0 or -ENOMEM. */
+/** Add the classes that b->rule lists, or those from 0 to `highest` with classes=numbers. Without a
+ * list, adds none. 0 or -ENOMEM. */
 int index_builder_add_listed(struct index_builder *b, int64_t highest);
 
-/** What the index is of: any text, by which one under a wrong name is told. 0 or -ENOMEM. */
+/** Set a text that identifies what was indexed, to detect an index under a wrong name. 0 or
+ * -ENOMEM. */
 int index_builder_set_subject(struct index_builder *b, const char *text);
 
-/** A file is passed over: is it an image of a format that is not decoded, by its name? */
+/** Count a skipped file, also as foreign if its name is that of an image that is not decoded. */
 void index_builder_count_foreign(struct index_builder *b, const char *name);
-/** A sample has no image, but for one whose name has more dots than that of its extension. */
+/** Count a sample whose only image has further dots in its name, before its extension. */
 void index_builder_count_dotted(struct index_builder *b, const char *name, const char *extension);
-/** All that a part has passed over. */
+/** Add the counts of the files that `part` skipped. */
 void index_builder_add_skipped(struct index_builder *b, const struct index_builder *part);
-/** A class has no images. */
+/** Count a class without images. */
 void index_builder_count_empty(struct index_builder *b, const char *class);
-/** "8 images of other formats or names (6 .webp, 2 .jfif)", or "": `ret`. */
+/** Write "8 images of other formats or names (6 .webp, 2 .jfif)", or "", to `ret`; returns
+ * `ret`. */
 char *index_builder_describe_foreign(const struct index_builder *b, char *ret, size_t size);
-/** What to do about these: "convert them". */
+/** Advice about foreign images: "convert them". */
 const char *index_builder_advise_foreign(const struct index_builder *b);
-/** "is" of one, "are" of several. */
+/** "is" for one foreign image, "are" for several. */
 const char *index_builder_foreign_verb(const struct index_builder *b);
-/** Add the sentence about what was left out, from these counts. 0 or -ENOMEM. */
+/** Set the warning about files that were left out, from these counts. 0 or -ENOMEM. */
 int index_builder_set_warning(struct index_builder *b);
 
-/** Make the index, with room for so many heads. The caller frees it with index_close(). 0 or
- * -ENOMEM. */
+/** Build the index, with room for `heads` heads. Free it with index_close(). 0 or -ENOMEM. */
 int index_build(const struct index_builder *b, size_t heads, struct index *ret);
 
-/** Write sum, fingerprint and the number of PNGs of 16 bits into an index that was built. */
+/** Store the sum, the fingerprint and the number of 16-bit PNGs in an index from index_build(). */
 void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep);
-/** Write head number `i` of an index that was built; before index_set_sum(). Threads: any, for
+/** Store head `i` in an index from index_build(), before index_set_sum(). Threads: any, for
  * different heads. */
 void index_set_head(struct index *index, uint64_t i, const struct index_head *head);
 
-/** Has an index that was made now the samples of an older one at the same places, with the same
- * labels? Stamps may differ, and samples may be damaged now (INDEX_BAD), whose labels are unknown.
+/** Does a new index have the same samples as an older one, in the same places and with the same
+ * labels? Stamps may differ. Samples that are now damaged (INDEX_BAD), whose labels are unknown,
+ * are not compared by label.
  */
 bool index_is_alike(const struct index *now, const struct index *index);
 
-/** Write it into the cache folder, as a whole: 0 or -errno. */
+/** Write the index to the cache folder atomically: 0 or -errno. */
 int index_write(const struct index *index, const char *path);
 
-/** Map a file of ours, or read it where it cannot be mapped safely (cache_may_map()): 0; -ENOENT;
- * -EPERM others could have written it; -EBADMSG it is cut short, damaged or of another version; or
+/** Map one of our files, or read it if it cannot be mapped safely (cache_may_map()): 0; -ENOENT;
+ * -EPERM other users can write to it; -EBADMSG it is truncated, damaged or of another version; or
  * another -errno. */
 int index_open(const char *path, struct index *ret);
-/** Read a file that may be anybody's. */
+/** Like index_open(), but reads the file, which may belong to any user. */
 int index_read(const char *path, struct index *ret);
-/** Remove the file at `path` if it holds this index, and not one that was made since. */
+/** Remove the file at `path` if it holds this index and not a newer one. */
 void index_remove(const struct index *index, const char *path);
-/** What the index was said to be of, and the sentence about what was left out. Borrowed. */
+/** The text of index_builder_set_subject(), and the sentence about files that were left out, or "".
+ * Borrowed. */
 const char *index_subject(const struct index *index);
 const char *index_warning(const struct index *index);
 void index_close(struct index *index);

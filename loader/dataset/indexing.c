@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* indexing.c - finds the index of a data set, or makes it.
+/* indexing.c - finds or builds the index of a data set.
  *
  * The file name of an index is a hash of the data set's canonical name. When several processes need
  * it at once, the first takes a lock and builds it; the others wait for the lock and then find it.
- * Where the cache folder cannot be written, the index is in memory and is built again each time. */
+ * If the cache folder is not writable, the index is kept in memory and rebuilt each time. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -25,15 +25,15 @@
 #include "loader/dataset/cache.h"
 #include "loader/dataset/cache_limit.h"
 
-/* The identity of an index: the names of images that are looked for, the roots, the owner of the
- * cache, the classes of "classes=", the folder without links (a link on the way to it may lead
- * elsewhere one day), and the name of the data set, which is last because a client chose it. A
- * loader with other roots has another index, and so has a build that takes other images. malloc. */
+/* The identity of an index: the names of images, the roots, the owner of the cache, the classes of
+ * "classes=", the folder without links (a link in its path may change), and the name of the data
+ * set, which comes last because a client chose it. So loaders with different roots, and builds that
+ * decode other formats, have different indices. malloc. */
 static char *subject_of(const struct dataset *d, uid_t owner)
 {
     char classes[32] = "", *text, *all;
 
-    /* Classes that have changed are another list, and so another index. */
+    /* If the classes change, the list is another one, and so is the index. */
     if (d->classes)
         (void)snprintf(classes, sizeof(classes), " %016llx", (unsigned long long)d->classes->hash);
     text = str_format("%lu%s\n%s\n%s", (unsigned long)owner, classes, d->scope.folder, d->name);
@@ -48,7 +48,7 @@ static char *subject_of(const struct dataset *d, uid_t owner)
     return all;
 }
 
-/* Set the path of the index and its identity; no path when it cannot be kept. */
+/* Set the path of the index and its identity; no path if it cannot be kept. */
 static int set_index_path(struct dataset *d, const struct dataset_options *options,
                           struct plenum_error *err)
 {
@@ -66,7 +66,7 @@ static int set_index_path(struct dataset *d, const struct dataset_options *optio
     return 0;
 }
 
-/* The format's samples, as an index in memory. */
+/* Scan the format's samples into an index in memory. */
 static int scan(struct dataset *d, const struct dataset_options *options, struct index_builder *b,
                 struct plenum_error *err)
 {
@@ -86,7 +86,7 @@ static int scan(struct dataset *d, const struct dataset_options *options, struct
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-/* Scan and sum up; the index is then in memory. */
+/* Scan the data set and compute its sum; the index is then in memory. */
 static int build(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
 {
     struct index_memory memory = {.limit = options->memory};
@@ -110,7 +110,7 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
         return r;
     index_set_sum(&d->index, &sum, deep);
     return dataset_check_cancel(
-        options); /* files may seem missing because the opening was cancelled */
+        options); /* files may seem missing because dataset_open() was cancelled */
 }
 
 static bool open_fresh(struct dataset *d)
@@ -132,10 +132,10 @@ static void forget_path(struct dataset *d)
     d->index_path = NULL;
 }
 
-/* The lock is polled rather than waited for, because a wait in flock() cannot be called off and
- * would keep a thread. Within one loader openings of an index are queued (openings.c), so only
- * processes compete here; which of them comes first does not matter, as the one that gets the lock
- * makes the index that all others then find. */
+/* The lock is polled, because blocking in flock() cannot be cancelled and would tie up a thread.
+ * Within one loader, requests to open an index are queued (openings.c), so only processes compete
+ * here. It does not matter which of them is first: the one that gets the lock builds the index that
+ * all others then find. */
 int indexing_lock(const struct dataset *d, const struct dataset_options *options, unsigned tries,
                   int *ret)
 {
@@ -149,7 +149,7 @@ int indexing_lock(const struct dataset *d, const struct dataset_options *options
         int r = dataset_check_cancel(options);
 
         if (errno != EWOULDBLOCK && errno != EINTR)
-            break; /* a file system without locks: built twice at worst, and renamed as a whole */
+            break; /* a file system without locks: built twice at worst, renamed atomically */
         if (r >= 0 && tries != UINT_MAX && tries-- <= 1)
             r = -EALREADY;
         if (r < 0) {
@@ -173,7 +173,7 @@ static void keep_index(struct dataset *d, const struct dataset_options *options)
     if (index_write(&d->index, d->index_path) < 0) {
         forget_path(d);
     } else if (index_open(d->index_path, &mapped) == 0) {
-        index_close(&d->index); /* pages of a file can be dropped when memory is short */
+        index_close(&d->index); /* the kernel can drop pages of a file when memory is short */
         d->index = mapped;
         d->index_hold = cache_hold(d->index_path, options->user);
     }
@@ -201,7 +201,7 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
             return 0;
         }
     }
-    if (d->index_path) /* we hold the lock: nobody else writes it */
+    if (d->index_path) /* we hold the lock: no other process writes it */
         cache_remove_leftovers(d->index_path);
     r = build(d, options, err);
     if (r >= 0 && d->index_path)
@@ -211,6 +211,6 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
         io_close(&d->index_hold);
         forget_path(d); /* files beside it would never be removed */
     }
-    (void)malloc_trim(0); /* return the memory that building took: a loader runs for weeks */
+    (void)malloc_trim(0); /* return the memory used for building: a loader runs for weeks */
     return r;
 }

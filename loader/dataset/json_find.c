@@ -17,13 +17,13 @@
 
 enum { DEPTH_MAX = 2048 };
 
-/* ---- checking ---- */
+/* ---- validation ---- */
 
 struct checker {
     const char *begin, *at, *end;
-    const char *why;               /* what is wrong at `at`, or NULL */
-    size_t depth;                  /* of objects and lists that are open */
-    uint8_t object[DEPTH_MAX / 8]; /* a bit for each of them: is it an object? */
+    const char *why;               /* the error at `at`, or NULL */
+    size_t depth;                  /* number of open objects and lists */
+    uint8_t object[DEPTH_MAX / 8]; /* one bit per level: is it an object? */
 };
 
 static bool is_space(char c)
@@ -59,7 +59,7 @@ static int hex_value(char c)
                                   : -1;
 }
 
-/* Behind a backslash. */
+/* Check the rest of an escape, after the backslash. */
 static bool check_escape(struct checker *c)
 {
     if (c->at == c->end || !*c->at || !strchr("\"\\/bfnrtu", *c->at))
@@ -72,8 +72,8 @@ static bool check_escape(struct checker *c)
     return true;
 }
 
-/* The length of the character at `at`: 0: the bytes are not UTF-8. Surrogates as bytes, as Python
- * writes them with "surrogatepass", are taken. */
+/* The length of the character at `at`; 0: invalid UTF-8. Accepts surrogates as bytes, as Python
+ * writes them with "surrogatepass". */
 static size_t character_length(const char *at, const char *end)
 {
     uint8_t bytes[4] = {0};
@@ -165,7 +165,7 @@ static bool in_object(const struct checker *c)
     return c->object[(c->depth - 1) / 8] >> (c->depth - 1) % 8 & 1;
 }
 
-/* The name of a member, and its colon. */
+/* Check the name of a member and its colon. */
 static bool check_name(struct checker *c)
 {
     skip_space(c);
@@ -178,7 +178,7 @@ static bool check_name(struct checker *c)
     return true;
 }
 
-/* A value without others in it, or the beginning of one with others; `*opened` says which. */
+/* Check a scalar, or the opening bracket of an object or a list; then `*opened` is true. */
 static bool check_begin(struct checker *c, bool *opened)
 {
     char first = c->at < c->end ? *c->at : '\0';
@@ -194,7 +194,7 @@ static bool check_begin(struct checker *c, bool *opened)
            take_word(c, "NaN") || check_number(c);
 }
 
-/* Behind a value: close what ends here; `*more` says that another value follows. */
+/* After a value: close the objects and lists that end here. `*more`: another value follows. */
 static bool check_end(struct checker *c, bool *more)
 {
     *more = false;
@@ -212,7 +212,7 @@ static bool check_end(struct checker *c, bool *more)
     return true;
 }
 
-/* Behind an opening bracket: `*empty` where the closing one follows. */
+/* After an opening bracket. `*empty`: the closing one follows. */
 static bool check_first(struct checker *c, bool *empty)
 {
     skip_space(c);
@@ -256,7 +256,7 @@ int json_parse(const char *text, size_t len, struct json_at *ret, struct plenum_
     return 0;
 }
 
-/* ---- going through what was checked ---- */
+/* ---- iteration over valid JSON ---- */
 
 static const char *past_space(const char *at)
 {
@@ -273,7 +273,7 @@ static const char *past_text(const char *at)
     return at + 1;
 }
 
-/* Behind the value at `at`, which ends before `end`. */
+/* The end of the value at `at`, which is not beyond `end`. */
 static const char *past_value(const char *at, const char *end)
 {
     size_t depth = 0;
@@ -365,7 +365,7 @@ static bool is_surrogate(uint32_t code)
     return code >= 0xd800 && code < 0xe000;
 }
 
-/* Behind "\u": the character, of which a pair of surrogates is one. */
+/* Decode the character after "\u". A pair of surrogates is one character. */
 static uint32_t take_unicode(const char **at)
 {
     uint32_t code = hex_quad(*at), low;
@@ -380,7 +380,7 @@ static uint32_t take_unicode(const char **at)
     return 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
 }
 
-/* The next character of a text, before its closing quote: its bytes in `ret` [4]. */
+/* Decode the next character of a string, before its closing quote, into `ret` [4]. */
 static size_t take_character(const char **at, char *ret, bool *is_sound)
 {
     static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
@@ -389,7 +389,7 @@ static size_t take_character(const char **at, char *ret, bool *is_sound)
     size_t n;
 
     if (**at != '\\') {
-        uint8_t first = (uint8_t) * *at; /* of valid UTF-8 it tells the length */
+        uint8_t first = (uint8_t) * *at; /* in valid UTF-8 it determines the length */
 
         n = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
         memcpy(ret, *at, n);
@@ -436,7 +436,7 @@ size_t json_copy(struct json_at text, char *ret, bool *is_sound)
     return len;
 }
 
-/* Does a text begin with these bytes? `*whole`: and is it no longer? */
+/* Does a string begin with these bytes? `*whole`: it is equal to them. */
 static bool begins_with(const char *text, const char *name, size_t len, bool *whole)
 {
     const char *at = text + 1;
@@ -455,7 +455,7 @@ static bool begins_with(const char *text, const char *name, size_t len, bool *wh
     return have == len && sound;
 }
 
-/* Go through an object: the next member's name and value. */
+/* Iterate over an object: the next member's name and value. */
 static bool next_member(struct json_at *rest, const char **name, struct json_at *ret)
 {
     const char *at = rest->at;
@@ -471,7 +471,7 @@ static bool next_member(struct json_at *rest, const char **name, struct json_at 
     return true;
 }
 
-/* What is between the brackets. */
+/* The text between the brackets of an object or a list. */
 static struct json_at inside(struct json_at value)
 {
     struct json_at rest = {past_space(value.at + 1), value.end - 1};
@@ -530,7 +530,7 @@ bool json_next(struct json_at *rest, struct json_at *ret)
     return true;
 }
 
-/* Brackets and commas between values are passed over; they were checked. */
+/* Skips brackets and commas between values; they have been validated. */
 bool json_next_flat(struct json_at *rest, struct json_at *ret)
 {
     while (rest->at < rest->end && (is_space(*rest->at) || strchr(",[]", *rest->at)))

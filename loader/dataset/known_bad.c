@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* known_bad.c - the samples of a data set that are known to be bad, and their part in its
- * fingerprint. badlist.c reads and writes the list.
+/* known_bad.c - the known bad samples of a data set, and their part in its fingerprint. badlist.c
+ * reads and writes the list.
  *
- * Pipelines with the word junk show some of the samples on it. For these the data set is opened
- * with options.junk: it then has a shorter list, another sum and another fingerprint, so that a
- * loader whose list does not tell which these are has another data set. */
+ * Pipelines with the word `junk` show some of the listed samples. For these pipelines the data set
+ * is opened with options.junk: it then has a shorter list, and a different sum and fingerprint. So
+ * a loader whose list does not mark these samples has a different data set. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -17,8 +17,8 @@
 #include "loader/dataset/cache.h"
 
 /* Set the path of the list of bad samples. It is named after the fingerprint of the data set
- * without the list. So it is found by whatever name the data set is opened, and can be copied to
- * other hosts. NULL where there is no cache folder. */
+ * without the list. So it is found under any name of the data set, and can be copied to other
+ * hosts. NULL without a cache folder. */
 static int set_bad_path(struct dataset *d, const struct dataset_options *options,
                         struct plenum_error *err)
 {
@@ -31,7 +31,7 @@ static int set_bad_path(struct dataset *d, const struct dataset_options *options
     return d->bad_path ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The fingerprint with a list. */
+/* Compute the sum and the fingerprint with a list. */
 static void sum_with(const struct dataset *d, const struct badlist *list, struct datasum *sum,
                      uint8_t fingerprint[16])
 {
@@ -40,7 +40,8 @@ static void sum_with(const struct dataset *d, const struct badlist *list, struct
     datasum_fingerprint(sum, fingerprint);
 }
 
-/* Read the list. One that we may not read, or that others may write, is ignored with a warning. */
+/* Read the list. If we may not read it, or other users can write it, it is ignored with a
+ * warning. */
 static int read_list(struct dataset *d, struct plenum_error *err)
 {
     const struct index_header *h = d->index.header;
@@ -82,7 +83,7 @@ int known_bad_load(struct dataset *d, const struct dataset_options *options,
     return 0;
 }
 
-/* Do they differ for some pipeline? */
+/* Do the lists differ for any pipeline? */
 static bool differ(const struct badlist *before, const struct dataset_bad *bad, uint32_t count)
 {
     const struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* label.h - from a label as a data set writes it to a class: the one rule of all formats. */
+/* label.h - turns a label as written in a data set into a class: one rule for all formats. */
 #ifndef LOADER_DATASET_LABEL_H
 #define LOADER_DATASET_LABEL_H
 
@@ -11,7 +11,7 @@
 
 #include "loader/dataset/class_list.h"
 
-/** What a data set's settings say about its labels. Constant while it is indexed. */
+/** A data set's settings about labels. Constant while it is indexed. */
 struct label_rule {
     int64_t offset;                   /* label-offset: added to labels that are numbers */
     const struct class_list *classes; /* classes=, or NULL */
@@ -19,23 +19,23 @@ struct label_rule {
 
 /** Where a label comes from. */
 enum label_source {
-    LABEL_VALUE,  /* a file, a column, a feature, JSON: an integer is a class number */
-    LABEL_FOLDER, /* the name of a folder: a name, unless classes=numbers */
+    LABEL_VALUE,  /* a file, column, feature or JSON value: an integer is a class number */
+    LABEL_FOLDER, /* the name of a folder: a class name, unless classes=numbers */
 };
 
 struct label {
-    bool is_name;  /* as it is written */
-    bool is_open;  /* a name whose class is not known before all names are */
-    int32_t class; /* else its class */
+    bool is_name;  /* it was written as a name */
+    bool is_open;  /* its class is not known before all names are */
+    int32_t class; /* its class, unless is_open */
 };
 
 /**
- * Read a label. An integer, however it is spelled, is the number of a class; another text that
- * looks like a number is rejected; any other text is the name of a class. With classes= a text that
- * is listed is that class, and names that are not listed are rejected. Where listed names are
- * numerals, a number is the name that has its value.
+ * Read a label. An integer, however spelled, is the number of a class; other text that looks like a
+ * number is rejected; any other text is the name of a class. With classes=, text that is listed is
+ * that class, and unlisted names are rejected. If listed names are numerals, a number means the
+ * name with its value.
  *
- * 0, or -EBADMSG with a sentence that begins with the label; the caller says where it stands.
+ * 0, or -EBADMSG; `err` begins with the label, and the caller adds where it was found.
  */
 int label_read(const struct label_rule *rule, enum label_source source, const char *text,
                size_t len, struct label *ret, struct plenum_error *err);

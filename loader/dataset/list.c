@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* list.c - "list:FILE": samples are the lines of a file, in its order (listfile.h says how it is
- * written).
+/* list.c - "list:FILE": samples are the lines of a file, in order (listfile.h describes the
+ * syntax).
  *
- * Paths are relative to the list's folder, or to base=DIR. Names of samples are paths as they are
- * written, so that the fingerprint is the same wherever list and images lie together. As with
- * folders, a file that is changed in place shows when it is read; a list that was changed shows at
- * once. */
+ * Paths are relative to the list's folder, or to base=DIR. Names of samples are the paths as
+ * written, so the fingerprint does not depend on where the list and its images are stored. Like in
+ * folders, a file that was changed in place is detected when it is read; a changed list is detected
+ * at once. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,14 +23,14 @@
 #include "loader/dataset/listfile.h"
 
 enum {
-    FILES_A_TURN = 1024,      /* that a thread stats before it asks for more */
-    LINE_BYTES = 65536,       /* read at once of a line whose fields are wanted, */
-    LINE_BYTES_MAX = 1 << 25, /* and at most: columns of 4 MiB */
+    FILES_A_TURN = 1024,      /* files that a thread stats per turn */
+    LINE_BYTES = 65536,       /* read at first to get the fields of a line */
+    LINE_BYTES_MAX = 1 << 25, /* at most: columns of 4 MiB */
 };
 
-/* A line, while scanning. */
+/* A line, during a scan. */
 struct found {
-    const char *path, *label; /* no label: they have none */
+    const char *path, *label; /* label is NULL if lines have none */
     size_t line;
     uint32_t offset;
     uint64_t size, mtime_ns;
@@ -41,7 +41,7 @@ struct scan {
     const struct dataset_options *options;
     struct found *files;
     size_t num_files, cap_files;
-    struct plenum_error *err; /* [turns]; "" where all is well */
+    struct plenum_error *err; /* [turns]; "": no error */
     struct index_memory *memory;
 };
 
@@ -78,7 +78,7 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
     return r;
 }
 
-/* Read the whole list, with room for one byte more. */
+/* Read the whole list, with room for one more byte. */
 static int read_text(const struct dataset *d, struct index_memory *memory, char **text, size_t *len,
                      struct stamp *stamp, struct plenum_error *err)
 {
@@ -162,7 +162,7 @@ static int read_lines(struct scan *s, struct listfile *list, struct plenum_error
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
-/* The first line of a CSV or TSV, whose columns no setting names. */
+/* Is it the first line of a CSV or TSV whose columns are not set by name? */
 static bool may_be_header(const struct scan *s, size_t file)
 {
     return file == 0 && s->files[0].line == 1 &&
@@ -231,7 +231,7 @@ static int look_at_all(struct scan *s, struct plenum_error *err)
     return r;
 }
 
-/* Without images the bytes of a sample are those of its line. */
+/* Without images, the bytes of a sample are its line. */
 static int measure_lines(struct scan *s, size_t len)
 {
     for (size_t i = 0; i < s->num_files; i++)
@@ -316,10 +316,11 @@ static bool list_fresh(const struct dataset *d)
            stamp_holds(&d->scope, d->where, &d->index.containers[0].stamp);
 }
 
-/* Is the open list what was indexed? Its text is compared where only its ctime has changed. */
+/* Is the open list unchanged since it was indexed? Compares its text if only its ctime has
+ * changed. */
 static bool is_same_list(const struct dataset *d, const struct stat *st)
 {
-    /* `d` is const for all but this, which any thread may write. */
+    /* `d` is const except for this, which any thread may write. */
     atomic_uint_fast64_t *found = (atomic_uint_fast64_t *)(uintptr_t)&d->list_ctime_ns;
     struct stamp stamp = d->index.containers[0].stamp, now = stamp_of(-1, st);
 
@@ -329,7 +330,7 @@ static bool is_same_list(const struct dataset *d, const struct stat *st)
     case STAMP_MAYBE:
         if (atomic_load(found) == now.ctime_ns)
             return true;
-        stamp.flags |= STAMP_SETTLED; /* what changed since it was indexed shows in its text */
+        stamp.flags |= STAMP_SETTLED; /* comparing the text detects any change since then */
         if (!stamp_holds(&d->scope, d->where, &stamp))
             return false;
         if (now.flags & STAMP_SETTLED)
@@ -349,7 +350,7 @@ static void list_describe(const struct dataset *d, const struct index_sample *sa
         (void)snprintf(ret, size, "%s, %s", d->where, index_name(&d->index, sample->name));
 }
 
-/* Without images: the line itself, for the fingerprint. */
+/* Without images: read the line itself, for the fingerprint. */
 static int read_line(const struct dataset *d, const struct index_sample *sample,
                      struct dataset_buffer *buffer, struct plenum_error *err)
 {
@@ -380,8 +381,8 @@ static void list_file(const struct dataset *d, const struct index_sample *sample
     (void)snprintf(ret, size, "%s", index_name(&d->index, sample->name));
 }
 
-/* Read and parse the line at `offset`: `list` has read its header. `*text` is what the line's
- * fields lie in, malloc. */
+/* Read and parse the line at `offset`; `list` has read its header. The line's fields point into
+ * `*text`, malloc. */
 static int read_whole_line(const struct dataset *d, const struct listfile *list, int fd,
                            uint64_t offset, char **text, struct listfile_line *line,
                            struct plenum_error *err)
@@ -403,14 +404,14 @@ static int read_whole_line(const struct dataset *d, const struct listfile *list,
         at.at = 0;
         at.text[len] = '\0';
         r = listfile_next(&at, line, err);
-        if ((size_t)len < room || (r > 0 && at.at < at.len)) /* else the line may go on */
+        if ((size_t)len < room || (r > 0 && at.at < at.len)) /* otherwise the line may be longer */
             return r;
     }
     return error_set(err, -EBADMSG, "%s: the line at byte %llu has more than 32 MiB", d->where,
                      (unsigned long long)offset);
 }
 
-/* Read the header from the beginning of the list, and the line at the sample's offset. */
+/* Read the header at the beginning of the list, and the line at the sample's offset. */
 static int list_fields(const struct dataset *d, const struct index_sample *sample,
                        dataset_field *field, void *arg, struct field_memory *memory,
                        struct plenum_error *err)

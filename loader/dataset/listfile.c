@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* listfile.c - lists as people write them: Caffe's "path label", CSV of a spreadsheet, TSV of a
- * script.
+/* listfile.c - parses the usual forms of lists: Caffe's "path label", CSV from spreadsheets, TSV
+ * from scripts.
  *
- * The text is split in place: the end of a field is overwritten with NUL after the delimiter there
- * was read. So a list of millions of lines takes its own size of memory and nothing more. */
+ * The text is split in place: the delimiter after a field is overwritten with NUL once it has been
+ * read. So a list of millions of lines takes no memory besides its text. */
 #include "config.h"
 
 #include "loader/dataset/listfile.h"
@@ -35,7 +35,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Remove blanks at both ends; writes to `end`. */
+/* Strip blanks from both ends; writes a NUL after the last character. */
 static char *trim(char *begin, char *end)
 {
     while (begin < end && is_blank(*begin))
@@ -52,8 +52,8 @@ static void add_field(struct listfile_line *line, char *field)
         line->fields[line->num_fields++] = field;
 }
 
-/* A field in quotes, whose first quote is at *at; quotes within are doubled. Ends behind the
- * closing one. */
+/* Parse a quoted field, whose opening quote is at *at; quotes within it are doubled. Leaves *at
+ * after the closing quote. */
 static int parse_quoted(struct listfile *l, char **field, struct plenum_error *err)
 {
     size_t line = l->line;
@@ -67,7 +67,7 @@ static int parse_quoted(struct listfile *l, char **field, struct plenum_error *e
             l->at++;
         } else if (c == '"') {
             l->at++;
-            *to = '\0'; /* at the latest where the closing quote was */
+            *to = '\0'; /* no later than the position of the closing quote */
             return 0;
         }
         l->line += c == '\n';
@@ -76,7 +76,7 @@ static int parse_quoted(struct listfile *l, char **field, struct plenum_error *e
     return error_set(err, -EBADMSG, "line %zu: a closing quote is missing", line + 1);
 }
 
-/* One line of CSV, from l->at to behind its newline. */
+/* Parse one line of CSV, from l->at to after its newline. */
 static int parse_csv(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
 {
     for (;;) {
@@ -168,7 +168,7 @@ static bool is_empty(const struct listfile_line *line)
     return true;
 }
 
-/* The next line with something in it: 1, 0 at the end, or -EBADMSG. */
+/* Parse the next non-empty line: 1, 0 at the end, or -EBADMSG. */
 static int parse_line(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
 {
     while (l->at < l->len) {
@@ -197,7 +197,7 @@ static int parse_line(struct listfile *l, struct listfile_line *line, struct ple
     return 0;
 }
 
-/* The column that is called one of `names`, or -1. */
+/* The first column with one of these names, or -1. */
 static int column_of(const struct listfile_line *line, const char *const *names, size_t count)
 {
     for (unsigned i = 0; i < line->num_fields; i++)
@@ -207,7 +207,7 @@ static int column_of(const struct listfile_line *line, const char *const *names,
     return -1;
 }
 
-/* The second column that is called one of `names`, or -1. */
+/* The second column with one of these names, or -1. */
 static int second_column_of(const struct listfile_line *line, int first, const char *const *names,
                             size_t count)
 {
@@ -218,7 +218,7 @@ static int second_column_of(const struct listfile_line *line, int first, const c
     return -1;
 }
 
-/* A header that names two columns which could be the one that is looked for. */
+/* Reject a header with two candidates for a column. */
 static int refuse_two(const struct listfile_line *header, int first, int second, const char *what,
                       struct plenum_error *err)
 {
@@ -236,7 +236,8 @@ static int refuse_two(const struct listfile_line *header, int first, int second,
                      what, a, b, what, a, what, b);
 }
 
-/* A column by number: true. By name, in a header: `*column` stays for the caller. */
+/* Parse a column given by number. False: it is a name, to be looked up in the header by the
+ * caller. */
 static bool column_number(const char *text, unsigned *column)
 {
     uint64_t value;
@@ -289,7 +290,7 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     if (!named && !guess)
         return 0;
     begin = *l;
-    if (!named) { /* parse a copy: a line of data must not be split here */
+    if (!named) { /* parse a copy: a data line must not be split here */
         char *end = memchr(l->text + l->at, '\n', l->len - l->at);
         size_t len = end ? (size_t)(end - l->text) - l->at : l->len - l->at;
         char copy[1024];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* mapping.c - a copy that survives SIGBUS.
  *
- * The handler is the process's. A thread that copies has left a place to go back to; for any other
- * the signal does what it does without us. */
+ * The handler is process-wide. A thread that is copying has set `escape` to jump to; in any other
+ * thread the signal has its previous effect. */
 #include "config.h"
 
 #include "loader/dataset/mapping.h"
@@ -19,14 +19,14 @@
 
 #include "common/util.h"
 
-/* Bytes of all mappings: page tables of 128 MiB. A small one counts as MAPPED_LEAST, so there are
- * at most 16384, a quarter of what the kernel lets a process map. */
+/* Bytes of all mappings: page tables of 128 MiB. A small mapping counts as MAPPED_LEAST, so there
+ * are at most 16384, a quarter of the number that the kernel allows. */
 #define MAPPED_MAX (UINT64_C(64) << 30)
 #define MAPPED_LEAST (UINT64_C(4) << 20)
 
 static atomic_uint_fast64_t mapped;
 
-static _Thread_local sigjmp_buf *volatile escape; /* of the copy that this thread is in */
+static _Thread_local sigjmp_buf *volatile escape; /* set while this thread is copying */
 
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 static struct sigaction before;
@@ -34,12 +34,12 @@ static bool catches;
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-    bool sent = info->si_code <= 0; /* by kill(2), say, and not by an instruction */
+    bool sent = info->si_code <= 0; /* by kill(2) for example, not by an instruction */
 
     (void)context;
     if (escape && !sent)
         siglongjmp(*escape, 1);
-    (void)sigaction(signal, &before, NULL); /* and the instruction raises it again */
+    (void)sigaction(signal, &before, NULL); /* the instruction will raise it again */
     if (sent)
         (void)raise(signal);
 }
@@ -51,7 +51,7 @@ static void install(void)
     catches = sigaction(SIGBUS, &action, &before) == 0;
 }
 
-/* Where the address space has a limit, what is mapped is missing elsewhere. */
+/* If the address space is limited, leave it to other uses. */
 static bool has_room(void)
 {
     struct rlimit limit;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* mapping.h - copies bytes of small samples from a mapped file.
  *
- * pread() of a sample of 3 KiB costs three times as much as the copy of its bytes. A mapping costs
- * page tables, and the kernel sends SIGBUS where a page cannot be had: the file was cut, or storage
- * failed. mapping_copy() catches that. */
+ * pread() of a sample of 3 KiB costs three times as much as copying its bytes. A mapping costs page
+ * tables, and the kernel raises SIGBUS if a page cannot be read because the file was truncated or
+ * storage failed. mapping_copy() handles that. */
 #ifndef LOADER_DATASET_MAPPING_H
 #define LOADER_DATASET_MAPPING_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** The first `size` bytes of a file, for mapping_copy() alone; NULL: it cannot be mapped, the
- * process has mapped much, or its address space has a limit. */
+/** Map the first `size` bytes of a file. Access them only by mapping_copy(). NULL: the file cannot
+ * be mapped, the process has mapped too much already, or its address space is limited. */
 const uint8_t *mapping_open(int fd, size_t size);
 void mapping_close(const uint8_t *mapping, size_t size);
 
 /**
- * Copy bytes of a mapping: 0, or -EIO when the kernel does not have all of them. Threads: any; the
+ * Copy bytes of a mapping: 0, or -EIO if the kernel cannot provide all of them. Threads: any; the
  * thread must not block SIGBUS.
  */
 int mapping_copy(void *dst, const uint8_t *from, size_t len);

@@ -21,7 +21,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-/* Parse the settings, which the format must know, and sort them by key. */
+/* Parse the settings, all of which the format must have, and sort them by key. */
 static int parse_settings(struct dataset *d, const struct dataname *name, struct plenum_error *err)
 {
     const char *at = name->settings, *key, *value;
@@ -51,7 +51,7 @@ static int parse_settings(struct dataset *d, const struct dataname *name, struct
                 return error_set(err, -EINVAL, "setting '%s' is given twice", d->settings[i].key);
         s->key = strndup(key, key_len);
         s->value = dataname_value(value, value_len);
-        d->num_settings++; /* there is room: none comes twice, and the format knows each */
+        d->num_settings++; /* there is room: settings are unique, and the format has each */
         if (!s->key || !s->value)
             return error_set(err, -ENOMEM, "out of memory");
     }
@@ -90,7 +90,7 @@ int name_read_labels(struct dataset *d, struct plenum_error *err)
         return r;
     d->labels.classes = d->classes;
     for (unsigned i = 0; d->classes->path && i < d->num_settings; i++)
-        if (d->settings[i].value == value) { /* the canonical name has the path without links */
+        if (d->settings[i].value == value) { /* the canonical name has no links */
             char *path = strdup(d->classes->path);
 
             if (!path)
@@ -142,8 +142,8 @@ int dataset_setting_number(const struct dataset *dataset, const char *key, int64
     return 0;
 }
 
-/* Check, before anything else, that the path lies below a root, or would if it existed. A client
- * may not even learn whether a path outside exists. */
+/* Check, before anything else, that the path is below a root, or would be if it existed. A client
+ * must not even learn whether a path outside exists. */
 int name_check_scope(const struct scope *p, const char *name, struct plenum_error *err)
 {
     const char *path = dataname_path(name);
@@ -183,7 +183,7 @@ char *name_canonical(const struct dataset *d)
     return whole;
 }
 
-/* Find the format that the name begins with. */
+/* Find the format at the beginning of the name. */
 static int parse_format(struct dataset *d, const struct dataname *parts, struct plenum_error *err)
 {
     char list[256];
@@ -198,7 +198,7 @@ static int parse_format(struct dataset *d, const struct dataname *parts, struct 
                      parts->format, list);
 }
 
-/* Parse a name. "auto:" is a plain path with settings. */
+/* Parse a name. "auto:" introduces a plain path with settings. */
 int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
 {
     struct dataname parts;

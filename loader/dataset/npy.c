@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* npy.c - reads "\x93NUMPY", two bytes of version, the length of the header, and the header: a
- * dictionary as Python writes it, {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }. */
+/* npy.c - parses "\x93NUMPY", two bytes of version, the length of the header, and the header, a
+ * Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }. */
 #include "config.h"
 
 #include "loader/dataset/npy.h"
@@ -30,7 +30,7 @@ static void skip_blanks(struct text *t)
         t->at++;
 }
 
-/* Is this next? Then it is behind us. */
+/* Consume `word` if it comes next. */
 static bool take(struct text *t, const char *word)
 {
     size_t len = strlen(word);
@@ -42,7 +42,7 @@ static bool take(struct text *t, const char *word)
     return true;
 }
 
-/* A text in quotes, without them. */
+/* Consume a quoted string; returns it without its quotes. */
 static bool take_quoted(struct text *t, const char **ret, size_t *len)
 {
     const char *close;
@@ -119,7 +119,7 @@ static int take_type(struct text *t, struct field_shape *ret, struct plenum_erro
                      (int)min_u64(len, 40), descr);
 }
 
-/* The three entries, in the order in which NumPy writes them, which is that of the alphabet. */
+/* Parse the three entries, in the order in which NumPy writes them: alphabetical. */
 static int parse_header(struct text *t, struct field_shape *ret, struct plenum_error *err)
 {
     int r;

@@ -8,10 +8,11 @@
 #include "common/fields.h"
 
 /**
- * What array the bytes hold: its type and shape, its bytes as `room`, and where they begin.
+ * Parse the header of an array: its type and shape, its length in bytes as `room`, and the offset
+ * of its data.
  *
- * Errors: -EBADMSG with a sentence: it is damaged or cut, or an array that no field can be
- * (objects, texts, complex numbers, big-endian, in Fortran's order, over FIELD_BYTES_MAX).
+ * Errors: -EBADMSG with `err` set: it is damaged or truncated, or an array that cannot be a field
+ * (objects, strings, complex numbers, big-endian, Fortran order, over FIELD_BYTES_MAX).
  */
 int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *ret_at,
               struct plenum_error *err);

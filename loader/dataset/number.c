@@ -17,7 +17,7 @@ enum {
     EXPONENT_MAX = 1 << 30,
     DIGITS_MAX = 19, /* an int64 has no more */
     INVISIBLE = 1,
-    FOLDED_MAX = 128, /* bytes of a text with foreign digits: a longer one is cut */
+    FOLDED_MAX = 128, /* bytes of a text with foreign digits; longer ones are truncated */
 };
 
 static const char blanks[] = " \t\r\n\v\f";
@@ -42,16 +42,16 @@ static void trim(const char **text, size_t *len)
         (*len)--;
 }
 
-/* A decimal number, taken apart. */
+/* The parts of a decimal number. */
 struct decimal {
     bool negative;
     const char *digits; /* [len]: digits, and at most one point among them */
     size_t len;
-    size_t fraction; /* digits behind the point */
+    size_t fraction; /* digits after the point */
     int64_t exponent;
 };
 
-/* The exponent at `at`, if there is one: behind it, or NULL where the text is malformed. */
+/* Read the exponent at `at`, if there is one. Returns its end, or NULL if the text is malformed. */
 static const char *read_exponent(const char *at, const char *end, int64_t *ret)
 {
     bool negative;
@@ -94,8 +94,8 @@ static bool read_decimal(const char *text, size_t len, struct decimal *ret)
     return at == end;
 }
 
-/* The exact value of a decimal number: its digits without the zeros at both ends, times a power of
- * ten. */
+/* The exact value of a decimal number: its digits without leading and trailing zeros, times a power
+ * of ten. */
 static enum number_kind evaluate(const struct decimal *d, int64_t *ret)
 {
     int64_t scale = d->exponent - (int64_t)d->fraction;
@@ -158,7 +158,7 @@ static bool has_prefix(const char *text, size_t len)
     return false;
 }
 
-/* The length of what people write between digits, or 0: a comma, an apostrophe, a blank ... */
+/* The length of a separator between digits, or 0: a comma, an apostrophe, a blank ... */
 static size_t separator_length(const char *text, size_t len)
 {
     static const char *const separators[] = {
@@ -170,8 +170,8 @@ static size_t separator_length(const char *text, size_t len)
     return 0;
 }
 
-/* Digits with points, at least two of them, that group thousands: 1.000.000. Others, such as
- * 1.2.3, are names of versions and the like. */
+/* Do at least two points group thousands: 1.000.000? Others, such as 1.2.3, are version numbers and
+ * so on. */
 static bool points_group_thousands(const char *text, size_t len)
 {
     size_t groups = 0, digits = 0;
@@ -189,8 +189,8 @@ static bool points_group_thousands(const char *text, size_t len)
     return groups > 2;
 }
 
-/* Digits with separators between them, and a percent sign or an exponent behind or none: 1,000;
- * 1_000; 1'000; 1 000; 1,5; 2^40; 50%; -3,0e2. */
+/* Are there digits with separators between them, and optionally a percent sign or an exponent after
+ * them: 1,000; 1_000; 1'000; 1 000; 1,5; 2^40; 50%; -3,0e2? */
 static bool has_separators(const char *text, size_t len)
 {
     size_t points = 0, separators = 0, at = 0;
@@ -216,7 +216,7 @@ static bool has_separators(const char *text, size_t len)
     return separators > 0 ? points <= 1 : at == len && points_group_thousands(text, len);
 }
 
-/* Would a person, or another program, take it for a number? */
+/* Would a person, or another program, read it as a number? */
 static bool looks_odd(const char *text, size_t len)
 {
     static const char minus[] = "\xe2\x88\x92"; /* U+2212 */
@@ -240,7 +240,8 @@ static bool looks_odd(const char *text, size_t len)
            is_word(text, len, "infinity") || has_prefix(text, len) || has_separators(text, len);
 }
 
-/* The zeros of all scripts with decimal digits (Unicode 16); the other nine follow each. */
+/* The zeros of all scripts with decimal digits (Unicode 16); each is followed by the other nine
+ * digits. */
 static const uint32_t zeros[] = {
     0x0660,  0x06f0,  0x07c0,  0x0966,  0x09e6,  0x0a66,  0x0ae6,  0x0b66,  0x0be6,  0x0c66,
     0x0ce6,  0x0d66,  0x0de6,  0x0e50,  0x0ed0,  0x0f20,  0x1040,  0x1090,  0x17e0,  0x1810,
@@ -251,23 +252,23 @@ static const uint32_t zeros[] = {
     0x16b50, 0x16d70, 0x1ccf0, 0x1d7ce, 0x1d7d8, 0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0,
     0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0};
 
-/* What stands between these digits or before them, and its ASCII. */
+/* Characters between or before these digits, and their ASCII equivalents. */
 static const struct {
     uint32_t code;
     char ascii;
 } signs[] = {{0x066a, '%'}, {0x066b, '.'}, {0x066c, ','}, {0x2212, '-'}, {0xff05, '%'},
              {0xff0b, '+'}, {0xff0c, ','}, {0xff0d, '-'}, {0xff0e, '.'}};
 
-/* Other digits: superscripts, subscripts, and those in circles, in brackets or with a point. */
+/* Other digits: superscripts, subscripts, circled, in brackets, or with a point. */
 static const struct {
     uint32_t first, last;
-    char ascii; /* of the first; the others follow */
+    char ascii; /* of the first one; the others follow */
 } forms[] = {{0x00b2, 0x00b3, '2'}, {0x00b9, 0x00b9, '1'}, {0x2070, 0x2070, '0'},
              {0x2074, 0x2079, '4'}, {0x2080, 0x2089, '0'}, {0x2460, 0x2468, '1'},
              {0x2474, 0x247c, '1'}, {0x2488, 0x2490, '1'}, {0x24ea, 0x24ea, '0'},
              {0x2776, 0x277e, '1'}, {0x2780, 0x2788, '1'}, {0x278a, 0x2792, '1'}};
 
-/* Blanks, characters without a shape, and punctuation that is not ASCII. */
+/* Blanks, invisible characters, and punctuation outside ASCII. */
 static const struct {
     uint32_t first, last;
     char ascii; /* INVISIBLE: none */
@@ -282,7 +283,7 @@ static const struct {
               {0xfe00, 0xfe0f, INVISIBLE}, {0xfeff, 0xfeff, INVISIBLE}, {0xff01, 0xff0f, '#'},
               {0xff1a, 0xff1b, '#'},       {0xff3b, 0xff40, '#'},       {0xff5b, 0xff65, '#'}};
 
-/* The ASCII of a digit of another script or form, or 0. */
+/* The ASCII equivalent of a digit of another script or form, or 0. */
 static char fold_digit(uint32_t code)
 {
     for (size_t i = 0; i < ARRAY_LEN(zeros); i++)
@@ -294,7 +295,8 @@ static char fold_digit(uint32_t code)
     return 0;
 }
 
-/* The ASCII of a character, INVISIBLE if it has none, or 0 if numbers do not come with it. */
+/* The ASCII equivalent of a character, INVISIBLE if it is to be dropped, or 0 if it does not occur
+ * in numbers. */
 static char fold(uint32_t code)
 {
     char digit = fold_digit(code);
@@ -308,7 +310,7 @@ static char fold(uint32_t code)
     return digit;
 }
 
-/* The character at `at`, which has `len` bytes of UTF-8. */
+/* The code point at `at`, `len` bytes of UTF-8. */
 static uint32_t code_of(const unsigned char *at, size_t len)
 {
     uint32_t code = len == 1 ? *at : *at & (0x7fU >> len);
@@ -318,7 +320,8 @@ static uint32_t code_of(const unsigned char *at, size_t len)
     return code;
 }
 
-/* Write a text in ASCII, as far as it fits: its length, or 0 where it has letters of other scripts.
+/* Convert a text to ASCII, as far as it fits: its length, or 0 if it contains letters of other
+ * scripts.
  */
 static size_t fold_text(const char *text, size_t len, char *ret)
 {
@@ -341,14 +344,14 @@ static size_t fold_text(const char *text, size_t len, char *ret)
     return count;
 }
 
-/* Move past `count` characters at the beginning. */
+/* Skip `count` bytes at the beginning. */
 static void skip(const char **text, size_t *len, size_t count)
 {
     *text += count;
     *len -= count;
 }
 
-/* The length of the type's name in tensor(3), np.int64(3), Decimal('3'), torch.Tensor(3); or 0. */
+/* The length of the type name in tensor(3), np.int64(3), Decimal('3'), torch.Tensor(3); or 0. */
 static size_t type_length(const char *text, size_t len)
 {
     static const char *const words[] = {"tensor",      "eagertensor", "array",    "ndarray",
@@ -371,7 +374,7 @@ static size_t type_length(const char *text, size_t len)
     return 0;
 }
 
-/* Take off what programs write around a number: a type, as in tensor(3, device='cuda:0'), or the
+/* Strip what programs print around a number: a type, as in tensor(3, device='cuda:0'), or the
  * letter of b'3'. */
 static void unwrap_repr(const char **text, size_t *len)
 {
@@ -393,7 +396,7 @@ static void unwrap_repr(const char **text, size_t *len)
         skip(text, len, 1);
 }
 
-/* Take off punctuation at both ends, except what changes the meaning: <3, >3, 3+. */
+/* Strip punctuation from both ends, unless it changes the meaning: <3, >3, 3+. */
 static void unwrap(const char **text, size_t *len)
 {
     static const char around[] = "\"'`()[]{};:,#$*!?@|\\/&_-.%^ \t\r\n\v\f";
@@ -419,7 +422,7 @@ static bool is_ratio(const char *text, size_t len)
            read_decimal(slash + 1, len - (size_t)(slash + 1 - text), &d);
 }
 
-/* A number with the suffix that some languages write: 3L, 3u, 3UL; 3.0f, 1e3d. 3d can be a name. */
+/* Is it a number with a suffix of some language: 3L, 3u, 3UL; 3.0f, 1e3d? 3d can be a name. */
 static bool has_suffix(const char *text, size_t len)
 {
     size_t n = len;
@@ -433,8 +436,8 @@ static bool has_suffix(const char *text, size_t len)
     return n < len && read_decimal(text, n, &d);
 }
 
-/* What programs write where there is no value. The names none and na, such as of a country, differ
- * in case. */
+/* Is it what programs write for a missing value? Names such as none, or na for a country, differ in
+ * case. */
 static bool is_missing(const char *text, size_t len)
 {
     static const char *const words[] = {"None", "null", "NULL", "Null", "NA", "N/A", "n/a", "NaT"};
@@ -445,8 +448,8 @@ static bool is_missing(const char *text, size_t len)
     return false;
 }
 
-/* A text that is no decimal number. Labels are written by programs, which write ASCII and nothing
- * around a number: others are more likely an error than the name of a class. */
+/* Classify a text that is not a decimal number. Programs write labels as plain ASCII numbers, so
+ * other forms of numbers are more likely a mistake than the name of a class. */
 static enum number_kind classify_odd(const char *text, size_t len)
 {
     char folded[FOLDED_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* number.h - the one rule that says which texts are numbers. Labels of every format, and fields of
- * integers and floats, follow it. */
+/* number.h - the one rule for which texts are numbers. It applies to labels of every format, and to
+ * fields of integers and floats. */
 #ifndef LOADER_DATASET_NUMBER_H
 #define LOADER_DATASET_NUMBER_H
 
@@ -9,19 +9,18 @@
 #include <stdint.h>
 
 enum number_kind {
-    NUMBER_NONE,     /* it does not look like a number, so it can be a name */
-    NUMBER_INTEGER,  /* an integer within int64, however it is spelled: 1, +1, 01, 1.0, 10e-1 */
+    NUMBER_NONE,     /* does not look like a number, so it can be a name */
+    NUMBER_INTEGER,  /* an integer within int64, however spelled: 1, +1, 01, 1.0, 10e-1 */
     NUMBER_HUGE,     /* an integer beyond int64 */
     NUMBER_FRACTION, /* another decimal number: 1.5 */
-    /* it looks like a number to people or programs: nan, 0x10, 1,000, ١, tensor(3), #3, 3L */
+    /* looks like a number to people or programs: nan, 0x10, 1,000, ١, tensor(3), #3, 3L */
     NUMBER_ODD,
-    NUMBER_MISSING, /* it is what programs write where there is no value: None, null, NA */
+    NUMBER_MISSING, /* what programs write for a missing value: None, null, NA */
 };
 
 /**
- * Classify a text; blanks around it do not count. `*ret` is the value of a NUMBER_INTEGER, which is
- * computed from its digits, exactly. A decimal number has a sign or none, digits with a point or
- * none, and an exponent or none.
+ * Classify a text; blanks around it are ignored. `*ret` is the exact value of a NUMBER_INTEGER. A
+ * decimal number has an optional sign, digits with an optional point, and an optional exponent.
  */
 enum number_kind number_parse(const char *text, size_t len, int64_t *ret);
 
@@ -31,14 +30,14 @@ bool number_is_decimal(enum number_kind kind);
 /**
  * The value of a decimal number as float32, rounded to nearest.
  *
- * 0; -EINVAL it is no decimal number; -ERANGE it is beyond the largest float32; -ENOMEM.
+ * 0; -EINVAL it is not a decimal number; -ERANGE it exceeds the largest float32; -ENOMEM.
  */
 int number_to_float(const char *text, size_t len, float *ret);
 
-/** Is it one of "NaN", "Infinity" and "-Infinity", as JSON of Python spells them? */
+/** Is it "NaN", "Infinity" or "-Infinity", as spelled by Python's json module? */
 bool number_is_special(const char *text, size_t len, float *ret);
 
-/** Why a text that is not a NUMBER_INTEGER is no integer, to follow the text in a message. */
+/** Why a text of this kind is not a NUMBER_INTEGER, to follow the text in a message. */
 const char *number_why_no_integer(enum number_kind kind);
 
 #endif

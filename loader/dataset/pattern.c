@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* pattern.c - braces are expanded one at a time, from the left: prefix {alternatives} suffix
- * becomes one pattern an alternative, which is expanded in turn. */
+ * becomes one pattern per alternative, which is expanded in turn. */
 #include "config.h"
 
 #include "loader/dataset/pattern.h"
@@ -18,7 +18,7 @@
 #include "common/util.h"
 #include "loader/dataset/scope.h"
 
-enum { DEPTH_MAX = 32 }; /* of braces in one pattern */
+enum { DEPTH_MAX = 32 }; /* levels of braces in one pattern */
 
 void pattern_list_fini(struct pattern_list *list)
 {
@@ -43,7 +43,7 @@ bool pattern_is_magic(const char *text)
     return strpbrk(text, "{*?[") != NULL;
 }
 
-/* The paths so far, and the folder that the pattern begins in. */
+/* The paths so far, and the folder that the pattern is relative to. */
 struct expansion {
     const struct scope *scope;
     struct pattern_list list;
@@ -51,7 +51,7 @@ struct expansion {
     struct plenum_error *err;
 };
 
-/* Add a path, which it takes; NULL: out of memory. */
+/* Add a path, which is taken; NULL: out of memory. */
 static int add_path(struct expansion *e, char *path)
 {
     if (pattern_list_add(&e->list, path) < 0)
@@ -68,7 +68,7 @@ static int by_bytes(const void *a, const void *b)
 
 static int add_matches(struct expansion *e, const char *folder, const char *pattern);
 
-/* Add an entry that matches, or what the rest of the pattern matches in it. */
+/* Add a matching entry, or the matches of the rest of the pattern in it. */
 static int add_entry(struct expansion *e, const char *folder, const char *name, const char *rest)
 {
     char *path = str_format("%s/%s", folder, name);
@@ -81,7 +81,8 @@ static int add_entry(struct expansion *e, const char *folder, const char *name, 
     return r;
 }
 
-/* Match the first part [len] of a pattern with the entries of a folder, and in these the rest. */
+/* Match the first part [len] of a pattern against the entries of a folder, and the rest within
+ * these. */
 static int match_entries(struct expansion *e, const char *folder, const char *pattern, size_t len)
 {
     const char *rest = pattern + len + strspn(pattern + len, "/");
@@ -91,7 +92,7 @@ static int match_entries(struct expansion *e, const char *folder, const char *pa
     DIR *dir;
     int r;
 
-    if (part && exact && scope_stat(e->scope, exact, &st) == 0) { /* its brackets are letters */
+    if (part && exact && scope_stat(e->scope, exact, &st) == 0) { /* its brackets are literal */
         r = add_entry(e, folder, part, rest);
         free(exact);
         free(part);
@@ -121,7 +122,7 @@ out:
     return r;
 }
 
-/* Add what a pattern without braces matches in a folder. */
+/* Add the matches, in a folder, of a pattern without braces. */
 static int add_matches(struct expansion *e, const char *folder, const char *pattern)
 {
     size_t plain = strcspn(pattern, "*?["); /* up to the part with the first of these */
@@ -149,7 +150,7 @@ static int add_matches(struct expansion *e, const char *folder, const char *patt
     return r;
 }
 
-/* A pattern without braces. */
+/* Expand a pattern without braces. */
 static int add_glob(struct expansion *e, const char *pattern)
 {
     size_t before = e->list.count;
@@ -165,7 +166,7 @@ static int add_glob(struct expansion *e, const char *pattern)
     return r;
 }
 
-/* The brace that closes the one at `open`, or NULL; `commas`: are there any on its own level? */
+/* The brace that closes the one at `open`, or NULL; `commas`: are there any at its level? */
 static const char *find_close(const char *open, bool *commas)
 {
     unsigned depth = 0;
@@ -184,11 +185,11 @@ static const char *find_close(const char *open, bool *commas)
 
 struct range {
     int64_t first, last, step;
-    int digits; /* 0: as many as the number has */
+    int digits; /* 0: no padding */
     bool letters;
 };
 
-/* A whole number of at most 18 digits at `*text`, which moves on. */
+/* Parse an integer of at most 18 digits at `*text`, which is advanced. */
 static bool parse_number(const char **text, int64_t *value, int *digits)
 {
     const char *p = *text;
@@ -203,7 +204,7 @@ static bool parse_number(const char **text, int64_t *value, int *digits)
     return true;
 }
 
-/* "first..last" or "first..last..step", up to the closing brace. */
+/* Parse "first..last" or "first..last..step", up to the closing brace. */
 static bool parse_range(const char *p, const char *close, struct range *ret)
 {
     int a = 0, b = 0, s;
@@ -313,12 +314,12 @@ static int expand(struct expansion *e, const char *pattern, unsigned depth)
             return expand_list(e, pattern, open, close, depth);
         if (parse_range(open + 1, close, &range))
             return expand_range(e, pattern, open, close, &range, depth);
-        /* Braces around something else are letters like others. */
+        /* Braces around anything else are literal. */
     }
     return add_glob(e, pattern);
 }
 
-/* Is there a ".." in a part that is expanded, or behind one? Its target would depend on what was
+/* Is there a ".." in or after a part that is expanded? Its target would depend on the files
  * found. */
 static bool turns_back(const char *pattern)
 {

@@ -17,25 +17,25 @@ struct pattern_list {
 
 void pattern_list_fini(struct pattern_list *list);
 
-/** Does a text hold anything that would be expanded? */
+/** Does a text contain anything that would be expanded? */
 bool pattern_is_magic(const char *text);
 
-/** Put a path, which is taken, at the end: 0 or -ENOMEM, also for a path of NULL. */
+/** Append a path, which is taken: 0 or -ENOMEM, also if `path` is NULL. */
 int pattern_list_add(struct pattern_list *list, char *path);
 
 struct scope;
 
 /**
- * All that a pattern in a folder stands for. The folder's own name is taken as it is.
+ * Expand a pattern in a folder. The folder's own name is not expanded.
  *
- * {a,b,c} is each of them, in this order; {000..146} each number, {a..e} each letter, by steps of
- * {0..9..3}; numbers get as many digits as the longer end has if one begins with 0. Braces nest.
- * What holds *, ? or [ afterwards is replaced by the files that match, in byte order. A path that
- * exists as it is written is only itself.
+ * {a,b,c} expands to each of these, in this order; {000..146} to each number, {a..e} to each
+ * letter, {0..9..3} in steps of 3. If one end begins with 0, numbers are padded to the length of
+ * the longer end. Braces nest. After that, a path with *, ? or [ is replaced by the files that
+ * match, in byte order. A path that exists as written expands only to itself.
  *
- * Errors: -ENOENT a part with *, ? or [ matches nothing; -E2BIG more than PATTERN_PATHS_MAX;
- * -EINVAL a range that cannot be, or ".." behind a part that is expanded; -EACCES a folder that
- * would have to be looked into lies below none of the place's roots; -ENOMEM.
+ * Errors: -ENOENT a part with *, ? or [ has no match; -E2BIG more than PATTERN_PATHS_MAX; -EINVAL
+ * an invalid range, or ".." after a part that is expanded; -EACCES a folder that has to be listed
+ * is below none of the scope's roots; -ENOMEM.
  */
 int pattern_expand(const struct scope *scope, const char *folder, const char *pattern,
                    struct pattern_list *ret, struct plenum_error *err);

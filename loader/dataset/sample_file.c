@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sample_file.c - samples that are files of their own, and buffers for the bytes of any. */
+/* sample_file.c - reads samples that are files of their own; and buffers for the bytes of any
+ * sample. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -42,8 +43,8 @@ void dataset_buffer_fini(struct dataset_buffer *buffer)
     *buffer = (struct dataset_buffer){0};
 }
 
-/* Images of other kinds are left out when a data set is indexed, and not bad when they are shown:
- * so a build that cannot decode WebP or AVIF serves the rest. It is another data set, and says so.
+/* Images of other kinds are left out of the index, rather than being bad samples: so a build that
+ * cannot decode WebP or AVIF serves the rest. That is a different data set, with a warning.
  */
 static const char *const extensions[] = {".jpg",  ".jpeg", ".png",
 #ifdef HAVE_WEBP
@@ -77,7 +78,7 @@ bool dataset_is_image_name(const char *name)
     return dot && dataset_is_image_extension(dot);
 }
 
-/* .jpg and .jpeg are the same. */
+/* .jpg and .jpeg are equivalent. */
 static const char *plain(const char *extension)
 {
     return strcasecmp(extension, ".jpeg") == 0 ? ".jpg" : extension;
@@ -125,7 +126,7 @@ int dataset_has_changed(const struct dataset *d, const char *path, struct plenum
                      scope_name(&d->scope, path, name, sizeof(name)));
 }
 
-/* The error for a file of the data set. */
+/* Set the error for a file of the data set. */
 static int file_error(const struct dataset *d, const char *path, int r, struct plenum_error *err)
 {
     char name[SCOPE_NAME_MAX];
@@ -136,7 +137,7 @@ static int file_error(const struct dataset *d, const char *path, int r, struct p
     return scope_error(&d->scope, err, r, path);
 }
 
-/* A descriptor, and what it is of; or -errno with a sentence. */
+/* Open a file and stat it: a descriptor, or -errno with `err` set. */
 static int open_file(const struct dataset *d, const char *path, struct stat *ret,
                      struct plenum_error *err)
 {
@@ -151,7 +152,7 @@ static int open_file(const struct dataset *d, const char *path, struct stat *ret
     return file_error(d, path, r, err);
 }
 
-/* Is it a file of the length that an index or a table has? */
+/* Is it a regular file of the length in the index or table? */
 static bool has_len(const struct stat *st, uint32_t len)
 {
     return S_ISREG(st->st_mode) && min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
@@ -179,7 +180,7 @@ int dataset_read_file(const struct dataset *d, const struct index_sample *sample
     if (r >= 0)
         r = io_pread_all(fd, buffer->bytes, sample->len, 0);
     (void)close(fd);
-    if (r < 0) /* some file systems return -EBADMSG for a bad checksum; here it is a bad image */
+    if (r < 0) /* some file systems return -EBADMSG for a bad checksum; here it means a bad image */
         return file_error(d, path, r == -EBADMSG ? -EIO : r, err);
     if (d->checksums &&
         !checksums_agree(d->checksums, number, buffer->bytes, buffer->len, !touched))
@@ -269,7 +270,7 @@ int dataset_read_field(const struct dataset *d, const char *path, const struct f
     if (fd < 0)
         return fd;
     if (!has_len(&st, place->len) ||
-        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* it is read first */
+        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* first read */
         (void)close(fd);
         return dataset_has_changed(d, path, err);
     }

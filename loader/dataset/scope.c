@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* scope.c - opens what a data set names, below the roots that its client may read.
+/* scope.c - opens the paths that a data set names, below the roots that its client may read.
  *
- * It is not enough to check a path and then open it by name: somebody may replace it in between
- * (a time-of-check-to-time-of-use race). So the check is part of opening:
+ * It is not enough to check a path and then open it by name: it may be replaced in between (a
+ * time-of-check-to-time-of-use race). So the check is part of opening:
  *
  * - A path beneath the data set's own folder is opened by openat2() with RESOLVE_BENEATH. In this
  *   one system call the kernel makes sure that no link and no ".." leads out of the folder.
  * - Any other path (a link to another root, an absolute path, a kernel without openat2) is walked
- *   from "/": each folder is opened within the one before, and never through a link; links are
- *   read and followed here. The names of these folders make up the path without links, which must
- *   lie below a root in the end.
+ * from "/": each folder is opened relative to the previous one, and never through a link; links are
+ * read and followed here. The names of these folders make up the path without links, which must be
+ * below a root in the end.
  *
- * A walk may pass through folders outside of the roots (a link of the operator's may lead through
- * them), but nothing is told about them: a walk that fails or ends there always returns the same
- * error. A walk may not leave a folder outside by "..": its success would tell that the folder
- * before the ".." exists. Folders above a root are an exception, because they exist anyway. */
+ * A walk may pass through folders outside the roots (one of the operator's links may lead through
+ * them), but must not reveal anything about them: a walk that fails or ends there always returns
+ * the same error. A walk may not leave a folder outside by "..": success would reveal that the
+ * folder before the ".." exists. Folders above a root are an exception, because they certainly
+ * exist. */
 #include "config.h"
 
 #include "loader/dataset/scope.h"
@@ -53,7 +54,7 @@ static bool is_inside(const struct scope *p, const char *path)
     return false;
 }
 
-/* Is it in a root, or above one? */
+/* Is it inside a root, or above one? */
 static bool is_known(const struct scope *p, const char *path)
 {
     for (unsigned i = 0; i < p->num_roots; i++)
@@ -76,15 +77,15 @@ static const char *done_of(const struct walk *w)
     return *w->done ? w->done : "/";
 }
 
-/* The error that the client may see, for an error in the folder reached. */
+/* The error that the client may see, for an error in the current folder. */
 static int visible_error(const struct walk *w, int r)
 {
-    if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) /* errors of the loader */
+    if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) /* errors of the loader itself */
         return r;
     return is_inside(w->scope, done_of(w)) ? r : -EXDEV;
 }
 
-/* Have `first`, then `rest` walked from "/": 1. */
+/* Restart the walk from "/" with `first`, then `rest`. Returns 1. */
 static int restart(struct walk *w, const char *first, const char *rest)
 {
     char *todo = str_format("/%s/%s", first, rest);
@@ -108,7 +109,7 @@ static int walk_up(struct walk *w, const char *rest)
     return restart(w, w->done, rest);
 }
 
-/* Follow the link that is open as `link`, in the folder reached. */
+/* Follow the link that is open as `link`, in the current folder. */
 static int walk_link(struct walk *w, int link, const char *rest)
 {
     char target[PATH_MAX], whole[2 * PATH_MAX + 1];
@@ -123,7 +124,7 @@ static int walk_link(struct walk *w, int link, const char *rest)
     return restart(w, whole, rest);
 }
 
-/* Open an entry of the folder reached; 1: it is a link, and the walk must begin again. */
+/* Open an entry of the current folder. 1: it is a link, and the walk must restart. */
 static int walk_into(struct walk *w, const char *name, const char *rest)
 {
     size_t len = strlen(w->done);
@@ -151,7 +152,7 @@ static int walk_into(struct walk *w, const char *name, const char *rest)
     return 0;
 }
 
-/* Walk from "/" to the end: 0. At the first link or "..": 1, and the walk must begin again. */
+/* Walk from "/" to the end: 0. At the first link or "..": 1, and the walk must restart. */
 static int walk_down(struct walk *w)
 {
     const char *at = w->todo;
@@ -179,7 +180,7 @@ static int walk_down(struct walk *w)
     return r;
 }
 
-/* Open what was reached, with `flags`. */
+/* Open the end of the walk with `flags`. */
 static int walk_open(struct walk *w, int flags)
 {
     struct stat st;
@@ -198,7 +199,7 @@ static int walk_open(struct walk *w, int flags)
     else
         fd = openat(w->up, strrchr(w->done, '/') + 1, flags | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ELOOP ? -EAGAIN : -errno; /* it was replaced by a link just now */
+        return errno == ELOOP ? -EAGAIN : -errno; /* it has just been replaced by a link */
     return fd;
 }
 
@@ -238,7 +239,7 @@ out:
     return r;
 }
 
-/* The same for a path that may be relative. */
+/* Like walk(), for a path that may be relative. */
 static int walk_from(const struct scope *p, const char *path, int flags, char **real)
 {
     char here[PATH_MAX], *whole;
@@ -254,7 +255,7 @@ static int walk_from(const struct scope *p, const char *path, int flags, char **
     return r;
 }
 
-/* ---- by the kernel ---- */
+/* ---- openat2() ---- */
 
 /* struct open_how of <linux/openat2.h>, which older systems lack. */
 struct how {
@@ -263,7 +264,7 @@ struct how {
 
 enum { NO_MAGIC_LINKS = 0x02, BENEATH = 0x08 };
 
-/* Open a path beneath the folder; -EXDEV: it may lie elsewhere. */
+/* Open a path beneath the folder; -EXDEV: it may be elsewhere. */
 static int open_beneath(const struct scope *p, const char *path, int flags)
 {
 #ifdef SYS_openat2

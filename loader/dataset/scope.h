@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* scope.h - opens everything that a data set names, within the roots that its client may read.
  *
- * A loader serves what lies below its roots, and each client what lies below the roots that it may
- * read. So these functions alone open, list and stat whatever a data set names (itself, files,
- * links, lists, patterns), when it is indexed and when it is read.
- * tests/loader/dataset/test_opens.sh searches for other calls. */
+ * A loader serves only files below its roots, and to each client only files below the roots that it
+ * may read. So these functions alone open, list and stat the paths that a data set names (itself,
+ * files, links, lists, patterns), when it is indexed and when it is read.
+ * tests/loader/dataset/test_opens.sh checks that there are no other calls. */
 #ifndef LOADER_DATASET_SCOPE_H
 #define LOADER_DATASET_SCOPE_H
 
@@ -15,15 +15,15 @@
 
 #include <plenum/error.h>
 
-/** The roots that a data set is confined to, and the folder that its relative paths begin in.
+/** The roots that a data set is confined to, and the folder that its relative paths start from.
  * Constant once the data set is open. Threads: any. */
 struct scope {
-    char **roots; /* owned: folders without links; none: everything may be opened */
+    char **roots; /* owned: paths without links; none: any file may be opened */
     unsigned num_roots;
     char *folder; /* owned: absolute, without links; NULL: the working directory */
     int fd;       /* of the folder */
-    /** While the data set is being opened, else NULL: once it is true, all calls return -ECANCELED.
-     * Patterns and links can lead to more folders than there is time to read. */
+    /** Set while the data set is being opened, otherwise NULL. Once it is true, all calls return
+     * -ECANCELED: patterns and links can lead to too many folders to wait for. */
     const atomic_bool *cancel;
 };
 
@@ -35,33 +35,34 @@ void scope_fini(struct scope *scope);
 int scope_enter(struct scope *scope, const char *path);
 
 /**
- * Open for reading: a descriptor, or -errno. O_CLOEXEC and O_NONBLOCK are added: the path may
- * have become a pipe. `flags`: O_DIRECTORY, O_PATH, or 0.
+ * Open for reading: a descriptor, or -errno. O_CLOEXEC and O_NONBLOCK are added, the latter because
+ * the path may have become a pipe. `flags`: O_DIRECTORY, O_PATH, or 0.
  *
- * -EXDEV: the path lies below none of the roots, or leaves the roots and comes back by "..". This
- * is the result whatever lies there, even nothing. Any other error is about a path inside.
+ * -EXDEV: the path is below none of the roots, or leaves the roots and returns by "..". The result
+ * does not depend on what exists there. Any other error is about a path inside.
  */
 int scope_open(const struct scope *scope, const char *path, int flags);
 int scope_open_folder(const struct scope *scope, const char *path, DIR **ret);
 int scope_stat(const struct scope *scope, const char *path, struct stat *ret);
-/** Stat an entry of `folder`, which is open as `fd`: one system call if it is no link. */
+/** Stat an entry of `folder`, which is open as `fd`: one system call unless it is a link. */
 int scope_stat_entry(const struct scope *scope, int fd, const char *folder, const char *name,
                      struct stat *ret);
-/** The type (DT_REG, DT_DIR, ...) of an entry of the folder open as `fd`, of a link itself. */
+/** The type (DT_REG, DT_DIR, ...) of an entry of the folder open as `fd`. Does not follow links. */
 unsigned scope_entry_type(int fd, const struct dirent *entry);
-/** The path without links, malloc. */
+/** Resolve a path to one without links, malloc. */
 int scope_resolve(const struct scope *scope, const char *path, char **ret);
 
 enum { SCOPE_NAME_MAX = 8192 };
 
-/** `path` as messages name it: with the folder before it, unless it is absolute. Returns `ret`. */
+/** Write `path` as shown in messages to `ret`: prefixed with the folder unless absolute. Returns
+ * `ret`. */
 char *scope_name(const struct scope *scope, const char *path, char *ret, size_t size);
 
-/** Set the sentence for an error of scope_open() or another of these. Returns the code to pass on:
- * -EACCES for -EXDEV, else `code`. */
+/** Set `err` for an error of one of these functions. Returns the code to pass on: -EACCES for
+ * -EXDEV, otherwise `code`. */
 int scope_error(const struct scope *scope, struct plenum_error *err, int code, const char *path);
 
-/* As error_set(). */
+/* A macro like error_set(). */
 #define scope_error(scope, err, code, path)                     \
     __extension__({                                             \
         int scope_code_ = (code);                               \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* skipped.c - what systems leave behind in folders.
+/* skipped.c - names of files and folders that systems and tools create by themselves.
  *
- * Each name here is made by a program without being asked for. As a folder it would become a class
- * and shift the labels of those behind it; as a folder of thumbnails it would add samples. */
+ * Such a folder would become a class and shift the labels of the classes after it; a folder of
+ * thumbnails would add samples. */
 #include "config.h"
 
 #include "loader/dataset/skipped.h"

@@ -17,7 +17,7 @@
 #include "common/util.h"
 #include "loader/dataset/scope.h"
 
-enum { PIECE = 256 << 10 }; /* of a file that is hashed */
+enum { PIECE = 256 << 10 }; /* bytes of a file that are hashed at a time */
 
 uint64_t stamp_time(const struct timespec *time)
 {
@@ -29,8 +29,7 @@ static int64_t signed_time(const struct timespec *time)
     return (int64_t)stamp_time(time);
 }
 
-/* The clock that the kernel takes times of files from: the next change has this time or a later
- * one. */
+/* The clock of the kernel's file times: the next change gets this time or a later one. */
 static int64_t kernel_now(void)
 {
     struct timespec now;
@@ -39,15 +38,16 @@ static int64_t kernel_now(void)
     return signed_time(&now);
 }
 
-/* Wait until a change shows in the ctime: for the next tick of the kernel's clock, at most. */
+/* Wait until another change would alter the ctime: at most until the next tick of the kernel's
+ * clock. */
 static void pass_ctime(int64_t ctime_ns)
 {
     while (ctime_ns >= kernel_now() && ctime_ns <= (int64_t)time_clock_ns(CLOCK_REALTIME))
         (void)nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
-/* Had it changed just before? Times in the future count as settled: a wrong clock has set them, and
- * a change from now on gives another time. */
+/* Are its times older than the clock's resolution? Times in the future count as settled: a wrong
+ * clock has set them, and any change from now on sets another time. */
 static bool is_settled(const struct stat *st)
 {
     /* FAT has the coarsest clock of all file systems. */
@@ -63,7 +63,7 @@ static bool is_settled(const struct stat *st)
     return st->st_ctim.tv_nsec ? changed < now : changed <= now - grain_ns; /* whole seconds */
 }
 
-/* Does the file system write ctimes of its own? */
+/* Does the file system keep ctimes? */
 static bool keeps_ctimes(uint32_t type)
 {
     /* ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs, NFS, Lustre, CephFS, GPFS, BeeGFS */
@@ -77,7 +77,7 @@ static bool keeps_ctimes(uint32_t type)
     return false;
 }
 
-/* FUSE and SMB make inode numbers up, and forget them. */
+/* FUSE and SMB invent inode numbers, and forget them. */
 static bool keeps_inodes(uint32_t type)
 {
     return type != 0x65735546 && type != 0xFF534D42 && type != 0xFE534D42;

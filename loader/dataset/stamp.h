@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* stamp.h - what tells that a file or folder is still the one that was indexed.
+/* stamp.h - detects whether a file or folder has changed since it was indexed.
  *
- * Anybody can set the mtime back (tar, rsync -a, unzip and cp -a do), but only the kernel writes
- * the ctime. So equal mtimes prove nothing where the ctime or the inode differs: then the content
- * decides, which is the names and types of a folder's entries, or a file's bytes. Some file systems
- * have no ctime of their own (FUSE, squashfs, FAT): there the entries of folders are compared every
- * time. */
+ * Any program can set an mtime back (tar, rsync -a, unzip and cp -a do), but only the kernel sets
+ * the ctime. So if the ctime or the inode differs, equal mtimes prove nothing and the content
+ * decides: the names and types of a folder's entries, or a file's bytes. Some file systems do not
+ * keep a ctime (FUSE, squashfs, FAT): there, the entries of folders are compared every time. */
 #ifndef LOADER_DATASET_STAMP_H
 #define LOADER_DATASET_STAMP_H
 
@@ -19,19 +18,19 @@
 struct scope;
 
 enum stamp_flag {
-    /** It had not changed just before it was looked at, so a later change shows in its times. */
+    /** It had not changed just before the stamp was taken, so any later change alters its times. */
     STAMP_SETTLED = 1,
-    /** There was nothing at this path, and there must still be nothing. */
+    /** Nothing existed at this path, and nothing may exist there now. */
     STAMP_ABSENT = 2,
     /** Its file system is not known to keep ctimes. */
     STAMP_NO_CTIME = 4,
     /** Its inode number may change by itself. */
     STAMP_NO_INODE = 8,
-    /** Only its type must stay the same: a link was skipped for what it leads to. */
+    /** Only its type must stay the same: a link was skipped because of the type of its target. */
     STAMP_TYPE = 16,
 };
 
-/** As it lies in an index. */
+/** A stamp as stored in an index. */
 struct stamp {
     uint64_t mtime_ns;
     uint64_t ctime_ns;
@@ -41,39 +40,39 @@ struct stamp {
     uint64_t flags;   /* enum stamp_flag */
 };
 
-/** How a stamp and what lies at its path now differ. */
+/** The result of comparing a stamp with its path now. */
 enum stamp_match {
     STAMP_SAME,
-    STAMP_MAYBE, /* mtime and size are the same, but the content must be compared */
+    STAMP_MAYBE, /* same mtime and size, but the content must be compared */
     STAMP_DIFFERS,
 };
 
-/** The time as one number; earlier than 1970 wraps around. */
+/** The time in ns; times before 1970 wrap around. */
 uint64_t stamp_time(const struct timespec *time);
 
 /**
- * The stamp of what is open as `fd` (-1: unknown file system) and has this `st`. The content is not
- * filled in. The content must be read afterwards: a change after that shows, unless the stamp is
- * not settled. Waits for the next tick of the kernel's clock where the ctime is of this one.
+ * The stamp of the file or folder open as `fd` (-1: unknown file system) with this `st`, without
+ * its content. Read the content afterwards: later changes are then detected, unless the stamp is
+ * not settled. If the ctime is of the current tick of the kernel's clock, waits for the next one.
  */
 struct stamp stamp_of(int fd, const struct stat *st);
-/** The stamp of a path where nothing is. */
+/** The stamp of a path where nothing exists. */
 struct stamp stamp_absent(void);
-/** The stamp of a path where something of this type is: a file that becomes a folder shows. */
+/** A stamp of the type alone: detects a file that has become a folder. */
 struct stamp stamp_type(const struct stat *st);
 
-/** Compares a stamp with what was found now; `st` is NULL where nothing was found. */
+/** Compare a stamp with the current `st`, or NULL if nothing exists there. */
 enum stamp_match stamp_compare(const struct stamp *stamp, const struct stat *st);
 
-/** Part of the content of a folder open as `fd`: the sum over its entries, but for "." and "..".
- * Hashes the name and the type, and looks at the entry only where readdir() did not give its type.
- * A link has a type of its own, whatever it leads to. */
+/** One summand of the content of a folder open as `fd`, which is the sum over its entries except
+ * "." and "..". Hashes the name and the type, and stats the entry only if readdir() did not return
+ * its type. Links are not followed. */
 uint64_t stamp_hash_entry(int fd, const struct dirent *entry);
-/** The content of a file that was read; never 0. */
+/** The content of a file with these bytes; never 0. */
 uint64_t stamp_hash_bytes(const void *bytes, size_t len);
 
-/** Is what lies at this path of the scope what it was? Reads it only where the times leave it open
- * and the stamp has a content. */
+/** Is the file or folder at this path of the scope unchanged? Reads it only if its times leave that
+ * open and the stamp has a content. */
 bool stamp_holds(const struct scope *scope, const char *path, const struct stamp *stamp);
 
 #endif

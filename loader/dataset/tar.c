@@ -2,28 +2,27 @@
 /* tar.c - "tar:ARCHIVES": WebDataset archives, read in place.
  *
  * ARCHIVES is a tar archive, a folder of them (*.tar, in byte order), or a pattern with braces and
- * globs (pattern.h). The members of a sample lie one after the other and share a key: their path up
+ * globs (pattern.h). The members of a sample are consecutive and have the same key: their path up
  * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png, .webp, .avif, .ppm,
- * .pnm; with "tar,image=EXTENSION:" of that extension alone) with a label:
+ * .pnm; with "tar,image=EXTENSION:" only that extension) with a label:
  *
- *     tar:                 .cls, an integer; else "label" of .json; else .txt, an integer
- *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class, and any
- *                          other extension: one that ends in .cls as cls, others as txt
+ *     tar:                 .cls, an integer; otherwise "label" of .json; otherwise .txt, an integer
+ *     tar,label=cls:       only .cls. label=txt: only .txt, which may be the name of a class. Any
+ *                          other extension: read like cls if it ends in .cls, otherwise like txt
  *     tar,label=json.A.B:  member B of member A of the .json: a number, or the name of a class
- *     tar,label=folder:    the folder in the archive that the image lies in is its class; each
- *                          image is a sample by itself, whatever dots are in its name
+ *     tar,label=folder:    the class is the image's folder in the archive; each image is a sample
+ *                          by itself, whatever dots its name contains
  *     tar,label=none:      0
  *
- * Labels are numbers in all samples, or names in all: these are numbered in byte order. A file
- * classes.txt beside the archives, a name a line, names the classes of numbered labels.
+ * Labels are either all numbers or all names; names are numbered in byte order. A file classes.txt
+ * beside the archives, with one name per line, names the classes of numbered labels.
  *
- * Samples have the order of the archives and of the members in them. All headers are read once, by
- * several threads, an archive a turn; afterwards a sample is one pread() at its offset. Descriptors
- * of archives are kept open, as many as a quarter of what the process may have.
+ * Samples are in the order of the archives and of their members. All headers are read once, by
+ * several threads, one archive per turn; after that, a sample is one pread() at its offset.
+ * Descriptors of archives are kept open, up to a quarter of the process's limit.
  *
- * What cannot be right is refused when the data set is opened, as somebody can still repair it
- * then: archives that are cut off or damaged, samples without a label, names that are there twice.
- */
+ * Errors are reported when the data set is opened, while they can still be fixed: archives that are
+ * truncated or damaged, samples without a label, duplicate names. */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -48,12 +47,12 @@
 #include "loader/dataset/tar_reader.h"
 
 enum {
-    CLASSES_MAX = 1 << 24,     /* that classes.txt can name */
+    CLASSES_MAX = 1 << 24,     /* in classes.txt */
     CLASS_NAME_MAX = 255,      /* bytes */
-    LABEL_BYTES_MAX = 1 << 20, /* of the member that a label is in */
+    LABEL_BYTES_MAX = 1 << 20, /* of the member that contains a label */
     CLASSES_FILE_MAX = 1 << 28,
-    FLAG_SPARSE = 1, /* of an indexed sample: `where` is its header */
-    FLAG_LINK = 2,   /* while scanning: `where` is the place of its target's name */
+    FLAG_SPARSE = 1, /* indexed sample: `where` is the offset of its header */
+    FLAG_LINK = 2,   /* during a scan: `where` is the offset of its target's name */
 };
 
 static const char classes_file[] = "classes.txt";
@@ -72,18 +71,18 @@ enum label_from {
 struct tar_set {
     enum label_from from;
     const char *field;  /* FROM_JSON, FROM_ANY */
-    char extension[64]; /* of the label, where `from` is one type */
-    bool no_images;     /* each key is a sample */
+    char extension[64]; /* of the label's member, if `from` is one type */
+    bool no_images;     /* image=none: each key is a sample */
 };
 
-/* The members with one key, while they are read. */
+/* The members with one key, during a scan. */
 struct group {
     char *key;
     size_t key_len, cap;
     bool any;
-    char image[64];   /* its extension; "": none yet */
-    char dotted[128]; /* the name of a file that would be an image without a dot; "": none yet */
-    bool several;     /* there are others, of other extensions */
+    char image[64];   /* the image's extension; "": none yet */
+    char dotted[128]; /* a member with a dot before the extension of an image; "": none */
+    bool several;     /* there are more of these, with other extensions */
     struct index_sample sample;
     char *name; /* of the image */
     struct {
@@ -115,7 +114,7 @@ static int reserve(char **text, size_t *cap, size_t len)
 
 /* --- labels --- */
 
-/* A label as it is written, and where. */
+/* A label as written, and where it was found. */
 struct written {
     const char *text;
     size_t len;
@@ -127,7 +126,7 @@ struct written {
 
 static bool is_blank(char c)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n'; /* a NUL is none */
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n'; /* not NUL */
 }
 
 /* Remove the blanks around a text. */
@@ -141,7 +140,7 @@ static void trim(const char **text, size_t *len)
     }
 }
 
-/* What cannot even be the name of a class. */
+/* Reject text that cannot even be the name of a class. */
 static int check_written(const struct written *w, struct plenum_error *err)
 {
     if (w->len > 0 && w->len <= CLASS_NAME_MAX && !memchr(w->text, 0, w->len))
@@ -168,7 +167,7 @@ static int label_of_json(const char *text, size_t len, const char *field, struct
     return 0;
 }
 
-/* The last folder of a member's path. */
+/* The label is the last folder of a member's path. */
 static int label_of_folder(const char *name, struct written *ret, struct plenum_error *err)
 {
     const char *end = strrchr(name, '/'), *begin = end;
@@ -185,7 +184,7 @@ static int label_of_folder(const char *name, struct written *ret, struct plenum_
     return 0;
 }
 
-/* The extension of the member that a label of this type is in. */
+/* The extension of the member that contains a label of this type. */
 static const char *extension_of(const struct tar_set *set, enum label_from from)
 {
     static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
@@ -193,7 +192,7 @@ static const char *extension_of(const struct tar_set *set, enum label_from from)
     return set->from == from ? set->extension : extensions[from];
 }
 
-/* The label of a group with an image, as it is written; `ret->text` is NULL where there is none. */
+/* Find the label, as written, of a group with an image; `ret->text` is NULL if there is none. */
 static int find_label(const struct tar_set *set, const struct group *g, struct written *ret,
                       struct plenum_error *err)
 {
@@ -244,7 +243,7 @@ static const struct tar_set *set_of(const struct archive *a)
     return a->dataset->state;
 }
 
-/* A text beside images is often a caption: it is the name of a class only where that is said. */
+/* Text beside images is often a caption, so it is a class name only if the settings say so. */
 static int refuse_name(const struct written *w, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG,
@@ -277,7 +276,7 @@ static int add_sample(struct archive *a, const struct group *g, const struct wri
     return 0;
 }
 
-/* End a group: with an image it is a sample; else its files are skipped. */
+/* End a group. It is a sample if it has an image; otherwise its files are skipped. */
 static int end_group(struct archive *a, struct group *g)
 {
     struct written label;
@@ -309,7 +308,7 @@ static int begin_group(struct group *g, const char *key, size_t len)
 {
     if (reserve(&g->key, &g->cap, len + 1) < 0)
         return -ENOMEM;
-    assert(g->key); /* there is room for a byte at least */
+    assert(g->key); /* there is room for at least one byte */
     memcpy(g->key, key, len);
     g->key[len] = 0;
     g->key_len = len;
@@ -349,7 +348,7 @@ static int add_image(struct archive *a, struct group *g, const struct tar_member
     return 0;
 }
 
-/* A sample without an image has the name of its key, and the bytes of all its members. */
+/* Extend a sample without an image: its name is its key, its bytes are those of all its members. */
 static int add_to_sample(struct archive *a, struct group *g, const struct tar_member *m)
 {
     if (g->files == 1) {
@@ -385,7 +384,7 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct group
     return tar_reader_read(reader, g->labels[from].text, m->size, &a->err);
 }
 
-/* An image by its last extension, but not by the whole of it. */
+/* Note a member that has the extension of an image after a further dot in its name. */
 static void note_dotted(struct group *g, const struct tar_name *n)
 {
     if (!g->dotted[0])
@@ -438,7 +437,7 @@ static int compare_names(const void *a, const void *b, void *arg)
                   part->names + part->samples[*(const uint32_t *)b].name);
 }
 
-/* Resolve a link: it gets offset and length of the sample that it leads to. */
+/* Resolve a link: copy offset and length from the sample it refers to. */
 static int follow_link(struct archive *a, const uint32_t *sorted, struct index_sample *s)
 {
     const struct index_builder *part = &a->builder;
@@ -471,7 +470,7 @@ static int follow_link(struct archive *a, const uint32_t *sorted, struct index_s
                      part->names + s->name, target);
 }
 
-/* When all samples are known: check that no name is there twice, and resolve links. */
+/* Once all samples are known: check for duplicate names, and resolve links. */
 static int check_names(struct archive *a)
 {
     struct index_builder *part = &a->builder;
@@ -542,7 +541,7 @@ static int scan_archive(struct archive *a)
 {
     int r;
 
-    (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_RANDOM); /* headers alone */
+    (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_RANDOM); /* only headers are read */
     r = walk(a);
     (void)atomic_fetch_add(a->progress, a->size);
     return r < 0 ? error_prefix(&a->err, r, "%s", a->path) : 0;
@@ -558,7 +557,7 @@ static int read_class_names(const struct dataset *d, char **text, struct stamp *
     struct stat st;
 
     *text = NULL;
-    *stamp = stamp_absent(); /* one that comes later makes the index stale */
+    *stamp = stamp_absent(); /* a file created later makes the index stale */
     if (fd == -ENOENT)
         return 0;
     if (fd < 0)
@@ -583,7 +582,7 @@ static int read_class_names(const struct dataset *d, char **text, struct stamp *
                      r == -ENODATA ? "it has become shorter" : strerror(-r));
 }
 
-/* Name the classes by classes.txt, a name a line; those beyond its last line have no name. */
+/* Name the classes by the lines of classes.txt; classes beyond its last line have no name. */
 static int name_classes(const struct dataset *d, char *text, size_t len, struct index_builder *b,
                         struct plenum_error *err)
 {
@@ -649,7 +648,7 @@ static int merge(struct archive *archives, size_t count, struct index_builder *b
     return add_class_names(archives[0].dataset, b, err);
 }
 
-/* The error for archives without an image, which says what there is. */
+/* Set the error for archives without images, which describes what was found instead. */
 static int no_images(const struct dataset *d, const struct index_builder *b,
                      struct plenum_error *err)
 {
@@ -691,8 +690,8 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
 
 /* --- the name --- */
 
-/* "folder", "none", the extension of a member ("cls", "target.cls", "label"), or that of a JSON and
- * what is in it ("json.A.B"). */
+/* Parse "folder", "none", the extension of a member ("cls", "target.cls", "label"), or the
+ * extension of a JSON member with a path in it ("json.A.B"). */
 static int parse_label_setting(const char *text, struct tar_set *set, struct plenum_error *err)
 {
     const char *last = strrchr(text, '.'), *json = NULL;
@@ -754,7 +753,8 @@ static void tar_release(struct dataset *d)
     free(d->state);
 }
 
-/* Has it the name of an archive? Compressed ones count, too: they are refused with a hint. */
+/* Is it the name of an archive? That includes compressed archives, which are rejected with a
+ * hint. */
 static bool has_archive_name(const char *path)
 {
     static const char *const ends[] = {".tar",     ".tgz",     ".txz",    ".tbz2",

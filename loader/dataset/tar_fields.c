@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tar_fields.c - finds the fields of samples in archives: all headers are read once more, and each
- * group's members are told from those of the index by the name of its image, or, where samples have
- * none, by its key. */
+/* tar_fields.c - finds the fields of samples in archives: all headers are read again, and each
+ * group of members is matched with its sample in the index by the name of its image, or by its key
+ * if samples have no image. */
 #include "config.h"
 
 #include "loader/dataset/tar_fields.h"
@@ -19,22 +19,22 @@
 #include "loader/dataset/archive.h"
 #include "loader/dataset/skipped.h"
 
-/* All archives; a turn each. */
+/* The search in all archives; one turn per archive. */
 struct finding {
     const struct dataset *dataset;
     const struct dataset_options *options;
     struct field_place *places;
-    uint32_t *begin; /* [containers + 1]: the first sample of each */
+    uint32_t *begin; /* [containers + 1]: first sample of each container */
     struct plenum_error err;
     atomic_bool failed;
 };
 
-/* The members with one key, while they are read. */
+/* The members with one key, during the search. */
 struct group {
     char *key;
     size_t key_len, cap;
     struct field_place places[FIELDS_MAX];
-    uint32_t sample; /* whose image is among them, or UINT32_MAX */
+    uint32_t sample; /* the sample whose image is in the group, or UINT32_MAX */
 };
 
 bool tar_split_name(const struct tar_member *m, bool by_folder, struct tar_name *ret)
@@ -99,8 +99,8 @@ static bool is_named(const struct dataset *d, uint32_t sample, const char *name,
     return strlen(own) == len && memcmp(own, name, len) == 0;
 }
 
-/* A member: of the group, or the first of the next one. `next` is the sample whose image comes
- * next. */
+/* Add a member to the group, or start the next group with it. `next` is the sample whose image
+ * comes next. */
 static int add_member(struct finding *f, struct group *g, const struct tar_member *m,
                       uint32_t *next, uint32_t end)
 {
@@ -222,7 +222,7 @@ int tar_find_fields(const struct dataset *dataset, const struct dataset_options 
     f.begin = calloc(containers + 1, sizeof(*f.begin));
     if (!f.begin)
         return error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < containers; i++) { /* samples have the order of their archives */
+    for (uint32_t i = 0; i < containers; i++) { /* samples are in the order of their archives */
         f.begin[i] = at;
         while (at < index->header->samples && index->samples[at].container == i)
             at++;

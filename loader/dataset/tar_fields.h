@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* tar_fields.h - members of archives that lie beside an image. */
+/* tar_fields.h - members of archives that belong to an image. */
 #ifndef LOADER_DATASET_TAR_FIELDS_H
 #define LOADER_DATASET_TAR_FIELDS_H
 
 #include "loader/dataset/format.h"
 #include "loader/dataset/tar_reader.h"
 
-/** A member's name in its parts: those of one sample have the same key. */
+/** The parts of a member's name. Members of one sample have the same key. */
 struct tar_name {
-    const char *name; /* without "./" before it */
+    const char *name; /* without a leading "./" */
     const char *base; /* its last part */
-    const char *dot;  /* of the extension, or NULL */
-    size_t key_len;   /* bytes of `name` that are the key */
+    const char *dot;  /* start of the extension, or NULL */
+    size_t key_len;   /* length of the key, a prefix of `name` */
 };
 
-/** Split a name; with `by_folder` its key is all of it. False: it is no member of a sample. */
+/** Split a name; with `by_folder` the key is the whole name. False: it does not belong to a
+ * sample. */
 bool tar_split_name(const struct tar_member *m, bool by_folder, struct tar_name *ret);
 
 /** struct format's find_fields and read_field. */

@@ -5,8 +5,8 @@
  * numbers in base 256, the format of 1979. Here it reads through a small window by pread(), because
  * only headers are needed; the bytes of members are skipped.
  *
- * This file adds what libarchive does not do: it tells the offset of a member's bytes, and notices
- * that an archive is cut off at the end of a member, or that something follows its end mark. */
+ * This file adds what libarchive lacks: the offset of a member's bytes, and detection of archives
+ * that are truncated after a member or have data after their end mark. */
 #include "config.h"
 
 #include "loader/dataset/tar_reader.h"
@@ -26,17 +26,17 @@ enum {
     WINDOW = 4096, /* enough for the headers between two images, and a label */
     BLOCK = 512,
     HEADERS = 16384, /* the most headers of a member that is not sparse */
-    TAIL = 1 << 20,  /* so many bytes behind the end mark are checked */
+    TAIL = 1 << 20,  /* bytes after the end mark that are checked */
 };
 
 struct tar_reader {
     struct archive *archive;
     int fd;
-    uint64_t begin, at, size; /* of the file */
+    uint64_t begin, at, size; /* offsets in the file */
     uint64_t window_at;       /* offset of the window in the file */
     size_t window_len;
-    uint64_t next; /* where the next header must be, after a member that is not sparse; else 0 */
-    int code;      /* of a pread() that failed */
+    uint64_t next; /* required offset of the next header, or 0 after a sparse member */
+    int code;      /* -errno of a failed pread() */
     uint8_t window[WINDOW];
 };
 
@@ -61,7 +61,7 @@ static ssize_t on_read(struct archive *a, void *data, const void **bytes)
     return n;
 }
 
-/* Skip bytes; an offset beyond the end is noticed by the next read. */
+/* Skip bytes; the next read detects an offset beyond the end. */
 static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
 {
     struct tar_reader *t = data;
@@ -79,7 +79,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
     const char *text = archive_error_string(t->archive);
     int64_t at = archive_read_header_position(t->archive);
 
-    if (at < 0) /* it says nothing after a fatal error */
+    if (at < 0) /* libarchive has no position after a fatal error */
         at = archive_filter_bytes(t->archive, 0);
     if (t->code < 0)
         return error_set(err, t->code, "%s", strerror(-t->code));
@@ -192,7 +192,7 @@ static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct p
     return 0;
 }
 
-/* At the end: is there a mark, and nothing behind it? */
+/* At the end: is there an end mark, and nothing after it? */
 static int check_end(struct tar_reader *t, uint64_t at, struct plenum_error *err)
 {
     if (at > t->size || t->size - at < BLOCK)
@@ -209,7 +209,7 @@ static bool may_have_holes(const uint8_t *bytes, size_t len)
     for (size_t at = 0; at + BLOCK <= len; at += BLOCK) {
         const uint8_t *h = bytes + at;
 
-        /* Its type; or GNU's form with a map or a size of its own. */
+        /* Its type; or the GNU format with a sparse map or a real size. */
         if (h[156] == 'S' || (memcmp(h + 257, "ustar  ", 8) == 0 && (h[386] != 0 || h[483] != 0)))
             return true;
     }
@@ -228,7 +228,7 @@ static int look_for_holes(struct tar_reader *t, const struct tar_member *m,
     if (m->data_at < m->header_at || m->data_at - m->header_at > HEADERS)
         return 1;
     if (m->header_at >= t->window_at && m->data_at <= t->window_at + t->window_len)
-        return may_have_holes(t->window + (m->header_at - t->window_at), len); /* as a rule */
+        return may_have_holes(t->window + (m->header_at - t->window_at), len); /* the usual case */
     r = io_pread_all(t->fd, headers, len, m->header_at);
     if (r < 0)
         return error_set(err, r == -ENODATA ? -EBADMSG : r, "%s",

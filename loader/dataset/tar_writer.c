@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tar_writer.c - writes archives in the ustar format, which all programs read. A name that does not
- * fit into its fields is in a GNU record before the header, which tar, Python and libarchive
- * know. */
+ * fit into the header is stored in a GNU record before it, which tar, Python and libarchive
+ * support. */
 #include "config.h"
 
 #include "loader/dataset/tar_writer.h"
@@ -45,7 +45,7 @@ static int put(struct tar_writer *w, const void *bytes, size_t len, struct plenu
     return 0;
 }
 
-/* Bytes, filled up to whole blocks. */
+/* Write bytes, padded to whole blocks. */
 static int put_blocks(struct tar_writer *w, const void *bytes, size_t len, struct plenum_error *err)
 {
     static const char zeros[BLOCK];
@@ -54,7 +54,7 @@ static int put_blocks(struct tar_writer *w, const void *bytes, size_t len, struc
     return r < 0 ? r : put(w, zeros, (size_t)(align_up(len, BLOCK) - len), err);
 }
 
-/* A number in octal, with zeros before and a NUL behind it. */
+/* Write a number in octal, with leading zeros and a trailing NUL. */
 static void set_number(char *field, size_t size, uint64_t value)
 {
     field[--size] = 0;
@@ -75,7 +75,7 @@ static void set_checksum(struct header *h)
     set_number(h->checksum, 7, sum); /* followed by a NUL and the blank */
 }
 
-/* Put the name into the fields for it, if it fits. */
+/* Store the name in the header's fields, if it fits. */
 static bool set_name(struct header *h, const char *name)
 {
     size_t len = strlen(name);
@@ -155,7 +155,7 @@ int tar_writer_add(struct tar_writer *w, const char *name, const void *bytes, si
         r = put_long_name(w, name, err);
         if (r < 0)
             return r;
-        memcpy(h.name, name, NAME); /* for readers that do not know the record */
+        memcpy(h.name, name, NAME); /* for readers that do not support the record */
     }
     set_checksum(&h);
     r = put(w, &h, sizeof(h), err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tar_writer.h - a tar archive, written member after member. */
+/* tar_writer.h - writes a tar archive, member by member. */
 #ifndef LOADER_DATASET_TAR_WRITER_H
 #define LOADER_DATASET_TAR_WRITER_H
 
@@ -10,30 +10,31 @@
 
 struct tar_writer;
 
-/** What was written. */
+/** Length and hash of a finished archive. */
 struct tar_written {
     uint64_t bytes;
-    uint8_t hash[16]; /* XXH3-128 of all of them */
+    uint8_t hash[16]; /* XXH3-128 of the archive */
 };
 
 /**
- * Begin an archive in a new file; one that is there is overwritten.
+ * Create an archive, overwriting an existing file.
  *
- * What is written depends on nothing but names and bytes: there are no times, users or modes in it.
+ * The archive depends only on names and bytes: it contains no times, users or modes.
  *
- * -errno with a sentence.
+ * 0 or -errno with `err` set.
  */
 int tar_writer_create(const char *path, struct tar_writer **ret, struct plenum_error *err);
 
-/** Add a file. The name has any bytes but NUL, and any length. -errno with a sentence. */
+/** Add a file. The name may contain any bytes except NUL, and have any length. 0 or -errno with
+ * `err` set. */
 int tar_writer_add(struct tar_writer *writer, const char *name, const void *bytes, size_t len,
                    struct plenum_error *err);
 
-/** Write the end mark and have the file on its medium. To be destroyed afterwards, too. -errno with
- * a sentence. */
+/** Write the end mark and sync the file to storage. The writer must still be destroyed. 0 or -errno
+ * with `err` set. */
 int tar_writer_finish(struct tar_writer *writer, struct tar_written *ret, struct plenum_error *err);
 
-/** NULL is nothing. The file is left where it is. */
+/** NULL is ignored. The file is not removed. */
 void tar_writer_destroy(struct tar_writer *writer);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* tfrecord.c - "tfrecord:FILES": records as TensorFlow writes them, a tf.train.Example each.
+/* tfrecord.c - "tfrecord:FILES": TensorFlow record files, with one tf.train.Example per record.
  *
- *     u64 length | masked CRC of the 8 bytes | length bytes | masked CRC of them (little-endian)
+ *     u64 length | masked CRC of the 8 bytes | length bytes | masked CRC of these bytes
+ *     (little-endian)
  *
- * While indexing, every record is read once, its checksum is verified, and its Example is parsed by
- * protobuf-c. What is kept is where the record begins and where in it the encoded image lies:
- * delivering a sample parses nothing. It does verify the checksum again: a bit that has flipped
- * since, on a disk or on the way, makes a bad sample and not a wrong picture.
+ * During indexing, every record is read once, its checksum is verified, and its Example is parsed
+ * by protobuf-c. The index stores the offset of the record and the place of the encoded image in
+ * it, so reading a sample parses nothing. It does verify the checksum again: a bit that has flipped
+ * since, in storage or in transit, results in a bad sample instead of a wrong image.
  *
- * What is damaged: a record whose data has a wrong checksum is a bad sample. Where the length is
- * damaged or the file is cut, nothing says where the next record begins, and the data set is
- * refused. */
+ * A record whose data has a wrong checksum is a bad sample. If a length is damaged or the file is
+ * truncated, the next record cannot be found, and the data set is rejected. */
 #include "config.h"
 
 #include <assert.h>
@@ -34,11 +34,11 @@ enum {
     HEADER = 12, /* length and its CRC */
     TRAILER = 4, /* CRC of the data */
     CHUNK = 1 << 20,
-    TAIL = 4096, /* bytes behind the image that are read together with it */
+    TAIL = 4096, /* bytes after the image that are read together with it */
     RECORD_MAX = DATASET_SAMPLE_MAX + (64 << 20),
-    PROBE = 64, /* the first bytes of an image, by which it is found in the record */
+    PROBE = 64, /* first bytes of an image, to find it in the record */
     PROBES_MAX = 64,
-    LARGE = 256 << 10, /* bytes of a record that a thread parses beside others */
+    LARGE = 256 << 10, /* bytes of a record; larger ones are parsed one at a time */
 };
 
 static uint32_t get_u32(const uint8_t *p)
@@ -57,7 +57,7 @@ static uint64_t get_u64(const uint8_t *p)
     return v;
 }
 
-/* The masked CRC: a CRC of bytes that hold CRCs is weak, so TensorFlow stores it rotated, with a
+/* The masked CRC: a CRC of data that contains CRCs is weak, so TensorFlow stores it rotated, with a
  * constant added. */
 static uint32_t mask(uint32_t crc)
 {
@@ -69,17 +69,18 @@ static bool header_is_right(const uint8_t *header)
     return mask(crc32c(0, header, 8)) == get_u32(header + 8);
 }
 
-/* ---- reading a file from its beginning to its end ---- */
+/* ---- reading a file sequentially ---- */
 
 struct reader {
     int fd;
-    uint64_t offset; /* of bytes[0] in the file */
+    uint64_t offset; /* file offset of bytes[0] */
     uint8_t *bytes;
     struct index_memory *memory;
-    size_t at, have, cap; /* bytes[at ... have) are read and not yet taken */
+    size_t at, have, cap; /* bytes[at ... have) are read but not yet consumed */
 };
 
-/* The next `len` bytes, which the file is known to have: 0, with `*ret` valid until the next call.
+/* Return the next `len` bytes, which the file is known to have: 0, with `*ret` valid until the next
+ * call.
  */
 static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
 {
@@ -115,10 +116,10 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
 
 /* ---- Examples ---- */
 
-/* Memory for one Example: not more than a sensible one of its size can need. */
+/* Limits the memory of one Example to what a sensible Example of its size needs. */
 struct budget {
     size_t left;
-    bool memory_is_short; /* the loader's fault; all else is the record's */
+    bool memory_is_short; /* the loader is out of memory; any other failure is the record's */
 };
 
 static void *budget_alloc(void *data, size_t size)
@@ -140,7 +141,7 @@ static void budget_free(void *data, void *pointer)
     free(pointer);
 }
 
-/* What an Example of so many bytes may take. */
+/* Maximum memory for an Example of `len` bytes. */
 static size_t memory_for(size_t len)
 {
     return len + min_u64(len * 15, 256 << 20) + (1 << 20);
@@ -169,7 +170,7 @@ static bool key_is(const Example__Entry *entry, const char *key)
     return entry->key.len == strlen(key) && memcmp(entry->key.data, key, entry->key.len) == 0;
 }
 
-/* A feature by name; of several with one name the last one counts, as in any protobuf map. */
+/* Find a feature by name. The last of several with the same name counts, as in any protobuf map. */
 static const Example__Feature *find(const Example__Example *example, const char *key)
 {
     const Example__Features *features = example->features;
@@ -180,7 +181,7 @@ static const Example__Feature *find(const Example__Example *example, const char 
     return NULL;
 }
 
-/* The only value of a feature of bytes, or NULL. */
+/* The value of a feature with exactly one bytes value, or NULL. */
 static const ProtobufCBinaryData *one_bytes(const Example__Feature *feature)
 {
     if (!feature || feature->kind_case != EXAMPLE__FEATURE__KIND_BYTES_LIST ||
@@ -189,7 +190,7 @@ static const ProtobufCBinaryData *one_bytes(const Example__Feature *feature)
     return &feature->bytes_list->value[0];
 }
 
-/* The names of an Example's features, for a person who must tell us which is which. */
+/* List the names of an Example's features, for a user who has to choose. */
 static const char *list_features(const Example__Example *example, char *ret, size_t size)
 {
     size_t at = 0;
@@ -205,8 +206,8 @@ static const char *list_features(const Example__Example *example, char *ret, siz
     return ret[0] ? ret : "none";
 }
 
-/* Find the image in its record: protobuf-c returns a copy, so its first bytes are searched. Any
- * equal bytes will do. */
+/* Find the image in its record: protobuf-c returns a copy, so search for its first bytes. Any equal
+ * bytes will do. */
 static const uint8_t *find_bytes(const uint8_t *data, size_t len, const ProtobufCBinaryData *image)
 {
     const uint8_t *p = data, *end = data + len;
@@ -221,14 +222,14 @@ static const uint8_t *find_bytes(const uint8_t *data, size_t len, const Protobuf
             return p;
         p++;
     }
-    return memmem(p, (size_t)(end - p), image->data, image->len); /* slow, and in linear time */
+    return memmem(p, (size_t)(end - p), image->data, image->len); /* slow, but in linear time */
 }
 
 struct keys {
-    const char *image, *label, *name; /* no label: all are 0 */
+    const char *image, *label, *name; /* label NULL: all labels are 0 */
 };
 
-/* The names of features that the data set's name gives, or TensorFlow's own. */
+/* The names of features from the data set's settings, or TensorFlow's usual names. */
 static struct keys keys_of(const struct dataset *d)
 {
     return (struct keys){.image = dataset_setting(d, "image", "image/encoded"),
@@ -238,8 +239,7 @@ static struct keys keys_of(const struct dataset *d)
                          .name = dataset_setting(d, "name", "image/filename")};
 }
 
-/* A number of a list of floats, as JSON of Python spells it: NaN and infinities are no texts that
- * anybody could have written. */
+/* Print a float as Python's json module does: NaN, Infinity and -Infinity. */
 static size_t print_float(float value, char *ret, size_t size)
 {
     int n = isnan(value)   ? snprintf(ret, size, "NaN")
@@ -249,7 +249,7 @@ static size_t print_float(float value, char *ret, size_t size)
     return (size_t)n;
 }
 
-/* The one number of a feature, as text: its length, or 0. */
+/* Print the value of a feature with exactly one number: the length of the text, or 0. */
 static size_t print_number(const Example__Feature *feature, char *ret, size_t size)
 {
     if (feature && feature->kind_case == EXAMPLE__FEATURE__KIND_INT64_LIST &&
@@ -261,7 +261,7 @@ static size_t print_number(const Example__Feature *feature, char *ret, size_t si
     return 0;
 }
 
-/* Add the label as text, whatever its type is; -EINVAL: there is none. */
+/* Add the label as text, whatever its type; -EINVAL: there is none. */
 static int64_t add_label(struct archive *a, const Example__Feature *feature, uint64_t offset)
 {
     const ProtobufCBinaryData *text = one_bytes(feature);
@@ -281,7 +281,7 @@ static int64_t add_label(struct archive *a, const Example__Feature *feature, uin
     return r;
 }
 
-/* The sample's name, which ends at a byte of 0: it may have none. */
+/* Copy the sample's name, up to the first NUL; it may be missing. */
 static int copy_name(struct archive *a, const ProtobufCBinaryData *name, const char *key,
                      uint64_t offset, char *ret, size_t size)
 {
@@ -298,7 +298,7 @@ static int copy_name(struct archive *a, const ProtobufCBinaryData *name, const c
     return 0;
 }
 
-/* The sample of a record whose checksum is right. */
+/* Add the sample of a record with a correct checksum. */
 static int add_example(struct archive *a, const struct keys *keys, const Example__Example *example,
                        const uint8_t *data, size_t len, uint64_t offset)
 {
@@ -336,7 +336,7 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
     return r < 0 ? error_set(&a->err, (int)r, "%s: out of memory", a->path) : 0;
 }
 
-/* Add a record that is bad: it counts as a sample. */
+/* Add a bad record: it counts as a sample. */
 static int add_bad(struct archive *a, uint64_t offset, uint64_t len)
 {
     int64_t r = index_builder_add_sample(
@@ -447,7 +447,7 @@ static int scan_file(struct archive *a)
     return r;
 }
 
-/* The files behind each other, then what their labels mean. */
+/* Append the files to each other, then settle their labels. */
 static int merge(struct archive *files, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
@@ -478,7 +478,7 @@ static int tfrecord_scan(const struct dataset *dataset, const struct dataset_opt
 struct pieces {
     uint8_t header[HEADER];
     uint8_t *before; /* [sample->extra] */
-    uint8_t *after;  /* [after_len]: the rest of the data, and its CRC */
+    uint8_t *after;  /* [after_len]: the rest of the data, and the CRC */
     size_t after_len;
     uint8_t small_before[TAIL], small_after[TAIL];
 };
@@ -491,7 +491,7 @@ static void pieces_fini(struct pieces *p)
         free(p->after);
 }
 
-/* Read the header, the bytes before the image, the image, and up to TAIL bytes behind it, in one
+/* Read the header, the bytes before the image, the image, and up to TAIL bytes after it, in one
  * call. */
 static int read_pieces(int fd, const struct index_sample *s, struct dataset_buffer *buffer,
                        struct pieces *p)
@@ -515,7 +515,7 @@ static int read_pieces(int fd, const struct index_sample *s, struct dataset_buff
     got = preadv(fd, iov, 4, (off_t)s->where);
     if (got < 0)
         return errno == EINTR ? -EAGAIN : -errno;
-    if ((size_t)got < need) { /* a file system that returns less at once */
+    if ((size_t)got < need) { /* the file system returned less at once */
         r = io_pread_all(fd, p->header, HEADER, s->where);
         if (r < 0)
             return r;
@@ -620,7 +620,7 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
     int n;
 
     if (e->key.len >= sizeof(key) || (e->key.len > 0 && memchr(e->key.data, '\0', e->key.len)))
-        return; /* no field can name it */
+        return; /* a field cannot name it */
     (void)snprintf(key, sizeof(key), "%.*s", (int)e->key.len, (const char *)e->key.data);
     if (f && f->kind_case == EXAMPLE__FEATURE__KIND_BYTES_LIST)
         for (size_t i = 0; i < f->bytes_list->n_value; i++)
@@ -635,7 +635,7 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
             field(arg, key, text, print_float(f->float_list->value[i], text, sizeof(text)), true);
 }
 
-/* The data of a whole record, malloc: 0, -EBADMSG where a checksum is wrong, or -errno. */
+/* Read the data of a whole record, malloc: 0, -EBADMSG a checksum is wrong, or another -errno. */
 static int read_record(int fd, const struct index_sample *sample, uint8_t **ret, uint64_t *ret_len)
 {
     uint8_t header[HEADER], *data;
@@ -666,12 +666,12 @@ fail:
     return r;
 }
 
-/* Parsing takes many times the memory of the record. So that the memory of a loader does not grow
- * with its reading threads, they take turns with records beyond LARGE, once these have been read:
- * storage that hangs holds no other thread up. Innermost lock. */
+/* Parsing takes many times the memory of the record. To keep the memory of a loader independent of
+ * its number of reading threads, they take turns to parse records larger than LARGE. The lock is
+ * taken after reading, so storage that hangs does not block other threads. Innermost lock. */
 static pthread_mutex_t large_record = PTHREAD_MUTEX_INITIALIZER;
 
-/* Call `field` for each feature of an Example but its image. */
+/* Call `field` for each feature of an Example except its image. */
 static void tell_features(const struct dataset *dataset, const Example__Example *example,
                           dataset_field *field, void *arg)
 {
@@ -682,7 +682,7 @@ static void tell_features(const struct dataset *dataset, const Example__Example 
             tell_feature(example->features->feature[i], field, arg);
 }
 
-/* What it took to read and parse a record. */
+/* Record the memory used to read and parse a record. */
 static void note_memory(struct field_memory *memory, size_t len, const struct budget *budget)
 {
     uint64_t parsed = memory_for(len) - budget->left;
