@@ -75,7 +75,7 @@ static inline void refused_in(const struct tree *tree, const char *format, const
     refused(text, code, sentence);
 }
 
-/** As if a file or folder had been left alone for an hour. */
+/** Make a file or folder look unchanged for an hour. */
 static inline void make_old_in(const struct tree *tree, const char *name)
 {
     struct timespec hour_ago[2];

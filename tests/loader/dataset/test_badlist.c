@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of bad samples: what is written is read, what is damaged is refused, and what a list does
- * to a data set. */
+/* Lists of bad samples: they are read as written, damaged lists are rejected, and the effect of a
+ * list on a data set. */
 #include "config.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static char *read_whole(const char *path, size_t *len)
     return text;
 }
 
-/* Of a copy, which badlist_parse() takes. */
+/* Parse a copy, which badlist_parse() takes. */
 static int parse(const char *text, size_t len, const uint8_t fingerprint[16], struct badlist *ret)
 {
     char *copy = malloc(len + 1);
@@ -170,7 +170,7 @@ static void expect_known(const char *name, uint32_t want, const uint8_t fingerpr
 
 Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
 {
-    struct dataset_bad bad[] = {{3, "it is cut off", false, 0}, {7, "it is no JPEG", false, 0}};
+    struct dataset_bad bad[] = {{3, "it is cut off", false, 0}, {7, "it is not JPEG", false, 0}};
     struct dataset_kept kept, again;
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -192,7 +192,7 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
         cr_expect(eq(int, r, i == 3 || i == 7 ? -EBADMSG : 0));
         if (i == 7)
             cr_expect(
-                ne(ptr, strstr(err.text, "data/a/7.jpg is known to be bad: it is no JPEG"), NULL),
+                ne(ptr, strstr(err.text, "data/a/7.jpg is known to be bad: it is not JPEG"), NULL),
                 "%s", err.text);
     }
     dataset_buffer_fini(&buffer);
@@ -249,7 +249,7 @@ Test(badlist, junk_is_forgiven)
     cr_expect(eq(int, memcmp(kept.fingerprint, again.fingerprint, 16), 0), "not for the others");
     cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, &err), 0));
     cr_expect(eq(int, memcmp(dataset_get_fingerprint(d), kept.fingerprint, 16), 0),
-              "two such loaders of a job are told apart");
+              "two such loaders of a job are distinguished");
     dataset_unref(d);
     dataset_buffer_fini(&buffer);
 }
@@ -288,7 +288,7 @@ static void path_of_list(char ret[512])
     dataset_unref(d);
 }
 
-/* Else who writes to a shared folder decides what others' runs show. */
+/* Otherwise any user who can write to a shared folder decides which samples others' runs show. */
 Test(badlist, that_another_could_have_written_is_passed_over)
 {
     struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};

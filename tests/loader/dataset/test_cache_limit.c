@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is removed from a cache folder that is too large, or too old. The oracle: one file after
- * the other, by its last use, as long as a limit is exceeded. */
+/* Which files are removed from a cache folder that is too large, or whose files are too old. The
+ * oracle: one file after another, by last use, as long as a limit is exceeded. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* A file of so many units, of one of two users, used so many seconds ago. */
+/* Create a file of `units` units, of one of two users, last used `ago_s` seconds ago. */
 static void make(unsigned i, unsigned units, const char *user, unsigned ago_s)
 {
     struct timespec times[] = {{.tv_sec = time(NULL) - (time_t)ago_s}, {.tv_nsec = UTIME_OMIT}};
@@ -249,7 +249,7 @@ Test(cache_limit, an_index_over_the_limit_leaves_nothing)
     cr_expect(eq(int, rmdir(path), 0), "files stay in the cache folder");
 }
 
-/* What is held is neither old nor removable, until it is let go. */
+/* A held file is neither old nor removable until it is released. */
 Test(cache_limit, holding_is_using)
 {
     struct dataset_cache_limits limits = {.age_ns = 5 * NS_PER_SEC}, none = {.bytes = 1};

@@ -55,7 +55,7 @@ Test(folder, order_labels_and_names_are_those_of_image_folder)
     tree_write_text(&tree, "data/a9/1.jpg", "7");
     tree_write_text(&tree, "data/a9/notes.txt", "not an image");
     tree_write_text(&tree, "data/a9/jpg", "not an image");
-    tree_write_text(&tree, "data/a9/.hidden.jpg", "passed over in silence");
+    tree_write_text(&tree, "data/a9/.hidden.jpg", "skipped without a word");
     tree_write_text(&tree, "data/.git/x.jpg", "no class");
     tree_write_text(&tree, "data/stray.jpg", "belongs to no class");
     cr_assert(eq(int, mkdir(tree_path(&tree, "data/empty"), 0777), 0));
@@ -176,7 +176,7 @@ Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
     refused("", -ENOENT, "data set ''");
 }
 
-/* A class all of whose images are of other formats is told of, too. */
+/* A class whose images all have other formats is reported, too. */
 Test(folder, class_of_other_formats_alone)
 {
     struct dataset *d;
@@ -383,7 +383,8 @@ Test(folder, a_file_that_changed_or_shrank_under_the_loader_is_told)
     cr_expect(eq(int, dataset_read(d, 2, &buffer, &err), 0));
     dataset_unref(d);
 
-    /* The next open sees what lies there now, though no folder's time tells of the first file. */
+    /* The next dataset_open() sees the current files, although no folder's time shows the first
+     * file. */
     tree_write_text(&tree, "data/a/2.jpg", "two");
     make_old("data/a");
     d = opened(tree_path(&tree, "data"));
@@ -400,7 +401,7 @@ static void touch(const char *name)
     cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), times, 0), 0));
 }
 
-/* A new time is no change where it is known what the file held. */
+/* A new mtime is not a change if the file's hash is known. */
 Test(folder, a_file_that_was_touched_is_what_it_was)
 {
     struct dataset_buffer buffer = {0};
@@ -424,7 +425,7 @@ Test(folder, a_file_that_was_touched_is_what_it_was)
     /* Another process knows it, too, by the same index. */
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0), "%s", err.text);
-    /* Of one that nobody has read, nobody can tell; nor does the size. */
+    /* Without a recorded hash, an unchanged size does not prove that a file is the same. */
     touch("data/a/3.jpg");
     cr_expect(eq(int, dataset_read(d, 2, &buffer, &err), -ESTALE));
     tree_write_text(&tree, "data/a/2.jpg", "2wo");

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of a data set does not outlive its bytes.
+/* Nothing that is recorded about a data set outlives its bytes.
  *
- * Random sequences change a small data set between openings, while another opening of it goes on:
- * files are made, replaced, repaired, touched, cut, renamed and removed, in place or by a rename,
- * files and the targets of links become folders, and the reverse; and then times are put back as
- * tar and rsync do. After each change, an opening with the cache folder of the whole sequence must
- * show what one with an empty cache folder shows, or end in -ESTALE (-ENOENT where a file is gone),
- * after which one of the next openings shows it. Lists of classes (classes=) change, too.
+ * Random sequences change a small data set between openings, while another dataset_open() of it is
+ * running: files are made, replaced, repaired, touched, cut, renamed and removed, in place or by a
+ * rename, files and the targets of links become folders, and the reverse; and then times are put
+ * back as tar and rsync do. After each change, an opening with the cache folder of the whole
+ * sequence must show what one with an empty cache folder shows, or end in -ESTALE (-ENOENT where a
+ * file is gone), after which one of the next openings shows it. Lists of classes (classes=) change,
+ * too.
  *
  * The oracle is that empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences of each form
  * (default 12, and 4 of those with a list of classes), PLENUM_FRESH_SEED=N other ones. */
@@ -594,7 +595,7 @@ static void change_link(int i)
     cr_assert(eq(int, symlink(target, path), 0));
 }
 
-/* What is there becomes a note, or a folder with an image. */
+/* Replace a path by a note, or by a folder with an image. */
 static void make_other(const char *name)
 {
     char file[64], bytes[200];
@@ -686,7 +687,7 @@ static void change(void)
     pass_tick();
 }
 
-/* ---- what is shown ---- */
+/* ---- delivered samples ---- */
 
 struct line {
     char name[300];
@@ -796,7 +797,7 @@ static void look(const char *cache, struct shown *ret)
     dataset_unref(d);
 }
 
-/* As plenumctl verify does. */
+/* Does the same as plenumctl verify. */
 static void verify(void)
 {
     struct dataset_bad bad[SHOWN] = {{0}};
@@ -880,7 +881,7 @@ static void compare(const struct shown *want)
         for (uint32_t i = 0; i < got.count; i++) {
             same = same && is_line(&got.lines[i], &want->lines[i]);
             if (!is_among(&got.lines[i], want))
-                fail("it shows what is not there", &got, want);
+                fail("it shows a sample that does not exist", &got, want);
         }
         if (same || (want->ended && got.ended))
             return;

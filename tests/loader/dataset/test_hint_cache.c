@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Notes of samples: what is read is what was written for that sample, or nothing. */
+/* Hints: a reader gets the hint that was written for the sample, or none. */
 #include "config.h"
 
 #include <errno.h>
@@ -223,8 +223,8 @@ static void overwrite(const char *name, const void *bytes, size_t len)
     (void)close(fd);
 }
 
-/* Each byte of the file changed, and the file cut off everywhere: the note that was written, or
- * none; and what is written then is there. */
+/* Each byte of the file changed, and the file cut off everywhere: a reader gets the hint that was
+ * written, or none, and hints written afterwards are found. */
 Test(hints, damaged_files)
 {
     static uint8_t bytes[4096], changed[4096];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Indices: processes that want one at once, folders that cannot be written, what is compared,
- * labels. */
+/* Indices: processes that want one at once, folders that cannot be written, comparisons, labels. */
 #include "config.h"
 
 #include <dirent.h>
@@ -75,7 +74,7 @@ static void note_scan(void *arg, const char *what, uint64_t done, uint64_t total
     }
 }
 
-/* Of many processes that want an index at once, one makes it, and all have it. */
+/* If many processes need an index at once, one builds it and all get it. */
 Test(index, of_several_processes_one_builds_and_the_others_wait, .timeout = 60)
 {
     enum { PROCESSES = 8 };
@@ -377,7 +376,7 @@ Test(index, of_somebody_else_is_not_believed)
         cr_expect(eq(int, dataset_get_label(d, 0), 0));
         dataset_unref(d);
         cr_assert(eq(int, forge(path), 0));
-        if (i == 0) { /* ours: nobody can help it */
+        if (i == 0) { /* our own file: this cannot be prevented */
             d = opened("data");
             cr_expect(eq(int, dataset_get_label(d, 0), 2), "the test's forgery is none");
             dataset_unref(d);
@@ -387,7 +386,7 @@ Test(index, of_somebody_else_is_not_believed)
         cr_assert(eq(int, i == 2 ? chown(path, 65534, 65534) : chmod(path, 0602), 0));
         d = opened("data");
         cr_expect(eq(int, dataset_get_label(d, 0), 0));
-        cr_expect(eq(str, (char *)dataset_get_index_path(d), path), "made anew");
+        cr_expect(eq(str, (char *)dataset_get_index_path(d), path), "it is rebuilt");
         dataset_unref(d);
         cr_assert(eq(int, stat(path, &st), 0));
         cr_expect(eq(int, st.st_mode & 0777, 0600));
@@ -498,7 +497,7 @@ Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardo
     }
 }
 
-/* Who holds the lock of an index removes all that is left of it and what lies beside it, at
+/* The holder of an index's lock removes all leftovers of the index and of the files beside it at
  * once. */
 Test(index, leftovers_are_removed_by_who_builds_it)
 {

@@ -152,7 +152,7 @@ Test(json_find, takes_no_memory_beside_the_text)
         at = mempcpy(at, ",{}", 3);
     at = stpcpy(at, end);
     cr_assert(eq(int, getrlimit(RLIMIT_AS, &limit), 0));
-    limit.rlim_cur = 1 << 20; /* what is mapped stays; nothing more can be */
+    limit.rlim_cur = 1 << 20; /* existing mappings stay; no more can be created */
     cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
     cr_expect(eq(int, json_find(text, (size_t)(at - text), "label", &v, &err), 0), "%s", err.text);
     limit.rlim_cur = limit.rlim_max;

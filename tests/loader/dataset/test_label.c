@@ -614,7 +614,7 @@ Test(label, numbers_as_names_of_folders)
     }
 }
 
-/* ---- what is no class ---- */
+/* ---- folders that are not classes ---- */
 
 Test(label, what_systems_leave_behind_is_skipped_at_every_level)
 {
@@ -650,7 +650,7 @@ Test(label, what_systems_leave_behind_is_skipped_at_every_level)
         cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
         dataset_unref(d);
     }
-    /* Beside archives they are no classes. */
+    /* Beside archives they are not classes. */
     tree_write_text(&tree, "t/lost+found/x", "x");
     tree_write_text(&tree, "t/@eaDir/1.tar/x", "x");
     write_tar("t/1.tar", "cls", (const char *const[]){"1", NULL});

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes of a mapped file: there, or told to be missing, whoever copies them. */
+/* Bytes of a mapped file: copied, or reported as missing, on any thread. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -95,9 +95,9 @@ Test(mapping, a_file_that_is_cut_is_told)
     (void)close(fd);
 }
 
-/* A child that maps a file, which is then cut if `cut`, and touches it; else it sends itself the
- * signal. Returns what waitpid() says of it. Without a sanitizer's handler, which would report what
- * is meant. */
+/* Fork a child that maps a file and, if `cut`, truncates it and touches it; otherwise it sends
+ * itself the signal. Returns the status of waitpid(). Without a sanitizer's handler, which would
+ * report the intended fault. */
 static int killed(bool cut)
 {
     int fd = made(), status = 0;
@@ -121,8 +121,8 @@ static int killed(bool cut)
     return status;
 }
 
-/* A fault that is no copy's ends the process, as it would without us; and so does a signal that
- * somebody sends. */
+/* A fault outside mapping_copy() ends the process, as it would without us; so does a signal sent by
+ * a process. */
 Test(mapping, other_faults_are_not_hidden)
 {
     int fault = killed(true), sent = killed(false);
@@ -144,7 +144,7 @@ Test(mapping, there_are_at_most_so_many)
     cr_assert(lt(int, count, ALL - LEFT), "all mappings of the process are taken");
     mapping_close(mappings[0], SIZE);
     mappings[0] = mapping_open(fd, SIZE);
-    cr_expect(ne(ptr, (void *)(uintptr_t)mappings[0], NULL), "what is closed can be had again");
+    cr_expect(ne(ptr, (void *)(uintptr_t)mappings[0], NULL), "closed mappings can be reused");
     for (int i = 0; i < count; i++)
         mapping_close(mappings[i], SIZE);
     (void)close(fd);

@@ -8,8 +8,8 @@
 calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'
 calls="$calls|access|faccessat|realpath|canonicalize_file_name|readlink|readlinkat|rename|unlink|unlinkat|mkdir|chdir|execv|popen|system"
 
-# others: lines that call one of these elsewhere. tar_writer.c writes what plenumctl pack was told to; compare.c's file
-# is named by who runs plenumctl: index_read() opens it.
+# others: lines that call one of these elsewhere. tar_writer.c writes the files named to plenumctl pack; the user of
+# plenumctl names compare.c's file, which index_read() opens.
 others() {
     cd "$top_srcdir/loader" || exit 1
     grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c |

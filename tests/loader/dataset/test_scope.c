@@ -61,10 +61,10 @@ static void tear_down(void)
 
 TestSuite(scope, .init = set_up, .fini = tear_down);
 
-/* What is opened from within the folder "mine/set", with the roots "mine" and "second". */
+/* Paths opened relative to the folder "mine/set", with the roots "mine" and "second". */
 static const struct {
     const char *path; /* "%/..." is below the tree's folder */
-    int want;         /* or what is read: a letter */
+    int want;         /* or the letter that is read */
 } cases[] = {
     {"a", 'a'},
     {"./deep/../a", 'a'},
@@ -152,7 +152,7 @@ Test(scope, what_lies_outside_has_one_answer)
 
 Test(scope, the_same_without_openat2)
 {
-    /* As an old kernel, or a container that does not know the call, answers. */
+    /* Fail like an old kernel, or a container that does not support the call. */
     static struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),

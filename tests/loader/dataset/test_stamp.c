@@ -86,7 +86,7 @@ static void set_time(const char *name, int64_t seconds)
 
 enum { LONG_AGO = 1600000000 };
 
-/* As archivers do: write a file, and put the times of it and of its folders back. */
+/* Like archivers: write a file, and set back its times and those of its folders. */
 static void write_old(const char *name, const void *bytes, size_t len)
 {
     char folder[200], *slash;
@@ -130,7 +130,7 @@ static void reads(struct dataset *d, uint32_t sample, int code, const char *want
     dataset_buffer_fini(&buffer);
 }
 
-/* Of the one field, a text. */
+/* Check the only field, a text. */
 static void reads_field(struct dataset *d, uint32_t sample, int code, const char *want)
 {
     struct dataset_buffer record = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The format "tar:" through the public face of data sets: what a sample is and how it is labelled,
- * what is refused, and archives cut and changed at every byte. Archives by other writers are in
+/* The format "tar:" through dataset.h: what makes a sample and how it is labelled, which archives
+ * are rejected, and archives truncated and changed at every byte. Archives by other writers are in
  * test_tar_writers.sh. */
 #include "config.h"
 
@@ -146,7 +146,7 @@ Test(tar, samples_are_images_with_what_shares_their_key)
     ARCHIVE("data/a.tar", "x/0001.jpg=one", "x/0001.cls=7", "x/0001.json={\"a\":1}",
             "x/0002.cls= 3\n", "x/0002.txt=a caption", "x/0002.JPEG=two", "y/0001.png=three",
             "y/0001.cls=0", "lonely.txt=no image", "y.z/0003.jpg=a dot in the folder",
-            "y.z/0003.cls=1", "y.z/0003.seg.png=another field", ".hidden.jpg=passed over",
+            "y.z/0003.cls=1", "y.z/0003.seg.png=another field", ".hidden.jpg=is skipped!",
             "noextension=x", "./0004.cls=2", "./0004.jpg=five");
     EXPECT_SAMPLES(tree_path(&tree, "data/a.tar"), "7 x/0001.jpg=one", "3 x/0002.JPEG=two",
                    "0 y/0001.png=three", "1 y.z/0003.jpg=a dot in the folder", "2 0004.jpg=five");
@@ -274,7 +274,7 @@ Test(tar, a_file_beside_the_archives_names_the_classes)
     dataset_unref(d);
     tree_write_text(&tree, "data/classes.txt", "ant\nbug");
     d = opened(tree_path(&tree, "data"));
-    cr_expect(eq(u32, dataset_get_classes(d), 2), "the index is made anew");
+    cr_expect(eq(u32, dataset_get_classes(d), 2), "the index is rebuilt");
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 1), "bug"));
     dataset_unref(d);
     /* Fewer names than labels. */
@@ -467,7 +467,8 @@ Test(tar, a_copy_in_text_mode_says_so)
     free(image);
 }
 
-/* Captions of some editors end their lines with CR LF: that alone is no copy in text mode. */
+/* Captions of some editors end their lines with CR LF: that alone does not mean a copy in text
+ * mode. */
 Test(tar, captions_are_no_sign_of_a_copy_in_text_mode)
 {
     struct dataset *d = NULL;
@@ -654,8 +655,8 @@ Test(tar, an_archive_that_changed_or_shrank_under_the_loader_is_told)
     dataset_unref(d);
 }
 
-/* Small samples are copied from a mapping. One whose archive is cut between two reads, without time
- * to see it, is told, too, and nobody dies. */
+/* Small samples are copied from a mapping. If an archive is truncated between two reads, too
+ * quickly to be detected, that is an error, too, and the process survives. */
 Test(tar, an_archive_that_is_cut_under_a_mapping_is_told)
 {
     struct dataset_buffer buffer = {0};
@@ -756,7 +757,7 @@ Test(tar, a_data_set_leaves_descriptors_for_others)
     (void)snprintf(first, sizeof(first), "%s", tree_path(&tree, "first"));
     (void)snprintf(second, sizeof(second), "%s", tree_path(&tree, "second"));
     cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &limit), 0));
-    for (int round = 0; round < 2; round++) { /* what is closed is free again */
+    for (int round = 0; round < 2; round++) { /* closed descriptors are free again */
         many = opened(first);
         few = opened(second);
         for (uint32_t i = 0; i < MANY; i++)

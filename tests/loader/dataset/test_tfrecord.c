@@ -68,7 +68,7 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
     for (size_t i = 0; i < 3 << 20; i++)
         large[i] = (char)(i * 7919 >> 3);
     record_put_image(&one, "first", 5, 3, "n01.JPEG");
-    record_put_image(&one, large, 3 << 20, 0, "n02.JPEG"); /* larger than what is read at once */
+    record_put_image(&one, large, 3 << 20, 0, "n02.JPEG"); /* larger than one read */
     record_put_image(&two, "last", 4, 7, NULL);
     tree_write_bytes(&tree, "train-00000-of-00002", &one);
     tree_write_bytes(&tree, "train-00001-of-00002", &two);
@@ -229,7 +229,7 @@ Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
 {
     struct bytes file = {0}, f = {0};
 
-    tree_write_text(&tree, "text", "this is no TFRecord file, as anybody can see");
+    tree_write_text(&tree, "text", "this isn't a TFRecord file, as anybody can see");
     refused_in(&tree, "tfrecord:", "text", -EBADMSG,
                "is not a TFRecord file, or it is compressed or damaged");
     refused_in(&tree, "tfrecord:", "nothing", -ENOENT, "No such file");
@@ -368,7 +368,7 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     tree_write_bytes(&tree, "x", &file);
     d = opened_in(&tree, "tfrecord:", "x");
     reads(d, 0, "one", 3, 1);
-    /* A bit of the disk's: nobody wrote, no time changed. */
+    /* A bit flips on disk: nothing was written, no time changed. */
     write_at("x", 60, file.p[60] ^ 4, true);
     is_bad(d, 0, -EBADMSG, "checksum is wrong");
     write_at("x", 60, file.p[60], true);
@@ -384,7 +384,8 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     is_bad(d, 1, -ESTALE, "has changed");
     dataset_unref(d);
 
-    /* Another file under its name is another file: what is open goes on, the next open sees it. */
+    /* Another file under its name is another file: the open data set keeps working, the next
+     * dataset_open() sees the new file. */
     tree_write_bytes(&tree, "z", &file);
     d = opened_in(&tree, "tfrecord:", "z");
     reads(d, 0, "one", 3, 1);
@@ -468,7 +469,7 @@ Test(tfrecord, more_archives_than_descriptors_are_read_all_the_same)
 
 /* ---- every byte ---- */
 
-/* A small file, and what is in it. */
+/* A small file and its contents. */
 struct small {
     struct bytes file;
     size_t ends[4]; /* of records */
@@ -490,8 +491,8 @@ static void make_small(struct small *s)
     }
 }
 
-/* Opening is refused with a sentence that names the file, or what is delivered is right. Returns
- * the number of samples, those that are bad counted in `*bad`. */
+/* dataset_open() fails with a sentence that names the file, or all delivered samples are correct.
+ * Returns the number of samples; `*bad` is the number of bad ones. */
 static int survives(const uint8_t *bytes, size_t len, int *bad)
 {
     struct dataset_options options = {.cache_dir = "/dev/null/none", .threads = 1};
