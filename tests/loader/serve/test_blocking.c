@@ -116,7 +116,7 @@ static void descriptors_that_hang_are_bounded(void)
         (void)usleep(1000);
     }
     tap_ok(stuck && look(&files.most) <= 2,
-           "a user takes some threads, and is told from others: %u", look(&files.most));
+           "a user takes some threads, and is distinguished from others: %u", look(&files.most));
     other = blocking_is_stuck(blocking, 2);
     fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     blocking_close_fd(blocking, 2, fd);
@@ -178,7 +178,7 @@ static void connections_go_at_once_where_nothing_can_hang(void)
     tap_ok(is_closed_here(false, false), "a connection in which bytes wait is closed at once");
     tap_ok(is_closed_here(false, true), "as is one whose other end has gone with bytes unread");
     tap_ok(!is_closed_here(true, false), "one in which a descriptor waits is closed in a thread");
-    tap_ok(!is_closed_here(true, true), "whatever has become of its other end");
+    tap_ok(!is_closed_here(true, true), "whatever has happened to its other end");
 }
 
 struct piece {

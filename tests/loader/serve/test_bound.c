@@ -16,7 +16,7 @@ struct bound_case {
     enum wire_bound want;
 };
 
-/* Of 1000 samples. */
+/* Times of 1000 samples. */
 #define TIMES(render_us, cpu_us)                                                             \
     .samples = 1000, .render_ns = 1000ULL * (render_us)*US, .cpu_ns = 1000ULL * (cpu_us)*US, \
     .all_render_ns = 1000ULL * (render_us)*US, .all_cpu_ns = 1000ULL * (cpu_us)*US

@@ -145,8 +145,7 @@ Test(fair_queue, that_nobody_took_are_not_saved_up)
     add((struct client){.user = 1, .cost = 10, .from = FOREVER / 2});
     run(FOREVER);
     cr_assert(same(w.clients[1].got, THREADS * (uint64_t)FOREVER / 4, 200),
-              "who comes late has half of what is left: %llu",
-              (unsigned long long)w.clients[1].got);
+              "a late client gets half of the rest: %llu", (unsigned long long)w.clients[1].got);
 }
 
 Test(fair_queue, of_one_are_all_where_nobody_else_wants_any)
@@ -206,5 +205,5 @@ Test(fair_queue, that_are_held_are_shared)
     }
     for (held = 3; held < 100 && flow_pick(&w.root, limit); held++)
         flow_hold(&w.clients[0].flow);
-    cr_assert(eq(u32, held, limit), "where nobody else wants any, one may hold all");
+    cr_assert(eq(u32, held, limit), "if no other client wants any, one may hold all");
 }

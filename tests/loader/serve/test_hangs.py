@@ -135,7 +135,7 @@ class HangsTest(ServiceCase):
         self.fed(self.feed("--epochs", "1"))
         write(f"root = {self.folder}/cache")
         p.send_signal(signal.SIGHUP)
-        wait_for("what is said of it", lambda: "still being read since the last SIGHUP" in self.said())
+        wait_for("the message about it", lambda: "still being read since the last SIGHUP" in self.said())
         self.fed(self.feed("--epochs", "1"))
         self.assertNotIn("the settings were read again", self.said())
         first.close()  # now it fails, and the next one reads the file's current contents

@@ -295,7 +295,7 @@ class HostileTest(ServiceCase):
             null = os.open("/dev/null", os.O_RDONLY)
             for _ in range(50):
                 c = Raw(self.address, limit=5, greeting=b"")
-                with contextlib.suppress(OSError, Refused):  # the end, or the kernel's own limit of what is under way
+                with contextlib.suppress(OSError, Refused):  # the end, or the kernel's own limit of files in flight
                     c.send(hello())
                     for _ in range(4):
                         c.send(frame(STATS), *([null] * 250))
@@ -439,7 +439,7 @@ class HostileTest(ServiceCase):
         address = self.serve_tcp("--ring-limit", "64M")
         c = Raw(address)
         c.open(self.set_name, side=1024, count=4)  # 24 MiB
-        c.socket.setsockopt(socket.IPPROTO_TCP, 19, 1)  # TCP_REPAIR: what is closed then says nothing
+        c.socket.setsockopt(socket.IPPROTO_TCP, 19, 1)  # TCP_REPAIR: closing then sends nothing
         c.close()
         time.sleep(2)  # from whom one has heard lately is there
         with Raw(address) as c:

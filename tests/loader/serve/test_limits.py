@@ -75,7 +75,7 @@ class LimitsTest(ServiceCase):
         # two windows, the original and five chains: 8 times 3 MiB in each of 4 threads, and a quarter more
         self.assertRegex(err, r"a ring of 9\.\d MiB, and 1[12]\d MiB to make its samples, goes beyond the 96 MiB")
         for many in ("rrc(320) blur(9, 0.1:2)", "--repeat", "32"), ("view(a, 32, rrc(320) blur(9, 0.1:2))",):
-            p = self.feed(*shape, "--pipeline", *many)  # 32 times two windows of 300 KiB, likewise
+            p = self.feed(*shape, "--pipeline", *many)  # also 32 times two windows of 300 KiB
             err = p.communicate(timeout=LIMIT)[1]
             self.assertNotEqual(p.returncode, 0)
             self.assertRegex(err, r"and [89]\d MiB to make its samples, goes beyond the 96 MiB")

@@ -331,7 +331,7 @@ Test(openings, that_are_left_are_inherited)
         ask(&askers[i], "1", "/index");
         wait_count(&storage.calls, 2 + i);
     }
-    cr_assert(eq(u32, count(&storage.inside), 1), "the first goes on");
+    cr_assert(eq(u32, count(&storage.inside), 1), "the first continues");
     cr_assert(eq(u32, count(&storage.called_off), 0));
     storage.let_go = true;
     wait_done(&askers[1]);

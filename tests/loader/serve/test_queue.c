@@ -454,7 +454,7 @@ static void dear_samples_get_no_more_time(void)
         client_fini(&dear);
         client_fini(&cheap);
     } while (of_cheap.samples == BATCH * BATCHES && ++tries < 10);
-    tap_ok(of_dear.samples > 0 && of_dear.samples < DEAR, "nobody starves (%u dear samples)",
+    tap_ok(of_dear.samples > 0 && of_dear.samples < DEAR, "no client starves (%u dear samples)",
            (unsigned)of_dear.samples);
     tap_ok(
         of_dear.cpu_ns < 2 * of_cheap.cpu_ns,
@@ -654,7 +654,7 @@ static void slow_reading_is_announced(void)
     client_fini(&c);
     queue_destroy(q);
     disk.on = false;
-    tap_ok(!disk.astray, "what is announced is what comes, in its order");
+    tap_ok(!disk.astray, "samples are read as announced, in order");
     tap_ok(disk.reads == SLOW_SAMPLES && disk.late <= SLOW_SAMPLES / 10,
            "where reading is slow, hardly a sample is read that was not announced (%u of %u)",
            disk.late, disk.reads);

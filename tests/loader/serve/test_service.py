@@ -21,7 +21,7 @@ class ServiceTest(ServiceCase):
         manager = Manager(self.folder)
         p = self.plenumd("--socket", f"unix:{self.socket}", manager=manager)
         manager.wait("READY=1")
-        self.assertTrue(self.listening(), "ready, and nobody listens")
+        self.assertTrue(self.listening(), "ready, but not listening")
         p.send_signal(signal.SIGTERM)
         manager.wait("STOPPING=1")
         self.assertEqual(p.wait(LIMIT), 0)
@@ -81,7 +81,7 @@ class ServiceTest(ServiceCase):
     def test_beats(self):
         """a keeper that requests beats receives them while the loader's loop turns, and no other keeper does"""
         p, leash = self.leashed()
-        self.assertEqual(select.select([leash], [], [], 2)[0], [], "beats that nobody asked for")
+        self.assertEqual(select.select([leash], [], [], 2)[0], [], "beats that were not requested")
         leash.send(b"\0")
         for _ in range(3):
             self.assertEqual(leash.recv(1), b"\0")

@@ -132,7 +132,7 @@ class SettingsTest(ServiceCase):
         self.assertEqual(refused["client_uid"], str(os.getuid()))
         self.assertEqual(refused["dataset"], "/no\nwhere \"x\" \\")
         self.assertIn("client", refused)
-        self.assertNotIn("client", lines[0], "what is about no client names none")
+        self.assertNotIn("client", lines[0], "a line that is not about a client names none")
 
     def hup(self, p, manager):
         p.send_signal(signal.SIGHUP)

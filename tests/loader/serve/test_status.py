@@ -342,7 +342,7 @@ class StatusTest(ServiceCase):
             self.plenumd("--socket", f"unix:{place}", "--threads", "1", "-q")
         with open("/proc/net/unix") as f:
             wait_for("all loaders", lambda: f.seek(0) == 0 and set(places) <= set(f.read().split()))
-        wait_for("all to be told of",
+        wait_for("all to be reported",
                  lambda: all(f"unix:{place}\n" in told for told in [self.told_of_own()] for place in places))
 
     def test_table(self):

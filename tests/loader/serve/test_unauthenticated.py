@@ -301,7 +301,7 @@ class UnauthenticatedTest(ServiceCase):
         _, most = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (count + 3, most))
         many = [self.connect(f"unix:{self.socket}") for _ in range(20)]
-        wait_for("all of them to be closed: what is left is for the files of the client that is there",
+        wait_for("all of them to be closed: the rest is for the files of the present client",
                  lambda: all(map(self.is_closed, many)))
         self.once("no descriptor left for a new client")
         for s in many:
