@@ -131,7 +131,7 @@ Test(conn, frames_arrive_whole_and_in_order)
         }
     }
     frame_conn_fini(&a);
-    cr_expect(eq(i64, frame_conn_fill(&b), -ECONNRESET), "the end is told");
+    cr_expect(eq(i64, frame_conn_fill(&b), -ECONNRESET), "the end is reported");
     frame_conn_fini(&b);
 }
 
@@ -274,7 +274,7 @@ Test(conn, descriptors_are_left_where_they_are)
     (void)close(after);
     frame_conn_fini(&a);
     cr_expect(eq(i64, frame_conn_fill(&b), -EPROTO));
-    cr_expect(frame_holds_fds(b.fd), "whatever has become of the other end");
+    cr_expect(frame_holds_fds(b.fd), "whatever has happened to the other end");
     frame_conn_fini(&b);
 }
 

@@ -206,7 +206,7 @@ Test(hostlist, file)
     hostlist_fini(&list);
 }
 
-/* As Open MPI reads them, and as Windows editors write them. */
+/* Files that Open MPI accepts, and files written by Windows editors. */
 Test(hostlist, file_in_other_spellings)
 {
     struct hostlist list = {0};

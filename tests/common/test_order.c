@@ -251,7 +251,7 @@ Test(order, orders_of_two_seeds_and_two_epochs_are_unrelated)
     cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 1, 0)), limit), "two epochs");
     cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 0, 1)), limit), "neighbours");
     cr_expect(lt(dbl, fabs(correlation(&a, 0, &none, 0, 0)), limit), "order and no order");
-    cr_expect(gt(dbl, fabs(correlation(&a, 0, &a, 0, 0)), 0.999), "the test sees what is related");
+    cr_expect(gt(dbl, fabs(correlation(&a, 0, &a, 0, 0)), 0.999), "the test detects a relation");
 }
 
 /* How often position and sample of two epochs agree. For random orders: once, whatever n. */

@@ -42,7 +42,7 @@ Test(ring, cannot_be_made_shorter_or_longer)
     cr_expect(eq(int, ftruncate(ring->fd, 100), -1));
     cr_expect(eq(int, errno, EPERM));
     cr_expect(eq(int, ftruncate(ring->fd, SLOTS * SLOT * 2), -1));
-    cr_expect(eq(int, fcntl(ring->fd, F_ADD_SEALS, F_SEAL_WRITE), -1), "nobody adds a seal");
+    cr_expect(eq(int, fcntl(ring->fd, F_ADD_SEALS, F_SEAL_WRITE), -1), "no seal can be added");
     ring_unref(ring);
 }
 

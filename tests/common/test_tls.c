@@ -349,7 +349,7 @@ Test(tls, a_client_is_no_loader_of_others)
     cr_expect(eq(sz, told, 0));
     guessed = key_of("alice");
     (void)meet(guessing(), &told);
-    cr_expect(gt(sz, told, 0), "the test itself: with the right key it would be told");
+    cr_expect(gt(sz, told, 0), "the test itself: with the right key it would learn it");
 }
 
 /* The loader's view of a client. */
@@ -380,7 +380,7 @@ Test(tls, a_client_is_no_other_client)
     (void)snprintf(bob.name, sizeof(bob.name), "bob");
     cr_expect(eq(i64, admit(bob), -EACCES), "her key under his name");
     (void)snprintf(master.name, sizeof(master.name), "alice");
-    cr_expect(eq(i64, admit(master), -EACCES), "a secret is no client's key");
+    cr_expect(eq(i64, admit(master), -EACCES), "a secret is not a client's key");
     cr_expect(gt(i64, admit(key_of("bob")), 0));
 }
 
@@ -561,7 +561,7 @@ Test(tls, secrets_are_in_no_core_dump)
     (void)count_dumped(inverted[0], &kept);
     (void)munmap(page, 4096);
     if (kept == 0)
-        cr_skip_test("what is kept out of core dumps is not told here, as under qemu");
+        cr_skip_test("the kernel does not report here which pages core dumps omit, as under qemu");
     cr_assert(ge(u32, count_dumped(inverted[0], &kept), 1), "the test itself finds it here");
     b = (struct side){0};
     cr_assert(eq(int, plenum_tls_backend.open(&keys[0], &b.context), 0));

@@ -117,7 +117,7 @@ Test(util, times_have_units)
         cr_expect(eq(int, parse_duration(bad[i], &ns), -EINVAL), "'%s'", bad[i]);
 }
 
-/* What is written is read back. */
+/* Written values are read back. */
 Test(util, units_are_written_as_they_are_read)
 {
     static const struct {
