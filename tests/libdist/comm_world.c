@@ -388,7 +388,7 @@ static void check_straggler(void)
     enum { TIMES = 2 };
 
     plenum_job_set_timeout(job, 60 * UINT64_C(1000000000)); /* notices are sent after a second */
-    CHECK(plenum_barrier(job, NULL) == 0);                  /* before it, nobody is in MPI */
+    CHECK(plenum_barrier(job, NULL) == 0);                  /* before it, no instance is in MPI */
     for (int i = 0; i < TIMES; i++) {
         if (me->instance_index == 0)
             (void)usleep(1500000); /* longer than a notice takes */

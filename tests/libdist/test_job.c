@@ -255,13 +255,13 @@ static const struct told_case told[] = {
      {2, 1, 2, 1},
      PLENUM_LAUNCHER_PLENUM,
      ""},
-    {"Open MPI's MPI_Init() of a program that nobody started",
+    {"Open MPI's MPI_Init() of a program without a launcher",
      {"PMIX_RANK=0"},
      {1, 0, 1, 0},
      NONE,
      ""},
     {"a world of one, of which nothing else is said", {"WORLD_SIZE=1"}, {1, 0, 1, 0}, NONE, ""},
-    {"LOCAL_RANK as frameworks set it where there is nobody else",
+    {"LOCAL_RANK as frameworks set it for a single process",
      {"LOCAL_RANK=-1"},
      {1, 0, 1, 0},
      NONE,
@@ -703,7 +703,7 @@ static void *open_and_close(void *arg)
 
         cr_assert(eq(int, plenum_job_open(&a, NULL), 0));
         cr_assert(eq(int, plenum_job_open(&b, NULL), 0));
-        cr_assert(eq(ptr, a, b), "one job, whoever opens it");
+        cr_assert(eq(ptr, a, b), "one job, opened by either");
         cr_assert(eq(u32, plenum_job_get_info(a)->num_instances, 1));
         plenum_job_close(b);
         plenum_job_close(a);

@@ -438,8 +438,7 @@ static void play_with_loaders(uint64_t frames)
     (void)address_parse(unix_socket, &address, NULL);
     if (is_played("unix"))
         play_with_loader("unix", loader, unix_socket, &address, frames);
-    tap_ok(daemon_end(loader, SIGTERM) == 0,
-           "the loader ends as it is told to, with nothing to complain of");
+    tap_ok(daemon_end(loader, SIGTERM) == 0, "the loader ends as requested, without complaints");
 }
 
 /* A fake loader. */

@@ -1038,7 +1038,7 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
     uint64_t counted = 0, hash = 0;
     int r;
 
-    tree_write_text(&tree, "data/a/00.jpg", "this is no image");
+    tree_write_text(&tree, "data/a/00.jpg", "this is not JPEG");
     tree_write_text(&tree, "data/b/01.jpg", "");
     s = opened(NULL, &o);
     while (plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0) {
@@ -1049,7 +1049,7 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
         plenum_batch_release(&b);
     }
     plenum_stream_get_stats(s, &stats);
-    cr_expect(eq(int, plenum_stream_take_warning(s, &err), 1), "the program is told,");
+    cr_expect(eq(int, plenum_stream_take_warning(s, &err), 1), "the program receives it,");
     cr_expect(ne(ptr, (void *)strstr(err.text, "bad samples of batch"), NULL), "%s", err.text);
     cr_expect(eq(int, plenum_stream_take_warning(s, &err), 0), "once");
     plenum_stream_destroy(s);
