@@ -79,7 +79,7 @@ for trap in ':' 'trap "" TERM HUP'; do
     daemon_ended || kill -KILL "$(cat daemon)"
 done
 
-# ---- what is printed ----
+# ---- output ----
 for bytes in 100 16000 16380 20000 1000000; do
     job "head -c $bytes /dev/zero | tr '\0' x; echo" --host h1 true
     ok "$bytes bytes before the answer, on standard output" all 'has_not err "not ready"' 'same $code 125'
@@ -110,7 +110,7 @@ ok "a script without interpreter" all 'same $code 127' \
     'has err "h1  *program  *program .\./script. needs the interpreter ./nonexistent/sh., which is missing"'
 
 # The same sentences without the check, from the shim.
-refused() { # NAME SCRIPT - what is printed of a program that consists of this
+refused() { # NAME SCRIPT - the message about a program with these contents
     printf "$2" >"$1"
     chmod +x "$1"
     job '' --host h1 "./$1"
@@ -144,7 +144,7 @@ done
 SHIM=$run job '' --no-host-check --host h1 sh -c 'exit 3'
 ok "a program that can is started" all 'same $code 3' 'has err "instance 0 on host h1 exited with code 3"'
 
-# ---- what is read ----
+# ---- input ----
 job '' --host h1 true
 ok "the secret comes by standard input" all "$came" secret_is_hidden
 job 'read -r x; echo "read: <$x>"' --host h1 true

@@ -46,9 +46,9 @@ Test(host, a_list_is_searched_for_this_host)
     cr_assert(eq(int, hostlist_add_text(&list, "192.0.2.1,me@localhost,localhost:22:1", NULL), 0));
     host_find_this(&list, local);
     cr_expect(local[0] && local[1] && local[2]);
-    cr_expect(not(local[3]), "a name that nobody knows");
+    cr_expect(not(local[3]), "an unknown name");
     cr_expect(local[4], "%s is an address of this host", address);
-    cr_expect(not(local[5]), "an address of nobody");
+    cr_expect(not(local[5]), "an address without a host");
     cr_expect(not(local[6]), "another user is logged in to by ssh");
     cr_expect(not(local[7]), "and so is another port");
     hostlist_fini(&list);

@@ -118,13 +118,13 @@ Test(mpirun, arguments)
     cr_expect(strstr(joined(&w), "--allow-run-as-root") != NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), "--map-by seq --stdin none --host n2,n2,n1 -n 3 ") != NULL,
               "instances in the order of the plan: %s", joined(&w));
-    cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is for nobody's eyes");
+    cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is not visible");
     cr_expect(strstr(joined(&w), SHIM_ENV_TOKEN) == NULL, "nor is it sent by Open MPI");
     starter_words_fini(&w);
 
     setenv("SLURM_JOB_ID", "1", 1);
     cr_assert(eq(int, arguments_for(&several, &options, "/bin/plenumrun", &w), 0));
-    cr_expect(strstr(joined(&w), "-x " SHIM_ENV_TOKEN " ") != NULL, "where nobody logs in");
+    cr_expect(strstr(joined(&w), "-x " SHIM_ENV_TOKEN " ") != NULL, "without a login");
     starter_words_fini(&w);
     unsetenv("SLURM_JOB_ID");
     cmdline_fini(&options);
@@ -338,7 +338,7 @@ Test(mpirun, settings_of_open_mpi_5)
     cr_assert(eq(int, environment_for(&several, &options, &with, newer, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/agent"));
     cr_expect(strstr(value_of(&w, "PRTE_MCA_plm_ssh_agent"), " --agent") != NULL);
-    cr_expect(value_of(&w, "PRTE_MCA_plm_ssh_args") == NULL, "it is no ssh");
+    cr_expect(value_of(&w, "PRTE_MCA_plm_ssh_args") == NULL, "it is not ssh");
     cr_expect(value_of(&w, "PRTE_MCA_oob_tcp_if_include") == NULL, "the user's choice stays");
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_if_exclude"), (char *)"eth9"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));

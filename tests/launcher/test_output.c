@@ -123,7 +123,8 @@ Test(output, credit_comes_back_when_the_reader_has_read)
     for (int i = 0; i < 40; i++) /* five times the size of a pipe */
         cr_assert(eq(int, output_put(o, 1, CONTROL_STDOUT, block, sizeof(block)), 0));
     cr_expect(eq(int, output_flush(o, 100), -ETIMEDOUT));
-    cr_expect(lt(u64, output_collect_credit(o, 1), sizeof(block) * 40), "nobody has read yet");
+    cr_expect(lt(u64, output_collect_credit(o, 1), sizeof(block) * 40),
+              "nothing has been read yet");
     credit = 0;
     while (got < sizeof(block) * 40) {
         ssize_t n = read(fds[0], sink, sizeof(sink));
@@ -158,7 +159,7 @@ Test(output, a_reader_that_is_gone_is_told)
     cr_assert(eq(int, output_flush(o, 5000), 0));
     cr_expect(eq(int, output_get_failure(o, &stream), -EPIPE));
     cr_expect(eq(str, (char *)stream, (char *)"standard output"));
-    cr_expect(eq(u64, output_collect_credit(o, 0), 10), "what is thrown away makes room too");
+    cr_expect(eq(u64, output_collect_credit(o, 0), 10), "discarded output makes room too");
     cr_expect(eq(str, content_of(err), (char *)"kept\n"));
     output_destroy(o);
     fclose(err);

@@ -189,7 +189,7 @@ class Strangers(JobCase):
         with socket.socket(socket.AF_UNIX) as s:  # but ours do
             s.connect(name)
             s.settimeout(LIMIT)
-            s.sendall(b"this is no frame" * 2)
+            s.sendall(b"this is not data" * 2)
             self.assertNotEqual(s.recv(4096), b"")
         self.assertEqual(len(loaders_at(inode)), 1)
         self.assertNotIn("nobody", self.end(p))

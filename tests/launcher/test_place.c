@@ -134,14 +134,14 @@ ParameterizedTestParameters(place, rows)
          .want = "0@0! 0@0! 1@0"},
         {"larger nodes take more instances", "package:2 [numa] core:4 pu:1!0,4-7", PLACE_SPREADNUMA,
          4, .want = "0@0m 4@1m 5@1m 6-7@1m"},
-        {"a node that has lost its CPUs is nobody's", "package:2 [numa] core:2 pu:1!0-1",
+        {"a node that has lost its CPUs is unused", "package:2 [numa] core:2 pu:1!0-1",
          PLACE_SPREADNUMA, 2, .want = "0@0 1@0"},
         {"CPUs without memory are a group", "package:2 [numa] core:2 pu:1?0", PLACE_SPREADNUMA, 2,
          .want = "0-1@0 2-3@"},
         {"two kinds of memory near the same cores", "package:2 [numa] [numa] core:2 pu:1",
          PLACE_SPREADNUMA, 2, .want = "0-1@0m 2-3@2m"},
-        {"memory near all cores is nobody's", "[numa] package:2 [numa] core:2 pu:1",
-         PLACE_SPREADNUMA, 2, .want = "0-1@0m 2-3@1m"},
+        {"memory near all cores is unused", "[numa] package:2 [numa] core:2 pu:1", PLACE_SPREADNUMA,
+         2, .want = "0-1@0m 2-3@1m"},
         {"no cores, only threads", "package:1 [numa] pu:4", PLACE_SPREADNUMA, 2,
          .want = "0-1@0 2-3@0"},
 
@@ -157,7 +157,7 @@ ParameterizedTestParameters(place, rows)
         {"socket", "package:2 numa:2 core:2 pu:1", PLACE_SOCKET, 2, .want = "0-3@0-1m 4-7@2-3m"},
         {"several on a socket", "package:2 numa:2 core:2 pu:1", PLACE_SOCKET, 3,
          .want = "0-1@0m 2-3@1m 4-7@2-3m"},
-        {"device, but nobody knows where", "package:2 [numa] core:2 pu:1", PLACE_DEVICE, 2,
+        {"device, but locality unknown", "package:2 [numa] core:2 pu:1", PLACE_DEVICE, 2,
          .want = "0-1@0m 2-3@1m"},
         {"disabled", "package:2 [numa] core:2 pu:1", PLACE_DISABLED, 2, .want = "0-3@0-1 0-3@0-1"},
         {"disabled, more than cores", "package:1 [numa] core:1 pu:1", PLACE_DISABLED, 2,
@@ -287,7 +287,7 @@ static void check_laws(hwloc_topology_t t, const struct place_request *q, const 
     cr_assert(shared == 0 || q->count > host.cores - q->reserve_cores ||
                   q->policy == PLACE_SPREADNUMA || q->policy == PLACE_CORE ||
                   q->policy == PLACE_SOCKET,
-              "%s: nobody shares without need", what);
+              "%s: no instance shares without need", what);
     if (shared == 0 && q->policy != PLACE_CORE) {
         cr_assert(eq(u32, cores, host.cores - q->reserve_cores), "%s: every core is given", what);
         hwloc_bitmap_zero(expected);

@@ -252,5 +252,5 @@ Test(guard, ends_a_ward_that_does_not_listen_and_its_family, .timeout = 20)
     cr_assert(eq(int, waitpid(guard, &status, 0), guard));
     cr_expect(eq(int, exit_code(status), 128 + SIGKILL));
     cr_expect(ge(u64, time_now_ns() - before, 200 * NS_PER_MS), "in its steps");
-    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "nobody is left");
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "no child is left");
 }

@@ -656,9 +656,9 @@ find_parts
 kill -STOP $tree
 sleep 9 # longer than --heartbeat-timeout
 kill -CONT $tree
-sleep 2 # to see that it goes on
+sleep 2 # to see that it continues
 end_job
-ok "a job that was frozen as a whole goes on" all 'same $code 0' 'has_not err error'
+ok "a job that was frozen as a whole continues" all 'same $code 0' 'has_not err error'
 
 start "trap '' TERM;"
 find_parts

@@ -276,7 +276,7 @@ static void make_line(unsigned short seed[3], char *ret, size_t size)
 }
 
 /* The law: a script that runs is accepted. env(1) without a program, which prints its variables, is
- * no such script. */
+ * not such a script. */
 Test(script, random_first_lines)
 {
     const char *number = getenv("PLENUM_SCRIPT_LINES");

@@ -152,7 +152,7 @@ class TerminalTest(unittest.TestCase):
         while seen != {b"0\n", b"1\n"}:  # each prints its own name, twenty times a second
             seen.add(job.stdout.readline())
             self.assertLessEqual(seen, {b"0\n", b"1\n"})
-            self.assertLess(time.monotonic(), end + 60, "only one of them goes on")
+            self.assertLess(time.monotonic(), end + 60, "only one of them continues")
         job.send_signal(signal.SIGTERM)
         self.assertEqual(job.wait(20), 143)
 
