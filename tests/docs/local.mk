@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What is needed, and where it is listed.
+# Required packages, and the lists of them.
 TESTS += %D%/test_install.sh
 EXTRA_DIST += %D%/test_install.sh
 

@@ -89,7 +89,7 @@ class ExamplesTest(unittest.TestCase):
                           KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="2", HOME=cls.folder)
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "XLA_FLAGS"):
             os.environ.pop(name, None)
-        # As make-sample makes it, but of fewer and smaller images: as many classes.
+        # Like the output of make-sample, with as many classes, but fewer and smaller images.
         cls.sample = os.path.join(cls.folder, "sample")
         jobs.make_sample(cls.sample, "--images", "10", "--size", "48")
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_install.sh - what is needed: where there is no apt it is looked for and what is missing is named; and all places
-# that list packages list the same. Speaks TAP.
+# test_install.sh - required packages: without apt, the script looks for them and names those that are missing; and all
+# lists of packages are the same. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 . "$top_srcdir/scripts/packages"
@@ -54,7 +54,7 @@ cp demo/build/plenumctl demo/build/config.status
 printf 'all:\n' >demo/build/Makefile
 chmod +x demo/configure demo/build/*
 touch demo/examples/train.py demo/configure
-# two files touched within one tick of the clock are of the same age, and configure would be made anew
+# two files touched within one tick of the clock have the same age, and configure would be rebuilt
 touch -d yesterday demo/configure.ac
 demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun &&
     demo/scripts/demo "$T/demo/build" >out 2>&1; }

@@ -80,20 +80,20 @@ class Models:
 
     def check(self, value, kind, where):
         if kind.startswith("list["):
-            assert isinstance(value, list), f"{where} is no list"
+            assert isinstance(value, list), f"{where} is not a list"
             for i, each in enumerate(value):
                 self.check(each, kind[5:-1], f"{where}[{i}]")
         elif kind.startswith("dict("):
-            assert isinstance(value, dict), f"{where} is no map"
+            assert isinstance(value, dict), f"{where} is not a map"
             for k, each in value.items():
                 self.check(each, kind[5:-1].split(",", 1)[1].strip(), f"{where}.{k}")
         elif kind in ("str", "int", "bool"):
             assert isinstance(value, {"str": str, "int": int,
                                       "bool": bool}[kind]) and (kind == "bool") == isinstance(value, bool), \
-                f"{where}: {value!r} is no {kind}"
+                f"{where}: {value!r} is not a {kind}"
         elif hasattr(self.models, kind):
             model = getattr(self.models, kind)
-            assert isinstance(value, dict), f"{where} is no map"
+            assert isinstance(value, dict), f"{where} is not a map"
             names = {wire: name for name, wire in model.attribute_map.items()}
             for k, each in value.items():
                 assert k in names, f"{where}: {kind} has no field '{k}'"
@@ -110,7 +110,7 @@ OPERATOR = {"K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_keep_fqdn_hostnames": "
             "OMPI_MCA_orte_set_default_slots": "4", "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-# MPIJob, v2beta1: fields that there are, and what is behind them.
+# MPIJob, v2beta1: existing fields, and their contents.
 MPI = {"": {"apiVersion", "kind", "metadata", "spec"},
        "spec": {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs", "sshAuthMountPath", "launcherCreationPolicy",
                 "mpiImplementation", "runLauncherAsWorker"},

@@ -19,7 +19,7 @@ MARKED = re.compile(r"^MESSAGE(?:_FORMAT\(\d+, \d+\))?\s+(?P<static>static )?[\w
 # Only these C library functions write to standard error without a mark, and log_about() receives the level.
 AT = {"fprintf": r"\s*stderr\b", "dprintf": r"\s*STDERR_FILENO\b", "log_about": r"\s*LOG_LEVEL_(?:ERROR|WARN)\b"}
 
-# Who is given sentences that are no messages; those of one file by the file's name, too.
+# Functions whose sentences are not messages; those of a single file are given with the file's name.
 OTHERS = {
     "makes a part of a text": "snprintf sscanf strstr str_format progress ctl_show_progress tell augment_text.c:add "
         "field_json.c:wants",
@@ -83,7 +83,7 @@ def texts_of(path, code):
 
 
 def plain(text):
-    """As written in the page: … for the variable parts."""
+    """The text as written in the page, with … for the variable parts."""
     return CONVERSION.sub(lambda m: "%" if m[0] == "%%" else "…", text.replace('\\"', '"').replace("\\\\", "\\"))
 
 

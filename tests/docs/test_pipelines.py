@@ -41,7 +41,7 @@ class PipelinesTest(unittest.TestCase):
             self.assertIn(f"`value={word}`", TEXT)
 
     def test_presets(self):
-        """the presets stand for what the page says"""
+        """the presets expand as documented"""
         body = re.search(r"presets\[\]\[2\] = \{\n(.*?)\n\};", SOURCE_TEXT, re.S).group(1)
         body = re.sub(r'"\n +"', "", body)  # strings that stand on several lines
         table = re.findall(r'^    \{"(\w+)",\s+"([^"]+)"\},$', body, re.M)
@@ -64,7 +64,7 @@ class PipelinesTest(unittest.TestCase):
                          hashed("rrc(8, scale=0.08:1, ratio=3/4:1.3333333333333333) flip(0)").stdout)
 
     def test_examples(self):
-        """what is said to be a pipeline is one, and what is said to be refused is"""
+        """pipelines on the page are valid, and those documented as rejected are rejected"""
         (good,), (bad,) = ([code for language, code in blocks(TEXT) if language == kind]
                            for kind in ("pipeline", "refused"))
         for line in good.splitlines():
