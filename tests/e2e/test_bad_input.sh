@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_bad_input.sh - malformed data sets in every format, as seen by a program that streams them: what is substituted
-# and counted, what ends the stream, what is rejected at once; and the message. Prints TAP.
+# test_bad_input.sh - malformed data sets in every format, as seen by a program that streams them: which samples are
+# substituted and counted, which errors end the stream, which data sets are rejected at once; and the message. Prints
+# TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
@@ -88,7 +89,7 @@ refuses "folder: no samples" "$here/none holds no images" none
 refuses "nothing at all" "data set '$here/nowhere': No such file or directory" nowhere
 
 # ---- files that change while a stream runs ----
-# changes WHAT SENTENCE DATASET COMMAND...: a stream of many epochs, in the midst of which the command is run
+# changes WHAT SENTENCE DATASET COMMAND...: a stream of many epochs, during which the command is run
 changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
