@@ -131,7 +131,7 @@ class Place:
         if re.search("Sanitizer|runtime error|Assertion", err):
             raise Wrong(f"a report of {name}\n{err}")
         if "\N{REPLACEMENT CHARACTER}" in err or re.search("[\\0-\\10\\16-\\37]", err):
-            raise Wrong(f"{name} says what is no text\n{err}")
+            raise Wrong(f"{name} prints something other than text\n{err}")
         if code != 0 and not re.search(rf"^{name}[\w ]*: .*\w", err, re.M):
             raise Wrong(f"{name} ended with {code} and no sentence\n{err}")
         if code != 0 and self.transparent:
@@ -312,7 +312,7 @@ def ctl_pack_smaller(place):
     small = os.path.join(place.folder, "small")
     command = CTL, "pack", place.stage.data, small, *SMALLER
     if place.run(*command) is None and place.run(*command, failing=False) is None:
-        raise Wrong(f"it does not go on:\n{place.said}")
+        raise Wrong(f"it does not continue:\n{place.said}")
     if archives_of(small) != place.stage.small:
         raise Wrong(f"status 0, and other archives:\n{place.said}")
 
