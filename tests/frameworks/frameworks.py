@@ -32,7 +32,7 @@ LIMIT_S = 300
 
 
 def need(framework, *modules):
-    """Go on with a Python that has these modules, or skip all."""
+    """Continue with a Python that has these modules, or skip all tests."""
     if os.environ.get("PLENUM_SANITIZED"):
         tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
     if all(tap.find(module) for module in modules):
@@ -81,8 +81,8 @@ class FrameworkCase(unittest.TestCase):
         return self.run_ok(sys.executable, os.path.join(EXAMPLES, name), *arguments, **environment)
 
     def interrupted(self, program, *arguments):
-        """What a program prints that is given Ctrl-C when it is ready(), and ends well. All processes of its group are
-        told, as of a terminal or of Jupyter: also a loader that it has started."""
+        """Return the output of a program that gets Ctrl-C when it is ready(), and must exit with status 0. All
+        processes of its group get it, like in a terminal or Jupyter, including a loader that it has started."""
         with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, cwd=self.folder, start_new_session=True) as program:
             out = ""

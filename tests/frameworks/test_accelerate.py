@@ -59,7 +59,7 @@ class AccelerateTest(FrameworkCase):
         self.assertEqual((len(loader), len(loader.dataset)), (6, COUNT))
 
     def test_example(self):
-        """the example by one process and by two: shares, and a run that goes on in mid-epoch"""
+        """the example by one process and by two: shares, and a run that resumes in mid-epoch"""
         os.environ["ACCELERATE_USE_CPU"] = "true"  # without it, torchrun's processes know nothing of each other
         for processes, program in (1, ["accelerate", "launch", "--cpu"]), (2, ["torchrun", "--nproc_per_node", "2"]):
             program += [os.path.join(frameworks.EXAMPLES, "accelerate_photos.py"), self.photos]

@@ -28,7 +28,7 @@ PUTS = {"device_put": lambda array: jax.device_put(array, BY_REPLICA),
 
 @jax.jit
 def sums(images):
-    """Of each image, by a computation that takes its time."""
+    """The sum of each image, by a slow computation."""
     x = images.astype(jnp.int32)
     return jax.lax.fori_loop(0, 50, lambda _, y: (y + x) // 2, x).sum((1, 2, 3))
 
@@ -104,7 +104,7 @@ class JaxTest(FrameworkCase):
         self.assertNotIn("copy", held)
 
     def test_epochs(self):
-        """each sample once an epoch, len(), a loop that is left and gone on with, and a cursor in mid-epoch"""
+        """each sample once an epoch, len(), a loop that is left and resumed, and a cursor in mid-epoch"""
         with self.stream(epochs=2) as stream:
             self.assertEqual((len(stream), stream.steps_per_epoch), (12, 6))
             shown = [batch.samples.reshape(-1).tolist() for batch in stream]
@@ -120,7 +120,7 @@ class JaxTest(FrameworkCase):
                 self.assertEqual([batch.samples.reshape(-1).tolist() for batch in other], shown[3:])
 
     def test_interrupt(self):
-        """Ctrl-C: the program hears it at once, and goes on with the stream"""
+        """Ctrl-C: the program gets it at once, and continues with the stream"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1], "12 batches")
 
 

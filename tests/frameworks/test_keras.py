@@ -27,12 +27,12 @@ class KerasTest(FrameworkCase):
                                **options)
 
     def images(self, epochs):
-        """The epochs of a stream, as plain copies: the sum of each image tells them apart."""
+        """The epochs of a stream, as plain copies: the sum of each image identifies it."""
         with self.stream(epochs=epochs) as stream:
             return [batch.images.copy() for batch in stream]
 
     def test_example(self):
-        """the example trains two epochs, and goes on with the third"""
+        """the example trains two epochs, and resumes with the third"""
         file = self.path("run.keras")
         out = self.run_example("keras_photos.py", self.photos, "--epochs", "2", "--save", file)
         self.assertEqual(re.findall(r"Epoch (\d)/2\s+6/6", out), ["1", "2"])
@@ -121,7 +121,7 @@ class KerasTest(FrameworkCase):
                     self.assertTrue(np.array_equal(images, one))
 
     def test_interrupt(self):
-        """Ctrl-C in fit(): the program hears it at once, and the next fit() goes on with the next epoch"""
+        """Ctrl-C in fit(): the program gets it at once, and the next fit() continues with the next epoch"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1], "epoch 2 is next")
 
 

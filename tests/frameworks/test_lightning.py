@@ -37,7 +37,7 @@ class Shown(example.Classifier):
         self.epochs.append([])
 
     def training_step(self, batch, number):
-        self.epochs = self.epochs or [[]]  # no hook tells of an epoch that is gone on with
+        self.epochs = self.epochs or [[]]  # no hook is called for an epoch that is resumed
         self.epochs[-1] += batch[2].tolist()
         return super().training_step(batch, number)
 
@@ -89,7 +89,7 @@ class LightningTest(FrameworkCase):
                 self.assertEqual(self.fit(file)[1].epochs, whole.epochs[epoch + 1:])
 
     def test_max_steps(self):
-        """what max_steps ends in mid-epoch is for Lightning a whole epoch; the data go on where they were, and its next
+        """an epoch that max_steps ends is a whole epoch for Lightning; the data resume where they were, and its next
         epoch is the rest of that one"""
         whole = self.fit()[1].samples
         one, model = self.fit(max_steps=8)
@@ -117,7 +117,7 @@ class LightningTest(FrameworkCase):
             self.assertEqual(sorted(one + two), list(range(COUNT)))
 
     def test_two_processes(self):
-        """two processes, started anew, spawned or forked as in a notebook: disjoint shares, and all samples"""
+        """two processes, run as new programs, spawned or forked as in a notebook: disjoint shares, and all samples"""
         for strategy in "ddp", "ddp_spawn", "ddp_notebook":
             with self.subTest(strategy):
                 self.check_two(lambda told: self.run_ok(sys.executable, __file__, "--two", strategy, self.photos, told))
@@ -130,12 +130,12 @@ class LightningTest(FrameworkCase):
                 self.assertIn(words, self.run_ok(sys.executable, __file__, "--early", strategy, self.photos))
 
     def test_interrupt(self):
-        """Ctrl-C: Lightning's loop ends at once, and the next fit() goes on with the loader's next epoch"""
+        """Ctrl-C: Lightning's loop ends at once, and the next fit() continues with the loader's next epoch"""
         out = self.interrupted(__file__, "--interrupted", self.photos)
         self.assertEqual(out.splitlines()[-1], "16 of epoch 0, 48 of epoch 1, epoch 2 is next")
 
     def test_example(self):
-        """the example ends in mid-epoch and goes on from its checkpoint"""
+        """the example ends in mid-epoch and resumes from its checkpoint"""
         file = self.path("run.ckpt")
         self.run_example("lightning_photos.py", self.photos, "--steps", "5", "--save", file)
         self.assertEqual(torch.load(file, weights_only=True)["global_step"], 5)
