@@ -117,7 +117,7 @@ class Attacker:
         return bytes(whole)
 
     def tricks(self):
-        """Names that might lead to the closed data set, and names that do not exist or are no data set."""
+        """Names that might lead to the closed data set, and names that do not exist or are not a data set."""
         if not self.o.closed:
             return ["folder:/nowhere", "list:/dev/zero", "generated:4294967294"]
         kind, _, path = self.o.closed.partition(":")
@@ -215,7 +215,7 @@ class Attacker:
             if kind == STATUS_STREAM and self.o.closed and os.getuid() != 0:
                 uid = struct.unpack_from("<QII", payload)[2]
                 if uid != (2**32 - 1 if c.remote else os.getuid()):  # over TCP, users see only their own streams
-                    raise Breach(f"user {os.getuid()} was told of a stream of user {uid}")
+                    raise Breach(f"user {os.getuid()} learned of a stream of user {uid}")
 
     # States.
 
@@ -330,7 +330,7 @@ def main():
     p.add_argument("--open", default="generated:100", help="a data set that may be streamed")
     p.add_argument("--closed", help="one that may not")
     p.add_argument("--share", type=float, default=0,
-                   help="go on until each user tried this share of all messages in all states; a minute at the most")
+                   help="continue until each user tried this share of all messages in all states; at most a minute")
     p.add_argument("--pause", type=float, default=0, help="seconds between two attacks")
     o = p.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
