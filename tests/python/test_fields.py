@@ -34,7 +34,7 @@ MASKS = ["mask:seg.png:mask", "deep:deep.png:mask", "indices:pal.png:mask"]
 
 
 def picture(n):
-    """A grey picture, which is its own mask: below 255, which stands for padding."""
+    """A grey image, which is its own mask: below 255, which means padding."""
     height, width = 40 + n % 7, 36 + n % 11
     return ((np.arange(height)[:, None] * 7 + np.arange(width) * 3 + n) % 251).astype(np.uint8)
 
@@ -250,7 +250,7 @@ class FieldsTest(unittest.TestCase):
             self.check(s, self.some("caption", "ids", "score", "vector"))
 
     def test_hash(self):
-        """the hash covers fields, and is plenumctl's, however samples are asked for"""
+        """the hash covers fields, and is plenumctl's, however samples are requested"""
         data, pipeline = f"tar:{path_of('tars')}", "rrc(16x12) flip(0.5)"
         hashes = set()
         for fields in ([], FIELDS, FIELDS[:2], FIELDS + MASKS):
@@ -383,7 +383,7 @@ class FieldsTest(unittest.TestCase):
             self.assertIn("another", next(s)["caption"])
 
     def test_kept(self):
-        """what was found is kept and used again; a damaged or old table is made anew"""
+        """what was found is kept and used again; a damaged or old table is rebuilt"""
         cache = path_of("cache-of-kept")
         data = f"tar:{path_of('tars/0.tar')}"
         before = os.environ["PLENUM_CACHE_DIR"]
@@ -432,7 +432,7 @@ class LinesTest(unittest.TestCase):
              "captions": [line.encode() for line in cls.lines(n)]}) for n in range(COUNT)])
 
     def test_lines(self):
-        """each of them is drawn, alike for all fields of a sample, and anew for each position"""
+        """each of them is drawn, alike for all fields of a sample, and separately for each position"""
         data, fields = f"tar,label=cls:{path_of('lines.tar')}", ["en:txt:line", "de:de:line"]
         for options in ({"epochs": 40}, {"epochs": 10, "repeat": 4}):
             seen = {n: [] for n in range(COUNT)}
@@ -638,7 +638,7 @@ class JsonTest(unittest.TestCase):
                     self.assertTrue((batch["array"] == np.arange(3)).all())
 
     def test_damaged(self):
-        """a text that is no JSON makes its sample a bad one"""
+        """a text that is not JSON makes its sample bad"""
         for text, why in ((b'{"caption": "x"', "it is not JSON: .* at byte 15"), (b"", "it is not JSON"),
                           (b'{"caption": "a\\u0000b"}', "not UTF-8 text"), (b'{"caption": "\xff"}', "it is not JSON"),
                           (b"[" * 100000, "it is not JSON"), (b'["caption"]', "it has no member"),
@@ -924,7 +924,7 @@ class FieldsAloneTest(unittest.TestCase):
         self.assertGreater(len(hashes), 1)
 
     def test_same_order(self):
-        """what is shown, and when, is as with images"""
+        """samples and their order are the same as with images"""
         data = f"tar:{path_of('tars')}"
         with stream(data, None) as images, stream(data, ["caption:txt"], "none") as none:
             for one, two in zip(images, none):
@@ -987,7 +987,7 @@ class FieldsAloneTest(unittest.TestCase):
         self.assertIn("problems     2\n", done.stdout)
 
     def test_refused(self):
-        """whoever wants images of what has none is told"""
+        """a request for images of a data set without images is rejected"""
         alone, images = f"tar,image=none:{path_of('alone-0.tar')}", f"tar:{path_of('tars')}"
         write_tar(path_of("empty.tar"), [])
         for data, fields, pipeline, why in (
@@ -1075,7 +1075,7 @@ class TorchTest(unittest.TestCase):
                     self.assertTrue(np.array_equal(image[:, 0].numpy(), mask.numpy()))
 
     def test_alone(self):
-        """fields alone, and who asks for images is told"""
+        """fields alone, and a request for images is rejected"""
         data = f"tar:{path_of('tars')}"
         with self.torch.Loader(data, "none", fields=("labels", "ids:ids:int64"), micro_batch=8) as loader:
             ids = sorted(int(i) for _, batch in loader for i in batch[:, 0])

@@ -320,7 +320,7 @@ class PeekTest(unittest.TestCase):
                 images.zero_()
                 loop = iter(made)
                 first = next(loop)
-                self.assertTrue(torch.equal(first[0], again[0]), "what is looked at is the program's own")
+                self.assertTrue(torch.equal(first[0], again[0]), "a batch from peek() belongs to the program")
                 self.assertEqual(made.peek()[1].tolist(), POSITIONS[8:16])
                 rest = [n for images, positions in loop for n in positions.tolist()]
                 self.assertEqual(first[1].tolist() + rest, POSITIONS)

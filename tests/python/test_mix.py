@@ -124,7 +124,7 @@ class MixTest(unittest.TestCase):
         files = sorted(os.path.join(d, f) for d, _, names in os.walk(cls.data) for f in names)
         for i in (4, 5, 12):
             with open(files[i], "wb") as f:
-                f.write(b"this is no image")
+                f.write(b"this is not JPEG")
 
     @classmethod
     def tearDownClass(cls):

@@ -147,7 +147,7 @@ class SubstituteTest(unittest.TestCase):
         cls.bad = set(range(0, len(files), 3)) | set(range(20, 31))
         for i in cls.bad:
             with open(files[i], "wb") as f:
-                f.write(b"this is no image")
+                f.write(b"this is not JPEG")
 
     @classmethod
     def tearDownClass(cls):

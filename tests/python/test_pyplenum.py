@@ -1168,7 +1168,7 @@ def copied(batches):
 
 
 def torch_roundtrip(state):
-    """As stored in a checkpoint, and loaded in the untrusted mode."""
+    """The state after it was stored in a checkpoint and loaded in untrusted mode."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     buffer.seek(0)

@@ -163,7 +163,7 @@ class GeometryTest(unittest.TestCase):
         return image[::-1] if flips & 2 else image
 
     def test_crops(self):
-        """boxes and flips say to the pixel what is shown, also of padding and of repeated positions"""
+        """boxes and flips give the exact pixels that are delivered, also for padding and repeated positions"""
         whole, flipped, beyond = self.whole(), set(), 0
         for text in ("pad(9, fill=7) random_crop(40x32) flip(0.5) vertical_flip(0.5)",
                      "pad(0, fill=7) random_crop(70x80) flip(0.5)", "resize(56) center_crop(20x30)",

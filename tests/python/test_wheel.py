@@ -130,7 +130,7 @@ class WheelTest(unittest.TestCase):
     def test_configured(self):
         """configure finds the package folder of a virtual environment used as the prefix"""
         if os.path.exists(os.path.join(SOURCE, "config.status")):
-            self.skipTest("what is built in the folder of the sources cannot be configured elsewhere, too")
+            self.skipTest("after a build in the source folder, no other folder can be configured")
         venv, build = os.path.join(self.T, "prefix"), os.path.join(self.T, "build")
         os.mkdir(build)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)

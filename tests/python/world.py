@@ -115,14 +115,14 @@ def check_once_per_host(folder):
         open(path, "w").close()
 
     job.once_per_host(prepare)
-    expect(os.path.exists(path), "and it is done when others go on")
+    expect(os.path.exists(path), "and it is done when others continue")
 
     def fail():
         raise OSError(28, "the disk is full")
 
     try:
         job.once_per_host(fail)
-        expect(False, "a failure is told to all")
+        expect(False, "a failure is reported to all")
     except OSError as error:
         expect(error.errno == 28 and "the disk is full" in str(error), error)
         expect(isinstance(error, pyplenum.PlenumError) != (job.local_instance_index == 0),
