@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* refuser.h - tells clients that connect over TLS why no loader serves them.
+/* refuser.h - answers clients that connect over TLS with the reason why no loader serves them.
  *
- * They believe only those that have the loader's key, so each gets a handshake and one frame. */
+ * They trust only programs that have the loader's key, so each gets a handshake and one frame. */
 #ifndef COMMON_REFUSER_H
 #define COMMON_REFUSER_H
 
@@ -23,7 +23,7 @@ int refuser_get_fd(const struct refuser *refuser);
  *  are dropped after some seconds, or when many others come. */
 void refuser_take(struct refuser *refuser, int fd, const struct frame_buffer *b);
 
-/** Go on with all connections, and drop those that have taken too long. Never blocks. */
+/** Advance all connections, and drop those that have taken too long. Never blocks. */
 void refuser_dispatch(struct refuser *refuser);
 
 #endif

@@ -58,7 +58,7 @@ struct remote_loader {
     bool listening;
     char at[128];     /* its loader's address, now or earlier: "tcp:10.1.2.3:40001"; "": none yet */
     char failed[400]; /* why it ended, if it never listened */
-    char away[400];   /* why it does not come back, as reported; "": it listens */
+    char away[400];   /* why it does not return, as reported; "": it listens */
     bool told_slow;   /* that this login does not start it */
     uint64_t started_ns, retry_at, retry_ms;
 };
@@ -294,7 +294,7 @@ static void close_all(struct remote_loader *l)
     l->listening = false;
 }
 
-/* The host was lost and does not come back: report why, unless that was reported last. */
+/* The host was lost and does not return: report why, unless that was reported last. */
 static void tell_away(struct remote_loader *l, const char *why)
 {
     if (strcmp(l->away, why) == 0)

@@ -185,8 +185,8 @@ static int list_classes(const struct dataset *source, char **ret, size_t *len)
     return 0;
 }
 
-/* Write a file beside the archives. If it exists, replace it only if `anew` is set. */
-static int write_beside(const char *folder, const char *name, bool anew, const char *text,
+/* Write a file beside the archives. If it exists, replace it only if `replaces` is set. */
+static int write_beside(const char *folder, const char *name, bool replaces, const char *text,
                         size_t len, struct plenum_error *err)
 {
     char *path = str_format("%s/%s", folder, name);
@@ -195,7 +195,7 @@ static int write_beside(const char *folder, const char *name, bool anew, const c
 
     if (!path || !partial)
         r = -ENOMEM;
-    else if (anew || access(path, F_OK) < 0)
+    else if (replaces || access(path, F_OK) < 0)
         r = io_write_file_by(partial, path, text, len);
     if (r < 0)
         (void)error_set(err, r, "cannot write %s/%s: %s", folder, name, strerror(-r));
@@ -224,8 +224,8 @@ static int write_description(const struct pack_report *report, struct plenum_err
 {
     size_t len = 0;
     char *text = pack_report_describe(report, &len);
-    bool anew = report->made > 0;
-    int r = text ? write_beside(report->folder, "DATASET.json", anew, text, len, err)
+    bool replaces = report->made > 0;
+    int r = text ? write_beside(report->folder, "DATASET.json", replaces, text, len, err)
                  : error_set(err, -ENOMEM, "out of memory");
 
     free(text);

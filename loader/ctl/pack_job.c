@@ -28,7 +28,7 @@
 #include "loader/ctl/ctl.h"
 #include "loader/image/image.h"
 
-_Static_assert((int)PACK_RAW_MAX <= (int)DATASET_SAMPLE_MAX, "what is written can be read");
+_Static_assert((int)PACK_RAW_MAX <= (int)DATASET_SAMPLE_MAX, "every record can be read");
 
 enum {
     WINDOW_EACH = 16, /* slots for each thread */

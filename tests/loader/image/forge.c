@@ -139,7 +139,7 @@ bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len,
     r = forge_decode(bytes, len, &all);
     if (r < 0) {
         if (r == -EBADMSG)
-            (void)snprintf(why, 200, "a part is shown of what nobody can decode");
+            (void)snprintf(why, 200, "a part of an image that cannot be decoded is shown");
         free(got);
         return !why[0];
     }

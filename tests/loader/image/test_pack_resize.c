@@ -62,14 +62,14 @@ ParameterizedTestParameters(pack_resize, sizes)
         {"higher than wide", {.longest = 400}, 375, 500, true, 300, 400},
         {"a half becomes more", {.longest = 100}, 200, 101, true, 100, 51},
         {"less than a half becomes less", {.longest = 100}, 300, 100, true, 100, 33},
-        {"as large as is asked for", {.longest = 500}, 500, 375, false, 0, 0},
+        {"as large as requested", {.longest = 500}, 500, 375, false, 0, 0},
         {"by one pixel", {.longest = 499}, 500, 375, true, 499, 374},
         {"shorter side", {.shortest = 256}, 500, 375, true, 341, 256},
         {"shorter side, higher than wide", {.shortest = 256}, 375, 500, true, 256, 341},
         {"only the longer one is larger", {.shortest = 256}, 5000, 256, false, 0, 0},
         {"a line", {.longest = 16}, 65500, 1, true, 16, 1},
         {"the largest", {.shortest = 2000}, 65500, 2049, true, 63934, 2000},
-        {"nothing is asked for", {0}, 65500, 2049, false, 0, 0},
+        {"nothing is requested", {0}, 65500, 2049, false, 0, 0},
     };
     return cr_make_param_array(struct size_case, cases, ARRAY_LEN(cases));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Rendering from a data set that keeps notes of tiles: the same pixels as without, in the first
- * epoch and in later ones, by several threads, and whatever becomes of the notes or of the files.
- */
+/* Rendering from a data set that keeps hints of tiles: the same pixels as without them, in the
+ * first epoch and in later ones, by several threads, and whatever happens to the hints or to the
+ * files. */
 #include "config.h"
 
 #include <errno.h>
@@ -197,8 +197,7 @@ Test(tiles, every_byte_of_the_notes)
     free(want);
 }
 
-/* A file that is written anew with the same size and time: its old note is of no use, and no harm.
- */
+/* A file that is rewritten with the same size and time: its old hint does neither good nor harm. */
 Test(tiles, files_that_change)
 {
     enum { EPOCHS = 3 };
