@@ -97,7 +97,7 @@ static int watch(struct refuser *r, struct refused *c, int operation)
 }
 
 /* A client that has the whole frame hangs up: closing first could lose what it has not read. */
-static void go_on(struct refuser *r, struct refused *c)
+static void advance(struct refuser *r, struct refused *c)
 {
     int error = frame_conn_flush(&c->conn);
 
@@ -138,7 +138,7 @@ void refuser_take(struct refuser *refuser, int fd, const struct frame_buffer *b)
         return;
     }
     frame_put_bytes(&c->conn.tx, b->bytes, b->len);
-    go_on(refuser, c);
+    advance(refuser, c);
 }
 
 void refuser_dispatch(struct refuser *refuser)
@@ -148,7 +148,7 @@ void refuser_dispatch(struct refuser *refuser)
     uint64_t now = time_now_ns();
 
     for (int i = 0; i < count; i++)
-        go_on(refuser, &refuser->clients[events[i].data.u32]);
+        advance(refuser, &refuser->clients[events[i].data.u32]);
     FOR_CLIENTS(c, refuser)
     if (c->conn.fd >= 0 && now > c->since_ns + LIMIT_MS * NS_PER_MS)
         drop(c);

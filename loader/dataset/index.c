@@ -648,11 +648,6 @@ static bool are_numerals(const struct index_builder *b, bool *astray)
     return true;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Find the lengths of the common prefix and suffix of all names. Digits of a number are not
  * counted, even if all numbers begin or end with them. */
 static void find_affixes(const struct index_builder *b, size_t *prefix, size_t *suffix)
@@ -671,9 +666,9 @@ static void find_affixes(const struct index_builder *b, size_t *prefix, size_t *
             n++;
         *suffix = n;
     }
-    while (*prefix > 0 && is_digit(first[*prefix - 1]))
+    while (*prefix > 0 && number_is_digit(first[*prefix - 1]))
         (*prefix)--;
-    while (*suffix > 0 && is_digit(*(first_end - *suffix)))
+    while (*suffix > 0 && number_is_digit(*(first_end - *suffix)))
         (*suffix)--;
 }
 
@@ -687,7 +682,7 @@ static bool find_digits(const char *name, size_t prefix, size_t suffix, const ch
     if (len <= prefix + suffix)
         return false;
     for (size_t i = prefix; i < len - suffix; i++)
-        if (!is_digit(name[i]))
+        if (!number_is_digit(name[i]))
             return false;
     *digits = name + prefix;
     *count = len - prefix - suffix;

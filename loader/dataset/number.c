@@ -27,11 +27,6 @@ static bool is_blank(char c)
     return c && strchr(blanks, c);
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static void trim(const char **text, size_t *len)
 {
     while (*len > 0 && is_blank(**text)) {
@@ -65,7 +60,7 @@ static const char *read_exponent(const char *at, const char *end, int64_t *ret)
         at++;
     if (at == end)
         return NULL;
-    for (; at < end && is_digit(*at); at++)
+    for (; at < end && number_is_digit(*at); at++)
         if (*ret < EXPONENT_MAX)
             *ret = *ret * 10 + (*at - '0');
     if (negative)
@@ -82,7 +77,7 @@ static bool read_decimal(const char *text, size_t len, struct decimal *ret)
     if (at < end && (*at == '-' || *at == '+'))
         at++;
     ret->digits = at;
-    for (; at < end && (is_digit(*at) || (*at == '.' && !point)); at++) {
+    for (; at < end && (number_is_digit(*at) || (*at == '.' && !point)); at++) {
         if (*at == '.')
             point = at;
         else
@@ -200,12 +195,12 @@ static bool has_separators(const char *text, size_t len)
         separators++;
         len--;
     }
-    if (len == 0 || !is_digit(text[0] == '.' && len > 1 ? text[1] : text[0]))
+    if (len == 0 || !number_is_digit(text[0] == '.' && len > 1 ? text[1] : text[0]))
         return false;
     while (at < len && text[at] != 'e' && text[at] != 'E') {
         size_t n = separator_length(text + at, len - at);
 
-        if (n == 0 && !is_digit(text[at]) && text[at] != '.')
+        if (n == 0 && !number_is_digit(text[at]) && text[at] != '.')
             return false;
         separators += n > 0;
         points += text[at] == '.';
@@ -366,7 +361,8 @@ static size_t type_length(const char *text, size_t len)
     for (const char *c = text; c < bracket; c++)
         if (*c == '.')
             begin = c + 1;
-    for (n = (size_t)(bracket - begin); n > 0 && (is_digit(begin[n - 1]) || begin[n - 1] == '_');)
+    for (n = (size_t)(bracket - begin);
+         n > 0 && (number_is_digit(begin[n - 1]) || begin[n - 1] == '_');)
         n--;
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (is_word(begin, n, words[i]))

@@ -8,6 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Is it a decimal digit of ASCII, whatever the locale? */
+static inline bool number_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
 enum number_kind {
     NUMBER_NONE,     /* does not look like a number, so it can be a name */
     NUMBER_INTEGER,  /* an integer within int64, however spelled: 1, +1, 01, 1.0, 10e-1 */
