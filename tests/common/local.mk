@@ -46,7 +46,7 @@ TESTS += $(common_tests)
 %C%_test_identity_CFLAGS = $(test_cflags)
 %C%_test_identity_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_jobloader_CFLAGS = $(test_cflags)
-%C%_test_jobloader_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=posix_spawn,--wrap=syscall,--wrap=clone
+%C%_test_jobloader_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=posix_spawn,--wrap=syscall,--wrap=clone,--wrap=recv
 %C%_test_jobloader_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_meeting_CFLAGS = $(test_cflags)
 %C%_test_meeting_LDADD = common/libcommon.la $(CRITERION_LIBS)

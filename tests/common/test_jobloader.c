@@ -84,6 +84,20 @@ int __wrap_clone(int (*function)(void *), void *stack, int flags, void *arg)
     return r;
 }
 
+static unsigned heartbeats;
+
+ssize_t __real_recv(int, void *, size_t, int);
+ssize_t __wrap_recv(int, void *, size_t, int);
+
+ssize_t __wrap_recv(int fd, void *buf, size_t len, int flags)
+{
+    ssize_t n = __real_recv(fd, buf, len, flags);
+
+    for (ssize_t i = 0; i < n; i++)
+        heartbeats += ((const char *)buf)[i] == JOBLOADER_SERVES;
+    return n;
+}
+
 static struct jobloader *loader;
 static struct address address;
 static atomic_uint children_ended;
@@ -123,6 +137,19 @@ static pid_t served_by_another(pid_t not )
         jobloader_dispatch(loader);
     }
     return jobloader_get_pid(loader);
+}
+
+/* Do a keeper's work until the loader has sent `count` more heartbeats. */
+static void keep_for_heartbeats(unsigned count)
+{
+    unsigned end = heartbeats + count;
+
+    while (heartbeats < end) {
+        struct pollfd fd = {.fd = jobloader_get_fd(loader), .events = POLLIN};
+
+        (void)poll(&fd, 1, 1000);
+        jobloader_dispatch(loader);
+    }
 }
 
 static void keep_for(int ms)
@@ -400,7 +427,7 @@ Test(jobloader, is_replaced_when_it_hangs)
     int connection = address_connect(&address, 0);
     pid_t pid = served_by_another(0), other;
 
-    keep_for(3500); /* it has sent a message */
+    keep_for_heartbeats(2);
     cr_expect(eq(int, jobloader_get_pid(loader), pid));
     cr_assert(eq(int, kill(pid, SIGSTOP), 0));
     (void)close(connection);
@@ -417,7 +444,7 @@ Test(jobloader, is_not_to_blame_when_the_keeper_was_stopped)
     int connection = address_connect(&address, 0);
     pid_t pid = served_by_another(0);
 
-    keep_for(3500);
+    keep_for_heartbeats(2);
     cr_assert(eq(int, kill(pid, SIGSTOP), 0));
     (void)sleep(14); /* the keeper does not run */
     keep_for(100);
