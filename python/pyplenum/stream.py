@@ -164,8 +164,12 @@ class _Coming(List[Any]):
 
 def taking(fill: Callable[[], _Coming]) -> Iterator[Any]:
     """An iterator over what ``fill()`` prepares. The program receives each object in C code, where no signal or error
-    can come in between: either the program has the batch, or the next call returns it."""
-    return map(list.pop, iter(fill, None))
+    can come in between: either the program has the batch, or the next call returns it.
+
+    ``iter(fill, None)`` would be shorter, but loses what ``fill()`` returns if another thread has reached the end
+    meanwhile (CPython's issue 101892).
+    """
+    return map(list.pop, itertools.starmap(fill, itertools.repeat(())))
 
 
 class _View:

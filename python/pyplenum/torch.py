@@ -126,6 +126,16 @@ def _copied(made: Any) -> Any:
     return type(made)(map(_copied, made)) if isinstance(made, (list, tuple)) else made
 
 
+class _Loop:
+    """One loop over a Loader."""
+
+    __slots__ = ("epoch", "ended")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.ended = False
+
+
 class _DataSet:
     """The attributes that programs use of a DataLoader's ``dataset``. It does not provide samples."""
 
@@ -340,7 +350,7 @@ class Loader:
         self._steps = steps
         self._micro_batch = int(options.get("micro_batch", 1))
         self._loaded = True  # the next loop begins at the stream's position, even in mid-epoch
-        self._loop = 0
+        self._loop: Optional[_Loop] = None  # the newest; None: it has been replaced by a position
         self._fresh = True  # since the position was set, no loop has finished an epoch or begun another one
 
     def _use_device(self, copies: Copies, options: Dict[str, Any]) -> None:
@@ -414,8 +424,8 @@ class Loader:
                 self.stream.seek_to(place.epoch + 1)  # the last loop was left early
                 place = self.stream.place
                 self._loaded = True  # a loop that takes nothing skips nothing: Lightning calls iter() twice
-            self._loop += 1
-            return taking(functools.partial(self._fill, self._loop, place.epoch))
+            loop = self._loop = _Loop(place.epoch)
+            return taking(functools.partial(self._fill, loop))
 
     def _warn_of_rest(self, place: Place) -> None:
         """Warn if the first loop was left early: just looking at the data that way shortens training by an epoch."""
@@ -437,20 +447,21 @@ class Loader:
             coming.thread = None
             return cast(Tuple[Any, ...], _copied(coming[0]))
 
-    def _fill(self, loop: int, epoch: int) -> _Coming:
+    def _fill(self, loop: _Loop) -> _Coming:
         """Prepare the next batch of a loop."""
         loaded = self._loaded
         try:
             with self.stream._lock:
-                if loop == self._loop and self._place.epoch == epoch:
+                if loop is self._loop and self._place.epoch == loop.epoch:
                     self._loaded = False
                     return self._ready()
-                if loop == self._loop:
+                if loop is self._loop:
+                    loop.ended = True
                     self._fresh = False
         except BaseException as error:
             self._loaded = loaded or isinstance(error, Exception)  # the next loop continues here
             raise
-        if loop != self._loop:
+        if not loop.ended:
             raise RuntimeError("another loop over this loader has begun: of two loops only the newer one continues")
         raise StopIteration
 
@@ -613,7 +624,7 @@ class Loader:
         with self.stream._lock:
             self._go_back()
             self.stream.seek_to(epoch)
-            self._loop += 1
+            self._loop = None
             self._loaded = self._fresh = True
 
     def state_dict(self) -> Dict[str, Any]:
@@ -641,7 +652,7 @@ class Loader:
             self.stream.seek(before)
             raise ValueError(f"{left} steps are left of the epoch there, which batches of {self._steps} steps do not "
                              "divide")
-        self._loop += 1
+        self._loop = None
         self._loaded = self._fresh = True
 
     def _differences(self, state: Mapping[str, Any]) -> str:
@@ -675,7 +686,7 @@ class Loader:
                         "process that takes its batches, and carry over its state_dict()")
 
     def __repr__(self) -> str:
-        fields = f" of ({', '.join(self.fields)})" if self._fields_were_chosen or self._loop else ""
+        fields = f" of ({', '.join(self.fields)})" if self._fields_were_chosen or self._fields_fit else ""
         return (f"<pyplenum.torch.Loader {self.stream._named}: {len(self)} batches an epoch{fields}, "
                 f"{self._floats or self.dtype}, last={self.last!r}, {self.stream._where()}>")
 

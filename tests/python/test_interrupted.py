@@ -305,6 +305,47 @@ class SharedTest(unittest.TestCase):
             got, ended = self.share(lambda: next(stream).positions.reshape(-1).tolist())
             self.assertEqual((got, ended), (sorted(POSITIONS * 2), ["StopIteration"] * 4))
 
+    def drain_while_first_is_taken(self, owner, positions_of):
+        """The positions of a loop whose first batch is prepared in this thread, but taken only after another thread has
+        reached the loop's end."""
+        fill, rest = owner._fill, []
+        drain = threading.Thread(target=lambda: rest.extend(n for batch in loop for n in positions_of(batch)))
+
+        def slow(*arguments):
+            coming = fill(*arguments)
+            if not drain.ident:
+                drain.start()
+                drain.join()
+            return coming
+
+        owner._fill = slow
+        loop = iter(owner)
+        got = positions_of(next(loop)) + rest
+        self.assertRaises(StopIteration, next, loop)
+        owner._fill = fill
+        return got
+
+    def test_end_overtakes(self):
+        """the end of a loop, reached by one thread, leaves another one the batch that it is about to take"""
+        for name, make in LOADERS.items():
+            with self.subTest(name), make() as made:
+                self.assertEqual(self.drain_while_first_is_taken(made, lambda batch: batch[1].tolist()), POSITIONS)
+        with pyplenum.Stream(DATA, PIPELINE, micro_batch=8, epochs=1) as stream:
+            got = self.drain_while_first_is_taken(stream, lambda batch: batch.positions.reshape(-1).tolist())
+            self.assertEqual(got, POSITIONS)
+
+    def test_ended_loop(self):
+        """a loop that has ended stays at its end, whatever the loader does later"""
+        with loader() as made:
+            loop = iter(made)
+            self.assertEqual(sum(1 for _ in loop), len(made))
+            begun = iter(made)
+            self.assertEqual(list(loop), [])
+            next(begun)
+            made.set_epoch(0)
+            self.assertEqual(list(loop), [])
+            self.assertRaises(RuntimeError, next, begun)
+
 
 class PeekTest(unittest.TestCase):
     def test_loader(self):
