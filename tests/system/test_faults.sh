@@ -11,7 +11,7 @@
 # ---- a job, and its end ----
 # Programs that ignore SIGTERM and have a grandchild in its own session; and one that uses MPI.
 stubborn="trap '' TERM; setsid sleep 2001.$id & sleep 2002.$id; sleep 2002.$id"
-six_run() { [ "$("$vhosts" ps | grep -cE "^v[123]: +[0-9]+ +[0-9]+ +[A-Z]+ +sleep 2002\.$id\$")" = 6 ]; }
+six_run() { [ "$("$vhosts" ps | grep -cE "^v[123]: +[0-9]+ +[0-9]+ +[^ ]+ +sleep 2002\.$id\$")" = 6 ]; }
 six_add() { [ "$(grep -c 'sum 6' out)" = 6 ]; }
 # start [OPTION]... - start a job in the background: $job is plenumrun's process
 start() {
