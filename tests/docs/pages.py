@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""For the tests of pages whose programs are run as they stand there."""
+"""For the tests of pages whose programs are run as they are printed there."""
 
 import os
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The commands in the docstrings of examples: each is run as it stands there, where this machine has what it needs."""
+"""The commands in the docstrings of examples: each is run as it is printed there, where this machine has what it needs."""
 
 import glob
 import os
@@ -28,9 +28,9 @@ LIMIT_S = 300
 PROGRAMS = sorted(glob.glob(os.path.join(SOURCE, "examples", "**", "*.py"), recursive=True))
 # What an option of a program needs beside the program's own modules.
 OPTIONAL = {"--jax": "jax"}
-# A short run does for a program that has such an option, where the command does not say how long.
+# Programs with such an option run briefly if the command does not set it.
 SHORT = {"--steps": "25", "--epochs": "1"}
-# A part that a module has in newer versions alone.
+# A submodule that only newer versions have.
 PARTS = {"torchvision": "torchvision.transforms.v2"}
 
 
@@ -59,7 +59,7 @@ def shortened(command, program):
 
 
 def imports(path):
-    """Modules that a program needs beside Python's own and Plenum's."""
+    """Modules that a program needs besides Python's own and Plenum's."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     names = set(re.findall(r"^(?:import|from) (\w+)", text, re.M))

@@ -252,7 +252,7 @@ class KubernetesTest(unittest.TestCase):
                 key = os.path.join(folder, "key")
                 with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o400), "wb") as f:
                     f.write(os.urandom(32))
-                # Ports and paths that are free here; the rest as it stands there.
+                # Ports and paths that are free here; the rest as in the manifest.
                 here = {"--root": folder, "--tls-key": key, "--listen": "127.0.0.1:0", "--http-address": "127.0.0.1"}
                 args = [a if a.split("=")[0] not in here else f"{a.split('=')[0]}={here[a.split('=')[0]]}"
                         for a in container["args"]]
@@ -291,7 +291,7 @@ class KubernetesTest(unittest.TestCase):
             except OSError:
                 self.assertIsNone(loader.poll(), "the loader has ended")
                 time.sleep(0.1)
-        self.fail("the loader does not answer")
+        self.fail("the loader is not answering")
 
     def test_options(self):
         """plenumrun takes the arguments of the MPIJob"""

@@ -27,7 +27,7 @@ def help_text(*command):
 
 
 def help_options(text):
-    """The options of a --help text: what stands at the beginning of a line, up to two blanks."""
+    """The options of a --help text: the beginning of a line, up to two blanks."""
     found = set()
     for line in text.splitlines():
         if re.match(r" +-", line):

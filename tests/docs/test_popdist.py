@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/popdist.md: the code of every row is run as it stands there."""
+"""docs/popdist.md: the code of every row is run as it is printed there."""
 
 import json
 import os
