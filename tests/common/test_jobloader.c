@@ -185,18 +185,55 @@ static bool has_open(pid_t pid, const struct stat *file)
     return found;
 }
 
-static bool runs(pid_t pid)
+/* The state letter of a process or thread: X if there is none. */
+static char state_of(pid_t process, const char *thread)
 {
-    char path[64], state = 'X';
+    char path[384], state = 'X';
     FILE *f;
 
-    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task/%s/stat", (long)process, thread);
     f = fopen(path, "r");
     if (f) {
         (void)!fscanf(f, "%*d %*s %c", &state);
         (void)fclose(f);
     }
+    return state;
+}
+
+static bool runs(pid_t pid)
+{
+    char thread[16];
+    char state;
+
+    (void)snprintf(thread, sizeof(thread), "%ld", (long)pid);
+    state = state_of(pid, thread);
     return state != 'X' && state != 'Z';
+}
+
+/* Have all threads stopped? */
+static bool is_stopped(pid_t pid)
+{
+    char path[64];
+    struct dirent *e;
+    bool stopped = true;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
+    dir = opendir(path);
+    cr_assert(ne(ptr, dir, NULL));
+    while ((e = readdir(dir)))
+        stopped &= e->d_name[0] == '.' || state_of(pid, e->d_name) == 'T';
+    (void)closedir(dir);
+    return stopped;
+}
+
+/* Stop a process, whose threads may still do something, such as accept a connection, until the
+ * signal reaches each of them. */
+static void stop(pid_t pid)
+{
+    cr_assert(eq(int, kill(pid, SIGSTOP), 0));
+    while (!is_stopped(pid))
+        (void)usleep(1000);
 }
 
 static void expect_end(pid_t pid)
@@ -429,7 +466,7 @@ Test(jobloader, is_replaced_when_it_hangs)
 
     keep_for_heartbeats(2);
     cr_expect(eq(int, jobloader_get_pid(loader), pid));
-    cr_assert(eq(int, kill(pid, SIGSTOP), 0));
+    stop(pid);
     (void)close(connection);
     connection = address_connect(&address, 0); /* which waits for another */
     other = served_by_another(pid);
@@ -445,7 +482,7 @@ Test(jobloader, is_not_to_blame_when_the_keeper_was_stopped)
     pid_t pid = served_by_another(0);
 
     keep_for_heartbeats(2);
-    cr_assert(eq(int, kill(pid, SIGSTOP), 0));
+    stop(pid);
     (void)sleep(14); /* the keeper does not run */
     keep_for(100);
     cr_assert(eq(int, kill(pid, SIGCONT), 0));
