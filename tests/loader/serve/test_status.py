@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rawclient import STATS, STATUS, STATUS_STREAM, Raw, frame  # noqa: E402
-from service import CTL, FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
+from service import CTL, FEED, LIMIT, PLENUMD, STREAM, ServiceCase, stop, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -160,7 +160,7 @@ class StatusTest(ServiceCase):
         wait_for("readiness", lambda: self.get("/readyz")[0].status == 200)
         feed = self.feed("--epochs", "100000", "--micro-batch", "4096", "--silence", "60000")
         wait_for("a stream", lambda: self.stream())
-        feed.send_signal(signal.SIGSTOP)
+        stop(feed)
         p.send_signal(signal.SIGTERM)
         wait_for("the end of readiness", lambda: p.poll() is not None or self.get("/readyz")[0].status == 503)
         if p.poll() is None:
@@ -315,7 +315,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("another user's process listens there", done.stderr)
         json.loads(told(f"unix:{place}-1", "--json").stdout)
-        mine[0].send_signal(signal.SIGSTOP)
+        stop(mine[0])
         done = told()
         mine[0].send_signal(signal.SIGCONT)
         self.assertEqual(done.returncode, 1)
