@@ -16,7 +16,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/script.c %D%/script.h \
 	%D%/signals.c %D%/signals.h \
 	%D%/status.h \
-	%D%/subnet.c %D%/subnet.h \
+	%D%/subnet.c %D%/subnet.h %D%/sweep.c %D%/sweep.h \
 	%D%/texts.c %D%/texts.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/plan/allocation.c %D%/plan/allocation.h \
@@ -56,8 +56,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/shim/bind.c %D%/shim/bind.h \
 	%D%/shim/child.c %D%/shim/child.h \
 	%D%/shim/guard.c %D%/shim/guard.h \
-	%D%/shim/shim.c %D%/shim/shim.h \
-	%D%/shim/sweep.c %D%/shim/sweep.h
+	%D%/shim/shim.c %D%/shim/shim.h
 %C%_liblauncher_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 %C%_liblauncher_la_LIBADD = common/libcommon.la $(HWLOC_LIBS)
 

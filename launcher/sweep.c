@@ -10,7 +10,7 @@
  * Only this job's files are touched: the names contain its numbers, and we must be the owner. */
 #include "config.h"
 
-#include "launcher/shim/sweep.h"
+#include "launcher/sweep.h"
 
 #include <ftw.h>
 #include <stdbool.h>
@@ -95,7 +95,8 @@ static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
     return strcmp(names[0], names[1]) == 0 ? 1 : 2;
 }
 
-void sweep_after_mpirun(pid_t mpirun)
+/* The folder of Open MPI's session folders. */
+static const char *find_base(void)
 {
     static const char *const variables[] = {"PRTE_MCA_prte_tmpdir_base",
                                             "PRTE_MCA_prte_local_tmpdir_base",
@@ -103,28 +104,57 @@ void sweep_after_mpirun(pid_t mpirun)
                                             "TMPDIR",
                                             "TEMP",
                                             "TMP"};
-    char names[2][HOST_NAME_MAX_BYTES];
-    const char *base = "/tmp";
-    size_t count = host_names(names);
 
-    for (size_t i = ARRAY_LEN(variables); i-- > 0;) {
+    for (size_t i = 0; i < ARRAY_LEN(variables); i++) {
         const char *value = getenv(variables[i]);
 
         if (value && *value)
-            base = value;
+            return value;
     }
+    return "/tmp";
+}
+
+/* Remove the session folders of one process: `last` ("pid.17", or "" for none) for 4.1, and for 5
+ * what `program` (prterun, prted) with this process id creates. */
+static void remove_sessions(const char *last, const char *program, pid_t pid)
+{
+    char names[2][HOST_NAME_MAX_BYTES];
+    const char *base = find_base();
+    size_t count = host_names(names);
+
     for (size_t i = 0; i < count; i++) {
-        char *path =
-            str_format("%s/ompi.%s.%u/pid.%d", base, names[i], (unsigned)getuid(), (int)mpirun);
+        char *path = str_format("%s/ompi.%s.%u/%s", base, names[i], (unsigned)getuid(), last);
 
         if (path)
             remove_session(path);
         free(path);
-        path = str_format("%s/prterun.%s.%d.%u", base, names[i], (int)mpirun, (unsigned)getuid());
+        path = str_format("%s/%s.%s.%d.%u", base, program, names[i], (int)pid, (unsigned)getuid());
         if (path)
-            remove_prrte_session(path, mpirun);
+            remove_prrte_session(path, pid);
         free(path);
     }
+}
+
+void sweep_after_mpirun(pid_t mpirun)
+{
+    char last[32];
+
+    (void)snprintf(last, sizeof(last), "pid.%d", (int)mpirun);
+    remove_sessions(last, "prterun", mpirun);
+}
+
+void sweep_after_daemon(pid_t daemon, const char *command)
+{
+    static const char name[] = "ess_base_jobid";
+    const char *number = strstr(command, name);
+    char last[32] = "";
+
+    /* The job's number: its family in the upper half, as in the folder's name. */
+    if (number) {
+        number += strcspn(number, "0123456789");
+        (void)snprintf(last, sizeof(last), "jf.%lu", strtoul(number, NULL, 10) >> 16);
+    }
+    remove_sessions(last, "prted", daemon);
 }
 
 /* Open MPI 5 derives a job's number from its name, "prterun-HOST-PID@1": a hash of the part before

@@ -10,6 +10,12 @@
 void sweep_after_mpirun(pid_t mpirun);
 
 /**
+ * Remove the session folder of a daemon of Open MPI on this host that has ended. `command` is the
+ * command line that started it; with Open MPI 4.1, it contains the job's number.
+ */
+void sweep_after_daemon(pid_t daemon, const char *command);
+
+/**
  * Clean up after a shim's program: the shared memory that it created for MPI; and, if the Open MPI
  * process that started the shim (`starter`) has gone without cleaning up, the job's session folder
  * on this host. Uses Open MPI's variables in the environment.

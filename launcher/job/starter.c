@@ -28,7 +28,7 @@
 #include "launcher/job/mpirun.h"
 #include "launcher/proctree.h"
 #include "launcher/shim/guard.h"
-#include "launcher/shim/sweep.h"
+#include "launcher/sweep.h"
 #include "launcher/signals.h"
 
 enum { STATUS_FD = 3, TEXT_FD = 4 }; /* the guard's */

@@ -6,7 +6,8 @@
  * When ssh ends, sshd leaves the daemon alone. A daemon that has connected to mpirun then notices
  * mpirun's end, but one whose connection is still being made would wait until the kernel gives up,
  * which takes minutes. The login's end also closes the pipe that is our standard output, whatever
- * the agent and the login shell are. */
+ * the agent and the login shell are. A daemon that a signal ends while it starts leaves its session
+ * folder behind, which is then removed here. */
 #include "config.h"
 
 #include "launcher/remote/login.h"
@@ -23,17 +24,20 @@
 
 #include "common/util.h"
 #include "launcher/proctree.h"
+#include "launcher/sweep.h"
 #include "launcher/status.h"
 
 enum {
     ALONE_MS = 3000, /* for a connected daemon to end by itself, and remove its files */
     KILL_MS = 5000,  /* after SIGTERM */
+    LOOK_MS = 20,    /* between two looks at processes that are not our children */
 };
 
 static _Noreturn void become_command(char **argv, pid_t parent, const sigset_t *before)
 {
     int error;
 
+    (void)setpgid(0, 0);
     if (proctree_follow(parent, SIGTERM) < 0)
         _exit(STATUS_LAUNCH);
     (void)sigprocmask(SIG_SETMASK, before, NULL);
@@ -54,14 +58,24 @@ static bool is_asked_to_end(int signal_fd)
     return asked;
 }
 
-static void signal_child(pid_t child, int signal)
+/* Send a signal to the command's process group: its shell, and the daemon if that is a child of the
+ * shell. (The daemon's own children have groups of their own.) */
+static void signal_group(pid_t group, int signal)
 {
-    (void)kill(child, signal);
-    (void)kill(child, SIGCONT); /* a stopped process cannot end */
+    (void)kill(-group, signal);
+    (void)kill(-group, SIGCONT); /* a stopped process cannot end */
 }
 
-/* Wait for the child. Send it SIGTERM some time after the login has ended, or at once when a signal
- * says so, and then SIGKILL. Returns its wait status. */
+/* The shell has ended after SIGTERM: what is left of its group has some time, too. */
+static void end_group(pid_t group)
+{
+    for (int ms = 0; ms < KILL_MS && kill(-group, 0) == 0; ms += LOOK_MS)
+        (void)usleep(LOOK_MS * 1000);
+    signal_group(group, SIGKILL);
+}
+
+/* Wait for the command. Send it SIGTERM some time after the login has ended, or at once when a
+ * signal says so, and then SIGKILL. Returns the shell's wait status. */
 static int watch(pid_t child, int signal_fd)
 {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
@@ -77,10 +91,12 @@ static int watch(pid_t child, int signal_fd)
             next = SIGTERM;
         else if (n != 0)
             continue;
-        signal_child(child, next);
+        signal_group(child, next);
         next = SIGKILL;
         wait_ms = KILL_MS;
     }
+    if (next == SIGKILL)
+        end_group(child);
     return status;
 }
 
@@ -102,11 +118,16 @@ int login_main(char **argv)
         (void)signal(SIGPIPE, SIG_DFL);
         become_command(argv + 2, parent, &before);
     }
+    if (child > 0)
+        (void)setpgid(child, child);
     if (child < 0) {
         fprintf(stderr, "plenumrun: cannot start Open MPI's daemon: %s\n", strerror(errno));
         return STATUS_LAUNCH;
     }
     status = watch(child, signal_fd);
     (void)close(signal_fd);
+    for (char **word = argv + 2; *word; word++) /* such as: sh -c COMMAND */
+        if (!word[1])
+            sweep_after_daemon(child, *word);
     return WIFSIGNALED(status) ? STATUS_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -31,7 +31,7 @@
 #include "launcher/handover.h"
 #include "launcher/proctree.h"
 #include "launcher/shim/guard.h"
-#include "launcher/shim/sweep.h"
+#include "launcher/sweep.h"
 #include "launcher/signals.h"
 
 enum {

@@ -69,13 +69,31 @@ exec cat <&3
 EOF
 chmod +x lost
 daemon_ended() { ! kill -0 "$(cat daemon)" 2>/dev/null; }
-for trap in ':' 'trap "" TERM HUP'; do
+lose_login() { # SHELL COMMAND - the login ends once the command, run by this shell, has written its process id
     rm -f daemon
-    PLENUM_SHIM_AGENT=$T/lost PLENUM_SHIM_AGENT_HOSTS0=h1 PLENUM_SHIM_TOKEN=secret \
-        "$run" --agent h1 "$trap; echo \$\$ >$T/daemon; exec sleep 600" >/dev/null 2>err &
+    SHELL=$1 PLENUM_SHIM_AGENT=$T/lost PLENUM_SHIM_AGENT_HOSTS0=h1 PLENUM_SHIM_TOKEN=secret \
+        "$run" --agent h1 "$2" >/dev/null 2>err &
     wait_for 20 test -s daemon
     kill -KILL $!
+}
+for trap in ':' 'trap "" TERM HUP'; do
+    lose_login bash "$trap; echo \$\$ >$T/daemon; exec sleep 600"
     ok "a daemon ends with its login, even after '$trap'" wait_for 20 daemon_ended
+    daemon_ended || kill -KILL "$(cat daemon)"
+    # Not every shell replaces itself by its last command.
+    lose_login sh "sh -c 'echo \$\$ >$T/daemon; $trap; exec sleep 600'; exit 3"
+    ok "... as a child of its shell" wait_for 20 daemon_ended
+    daemon_ended || kill -KILL "$(cat daemon)"
+done
+# Names that Open MPI 4.1 and 5 would use, and the folder of another job.
+sessions=$T/sessions
+mine=ompi.$(hostname).$(id -u)/jf.1234 other=ompi.$(hostname).$(id -u)/jf.1235
+for made in "mkdir -p \"$sessions/$mine/0\"" "mkdir -p \"$sessions/prted.$(hostname).\$\$.$(id -u)/0\""; do
+    rm -rf "$sessions"
+    mkdir -p "$sessions/$other"
+    TMPDIR=$sessions lose_login bash "$made; : -mca ess_base_jobid \"80871424\"; echo \$\$ >$T/daemon; exec sleep 600"
+    ok "its files go, too (${made#*sessions/})" wait_for 20 \
+        eval '[ "$(cd "$sessions" && find . -mindepth 2)" = "./$other" ]'
     daemon_ended || kill -KILL "$(cat daemon)"
 done
 

@@ -16,7 +16,7 @@ import tap  # noqa: E402
 # starts.
 LEAVES = {"numa", "ports", "ranges", "subnet", "texts", "topology"}
 BETWEEN = {"control", "dial", "environ", "handover", "host", "lines", "network", "proctree", "script", "signals",
-           "status"}
+           "status", "sweep"}
 # Each room, and the rooms it may include besides itself and common/.
 MAY_KNOW = {
     "leaves": set(),
@@ -32,7 +32,8 @@ MAY_INCLUDE = {
     "launcher/plan/cmdline.h": {"launcher/job/launch.c", "launcher/plan/cmdline.c", "launcher/plan/configfile.c"},
     "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/inner.c", "launcher/shim/guard.c",
                               "launcher/shim/shim.c"},
-    "launcher/shim/sweep.h": {"launcher/job/starter.c", "launcher/shim/shim.c", "launcher/shim/sweep.c"},
+    "launcher/sweep.h": {"launcher/job/starter.c", "launcher/remote/login.c", "launcher/shim/shim.c",
+                         "launcher/sweep.c"},
     "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/inner.c", "launcher/shim/shim.c"},
 }
 
