@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The commands in the docstrings of examples: each is run as it is printed there, where this machine has what it needs."""
+"""The commands in the docstrings of examples: each is run as printed there, where this machine has what it needs."""
 
 import glob
 import os
