@@ -66,7 +66,7 @@ static void signal_group(pid_t group, int signal)
     (void)kill(-group, SIGCONT); /* a stopped process cannot end */
 }
 
-/* The shell has ended after SIGTERM: what is left of its group has some time, too. */
+/* The shell has ended after SIGTERM. Wait some time for the rest of its group, then kill it. */
 static void end_group(pid_t group)
 {
     for (int ms = 0; ms < KILL_MS && kill(-group, 0) == 0; ms += LOOK_MS)
