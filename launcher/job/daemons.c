@@ -56,31 +56,41 @@ static bool parse_srun(const char *line, char *hosts, size_t size, const char **
     return true;
 }
 
+static void describe_failure(struct daemon_failure *f)
+{
+    if (f->reason[0])
+        (void)snprintf(f->text, sizeof(f->text),
+                       AGENT_NO_DAEMON "%s (%s): install the same Open MPI there, at the same "
+                                       "place, or leave the host out (--exclude %s)",
+                       f->hosts, f->reason, f->hosts);
+    else
+        (void)snprintf(f->text, sizeof(f->text),
+                       "Open MPI's daemon on host %s ended before it had connected to mpirun "
+                       "(srun: %s): the lines above say why; is the same Open MPI there, complete?",
+                       f->hosts, f->end);
+}
+
 bool daemons_read_line(struct daemon_failure *failure, const char *line)
 {
     const char *agent = strstr(line, AGENT_NO_DAEMON), *reason, *end;
-    char hosts[96];
+    bool known = failure->text[0] != '\0';
+    char hosts[sizeof(failure->hosts)];
 
-    if (failure->text[0])
-        return false;
-    if (agent) {
+    if (agent && !known) {
         (void)snprintf(failure->text, sizeof(failure->text), "%s", agent);
-    } else if (!parse_srun(line, hosts, sizeof(hosts), &end)) {
+    } else if (parse_srun(line, hosts, sizeof(hosts), &end)) {
+        if (known)
+            return false;
+        memcpy(failure->hosts, hosts, sizeof(hosts));
+        (void)snprintf(failure->end, sizeof(failure->end), "%s", end);
+    } else {
         reason = failure->reason[0] ? NULL : find_reason(line);
         if (reason)
             (void)snprintf(failure->reason, sizeof(failure->reason), "%s", reason);
-    } else if (failure->reason[0]) {
-        (void)snprintf(failure->text, sizeof(failure->text),
-                       AGENT_NO_DAEMON "%s (%s): install the same Open MPI there, at the same "
-                                       "place, or leave the host out (--exclude %s)",
-                       hosts, failure->reason, hosts);
-    } else {
-        (void)snprintf(failure->text, sizeof(failure->text),
-                       "Open MPI's daemon on host %s ended before it had connected to mpirun "
-                       "(srun: %s): the lines above say why; is the same Open MPI there, complete?",
-                       hosts, end);
     }
-    return failure->text[0] != '\0';
+    if (failure->hosts[0])
+        describe_failure(failure);
+    return !known && failure->text[0];
 }
 
 /* ---- daemons that have not connected ---- */

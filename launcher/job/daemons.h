@@ -14,6 +14,8 @@
 /** A daemon's failure, as the lines that mpirun prints reveal it. Zero-initialised: none. */
 struct daemon_failure {
     char reason[160];            /* why it cannot be executed: "orted: Permission denied"; or "" */
+    char hosts[96];              /* where a task of srun's has ended, as srun names them; or "" */
+    char end[96];                /* how it ended: "Exited with exit code 2" */
     char text[CONTROL_TEXT_MAX]; /* the sentence that names the host; "": no failure yet */
 };
 
@@ -22,7 +24,7 @@ struct daemon_failure {
  * execute the daemon, and srun prints how its tasks end.
  *
  * Returns true if this line completes the sentence. Only the first failure counts, because srun
- * ends the other daemons after it.
+ * ends the other daemons after it; a reason that is printed later still goes into its sentence.
  */
 bool daemons_read_line(struct daemon_failure *failure, const char *line);
 

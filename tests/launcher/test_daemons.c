@@ -38,6 +38,12 @@ ParameterizedTestParameters(daemons, are_blamed)
          "srun: error: n2.rack: task 0: Exited with exit code 127\n" OTHERS,
          "Open MPI's daemon cannot be executed on host n2.rack (/usr/bin/orted: error while "
          "loading shared libraries: libopen-rte.so.40: "},
+        {"srun: error: n2: task 0: Exited with exit code 127\n"
+         "srun: launch/slurm: _step_signal: Terminating StepId=5.0\n"
+         "/usr/bin/orted: error while loading shared libraries: libopen-rte.so.40: file too short\n"
+         "srun: error: n3: task 1: Exited with exit code 1\n",
+         "Open MPI's daemon cannot be executed on host n2 (/usr/bin/orted: error while loading "
+         "shared libraries: libopen-rte.so.40: file too short): "},
         {"It looks like opal_init failed for some reason; your parallel process is\n"
          "srun: error: n2: task 0: Exited with exit code 255\n" OTHERS,
          "Open MPI's daemon on host n2 ended before it had connected to mpirun (srun: Exited with "
