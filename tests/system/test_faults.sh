@@ -156,13 +156,15 @@ fault_printing() { # queued output of an instance does not block others
         'below $took 25000' nothing_is_left
     "$vhosts" undrop v2
 }
-fault_frozen() {
+fault_frozen() { # by ssh: the agent's processes on v2 descend from plenumrun, so that its guard could kill them
+    eval "$("$vhosts" env ssh)"
     start
     "$vhosts" freeze v2
     await_end
     ok "the host is frozen" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000'
     "$vhosts" thaw v2
     ok "and thawed: it cleans up" nothing_is_left
+    eval "$("$vhosts" env agent)"
 }
 fault_launcher() {
     start
