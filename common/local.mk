@@ -37,6 +37,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/refuser.c %D%/refuser.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/status.c %D%/status.h \
+	%D%/state.c %D%/state.h \
 	%D%/streamhash.c %D%/streamhash.h \
 	%D%/text.c %D%/text.h \
 	%D%/text_mode.c %D%/text_mode.h \

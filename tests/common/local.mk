@@ -21,6 +21,7 @@ common_tests = \
 	%D%/test_program \
 	%D%/test_progress \
 	%D%/test_ring \
+	%D%/test_state \
 	%D%/test_status \
 	%D%/test_text \
 	%D%/test_util \
@@ -60,6 +61,8 @@ TESTS += $(common_tests)
 %C%_test_pipeline_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_program_CFLAGS = $(test_cflags)
 %C%_test_program_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_state_CFLAGS = $(test_cflags)
+%C%_test_state_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_status_CFLAGS = $(test_cflags)
 %C%_test_status_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_text_CFLAGS = $(test_cflags)
