@@ -12,7 +12,7 @@
 #include "loader/dataset/class_list.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/fields.h"
-#include "loader/dataset/index.h"
+#include "loader/dataset/index_builder.h"
 #include "loader/dataset/label.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/scope.h"

@@ -17,6 +17,8 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/generated.c \
 	%D%/index.c %D%/index.h \
 	%D%/indexing.c \
+	%D%/index_builder.c %D%/index_builder.h \
+	%D%/index_warning.c \
 	%D%/json_find.c %D%/json_find.h \
 	%D%/known_bad.c \
 	%D%/list.c \

@@ -14,7 +14,7 @@
 #include "common/wire.h"
 #include "launcher/control.h"
 #include "libdist/comm_header.h"
-#include "loader/dataset/index.h"
+#include "loader/dataset/index_builder.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/dataset/tar_writer.h"
 #include "tests/records.h"

@@ -19,7 +19,7 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/dataset.h"
-#include "loader/dataset/index.h"
+#include "loader/dataset/index_builder.h"
 #include "tests/tree.h"
 
 static struct tree tree;
