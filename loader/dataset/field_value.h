@@ -4,7 +4,7 @@
 #define LOADER_DATASET_FIELD_VALUE_H
 
 #include "common/fields.h"
-#include "loader/dataset/fields.h"
+#include "loader/dataset/field_table.h"
 
 /** Maximum bytes of a field as stored: numbers may be text, and masks are PNGs. */
 enum { FIELD_STORED_MAX = 4 * FIELD_BYTES_MAX };

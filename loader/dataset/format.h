@@ -11,7 +11,7 @@
 #include "loader/dataset/badlist.h"
 #include "loader/dataset/class_list.h"
 #include "loader/dataset/dataset.h"
-#include "loader/dataset/fields.h"
+#include "loader/dataset/field_table.h"
 #include "loader/dataset/index_builder.h"
 #include "loader/dataset/label.h"
 #include "loader/dataset/pattern.h"

@@ -9,16 +9,17 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
 	%D%/field_json.c %D%/field_json.h \
 	%D%/field_value.c %D%/field_value.h \
-	%D%/fields.c %D%/fields.h \
+	%D%/field_scan.c \
+	%D%/field_table.c %D%/field_table.h %D%/field_table_priv.h \
 	%D%/fingerprint.c \
 	%D%/folder.c \
 	%D%/format.h \
 	%D%/formats.c \
 	%D%/generated.c \
 	%D%/index.c %D%/index.h \
-	%D%/indexing.c \
 	%D%/index_builder.c %D%/index_builder.h \
 	%D%/index_warning.c \
+	%D%/indexing.c \
 	%D%/json_find.c %D%/json_find.h \
 	%D%/known_bad.c \
 	%D%/list.c \
@@ -30,6 +31,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/number.c %D%/number.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/scope.c %D%/scope.h \
+	%D%/sample_fields.c \
 	%D%/sample_file.c \
 	%D%/stamp.c %D%/stamp.h \
 	%D%/checksums.c %D%/checksums.h \

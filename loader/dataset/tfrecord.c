@@ -28,7 +28,7 @@
 #include "common/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/example.pb-c.h"
-#include "loader/dataset/fields.h"
+#include "loader/dataset/field_table.h"
 
 enum {
     HEADER = 12, /* length and its CRC */

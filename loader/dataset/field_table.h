@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* fields.h - the fields of a data set's samples: their places, lengths and types.
+/* field_table.h - the fields of a data set's samples: their places, lengths and types.
  *
  * The first dataset_open() reads all of them once and writes the results to a file beside the index
  * ("….index.fields-…"). */
-#ifndef LOADER_DATASET_FIELDS_H
-#define LOADER_DATASET_FIELDS_H
+#ifndef LOADER_DATASET_FIELD_TABLE_H
+#define LOADER_DATASET_FIELD_TABLE_H
 
 #include "common/fields.h"
 #include "loader/dataset/dataset.h"

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* field_scan.c - reads the fields of all samples once, for the table.
+ *
+ * First one thread reads samples until each field has been seen: an array's shape is that of the
+ * first sample that has one. Then all threads read all samples, some hundred per turn, for the
+ * greatest lengths and the hash, which does not depend on the number of threads. */
+#include "config.h"
+
+#include "loader/dataset/field_table_priv.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/util.h"
+#include "loader/dataset/dataset_priv.h"
+
+enum {
+    FIELD_MEMORY = 3 * FIELD_STORED_MAX, /* of one field in one thread: bytes, member and numbers */
+    SAMPLES_A_TURN = 256,
+};
+
+struct turn {
+    uint32_t longest[FIELDS_MAX]; /* as stored */
+    uint32_t room[FIELDS_MAX];    /* as delivered */
+    uint32_t good[FIELDS_MAX];    /* samples that have the field */
+    uint32_t bad, first_bad;      /* samples that lack some field */
+    struct field_memory memory;   /* needed to read a sample */
+    uint64_t hash;
+};
+
+struct reading {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    struct turn *turns;
+    bool finds; /* also locates files */
+    struct plenum_error err;
+    atomic_bool failed;
+};
+
+/* Add the lengths, the hash and the faults of one sample. */
+static int add_sample(const struct dataset *d, uint32_t sample, struct field_stored *all,
+                      struct turn *turn, XXH3_state_t *hash, struct plenum_error *err)
+{
+    struct field_piece piece;
+    bool bad = false;
+
+    for (uint32_t i = 0; i < d->fields.count; i++) {
+        uint32_t len = UINT32_MAX; /* none */
+        int r = fields_make_alike(d, i, &all[i], &piece, err);
+
+        if (r < 0 && r != -EBADMSG) /* the loader's fault, not the sample's */
+            return r;
+        if (r == 0) {
+            len = piece.len;
+            turn->good[i]++;
+            turn->longest[i] = len > turn->longest[i] ? len : turn->longest[i];
+            if (piece.shape.room > turn->room[i])
+                turn->room[i] = piece.shape.room;
+        }
+        (void)XXH3_64bits_update(hash, &len, sizeof(len));
+        if (len != UINT32_MAX)
+            (void)XXH3_64bits_update(hash, piece.bytes, len);
+        bad = bad || len == UINT32_MAX;
+    }
+    if (bad && turn->bad++ == 0)
+        turn->first_bad = sample;
+    return 0;
+}
+
+/* Bytes of the buffers of fields, which are as large as the largest sample so far required. */
+static uint64_t stored_bytes(const struct field_stored *all, uint32_t count)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        bytes += all[i].bytes.cap + all[i].picked.cap + all[i].numbers.cap;
+    return bytes;
+}
+
+/* The number of threads that can read within the memory limit for indexing. */
+static unsigned threads_within(const struct dataset_options *options, uint32_t fields)
+{
+    unsigned threads = options->threads ? options->threads : parallel_cpus();
+    uint64_t each = (uint64_t)fields * FIELD_MEMORY;
+
+    if (options->memory == 0)
+        return threads;
+    return (unsigned)max_u64(min_u64(threads, options->memory / each), 1);
+}
+
+static int read_turn(void *arg, uint64_t index, unsigned thread)
+{
+    struct reading *reading = arg;
+    const struct dataset *d = reading->dataset;
+    struct turn *turn = &reading->turns[index];
+    uint64_t begin = index * SAMPLES_A_TURN, end = min_u64(begin + SAMPLES_A_TURN, samples_of(d));
+    struct field_stored all[FIELDS_MAX] = {{0}};
+    struct plenum_error err;
+    XXH3_state_t hash;
+    int r = 0;
+
+    (void)thread;
+    (void)XXH3_64bits_reset(&hash);
+    for (uint64_t i = begin; i < end && r == 0; i++) {
+        r = dataset_check_cancel(reading->options);
+        if (r == 0 && reading->finds)
+            r = fields_find_files(d, (uint32_t)i, all, &err);
+        if (r == 0)
+            r = fields_read_stored(d, (uint32_t)i, all, &turn->memory, &err);
+        if (r == 0 && reading->finds)
+            fields_note_hashes(d, (uint32_t)i, all);
+        if (r == -EBADMSG) { /* a damaged record */
+            for (uint32_t k = 0; k < d->fields.count; k++)
+                all[k].state = FIELD_MISSING;
+            r = 0;
+        }
+        if (r == 0)
+            r = add_sample(d, (uint32_t)i, all, turn, &hash, &err);
+        if (r < 0 && r != -ECANCELED && !atomic_exchange(&reading->failed, true))
+            reading->err = err;
+    }
+    turn->hash = XXH3_64bits_digest(&hash);
+    turn->memory.each += stored_bytes(all, d->fields.count);
+    field_stored_fini(all, d->fields.count);
+    return r;
+}
+
+static void tell_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct reading *reading = arg;
+
+    (void)total;
+    reading->options->progress(reading->options->progress_arg, "fields",
+                               min_u64(done * SAMPLES_A_TURN, samples_of(reading->dataset)),
+                               samples_of(reading->dataset));
+}
+
+/* Collects the names of a sample's other fields, each once, for a message. */
+struct naming {
+    char text[400];
+    size_t len;
+};
+
+static void name_field(void *arg, const char *key, const void *value, size_t len, bool exact)
+{
+    struct naming *n = arg;
+    size_t key_len = strlen(key);
+
+    (void)value;
+    (void)len;
+    (void)exact;
+    if (n->len >= key_len && strcmp(n->text + n->len - key_len, key) == 0 &&
+        (n->len == key_len || n->text[n->len - key_len - 1] == ' '))
+        return; /* a feature's next value */
+    n->len += (size_t)snprintf(n->text + n->len, sizeof(n->text) - n->len, "%s%s",
+                               n->len ? ", " : "", key);
+    if (n->len >= sizeof(n->text))
+        n->len = sizeof(n->text) - 1;
+}
+
+/* Append a suggestion to the error about a field that no sample has. */
+static void add_hint(const struct dataset *d, const struct field_spec *spec, enum field_state state,
+                     struct plenum_error *err)
+{
+    struct naming names = {.len = 0};
+    struct plenum_error why = *err, none;
+
+    if (state == FIELD_MISSING && d->format->fields &&
+        d->format->fields(d, &d->index.samples[0], name_field, &names, NULL, &none) == 0 &&
+        names.len > 0)
+        (void)error_set(err, -EBADMSG, "%s: it has %s", why.text, names.text);
+    else if (state == FIELD_MISSING && field_names_member(spec) && !field_member(spec))
+        (void)error_set(err, -EBADMSG,
+                        "%s: members of JSON are text, line, int64, float32 or boxes", why.text);
+    else if (state == FIELD_THERE && spec->as == FIELD_AS_TEXT && !field_member(spec))
+        (void)error_set(err, -EBADMSG,
+                        "%s: is it of another kind than text? then say which, as in %s:%s:npy",
+                        why.text, spec->name, spec->source);
+}
+
+/* Set the error for a field that no sample has. */
+static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_error *err)
+{
+    const struct field_spec *spec = &d->fields.spec[field];
+    struct field_stored all[FIELDS_MAX] = {{0}};
+    struct field_piece piece;
+    char name[400];
+    int r = fields_read_stored(d, 0, all, NULL, err);
+
+    if (r == 0) {
+        r = field_make_piece(spec, &all[field], &piece, err);
+        if (r == -EBADMSG)
+            add_hint(d, spec, all[field].state, err);
+    }
+    field_stored_fini(all, d->fields.count);
+    if (r == 0)
+        return error_set(err, -EBADMSG, "%s: the field '%s' changes while it is read", d->name,
+                         spec->name);
+    return error_prefix(err, -EBADMSG, "%s: no sample has the field '%s' ('%s'); the first one, %s",
+                        d->name, spec->name, spec->source,
+                        dataset_get_sample_name(d, 0, name, sizeof(name)));
+}
+
+/* The shape of each array is that of the first sample that has it. */
+static int learn_shapes(struct dataset *d, const struct dataset_options *options,
+                        struct plenum_error *err)
+{
+    struct field_stored all[FIELDS_MAX] = {{0}};
+    uint32_t known = 0, n = samples_of(d), count = d->fields.count;
+    bool is_known[FIELDS_MAX] = {false}, finds = fields_have_places(d) && !d->format->find_fields;
+    int r = 0;
+
+    for (uint32_t sample = 0; sample < n && known < count; sample++) {
+        r = dataset_check_cancel(options);
+        if (r == 0 && finds)
+            r = fields_find_files(d, sample, all, err);
+        if (r == 0)
+            r = fields_read_stored(d, sample, all, NULL, err);
+        if (r < 0 && r != -EBADMSG)
+            goto out;
+        for (uint32_t i = 0; i < count && r == 0; i++) {
+            struct field_piece piece;
+            int made = is_known[i] ? 0 : field_make_piece(&d->fields.spec[i], &all[i], &piece, err);
+
+            if (made < 0 && made != -EBADMSG) {
+                r = made;
+                goto out;
+            }
+            if (is_known[i] || made < 0)
+                continue;
+            d->fields.shape[i] = piece.shape;
+            is_known[i] = true;
+            known++;
+        }
+    }
+    r = 0;
+    for (uint32_t i = 0; i < count && r == 0; i++)
+        if (!is_known[i])
+            r = nobody_has(d, i, err);
+
+out:
+    field_stored_fini(all, count);
+    return r;
+}
+
+/* Merge the results of all turns. */
+static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
+{
+    struct table_header *h = d->field_table->header;
+    uint32_t bad = 0, first = 0;
+    struct plenum_error why = {""};
+    struct dataset_buffer record = {0};
+    XXH3_state_t hash;
+    XXH128_hash_t sum;
+
+    (void)XXH3_128bits_reset(&hash);
+    for (uint32_t i = 0; i < d->fields.count; i++) {
+        uint32_t *stored = &d->fields.stored[i];
+
+        *stored = 1;
+        for (uint64_t t = 0; t < count; t++)
+            *stored = turns[t].longest[i] > *stored ? turns[t].longest[i] : *stored;
+        if (!field_varies(&d->fields.shape[i]) && d->fields.shape[i].type != PLENUM_FIELD_BOXES)
+            continue;
+        d->fields.shape[i].room = 1;
+        for (uint64_t t = 0; t < count; t++)
+            if (turns[t].room[i] > d->fields.shape[i].room)
+                d->fields.shape[i].room = turns[t].room[i];
+    }
+    for (uint64_t t = 0; t < count; t++) {
+        (void)XXH3_128bits_update(&hash, &turns[t].hash, sizeof(turns[t].hash));
+        if (turns[t].bad > 0 && bad == 0)
+            first = turns[t].first_bad;
+        bad += turns[t].bad;
+        h->memory.each = max_u64(h->memory.each, turns[t].memory.each);
+        h->memory.turn = max_u64(h->memory.turn, turns[t].memory.turn);
+    }
+    sum = XXH3_128bits_digest(&hash);
+    memcpy(h->hash, &sum, sizeof(h->hash));
+    memcpy(h->shape, d->fields.shape, sizeof(h->shape));
+    memcpy(h->stored, d->fields.stored, sizeof(h->stored));
+    if (bad == 0)
+        return;
+    (void)dataset_read_fields(d, first, &record, &why);
+    dataset_buffer_fini(&record);
+    (void)snprintf(h->warning, sizeof(h->warning),
+                   "%u of %u samples lack a field, or have a damaged one, and are bad samples; the "
+                   "first: %.250s",
+                   bad, samples_of(d), why.text);
+}
+
+int fields_scan(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
+{
+    struct reading reading = {.dataset = d,
+                              .options = options,
+                              .finds = fields_have_places(d) && !d->format->find_fields};
+    struct parallel loop = {.count = (samples_of(d) + SAMPLES_A_TURN - 1) / SAMPLES_A_TURN,
+                            .threads = threads_within(options, d->fields.count),
+                            .turn = read_turn,
+                            .progress = options->progress ? tell_progress : NULL,
+                            .cancel = options->cancel,
+                            .arg = &reading};
+    int r = learn_shapes(d, options, err);
+
+    if (r < 0)
+        return r;
+    reading.turns = calloc(loop.count, sizeof(*reading.turns));
+    if (!reading.turns)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = parallel_run(&loop);
+    if (r < 0)
+        (void)error_set(err, r, "%s",
+                        atomic_load(&reading.failed) ? reading.err.text : strerror(-r));
+    else
+        merge(d, reading.turns, loop.count);
+    free(reading.turns);
+    return r;
+}
