@@ -33,7 +33,7 @@
  * process id used. The loader inherits none of the program's descriptors except standard error. */
 #include "config.h"
 
-#include "common/jobloader.h"
+#include "common/jobloader_priv.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -53,16 +53,12 @@
 
 #include "common/address.h"
 #include "common/error.h"
-#include "common/frame.h"
 #include "common/jobspawn.h"
-#include "common/module.h"
 #include "common/refuser.h"
 #include "common/util.h"
 #include "common/waitstatus.h"
-#include "common/wire.h"
 
 enum {
-    ARGS_MAX = 32,
     /* between a loader's death and its restart, doubled after each early death */
     BACKOFF_FIRST_MS = 50,
     BACKOFF_LAST_MS = 5000,
@@ -75,53 +71,11 @@ enum {
     EVENTS = 8,       /* per turn: no more than there are descriptors */
     /* Points for consecutive early deaths, after which clients get an error: see strikes_for(). */
     STRIKES_MAX = 5,
-    ANSWERS_MAX = 256, /* at once */
 };
 
 #ifndef P_PIDFD /* glibc 2.36 */
 #define P_PIDFD ((idtype_t)3)
 #endif
-
-struct jobloader {
-    char *plenumd;
-    char *args[ARGS_MAX + 5]; /* plenumd's arguments, including argv[0] */
-    char host[65];            /* this host's name in messages; "": not named */
-    char *const *environment; /* borrowed; NULL: this process's */
-    jobloader_report *report; /* or NULL */
-    void *report_arg;
-    size_t num_args; /* number of permanent ones, before those of one start */
-    int listen_fd;
-    bool tcp;                /* clients there use TLS */
-    struct refuser *refuser; /* answers them; NULL: they are hung up on */
-    bool reports_ends;
-    int page_fd;   /* listens for the status page; -1: none */
-    int client_fd; /* an accepted client that waits for the starting loader; -1: none */
-    int epoll_fd;
-    int timer_fd;
-    int spare_fd;    /* closed briefly to answer a client when no descriptor is left */
-    int lifeline;    /* to the running loader; -1 if there is none */
-    int leash;       /* to a starting loader, which dies when this is closed; -1 if there is none */
-    pid_t pid;       /* of the running loader; 0 if there is none */
-    int pidfd;       /* of the running loader; -1 if there is none, or the kernel has none */
-    int dying;       /* pidfd of a killed loader that is not gone yet; or -1 */
-    pid_t gone;      /* its pid if there are no pidfds and we are process 1; or 0 */
-    bool beats;      /* the loader is serving */
-    bool hung;       /* it is killed for that */
-    unsigned silent; /* seconds of our own time without a heartbeat, or since the start */
-    enum jobloader_phase phase;
-    /* While its end is observed: */
-    struct jobspawn_observer *observer; /* or NULL */
-    bool ended;                         /* its wait status is about to arrive */
-    int text_fd;                        /* what it prints; -1: that goes to our standard error */
-    char last[256];                     /* last line of that */
-    size_t last_len;
-    bool last_complete;
-    uint64_t started_ns;
-    unsigned strikes;
-    char failure[WIRE_TEXT_MAX]; /* of the last start; "": clients get no error */
-    uint64_t retry_ns;           /* no start before this time */
-    int backoff_ms;
-};
 
 static const char *const phases[] = {
     [JOBLOADER_SERVES] = "serves",
@@ -147,53 +101,6 @@ char *jobloader_form_address(const char *job, char *text, size_t size)
     return text;
 }
 
-/* Is the program in this folder, whose name has `len` characters? Then return its path. */
-static bool find_in(const char *folder, size_t len, char *ret, size_t size)
-{
-    int n = snprintf(ret, size, "%.*s/plenumd", (int)len, folder);
-
-    return len > 0 && n > 0 && n < (int)size && access(ret, X_OK) == 0;
-}
-
-int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
-{
-    const char *named = getenv("PLENUM_PLENUMD"), *path = getenv("PATH"), *slash;
-    char self[4096];
-    bool library;
-    size_t len;
-    ssize_t n;
-
-    if (named && *named) {
-        if (access(named, X_OK) < 0)
-            return error_set(err, -ENOENT, "PLENUM_PLENUMD names '%s': %s", named, strerror(errno));
-        return snprintf(ret, size, "%s", named) < (int)size ? 0 : -ENAMETOOLONG;
-    }
-    /* Look beside the library before the program: a system Python knows nothing about the Plenum of
-     * a virtual environment, but may have another one beside it. */
-    len = module_own_folder(self, sizeof(self), &library);
-    if (library && find_in(self, len, ret, size))
-        return 0;
-    n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[n > 0 ? n : 0] = '\0';
-    slash = strrchr(self, '/');
-    if (slash && find_in(self, (size_t)(slash - self), ret, size))
-        return 0;
-    if (find_in(PLENUM_BINDIR, strlen(PLENUM_BINDIR), ret, size))
-        return 0;
-    while (path && *path) {
-        len = strcspn(path, ":");
-        if (find_in(path, len, ret, size))
-            return 0;
-        path += len;
-        path += *path == ':';
-    }
-    return error_set(err, -ENOENT,
-                     "the loader program plenumd was not found: not beside libplenum, not beside "
-                     "this program, not "
-                     "in %s, not in PATH; install it or set PLENUM_PLENUMD",
-                     PLENUM_BINDIR);
-}
-
 static int watch(struct jobloader *l, int fd, bool wanted)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
@@ -205,7 +112,7 @@ static int watch(struct jobloader *l, int fd, bool wanted)
 
 static int copy_arg(struct jobloader *l, const char *arg)
 {
-    if (l->num_args == ARGS_MAX)
+    if (l->num_args == JOBLOADER_ARGS_MAX)
         return -E2BIG;
     if (!(l->args[l->num_args] = strdup(arg)))
         return -ENOMEM;
@@ -375,118 +282,6 @@ static void set_timer(struct jobloader *l, unsigned first_ms, unsigned every_ms)
         .it_interval = {.tv_sec = every_ms / 1000, .tv_nsec = (long)(every_ms % 1000) * 1000000}};
 
     (void)timerfd_settime(l->timer_fd, 0, &t, NULL);
-}
-
-/* ---- answers to clients ---- */
-
-/* Answer one client. Its request is ignored, but must be read, because unread input would reset the
- * connection before it reads our answer. A starting loader may have a copy of the descriptor. */
-static void answer(int fd, const struct frame_buffer *b)
-{
-    char request[4096];
-
-    (void)send(fd, b->bytes, b->len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (recv(fd, request, sizeof(request), MSG_DONTWAIT) > 0)
-        ;
-    (void)shutdown(fd, SHUT_RDWR);
-    (void)close(fd);
-}
-
-static int accept_client(struct jobloader *l, int listen_fd)
-{
-    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && l->spare_fd >= 0) {
-        io_close(&l->spare_fd);
-        fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    }
-    return fd;
-}
-
-static void have_spare(struct jobloader *l)
-{
-    if (l->spare_fd < 0)
-        l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-/* Is it a client that a job's loader serves: this user's or root's? */
-static bool is_served(int fd)
-{
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
-
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
-           (peer.uid == geteuid() || peer.uid == 0);
-}
-
-/* Is a client waiting for a loader? Connections of others are closed and start none. TCP clients
- * prove that they have the key, but only to the loader itself. */
-static bool find_client(struct jobloader *l)
-{
-    int fd;
-
-    if (l->tcp || l->client_fd >= 0)
-        return true;
-    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l, l->listen_fd)) >= 0; i++) {
-        if (is_served(fd)) {
-            l->client_fd = fd;
-            return true;
-        }
-        (void)close(fd);
-        have_spare(l);
-    }
-    return false;
-}
-
-/* TCP clients trust only those that have the loader's key. Without it, just hang up. */
-static void answer_clients_with(struct jobloader *l, const struct frame_buffer *b)
-{
-    static const struct frame_buffer nothing = {0};
-    int fd;
-
-    if (l->client_fd >= 0)
-        answer(l->client_fd, b);
-    l->client_fd = -1;
-    have_spare(l);
-    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l, l->listen_fd)) >= 0; i++) {
-        if (l->refuser)
-            refuser_take(l->refuser, fd, b);
-        else
-            answer(fd, l->tcp || !is_served(fd) ? &nothing : b);
-        have_spare(l);
-    }
-}
-
-/* Anyone may open the status page, so it must not reveal why there is no loader. */
-static void answer_readers(struct jobloader *l)
-{
-    static const char text[] = "HTTP/1.1 503 Service Unavailable\r\n"
-                               "Content-Type: text/plain; charset=utf-8\r\n"
-                               "Content-Length: 26\r\n"
-                               "Connection: close\r\n\r\n"
-                               "the loader has not started";
-    const struct frame_buffer b = {.bytes = (uint8_t *)(uintptr_t)text, .len = sizeof(text) - 1};
-    int fd;
-
-    for (int i = 0; i < ANSWERS_MAX && (fd = accept_client(l, l->page_fd)) >= 0; i++) {
-        answer(fd, &b);
-        have_spare(l);
-    }
-}
-
-/* Answer all waiting clients on the loader's behalf. */
-static void answer_clients(struct jobloader *l, int code, const char *text)
-{
-    struct frame_buffer b = {0};
-    struct wire_error m = {.code = code};
-
-    (void)snprintf(m.text, sizeof(m.text), "%s", text);
-    if (wire_put_error(&b, 0, &m) < 0)
-        b.len = 0;
-    answer_clients_with(l, &b);
-    if (l->page_fd >= 0)
-        answer_readers(l);
-    frame_buffer_fini(&b);
 }
 
 static void report(const struct jobloader *l, const char *text)
@@ -705,7 +500,7 @@ static void note_failure(struct jobloader *l, const char *text)
     (void)snprintf(l->failure, sizeof(l->failure), "%s", text);
     if (!again)
         report(l, text);
-    answer_clients(l, -ENOEXEC, text);
+    jobloader_answer_clients(l, -ENOEXEC, text);
 }
 
 /* Precedes the host's name after that of the program. */
@@ -736,7 +531,7 @@ static void start(struct jobloader *l)
     if (l->pid != 0)
         return;
     if (l->failure[0] && time_now_ns() < l->retry_ns) {
-        answer_clients(l, -ENOEXEC, l->failure);
+        jobloader_answer_clients(l, -ENOEXEC, l->failure);
         return;
     }
     watch_sockets(l, false);
@@ -951,7 +746,7 @@ static void tell_slow(struct jobloader *l)
                            : jobloader_describe_phase(l->phase));
     if (l->silent == SLOW_MAX)
         report(l, text);
-    answer_clients(l, -EINPROGRESS, text);
+    jobloader_answer_clients(l, -EINPROGRESS, text);
 }
 
 /* A second has passed for the loader, or the pause after a death. Loading a program from a file
@@ -985,7 +780,7 @@ static void tick(struct jobloader *l)
 static void serve_event(struct jobloader *l, int fd)
 {
     bury_by_number(l);
-    if (fd == l->page_fd || (fd == l->listen_fd && l->pid == 0 && find_client(l)))
+    if (fd == l->page_fd || (fd == l->listen_fd && l->pid == 0 && jobloader_find_client(l)))
         start(l);
     else if (fd == l->listen_fd)
         return;

@@ -15,7 +15,8 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/git_lfs.c %D%/git_lfs.h \
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/identity.c %D%/identity.h \
-	%D%/jobloader.c %D%/jobloader.h \
+	%D%/jobloader.c %D%/jobloader.h %D%/jobloader_priv.h \
+	%D%/jobloader_clients.c %D%/jobloader_find.c \
 	%D%/jobspawn.c %D%/jobspawn.h \
 	%D%/json.c %D%/json.h \
 	%D%/list.h \
@@ -36,8 +37,8 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/progress.c %D%/progress.h \
 	%D%/refuser.c %D%/refuser.h \
 	%D%/ring.c %D%/ring.h \
-	%D%/status.c %D%/status.h \
 	%D%/state.c %D%/state.h \
+	%D%/status.c %D%/status.h \
 	%D%/streamhash.c %D%/streamhash.h \
 	%D%/text.c %D%/text.h \
 	%D%/text_mode.c %D%/text_mode.h \
