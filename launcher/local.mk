@@ -44,6 +44,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/starter.c %D%/job/starter.h \
 	%D%/job/supervise.c %D%/job/supervise.h %D%/job/supervise_priv.h \
 	%D%/job/variables.c %D%/job/variables.h \
+	%D%/job/supervise_start.c \
 	%D%/job/version.c %D%/job/version.h \
 	%D%/remote/agent.c %D%/remote/agent.h \
 	%D%/remote/answer.c %D%/remote/answer.h \

@@ -33,22 +33,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/error.h"
 #include "common/log.h"
 #include "common/text.h"
 #include "common/util.h"
-#include "launcher/dial.h"
 #include "launcher/job/input.h"
 #include "launcher/job/supervise_priv.h"
-#include "launcher/job/variables.h"
-#include "launcher/ranges.h"
 #include "launcher/remote/answer.h"
 #include "launcher/signals.h"
 #include "launcher/status.h"
-#include "launcher/topology.h"
 
 enum {
-    BEAT_MS = 1000,
     SWEEP_MS = 8000,         /* after the grace period: for a shim to kill its tree */
     CLOSE_MS = 4000,         /* for the starter to end by itself after END */
     CLOSE_FAILED_MS = 200,   /* the same if not all shims ever ran */
@@ -56,25 +50,7 @@ enum {
     LAST_WORDS_MS = 500,     /* for connections to close after the starter has ended */
     LOADERS_MS = 3000,       /* for loaders on other hosts to end */
     STARTER_REASON_MS = 400, /* the starter wants to end: how long to wait for a better reason */
-    ASK_MS = 6000,           /* part of --start-timeout reserved for querying the hosts */
-    DESCRIPTORS_LEAST = 32,  /* needed in addition to those of instances */
 };
-
-/* Log lines go through the output's thread, like all other output. */
-static struct output *log_output;
-
-static void log_to_output(const char *line, size_t len)
-{
-    if (output_put_message(log_output, line, len) < 0)
-        (void)io_write_all(STDERR_FILENO, line, len);
-}
-
-/* Few lines follow the end of the job, and they matter: bypass the message limit. */
-static void log_last_words(const char *line, size_t len)
-{
-    if (output_put_own(log_output, true, line, len) < 0)
-        (void)io_write_all(STDERR_FILENO, line, len);
-}
 
 #define TO(phase) (1U << (phase))
 
@@ -174,7 +150,7 @@ static void forgive(struct supervisor *s)
 {
     uint64_t *const times[] = {&s->start_at, &s->kill_at,        &s->reason_at,
                                &s->close_at, &s->end_starter_at, &s->abandon_at};
-    uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+    uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), SUPERVISE_BEAT_MS * NS_PER_MS);
 
     if (gap == 0)
         return;
@@ -434,7 +410,7 @@ static void time_out(struct supervisor *s)
 static void do_what_is_due(struct supervisor *s, uint64_t now)
 {
     if (now >= s->beat_at) {
-        s->beat_at = now + BEAT_MS * NS_PER_MS;
+        s->beat_at = now + SUPERVISE_BEAT_MS * NS_PER_MS;
         instances_beat(s, now);
         loaders_beat(s->loaders, now);
     }
@@ -575,7 +551,7 @@ static int time_to_wait(const struct supervisor *s, uint64_t now)
 {
     uint64_t next = next_due(s, now);
 
-    return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
+    return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, SUPERVISE_BEAT_MS);
 }
 
 static int turn(struct supervisor *s, struct pollfd **fds)
@@ -635,192 +611,6 @@ static void finish_output(struct supervisor *s)
             s->hurry |= info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM ||
                         info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT;
     }
-}
-
-/* ---- beginning ---- */
-
-static int make_ids(struct supervisor *s, struct plenum_error *err)
-{
-    if (random_hex(s->token, CONTROL_TOKEN_BYTES) < 0)
-        return error_set(err, -EIO, "the kernel has no random numbers");
-    /* Sockets of the previous attempt may not be gone yet. */
-    if (s->job->restart_count > 0)
-        (void)snprintf(s->id, sizeof(s->id), "%s-%u", s->job->id, s->job->restart_count);
-    else
-        (void)snprintf(s->id, sizeof(s->id), "%s", s->job->id);
-    return 0;
-}
-
-static int open_signals(struct supervisor *s, struct plenum_error *err)
-{
-    s->signal_fd = signals_open();
-    return s->signal_fd < 0
-               ? error_set(err, s->signal_fd, "cannot take signals: %s", strerror(-s->signal_fd))
-               : 0;
-}
-
-/* Each instance needs a connection, a descriptor for its process if it is watched
- * (meeting_server.c), and files for its output. */
-static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
-{
-    uint64_t each = (s->job->output->folder ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
-    uint64_t all = s->plan->num_instances * each;
-    uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
-
-    if (allowed >= needed)
-        return 0;
-    return error_set(err, -EMFILE,
-                     "%u instances need %llu open files here, and %llu are allowed: raise the "
-                     "limit (ulimit -Hn, or LimitNOFILE= of the service)",
-                     s->plan->num_instances, (unsigned long long)needed,
-                     (unsigned long long)allowed);
-}
-
-static int open_output(struct supervisor *s, struct plenum_error *err)
-{
-    struct output_instance *instances = calloc(s->plan->num_instances, sizeof(*instances));
-    struct output_options options = {.tag = s->job->output->tag,
-                                     .folder = s->job->output->folder,
-                                     .append = s->job->attempts > 0,
-                                     .instances = instances,
-                                     .count = s->plan->num_instances,
-                                     .stdout_fd = STDOUT_FILENO,
-                                     .stderr_fd = STDERR_FILENO};
-    int r;
-
-    if (!instances)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = raise_descriptors(s, err);
-    if (r < 0) {
-        free(instances);
-        return r;
-    }
-    for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        instances[i] =
-            (struct output_instance){.index = i,
-                                     .host = s->plan->hosts[s->plan->instances[i].host].name,
-                                     .hidden = s->shown && !ranges_has(s->shown, i)};
-    r = output_create(&options, &s->output, err);
-    free(instances);
-    if (r < 0)
-        return r;
-    log_output = s->output;
-    log_set_sink(log_to_output);
-    return 0;
-}
-
-static int read_shown(struct supervisor *s, struct plenum_error *err)
-{
-    const char *list = s->job->output->only;
-    int r;
-
-    if (!list)
-        return 0;
-    s->shown = calloc(RANGES_WORDS(s->plan->num_instances), sizeof(*s->shown));
-    if (!s->shown)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = *list ? ranges_parse(list, s->shown, s->plan->num_instances, err)
-              : error_set(err, -EINVAL, "the list is empty");
-    return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
-}
-
-static const char *told(const char *text)
-{
-    return *text ? text : NULL;
-}
-
-/* Traffic between hosts contains the environment, output and keys. A job may run without TLS on
- * trusted networks where it is not installed; the user gets a warning. */
-static void secure_control(struct supervisor *s)
-{
-    struct plenum_error err;
-
-    if (plan_is_local(s->plan) || control_secure(s->token, false, &s->tls, &err) == 0)
-        return;
-    log_warn("what plenumrun and the other hosts say to each other is not encrypted, output and "
-             "variables of -x among it: %s",
-             err.text);
-}
-
-/* Without mpirun there is no MPI, so the programs meet in shared memory that we provide. */
-static int make_place(struct supervisor *s, struct plenum_error *err)
-{
-    if (s->job->mpirun || s->plan->num_instances == 1)
-        return 0;
-    return meeting_server_create(s->id, s->job->id, s->plan->num_instances, &s->place,
-                                 s->place_address, err);
-}
-
-static int start_loaders(struct supervisor *s, struct plenum_error *err)
-{
-    const struct loaders_request request = {
-        .plan = s->plan, .agent = s->job->agent, .environment = &s->loader_environment};
-    int r;
-
-    if (s->plan->num_loader_hosts == 0)
-        return 0;
-    r = variables_of_loader(s->job->exports, &s->loader_environment);
-    return r < 0 ? error_set(err, r, "out of memory") : loaders_create(&request, &s->loaders, err);
-}
-
-static int start(struct supervisor *s, struct plenum_error *err)
-{
-    char name[64];
-    char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
-    struct starter_job job = {.mpirun = s->job->mpirun,
-                              .mpi = s->job->mpi,
-                              .agent = s->job->agent,
-                              .grace_ns = s->job->limits->grace_ns,
-                              .id = s->id,
-                              .token = token,
-                              .control = s->control,
-                              .keep_loader = strcmp(s->job->loader, "auto") == 0,
-                              .status_port = s->job->status_port,
-                              .daemon_include = told(s->job->ready->daemon_include),
-                              .program_include = told(s->job->ready->program_include),
-                              .excluded = told(s->job->ready->excluded),
-                              .ports = s->job->ports,
-                              .ignored = signals_get_ignored(),
-                              .descriptors = s->job->descriptors};
-    hwloc_topology_t topology;
-    uint64_t now = time_now_ns();
-    int r;
-
-    (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
-    s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include,
-                              s->job->ports, s->control, sizeof(s->control), err);
-    if (s->listener < 0)
-        return s->listener;
-    r = make_place(s, err);
-    if (r < 0)
-        return r;
-    secure_control(s);
-    (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
-    r = start_loaders(s, err);
-    if (r < 0)
-        goto out;
-    r = starter_start(s->plan, &job, &s->starter, err);
-out:
-    explicit_bzero(token, sizeof(token));
-    if (r < 0)
-        return r;
-    s->beat_at = now + BEAT_MS * NS_PER_MS;
-    s->start_at = max_u64(s->job->attempt_ns + s->job->limits->start_timeout_ns, now + NS_PER_SEC);
-    if (!plan_is_local(s->plan)) /* leave time to query the hosts about the problem (failure.c) */
-        s->start_at -= min_u64(s->job->limits->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
-    if (s->job->limits->timeout_ns > 0)
-        s->timeout_at = s->job->begun_ns + s->job->limits->timeout_ns;
-    /* Meanwhile they start: this host's topology need not be requested. */
-    if (plan_is_local(s->plan)) {
-        if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
-            instances_cannot_place(s, &s->plan->hosts[0], err->text);
-        } else {
-            instances_place(s, &s->plan->hosts[0], topology,
-                            hwloc_topology_is_thissystem(topology));
-            hwloc_topology_destroy(topology);
-        }
-    }
-    return 0;
 }
 
 /* May the job be restarted? Yes if an instance or its host failed, which may not happen again. No
@@ -922,13 +712,12 @@ int supervise_run(const struct supervise_job *job)
         status = STATUS_LAUNCH;
         goto out;
     }
-    if (read_shown(&s, &err) < 0) {
+    if (supervise_read_shown(&s, &err) < 0) {
         log_error("%s", err.text);
         status = STATUS_USAGE;
         goto out;
     }
-    if (make_ids(&s, &err) < 0 || open_signals(&s, &err) < 0 || open_output(&s, &err) < 0 ||
-        start(&s, &err) < 0) {
+    if (supervise_start(&s, &err) < 0) {
         log_error("%s", err.text);
         status = STATUS_LAUNCH;
         goto out;
@@ -948,7 +737,7 @@ int supervise_run(const struct supervise_job *job)
         status = STATUS_LAUNCH;
         goto out;
     }
-    log_set_sink(log_last_words);
+    supervise_log_last_words();
     failure_find_cause(&s);
     failure_print(&s);
     finish_output(&s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* supervise_priv.h - plenumrun's view of the job, shared by supervise.c (the loop), instances.c
- * (messages between plenumrun and the shims) and failure.c (the report at the end). */
+/* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
+ * supervise.c (the loop), instances.c and instance_plans.c (messages between plenumrun and the
+ * shims), and failure.c and result.c (the reports at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -25,7 +26,10 @@
 
 #define SUPERVISE_NEVER UINT64_MAX
 
-enum { SUPERVISE_INPUT_BYTES = 64 * 1024 }; /* standard input on its way to instance 0 */
+enum {
+    SUPERVISE_INPUT_BYTES = 64 * 1024, /* standard input on its way to instance 0 */
+    SUPERVISE_BEAT_MS = 1000,
+};
 
 /* The allowed transitions are a table in supervise.c. */
 enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES };
@@ -149,6 +153,21 @@ static inline struct plan_host *instance_host(const struct supervisor *s,
     return &s->plan->hosts[s->plan->instances[instance_index(s, inst)].host];
 }
 
+static inline bool instance_wants_input(const struct supervisor *s, uint32_t instance)
+{
+    return instance == 0 && !s->job->output->no_stdin;
+}
+
+/* ---- supervise_start.c ---- */
+
+/** Parse --only-output-from-instance: 0, or -errno with an error about the option. */
+int supervise_read_shown(struct supervisor *s, struct plenum_error *err);
+/** Open everything that the job needs, and start the starter: 0, or -errno with an error. From here
+ * on, log lines go through the job's output. */
+int supervise_start(struct supervisor *s, struct plenum_error *err);
+/** Write the log lines that follow without the limit on the output's messages. */
+void supervise_log_last_words(void);
+
 /* ---- supervise.c ---- */
 
 /** Record the failure and end the job. Only the first is recorded: later ones are its
@@ -162,6 +181,9 @@ void supervise_fail_with(struct supervisor *s, enum report_kind kind, const stru
 void supervise_expect_reason(struct supervisor *s);
 
 /* ---- instances.c ---- */
+
+/** Move an instance to its next state. */
+void instance_move(struct instance *inst, enum instance_state to);
 
 /** Have all instances reached `state`? */
 bool instances_are(const struct supervisor *s, enum instance_state state);
@@ -187,8 +209,6 @@ void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topolog
                      bool real);
 /** The topology is not available: warn, or end the job if it requires strict binding. */
 MESSAGE void instances_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
-/** Send all instances the plan, if all hosts are known. */
-void instances_send_plans(struct supervisor *s);
 void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number);
 void instances_send_empty(struct supervisor *s, enum control_type type);
 
@@ -203,6 +223,11 @@ bool instances_want_input(const struct supervisor *s);
 void instances_send_input(struct supervisor *s, const char *bytes, size_t len);
 /** Grant credit for output that was written. */
 void instances_send_credit(struct supervisor *s);
+
+/* ---- instance_plans.c ---- */
+
+/** Send all instances the plan, if all hosts are known. All shims are connected. */
+void instances_send_plans(struct supervisor *s);
 
 /* ---- failure.c ---- */
 

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* supervise_start.c - the beginning of a job: its names, its output, its listener, what runs beside
+ * it, and at last the starter, which starts the shims. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/dial.h"
+#include "launcher/job/supervise_priv.h"
+#include "launcher/job/variables.h"
+#include "launcher/ranges.h"
+#include "launcher/signals.h"
+#include "launcher/topology.h"
+
+enum {
+    ASK_MS = 6000,        /* part of --start-timeout reserved for querying the hosts */
+    DESCRIPTORS_LEAST = 32, /* needed in addition to those of instances */
+};
+
+/* Log lines go through the output's thread, like all other output. */
+static struct output *log_output;
+
+static void log_to_output(const char *line, size_t len)
+{
+    if (output_put_message(log_output, line, len) < 0)
+        (void)io_write_all(STDERR_FILENO, line, len);
+}
+
+/* Few lines follow the end of the job, and they matter: bypass the message limit. */
+static void log_last_words(const char *line, size_t len)
+{
+    if (output_put_own(log_output, true, line, len) < 0)
+        (void)io_write_all(STDERR_FILENO, line, len);
+}
+
+void supervise_log_last_words(void)
+{
+    log_set_sink(log_last_words);
+}
+
+static int make_ids(struct supervisor *s, struct plenum_error *err)
+{
+    if (random_hex(s->token, CONTROL_TOKEN_BYTES) < 0)
+        return error_set(err, -EIO, "the kernel has no random numbers");
+    /* Sockets of the previous attempt may not be gone yet. */
+    if (s->job->restart_count > 0)
+        (void)snprintf(s->id, sizeof(s->id), "%s-%u", s->job->id, s->job->restart_count);
+    else
+        (void)snprintf(s->id, sizeof(s->id), "%s", s->job->id);
+    return 0;
+}
+
+static int open_signals(struct supervisor *s, struct plenum_error *err)
+{
+    s->signal_fd = signals_open();
+    return s->signal_fd < 0
+               ? error_set(err, s->signal_fd, "cannot take signals: %s", strerror(-s->signal_fd))
+               : 0;
+}
+
+/* Each instance needs a connection, a descriptor for its process if it is watched
+ * (meeting_server.c), and files for its output. */
+static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
+{
+    uint64_t each = (s->job->output->folder ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
+    uint64_t all = s->plan->num_instances * each;
+    uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
+
+    if (allowed >= needed)
+        return 0;
+    return error_set(err, -EMFILE,
+                     "%u instances need %llu open files here, and %llu are allowed: raise the "
+                     "limit (ulimit -Hn, or LimitNOFILE= of the service)",
+                     s->plan->num_instances, (unsigned long long)needed,
+                     (unsigned long long)allowed);
+}
+
+static int open_output(struct supervisor *s, struct plenum_error *err)
+{
+    struct output_instance *instances = calloc(s->plan->num_instances, sizeof(*instances));
+    struct output_options options = {.tag = s->job->output->tag,
+                                     .folder = s->job->output->folder,
+                                     .append = s->job->attempts > 0,
+                                     .instances = instances,
+                                     .count = s->plan->num_instances,
+                                     .stdout_fd = STDOUT_FILENO,
+                                     .stderr_fd = STDERR_FILENO};
+    int r;
+
+    if (!instances)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = raise_descriptors(s, err);
+    if (r < 0) {
+        free(instances);
+        return r;
+    }
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        instances[i] =
+            (struct output_instance){.index = i,
+                                     .host = s->plan->hosts[s->plan->instances[i].host].name,
+                                     .hidden = s->shown && !ranges_has(s->shown, i)};
+    r = output_create(&options, &s->output, err);
+    free(instances);
+    if (r < 0)
+        return r;
+    log_output = s->output;
+    log_set_sink(log_to_output);
+    return 0;
+}
+
+int supervise_read_shown(struct supervisor *s, struct plenum_error *err)
+{
+    const char *list = s->job->output->only;
+    int r;
+
+    if (!list)
+        return 0;
+    s->shown = calloc(RANGES_WORDS(s->plan->num_instances), sizeof(*s->shown));
+    if (!s->shown)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = *list ? ranges_parse(list, s->shown, s->plan->num_instances, err)
+              : error_set(err, -EINVAL, "the list is empty");
+    return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
+}
+
+static const char *told(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+/* Traffic between hosts contains the environment, output and keys. A job may run without TLS on
+ * trusted networks where it is not installed; the user gets a warning. */
+static void secure_control(struct supervisor *s)
+{
+    struct plenum_error err;
+
+    if (plan_is_local(s->plan) || control_secure(s->token, false, &s->tls, &err) == 0)
+        return;
+    log_warn("what plenumrun and the other hosts say to each other is not encrypted, output and "
+             "variables of -x among it: %s",
+             err.text);
+}
+
+/* Without mpirun there is no MPI, so the programs meet in shared memory that we provide. */
+static int make_place(struct supervisor *s, struct plenum_error *err)
+{
+    if (s->job->mpirun || s->plan->num_instances == 1)
+        return 0;
+    return meeting_server_create(s->id, s->job->id, s->plan->num_instances, &s->place,
+                                 s->place_address, err);
+}
+
+static int start_loaders(struct supervisor *s, struct plenum_error *err)
+{
+    const struct loaders_request request = {
+        .plan = s->plan, .agent = s->job->agent, .environment = &s->loader_environment};
+    int r;
+
+    if (s->plan->num_loader_hosts == 0)
+        return 0;
+    r = variables_of_loader(s->job->exports, &s->loader_environment);
+    return r < 0 ? error_set(err, r, "out of memory") : loaders_create(&request, &s->loaders, err);
+}
+
+static int start_job(struct supervisor *s, struct plenum_error *err)
+{
+    char name[64];
+    char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
+    struct starter_job job = {.mpirun = s->job->mpirun,
+                              .mpi = s->job->mpi,
+                              .agent = s->job->agent,
+                              .grace_ns = s->job->limits->grace_ns,
+                              .id = s->id,
+                              .token = token,
+                              .control = s->control,
+                              .keep_loader = strcmp(s->job->loader, "auto") == 0,
+                              .status_port = s->job->status_port,
+                              .daemon_include = told(s->job->ready->daemon_include),
+                              .program_include = told(s->job->ready->program_include),
+                              .excluded = told(s->job->ready->excluded),
+                              .ports = s->job->ports,
+                              .ignored = signals_get_ignored(),
+                              .descriptors = s->job->descriptors};
+    hwloc_topology_t topology;
+    uint64_t now = time_now_ns();
+    int r;
+
+    (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
+    s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include,
+                              s->job->ports, s->control, sizeof(s->control), err);
+    if (s->listener < 0)
+        return s->listener;
+    r = make_place(s, err);
+    if (r < 0)
+        return r;
+    secure_control(s);
+    (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
+    r = start_loaders(s, err);
+    if (r < 0)
+        goto out;
+    r = starter_start(s->plan, &job, &s->starter, err);
+out:
+    explicit_bzero(token, sizeof(token));
+    if (r < 0)
+        return r;
+    s->beat_at = now + SUPERVISE_BEAT_MS * NS_PER_MS;
+    s->start_at = max_u64(s->job->attempt_ns + s->job->limits->start_timeout_ns, now + NS_PER_SEC);
+    if (!plan_is_local(s->plan)) /* leave time to query the hosts about the problem (failure.c) */
+        s->start_at -= min_u64(s->job->limits->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
+    if (s->job->limits->timeout_ns > 0)
+        s->timeout_at = s->job->begun_ns + s->job->limits->timeout_ns;
+    /* Meanwhile they start: this host's topology need not be requested. */
+    if (plan_is_local(s->plan)) {
+        if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
+            instances_cannot_place(s, &s->plan->hosts[0], err->text);
+        } else {
+            instances_place(s, &s->plan->hosts[0], topology,
+                            hwloc_topology_is_thissystem(topology));
+            hwloc_topology_destroy(topology);
+        }
+    }
+    return 0;
+}
+
+int supervise_start(struct supervisor *s, struct plenum_error *err)
+{
+    int r = make_ids(s, err);
+
+    if (r == 0)
+        r = open_signals(s, err);
+    if (r == 0)
+        r = open_output(s, err);
+    return r < 0 ? r : start_job(s, err);
+}
