@@ -36,6 +36,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/launch.c %D%/job/launch.h \
 	%D%/job/local.c %D%/job/local.h \
+	%D%/job/instance_plans.c \
 	%D%/job/instances.c \
 	%D%/job/mpirun.c %D%/job/mpirun.h \
 	%D%/job/output.c %D%/job/output.h \
@@ -43,8 +44,8 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \
 	%D%/job/supervise.c %D%/job/supervise.h %D%/job/supervise_priv.h \
-	%D%/job/variables.c %D%/job/variables.h \
 	%D%/job/supervise_start.c \
+	%D%/job/variables.c %D%/job/variables.h \
 	%D%/job/version.c %D%/job/version.h \
 	%D%/remote/agent.c %D%/remote/agent.h \
 	%D%/remote/answer.c %D%/remote/answer.h \
