@@ -54,7 +54,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/remote/loaders.c %D%/remote/loaders.h \
 	%D%/remote/probe.c %D%/remote/probe.h \
 	%D%/remote/ready.c %D%/remote/ready.h \
-	%D%/shim/inner.c \
+	%D%/shim/inner.c %D%/shim/inner_priv.h %D%/shim/inner_output.c %D%/shim/inner_start.c \
 	%D%/shim/bind.c %D%/shim/bind.h \
 	%D%/shim/child.c %D%/shim/child.h \
 	%D%/shim/guard.c %D%/shim/guard.h \

@@ -18,7 +18,7 @@
  * is not an emergency. */
 #include "config.h"
 
-#include "launcher/shim/shim.h"
+#include "launcher/shim/inner_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,12 +39,7 @@
 #include "common/memory.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/lines.h"
-#include "launcher/proctree.h"
-#include "launcher/shim/child.h"
 #include "launcher/shim/guard.h"
-#include "launcher/signals.h"
-#include "launcher/topology.h"
 
 enum {
     CONNECT_MS = 15000, /* to reach plenumrun and to get its first answer */
@@ -54,116 +49,7 @@ enum {
     TOLD_MS = 1000,           /* time for plenumrun to decide how to treat mpirun's request */
     LOOK_MS = 10,             /* between two looks at a tree that is being killed */
     LOADER_GRACE_MS = 2000,
-    TAIL_LINES = 20,
-    FRAME_BYTES = 64 * 1024, /* of output, unless a single line is longer */
-    PROGRESS_MS = 100,       /* between two PROGRESS messages of a stream */
-    READS = 16,              /* of one pipe, before the others have their turn */
 };
-
-struct inner {
-    const struct shim_task *task;
-    pid_t outer;
-    int signal_fd;
-    struct tls *tls; /* of the control connection, or NULL */
-    struct frame_conn conn;
-    bool connected;
-    bool answered;       /* plenumrun has answered, so it has accepted us */
-    uint64_t connect_by; /* deadline for that answer */
-    uint64_t again_at;   /* time of the next connection attempt; UINT64_MAX: none */
-    bool suspended;      /* plenumrun is stopped, and has announced it */
-    bool end;            /* plenumrun has sent END */
-    uint64_t turn_ns;    /* when the loop last ran */
-    uint64_t heard_ns, beat_at;
-
-    bool planned;
-    struct control_plan plan;
-    struct child child; /* pid 0: not started */
-    bool told_started;  /* STARTED or FAILED was sent */
-    bool failed;        /* the program did not start */
-    uint64_t started_ns;
-
-    struct signals_handed handed;
-    bool stopped; /* the program is stopped, and plenumrun was notified */
-    bool exited;
-    enum control_cause cause; /* cause of the coming end */
-    bool told;                /* mpirun has requested the end */
-    uint64_t told_at;         /* when the program is ended for that; UINT64_MAX: never */
-    uint64_t kill_at;         /* UINT64_MAX: not set */
-    struct proctree_end tree; /* progress of killing the tree */
-    bool swept;
-    bool drained;
-
-    struct lines lines[CONTROL_STREAMS];
-    bool progress[CONTROL_STREAMS];        /* there may be a new PROGRESS */
-    uint64_t progress_at[CONTROL_STREAMS]; /* when it may be sent */
-    struct tail tail;
-    struct traceback traceback;
-    uint64_t memory_kills; /* kills by the kernel before the program started */
-    uint64_t in_flight;    /* bytes of output not yet credited */
-    char *input;           /* input for the program */
-    size_t input_len;
-    bool input_ended;
-
-    struct jobloader *loader;
-    char loader_address[CONTROL_ADDRESS_MAX];
-    char **environment;        /* environment of the program, and of the loader */
-    struct departed *departed; /* what the program learns about other instances; NULL: not needed */
-    int loader_fd;             /* the loader's output */
-    int key_fd;                /* the key of loaders on other hosts */
-    char loader_error[CONTROL_TEXT_MAX];
-};
-
-static bool is_running(const struct inner *a)
-{
-    return a->child.pid > 0 && !a->exited;
-}
-
-static void send_failure(struct inner *a, const struct control_failed *failed)
-{
-    (void)control_put_failed(&a->conn.tx, failed);
-    a->told_started = a->failed = true;
-    if (a->child.pid == 0)
-        a->exited = a->swept = true;
-}
-
-static void send_failed(struct inner *a, enum control_step step, int error)
-{
-    const struct control_failed m = {.step = step, .error = error};
-
-    send_failure(a, &m);
-}
-
-static void send_started(struct inner *a)
-{
-    const struct bind_result *bind = &a->child.report.bind;
-    struct control_started m = {
-        .pid = (uint32_t)a->child.pid,
-        .cpus_error = bind->cpus_error,
-        .memory_error = bind->memory_error,
-        .memory = (uint32_t)bind->memory,
-        .cpus = ranges_format(bind->sets.cpus, NUMA_CPUS_MAX),
-        .nodes = ranges_format(bind->sets.nodes, NUMA_NODES_MAX),
-    };
-
-    if (m.cpus && m.nodes)
-        (void)control_put_started(&a->conn.tx, &m);
-    control_started_fini(&m);
-    a->told_started = true;
-}
-
-static void read_report(struct inner *a)
-{
-    int r = child_read_report(&a->child);
-
-    if (r == 0)
-        return;
-    if (r < 0)
-        send_failed(a, CONTROL_STEP_FORK, r);
-    else if (a->child.report.failed.error)
-        send_failure(a, &a->child.report.failed);
-    else
-        send_started(a);
-}
 
 /* ---- the end of the program ---- */
 
@@ -171,7 +57,7 @@ static void end_program(struct inner *a, uint64_t grace_ns, enum control_cause c
 {
     uint64_t now = time_now_ns();
 
-    if (!is_running(a))
+    if (!inner_is_running(a))
         return;
     if (a->cause == CONTROL_CAUSE_ITSELF)
         a->cause = cause;
@@ -206,46 +92,6 @@ static void note_exit(struct inner *a, int status, const struct rusage *usage)
         (void)control_put_exited(&a->conn.tx, &m);
 }
 
-static int *pipe_of(struct inner *a, int stream)
-{
-    return stream == CONTROL_LOADER ? &a->loader_fd : &a->child.output[stream];
-}
-
-/* Read what a pipe holds; after the sweep, no process is left that could write more. */
-static void read_pipe(struct inner *a, int stream)
-{
-    struct lines *lines = &a->lines[stream];
-    int *fd = pipe_of(a, stream);
-
-    for (int round = 0; round < READS && *fd >= 0 && lines_has_room(lines); round++) {
-        size_t size;
-        char *place = lines_reserve(lines, &size);
-        ssize_t n = place ? read(*fd, place, size) : -1;
-
-        if (!place)
-            return; /* out of memory: the program waits, as it would for a slow reader */
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN && (!a->swept || stream == CONTROL_LOADER))
-            return;
-        if (n < 0 && errno != EAGAIN && stream != CONTROL_LOADER)
-            (void)control_put_number(&a->conn.tx, CONTROL_UNREAD, (uint64_t)errno);
-        if (n <= 0) {
-            io_close(fd);
-            return;
-        }
-        if (stream == CONTROL_STDERR) {
-            tail_add(&a->tail, place, (size_t)n);
-            traceback_look(&a->traceback, place, (size_t)n, time_now_ns());
-        }
-        lines_added(lines, (size_t)n);
-        if (a->plan.live & 1 << stream)
-            a->progress[stream] = true;
-        if ((a->plan.quiet && stream != CONTROL_LOADER) || !a->connected)
-            lines_drop(lines, lines_pending(lines));
-    }
-}
-
 /* Reap children: the program, and orphans that we have adopted. The loader's keeper reaps its
  * own. */
 static void reap(struct inner *a)
@@ -268,8 +114,8 @@ static void reap(struct inner *a)
         if (info.si_pid != a->child.pid)
             continue;
         if (!a->told_started) /* the report is complete now: did the start fail? */
-            read_report(a);
-        read_pipe(a, CONTROL_STDERR); /* its last output: a traceback? */
+            inner_read_report(a);
+        inner_read_pipe(a, CONTROL_STDERR); /* its last output: a traceback? */
         note_exit(a, status, &usage);
     }
 }
@@ -280,7 +126,7 @@ static void watch_stops(struct inner *a)
 {
     siginfo_t info = {0};
 
-    if (!is_running(a) || a->kill_at != UINT64_MAX || a->suspended ||
+    if (!inner_is_running(a) || a->kill_at != UINT64_MAX || a->suspended ||
         waitid(P_PID, (id_t)a->child.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
         info.si_pid == 0)
         return;
@@ -313,158 +159,10 @@ static void lose_control(struct inner *a)
     end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
 }
 
-/* We start the loader later, and it inherits our CPUs. If the kernel refuses, nothing is lost: the
- * loader then shares the CPUs of the programs. */
-static void bind_loader(const struct inner *a)
-{
-    struct bind_request bind;
-    struct bind_result result;
-
-    if (a->loader && *a->plan.loader_cpus &&
-        bind_request_parse(a->plan.loader_cpus, "", true, NUMA_DEFAULT, &bind, NULL) == 0)
-        bind_apply(&bind, &result);
-}
-
-/* The program finds it in the usual place, but its environment contains only a file name, which is
- * valid on this host, for this user, for as long as we live. */
-static int keep_key(struct inner *a)
-{
-    char path[TLS_PATH_MAX];
-
-    if (!*a->plan.loader_key)
-        return 0;
-    a->key_fd = tls_keep_key(a->plan.loader_key, path);
-    if (a->key_fd < 0)
-        return a->key_fd;
-    return environ_list_put(&a->plan.environment, ENVIRON_SET, "PLENUM_LOADER_KEY", path);
-}
-
-/* Under mpirun the program learns from us which instances have ended. Without the page it only
- * waits longer. */
-static void make_departed(struct inner *a)
-{
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    char path[DEPARTED_PATH_MAX];
-    uint64_t instances;
-
-    if (!size || parse_u64(size, UINT32_MAX, &instances) < 0 ||
-        departed_create((uint32_t)instances, &a->departed, path) < 0)
-        return;
-    (void)environ_list_put(&a->plan.environment, ENVIRON_SET, DEPARTED_VARIABLE, path);
-}
-
-static void start_program(struct inner *a)
-{
-    struct child_options options = {
-        .argv = a->plan.argv,
-        .directory = a->plan.directory,
-        .strict = a->plan.strict,
-        .input = a->plan.input,
-        .ignored = a->task->ignored,
-        .descriptors = a->task->descriptors,
-        .umask = (mode_t)a->plan.umask,
-    };
-    struct bind_request bind;
-    int r;
-
-    r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus,
-                           (enum numa_policy)a->plan.memory, &bind, NULL);
-    if (r < 0) {
-        send_failed(a, CONTROL_STEP_PLAN, r);
-        return;
-    }
-    r = keep_key(a);
-    if (r < 0) {
-        send_failed(a, CONTROL_STEP_FORK, r);
-        return;
-    }
-    options.inherit = a->key_fd > 0 ? a->key_fd : 0;
-    make_departed(a);
-    (void)environ_list_put(&a->plan.environment, ENVIRON_SET, "PWD", a->plan.directory);
-    a->environment = environ_apply(environ, &a->plan.environment);
-    options.bind = &bind;
-    options.environment = a->environment;
-    r = a->environment ? child_start(&options, &a->child) : -ENOMEM;
-    if (r < 0) {
-        send_failed(a, CONTROL_STEP_FORK, r);
-        return;
-    }
-    a->started_ns = time_now_ns();
-    a->memory_kills = memory_count_kills();
-    bind_loader(a);
-    if (a->loader)
-        jobloader_set_environment(a->loader, a->environment);
-}
-
-static void handle_plan(struct inner *a, struct frame_reader *payload)
-{
-    int r;
-
-    if (a->planned)
-        return;
-    r = control_get_plan(payload, &a->plan);
-    if (r < 0) {
-        send_failed(a, CONTROL_STEP_PLAN, r);
-        return;
-    }
-    a->planned = true;
-    if (a->plan.window < FRAME_BYTES)
-        a->plan.window = FRAME_BYTES;
-    start_program(a);
-}
-
-/* Send this host's topology; empty if it is not available: then nothing is bound here. */
-static void send_topology(struct inner *a, bool devices)
-{
-    struct plenum_error err;
-    hwloc_topology_t topology;
-    size_t len;
-    char *xml;
-
-    if (topology_load(devices, &topology, &err) < 0) {
-        log_error("%s", err.text);
-        (void)control_put_topology(&a->conn.tx, false, NULL, 0);
-        return;
-    }
-    if (topology_export(topology, &xml, &len, &err) < 0) {
-        log_error("%s", err.text);
-        (void)control_put_topology(&a->conn.tx, false, NULL, 0);
-    } else {
-        (void)control_put_topology(&a->conn.tx, hwloc_topology_is_thissystem(topology), xml, len);
-        hwloc_free_xmlbuffer(topology, xml);
-    }
-    hwloc_topology_destroy(topology);
-}
-
-static void handle_input(struct inner *a, struct frame_reader *payload)
-{
-    const char *bytes;
-    size_t len;
-    char *more;
-
-    control_get_bytes(payload, &bytes, &len);
-    if (len == 0) {
-        a->input_ended = true;
-        return;
-    }
-    if (a->child.input < 0) {
-        (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, UINT64_MAX);
-        return;
-    }
-    more = realloc(a->input, a->input_len + len);
-    if (!more) {
-        a->input_ended = true; /* end the input early rather than with a gap in it */
-        return;
-    }
-    memcpy(more + a->input_len, bytes, len);
-    a->input = more;
-    a->input_len += len;
-}
-
 /* Forward a signal to the program, from the process `from`; 0: from plenumrun. */
 static void hand_on(struct inner *a, int signal, pid_t from)
 {
-    if (signal <= 0 || signal >= NSIG || !is_running(a))
+    if (signal <= 0 || signal >= NSIG || !inner_is_running(a))
         return;
     if (signals_may_hand_on(&a->handed, signal, from))
         child_signal(&a->child, signal);
@@ -494,16 +192,16 @@ static void handle_frame(struct inner *a, const struct frame_header *header,
     }
     switch ((enum control_type)header->type) {
     case CONTROL_TOPOLOGY:
-        send_topology(a, number != 0);
+        inner_send_topology(a, number != 0);
         break;
     case CONTROL_PLAN:
-        handle_plan(a, payload);
+        inner_handle_plan(a, payload);
         break;
     case CONTROL_CREDIT:
         a->in_flight -= min_u64(a->in_flight, number);
         break;
     case CONTROL_INPUT:
-        handle_input(a, payload);
+        inner_handle_input(a, payload);
         break;
     case CONTROL_SIGNAL:
         hand_on(a, (int)min_u64(number, NSIG), 0);
@@ -583,84 +281,6 @@ static void read_control(struct inner *a)
     }
     if (r < 0)
         break_control(a, r);
-}
-
-/* ---- output and input ---- */
-
-/* Send lines as far as credit allows. */
-static void send_lines(struct inner *a, int stream)
-{
-    struct lines *lines = &a->lines[stream];
-    bool flush = *pipe_of(a, stream) < 0 || (a->plan.at_once && stream != CONTROL_LOADER);
-    const char *bytes;
-    size_t len;
-
-    while (a->connected && (len = lines_peek(lines, FRAME_BYTES, flush, &bytes)) > 0) {
-        if (a->in_flight > 0 && a->in_flight + len > a->plan.window)
-            return;
-        if (control_put_output(&a->conn.tx, (enum control_stream)stream, bytes, len) < 0)
-            return;
-        a->in_flight += len;
-        lines_drop(lines, len);
-    }
-}
-
-/* A progress bar that is redrawn again and again has no newline for minutes. Report its current
- * state to plenumrun, apart from its bytes, which are sent when the line is complete. */
-static void send_progress(struct inner *a, int stream, uint64_t now)
-{
-    const char *bytes;
-    size_t len;
-
-    if (!a->progress[stream] || now < a->progress_at[stream] || !a->connected)
-        return;
-    a->progress[stream] = false;
-    len = lines_peek_progress(&a->lines[stream], &bytes);
-    if (len == 0)
-        return;
-    a->progress_at[stream] = now + PROGRESS_MS * NS_PER_MS;
-    (void)control_put_progress(&a->conn.tx, (enum control_stream)stream, bytes, len);
-}
-
-static void write_input(struct inner *a)
-{
-    size_t done = 0;
-
-    while (a->child.input >= 0 && done < a->input_len) {
-        ssize_t n = write(a->child.input, a->input + done, a->input_len - done);
-
-        if (n >= 0) {
-            done += (size_t)n;
-        } else if (errno == EAGAIN) {
-            break;
-        } else if (errno != EINTR) {
-            io_close(&a->child.input);
-            (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, UINT64_MAX);
-        }
-    }
-    if (done > 0) {
-        (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, done);
-        a->input_len -= done;
-        memmove(a->input, a->input + done, a->input_len);
-    }
-    if (a->input_len == 0 && a->input_ended)
-        io_close(&a->child.input);
-}
-
-static void finish_output(struct inner *a)
-{
-    char last[sizeof(a->tail.bytes) + 1];
-    size_t len;
-
-    if (a->drained || !a->exited || !a->swept || a->child.output[0] >= 0 ||
-        a->child.output[1] >= 0 || lines_pending(&a->lines[CONTROL_STDOUT]) > 0 ||
-        lines_pending(&a->lines[CONTROL_STDERR]) > 0)
-        return;
-    a->drained = true;
-    if (a->failed)
-        return;
-    len = tail_get(&a->tail, TAIL_LINES, last);
-    (void)control_put_bytes(&a->conn.tx, CONTROL_DRAINED, last, len);
 }
 
 /* ---- the loop ---- */
@@ -768,7 +388,7 @@ static void do_what_is_due(struct inner *a, uint64_t now)
     }
     if (a->connected && now >= a->beat_at) {
         a->beat_at = now + BEAT_MS * NS_PER_MS;
-        if (frame_conn_pending(&a->conn) < FRAME_BYTES)
+        if (frame_conn_pending(&a->conn) < INNER_FRAME_BYTES)
             (void)control_put_empty(&a->conn.tx, CONTROL_BEAT);
     }
     sweep(a, now);
@@ -812,7 +432,7 @@ static void fill_fds(struct inner *a, struct pollfd fds[FDS])
         .fd = a->loader && a->environment ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
         fds[FD_STREAMS + s] = (struct pollfd){
-            .fd = lines_has_room(&a->lines[s]) ? *pipe_of(a, s) : -1, .events = POLLIN};
+            .fd = lines_has_room(&a->lines[s]) ? *inner_pipe(a, s) : -1, .events = POLLIN};
 }
 
 /* We were stopped, perhaps with the whole job: plenumrun was not silent. */
@@ -838,22 +458,22 @@ static void run(struct inner *a)
         if (fds[FD_SIGNAL].revents)
             handle_signals(a);
         if (fds[FD_REPORT].revents)
-            read_report(a);
+            inner_read_report(a);
         reap(a);
         watch_stops(a);
         if (fds[FD_CONTROL].revents && a->connected)
             read_control(a);
         if (fds[FD_LOADER].revents)
             jobloader_dispatch(a->loader);
-        write_input(a);
+        inner_write_input(a);
         do_what_is_due(a, time_now_ns());
         for (int s = 0; s < CONTROL_STREAMS; s++) {
             if (fds[FD_STREAMS + s].revents || (a->swept && s != CONTROL_LOADER))
-                read_pipe(a, s);
-            send_lines(a, s);
-            send_progress(a, s, time_now_ns());
+                inner_read_pipe(a, s);
+            inner_send_lines(a, s);
+            inner_send_progress(a, s, time_now_ns());
         }
-        finish_output(a);
+        inner_finish_output(a);
         if (a->connected) {
             int r = frame_conn_flush(&a->conn);
 
@@ -901,9 +521,9 @@ static void close_loader(struct inner *a)
     jobloader_destroy(a->loader, LOADER_GRACE_MS);
     a->loader = NULL;
     /* Its last output, if there is credit for it. */
-    read_pipe(a, CONTROL_LOADER);
+    inner_read_pipe(a, CONTROL_LOADER);
     io_close(&a->loader_fd);
-    send_lines(a, CONTROL_LOADER);
+    inner_send_lines(a, CONTROL_LOADER);
     if (a->connected)
         (void)frame_conn_flush(&a->conn);
 }

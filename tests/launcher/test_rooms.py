@@ -34,7 +34,9 @@ MAY_INCLUDE = {
                               "launcher/shim/shim.c"},
     "launcher/sweep.h": {"launcher/job/starter.c", "launcher/remote/login.c", "launcher/shim/shim.c",
                          "launcher/sweep.c"},
-    "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/inner.c", "launcher/shim/shim.c"},
+    "launcher/shim/inner_priv.h": {"launcher/shim/inner.c", "launcher/shim/inner_output.c",
+                                   "launcher/shim/inner_start.c"},
+    "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/inner_priv.h", "launcher/shim/shim.c"},
 }
 
 

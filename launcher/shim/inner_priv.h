@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* inner_priv.h - the inner shim, shared by inner.c (the loop), inner_start.c (the start of the
+ * program) and inner_output.c (its pipes). */
+#ifndef LAUNCHER_INNER_PRIV_H
+#define LAUNCHER_INNER_PRIV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/frame.h"
+#include "launcher/control.h"
+#include "launcher/lines.h"
+#include "launcher/proctree.h"
+#include "launcher/shim/child.h"
+#include "launcher/shim/shim.h"
+#include "launcher/signals.h"
+
+enum { INNER_FRAME_BYTES = 64 * 1024 }; /* of output, unless a single line is longer */
+
+struct inner {
+    const struct shim_task *task;
+    pid_t outer;
+    int signal_fd;
+    struct tls *tls; /* of the control connection, or NULL */
+    struct frame_conn conn;
+    bool connected;
+    bool answered;       /* plenumrun has answered, so it has accepted us */
+    uint64_t connect_by; /* deadline for that answer */
+    uint64_t again_at;   /* time of the next connection attempt; UINT64_MAX: none */
+    bool suspended;      /* plenumrun is stopped, and has announced it */
+    bool end;            /* plenumrun has sent END */
+    uint64_t turn_ns;    /* when the loop last ran */
+    uint64_t heard_ns, beat_at;
+
+    bool planned;
+    struct control_plan plan;
+    struct child child; /* pid 0: not started */
+    bool told_started;  /* STARTED or FAILED was sent */
+    bool failed;        /* the program did not start */
+    uint64_t started_ns;
+
+    struct signals_handed handed;
+    bool stopped; /* the program is stopped, and plenumrun was notified */
+    bool exited;
+    enum control_cause cause; /* cause of the coming end */
+    bool told;                /* mpirun has requested the end */
+    uint64_t told_at;         /* when the program is ended for that; UINT64_MAX: never */
+    uint64_t kill_at;         /* UINT64_MAX: not set */
+    struct proctree_end tree; /* progress of killing the tree */
+    bool swept;
+    bool drained;
+
+    struct lines lines[CONTROL_STREAMS];
+    bool progress[CONTROL_STREAMS];        /* there may be a new PROGRESS */
+    uint64_t progress_at[CONTROL_STREAMS]; /* when it may be sent */
+    struct tail tail;
+    struct traceback traceback;
+    uint64_t memory_kills; /* kills by the kernel before the program started */
+    uint64_t in_flight;    /* bytes of output not yet credited */
+    char *input;           /* input for the program */
+    size_t input_len;
+    bool input_ended;
+
+    struct jobloader *loader;
+    char loader_address[CONTROL_ADDRESS_MAX];
+    char **environment;        /* environment of the program, and of the loader */
+    struct departed *departed; /* what the program learns about other instances; NULL: not needed */
+    int loader_fd;             /* the loader's output */
+    int key_fd;                /* the key of loaders on other hosts */
+    char loader_error[CONTROL_TEXT_MAX];
+};
+
+static inline bool inner_is_running(const struct inner *a)
+{
+    return a->child.pid > 0 && !a->exited;
+}
+
+/* ---- inner_start.c ---- */
+
+/** PLAN has arrived: start the program, and report a failure. */
+void inner_handle_plan(struct inner *a, struct frame_reader *payload);
+/** Read the child's report, and send STARTED or FAILED once it is complete. */
+void inner_read_report(struct inner *a);
+/** Send this host's topology; empty if it is not available: then nothing is bound here. */
+void inner_send_topology(struct inner *a, bool devices);
+
+/* ---- inner_output.c ---- */
+
+/** Our end of a stream's pipe; -1: closed. */
+int *inner_pipe(struct inner *a, int stream);
+/** Read what a pipe holds; after the sweep, no process is left that could write more. */
+void inner_read_pipe(struct inner *a, int stream);
+/** Send lines as far as credit allows. */
+void inner_send_lines(struct inner *a, int stream);
+/** Report the state of a progress bar, if it has changed and it is time. */
+void inner_send_progress(struct inner *a, int stream, uint64_t now);
+/** Send the program's last words once all of its output has been sent. */
+void inner_finish_output(struct inner *a);
+
+/** INPUT has arrived. */
+void inner_handle_input(struct inner *a, struct frame_reader *payload);
+/** Write as much input as the program's pipe accepts. */
+void inner_write_input(struct inner *a);
+
+#endif
