@@ -53,31 +53,31 @@ enum {
 
 /* ---- the end of the program ---- */
 
-static void end_program(struct inner *a, uint64_t grace_ns, enum control_cause cause)
+static void end_program(struct inner *in, uint64_t grace_ns, enum control_cause cause)
 {
     uint64_t now = time_now_ns();
 
-    if (!inner_is_running(a))
+    if (!inner_is_running(in))
         return;
-    if (a->cause == CONTROL_CAUSE_ITSELF)
-        a->cause = cause;
-    if (a->kill_at == UINT64_MAX) {
-        child_signal(&a->child, SIGTERM);
-        child_signal(&a->child, SIGCONT);
+    if (in->cause == CONTROL_CAUSE_ITSELF)
+        in->cause = cause;
+    if (in->kill_at == UINT64_MAX) {
+        child_signal(&in->child, SIGTERM);
+        child_signal(&in->child, SIGCONT);
     }
-    a->kill_at = min_u64(a->kill_at, now + min_u64(grace_ns, UINT64_MAX / 4));
+    in->kill_at = min_u64(in->kill_at, now + min_u64(grace_ns, UINT64_MAX / 4));
 }
 
-static void note_exit(struct inner *a, int status, const struct rusage *usage)
+static void note_exit(struct inner *in, int status, const struct rusage *usage)
 {
     uint64_t now = time_now_ns();
     struct control_exited m = {
         .status = status,
-        .cause = a->cause,
-        .elapsed_ns = now - a->started_ns,
-        .traceback_ns = a->traceback.began_ns ? now - a->traceback.began_ns : UINT64_MAX,
-        .memory_kills = memory_count_kills() - a->memory_kills,
-        .reached = departed_get_reached(a->departed),
+        .cause = in->cause,
+        .elapsed_ns = now - in->started_ns,
+        .traceback_ns = in->traceback.began_ns ? now - in->traceback.began_ns : UINT64_MAX,
+        .memory_kills = memory_count_kills() - in->memory_kills,
+        .reached = departed_get_reached(in->departed),
         .user_ns = (uint64_t)usage->ru_utime.tv_sec * NS_PER_SEC +
                    (uint64_t)usage->ru_utime.tv_usec * 1000,
         .system_ns = (uint64_t)usage->ru_stime.tv_sec * NS_PER_SEC +
@@ -85,16 +85,16 @@ static void note_exit(struct inner *a, int status, const struct rusage *usage)
         .max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024,
     };
 
-    a->exited = true;
-    a->kill_at = now; /* its leftover processes */
-    io_close(&a->child.input);
-    if (!a->failed)
-        (void)control_put_exited(&a->conn.tx, &m);
+    in->exited = true;
+    in->kill_at = now; /* its leftover processes */
+    io_close(&in->child.input);
+    if (!in->failed)
+        (void)control_put_exited(&in->conn.tx, &m);
 }
 
 /* Reap children: the program, and orphans that we have adopted. The loader's keeper reaps its
  * own. */
-static void reap(struct inner *a)
+static void reap(struct inner *in)
 {
     for (;;) {
         siginfo_t info = {0};
@@ -103,82 +103,82 @@ static void reap(struct inner *a)
 
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
             return;
-        if (a->loader && info.si_pid == jobloader_get_pid(a->loader)) {
-            jobloader_dispatch(a->loader);
-            if (info.si_pid == jobloader_get_pid(a->loader))
+        if (in->loader && info.si_pid == jobloader_get_pid(in->loader)) {
+            jobloader_dispatch(in->loader);
+            if (info.si_pid == jobloader_get_pid(in->loader))
                 return; /* retried in a moment */
             continue;
         }
         if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
             return;
-        if (info.si_pid != a->child.pid)
+        if (info.si_pid != in->child.pid)
             continue;
-        if (!a->told_started) /* the report is complete now: did the start fail? */
-            inner_read_report(a);
-        inner_read_pipe(a, CONTROL_STDERR); /* its last output: a traceback? */
-        note_exit(a, status, &usage);
+        if (!in->told_started) /* the report is complete now: did the start fail? */
+            inner_read_report(in);
+        inner_read_pipe(in, CONTROL_STDERR); /* its last output: a traceback? */
+        note_exit(in, status, &usage);
     }
 }
 
 /* The program was stopped by a debugger, or by a user who forgets it. The job waits with it, and
  * plenumrun can report which instance it is waiting for. */
-static void watch_stops(struct inner *a)
+static void watch_stops(struct inner *in)
 {
     siginfo_t info = {0};
 
-    if (!inner_is_running(a) || a->kill_at != UINT64_MAX || a->suspended ||
-        waitid(P_PID, (id_t)a->child.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
+    if (!inner_is_running(in) || in->kill_at != UINT64_MAX || in->suspended ||
+        waitid(P_PID, (id_t)in->child.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
         info.si_pid == 0)
         return;
-    if (info.si_code != CLD_STOPPED && !a->stopped)
+    if (info.si_code != CLD_STOPPED && !in->stopped)
         return;
-    a->stopped = info.si_code == CLD_STOPPED;
-    (void)control_put_number(&a->conn.tx, CONTROL_STOPPED,
-                             a->stopped ? (uint64_t)info.si_status : 0);
+    in->stopped = info.si_code == CLD_STOPPED;
+    (void)control_put_number(&in->conn.tx, CONTROL_STOPPED,
+                             in->stopped ? (uint64_t)info.si_status : 0);
 }
 
-static void sweep(struct inner *a, uint64_t now)
+static void sweep(struct inner *in, uint64_t now)
 {
-    if (a->swept || now < a->kill_at)
+    if (in->swept || now < in->kill_at)
         return;
-    if (a->tree.give_up_at == 0)
-        child_signal(&a->child, SIGKILL); /* all of the group at once: none can fork away */
-    a->swept = proctree_end(&a->tree, a->loader ? jobloader_get_pid(a->loader) : 0, now) &&
-               (a->exited || now >= a->tree.give_up_at);
+    if (in->tree.give_up_at == 0)
+        child_signal(&in->child, SIGKILL); /* all of the group at once: none can fork away */
+    in->swept = proctree_end(&in->tree, in->loader ? jobloader_get_pid(in->loader) : 0, now) &&
+                (in->exited || now >= in->tree.give_up_at);
 }
 
 /* ---- the control connection ---- */
 
-static void lose_control(struct inner *a)
+static void lose_control(struct inner *in)
 {
-    if (!a->connected)
+    if (!in->connected)
         return;
-    a->connected = false;
+    in->connected = false;
     for (int s = 0; s < CONTROL_STREAMS; s++) /* the program must not wait for a reader */
-        lines_drop(&a->lines[s], lines_pending(&a->lines[s]));
-    end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
+        lines_drop(&in->lines[s], lines_pending(&in->lines[s]));
+    end_program(in, in->planned ? in->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
 }
 
 /* Forward a signal to the program, from the process `from`; 0: from plenumrun. */
-static void hand_on(struct inner *a, int signal, pid_t from)
+static void hand_on(struct inner *in, int signal, pid_t from)
 {
-    if (signal <= 0 || signal >= NSIG || !inner_is_running(a))
+    if (signal <= 0 || signal >= NSIG || !inner_is_running(in))
         return;
-    if (signals_may_hand_on(&a->handed, signal, from))
-        child_signal(&a->child, signal);
+    if (signals_may_hand_on(&in->handed, signal, from))
+        child_signal(&in->child, signal);
 }
 
-static void handle_departed(struct inner *a, struct frame_reader *payload)
+static void handle_departed(struct inner *in, struct frame_reader *payload)
 {
     struct control_departed m;
 
     if (control_get_departed(payload, &m) == 0)
-        departed_note(a->departed, m.instance, m.reached);
+        departed_note(in->departed, m.instance, m.reached);
     else
-        lose_control(a);
+        lose_control(in);
 }
 
-static void handle_frame(struct inner *a, const struct frame_header *header,
+static void handle_frame(struct inner *in, const struct frame_header *header,
                          struct frame_reader *payload)
 {
     uint64_t number = 0;
@@ -187,42 +187,43 @@ static void handle_frame(struct inner *a, const struct frame_header *header,
          header->type == CONTROL_TERMINATE || header->type == CONTROL_SUSPEND ||
          header->type == CONTROL_TOPOLOGY) &&
         control_get_number(payload, &number) < 0) {
-        lose_control(a);
+        lose_control(in);
         return;
     }
     switch ((enum control_type)header->type) {
     case CONTROL_TOPOLOGY:
-        inner_send_topology(a, number != 0);
+        inner_send_topology(in, number != 0);
         break;
     case CONTROL_PLAN:
-        inner_handle_plan(a, payload);
+        inner_handle_plan(in, payload);
         break;
     case CONTROL_CREDIT:
-        a->in_flight -= min_u64(a->in_flight, number);
+        in->in_flight -= min_u64(in->in_flight, number);
         break;
     case CONTROL_INPUT:
-        inner_handle_input(a, payload);
+        inner_handle_input(in, payload);
         break;
     case CONTROL_SIGNAL:
-        hand_on(a, (int)min_u64(number, NSIG), 0);
+        hand_on(in, (int)min_u64(number, NSIG), 0);
         break;
     case CONTROL_TERMINATE:
-        a->told_at = UINT64_MAX;
-        end_program(a, number, CONTROL_CAUSE_ASKED);
+        in->told_at = UINT64_MAX;
+        end_program(in, number, CONTROL_CAUSE_ASKED);
         break;
     case CONTROL_SUSPEND:
-        a->suspended = number != 0;
+        in->suspended = number != 0;
         break;
     case CONTROL_DEPARTED:
-        handle_departed(a, payload);
+        handle_departed(in, payload);
         break;
     case CONTROL_LEAVE:
-        if (getppid() == a->outer)
-            (void)kill(a->outer, GUARD_LEAVE_SIGNAL);
+        if (getppid() == in->outer)
+            (void)kill(in->outer, GUARD_LEAVE_SIGNAL);
         break;
     case CONTROL_END:
-        a->end = true;
-        end_program(a, 0, CONTROL_CAUSE_ASKED); /* the job is over, though our program is running */
+        in->end = true;
+        end_program(in, 0,
+                    CONTROL_CAUSE_ASKED); /* the job is over, though our program is running */
         break;
     default: /* BEAT: its arrival is its only information */
         break;
@@ -230,278 +231,278 @@ static void handle_frame(struct inner *a, const struct frame_header *header,
 }
 
 /* Print for the reader of mpirun's output: there is no other connection yet. */
-MESSAGE static void say_why(const struct inner *a, const char *why)
+MESSAGE static void say_why(const struct inner *in, const char *why)
 {
     char host[HOST_NAME_MAX_BYTES];
 
     host_get_name(host, sizeof(host));
-    log_error("instance %u on host %s: %s", a->task->instance, host, why);
+    log_error("instance %u on host %s: %s", in->task->instance, host, why);
 }
 
 /* If strangers flood its port, plenumrun may have closed our connection to make room before it knew
  * that it was ours. */
-static bool may_connect_again(const struct inner *a, int r)
+static bool may_connect_again(const struct inner *in, int r)
 {
-    return !a->answered && !a->end && (r == -ECONNRESET || r == -EPIPE) &&
-           time_now_ns() < a->connect_by;
+    return !in->answered && !in->end && (r == -ECONNRESET || r == -EPIPE) &&
+           time_now_ns() < in->connect_by;
 }
 
-static void break_control(struct inner *a, int r)
+static void break_control(struct inner *in, int r)
 {
-    if (may_connect_again(a, r)) {
-        a->connected = false;
-        a->again_at = time_now_ns() + AGAIN_MS * NS_PER_MS;
+    if (may_connect_again(in, r)) {
+        in->connected = false;
+        in->again_at = time_now_ns() + AGAIN_MS * NS_PER_MS;
         return;
     }
-    if (r == -EACCES && a->tls)
-        say_why(a, "who answers in place of plenumrun does not have the job's key");
-    else if (!a->answered && !a->end)
-        say_why(a, "plenumrun closes each connection before it knows whose it is: do others "
-                   "connect to it without end?");
-    lose_control(a);
+    if (r == -EACCES && in->tls)
+        say_why(in, "who answers in place of plenumrun does not have the job's key");
+    else if (!in->answered && !in->end)
+        say_why(in, "plenumrun closes each connection before it knows whose it is: do others "
+                    "connect to it without end?");
+    lose_control(in);
 }
 
-static void read_control(struct inner *a)
+static void read_control(struct inner *in)
 {
     struct frame_header header;
     struct frame_reader payload;
-    int64_t n = frame_conn_fill(&a->conn);
+    int64_t n = frame_conn_fill(&in->conn);
     int r;
 
     if (n == -EAGAIN)
         return;
     if (n < 0) {
-        break_control(a, (int)n);
+        break_control(in, (int)n);
         return;
     }
-    a->heard_ns = time_now_ns();
-    while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1) {
-        a->answered = true;
-        handle_frame(a, &header, &payload);
+    in->heard_ns = time_now_ns();
+    while ((r = frame_conn_next(&in->conn, &header, &payload)) == 1) {
+        in->answered = true;
+        handle_frame(in, &header, &payload);
     }
     if (r < 0)
-        break_control(a, r);
+        break_control(in, r);
 }
 
 /* ---- the loop ---- */
 
-static void handle_signals(struct inner *a)
+static void handle_signals(struct inner *in)
 {
     struct signalfd_siginfo info;
 
-    while (read(a->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+    while (read(in->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
             continue; /* reap() is called in any case */
         if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
-            hand_on(a, (int)info.ssi_signo, (pid_t)info.ssi_pid);
+            hand_on(in, (int)info.ssi_signo, (pid_t)info.ssi_pid);
             continue;
         }
         if (info.ssi_signo != (uint32_t)GUARD_PARENT_SIGNAL) {
-            if (!a->told) {
-                (void)control_put_number(&a->conn.tx, CONTROL_TOLD,
+            if (!in->told) {
+                (void)control_put_number(&in->conn.tx, CONTROL_TOLD,
                                          info.ssi_signo == (uint32_t)SHIM_ORPHAN_SIGNAL);
-                a->told_at = time_now_ns() + TOLD_MS * NS_PER_MS;
+                in->told_at = time_now_ns() + TOLD_MS * NS_PER_MS;
             }
-            a->told = true;
-        } else if (getppid() != a->outer && !a->told) {
-            end_program(a, 0, CONTROL_CAUSE_SHIM);
+            in->told = true;
+        } else if (getppid() != in->outer && !in->told) {
+            end_program(in, 0, CONTROL_CAUSE_SHIM);
         }
     }
 }
 
-static int say_hello(struct inner *a)
+static int say_hello(struct inner *in)
 {
     struct control_hello m;
 
     control_hello_init(&m);
-    (void)snprintf(m.token, sizeof(m.token), "%s", a->task->token);
-    m.instance = a->task->instance;
-    m.local_index = a->task->local_index;
+    (void)snprintf(m.token, sizeof(m.token), "%s", in->task->token);
+    m.instance = in->task->instance;
+    m.local_index = in->task->local_index;
     m.pid = (uint32_t)getpid();
-    m.free_port = a->task->instance == 0 ? host_find_free_port() : 0;
-    if (a->loader)
-        (void)snprintf(m.loader, sizeof(m.loader), "%s", a->loader_address);
-    if (a->loader)
-        (void)jobloader_get_page(a->loader, m.page, sizeof(m.page));
+    m.free_port = in->task->instance == 0 ? host_find_free_port() : 0;
+    if (in->loader)
+        (void)snprintf(m.loader, sizeof(m.loader), "%s", in->loader_address);
+    if (in->loader)
+        (void)jobloader_get_page(in->loader, m.page, sizeof(m.page));
     host_get_name(m.host, sizeof(m.host));
-    (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", a->loader_error);
-    return control_put_hello(&a->conn.tx, &m);
+    (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", in->loader_error);
+    return control_put_hello(&in->conn.tx, &m);
 }
 
-static int open_control(struct inner *a)
+static int open_control(struct inner *in)
 {
     struct plenum_error err;
     uint64_t now;
     int fd, r;
 
     now = time_now_ns();
-    fd = dial_connect(a->task->control,
-                      now < a->connect_by ? (int)((a->connect_by - now) / NS_PER_MS) : 0, &err);
+    fd = dial_connect(in->task->control,
+                      now < in->connect_by ? (int)((in->connect_by - now) / NS_PER_MS) : 0, &err);
     if (fd < 0) {
-        say_why(a, err.text);
+        say_why(in, err.text);
         return fd;
     }
-    a->connected = true;
-    r = frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
+    in->connected = true;
+    r = frame_conn_init(&in->conn, fd, CONTROL_MAX_PAYLOAD);
     if (r < 0) {
-        say_why(a, strerror(-r));
+        say_why(in, strerror(-r));
         return r;
     }
-    if (!a->task->encrypted)
+    if (!in->task->encrypted)
         return 0;
-    r = control_secure(a->task->token, true, &a->tls, &err);
+    r = control_secure(in->task->token, true, &in->tls, &err);
     if (r < 0) {
-        say_why(a, err.text);
+        say_why(in, err.text);
         return r;
     }
-    r = tls_carry(a->tls, fd, &a->conn.carrier);
+    r = tls_carry(in->tls, fd, &in->conn.carrier);
     if (r < 0)
-        say_why(a, strerror(-r));
+        say_why(in, strerror(-r));
     return r;
 }
 
-static void connect_again(struct inner *a)
+static void connect_again(struct inner *in)
 {
-    a->again_at = UINT64_MAX;
-    frame_conn_fini(&a->conn);
-    tls_destroy(a->tls);
-    a->tls = NULL;
-    if (open_control(a) < 0 || say_hello(a) < 0)
-        lose_control(a);
+    in->again_at = UINT64_MAX;
+    frame_conn_fini(&in->conn);
+    tls_destroy(in->tls);
+    in->tls = NULL;
+    if (open_control(in) < 0 || say_hello(in) < 0)
+        lose_control(in);
     else
-        a->heard_ns = time_now_ns();
+        in->heard_ns = time_now_ns();
 }
 
-static void do_what_is_due(struct inner *a, uint64_t now)
+static void do_what_is_due(struct inner *in, uint64_t now)
 {
-    uint64_t silence = a->planned ? a->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
+    uint64_t silence = in->planned ? in->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
 
-    if (now >= a->again_at)
-        connect_again(a);
-    if (a->connected && !a->suspended && now > a->heard_ns + silence)
-        lose_control(a);
-    if (now >= a->told_at) {
-        a->told_at = UINT64_MAX;
-        end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_MPIRUN);
-        if (a->child.pid == 0)
-            a->end = true; /* there will be no plan */
+    if (now >= in->again_at)
+        connect_again(in);
+    if (in->connected && !in->suspended && now > in->heard_ns + silence)
+        lose_control(in);
+    if (now >= in->told_at) {
+        in->told_at = UINT64_MAX;
+        end_program(in, in->planned ? in->plan.grace_ns : 0, CONTROL_CAUSE_MPIRUN);
+        if (in->child.pid == 0)
+            in->end = true; /* there will be no plan */
     }
-    if (a->connected && now >= a->beat_at) {
-        a->beat_at = now + BEAT_MS * NS_PER_MS;
-        if (frame_conn_pending(&a->conn) < INNER_FRAME_BYTES)
-            (void)control_put_empty(&a->conn.tx, CONTROL_BEAT);
+    if (in->connected && now >= in->beat_at) {
+        in->beat_at = now + BEAT_MS * NS_PER_MS;
+        if (frame_conn_pending(&in->conn) < INNER_FRAME_BYTES)
+            (void)control_put_empty(&in->conn.tx, CONTROL_BEAT);
     }
-    sweep(a, now);
+    sweep(in, now);
 }
 
-static int time_to_wait(const struct inner *a, uint64_t now)
+static int time_to_wait(const struct inner *in, uint64_t now)
 {
-    uint64_t next = a->connected ? a->beat_at : UINT64_MAX;
+    uint64_t next = in->connected ? in->beat_at : UINT64_MAX;
 
-    next = min_u64(min_u64(next, a->told_at), a->again_at);
+    next = min_u64(min_u64(next, in->told_at), in->again_at);
     for (int s = 0; s < CONTROL_STREAMS; s++)
-        if (a->progress[s])
-            next = min_u64(next, a->progress_at[s]);
-    if (!a->swept)
-        next = min_u64(next, now >= a->kill_at ? now + LOOK_MS * NS_PER_MS : a->kill_at);
+        if (in->progress[s])
+            next = min_u64(next, in->progress_at[s]);
+    if (!in->swept)
+        next = min_u64(next, now >= in->kill_at ? now + LOOK_MS * NS_PER_MS : in->kill_at);
     return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
 }
 
-static bool is_done(const struct inner *a)
+static bool is_done(const struct inner *in)
 {
-    bool ended = a->child.pid == 0 || a->swept; /* or it was given up */
+    bool ended = in->child.pid == 0 || in->swept; /* or it was given up */
 
-    return (a->end || (!a->connected && a->again_at == UINT64_MAX)) && ended;
+    return (in->end || (!in->connected && in->again_at == UINT64_MAX)) && ended;
 }
 
 enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = FD_STREAMS + 3 };
 
-static void fill_fds(struct inner *a, struct pollfd fds[FDS])
+static void fill_fds(struct inner *in, struct pollfd fds[FDS])
 {
-    bool sending = a->connected && frame_conn_wants_write(&a->conn);
+    bool sending = in->connected && frame_conn_wants_write(&in->conn);
 
-    fds[FD_SIGNAL] = (struct pollfd){.fd = a->signal_fd, .events = POLLIN};
-    fds[FD_CONTROL] = (struct pollfd){.fd = a->connected ? a->conn.fd : -1,
+    fds[FD_SIGNAL] = (struct pollfd){.fd = in->signal_fd, .events = POLLIN};
+    fds[FD_CONTROL] = (struct pollfd){.fd = in->connected ? in->conn.fd : -1,
                                       .events = (short)(POLLIN | (sending ? POLLOUT : 0))};
-    fds[FD_REPORT] = (struct pollfd){.fd = a->child.report_fd, .events = POLLIN};
+    fds[FD_REPORT] = (struct pollfd){.fd = in->child.report_fd, .events = POLLIN};
     fds[FD_INPUT] =
-        (struct pollfd){.fd = a->input_len > 0 ? a->child.input : -1, .events = POLLOUT};
+        (struct pollfd){.fd = in->input_len > 0 ? in->child.input : -1, .events = POLLOUT};
     /* Another instance of this host may get its plan first and connect to the loader. It waits
      * until our plan brings the loader's environment. */
     fds[FD_LOADER] = (struct pollfd){
-        .fd = a->loader && a->environment ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
+        .fd = in->loader && in->environment ? jobloader_get_fd(in->loader) : -1, .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
         fds[FD_STREAMS + s] = (struct pollfd){
-            .fd = lines_has_room(&a->lines[s]) ? *inner_pipe(a, s) : -1, .events = POLLIN};
+            .fd = lines_has_room(&in->lines[s]) ? *inner_pipe(in, s) : -1, .events = POLLIN};
 }
 
 /* We were stopped, perhaps with the whole job: plenumrun was not silent. */
-static void forgive(struct inner *a)
+static void forgive(struct inner *in)
 {
-    uint64_t gap = time_not_run(&a->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+    uint64_t gap = time_not_run(&in->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
-    a->heard_ns += gap; /* may be slightly later than now */
-    a->told_at = time_put_off(a->told_at, gap);
-    a->kill_at = time_put_off(a->kill_at, gap);
+    in->heard_ns += gap; /* may be slightly later than now */
+    in->told_at = time_put_off(in->told_at, gap);
+    in->kill_at = time_put_off(in->kill_at, gap);
 }
 
-static void run(struct inner *a)
+static void run(struct inner *in)
 {
-    while (!is_done(a)) {
+    while (!is_done(in)) {
         uint64_t now = time_now_ns();
         struct pollfd fds[FDS];
 
-        fill_fds(a, fds);
-        if (poll(fds, FDS, time_to_wait(a, now)) < 0 && errno != EINTR)
+        fill_fds(in, fds);
+        if (poll(fds, FDS, time_to_wait(in, now)) < 0 && errno != EINTR)
             return;
-        forgive(a);
+        forgive(in);
         if (fds[FD_SIGNAL].revents)
-            handle_signals(a);
+            handle_signals(in);
         if (fds[FD_REPORT].revents)
-            inner_read_report(a);
-        reap(a);
-        watch_stops(a);
-        if (fds[FD_CONTROL].revents && a->connected)
-            read_control(a);
+            inner_read_report(in);
+        reap(in);
+        watch_stops(in);
+        if (fds[FD_CONTROL].revents && in->connected)
+            read_control(in);
         if (fds[FD_LOADER].revents)
-            jobloader_dispatch(a->loader);
-        inner_write_input(a);
-        do_what_is_due(a, time_now_ns());
+            jobloader_dispatch(in->loader);
+        inner_write_input(in);
+        do_what_is_due(in, time_now_ns());
         for (int s = 0; s < CONTROL_STREAMS; s++) {
-            if (fds[FD_STREAMS + s].revents || (a->swept && s != CONTROL_LOADER))
-                inner_read_pipe(a, s);
-            inner_send_lines(a, s);
-            inner_send_progress(a, s, time_now_ns());
+            if (fds[FD_STREAMS + s].revents || (in->swept && s != CONTROL_LOADER))
+                inner_read_pipe(in, s);
+            inner_send_lines(in, s);
+            inner_send_progress(in, s, time_now_ns());
         }
-        inner_finish_output(a);
-        if (a->connected) {
-            int r = frame_conn_flush(&a->conn);
+        inner_finish_output(in);
+        if (in->connected) {
+            int r = frame_conn_flush(&in->conn);
 
             if (r < 0 && r != -EAGAIN)
-                break_control(a, r);
+                break_control(in, r);
         }
     }
 }
 
 /* ---- beginning and end ---- */
 
-static void open_loader(struct inner *a)
+static void open_loader(struct inner *in)
 {
     char page[32];
-    struct jobloader_options options = {.address = a->loader_address};
+    struct jobloader_options options = {.address = in->loader_address};
     struct plenum_error err = {""};
     int fds[2];
     int r;
 
-    if (!a->task->keep_loader || a->task->local_index != 0)
+    if (!in->task->keep_loader || in->task->local_index != 0)
         return;
-    (void)snprintf(page, sizeof(page), "127.0.0.1:%s", a->task->status_port);
-    if (strcmp(a->task->status_port, "none") != 0)
+    (void)snprintf(page, sizeof(page), "127.0.0.1:%s", in->task->status_port);
+    if (strcmp(in->task->status_port, "none") != 0)
         options.page_address = page;
-    (void)jobloader_form_address(a->task->job, a->loader_address, sizeof(a->loader_address));
-    r = jobloader_create(&options, &a->loader, &err);
+    (void)jobloader_form_address(in->task->job, in->loader_address, sizeof(in->loader_address));
+    r = jobloader_create(&options, &in->loader, &err);
     if (r < 0) {
-        (void)snprintf(a->loader_error, sizeof(a->loader_error), "%s", err.text);
+        (void)snprintf(in->loader_error, sizeof(in->loader_error), "%s", err.text);
         return;
     }
     /* plenumd's output reaches us through the standard error that it inherits. */
@@ -511,39 +512,39 @@ static void open_loader(struct inner *a)
     (void)dup2(fds[1], STDOUT_FILENO);
     (void)dup2(fds[1], STDERR_FILENO);
     (void)close(fds[1]);
-    a->loader_fd = fds[0];
+    in->loader_fd = fds[0];
 }
 
-static void close_loader(struct inner *a)
+static void close_loader(struct inner *in)
 {
-    if (!a->loader)
+    if (!in->loader)
         return;
-    jobloader_destroy(a->loader, LOADER_GRACE_MS);
-    a->loader = NULL;
+    jobloader_destroy(in->loader, LOADER_GRACE_MS);
+    in->loader = NULL;
     /* Its last output, if there is credit for it. */
-    inner_read_pipe(a, CONTROL_LOADER);
-    io_close(&a->loader_fd);
-    inner_send_lines(a, CONTROL_LOADER);
-    if (a->connected)
-        (void)frame_conn_flush(&a->conn);
+    inner_read_pipe(in, CONTROL_LOADER);
+    io_close(&in->loader_fd);
+    inner_send_lines(in, CONTROL_LOADER);
+    if (in->connected)
+        (void)frame_conn_flush(&in->conn);
 }
 
-static int open_signals(struct inner *a)
+static int open_signals(struct inner *in)
 {
     const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2,
                           /* real-time signals are not constants */
                           GUARD_PARENT_SIGNAL, SHIM_ORPHAN_SIGNAL};
 
-    a->signal_fd = io_open_signals(wanted, ARRAY_LEN(wanted));
-    return a->signal_fd < 0 ? a->signal_fd : 0;
+    in->signal_fd = io_open_signals(wanted, ARRAY_LEN(wanted));
+    return in->signal_fd < 0 ? in->signal_fd : 0;
 }
 
 int shim_inner(const struct shim_task *task, pid_t outer)
 {
     static struct inner inner; /* large */
-    struct inner *a = &inner;
+    struct inner *in = &inner;
 
-    *a = (struct inner){
+    *in = (struct inner){
         .task = task,
         .outer = outer,
         .heard_ns = time_now_ns(),
@@ -557,20 +558,20 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     };
     /* mpirun signals the outer shim's process group: that must not reach us. */
     (void)setpgid(0, 0);
-    if (open_signals(a) < 0 || proctree_adopt() < 0 ||
+    if (open_signals(in) < 0 || proctree_adopt() < 0 ||
         proctree_follow(outer, GUARD_PARENT_SIGNAL) < 0)
         return 1;
-    if (open_control(a) < 0)
+    if (open_control(in) < 0)
         return 1;
-    open_loader(a);
-    if (say_hello(a) < 0)
+    open_loader(in);
+    if (say_hello(in) < 0)
         return 1;
-    run(a);
-    close_loader(a);
-    environ_free(a->environment);
-    departed_destroy(a->departed);
-    io_close(&a->key_fd);
-    frame_conn_fini(&a->conn);
-    tls_destroy(a->tls);
-    return a->end ? 0 : SHIM_LOST;
+    run(in);
+    close_loader(in);
+    environ_free(in->environment);
+    departed_destroy(in->departed);
+    io_close(&in->key_fd);
+    frame_conn_fini(&in->conn);
+    tls_destroy(in->tls);
+    return in->end ? 0 : SHIM_LOST;
 }

@@ -72,36 +72,36 @@ struct inner {
     char loader_error[CONTROL_TEXT_MAX];
 };
 
-static inline bool inner_is_running(const struct inner *a)
+static inline bool inner_is_running(const struct inner *in)
 {
-    return a->child.pid > 0 && !a->exited;
+    return in->child.pid > 0 && !in->exited;
 }
 
 /* ---- inner_start.c ---- */
 
 /** PLAN has arrived: start the program, and report a failure. */
-void inner_handle_plan(struct inner *a, struct frame_reader *payload);
+void inner_handle_plan(struct inner *in, struct frame_reader *payload);
 /** Read the child's report, and send STARTED or FAILED once it is complete. */
-void inner_read_report(struct inner *a);
+void inner_read_report(struct inner *in);
 /** Send this host's topology; empty if it is not available: then nothing is bound here. */
-void inner_send_topology(struct inner *a, bool devices);
+void inner_send_topology(struct inner *in, bool devices);
 
 /* ---- inner_output.c ---- */
 
 /** Our end of a stream's pipe; -1: closed. */
-int *inner_pipe(struct inner *a, int stream);
+int *inner_pipe(struct inner *in, int stream);
 /** Read what a pipe holds; after the sweep, no process is left that could write more. */
-void inner_read_pipe(struct inner *a, int stream);
+void inner_read_pipe(struct inner *in, int stream);
 /** Send lines as far as credit allows. */
-void inner_send_lines(struct inner *a, int stream);
+void inner_send_lines(struct inner *in, int stream);
 /** Report the state of a progress bar, if it has changed and it is time. */
-void inner_send_progress(struct inner *a, int stream, uint64_t now);
+void inner_send_progress(struct inner *in, int stream, uint64_t now);
 /** Send the program's last words once all of its output has been sent. */
-void inner_finish_output(struct inner *a);
+void inner_finish_output(struct inner *in);
 
 /** INPUT has arrived. */
-void inner_handle_input(struct inner *a, struct frame_reader *payload);
+void inner_handle_input(struct inner *in, struct frame_reader *payload);
 /** Write as much input as the program's pipe accepts. */
-void inner_write_input(struct inner *a);
+void inner_write_input(struct inner *in);
 
 #endif
