@@ -2,13 +2,15 @@
 /* inner.c - the inner shim: runs one instance's program, from its plan to its last line of output.
  *
  * One poll loop handles the control connection, the program's pipes, signals and the host's loader.
- * The states of the program:
+ * The states of the program (enum inner_state):
  *
- *     no plan ──PLAN──> starting ──exec──> running ──exit──> sweeping ──> draining ──END──> gone
- *                          └─────fails─────────────────────────┘
+ *     WAITING ──PLAN──> STARTING ──exec──> RUNNING ──exit──> SWEEPING ──> DRAINING ──> DRAINED
+ *        │                 └───────────cannot start─────────────┘             │
+ *        └───────────────cannot fork──────────────────────────────────────────┘
  *
- * sweeping: processes that the program has left behind are killed. draining: data left in its pipes
- * is sent, as fast as plenumrun grants credit; the exit itself has already been reported.
+ * In SWEEPING, processes that the program has left behind are killed. In DRAINING, data left in its
+ * pipes is sent, as fast as plenumrun grants credit; the exit itself has already been reported. This
+ * process ends when plenumrun sends END or is lost, and no process of the program is left.
  *
  * The program is ended (SIGTERM, then SIGKILL after the grace period) when plenumrun requests it,
  * when mpirun requests it and plenumrun does not decide otherwise within a second, and when
@@ -37,6 +39,7 @@
 #include "common/jobloader.h"
 #include "common/log.h"
 #include "common/memory.h"
+#include "common/state.h"
 #include "common/tls.h"
 #include "common/util.h"
 #include "launcher/shim/guard.h"
@@ -50,6 +53,73 @@ enum {
     LOOK_MS = 10,             /* between two looks at a tree that is being killed */
     LOADER_GRACE_MS = 2000,
 };
+
+/* ---- states ---- */
+
+static const struct state_row inner_states[INNER_STATES] = {
+    [INNER_WAITING] = {"waiting", STATE(INNER_STARTING) | STATE(INNER_DRAINING)},
+    [INNER_STARTING] = {"starting",
+                        STATE(INNER_RUNNING) | STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
+    /* DRAINING: the program has been given up, and exits at last. */
+    [INNER_RUNNING] = {"running", STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
+    [INNER_SWEEPING] = {"sweeping", STATE(INNER_DRAINING)},
+    [INNER_DRAINING] = {"draining", STATE(INNER_DRAINED)},
+    [INNER_DRAINED] = {"drained", 0},
+};
+
+static bool inner_holds(const void *object)
+{
+    const struct inner *in = object;
+    bool forked = in->child.pid > 0;
+
+    switch (in->state) {
+    case INNER_WAITING:
+        return !forked;
+    case INNER_STARTING:
+    case INNER_RUNNING:
+        return forked && !in->failed;
+    case INNER_SWEEPING:
+        return forked && in->kill_at != UINT64_MAX;
+    default:
+        return forked || in->failed;
+    }
+}
+
+static const struct state_machine inner_machine = {.name = "program of instance",
+                                                   .states = inner_states,
+                                                   .count = INNER_STATES,
+                                                   .holds = inner_holds,
+                                                   .trace = state_log};
+
+/* The only place that writes the program's state. */
+void inner_move(struct inner *in, enum inner_state to)
+{
+    enum inner_state from = in->state;
+
+    in->state = to;
+    state_moved(&inner_machine, in, in->task->instance, from, to);
+}
+
+static const struct state_row link_states[LINK_STATES] = {
+    [LINK_CLOSED] = {"closed", STATE(LINK_OPEN) | STATE(LINK_LOST)},
+    [LINK_OPEN] = {"open", STATE(LINK_ANSWERED) | STATE(LINK_CLOSED) | STATE(LINK_LOST)},
+    [LINK_ANSWERED] = {"answered", STATE(LINK_LOST)},
+    [LINK_LOST] = {"lost", 0},
+};
+
+static const struct state_machine link_machine = {.name = "connection of instance",
+                                                  .states = link_states,
+                                                  .count = LINK_STATES,
+                                                  .trace = state_log};
+
+/* The only place that writes the connection's state. */
+static void link_move(struct inner *in, enum link_state to)
+{
+    enum link_state from = in->link;
+
+    in->link = to;
+    state_moved(&link_machine, in, in->task->instance, from, to);
+}
 
 /* ---- the end of the program ---- */
 
@@ -85,8 +155,8 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
         .max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024,
     };
 
-    in->exited = true;
     in->kill_at = now; /* its leftover processes */
+    inner_move(in, in->given_up ? INNER_DRAINING : INNER_SWEEPING);
     io_close(&in->child.input);
     if (!in->failed)
         (void)control_put_exited(&in->conn.tx, &m);
@@ -113,7 +183,7 @@ static void reap(struct inner *in)
             return;
         if (info.si_pid != in->child.pid)
             continue;
-        if (!in->told_started) /* the report is complete now: did the start fail? */
+        if (in->state == INNER_STARTING && !in->failed) /* the report is complete: did it fail? */
             inner_read_report(in);
         inner_read_pipe(in, CONTROL_STDERR); /* its last output: a traceback? */
         note_exit(in, status, &usage);
@@ -139,24 +209,28 @@ static void watch_stops(struct inner *in)
 
 static void sweep(struct inner *in, uint64_t now)
 {
-    if (in->swept || now < in->kill_at)
+    if (inner_is_swept(in) || now < in->kill_at)
         return;
     if (in->tree.give_up_at == 0)
         child_signal(&in->child, SIGKILL); /* all of the group at once: none can fork away */
-    in->swept = proctree_end(&in->tree, in->loader ? jobloader_get_pid(in->loader) : 0, now) &&
-                (in->exited || now >= in->tree.give_up_at);
+    if (!proctree_end(&in->tree, in->loader ? jobloader_get_pid(in->loader) : 0, now))
+        return;
+    if (in->state == INNER_SWEEPING)
+        inner_move(in, INNER_DRAINING);
+    else
+        in->given_up = now >= in->tree.give_up_at;
 }
 
 /* ---- the control connection ---- */
 
 static void lose_control(struct inner *in)
 {
-    if (!in->connected)
+    if (in->link == LINK_LOST)
         return;
-    in->connected = false;
+    link_move(in, LINK_LOST);
     for (int s = 0; s < CONTROL_STREAMS; s++) /* the program must not wait for a reader */
         lines_drop(&in->lines[s], lines_pending(&in->lines[s]));
-    end_program(in, in->planned ? in->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
+    end_program(in, in->plan.grace_ns, CONTROL_CAUSE_ASKED);
 }
 
 /* Forward a signal to the program, from the process `from`; 0: from plenumrun. */
@@ -207,7 +281,7 @@ static void handle_frame(struct inner *in, const struct frame_header *header,
         hand_on(in, (int)min_u64(number, NSIG), 0);
         break;
     case CONTROL_TERMINATE:
-        in->told_at = UINT64_MAX;
+        in->obey_at = UINT64_MAX;
         end_program(in, number, CONTROL_CAUSE_ASKED);
         break;
     case CONTROL_SUSPEND:
@@ -243,20 +317,20 @@ MESSAGE static void say_why(const struct inner *in, const char *why)
  * that it was ours. */
 static bool may_connect_again(const struct inner *in, int r)
 {
-    return !in->answered && !in->end && (r == -ECONNRESET || r == -EPIPE) &&
+    return in->link == LINK_OPEN && !in->end && (r == -ECONNRESET || r == -EPIPE) &&
            time_now_ns() < in->connect_by;
 }
 
 static void break_control(struct inner *in, int r)
 {
     if (may_connect_again(in, r)) {
-        in->connected = false;
+        link_move(in, LINK_CLOSED);
         in->again_at = time_now_ns() + AGAIN_MS * NS_PER_MS;
         return;
     }
     if (r == -EACCES && in->tls)
         say_why(in, "who answers in place of plenumrun does not have the job's key");
-    else if (!in->answered && !in->end)
+    else if (in->link == LINK_OPEN && !in->end)
         say_why(in, "plenumrun closes each connection before it knows whose it is: do others "
                     "connect to it without end?");
     lose_control(in);
@@ -277,7 +351,8 @@ static void read_control(struct inner *in)
     }
     in->heard_ns = time_now_ns();
     while ((r = frame_conn_next(&in->conn, &header, &payload)) == 1) {
-        in->answered = true;
+        if (in->link == LINK_OPEN)
+            link_move(in, LINK_ANSWERED);
         handle_frame(in, &header, &payload);
     }
     if (r < 0)
@@ -298,13 +373,13 @@ static void handle_signals(struct inner *in)
             continue;
         }
         if (info.ssi_signo != (uint32_t)GUARD_PARENT_SIGNAL) {
-            if (!in->told) {
+            if (!in->asked) {
                 (void)control_put_number(&in->conn.tx, CONTROL_TOLD,
                                          info.ssi_signo == (uint32_t)SHIM_ORPHAN_SIGNAL);
-                in->told_at = time_now_ns() + TOLD_MS * NS_PER_MS;
+                in->obey_at = time_now_ns() + TOLD_MS * NS_PER_MS;
             }
-            in->told = true;
-        } else if (getppid() != in->outer && !in->told) {
+            in->asked = true;
+        } else if (getppid() != in->outer && !in->asked) {
             end_program(in, 0, CONTROL_CAUSE_SHIM);
         }
     }
@@ -342,7 +417,7 @@ static int open_control(struct inner *in)
         say_why(in, err.text);
         return fd;
     }
-    in->connected = true;
+    link_move(in, LINK_OPEN);
     r = frame_conn_init(&in->conn, fd, CONTROL_MAX_PAYLOAD);
     if (r < 0) {
         say_why(in, strerror(-r));
@@ -375,19 +450,17 @@ static void connect_again(struct inner *in)
 
 static void do_what_is_due(struct inner *in, uint64_t now)
 {
-    uint64_t silence = in->planned ? in->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
-
     if (now >= in->again_at)
         connect_again(in);
-    if (in->connected && !in->suspended && now > in->heard_ns + silence)
+    if (inner_is_connected(in) && !in->suspended && now > in->heard_ns + in->plan.silence_ns)
         lose_control(in);
-    if (now >= in->told_at) {
-        in->told_at = UINT64_MAX;
-        end_program(in, in->planned ? in->plan.grace_ns : 0, CONTROL_CAUSE_MPIRUN);
+    if (now >= in->obey_at) {
+        in->obey_at = UINT64_MAX;
+        end_program(in, in->plan.grace_ns, CONTROL_CAUSE_MPIRUN);
         if (in->child.pid == 0)
             in->end = true; /* there will be no plan */
     }
-    if (in->connected && now >= in->beat_at) {
+    if (inner_is_connected(in) && now >= in->beat_at) {
         in->beat_at = now + BEAT_MS * NS_PER_MS;
         if (frame_conn_pending(&in->conn) < INNER_FRAME_BYTES)
             (void)control_put_empty(&in->conn.tx, CONTROL_BEAT);
@@ -397,32 +470,30 @@ static void do_what_is_due(struct inner *in, uint64_t now)
 
 static int time_to_wait(const struct inner *in, uint64_t now)
 {
-    uint64_t next = in->connected ? in->beat_at : UINT64_MAX;
+    uint64_t next = inner_is_connected(in) ? in->beat_at : UINT64_MAX;
 
-    next = min_u64(min_u64(next, in->told_at), in->again_at);
+    next = min_u64(min_u64(next, in->obey_at), in->again_at);
     for (int s = 0; s < CONTROL_STREAMS; s++)
         if (in->progress[s])
             next = min_u64(next, in->progress_at[s]);
-    if (!in->swept)
+    if (!inner_is_swept(in))
         next = min_u64(next, now >= in->kill_at ? now + LOOK_MS * NS_PER_MS : in->kill_at);
     return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
 }
 
 static bool is_done(const struct inner *in)
 {
-    bool ended = in->child.pid == 0 || in->swept; /* or it was given up */
-
-    return (in->end || (!in->connected && in->again_at == UINT64_MAX)) && ended;
+    return (in->end || in->link == LINK_LOST) && (in->state == INNER_WAITING || inner_is_swept(in));
 }
 
 enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = FD_STREAMS + 3 };
 
 static void fill_fds(struct inner *in, struct pollfd fds[FDS])
 {
-    bool sending = in->connected && frame_conn_wants_write(&in->conn);
+    bool sending = inner_is_connected(in) && frame_conn_wants_write(&in->conn);
 
     fds[FD_SIGNAL] = (struct pollfd){.fd = in->signal_fd, .events = POLLIN};
-    fds[FD_CONTROL] = (struct pollfd){.fd = in->connected ? in->conn.fd : -1,
+    fds[FD_CONTROL] = (struct pollfd){.fd = inner_is_connected(in) ? in->conn.fd : -1,
                                       .events = (short)(POLLIN | (sending ? POLLOUT : 0))};
     fds[FD_REPORT] = (struct pollfd){.fd = in->child.report_fd, .events = POLLIN};
     fds[FD_INPUT] =
@@ -442,7 +513,7 @@ static void forgive(struct inner *in)
     uint64_t gap = time_not_run(&in->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
     in->heard_ns += gap; /* may be slightly later than now */
-    in->told_at = time_put_off(in->told_at, gap);
+    in->obey_at = time_put_off(in->obey_at, gap);
     in->kill_at = time_put_off(in->kill_at, gap);
 }
 
@@ -462,20 +533,20 @@ static void run(struct inner *in)
             inner_read_report(in);
         reap(in);
         watch_stops(in);
-        if (fds[FD_CONTROL].revents && in->connected)
+        if (fds[FD_CONTROL].revents && inner_is_connected(in))
             read_control(in);
         if (fds[FD_LOADER].revents)
             jobloader_dispatch(in->loader);
         inner_write_input(in);
         do_what_is_due(in, time_now_ns());
         for (int s = 0; s < CONTROL_STREAMS; s++) {
-            if (fds[FD_STREAMS + s].revents || (in->swept && s != CONTROL_LOADER))
+            if (fds[FD_STREAMS + s].revents || (inner_is_swept(in) && s != CONTROL_LOADER))
                 inner_read_pipe(in, s);
             inner_send_lines(in, s);
             inner_send_progress(in, s, time_now_ns());
         }
         inner_finish_output(in);
-        if (in->connected) {
+        if (inner_is_connected(in)) {
             int r = frame_conn_flush(&in->conn);
 
             if (r < 0 && r != -EAGAIN)
@@ -525,7 +596,7 @@ static void close_loader(struct inner *in)
     inner_read_pipe(in, CONTROL_LOADER);
     io_close(&in->loader_fd);
     inner_send_lines(in, CONTROL_LOADER);
-    if (in->connected)
+    if (inner_is_connected(in))
         (void)frame_conn_flush(&in->conn);
 }
 
@@ -550,7 +621,8 @@ int shim_inner(const struct shim_task *task, pid_t outer)
         .heard_ns = time_now_ns(),
         .connect_by = time_now_ns() + CONNECT_MS * NS_PER_MS,
         .again_at = UINT64_MAX,
-        .told_at = UINT64_MAX,
+        .plan = {.silence_ns = (uint64_t)FIRST_SILENCE_MS * NS_PER_MS},
+        .obey_at = UINT64_MAX,
         .kill_at = UINT64_MAX,
         .child = {.input = -1, .output = {-1, -1}, .report_fd = -1},
         .loader_fd = -1,

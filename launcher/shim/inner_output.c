@@ -39,7 +39,7 @@ void inner_read_pipe(struct inner *in, int stream)
             return; /* out of memory: the program waits, as it would for a slow reader */
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && errno == EAGAIN && (!in->swept || stream == CONTROL_LOADER))
+        if (n < 0 && errno == EAGAIN && (!inner_is_swept(in) || stream == CONTROL_LOADER))
             return;
         if (n < 0 && errno != EAGAIN && stream != CONTROL_LOADER)
             (void)control_put_number(&in->conn.tx, CONTROL_UNREAD, (uint64_t)errno);
@@ -54,7 +54,7 @@ void inner_read_pipe(struct inner *in, int stream)
         lines_added(lines, (size_t)n);
         if (in->plan.live & 1 << stream)
             in->progress[stream] = true;
-        if ((in->plan.quiet && stream != CONTROL_LOADER) || !in->connected)
+        if ((in->plan.quiet && stream != CONTROL_LOADER) || !inner_is_connected(in))
             lines_drop(lines, lines_pending(lines));
     }
 }
@@ -91,7 +91,8 @@ void inner_send_lines(struct inner *in, int stream)
     const char *bytes;
     size_t len;
 
-    while (in->connected && (len = lines_peek(lines, INNER_FRAME_BYTES, flush, &bytes)) > 0) {
+    while (inner_is_connected(in) &&
+           (len = lines_peek(lines, INNER_FRAME_BYTES, flush, &bytes)) > 0) {
         if (in->in_flight > 0 && in->in_flight + len > in->plan.window)
             return;
         if (control_put_output(&in->conn.tx, (enum control_stream)stream, bytes, len) < 0)
@@ -108,7 +109,7 @@ void inner_send_progress(struct inner *in, int stream, uint64_t now)
     const char *bytes;
     size_t len;
 
-    if (!in->progress[stream] || now < in->progress_at[stream] || !in->connected)
+    if (!in->progress[stream] || now < in->progress_at[stream] || !inner_is_connected(in))
         return;
     in->progress[stream] = false;
     len = lines_peek_progress(&in->lines[stream], &bytes);
@@ -148,11 +149,11 @@ void inner_finish_output(struct inner *in)
     char last[sizeof(in->tail.bytes) + 1];
     size_t len;
 
-    if (in->drained || !in->exited || !in->swept || in->child.output[0] >= 0 ||
-        in->child.output[1] >= 0 || lines_pending(&in->lines[CONTROL_STDOUT]) > 0 ||
+    if (in->state != INNER_DRAINING || in->child.output[0] >= 0 || in->child.output[1] >= 0 ||
+        lines_pending(&in->lines[CONTROL_STDOUT]) > 0 ||
         lines_pending(&in->lines[CONTROL_STDERR]) > 0)
         return;
-    in->drained = true;
+    inner_move(in, INNER_DRAINED);
     if (in->failed)
         return;
     len = tail_get(&in->tail, TAIL_LINES, last);

@@ -19,38 +19,54 @@
 
 enum { INNER_FRAME_BYTES = 64 * 1024 }; /* of output, unless a single line is longer */
 
+/* The program's states. The allowed transitions are a table in inner.c. */
+enum inner_state {
+    INNER_WAITING,  /* for the plan */
+    INNER_STARTING, /* forked; its report has not arrived, or says that it cannot start */
+    INNER_RUNNING,
+    INNER_SWEEPING, /* it has exited; processes that it left behind are being killed */
+    INNER_DRAINING, /* none is left, or none was started; what its pipes still hold is being sent */
+    INNER_DRAINED,  /* all of its output was sent */
+    INNER_STATES
+};
+
+/* The states of the control connection. The table is there, too. */
+enum link_state {
+    LINK_CLOSED,   /* not connected yet, or about to connect again */
+    LINK_OPEN,     /* connected; plenumrun has not answered */
+    LINK_ANSWERED, /* plenumrun has answered, so it has accepted us */
+    LINK_LOST,
+    LINK_STATES
+};
+
 struct inner {
     const struct shim_task *task;
     pid_t outer;
     int signal_fd;
     struct tls *tls; /* of the control connection, or NULL */
     struct frame_conn conn;
-    bool connected;
-    bool answered;       /* plenumrun has answered, so it has accepted us */
-    uint64_t connect_by; /* deadline for that answer */
+    enum link_state link;
+    uint64_t connect_by; /* deadline for plenumrun's first answer */
     uint64_t again_at;   /* time of the next connection attempt; UINT64_MAX: none */
     bool suspended;      /* plenumrun is stopped, and has announced it */
-    bool end;            /* plenumrun has sent END */
+    bool end;            /* plenumrun has sent END, or will not send a plan */
     uint64_t turn_ns;    /* when the loop last ran */
     uint64_t heard_ns, beat_at;
 
-    bool planned;
+    enum inner_state state;
     struct control_plan plan;
     struct child child; /* pid 0: not started */
-    bool told_started;  /* STARTED or FAILED was sent */
-    bool failed;        /* the program did not start */
+    bool failed;        /* the program could not start: FAILED was sent */
     uint64_t started_ns;
 
     struct signals_handed handed;
-    bool stopped; /* the program is stopped, and plenumrun was notified */
-    bool exited;
+    bool stopped;             /* the program is stopped, and plenumrun was notified */
     enum control_cause cause; /* cause of the coming end */
-    bool told;                /* mpirun has requested the end */
-    uint64_t told_at;         /* when the program is ended for that; UINT64_MAX: never */
+    bool asked;               /* mpirun has requested the end */
+    uint64_t obey_at;         /* when the program is ended for that; UINT64_MAX: never */
     uint64_t kill_at;         /* UINT64_MAX: not set */
     struct proctree_end tree; /* progress of killing the tree */
-    bool swept;
-    bool drained;
+    bool given_up;            /* not even SIGKILL ends the program: stop waiting for that */
 
     struct lines lines[CONTROL_STREAMS];
     bool progress[CONTROL_STREAMS];        /* there may be a new PROGRESS */
@@ -74,8 +90,24 @@ struct inner {
 
 static inline bool inner_is_running(const struct inner *in)
 {
-    return in->child.pid > 0 && !in->exited;
+    return in->state == INNER_STARTING || in->state == INNER_RUNNING;
 }
+
+/** Is no process left that could print? */
+static inline bool inner_is_swept(const struct inner *in)
+{
+    return in->state >= INNER_DRAINING || in->given_up;
+}
+
+static inline bool inner_is_connected(const struct inner *in)
+{
+    return in->link == LINK_OPEN || in->link == LINK_ANSWERED;
+}
+
+/* ---- inner.c ---- */
+
+/** Move the program to its next state. */
+void inner_move(struct inner *in, enum inner_state to);
 
 /* ---- inner_start.c ---- */
 

@@ -20,9 +20,9 @@
 static void send_failure(struct inner *in, const struct control_failed *failed)
 {
     (void)control_put_failed(&in->conn.tx, failed);
-    in->told_started = in->failed = true;
-    if (in->child.pid == 0)
-        in->exited = in->swept = true;
+    in->failed = true;
+    if (in->state == INNER_WAITING) /* nothing was forked */
+        inner_move(in, INNER_DRAINING);
 }
 
 static void send_failed(struct inner *in, enum control_step step, int error)
@@ -47,7 +47,7 @@ static void send_started(struct inner *in)
     if (m.cpus && m.nodes)
         (void)control_put_started(&in->conn.tx, &m);
     control_started_fini(&m);
-    in->told_started = true;
+    inner_move(in, INNER_RUNNING);
 }
 
 void inner_read_report(struct inner *in)
@@ -140,6 +140,7 @@ static void start_program(struct inner *in)
         send_failed(in, CONTROL_STEP_FORK, r);
         return;
     }
+    inner_move(in, INNER_STARTING);
     in->started_ns = time_now_ns();
     in->memory_kills = memory_count_kills();
     bind_loader(in);
@@ -151,14 +152,13 @@ void inner_handle_plan(struct inner *in, struct frame_reader *payload)
 {
     int r;
 
-    if (in->planned)
+    if (in->state != INNER_WAITING)
         return;
     r = control_get_plan(payload, &in->plan);
     if (r < 0) {
         send_failed(in, CONTROL_STEP_PLAN, r);
         return;
     }
-    in->planned = true;
     if (in->plan.window < INNER_FRAME_BYTES)
         in->plan.window = INNER_FRAME_BYTES;
     start_program(in);
