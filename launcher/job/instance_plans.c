@@ -210,5 +210,5 @@ void instances_send_plans(struct supervisor *s)
         return;
     s->plans_sent = true;
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        instance_move(&s->instances[i], INSTANCE_PLANNED);
+        instance_move(s, &s->instances[i], INSTANCE_PLANNED);
 }

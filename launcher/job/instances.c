@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/state.h"
 #include "common/text.h"
 #include "common/util.h"
 #include "launcher/dial.h"
@@ -32,23 +33,38 @@ enum {
     LEAVE_MS = 1000,     /* for others to notice by themselves that an instance has ended */
 };
 
-#define TO(state) (1U << (state))
-
 /* DONE can follow any state if the shim is lost, and PLANNED if the program fails to start. */
-static const unsigned instance_may[INSTANCE_STATES] = {
-    [INSTANCE_ABSENT] = TO(INSTANCE_PRESENT),
-    [INSTANCE_PRESENT] = TO(INSTANCE_PLANNED) | TO(INSTANCE_DONE),
-    [INSTANCE_PLANNED] = TO(INSTANCE_ALIVE) | TO(INSTANCE_DONE),
-    [INSTANCE_ALIVE] = TO(INSTANCE_EXITED) | TO(INSTANCE_DONE),
-    [INSTANCE_EXITED] = TO(INSTANCE_DONE),
-    [INSTANCE_DONE] = 0,
+static const struct state_row instance_states[INSTANCE_STATES] = {
+    [INSTANCE_ABSENT] = {"absent", STATE(INSTANCE_PRESENT)},
+    [INSTANCE_PRESENT] = {"present", STATE(INSTANCE_PLANNED) | STATE(INSTANCE_DONE)},
+    [INSTANCE_PLANNED] = {"planned", STATE(INSTANCE_ALIVE) | STATE(INSTANCE_DONE)},
+    [INSTANCE_ALIVE] = {"alive", STATE(INSTANCE_EXITED) | STATE(INSTANCE_DONE)},
+    [INSTANCE_EXITED] = {"exited", STATE(INSTANCE_DONE)},
+    [INSTANCE_DONE] = {"done", 0},
 };
 
-/* The only place that writes an instance's state. */
-void instance_move(struct instance *inst, enum instance_state to)
+static bool instance_holds(const void *object)
 {
-    assert(instance_may[inst->state] & TO(to));
+    const struct instance *inst = object;
+
+    if (inst->state == INSTANCE_DONE)
+        return true; /* it may have ended in any way */
+    return inst->peer && !inst->has_failed && inst->has_exited == (inst->state == INSTANCE_EXITED);
+}
+
+static const struct state_machine instance_machine = {.name = "instance",
+                                                      .states = instance_states,
+                                                      .count = INSTANCE_STATES,
+                                                      .holds = instance_holds,
+                                                      .trace = state_log};
+
+/* The only place that writes an instance's state. */
+void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to)
+{
+    enum instance_state from = inst->state;
+
     inst->state = to;
+    state_moved(&instance_machine, inst, instance_index(s, inst), from, to);
 }
 
 bool instances_are(const struct supervisor *s, enum instance_state state)
@@ -96,7 +112,7 @@ MESSAGE static void lose(struct supervisor *s, struct instance *inst, const char
 {
     if (inst->state == INSTANCE_DONE)
         return;
-    instance_move(inst, INSTANCE_DONE);
+    instance_move(s, inst, INSTANCE_DONE);
     inst->lost |= !inst->has_exited;
     supervise_fail_with(s, REPORT_LOST, inst, "%s", why);
 }
@@ -253,8 +269,8 @@ static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_re
         return -EPROTO;
     inst = &s->instances[hello.instance];
     discount_stranger(s, peer);
-    instance_move(inst, INSTANCE_PRESENT);
     inst->peer = peer;
+    instance_move(s, inst, INSTANCE_PRESENT);
     inst->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
     peer->instance = inst;
     peer->conn.max_payload = CONTROL_MAX_PAYLOAD;
@@ -280,7 +296,7 @@ static int handle_started(struct supervisor *s, struct instance *inst, struct fr
     r = control_get_started(payload, &started);
     if (r < 0)
         return r;
-    instance_move(inst, INSTANCE_ALIVE);
+    instance_move(s, inst, INSTANCE_ALIVE);
     inst->pid = started.pid;
     inst->started_ns = time_now_ns();
     output_set_pid(s->output, instance_index(s, inst), (pid_t)started.pid);
@@ -317,7 +333,7 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     if (inst->state != INSTANCE_PLANNED || control_get_failed(payload, &report.failed) < 0)
         return -EPROTO;
     (void)text_make_plain(report.failed.text);
-    instance_move(inst, INSTANCE_DONE);
+    instance_move(s, inst, INSTANCE_DONE);
     inst->failed = report.failed;
     inst->has_failed = true;
     supervise_fail(s, &report);
@@ -344,8 +360,8 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
 
     if (inst->state != INSTANCE_ALIVE || control_get_exited(payload, &inst->exited) < 0)
         return -EPROTO;
-    instance_move(inst, INSTANCE_EXITED);
     inst->has_exited = true;
+    instance_move(s, inst, INSTANCE_EXITED);
     inst->exited_ns = time_now_ns();
     tell_departed(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
@@ -372,7 +388,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-static int handle_drained(struct instance *inst, struct frame_reader *payload)
+static int handle_drained(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
     const char *bytes;
     size_t len;
@@ -382,7 +398,7 @@ static int handle_drained(struct instance *inst, struct frame_reader *payload)
     control_get_bytes(payload, &bytes, &len);
     inst->tail = strndup(len > 0 ? bytes : "", len);
     if (inst->state != INSTANCE_DONE) /* it already is if the shim was silent for too long */
-        instance_move(inst, INSTANCE_DONE);
+        instance_move(s, inst, INSTANCE_DONE);
     return 0;
 }
 
@@ -470,7 +486,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:
-        return handle_drained(inst, payload);
+        return handle_drained(s, inst, payload);
     case CONTROL_BEAT:
         return 0;
     default:

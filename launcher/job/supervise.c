@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/state.h"
 #include "common/text.h"
 #include "common/util.h"
 #include "launcher/job/input.h"
@@ -52,20 +53,40 @@ enum {
     STARTER_REASON_MS = 400, /* the starter wants to end: how long to wait for a better reason */
 };
 
-#define TO(phase) (1U << (phase))
-
-static const unsigned job_may[JOB_PHASES] = {
-    [JOB_STARTING] = TO(JOB_RUNNING) | TO(JOB_ENDING),
-    [JOB_RUNNING] = TO(JOB_ENDING) | TO(JOB_CLOSING),
-    [JOB_ENDING] = TO(JOB_CLOSING),
-    [JOB_CLOSING] = 0,
+static const struct state_row job_states[JOB_PHASES] = {
+    [JOB_STARTING] = {"starting", STATE(JOB_RUNNING) | STATE(JOB_ENDING)},
+    [JOB_RUNNING] = {"running", STATE(JOB_ENDING) | STATE(JOB_CLOSING)},
+    [JOB_ENDING] = {"ending", STATE(JOB_CLOSING)},
+    [JOB_CLOSING] = {"closing", 0},
 };
+
+static bool job_holds(const void *object)
+{
+    const struct supervisor *s = object;
+
+    switch (s->phase) {
+    case JOB_RUNNING:
+        return s->plans_sent && s->start_at == SUPERVISE_NEVER;
+    case JOB_ENDING:
+        return s->report.kind != REPORT_SUCCESS;
+    default:
+        return true;
+    }
+}
+
+static const struct state_machine job_machine = {.name = "attempt",
+                                                 .states = job_states,
+                                                 .count = JOB_PHASES,
+                                                 .holds = job_holds,
+                                                 .trace = state_log};
 
 /* The only place that writes the job's phase. */
 static void enter(struct supervisor *s, enum phase to)
 {
-    assert(job_may[s->phase] & TO(to));
+    enum phase from = s->phase;
+
     s->phase = to;
+    state_moved(&job_machine, s, s->job->attempts, from, to);
 }
 
 /* ---- the end ---- */
@@ -499,8 +520,8 @@ static void advance(struct supervisor *s, uint64_t now)
         loaders_are_ready(s->loaders))
         instances_send_plans(s);
     if (s->phase == JOB_STARTING && instances_are(s, INSTANCE_ALIVE)) {
-        enter(s, JOB_RUNNING);
         s->start_at = SUPERVISE_NEVER;
+        enter(s, JOB_RUNNING);
     }
     if ((s->phase == JOB_RUNNING && instances_are(s, INSTANCE_DONE)) ||
         (s->phase == JOB_ENDING && all_ended(s, now)))

@@ -183,7 +183,7 @@ void supervise_expect_reason(struct supervisor *s);
 /* ---- instances.c ---- */
 
 /** Move an instance to its next state. */
-void instance_move(struct instance *inst, enum instance_state to);
+void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to);
 
 /** Have all instances reached `state`? */
 bool instances_are(const struct supervisor *s, enum instance_state state);
