@@ -9,6 +9,7 @@
 
 #include "launcher/job/launch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -438,119 +439,167 @@ static void tell_replaced(const struct plan *plan, const char *why)
              plan->num_instances > 1 ? ", and a program that uses MPI will end with an error" : "");
 }
 
-/* Run the job, and restart it if it has failed and may be restarted. */
-static int run(const struct cmdline *options, struct plan *plan)
-{
-    char directory[4096], id[17], why[80], why_not[SUPERVISE_REASON_MAX] = "";
-    const struct agent_settings agent = {.mpi_args = &options->mpi.global_args,
-                                         .start_timeout_ns = options->limits.start_timeout_ns,
-                                         .heartbeat_timeout_ns =
-                                             options->limits.heartbeat_timeout_ns};
-    const struct ready_request request = {.agent = &agent,
-                                          .program = options->program[0],
-                                          .directory = directory,
-                                          .path = variables_get_path(&options->exports),
-                                          .host_subnet = options->host_subnet,
-                                          .ports = &options->ports,
-                                          .allow_root = options->mpi.allow_root,
-                                          .no_host_check = options->no_host_check};
+/* A job with all its attempts. */
+struct attempts {
+    const struct cmdline *options;
+    char directory[4096], id[17];
+    struct agent_settings agent;
+    struct ready_request request;
     struct ready ready;
     struct mpirun_program mpirun;
-    bool again = false, ran = false;
-    int signal = 0;
-    struct pause pause = {0};
+    struct pause pause;
+    sigset_t mask; /* the signal mask before anything changed it */
+    struct supervise_job job;
+    struct supervise_result result;
+};
+
+/* What stays the same for all attempts. The members of `all` refer to each other. */
+static void attempts_init(struct attempts *all, const struct cmdline *options, struct plan *plan)
+{
     struct rlimit descriptors;
-    struct supervise_job job = {
-        .program = options->program,
-        .limits = &options->limits,
-        .output = &options->output,
-        .mpi = &options->mpi,
-        .agent = &agent,
-        .exports = &options->exports,
-        .verify = options->verify,
-        .strict_binding = options->strict_binding,
-        .plan = plan,
-        .ready = &ready,
-        .ports = &options->ports,
-        .directory = directory,
-        .loader = choose_loader(options),
-        .status_port = options->status_port,
-        .id = id,
-        .begun_ns = time_now_ns(),
-        .descriptors = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
-        .umask = get_umask(),
-        .again = &again,
-        .ran = &ran,
-        .why_not = why_not,
+
+    *all = (struct attempts){
+        .options = options,
+        .agent = {.mpi_args = &options->mpi.global_args,
+                  .start_timeout_ns = options->limits.start_timeout_ns,
+                  .heartbeat_timeout_ns = options->limits.heartbeat_timeout_ns},
+        .request = {.agent = &all->agent,
+                    .program = options->program[0],
+                    .directory = all->directory,
+                    .path = variables_get_path(&options->exports),
+                    .host_subnet = options->host_subnet,
+                    .ports = &options->ports,
+                    .allow_root = options->mpi.allow_root,
+                    .no_host_check = options->no_host_check},
+        .job = {.program = options->program,
+                .limits = &options->limits,
+                .output = &options->output,
+                .mpi = &options->mpi,
+                .agent = &all->agent,
+                .exports = &options->exports,
+                .verify = options->verify,
+                .strict_binding = options->strict_binding,
+                .plan = plan,
+                .ready = &all->ready,
+                .ports = &options->ports,
+                .directory = all->directory,
+                .loader = choose_loader(options),
+                .status_port = options->status_port,
+                .id = all->id,
+                .begun_ns = time_now_ns(),
+                .descriptors =
+                    getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
+                .umask = get_umask()},
     };
+    (void)sigprocmask(SIG_SETMASK, NULL, &all->mask);
+}
+
+/* Choose what starts the instances. */
+static int choose(struct attempts *all, struct plenum_error *err)
+{
+    const struct cmdline *options = all->options;
+    struct supervise_job *job = &all->job;
+    int r = choose_starter(options, job->plan, &all->mpirun, &job->mpirun, err);
+
+    if (r < 0)
+        return r;
+    job->may_replace = options->mpi.starter == STARTER_AUTO && plan_is_local(job->plan) &&
+                       !find_mpirun_option(options);
+    if (job->mpirun)
+        log_info("the instances are started by %s", all->mpirun.path);
+    else
+        log_info("the instances are started by plenumrun itself: %s", err->text);
+    variables_warn(job->plan, &options->exports);
+    if (job->mpirun)
+        warn_of_folder();
+    return 0;
+}
+
+/* Everything that can fail before the first attempt. */
+static int prepare(struct attempts *all, struct plenum_error *err)
+{
+    const char *result = all->options->output.result;
+    int r;
+
+    environ_leave_outer();
+    if (result && (r = result_prepare(result, err)) < 0)
+        return r;
+    if (random_hex(all->id, sizeof(all->id) / 2) < 0)
+        return error_set(err, -EIO, "the kernel has no random numbers");
+    if ((r = host_check_proc(err)) < 0 ||
+        (r = host_get_directory(all->directory, sizeof(all->directory), err)) < 0)
+        return r;
+    return choose(all, err);
+}
+
+/* Try once to run the job; twice if mpirun turns out to be useless before anything has started,
+ * which does not count as a restart. */
+static int attempt(struct attempts *all)
+{
+    struct supervise_job *job = &all->job;
+    int status;
+
+    for (;;) {
+        all->result = (struct supervise_result){.again = false};
+        job->attempt_ns = time_now_ns();
+        status = ready_check(&all->request, job->plan, &all->ready);
+        job->attempt_ns += all->ready.stopped_ns;
+        if (status != 0) {
+            supervise_not_started(job, status, "a host is not ready");
+            all->result.again = job->restart_count > 0; /* everything was ready before */
+            return status;
+        }
+        status = supervise_run(job, &all->result);
+        job->attempts++;
+        if (!all->result.why_not[0])
+            return status;
+        assert(job->mpirun && job->may_replace);
+        tell_replaced(job->plan, all->result.why_not);
+        job->mpirun = NULL;
+    }
+}
+
+/* The user has ended the job between two attempts. */
+static int end_between(const struct attempts *all, int signal)
+{
+    int status = STATUS_SIGNAL + signal;
+    char why[80];
+
+    (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started again",
+                   sigabbrev_np(signal));
+    log_error("%s", why);
+    supervise_not_started(&all->job, status, why);
+    return status;
+}
+
+/* Run the job, and restart it if it has failed and may be restarted. */
+static int run_job(const struct cmdline *options, struct plan *plan)
+{
     struct plenum_error err;
-    sigset_t before;
+    struct attempts all;
+    struct supervise_job *job = &all.job;
     int status = check_instances(options, plan);
 
-    (void)sigprocmask(SIG_SETMASK, NULL, &before);
     if (status != 0)
         return status;
-    environ_leave_outer();
-    if (options->output.result && result_prepare(options->output.result, &err) < 0) {
+    attempts_init(&all, options, plan);
+    if (prepare(&all, &err) < 0) {
         log_error("%s", err.text);
         return STATUS_LAUNCH;
     }
-    if (random_hex(id, sizeof(id) / 2) < 0) {
-        log_error("the kernel has no random numbers");
-        return STATUS_LAUNCH;
-    }
-    if (host_check_proc(&err) < 0 || host_get_directory(directory, sizeof(directory), &err) < 0) {
-        log_error("%s", err.text);
-        return STATUS_LAUNCH;
-    }
-    if (choose_starter(options, plan, &mpirun, &job.mpirun, &err) < 0) {
-        log_error("%s", err.text);
-        return STATUS_LAUNCH;
-    }
-    job.may_replace =
-        options->mpi.starter == STARTER_AUTO && plan_is_local(plan) && !find_mpirun_option(options);
-    if (job.mpirun)
-        log_info("the instances are started by %s", mpirun.path);
-    else
-        log_info("the instances are started by plenumrun itself: %s", err.text);
-    variables_warn(plan, &options->exports);
-    if (job.mpirun)
-        warn_of_folder();
     for (;;) {
-        again = ran = false;
-        job.attempt_ns = time_now_ns();
-        status = ready_check(&request, plan, &ready);
-        job.attempt_ns += ready.stopped_ns;
-        if (status == 0) {
-            status = supervise_run(&job);
-            job.attempts++;
-            if (why_not[0]) { /* nothing has started, so this does not count as a restart */
-                tell_replaced(plan, why_not);
-                job.mpirun = NULL;
-                why_not[0] = '\0';
-                continue;
-            }
-        } else {
-            supervise_not_started(&job, status, "a host is not ready");
-            again = job.restart_count > 0; /* everything was ready before */
-        }
-        again &= job.restart_count < options->max_restarts;
-        if (!again)
-            break;
-        signal = rest(&job, ran, &pause);
-        if (signal != 0) {
-            (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started again",
-                           sigabbrev_np(signal));
-            log_error("%s", why);
-            status = STATUS_SIGNAL + signal;
-            supervise_not_started(&job, status, why);
-            break;
-        }
-        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until its handler is installed */
-        log_warn("the job starts again (%u of %u times)", ++job.restart_count,
+        int signal;
+
+        status = attempt(&all);
+        if (!all.result.again || job->restart_count >= options->max_restarts)
+            return status;
+        signal = rest(job, all.result.ran, &all.pause);
+        if (signal != 0)
+            return end_between(&all, signal);
+        (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until its handler is installed */
+        log_warn("the job starts again (%u of %u times)", ++job->restart_count,
                  options->max_restarts);
     }
-    return status;
 }
 
 /* Everything after the command line. Returns an exit status. */
@@ -577,7 +626,7 @@ static int launch(struct cmdline *options)
         log_error("%s", err.text);
         return STATUS_USAGE;
     }
-    status = options->dry_run ? dry_run(options, &plan) : run(options, &plan);
+    status = options->dry_run ? dry_run(options, &plan) : run_job(options, &plan);
     plan_fini(&plan);
     return status;
 }

@@ -706,7 +706,7 @@ static int exit_status(struct supervisor *s)
                : status;
 }
 
-int supervise_run(const struct supervise_job *job)
+int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
 {
     struct supervisor s = {
         .job = job,
@@ -754,7 +754,7 @@ int supervise_run(const struct supervise_job *job)
     }
     lines_hand_on(&s.text, true, handle_line, &s);
     if (is_mpirun_useless(&s)) {
-        failure_get_words(&s, job->why_not, SUPERVISE_REASON_MAX);
+        failure_get_words(&s, ret->why_not, sizeof(ret->why_not));
         status = STATUS_LAUNCH;
         goto out;
     }
@@ -765,8 +765,8 @@ int supervise_run(const struct supervise_job *job)
     status = s.status = exit_status(&s);
     if (result_write(&s) < 0 && status == 0)
         status = STATUS_OUTPUT;
-    *job->again = may_start_again(&s);
-    *job->ran = s.plans_sent;
+    ret->again = may_start_again(&s);
+    ret->ran = s.plans_sent;
 out:
     if (s.output)
         (void)output_flush(s.output, s.hurry ? 0 : 1000);

@@ -43,17 +43,23 @@ struct supervise_job {
     uint64_t descriptors; /* the soft limit that plenumrun was started with; 0: not known */
     mode_t umask;         /* the umask that plenumrun was started with */
     bool may_replace;     /* may plenumrun's own starter replace mpirun? */
-    char *why_not;        /* [SUPERVISE_REASON_MAX]: set if it must, as nothing has started */
-    bool *again;          /* set to whether the job may be restarted */
-    bool *ran;            /* set to whether its programs started */
+};
+
+struct supervise_result {
+    bool again; /* the job may be restarted */
+    bool ran;   /* its programs started */
+    /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own
+     * starter may replace it. */
+    char why_not[SUPERVISE_REASON_MAX];
 };
 
 /**
- * Start the job, wait for its end, report what went wrong. Returns plenumrun's exit status.
+ * Start the job, wait for its end, report what went wrong. Returns plenumrun's exit status, and
+ * sets `ret`, which is zero-initialised.
  *
  * Threads: starts one (output.c). Blocks the signals that it reads from a descriptor.
  */
-int supervise_run(const struct supervise_job *job);
+int supervise_run(const struct supervise_job *job, struct supervise_result *ret);
 
 /** Check that --result can be written. Removes an earlier job's file, which would otherwise be
  * taken for this one's if this job does not finish. 0, or -errno with an error. */
