@@ -458,6 +458,18 @@ double parse_real(const char *text, char **end)
     return strtod_l(text, end, c_locale);
 }
 
+int parse_percent(const char *text, double *ret_share)
+{
+    char *end;
+    double percent = parse_real(text, &end);
+
+    end += *end == '%';
+    if (*end || end == text || !(percent >= 0 && percent <= 100))
+        return -EINVAL;
+    *ret_share = percent / 100;
+    return 0;
+}
+
 int parse_hex(const char *text, unsigned char *ret, size_t bytes)
 {
     if (strlen(text) != 2 * bytes)
@@ -560,22 +572,31 @@ char *format_bytes(uint64_t bytes, char *text, size_t size)
     return text;
 }
 
-int array_grow(void *array, size_t *cap, size_t count, size_t size)
+int array_reserve(void *array, size_t *cap, size_t count, size_t size)
 {
     enum { FIRST_CAP = 16 };
-    size_t wanted = *cap ? 2 * *cap : FIRST_CAP;
+    size_t most, wanted = *cap ? *cap : FIRST_CAP;
     void *entries;
 
-    assert(count <= *cap && size > 0);
-    if (count < *cap)
+    if (count <= *cap)
         return 0;
+    most = PTRDIFF_MAX / size;
+    while (wanted < count && wanted <= most)
+        wanted *= 2;
     memcpy(&entries, array, sizeof(entries)); /* a pointer of any type */
-    entries = wanted <= PTRDIFF_MAX / size ? realloc(entries, wanted * size) : NULL;
+    entries = wanted <= most ? realloc(entries, wanted * size) : NULL;
     if (!entries)
         return -ENOMEM;
     memcpy(array, &entries, sizeof(entries));
     *cap = wanted;
+    assert(*cap >= count);
     return 0;
+}
+
+int array_grow(void *array, size_t *cap, size_t count, size_t size)
+{
+    assert(count <= *cap && size > 0);
+    return array_reserve(array, cap, count + 1, size);
 }
 
 char *str_format(const char *format, ...)

@@ -214,6 +214,10 @@ int parse_next_u64(const char **text, uint64_t max, uint64_t *ret);
  *  `text` if there is none. */
 double parse_real(const char *text, char **end);
 
+/** Parse a percentage from 0 to 100, such as "0.5" or "0.5%", in every locale: 0 with the share, 0
+ *  to 1, or -EINVAL. */
+int parse_percent(const char *text, double *ret_share);
+
 /** Parse exactly 2 * `bytes` hexadecimal digits: 0 or -EINVAL. */
 int parse_hex(const char *text, unsigned char *ret, size_t bytes);
 
@@ -237,13 +241,15 @@ char *format_duration(uint64_t ns, bool days, char *text, size_t size);
 char *format_bytes(uint64_t bytes, char *text, size_t size);
 
 /**
- * Make room for one more entry in a malloc() array with `count` entries, by doubling it.
+ * Make room for `count` entries in a malloc() array, by doubling it.
  *
  * @param array  address of the pointer to the array, which may change (NULL: no array yet)
  * @param cap    number of entries that there is room for
  * @param size   bytes of an entry
  * Errors: -ENOMEM, without any change.
  */
+int array_reserve(void *array, size_t *cap, size_t count, size_t size);
+/** Make room for one more entry in an array with `count` entries. */
 int array_grow(void *array, size_t *cap, size_t count, size_t size);
 
 /** asprintf() that returns NULL if out of memory. Owned by the caller. */

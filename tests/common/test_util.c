@@ -30,6 +30,20 @@ Test(util, an_array_grows_and_keeps_what_it_has)
     free(numbers);
 }
 
+Test(util, an_array_has_room_for_what_was_reserved)
+{
+    size_t cap = 0;
+    char *text = NULL;
+
+    for (size_t count = 1; count < 5000; count += count / 3 + 1) {
+        cr_assert(eq(int, array_reserve(&text, &cap, count, 1), 0));
+        cr_assert(ge(sz, cap, count));
+        cr_assert(le(sz, cap, max_u64(2 * count, 16)), "it has not grown more than was needed");
+        memset(text, 'x', count);
+    }
+    free(text);
+}
+
 Test(util, an_array_that_cannot_grow_is_as_it_was)
 {
     size_t half = SIZE_MAX / 2, cap = half;
@@ -59,6 +73,24 @@ Test(util, numbers_have_points_in_any_locale)
             cr_expect(eq(dbl, parse_real(cases[i].text, &end), cases[i].number));
             cr_expect(eq(sz, (size_t)(end - cases[i].text), cases[i].len), "%s", cases[i].text);
         }
+    }
+}
+
+Test(util, percentages_are_numbers_from_0_to_100)
+{
+    static const struct {
+        const char *text;
+        double share; /* -1: an error */
+    } cases[] = {{"0", 0},      {"0.5", 0.005}, {"12.5%", 0.125}, {"100%", 1},
+                 {"100.1", -1}, {"-1", -1},     {"", -1},         {"%", -1},
+                 {"nan", -1},   {"5%%", -1},    {"2,5", -1},      {"5 %", -1}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        double share = -1;
+
+        cr_expect(eq(int, parse_percent(cases[i].text, &share), cases[i].share < 0 ? -EINVAL : 0),
+                  "%s", cases[i].text);
+        cr_expect(eq(dbl, share, cases[i].share), "%s", cases[i].text);
     }
 }
 
