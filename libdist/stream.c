@@ -204,19 +204,14 @@ static int set_verify(struct plenum_stream *s, const struct stream_trial *trial,
                       struct plenum_error *err)
 {
     const char *text = trial->verify ? trial->verify : getenv("PLENUM_VERIFY_BATCHES");
-    double percent;
-    char *end;
 
     if (!text || !*text)
         return 0;
-    percent = parse_real(text, &end);
-    end += *end == '%';
-    if (*end || end == text || !(percent >= 0 && percent <= 100))
+    if (parse_percent(text, &s->verify_share) < 0)
         return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",
                          text);
-    if (percent > 0 && loaders_count(s) < 2)
+    if (s->verify_share > 0 && loaders_count(s) < 2)
         stream_warn(s, "PLENUM_VERIFY_BATCHES: no batch is verified, since that takes two loaders");
-    s->verify_share = percent / 100;
     return 0;
 }
 

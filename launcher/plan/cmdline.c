@@ -364,11 +364,9 @@ static int set_format(void *target, const char *value, struct plenum_error *err)
 static int set_verify(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
-    char *end;
-    double percent = parse_real(value, &end);
+    double share;
 
-    end += *end == '%';
-    if (*end || end == value || !(percent >= 0 && percent <= 100))
+    if (parse_percent(value, &share) < 0)
         return error_set(err, -EINVAL, "--verify-batches needs a percentage, 0 to 100, not '%s'",
                          value);
     c->verify = value;
