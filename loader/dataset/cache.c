@@ -3,10 +3,10 @@
 
 #include "loader/dataset/cache.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "common/util.h"
 #include "loader/dataset/dataset.h"
@@ -161,6 +164,20 @@ fail:
     (void)unlink(temporary);
     free(temporary);
     return r;
+}
+
+uint64_t cache_checksum(const void *bytes, size_t len, size_t at)
+{
+    static const uint64_t zero;
+    const uint8_t *p = bytes;
+    XXH3_state_t state;
+
+    assert(len >= sizeof(zero) && at <= len - sizeof(zero));
+    (void)XXH3_64bits_reset(&state);
+    (void)XXH3_64bits_update(&state, p, at);
+    (void)XXH3_64bits_update(&state, &zero, sizeof(zero));
+    (void)XXH3_64bits_update(&state, p + at + sizeof(zero), len - at - sizeof(zero));
+    return XXH3_64bits_digest(&state);
 }
 
 int cache_load(int fd, size_t len, bool map, void **ret)

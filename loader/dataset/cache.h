@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /** The folder: `given`, or the default one (dataset_default_cache()), which is created if missing.
@@ -31,6 +32,8 @@ bool cache_may_map(int fd);
 
 /** Write a file atomically, readable only by its owner: 0 or -errno. */
 int cache_write(const char *path, const void *bytes, size_t len);
+/** XXH3-64 of a file's bytes, with the checksum in it, at offset `at`, taken as 0. */
+uint64_t cache_checksum(const void *bytes, size_t len, size_t at);
 /** Map or read all `len` bytes of a file: 0; -EBADMSG it has another length; or another -errno. */
 int cache_load(int fd, size_t len, bool map, void **ret);
 /** Free the result of cache_load(). NULL is ignored. */

@@ -42,14 +42,7 @@ static void set_table(struct field_table *table, void *bytes, size_t len, bool m
 
 static uint64_t checksum_of(const struct table_header *header, size_t bytes)
 {
-    struct table_header h = *header;
-    XXH3_state_t state;
-
-    h.checksum = 0;
-    (void)XXH3_64bits_reset(&state);
-    (void)XXH3_64bits_update(&state, &h, sizeof(h));
-    (void)XXH3_64bits_update(&state, header + 1, bytes - sizeof(h));
-    return XXH3_64bits_digest(&state);
+    return cache_checksum(header, bytes, offsetof(struct table_header, checksum));
 }
 
 static size_t table_bytes(const struct dataset *d)

@@ -23,9 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
@@ -39,14 +36,7 @@ _Static_assert(sizeof(struct index_sample) == 32, "a sample's entry has no holes
 
 static uint64_t checksum_of(const struct index_header *header, size_t bytes)
 {
-    struct index_header h = *header;
-    XXH3_state_t state;
-
-    h.checksum = 0;
-    (void)XXH3_64bits_reset(&state);
-    (void)XXH3_64bits_update(&state, &h, sizeof(h));
-    (void)XXH3_64bits_update(&state, header + 1, bytes - sizeof(h));
-    return XXH3_64bits_digest(&state);
+    return cache_checksum(header, bytes, offsetof(struct index_header, checksum));
 }
 
 /* Set the pointers into the block of memory that begins with the header. */
