@@ -13,7 +13,7 @@
 #include "common/error.h"
 #include "common/util.h"
 
-enum { LINE_FIRST = 256, LINE_MOST = 1 << 20 };
+enum { LINE_MOST = 1 << 20 };
 
 size_t text_utf8_length(const unsigned char *p)
 {
@@ -63,22 +63,6 @@ char *text_make_plain(char *text)
     return text;
 }
 
-/* Make room for one more byte and a NUL. */
-static int grow_line(char **line, size_t *cap, size_t len)
-{
-    size_t wanted = *cap ? *cap * 2 : LINE_FIRST;
-    char *more;
-
-    if (len + 2 <= *cap)
-        return 0;
-    more = realloc(*line, wanted);
-    if (!more)
-        return -ENOMEM;
-    *line = more;
-    *cap = wanted;
-    return 0;
-}
-
 int text_read_line(FILE *file, const char *path, char **line, size_t *cap, struct plenum_error *err)
 {
     size_t len = 0;
@@ -91,7 +75,7 @@ int text_read_line(FILE *file, const char *path, char **line, size_t *cap, struc
         if (len == LINE_MOST)
             return error_set(err, -EINVAL, "%s has a line of more than 1 MiB: is it a text file?",
                              path);
-        if (grow_line(line, cap, len) < 0)
+        if (array_reserve(line, cap, len + 2, 1) < 0) /* one more byte, and a NUL */
             return error_set(err, -ENOMEM, "cannot read %s: out of memory", path);
         (*line)[len++] = (char)c;
         (*line)[len] = '\0';

@@ -37,15 +37,8 @@ char *lines_reserve(struct lines *lines, size_t *ret_size)
         lines->last_newline = lines->last_newline > lines->at ? lines->last_newline - lines->at : 0;
         lines->at = 0;
     }
-    if (lines->cap - lines->len < READ_BYTES) {
-        size_t cap = lines->cap ? lines->cap * 2 : 2 * READ_BYTES;
-        char *bytes = realloc(lines->bytes, cap);
-
-        if (!bytes)
-            return NULL;
-        lines->bytes = bytes;
-        lines->cap = cap;
-    }
+    if (array_reserve(&lines->bytes, &lines->cap, lines->len + READ_BYTES, 1) < 0)
+        return NULL;
     *ret_size = lines->cap - lines->len;
     return lines->bytes + lines->len;
 }

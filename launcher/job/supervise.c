@@ -575,40 +575,40 @@ static int time_to_wait(const struct supervisor *s, uint64_t now)
     return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, SUPERVISE_BEAT_MS);
 }
 
-static int turn(struct supervisor *s, struct pollfd **fds)
+static int turn(struct supervisor *s)
 {
     size_t num_peers = s->num_peers;
-    struct pollfd *more = realloc(*fds, (FD_PEERS + num_peers) * sizeof(**fds));
+    struct pollfd *fds;
 
-    if (!more)
+    if (array_reserve(&s->fds, &s->fds_cap, FD_PEERS + num_peers, sizeof(*s->fds)) < 0)
         return -ENOMEM;
-    *fds = more;
-    fill_fds(s, more);
-    if (poll(more, FD_PEERS + num_peers, time_to_wait(s, time_now_ns())) < 0) {
+    fds = s->fds;
+    fill_fds(s, fds);
+    if (poll(fds, FD_PEERS + num_peers, time_to_wait(s, time_now_ns())) < 0) {
         if (errno != EINTR)
             return -errno;
         return 0;
     }
     forgive(s);
-    if (more[FD_SIGNAL].revents)
+    if (fds[FD_SIGNAL].revents)
         handle_signals(s);
-    if (more[FD_TEXT].revents)
+    if (fds[FD_TEXT].revents)
         read_text(s);
     /* Backwards: a peer that hangs up is replaced by the last one, which has already been
      * handled. */
     for (size_t i = num_peers; i-- > 0;)
-        if (i < s->num_peers && s->peers[i]->conn.fd == more[FD_PEERS + i].fd &&
-            more[FD_PEERS + i].revents)
+        if (i < s->num_peers && s->peers[i]->conn.fd == fds[FD_PEERS + i].fd &&
+            fds[FD_PEERS + i].revents)
             instances_read(s, s->peers[i]);
-    if (more[FD_LISTENER].revents)
+    if (fds[FD_LISTENER].revents)
         instances_accept(s);
-    if (more[FD_STATUS].revents)
+    if (fds[FD_STATUS].revents)
         read_status(s);
-    if (more[FD_OUTPUT].revents)
+    if (fds[FD_OUTPUT].revents)
         instances_send_credit(s);
-    read_input(s, &more[FD_INPUT]);
+    read_input(s, &fds[FD_INPUT]);
     loaders_dispatch(s->loaders);
-    if (more[FD_PLACE].revents)
+    if (fds[FD_PLACE].revents)
         meeting_server_dispatch(s->place);
     if (!s->starter_gone && starter_reap(&s->starter)) {
         s->starter_gone = true;
@@ -678,6 +678,7 @@ static void supervisor_fini(struct supervisor *s)
     }
     free(s->instances);
     free(s->shown);
+    free(s->fds);
     lines_fini(&s->text);
     starter_fini(&s->starter);
     loaders_destroy(s->loaders);
@@ -723,7 +724,6 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .end_starter_at = SUPERVISE_NEVER,
         .abandon_at = SUPERVISE_NEVER,
     };
-    struct pollfd *fds = NULL;
     struct plenum_error err;
     int status;
 
@@ -744,7 +744,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         goto out;
     }
     while (!is_over(&s, time_now_ns())) {
-        int r = turn(&s, &fds);
+        int r = turn(&s);
 
         if (r < 0) {
             supervise_fail_with(&s, REPORT_OTHER, NULL, "cannot watch over the job: %s",
@@ -770,7 +770,6 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
 out:
     if (s.output)
         (void)output_flush(s.output, s.hurry ? 0 : 1000);
-    free(fds);
     supervisor_fini(&s);
     return status;
 }

@@ -94,6 +94,8 @@ struct supervisor {
     struct instance *instances; /* [num_instances] */
     struct peer **peers;
     size_t num_peers, peers_cap;
+    struct pollfd *fds; /* of one turn */
+    size_t fds_cap;
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
     uint16_t master_port;

@@ -63,7 +63,6 @@ void inner_handle_input(struct inner *in, struct frame_reader *payload)
 {
     const char *bytes;
     size_t len;
-    char *more;
 
     control_get_bytes(payload, &bytes, &len);
     if (len == 0) {
@@ -74,13 +73,11 @@ void inner_handle_input(struct inner *in, struct frame_reader *payload)
         (void)control_put_number(&in->conn.tx, CONTROL_TAKEN, UINT64_MAX);
         return;
     }
-    more = realloc(in->input, in->input_len + len);
-    if (!more) {
+    if (array_reserve(&in->input, &in->input_cap, in->input_len + len, 1) < 0) {
         in->input_ended = true; /* end the input early rather than with a gap in it */
         return;
     }
-    memcpy(more + in->input_len, bytes, len);
-    in->input = more;
+    memcpy(in->input + in->input_len, bytes, len);
     in->input_len += len;
 }
 

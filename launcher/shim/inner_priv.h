@@ -76,7 +76,7 @@ struct inner {
     uint64_t memory_kills; /* kills by the kernel before the program started */
     uint64_t in_flight;    /* bytes of output not yet credited */
     char *input;           /* input for the program */
-    size_t input_len;
+    size_t input_len, input_cap;
     bool input_ended;
 
     struct jobloader *loader;

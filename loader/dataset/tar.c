@@ -98,20 +98,6 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
-static int reserve(char **text, size_t *cap, size_t len)
-{
-    char *grown;
-
-    if (len <= *cap)
-        return 0;
-    grown = realloc(*text, len + len / 2);
-    if (!grown)
-        return -ENOMEM;
-    *text = grown;
-    *cap = len + len / 2;
-    return 0;
-}
-
 /* --- labels --- */
 
 /* A label as written, and where it was found. */
@@ -306,7 +292,7 @@ static int end_group(struct archive *a, struct group *g)
 
 static int begin_group(struct group *g, const char *key, size_t len)
 {
-    if (reserve(&g->key, &g->cap, len + 1) < 0)
+    if (array_reserve(&g->key, &g->cap, len + 1, 1) < 0)
         return -ENOMEM;
     assert(g->key); /* there is room for at least one byte */
     memcpy(g->key, key, len);
@@ -376,7 +362,7 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct group
     if (m->size > LABEL_BYTES_MAX)
         return error_set(&a->err, -EBADMSG, "'%s' has %llu bytes: that is not a label", name,
                          (unsigned long long)m->size);
-    if (reserve(&g->labels[from].text, &g->labels[from].cap, m->size + 1) < 0)
+    if (array_reserve(&g->labels[from].text, &g->labels[from].cap, m->size + 1, 1) < 0)
         return out_of_memory(&a->err);
     g->labels[from].there = true;
     g->labels[from].len = m->size;

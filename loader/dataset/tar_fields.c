@@ -65,14 +65,8 @@ static void end_group(struct finding *f, struct group *g)
 
 static int begin_group(struct group *g, const struct tar_name *name)
 {
-    if (name->key_len > g->cap) {
-        char *grown = realloc(g->key, 2 * name->key_len);
-
-        if (!grown)
-            return -ENOMEM;
-        g->key = grown;
-        g->cap = 2 * name->key_len;
-    }
+    if (array_reserve(&g->key, &g->cap, name->key_len, 1) < 0)
+        return -ENOMEM;
     memcpy(g->key, name->name, name->key_len);
     g->key_len = name->key_len;
     return 0;
