@@ -4,6 +4,7 @@
 #include "common/address.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -61,6 +62,7 @@ static bool split_host(const char *text, char *host, size_t size, const char **p
         return false;
     memcpy(host, begin, (size_t)(end - begin));
     host[end - begin] = '\0';
+    assert(begin <= end);
     *port = colon + 1;
     return true;
 }
@@ -295,6 +297,7 @@ static const struct sockaddr *choose(const struct address *address, unsigned tur
 {
     const union address_any *ip = address->tcp ? &address->ip[turn % address->count] : NULL;
 
+    assert(!address->tcp || address->count > 0);
     *len = ip ? len_of(ip) : address->len;
     return ip ? &ip->any : (const struct sockaddr *)&address->un;
 }
@@ -389,6 +392,7 @@ char *address_of_socket(int fd, bool peer, char *text, size_t size)
     socklen_t len = sizeof(a);
     int r = peer ? getpeername(fd, &a.any, &len) : getsockname(fd, &a.any, &len);
 
+    assert(size > 0);
     if (r < 0 || (a.any.sa_family != AF_INET && a.any.sa_family != AF_INET6)) {
         (void)snprintf(text, size, "?");
         return text;

@@ -3,6 +3,7 @@
 
 #include "common/fields.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static int set_text(const char *text, size_t len, const char *what, char *ret, s
     if (len == 0 || len >= size)
         return error_set(err, -EINVAL, "fields: the %s '%.*s' has %s", what, (int)min_u64(len, 200),
                          text, len ? "too many bytes" : "no letter");
+    assert(len < size);
     memcpy(ret, text, len);
     ret[len] = '\0';
     return 0;
@@ -159,6 +161,7 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
         for (uint32_t i = 0; i < ret->count; i++)
             if (strcmp(ret->spec[i].name, spec->name) == 0)
                 return error_set(err, -EINVAL, "fields: '%s' is there twice", spec->name);
+        assert(ret->count < FIELDS_MAX);
         n = put_spec(ret, n, spec);
         ret->count++;
     }
@@ -196,6 +199,7 @@ size_t field_extension_len(const struct field_spec *spec)
 {
     const char *member = field_member(spec);
 
+    assert(!member || member > spec->source);
     return member ? (size_t)(member - spec->source) - 1 : strlen(spec->source);
 }
 
@@ -229,6 +233,7 @@ const char *field_next_line(const char **at, const char *end, size_t *len)
         for (p = line; p < stop && *p && strchr(blanks, *p); p++)
             continue;
         if (p < stop) {
+            assert(line < stop && stop <= end);
             *len = (size_t)(stop - line);
             return line;
         }

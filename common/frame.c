@@ -3,6 +3,7 @@
 
 #include "common/frame.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static uint8_t *reserve(struct frame_buffer *b, size_t more)
     size_t cap = b->cap ? b->cap : 256;
     uint8_t *bytes;
 
+    assert(b->len <= b->cap);
     if (b->failed)
         return NULL;
     if (more > SIZE_MAX / 4 - b->len) {
@@ -53,6 +55,7 @@ static uint8_t *reserve(struct frame_buffer *b, size_t more)
     }
     b->bytes = bytes;
     b->cap = cap;
+    assert(b->cap - b->len >= more);
     return bytes + b->len;
 }
 
@@ -94,6 +97,7 @@ void frame_put_text(struct frame_buffer *b, const char *text)
 {
     size_t len = strlen(text);
 
+    assert(len <= UINT32_MAX);
     frame_put_u32(b, (uint32_t)len);
     frame_put_bytes(b, text, len);
 }
@@ -113,12 +117,15 @@ int frame_end(struct frame_buffer *b, size_t begin)
 {
     uint32_t len;
 
+    assert(begin <= b->len && b->len <= b->cap);
     if (b->failed) {
         b->failed = false;
         b->lost = true;
         b->len = begin;
         return -ENOMEM;
     }
+    assert(b->len - begin >= FRAME_HEADER_BYTES);
+    assert(b->len - begin - FRAME_HEADER_BYTES <= UINT32_MAX);
     len = (uint32_t)(b->len - begin - FRAME_HEADER_BYTES);
     memcpy(b->bytes + begin, &len, sizeof(len));
     return 0;
@@ -138,6 +145,7 @@ const uint8_t *frame_get_view(struct frame_reader *r, size_t len)
 {
     const uint8_t *at = r->at;
 
+    assert(r->at <= r->end);
     if (r->bad || (size_t)(r->end - r->at) < len) {
         r->bad = true;
         return NULL;
@@ -193,6 +201,7 @@ void frame_get_text(struct frame_reader *r, char *ret, size_t size)
     uint32_t len = frame_get_u32(r);
     const uint8_t *p;
 
+    assert(size > 0);
     ret[0] = '\0';
     if (len >= size) {
         r->bad = true;
@@ -224,6 +233,7 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
     h.request = frame_get_u64(&r);
     if (len - FRAME_HEADER_BYTES < h.len)
         return 0;
+    assert(r.at == bytes + FRAME_HEADER_BYTES);
     *header = h;
     *payload = (struct frame_reader){.at = r.at, .end = r.at + h.len};
     return (int64_t)FRAME_HEADER_BYTES + h.len;
@@ -322,6 +332,7 @@ int64_t frame_conn_fill(struct frame_conn *conn)
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     ssize_t n;
 
+    assert(conn->rx_at <= conn->rx.len);
     if (conn->rx_at > 0) {
         memmove(conn->rx.bytes, conn->rx.bytes + conn->rx_at, conn->rx.len - conn->rx_at);
         conn->rx.len -= conn->rx_at;
@@ -334,6 +345,7 @@ int64_t frame_conn_fill(struct frame_conn *conn)
         return -ENOMEM;
     }
     iov.iov_len = conn->rx.cap - conn->rx.len;
+    assert(iov.iov_len >= FILL_LEAST);
     if (conn->carrier) {
         int64_t got = conn->carrier->read(conn->carrier, iov.iov_base, iov.iov_len);
 
@@ -363,12 +375,14 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
 {
     int64_t n;
 
+    assert(conn->rx_at <= conn->rx.len);
     if (conn->rx.len == conn->rx_at)
         return 0;
     n = frame_parse(conn->rx.bytes + conn->rx_at, conn->rx.len - conn->rx_at, conn->max_payload,
                     header, payload);
     if (n <= 0)
         return (int)n;
+    assert((size_t)n <= conn->rx.len - conn->rx_at);
     conn->rx_at += (size_t)n;
     return 1;
 }
@@ -377,9 +391,12 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
  * would keep everything that it ever sent. */
 static void compact_tx(struct frame_conn *conn)
 {
+    assert(conn->tx_at <= conn->tx.len);
+    assert(!conn->bulk || conn->bulk_at >= conn->tx_at);
     if (conn->tx_at < TX_COMPACT_BYTES || conn->tx_at < conn->tx.len / 2)
         return;
     memmove(conn->tx.bytes, conn->tx.bytes + conn->tx_at, conn->tx.len - conn->tx_at);
+    assert(conn->tx_fd < 0 || conn->tx_fd_at >= conn->tx_at); /* not sent yet */
     conn->tx.len -= conn->tx_at;
     if (conn->tx_fd >= 0)
         conn->tx_fd_at -= conn->tx_at;
@@ -393,6 +410,7 @@ static size_t next_pieces(const struct frame_conn *conn, struct iovec iov[3])
 {
     size_t at = conn->tx_at, n = 0;
 
+    assert(!conn->bulk || (conn->bulk_left > 0 && conn->bulk_at <= conn->tx.len));
     if (conn->bulk) {
         if (conn->bulk_at > at)
             iov[n++] = (struct iovec){conn->tx.bytes + at, conn->bulk_at - at};
@@ -419,6 +437,7 @@ static void note_sent(struct frame_conn *conn, size_t sent)
         if (conn->bulk_left == 0)
             conn->bulk = NULL;
     }
+    assert(conn->tx_at + sent <= conn->tx.len); /* no more than next_pieces() returned */
     conn->tx_at += sent;
 }
 
@@ -502,6 +521,7 @@ int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len)
     size_t have = conn->rx.len - conn->rx_at;
     ssize_t n;
 
+    assert(conn->rx_at <= conn->rx.len);
     if (have > 0) {
         have = min_u64(have, len);
         memcpy(ret, conn->rx.bytes + conn->rx_at, have);
@@ -520,6 +540,7 @@ int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len)
 
 int frame_conn_attach_fd(struct frame_conn *conn, int fd)
 {
+    assert(fd >= 0);
     if (conn->tx_fd >= 0)
         return -EBUSY;
     conn->tx_fd = fd;

@@ -16,6 +16,7 @@
 #include "common/hostlist.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -90,6 +91,7 @@ static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
         return error_set(err, -EINVAL, "more than %d hosts are named", HOSTLIST_MAX);
     if (array_grow(&list->hosts, &list->cap, list->count, sizeof(*list->hosts)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
+    assert(list->count < list->cap);
     copy.name = strndup(wanted->name, name_length(wanted->name));
     copy.user = wanted->user ? strdup(wanted->user) : NULL;
     if (!copy.name || (wanted->user && !copy.user)) {
@@ -114,6 +116,8 @@ static int expand(struct expansion *x, const char *rest);
 
 static int append(struct expansion *x, const char *text, size_t len)
 {
+    assert(x->len < sizeof(x->name));
+    assert(x->name[x->len] == '\0');
     if (len >= sizeof(x->name) - x->len)
         return error_set(x->err, -EINVAL, "host '%.60s' is longer than %d characters", x->item,
                          HOSTLIST_NAME_MAX - 1);
@@ -162,6 +166,7 @@ static int expand_range(struct expansion *x, const char **p, const char *rest)
     if (last - first >= HOSTLIST_MAX)
         return error_set(x->err, -EINVAL, "host '%s': more than %d hosts are named", x->item,
                          HOSTLIST_MAX);
+    assert(first <= last && width < 16);
     for (uint64_t n = first; n <= last; n++) {
         size_t keep = x->len;
         char digits[32];
@@ -172,6 +177,7 @@ static int expand_range(struct expansion *x, const char **p, const char *rest)
             r = expand(x, rest);
         if (r < 0)
             return r;
+        assert(x->len >= keep);
         x->len = keep;
         x->name[keep] = '\0';
     }
@@ -200,6 +206,7 @@ static int expand(struct expansion *x, const char *rest)
     close = strchr(p, ']');
     if (*p == ']' || !close)
         return error_set(x->err, -EINVAL, "host '%s': a bracket has no partner", x->item);
+    assert(*p == '[' && close > p);
     do {
         p++; /* the bracket or the comma */
         r = expand_range(x, &p, close + 1);
@@ -209,6 +216,7 @@ static int expand(struct expansion *x, const char *rest)
     if (p != close)
         return error_set(x->err, -EINVAL, "host '%s': '%.20s' is not a number or a range like 0-3",
                          x->item, p);
+    assert(x->len >= keep);
     x->len = keep;
     x->name[keep] = '\0';
     return 0;
@@ -356,6 +364,7 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
 
         if (len >= sizeof(item))
             return error_set(err, -EINVAL, "host '%.60s...' is too long", text);
+        assert(text[len] == '\0' || text[len] == ',');
         memcpy(item, text, len);
         item[len] = '\0';
         r = split_item(item, &host, &address, err);
@@ -504,6 +513,7 @@ int hostlist_remove_text(struct hostlist *list, const char *text, struct plenum_
         else
             list->hosts[kept++] = list->hosts[i];
     }
+    assert(kept <= list->count);
     list->count = kept;
 out:
     hostlist_fini(&names);

@@ -306,6 +306,7 @@ static void keep_last(struct jobloader *l, const char *text, size_t len)
         if (l->last_len < sizeof(l->last) - 1)
             l->last[l->last_len++] = (unsigned char)text[i] < ' ' ? ' ' : text[i];
     }
+    assert(l->last_len < sizeof(l->last));
     l->last[l->last_len] = '\0';
 }
 
@@ -451,6 +452,7 @@ static int spawn(struct jobloader *l)
         return r;
     }
     start_close_theirs(&t);
+    assert(l->pid == 0 && l->lifeline < 0);
     l->lifeline = t.lifeline;
     l->leash = t.leash;
     l->text_fd = t.text;
@@ -579,6 +581,7 @@ static bool lifeline_is_over(const struct jobloader *l)
 /* Kill it, by process id only while it is known to live. */
 static void kill_process(const struct jobloader *l)
 {
+    assert(l->pid > 0 && l->lifeline >= 0);
     if (l->pidfd >= 0 && syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0) == 0)
         return;
     if (!lifeline_is_over(l))
@@ -624,7 +627,8 @@ static void forget_process(struct jobloader *l)
     if (l->text_fd >= 0)
         (void)watch(l, l->text_fd, false);
     io_close(&l->text_fd);
-    l->dying = l->pidfd; /* still watched */
+    assert(l->dying < 0); /* buried */
+    l->dying = l->pidfd;  /* still watched */
     if (l->pidfd < 0 && getpid() == 1)
         l->gone = l->pid;
     l->pidfd = -1;
@@ -692,6 +696,7 @@ static void lose(struct jobloader *l, const int *wait_status)
  * moment. */
 static void note_end(struct jobloader *l)
 {
+    assert(l->pid > 0);
     if (!l->observer) {
         lose(l, NULL);
         return;
@@ -739,6 +744,7 @@ static void tell_slow(struct jobloader *l)
 {
     char text[sizeof(l->failure)];
 
+    assert(l->pid > 0 && !l->beats);
     (void)snprintf(
         text, sizeof(text), "the loader %s%s%s has been starting for %.0f s: it %s", l->plenumd,
         on_host(l), l->host, (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,

@@ -9,6 +9,7 @@
 
 #include "common/jobloader_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ static void answer(int fd, const struct frame_buffer *b)
 {
     char request[4096];
 
+    assert(fd >= 0);
     (void)send(fd, b->bytes, b->len, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (recv(fd, request, sizeof(request), MSG_DONTWAIT) > 0)
         ;
@@ -120,6 +122,7 @@ void jobloader_answer_clients(struct jobloader *l, int code, const char *text)
     struct frame_buffer b = {0};
     struct wire_error m = {.code = code};
 
+    assert(code < 0);
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (wire_put_error(&b, 0, &m) < 0)
         b.len = 0;

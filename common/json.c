@@ -36,6 +36,8 @@ static void put_quoted(FILE *file, const char *text)
 /* Write what precedes a value: comma, line break, key. */
 static void lead_in(struct json *j, const char *key)
 {
+    assert(j->depth <= JSON_DEPTH_MAX);
+    assert(!key || (j->depth > 0));
     if (j->depth > 0) {
         unsigned d = j->depth - 1;
 
@@ -55,9 +57,9 @@ static void begin(struct json *j, const char *key, char bracket, bool flat)
 {
     bool inside_flat = j->depth > 0 && j->flat[j->depth - 1];
 
+    assert(j->depth < JSON_DEPTH_MAX); /* callers nest to a fixed depth */
     lead_in(j, key);
     (void)fputc(bracket, j->file);
-    assert(j->depth < JSON_DEPTH_MAX); /* callers nest to a fixed depth */
     j->full[j->depth] = false;
     j->flat[j->depth++] = flat || inside_flat;
 }
@@ -123,6 +125,7 @@ void json_seconds(struct json *j, const char *key, uint64_t ns)
 
 void json_real(struct json *j, const char *key, double value, int decimals)
 {
+    assert(decimals >= 0);
     lead_in(j, key);
     if (isfinite(value))
         (void)fprintf(j->file, "%.*f", decimals, value);

@@ -240,12 +240,14 @@ int meeting_join(const char *address, const char *job, uint32_t instances, uint3
 
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance)
 {
+    assert(instance < meeting->instances);
     return atomic_load(&meeting->shared->slots[instance].came) > meeting->round;
 }
 
 /* Check from `*at` on; earlier ones had entered when they were last checked. */
 static bool all_have_come(const struct meeting *m, uint32_t *at)
 {
+    assert(*at <= m->instances);
     while (*at < m->instances && meeting_has_come(m, *at))
         ++*at;
     return *at == m->instances;
@@ -265,6 +267,7 @@ static bool find_gone(const struct meeting *m, uint32_t *ret)
     for (uint32_t i = 0; i < m->instances; i++) {
         if (i == m->index || meeting_has_come(m, i) || !is_gone(m, i) || meeting_has_come(m, i))
             continue;
+        assert(i != m->index);
         *ret = i;
         return true;
     }
@@ -299,6 +302,7 @@ int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who)
     uint32_t at = 0;
     bool look = false;
 
+    assert(meeting->round >= meeting->first);
     own->first[meeting->round & 1] = meeting->first;
     atomic_store(&own->came, meeting->round + 1);
     if (all_have_come(meeting, &at))

@@ -15,6 +15,7 @@
 
 #include "common/meeting.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -121,6 +122,7 @@ int meeting_server_get_fd(const struct meeting_server *server)
 
 static void unwatch(struct meeting_server *p, uint32_t instance)
 {
+    assert(instance < p->instances);
     io_close(&p->watched[instance].pidfd);
     p->watched[instance].pid = 0;
 }
@@ -143,6 +145,7 @@ void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
 {
     if (!server)
         return;
+    assert(instance < server->instances);
     server->watched[instance].ended = true;
     if (!server->shared)
         return;
@@ -194,6 +197,7 @@ static int make_memory(struct meeting_server *p)
         r = -errno;
         goto fail;
     }
+    assert(!p->shared && p->memory < 0);
     p->shared = shared;
     p->memory = fd;
     for (uint32_t i = 0; i < p->instances; i++)
@@ -215,6 +219,7 @@ static bool has_ended(int pidfd)
 /* Has the process watched there ended? It may not be the one that the event was for. */
 static void look_at(struct meeting_server *p, uint32_t instance)
 {
+    assert(instance < p->instances);
     if (p->watched[instance].pid == 0 || !has_ended(p->watched[instance].pidfd))
         return;
     unwatch(p, instance);
@@ -227,6 +232,7 @@ static int admit(struct meeting_server *p, uint32_t instance, pid_t pid)
 {
     struct watched *w = &p->watched[instance];
 
+    assert(instance < p->instances && p->shared);
     if (w->pid == 0 && pid > 0) {
         w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (w->pidfd < 0 && errno == ESRCH)
@@ -278,6 +284,7 @@ static void answer(const struct meeting_server *p, const struct sockaddr_un *to,
     struct msghdr msg = {
         .msg_name = (void *)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
 
+    assert(!with_memory || p->memory >= 0);
     if (with_memory)
         io_attach_descriptor(&msg, &control, p->memory);
     (void)sendmsg(p->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* the receiver has room for one */

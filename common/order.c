@@ -67,6 +67,7 @@ static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
     uint32_t low = x & low_mask, high = (uint32_t)x >> low_bits;
     uint32_t rounds = bits <= SMALL_BITS ? ROUNDS_SMALL : ROUNDS;
 
+    assert(bits >= 1 && bits <= WORD_BITS);
     for (uint32_t round = 0; round < rounds; round += 2) {
         /* A half has at most 16 bits, so the round's number fits beside it. */
         high ^= philox_draw(seed, low | round << 16, epoch, purpose, tweak).word[0] & high_mask;
@@ -79,6 +80,7 @@ static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
 /* The number of bits of the numbers below n; n >= 2. */
 static unsigned bits_below(word n)
 {
+    assert(n >= 2);
     return 64 - (unsigned)__builtin_clzll((wide)n - 1);
 }
 
@@ -115,6 +117,7 @@ static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, 
     wide windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
     wide window = position / window_len, start, len, q, slot, storage, cut;
 
+    assert(block_len > 0 && block_len <= n && position < n);
     if (window >= windows)
         window = windows - 1;
     start = window * window_len;
@@ -146,6 +149,7 @@ uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t positi
     case ORDER_NONE:
         break;
     }
+    assert(p < n);
     return narrow((wide)order->first + p);
 }
 
@@ -185,6 +189,7 @@ int order_init(struct order *order, uint32_t samples, const struct order_subset 
         return error_set(err, -EINVAL,
                          "%u samples, %u times each, are more than 2^32 - 2 positions",
                          end - subset->first, repeat);
+    assert(end > subset->first && repeat > 0);
     order->first = subset->first;
     order->n = end - subset->first;
     order->repeat = repeat;
@@ -259,6 +264,7 @@ uint64_t order_steps_left(const struct order_steps *steps, struct order_place pl
 
     if (place.position >= span_of(steps))
         return 0;
+    assert(steps->per_step > 0);
     left = span_of(steps) - place.position;
     return left / steps->per_step + (steps->last == ORDER_PAD && left % steps->per_step > 0);
 }

@@ -3,6 +3,7 @@
 
 #include "common/parallel.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -51,6 +52,7 @@ unsigned parallel_cpus(void)
 
 static void note_error(struct run *run, uint64_t index, int error)
 {
+    assert(error < 0 && index < run->p->count);
     (void)pthread_mutex_lock(&run->mu);
     if (run->error == 0 || index < run->error_index) {
         run->error = error;
@@ -83,6 +85,7 @@ static void *worker_main(void *arg)
 
     work(w->run, w->index);
     (void)pthread_mutex_lock(&w->run->mu);
+    assert(w->run->running > 0);
     w->run->running--;
     (void)pthread_cond_signal(&w->run->ended);
     (void)pthread_mutex_unlock(&w->run->mu);
@@ -135,6 +138,8 @@ int parallel_run(const struct parallel *p)
     wait_and_tell(&run);
     for (unsigned i = 0; i < started; i++)
         (void)pthread_join(workers[i].thread, NULL);
+    assert(run.running == 0);
+    assert(run.error < 0 || atomic_load(&run.done) == p->count);
     free(workers);
     return run.error;
 }

@@ -126,6 +126,7 @@ static struct rational nearest(u128 num, uint64_t den)
             return last.den == 0 || (next.den && (a < b || (a == b && next.den < last.den))) ? next
                                                                                              : last;
         }
+        assert(next.num <= TERM_MAX && next.den <= TERM_MAX);
         before = last;
         last = next;
         n = d;

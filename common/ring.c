@@ -29,6 +29,7 @@
 
 #include "common/ring.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -48,6 +49,7 @@ static int ring_map(struct ring *ring)
     int flags = ring->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
     void *base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, flags, ring->fd, 0);
 
+    assert(!ring->base && ring->bytes > 0);
     if (base == MAP_FAILED)
         return -errno;
     ring->base = base;
@@ -58,6 +60,7 @@ static struct ring *ring_new(int fd, uint32_t slots, uint64_t slot_bytes)
 {
     struct ring *ring = malloc(sizeof(*ring));
 
+    assert(slots > 0 && slot_bytes <= UINT64_MAX / slots);
     if (!ring)
         return NULL;
     *ring = (struct ring){
@@ -128,6 +131,7 @@ int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct p
                         r == -ENOMEM ? " (see ulimit -v)" : "");
         goto fail;
     }
+    assert(ring->base && ring->fd >= 0);
     *ret = ring;
     return 0;
 
@@ -206,6 +210,7 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
         ring_unref(ring);
         return r;
     }
+    assert(ring->base && ring->fd == fd);
     *ret = ring;
     return 0;
 }
@@ -238,6 +243,7 @@ uint64_t ring_resident(const struct ring *ring)
     unsigned char there[4096];
     uint64_t pages = 0;
 
+    assert(ring->base);
     for (size_t at = 0; at < ring->bytes; at += most * page) {
         size_t len = min_u64(ring->bytes - at, most * page), n = (len + page - 1) / page;
 
@@ -251,6 +257,7 @@ uint64_t ring_resident(const struct ring *ring)
 
 struct ring *ring_ref(struct ring *ring)
 {
+    assert(atomic_load(&ring->refs) > 0);
     (void)atomic_fetch_add_explicit(&ring->refs, 1, memory_order_relaxed);
     return ring;
 }

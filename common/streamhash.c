@@ -3,6 +3,7 @@
 
 #include "common/streamhash.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -18,12 +19,14 @@ static void add_image(XXH3_state_t *state, const struct streamhash_image *image,
     uint8_t chunk[3 * 1024];
     size_t n = 0;
 
+    assert(image->channels >= 3);
     for (size_t i = 0; i < area; i++) {
         const uint8_t *p = pixels + i * next_pixel;
 
         chunk[n++] = p[0] ^ flip;
         chunk[n++] = p[next_channel] ^ flip;
         chunk[n++] = p[2 * next_channel] ^ flip;
+        assert(n <= sizeof(chunk)); /* a multiple of the three channels */
         if (n == sizeof(chunk)) {
             (void)XXH3_64bits_update(state, chunk, n);
             n = 0;

@@ -3,6 +3,7 @@
 
 #include "common/text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -57,6 +58,7 @@ char *text_make_plain(char *text)
         else
             for (size_t i = 0; i < len; i++)
                 *to++ = from[i];
+        assert(to <= from + len); /* the text does not grow */
         from += len;
     }
     *to = '\0';

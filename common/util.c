@@ -283,6 +283,7 @@ int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset)
         else if (errno != EINTR)
             return -errno;
     }
+    assert(have <= len);
     return (int64_t)have;
 }
 
@@ -383,6 +384,7 @@ void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, in
                                                  .cmsg_type = SCM_RIGHTS,
                                                  .cmsg_len = CMSG_LEN(sizeof(int))}};
     memcpy(CMSG_DATA(&room->align), &fd, sizeof(fd));
+    assert(fd >= 0);
     msg->msg_control = room;
     msg->msg_controllen = sizeof(*room);
 }
@@ -578,6 +580,7 @@ int array_reserve(void *array, size_t *cap, size_t count, size_t size)
     size_t most, wanted = *cap ? *cap : FIRST_CAP;
     void *entries;
 
+    assert(size > 0);
     if (count <= *cap)
         return 0;
     most = PTRDIFF_MAX / size;

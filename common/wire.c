@@ -3,6 +3,7 @@
 
 #include "common/wire.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@ uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS
         ret[0] = (struct wire_view){1, open->height, open->width};
         return 1;
     }
+    assert(open->views <= VIEWS_MAX);
     memcpy(ret, open->view, open->views * sizeof(*ret));
     return open->views;
 }
@@ -37,6 +39,7 @@ uint32_t wire_images(const struct wire_open *open)
 
 void wire_open_set_views(struct wire_open *open, const struct views *views)
 {
+    assert(views->count >= 1 && views->count <= VIEWS_MAX);
     (void)snprintf(open->pipeline, sizeof(open->pipeline), "%s", views->text);
     open->views = views->named ? views->count : 0;
     for (uint32_t i = 0; i < open->views; i++)
@@ -60,6 +63,7 @@ uint64_t wire_sample_bytes(const struct wire_open *open)
 
 uint64_t wire_field_bytes(const struct wire_open *open, const struct field_shape *field)
 {
+    assert(open->channels > 0);
     return field_sample_bytes(field, wire_images(open), wire_sample_bytes(open) / open->channels);
 }
 
@@ -105,7 +109,10 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
         s.fields_at[i] = align_up(s.end, 64);
         s.end = s.fields_at[i] + count * bytes;
     }
+    assert(s.labels_at % sizeof(int64_t) == 0 && s.samples_at % sizeof(uint32_t) == 0);
+    assert(s.labels2_at % sizeof(int64_t) == 0 && s.boxes_at % sizeof(float) == 0);
     s.bytes = align_up(s.end, SLOT_ALIGN);
+    assert(s.bytes % SLOT_ALIGN == 0);
     *ret = s;
     return 0;
 }
@@ -285,6 +292,7 @@ int wire_get_hello(struct frame_reader *r, struct wire_hello *ret)
 
 static void put_shapes(struct frame_buffer *b, const struct field_shape *shape, uint32_t count)
 {
+    assert(count <= FIELDS_MAX);
     frame_put_u32(b, count);
     for (uint32_t i = 0; i < count; i++)
         frame_put_bytes(b, &shape[i], sizeof(shape[i])); /* only u32 fields, like datasum's u64 */
@@ -306,6 +314,7 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
 {
     size_t begin = frame_begin(b, WIRE_OPEN, request);
 
+    assert(m->views <= VIEWS_MAX);
     frame_put_text(b, m->dataset);
     frame_put_text(b, m->pipeline);
     frame_put_u64(b, m->seed);

@@ -152,6 +152,7 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     frame_put_text(b, m->nodes);
     frame_put_text(b, m->loader_cpus);
     frame_put_text(b, m->loader_key);
+    assert(argc > 0);
     frame_put_u32(b, (uint32_t)argc);
     for (size_t i = 0; i < argc; i++)
         frame_put_text(b, m->argv[i]);
@@ -205,6 +206,7 @@ static uint32_t get_count(struct frame_reader *r, size_t least)
 {
     uint32_t count = frame_get_u32(r);
 
+    assert(least > 0 && r->at <= r->end);
     if (count > (size_t)(r->end - r->at) / least) {
         r->bad = true;
         return 0;

@@ -9,6 +9,7 @@
 #include "launcher/dial.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -306,6 +307,7 @@ static void parse_all(const char *list, struct tries *ret)
             one[len] = '\0';
             if (address_parse(one, &ret->addresses[ret->count], NULL) == 0) {
                 ret->fds[ret->count] = (struct pollfd){.fd = -1, .events = POLLOUT};
+                assert(ret->count < TRIES_MAX);
                 ret->later[ret->count++] = true;
             }
         }
@@ -353,6 +355,7 @@ static int find_connected(struct tries *t)
         t->fds[i].fd = -1;
         if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &r, &len) < 0)
             r = errno;
+        assert(!t->later[i]);
         if (r == 0)
             return fd;
         t->error = -r;

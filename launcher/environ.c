@@ -5,6 +5,7 @@
 
 #include "launcher/environ.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,7 @@ int environ_list_put(struct environ_list *list, enum environ_how how, const char
         free(copy);
         return -ENOMEM;
     }
+    assert(list->count < list->cap);
     entry = &list->entries[list->count];
     *entry = (struct environ_entry){.name = strdup(name), .value = copy, .how = how};
     if (!entry->name) {
@@ -93,6 +95,7 @@ char **environ_apply(char *const *environment, const struct environ_list *list)
         if (!ret[n++])
             goto fail;
     }
+    assert(n <= before);
     for (size_t i = 0; i < list->count; i++) {
         if (list->entries[i].how == ENVIRON_UNSET || seen[i])
             continue;
@@ -100,6 +103,7 @@ char **environ_apply(char *const *environment, const struct environ_list *list)
         if (!ret[n++])
             goto fail;
     }
+    assert(n <= before + list->count && !ret[n]);
     free(seen);
     return ret;
 

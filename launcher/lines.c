@@ -30,6 +30,7 @@ bool lines_has_room(const struct lines *lines)
 
 char *lines_reserve(struct lines *lines, size_t *ret_size)
 {
+    assert(lines->at <= lines->len && lines->len <= lines->cap);
     /* Move to the front only if that is cheap or necessary: less than one line is moved. */
     if (lines->at > 0 && (lines->at == lines->len || lines->cap - lines->len < READ_BYTES)) {
         memmove(lines->bytes, lines->bytes + lines->at, lines->len - lines->at);
@@ -39,6 +40,7 @@ char *lines_reserve(struct lines *lines, size_t *ret_size)
     }
     if (array_reserve(&lines->bytes, &lines->cap, lines->len + READ_BYTES, 1) < 0)
         return NULL;
+    assert(lines->cap - lines->len >= READ_BYTES);
     *ret_size = lines->cap - lines->len;
     return lines->bytes + lines->len;
 }
@@ -59,6 +61,8 @@ size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret
     size_t whole = lines->last_newline > lines->at ? lines->last_newline - lines->at : 0;
     size_t waiting = lines_pending(lines);
 
+    assert(lines->last_newline <= lines->len);
+    assert(most > 0);
     *ret = start;
     if (whole > 0 && whole <= most)
         return whole;
@@ -66,6 +70,7 @@ size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret
         newline = memrchr(start, '\n', most);
         if (!newline)
             newline = memchr(start + most, '\n', whole - most);
+        assert(newline); /* the last of `whole` is one */
         return (size_t)(newline - start) + 1;
     }
     if (flush || waiting >= LINES_LONGEST)
@@ -87,6 +92,7 @@ size_t lines_peek_progress(const struct lines *lines, const char **ret)
         end = last;
         last = memrchr(start, '\r', (size_t)(end - start));
     }
+    assert(start <= end);
     *ret = last ? last + 1 : start;
     return (size_t)(end - *ret);
 }
@@ -160,6 +166,7 @@ void traceback_look(struct traceback *t, const char *bytes, size_t len, uint64_t
 {
     for (size_t i = 0; i < len; i++) {
         t->matched = bytes[i] == traceback_line[t->matched] ? t->matched + 1 : bytes[i] == 'T';
+        assert(t->matched < sizeof(traceback_line));
         if (t->matched < sizeof(traceback_line) - 1)
             continue;
         t->matched = 0;

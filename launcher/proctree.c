@@ -13,6 +13,7 @@
 
 #include "launcher/proctree.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -128,6 +129,7 @@ static int add_children(struct tree *f, const struct tree *all, pid_t parent, pi
         else
             high = middle;
     }
+    assert(low <= all->count);
     for (; low < all->count && all->processes[low].parent == parent; low++)
         if (all->processes[low].pid != spare && all->processes[low].pid != root &&
             add(f, &all->processes[low]) < 0)
@@ -288,10 +290,12 @@ bool proctree_end(struct proctree_end *end, pid_t spare, uint64_t now_ns)
 {
     int left = proctree_kill(spare);
 
+    assert(spare >= 0);
     if (end->give_up_at == 0 || (left > 0 && left < end->least)) {
         end->least = left > 0 ? left : INT_MAX;
         end->give_up_at = now_ns + UNKILLABLE_MS * NS_PER_MS;
     }
+    assert(end->give_up_at > 0 && end->least > 0);
     return left == 0 || now_ns >= end->give_up_at;
 }
 
@@ -302,6 +306,7 @@ int proctree_adopt(void)
 
 int proctree_follow(pid_t parent, int signal)
 {
+    assert(signal > 0);
     if (prctl(PR_SET_PDEATHSIG, signal) < 0)
         return -errno;
     return getppid() == parent ? 0 : -ESRCH;

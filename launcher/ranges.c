@@ -3,6 +3,7 @@
 
 #include "launcher/ranges.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ int ranges_parse(const char *text, unsigned long *words, size_t count, struct pl
         if (last >= count)
             return error_set(err, -ERANGE, "%llu in '%s' is too high: %zu is the last",
                              (unsigned long long)last, text, count - 1);
+        assert(first <= last && last < count);
         for (uint64_t n = first; n <= last; n++)
             ranges_add(words, n);
         if (*p == ',' && p[1])
@@ -71,6 +73,7 @@ char *ranges_format(const unsigned long *words, size_t count)
             continue;
         while (n + 1 < count && ranges_has(words, n + 1))
             n++;
+        assert(first <= n && n < count);
         (void)fprintf(f, "%s%zu", ftell(f) > 0 ? "," : "", first);
         if (n > first)
             (void)fprintf(f, "-%zu", n);

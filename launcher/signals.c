@@ -3,6 +3,7 @@
 
 #include "launcher/signals.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stddef.h>
 
@@ -32,6 +33,7 @@ int signals_open(void)
     for (size_t i = 0; i < ARRAY_LEN(all); i++) /* a blocked signal would still arrive */
         if (!(ignored >> all[i] & 1))
             wanted[count++] = all[i];
+    assert(count <= ARRAY_LEN(wanted));
     return io_open_signals(wanted, count);
 }
 

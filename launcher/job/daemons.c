@@ -8,6 +8,7 @@
 #include "launcher/job/daemons.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <dirent.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -261,5 +262,6 @@ uint32_t daemons_find_late(const struct plan *plan, pid_t mpirun, bool *late)
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         count += known && late[i];
     sockets_fini(&s);
+    assert(count <= plan->num_hosts);
     return count;
 }

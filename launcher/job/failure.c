@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,7 @@ static bool has_failed_too(const struct supervisor *s, const struct instance *in
     const struct report *r = &s->report;
     const struct instance *first = &s->instances[r->by_traceback ? r->ended : r->instance];
 
+    assert(r->kind == REPORT_EXITED && r->instance < s->plan->num_instances);
     return inst->has_exited && inst->exited.status != 0 &&
            (inst->exited.cause == CONTROL_CAUSE_ITSELF ||
             (failed_ns(inst) < inst->exited_ns &&
@@ -91,6 +93,7 @@ void failure_find_cause(struct supervisor *s)
         blame_daemon(s);
     if (s->report.kind != REPORT_EXITED || s->report.signal)
         return;
+    assert(first < s->plan->num_instances);
     before = failed_ns(&s->instances[first]) - ORDER_MS * NS_PER_MS;
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
         const struct instance *inst = &s->instances[i];
@@ -102,6 +105,7 @@ void failure_find_cause(struct supervisor *s)
     }
     if (best == first)
         return;
+    assert(best < s->plan->num_instances);
     s->report.by_traceback = true;
     s->report.ended = first;
     s->report.instance = best;
@@ -178,6 +182,7 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
         if (!s->plan->hosts[i].local &&
             s->instances[s->plan->hosts[i].first].state == INSTANCE_ABSENT)
             probes[count++].host = &s->plan->hosts[i];
+    assert(count <= s->plan->num_hosts);
     if (count == 0 || probe_hosts(&question, probes, count, &stopped_ns) < 0)
         goto out;
     for (uint32_t i = 0; i < count; i++) {
@@ -203,6 +208,7 @@ static void put_tail(const struct supervisor *s, uint32_t instance)
 {
     const char *tail = s->instances[instance].tail;
 
+    assert(instance < s->plan->num_instances);
     if (!tail || !*tail)
         return;
     log_error("the last lines of instance %u on standard error:", instance);
@@ -225,6 +231,7 @@ static void put_tails(const struct supervisor *s)
             again |= !again && strcmp(tail, shown[j]) == 0;
         if (again || !*tail)
             continue;
+        assert(count < TAILS_MOST);
         shown[count++] = tail;
         put_tail(s, i);
     }
@@ -242,6 +249,7 @@ void failure_get_words(const struct supervisor *s, char *ret, size_t size)
     char text[sizeof(s->text_tail.bytes) + 1], status[128];
     size_t at = 0;
 
+    assert(size > 0);
     text[0] = '\0';
     (void)tail_get(&s->text_tail, MPIRUN_LINES, text);
     for (const char *line = text; *line && at + 1 < size;) {

@@ -4,6 +4,7 @@
  * All plans are queued, or none: if the job cannot start, no program must. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,7 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
         .loader_key = (char *)loaders_get_key(s->loaders),
         .argv = (char **)s->job->program,
     };
+    assert(s->plan->num_instances > 0);
     ret->window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),
                                     WINDOW_MOST);
     return variables_of_instance(&job, s->plan, index, loader_of(s, inst, loader, sizeof(loader)),
@@ -132,6 +134,7 @@ static int put_plan(struct supervisor *s, struct instance *inst)
     size_t before = tx->len;
     int r = make_plan(s, inst, &plan);
 
+    assert(inst->peer && inst->state == INSTANCE_PRESENT);
     if (r == 0)
         r = control_put_plan(tx, &plan);
     environ_list_fini(&plan.environment);
@@ -144,6 +147,7 @@ static int put_plan(struct supervisor *s, struct instance *inst)
         "the program's arguments and variables take %zu MiB, and %d MiB is what "
         "an instance can be given: pass fewer arguments or variables (-x, --env-file)",
         (tx->len - before) >> 20, CONTROL_MAX_PAYLOAD >> 20);
+    assert(tx->len > before);
     tx->len = before;
     return -E2BIG;
 }
@@ -202,6 +206,7 @@ static int put_plans(struct supervisor *s)
 
 void instances_send_plans(struct supervisor *s)
 {
+    assert(s->phase == JOB_STARTING && !s->plans_sent);
     for (uint32_t h = 0; h < s->plan->num_hosts; h++)
         if (!s->plan->hosts[h].known)
             return;

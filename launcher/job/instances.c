@@ -128,6 +128,7 @@ static bool is_mate(const struct peer *a, const struct peer *b)
 /* A stranger that has just been added. */
 static void count_stranger(struct supervisor *s, struct peer *peer)
 {
+    assert(!peer->instance);
     s->strangers.count++;
     peer->mates = 0;
     for (size_t i = 0; i < s->num_peers; i++) {
@@ -152,6 +153,7 @@ static void drop_peer(struct supervisor *s, struct peer *peer)
 {
     if (!peer->instance)
         discount_stranger(s, peer);
+    assert(s->num_peers > 0);
     for (size_t i = 0; i < s->num_peers; i++) {
         if (s->peers[i] == peer) {
             s->peers[i] = s->peers[--s->num_peers];
@@ -267,6 +269,7 @@ static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_re
     if (hello.instance >= s->plan->num_instances ||
         s->instances[hello.instance].state != INSTANCE_ABSENT)
         return -EPROTO;
+    assert(!peer->instance && !s->instances[hello.instance].peer);
     inst = &s->instances[hello.instance];
     discount_stranger(s, peer);
     inst->peer = peer;
@@ -535,6 +538,7 @@ static bool is_silent(const struct supervisor *s, const struct peer *peer)
 static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
                               const struct peer *b)
 {
+    assert(!a->instance && !b->instance);
     if (is_silent(s, a) != is_silent(s, b))
         return is_silent(s, a);
     if (a->mates != b->mates)
@@ -558,6 +562,7 @@ static bool drop_stranger(struct supervisor *s)
                  "make room for those of the job",
                  found->mates + 1, dial_format_host(&found->from, host, sizeof(host)));
     s->strangers.worst = found->from;
+    assert(!found->instance);
     drop_peer(s, found);
     return true;
 }
@@ -605,6 +610,7 @@ static int add_peer(struct supervisor *s, int fd, const struct dial_peer *from)
     peer->since_ns = time_now_ns();
     peer->from = *from;
     peer->round = s->strangers.round;
+    assert(s->num_peers < s->peers_cap);
     s->peers[s->num_peers++] = peer;
     count_stranger(s, peer);
     return 0;
@@ -771,6 +777,7 @@ static void send_leave(struct supervisor *s, uint64_t now)
 
         if (!should_leave(inst, now))
             continue;
+        assert(inst->peer && !inst->left);
         inst->left = true;
         (void)control_put_empty(&inst->peer->conn.tx, CONTROL_LEAVE);
     }

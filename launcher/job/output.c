@@ -123,12 +123,14 @@ static size_t make_tag(const struct output *o, const struct chunk *c, char ret[T
                                 .pid = instance->pid,
                                 .stream = names[c->stream]};
 
+    assert(c->instance >= 0 && c->instance < (int64_t)o->count);
     (void)clock_gettime(CLOCK_REALTIME, &fields.now);
     return tag_format(o->tag, &fields, ret);
 }
 
 static void fail(struct output *o, struct sink *sink, int error)
 {
+    assert(error < 0);
     sink->error = error;
     lock_acquire(&o->lock);
     if (o->failure == 0 || error == -EPIPE) { /* a reader that has closed the pipe ends the job */
@@ -140,6 +142,7 @@ static void fail(struct output *o, struct sink *sink, int error)
 
 static void flush_stage(struct output *o)
 {
+    assert(o->staged <= STAGE_BYTES);
     for (int i = 0; i < 2 && o->staged > 0; i++) {
         if (o->fd_of[i] != o->staged_fd)
             continue;
@@ -162,6 +165,7 @@ static void stage(struct output *o, int fd, const char *bytes, size_t len)
     while (len > 0) {
         size_t n = min_u64(len, STAGE_BYTES - o->staged);
 
+        assert(n > 0); /* a full stage has been flushed */
         memcpy(o->stage + o->staged, bytes, n);
         o->staged += n;
         bytes += n;
@@ -185,6 +189,7 @@ static void fail_file(struct output *o, const char *path, int error)
 {
     size_t len;
 
+    assert(error < 0);
     lock_acquire(&o->lock);
     if (o->file_failure == 0)
         o->file_failure = error;
@@ -218,6 +223,7 @@ static void write_file(struct output *o, const struct chunk *c)
     char path[4096];
     int r = 0;
 
+    assert(o->folder && c->instance >= 0 && c->instance < (int64_t)o->count);
     if (f->failed[c->stream])
         return;
     (void)snprintf(path, sizeof(path), "%s/instance-%u.%s", o->folder,
@@ -308,6 +314,7 @@ static void write_progress(struct output *o, const struct chunk *c)
     clear_progress(o, sink);
     if (o->tag)
         len = make_tag(o, c, line);
+    assert(len <= TAG_MAX);
     memcpy(line + len, c->bytes, min_u64(c->len, sizeof(line) - len));
     len += min_u64(c->len, sizeof(line) - len);
     sink->fd = fd;
@@ -356,6 +363,7 @@ static void write_chunk(struct output *o, const struct chunk *c)
         sink->mid_line = end[-1] != '\n';
         return;
     }
+    assert(tag_len <= sizeof(tag));
     while (p < end) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *next = newline ? newline + 1 : end, *from = bars ? shown_part(p, next) : p;
@@ -374,6 +382,7 @@ static void handle_chunk(struct output *o, const struct chunk *c)
 {
     bool own = c->instance == OWN;
 
+    assert(own || c->instance < (int64_t)o->count);
     if (!own && o->folder && !c->progress)
         write_file(o, c);
     if (!own && o->instances[c->instance].hidden && c->stream != CONTROL_LOADER)
@@ -552,6 +561,7 @@ fail:
  * progress line per stream is queued, and messages have a byte limit. Needs the lock. */
 static bool has_room(struct output *o, const struct chunk *c)
 {
+    assert(lock_is_held(&o->lock));
     if (c->progress) {
         uint8_t bit = (uint8_t)(1 << c->stream);
         bool queued = o->progresses[c->instance] & bit;

@@ -3,6 +3,8 @@
 
 #include "launcher/job/pause.h"
 
+#include <assert.h>
+
 #include "common/util.h"
 
 enum { HOSTS_FIRST_S = 5, LAST_S = 60, LONG_S = 600 };
@@ -14,6 +16,7 @@ unsigned pause_next(struct pause *pause, bool ran, uint64_t took_ns)
     if (!ran) {
         pause->wait_s =
             pause->wait_s ? (unsigned)min_u64(pause->wait_s * 2, LAST_S) : HOSTS_FIRST_S;
+        assert(pause->wait_s >= HOSTS_FIRST_S && pause->wait_s <= LAST_S);
         return pause->wait_s;
     }
     pause->wait_s = 0;
@@ -22,5 +25,6 @@ unsigned pause_next(struct pause *pause, bool ran, uint64_t took_ns)
     if (pause->failures > 0)
         seconds = pause->failures < 7 ? 1U << (pause->failures - 1) : LAST_S;
     pause->failures++;
+    assert(seconds <= LAST_S);
     return seconds;
 }

@@ -24,6 +24,7 @@ static int status_code(int wait_status)
 
 static int failed_code(const struct control_failed *failed)
 {
+    assert(failed->step < CONTROL_STEPS);
     if (failed->step != CONTROL_STEP_EXEC)
         return STATUS_LAUNCH;
     return failed->error == -ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
@@ -108,6 +109,7 @@ static void exited_sentence(const struct report *report, const struct plan *plan
     char status[128], first[HOST_NAME_MAX_BYTES + 64];
     size_t n;
 
+    assert(report->kind == REPORT_EXITED);
     status_describe(exited->status, status, sizeof(status));
     if (report->signal) {
         (void)snprintf(ret, size, "the job was ended by SIG%s; %s %s", sigabbrev_np(report->signal),
@@ -140,6 +142,7 @@ void report_sentence(const struct report *report, const struct plan *plan, const
 {
     char who[HOST_NAME_MAX_BYTES + 64] = "", limit[32];
 
+    assert(size > 0);
     if (report->instance < plan->num_instances)
         describe_instance(plan, report->instance, who, sizeof(who));
     ret[0] = '\0';

@@ -11,6 +11,7 @@
 
 #include "launcher/job/starter.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -54,6 +55,7 @@ void starter_words_take(struct starter_words *w, char *word)
         free(word);
         return;
     }
+    assert(w->count + 1 < w->cap);
     w->words[w->count++] = word;
     w->words[w->count] = NULL;
 }
@@ -102,6 +104,7 @@ struct start {
 
 static void become_starter(const struct start *s, pid_t guard)
 {
+    assert(guard > 0);
     /* It must die at once if its guard does. */
     if (proctree_follow(guard, SIGKILL) < 0)
         _exit(125);
@@ -143,6 +146,7 @@ static void become_guard(const struct start *s)
     (void)dup2(s->text[1], STDOUT_FILENO);
     (void)dup2(s->text[1], STDERR_FILENO);
     /* Close all other descriptors of plenumrun's: its connections must break when it dies. */
+    assert(s->arguments.num_files <= STARTER_FILES_MAX);
     status_fd = move_up(s->status[1]);
     text_fd = move_up(s->text[0]);
     for (size_t i = 0; i < s->arguments.num_files; i++)
@@ -212,6 +216,7 @@ int starter_start(const struct plan *plan, const struct starter_job *job, struct
         (void)error_set(err, r, "cannot start the instances: %s", strerror(-r));
         goto out;
     }
+    assert(guard > 0);
     *ret = (struct starter){.guard = guard, .status_fd = s.status[0], .text_fd = s.text[0]};
     (void)io_set_nonblock(ret->status_fd);
     (void)io_set_nonblock(ret->text_fd);

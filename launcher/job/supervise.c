@@ -135,6 +135,7 @@ static void begin_close(struct supervisor *s)
 {
     bool complete = true;
 
+    assert(s->phase == JOB_RUNNING || s->phase == JOB_ENDING);
     enter(s, JOB_CLOSING);
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     instances_send_empty(s, CONTROL_END);
@@ -152,6 +153,7 @@ static void read_input(struct supervisor *s, const struct pollfd *fds)
     static char bytes[SUPERVISE_INPUT_BYTES]; /* the stack may be small (ulimit -s) */
     ssize_t n = input_read(fds, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
 
+    assert(s->input_in_flight <= SUPERVISE_INPUT_BYTES);
     if (n < 0)
         return;
     s->input_ended |= n == 0;
@@ -459,6 +461,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
 
 static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
 {
+    assert(s->starter_gone);
     return now >= s->starter_gone_ns + ms * NS_PER_MS;
 }
 
@@ -477,6 +480,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
         next = min_u64(next, is_gone_for(s, LAST_WORDS_MS, now)
                                  ? s->starter_gone_ns + LOADERS_MS * NS_PER_MS
                                  : s->starter_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+    assert(next <= s->beat_at);
     return next;
 }
 

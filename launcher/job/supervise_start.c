@@ -3,6 +3,7 @@
  * it, and at last the starter, which starts the shims. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 #include "launcher/topology.h"
 
 enum {
-    ASK_MS = 6000,        /* part of --start-timeout reserved for querying the hosts */
+    ASK_MS = 6000,          /* part of --start-timeout reserved for querying the hosts */
     DESCRIPTORS_LEAST = 32, /* needed in addition to those of instances */
 };
 
@@ -94,6 +95,7 @@ static int open_output(struct supervisor *s, struct plenum_error *err)
                                      .stderr_fd = STDERR_FILENO};
     int r;
 
+    assert(!s->output);
     if (!instances)
         return error_set(err, -ENOMEM, "out of memory");
     r = raise_descriptors(s, err);
@@ -151,6 +153,7 @@ static void secure_control(struct supervisor *s)
 /* Without mpirun there is no MPI, so the programs meet in shared memory that we provide. */
 static int make_place(struct supervisor *s, struct plenum_error *err)
 {
+    assert(!s->place);
     if (s->job->mpirun || s->plan->num_instances == 1)
         return 0;
     return meeting_server_create(s->id, s->job->id, s->plan->num_instances, &s->place,
@@ -192,6 +195,7 @@ static int start_job(struct supervisor *s, struct plenum_error *err)
     uint64_t now = time_now_ns();
     int r;
 
+    assert(!s->tls && s->listener < 0);
     (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
     s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include,
                               s->job->ports, s->control, sizeof(s->control), err);

@@ -3,6 +3,7 @@
 
 #include "launcher/plan/devices.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -52,6 +53,7 @@ static int add_item(struct device_pool *pool, const char *text, size_t len)
     item = strndup(text, len);
     if (!item)
         return -ENOMEM;
+    assert(pool->count < pool->cap);
     pool->items[pool->count++] = item;
     return 0;
 }
@@ -87,6 +89,7 @@ static int add_items(struct device_pool *pool, const char *text, size_t len,
     }
     if (first > last)
         return error_set(err, -EINVAL, "%.*s runs backwards", (int)len, text);
+    assert(last <= UINT32_MAX);
     for (uint64_t i = first; i <= last; i++) {
         int r = pool->count == DEVICES_MAX
                     ? error_set(err, -EINVAL, "there are more than %d devices", DEVICES_MAX)
@@ -212,6 +215,7 @@ char *device_pool_format(const struct device_pool *pool, uint32_t first, uint32_
 
     if (!f)
         return NULL;
+    assert(pool->count == 0 || (first <= pool->count && count <= pool->count - first));
     for (uint32_t i = first; i < first + count; i++) {
         if (pool->count > 0)
             (void)fprintf(f, "%s%s", i > first ? "," : "", pool->items[i]);

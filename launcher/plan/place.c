@@ -197,6 +197,7 @@ static int find_memories(struct state *s)
         if (!s->near[i])
             goto fail;
     }
+    assert(kept <= count && s->num_nodes == kept);
     s->nodes[kept] = NO_NODE;
     s->near[kept] = rest;
     s->num_nodes++;
@@ -211,6 +212,7 @@ fail:
 
 static uint32_t memory_of(const struct state *s, hwloc_const_bitmap_t cpus)
 {
+    assert(s->num_nodes > 0);
     for (uint32_t i = 0; i < s->num_nodes; i++)
         if (hwloc_bitmap_intersects(s->near[i], cpus))
             return i;
@@ -268,6 +270,7 @@ static int reserve_cores(struct state *s, struct plenum_error *err)
         for (uint32_t m = 1; m < s->num_nodes; m++)
             if (left[m] > left[most])
                 most = m;
+        assert(left[most] > 0); /* fewer are wanted than there are */
         left[most]--;
         for (uint32_t i = s->num_cores; i-- > 0;) {
             if (s->cores[i].memory == most && !s->cores[i].reserved) {
@@ -310,6 +313,7 @@ static int make_groups(struct state *s)
         for (uint32_t i = 0; i < s->num_cores; i++)
             if (!s->cores[i].reserved && group_of(s, &s->cores[i]) == key)
                 s->members[at++] = i;
+        assert(at <= s->num_cores && s->num_groups < keys);
         if (at > before)
             s->first[++s->num_groups] = at;
     }
@@ -320,11 +324,14 @@ static int make_groups(struct state *s)
 
 static uint32_t group_size(const struct state *s, uint32_t group)
 {
+    assert(group < s->num_groups);
+    assert(s->first[group] < s->first[group + 1]);
     return s->first[group + 1] - s->first[group];
 }
 
 static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
 {
+    assert(parts > 0 && part <= parts);
     return (uint32_t)((uint64_t)total * part / parts);
 }
 
@@ -333,6 +340,7 @@ static void give_core(const struct state *s, uint32_t group, uint32_t nth, struc
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];
 
+    assert(nth < group_size(s, group));
     (void)hwloc_bitmap_or(p->cpus, p->cpus, core->cpus);
     if (s->nodes[core->memory] != NO_NODE)
         (void)hwloc_bitmap_set(p->nodes, (unsigned)s->nodes[core->memory]);
@@ -343,6 +351,7 @@ static void give_share(const struct state *s, const struct share *share, struct 
 {
     uint32_t cores = group_size(s, share->group), place = share->place, of = share->of, core;
 
+    assert(place < of);
     if (of <= cores) {
         uint32_t last = portion(cores, place + 1, of);
 
@@ -364,6 +373,7 @@ static void give_share(const struct state *s, const struct share *share, struct 
  * that then has the most cores per instance. */
 static void count_shares(const struct state *s, uint32_t count, uint32_t *shares)
 {
+    assert(s->num_groups > 0 && count > s->num_groups);
     for (uint32_t g = 0; g < s->num_groups; g++)
         shares[g] = 1;
     for (uint32_t given = s->num_groups; given < count; given++) {
@@ -381,6 +391,7 @@ static int divide_groups(const struct state *s, struct places *ret)
 {
     uint32_t count = ret->count, *shares, i = 0;
 
+    assert(count > 0 && s->num_groups > 0);
     if (count <= s->num_groups) {
         for (i = 0; i < count; i++) {
             uint32_t g = portion(s->num_groups, i, count), end;
@@ -399,6 +410,7 @@ static int divide_groups(const struct state *s, struct places *ret)
         for (uint32_t place = 0; place < shares[g]; place++, i++)
             give_share(s, &(struct share){.group = g, .place = place, .of = shares[g]},
                        &ret->list[i]);
+    assert(i == count);
     free(shares);
     return 0;
 }
@@ -532,6 +544,7 @@ static void finish(const struct state *s, struct places *ret)
     uint32_t quota = topology_get_quota(s->topology), share = quota / ret->count / 1000;
     bool restricted = q->cpus || q->first_threads || q->reserve_cores > 0;
 
+    assert(ret->count > 0);
     for (uint32_t i = 0; i < ret->count; i++) {
         struct place *p = &ret->list[i];
 
@@ -597,6 +610,7 @@ int place_host(hwloc_topology_t topology, const struct place_request *request, s
         (r = reserve_cores(&s, err)) < 0 || (r = make_groups(&s)) < 0 ||
         (r = divide(&s, &places)) < 0)
         goto fail;
+    assert(s.num_groups > 0 && s.num_cores > 0);
     finish(&s, &places);
     state_fini(&s);
     *ret = places;

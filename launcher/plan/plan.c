@@ -124,6 +124,7 @@ static int split_instances(struct plan *plan, const struct plan_request *request
                 "(--host %s:%u) or lower --num-instances",
                 total, placed, plan->hosts[0].name, plan->hosts[0].count + total - placed);
     }
+    assert(placed == total);
     plan->num_instances = total;
     return 0;
 }
@@ -140,6 +141,7 @@ static int add_instances(struct plan *plan)
         for (uint32_t i = 0; i < plan->hosts[h].count; i++, index++)
             plan->instances[index] = (struct plan_instance){.host = h, .local_index = i};
     }
+    assert(index == plan->num_instances);
     return 0;
 }
 
@@ -165,6 +167,7 @@ static int split_replicas(struct plan *plan, const struct plan_request *request,
         plan->instances[i].replica_offset = offset;
         offset += plan->instances[i].num_replicas;
     }
+    assert(offset == total);
     return 0;
 }
 
@@ -221,6 +224,7 @@ static void drop_idle_hosts(struct plan *plan)
         else
             free_host(&plan->hosts[h]);
     }
+    assert(kept > 0); /* there is an instance */
     plan->num_hosts = kept;
 }
 
@@ -309,6 +313,7 @@ static struct place_devices *list_devices(const struct plan *plan, const struct 
 
 static int copy_places(struct plan *plan, struct plan_host *h, const struct places *places)
 {
+    assert(places->count == h->count);
     for (uint32_t i = 0; i < h->count; i++) {
         struct plan_instance *instance = &plan->instances[h->first + i];
         const struct place *place = &places->list[i];

@@ -10,6 +10,7 @@
 
 #include "launcher/remote/loaders.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -138,6 +139,7 @@ static int log_in(const struct loaders *all, struct remote_loader *l, int in, in
     char *words[AGENT_WORDS_MAX + 1], *text;
     int r;
 
+    assert(l->pid == 0);
     if (l->host->local) {
         r = agent_start((char *const *)self, in, in, err);
     } else {
@@ -155,6 +157,8 @@ static int watch(const struct loaders *all, int fd, const struct remote_loader *
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(l - all->list)};
 
+    assert(l >= all->list && l < all->list + all->count);
+    assert(fd >= 0);
     return epoll_ctl(all->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -228,6 +232,7 @@ static void handle_answer(struct remote_loader *l)
 {
     char *port, *end, address[200], host[208];
 
+    assert(!l->listening || l->at[0]);
     end = l->answer.begun ? strchr(l->answer.text, '\n') : NULL;
     if (l->listening || !end)
         return;
@@ -310,6 +315,7 @@ static void end_login(const struct loaders *all, struct remote_loader *l, int st
     bool was_listening = l->listening;
     char why[300];
 
+    assert(l->pid > 0);
     l->pid = 0;
     read_text(l);
     lines_hand_on(&l->text, true, handle_line, l);
@@ -340,6 +346,7 @@ static void kill_login(const struct loaders *all, struct remote_loader *l)
 {
     int status = 0;
 
+    assert(l->pid > 0); /* 0 would be our own group */
     (void)kill(-l->pid, SIGKILL); /* its whole session */
     (void)waitpid(l->pid, &status, 0);
     end_login(all, l, status);

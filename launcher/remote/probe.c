@@ -23,6 +23,7 @@
 
 #include "launcher/remote/probe.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -154,6 +155,7 @@ static void listen_to(struct inquiry *q)
     char bytes[4096];
     ssize_t n = 1;
 
+    assert(q->pid > 0 && q->fd >= 0);
     for (int i = 0; i < READS && n > 0; i++) {
         n = read(q->fd, bytes, sizeof(bytes));
         if (n > 0)
@@ -261,6 +263,7 @@ static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
 {
     pid_t pid;
 
+    assert(q->pid > 0);
     while ((pid = waitpid(q->pid, status, WNOHANG)) == 0 && time_now_ns() < patience_ns)
         (void)usleep(1000);
     if (pid != 0)

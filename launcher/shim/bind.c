@@ -9,6 +9,7 @@
 
 #include "launcher/shim/bind.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
@@ -95,6 +96,7 @@ static int set_memory(const struct bind_request *request)
 
 void bind_apply(const struct bind_request *request, struct bind_result *ret)
 {
+    assert(request->memory < NUMA_POLICIES);
     *ret = (struct bind_result){0};
     if (request->cpus &&
         sched_setaffinity(0, sizeof(request->sets.cpus), (const cpu_set_t *)request->sets.cpus) < 0)

@@ -158,6 +158,7 @@ int child_start(const struct child_options *options, struct child *ret)
     /* Also done here, so that signals to the group cannot arrive too early. */
     (void)setpgid(c.pid, c.pid);
     close_ends(&e);
+    assert(c.pid > 0 && c.report_fd >= 0);
     *ret = c;
     return 0;
 
@@ -172,6 +173,7 @@ int child_read_report(struct child *child)
     int r;
     ssize_t n;
 
+    assert(child->coming_len < sizeof(child->coming));
     do {
         n = read(child->report_fd, (char *)&child->coming + child->coming_len,
                  sizeof(child->coming) - child->coming_len);
@@ -194,6 +196,7 @@ int child_read_report(struct child *child)
 
 void child_signal(const struct child *child, int signal)
 {
+    assert(signal > 0);
     if (child->pid > 0)
         (void)kill(-child->pid, signal);
 }

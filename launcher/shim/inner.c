@@ -22,6 +22,7 @@
 
 #include "launcher/shim/inner_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -155,6 +156,7 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
         .max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024,
     };
 
+    assert(inner_is_running(in));
     in->kill_at = now; /* its leftover processes */
     inner_move(in, in->given_up ? INNER_DRAINING : INNER_SWEEPING);
     io_close(&in->child.input);
@@ -181,7 +183,7 @@ static void reap(struct inner *in)
         }
         if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
             return;
-        if (info.si_pid != in->child.pid)
+        if (info.si_pid != in->child.pid || !inner_is_running(in)) /* its number can be reused */
             continue;
         if (in->state == INNER_STARTING && !in->failed) /* the report is complete: did it fail? */
             inner_read_report(in);
@@ -349,6 +351,7 @@ static void read_control(struct inner *in)
         break_control(in, (int)n);
         return;
     }
+    assert(inner_is_connected(in));
     in->heard_ns = time_now_ns();
     while ((r = frame_conn_next(&in->conn, &header, &payload)) == 1) {
         if (in->link == LINK_OPEN)
@@ -410,6 +413,7 @@ static int open_control(struct inner *in)
     uint64_t now;
     int fd, r;
 
+    assert(in->link == LINK_CLOSED);
     now = time_now_ns();
     fd = dial_connect(in->task->control,
                       now < in->connect_by ? (int)((in->connect_by - now) / NS_PER_MS) : 0, &err);
@@ -438,6 +442,7 @@ static int open_control(struct inner *in)
 
 static void connect_again(struct inner *in)
 {
+    assert(in->link == LINK_CLOSED);
     in->again_at = UINT64_MAX;
     frame_conn_fini(&in->conn);
     tls_destroy(in->tls);

@@ -7,6 +7,7 @@
 
 #include "launcher/shim/inner_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ enum {
 
 int *inner_pipe(struct inner *in, int stream)
 {
+    assert(stream >= 0 && stream < CONTROL_STREAMS);
     return stream == CONTROL_LOADER ? &in->loader_fd : &in->child.output[stream];
 }
 
@@ -78,6 +80,7 @@ void inner_handle_input(struct inner *in, struct frame_reader *payload)
         return;
     }
     memcpy(in->input + in->input_len, bytes, len);
+    assert(in->input_cap - in->input_len >= len);
     in->input_len += len;
 }
 
@@ -94,6 +97,7 @@ void inner_send_lines(struct inner *in, int stream)
             return;
         if (control_put_output(&in->conn.tx, (enum control_stream)stream, bytes, len) < 0)
             return;
+        assert(len > 0 && len <= lines_pending(lines));
         in->in_flight += len;
         lines_drop(lines, len);
     }
@@ -132,6 +136,7 @@ void inner_write_input(struct inner *in)
             (void)control_put_number(&in->conn.tx, CONTROL_TAKEN, UINT64_MAX);
         }
     }
+    assert(done <= in->input_len);
     if (done > 0) {
         (void)control_put_number(&in->conn.tx, CONTROL_TAKEN, done);
         in->input_len -= done;

@@ -4,6 +4,7 @@
 
 #include "launcher/shim/inner_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@
 
 static void send_failure(struct inner *in, const struct control_failed *failed)
 {
+    assert(in->state == INNER_WAITING || in->state == INNER_STARTING);
+    assert(failed->error < 0);
     (void)control_put_failed(&in->conn.tx, failed);
     in->failed = true;
     if (in->state == INNER_WAITING) /* nothing was forked */
@@ -118,6 +121,7 @@ static void start_program(struct inner *in)
     struct bind_request bind;
     int r;
 
+    assert(in->state == INNER_WAITING && in->child.pid == 0);
     r = bind_request_parse(in->plan.cpus, in->plan.nodes, in->plan.bind_cpus,
                            (enum numa_policy)in->plan.memory, &bind, NULL);
     if (r < 0) {

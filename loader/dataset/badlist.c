@@ -21,6 +21,7 @@
 
 #include "loader/dataset/badlist.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -131,6 +132,7 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
         return -EBADMSG;
     }
     at++;
+    assert(at <= text + end_at);
     end = text + end_at;
     datasum_hex(fingerprint, hex);
     (void)snprintf(head, sizeof(head), "fingerprint %s\n", hex);
@@ -144,12 +146,14 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
         badlist_fini(&list);
         return -ENOMEM;
     }
+    assert(at <= end);
     while (list.count < count && parse_sample(&at, end, samples, &list))
         ;
     if (list.count < count || at != end) {
         badlist_fini(&list);
         return -EBADMSG;
     }
+    assert(list.count == count && count <= samples);
     *ret = list;
     return 0;
 }
@@ -234,6 +238,7 @@ void badlist_forgive_junk(struct badlist *list)
     for (uint32_t i = 0; i < list->count; i++)
         if (!list->samples[i].junk)
             list->samples[count++] = list->samples[i];
+    assert(count <= list->count);
     list->count = count;
 }
 

@@ -8,6 +8,7 @@
 
 #include "loader/dataset/field_table_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
             (void)XXH3_64bits_update(hash, piece.bytes, len);
         bad = bad || len == UINT32_MAX;
     }
+    assert(sample < samples_of(d));
     if (bad && turn->bad++ == 0)
         turn->first_bad = sample;
     return 0;
@@ -91,6 +93,7 @@ static unsigned threads_within(const struct dataset_options *options, uint32_t f
     unsigned threads = options->threads ? options->threads : parallel_cpus();
     uint64_t each = (uint64_t)fields * FIELD_MEMORY;
 
+    assert(fields > 0);
     if (options->memory == 0)
         return threads;
     return (unsigned)max_u64(min_u64(threads, options->memory / each), 1);
@@ -108,6 +111,7 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
     int r = 0;
 
     (void)thread;
+    assert(begin < end);
     (void)XXH3_64bits_reset(&hash);
     for (uint64_t i = begin; i < end && r == 0; i++) {
         r = dataset_check_cancel(reading->options);
@@ -241,6 +245,7 @@ static int learn_shapes(struct dataset *d, const struct dataset_options *options
             known++;
         }
     }
+    assert(known <= count);
     r = 0;
     for (uint32_t i = 0; i < count && r == 0; i++)
         if (!is_known[i])
@@ -283,6 +288,7 @@ static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
         h->memory.each = max_u64(h->memory.each, turns[t].memory.each);
         h->memory.turn = max_u64(h->memory.turn, turns[t].memory.turn);
     }
+    assert(bad <= samples_of(d));
     sum = XXH3_128bits_digest(&hash);
     memcpy(h->hash, &sum, sizeof(h->hash));
     memcpy(h->shape, d->fields.shape, sizeof(h->shape));

@@ -10,6 +10,7 @@
 
 #include "loader/dataset/field_table_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ static void set_table(struct field_table *table, void *bytes, size_t len, bool m
 {
     struct table_header *h = bytes;
 
+    assert(len >= sizeof(*h));
     table->header = h;
     table->places = h->places ? (const void *)(h + 1) : NULL;
     table->bytes = len;
@@ -113,6 +115,7 @@ static bool open_kept(struct dataset *d, const char *path)
         return false;
     }
     set_table(d->field_table, bytes, len, mapped);
+    assert(d->field_table->header->count == d->fields.count);
     memcpy(d->fields.shape, d->field_table->header->shape, sizeof(d->fields.shape));
     memcpy(d->fields.stored, d->field_table->header->stored, sizeof(d->fields.stored));
     d->table_hold = cache_hold(path, NULL);
@@ -152,6 +155,7 @@ static int make_table(struct dataset *d, const struct dataset_options *options,
     if (r < 0)
         return r;
     r = dataset_check_cancel(options);
+    assert(d->field_table->header == h && h->count == d->fields.count);
     h->checksum = checksum_of(h, len);
     return r;
 }

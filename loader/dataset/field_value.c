@@ -4,6 +4,7 @@
 
 #include "loader/dataset/field_value.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len)
 {
     if (field_reserve(buffer, len) < 0)
         return -ENOMEM;
+    assert(buffer->cap - buffer->len >= len + DATASET_PADDING);
     memmove(buffer->bytes + buffer->len, bytes, len);
     buffer->len += len;
     memset(buffer->bytes + buffer->len, 0, DATASET_PADDING);
@@ -123,6 +125,7 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
     }
     if (count == 0)
         return error_set(err, -EBADMSG, "there is no number in it");
+    assert(s->numbers.len <= FIELD_BYTES_MAX);
     ret->bytes = s->numbers.bytes;
     ret->len = (uint32_t)s->numbers.len;
     ret->shape = (struct field_shape){.type = spec->as == FIELD_AS_INT64 ? PLENUM_FIELD_INT64
@@ -181,6 +184,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
     size_t at = 0;
     int r;
 
+    assert(s->state < FIELD_STATES);
     if (s->state != FIELD_THERE)
         return error_set(err, -EBADMSG, "%s", why[s->state]);
     if (s->too_long)
@@ -223,6 +227,7 @@ char *field_name_shape(const struct field_shape *shape, char *ret, size_t size)
         "uint32", "int64", "uint64", "float16", "float32", "float64", "boxes"};
     size_t at = (size_t)snprintf(ret, size, "%s", types[shape->type]);
 
+    assert(shape->type < PLENUM_FIELD_TYPES);
     for (uint32_t i = 0; i < shape->dims && at < size; i++)
         at += (size_t)snprintf(ret + at, size - at, "%s[%u]", i ? "" : " ", shape->shape[i]);
     return ret;

@@ -17,6 +17,7 @@
 
 #include "loader/dataset/format.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,7 @@ static int add_file(const struct scan *s, struct class_scan *c, const struct lev
     path = str_format("%s/%s", level->path, name);
     if (!path)
         return -ENOMEM;
+    assert(level->folder < c->num_folders && c->num_files < c->cap_files);
     c->files[c->num_files++] = (struct found){.path = path,
                                               .mtime_ns = dataset_mtime(st),
                                               .size = (uint64_t)st->st_size,
@@ -113,6 +115,7 @@ static int add_stamp(struct class_scan *c, const char *path, const struct stamp 
         free(found.path);
         return error_set(&c->err, -ENOMEM, "out of memory");
     }
+    assert(c->num_folders < c->cap_folders);
     c->folders[c->num_folders++] = found;
     return 0;
 }
@@ -237,6 +240,7 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
         r = dataset_check_cancel(s->options);
         if (r < 0)
             goto out;
+        assert(level.folder < c->num_folders);
         c->folders[level.folder].stamp.content += stamp_hash_entry(level.fd, entry);
         if (dataset_skips_name(entry->d_name))
             continue;
@@ -277,6 +281,7 @@ static int scan_class(void *arg, uint64_t index, unsigned thread)
     struct stat st;
     int r;
 
+    assert(index < s->num_classes);
     (void)thread;
     if (fstat(s->dataset->scope.fd, &st) == 0) {
         root.dev = st.st_dev;
@@ -349,6 +354,7 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
     if (r < 0)
         return scope_error(scope, err, r, scope->folder);
     while (errno = 0, entry = readdir(dir)) {
+        assert(s->top.num_folders > 0);
         s->top.folders[0].stamp.content += stamp_hash_entry(dirfd(dir), entry);
         if (dataset_skips_name(entry->d_name))
             continue;

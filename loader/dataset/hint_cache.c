@@ -15,6 +15,7 @@
 
 #include "loader/dataset/hint_cache.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -90,6 +91,7 @@ static int make_file(const char *path, const struct hint_cache_key *key, uint64_
     struct hint_cache_header *h = calloc(1, records_at);
     int r;
 
+    assert(records_at >= sizeof(*h));
     if (!h)
         return -ENOMEM;
     h->version = HINT_CACHE_VERSION;
@@ -137,6 +139,7 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
     }
     if (r < 0)
         goto fail;
+    assert(n->fd >= 0 && n->records_at <= n->limit);
     atomic_store(&n->state, n->writable ? 0 : -EROFS);
     *ret = n;
     return 0;
@@ -193,6 +196,7 @@ bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer
     uint64_t at = find_record(n, sample, &record);
     size_t all;
 
+    assert(sample < n->samples);
     if (at == 0)
         return false;
     all = sizeof(record) + record.len;
@@ -204,6 +208,7 @@ bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer
         XXH3_64bits(buffer->bytes + sizeof(record.checksum), all - sizeof(record.checksum)) !=
             record.checksum)
         return false;
+    assert(all <= buffer->cap);
     *ret = buffer->bytes + sizeof(record);
     *ret_len = record.len;
     return true;
@@ -236,6 +241,7 @@ static int allocate_extent(struct hint_cache *n, uint64_t need)
         r = -errno;
         goto out;
     }
+    assert(at % 8 == 0 && at >= n->records_at && end <= n->limit);
     n->free_at = at;
     n->free_end = end;
 
@@ -255,6 +261,7 @@ static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
         r = n->full ? -ENOSPC : allocate_extent(n, need);
     n->full = n->full || r == -ENOSPC;
     if (r >= 0) {
+        assert(n->free_end - n->free_at >= need && n->free_at % 8 == 0);
         *ret = n->free_at;
         n->free_at += need;
     }
@@ -286,6 +293,7 @@ static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t 
     uint64_t old = find_record(n, sample, &before), at = old;
     int r = 0;
 
+    assert(len <= room && room % 8 == 0);
     if (old != 0 && is_surpassed(n, &before, len, had))
         return 0;
     if (old == 0 || before.room != room) {
@@ -319,6 +327,7 @@ fail:
 int hint_cache_put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, size_t max,
                    size_t had)
 {
+    assert(sample < n->samples);
     pthread_mutex_t *writing = &n->writing[sample % WRITING];
     int r = atomic_load(&n->state);
 

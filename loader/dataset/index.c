@@ -44,6 +44,7 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
 {
     const struct index_header *h = bytes;
 
+    assert(len >= sizeof(*h));
     *index = (struct index){.header = h,
                             .samples = (const void *)((const char *)bytes + h->samples_at),
                             .containers = (const void *)((const char *)bytes + h->containers_at),
@@ -56,11 +57,13 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
 
 const char *index_subject(const struct index *index)
 {
+    assert(index->header->subject < index->header->names_bytes);
     return index_name(index, index->header->subject);
 }
 
 const char *index_warning(const struct index *index)
 {
+    assert(index->header->warning < index->header->names_bytes);
     return index_name(index, index->header->warning);
 }
 
@@ -82,6 +85,8 @@ int index_build(const struct index_builder *b, size_t heads, struct index *ret)
                              .skipped = b->skipped};
     char *bytes;
 
+    assert(b->num_samples < UINT32_MAX && b->num_classes <= UINT32_MAX);
+    assert(b->num_containers <= INT32_MAX);
     memcpy(h.magic, index_magic, sizeof(h.magic));
     h.samples_at = sizeof(h);
     h.containers_at = h.samples_at + b->num_samples * sizeof(*b->samples);
@@ -89,6 +94,7 @@ int index_build(const struct index_builder *b, size_t heads, struct index *ret)
     h.classes_at = h.heads_at + heads * sizeof(struct index_head);
     h.names_at = h.classes_at + class_names * sizeof(*b->classes);
     h.file_bytes = h.names_at + b->names_bytes;
+    assert(h.heads_at % 8 == 0 && h.classes_at % 8 == 0 && h.file_bytes >= h.names_at);
     bytes = index_memory_charge(b->memory, h.file_bytes) < 0 ? NULL : malloc(h.file_bytes);
     if (!bytes)
         return -ENOMEM;
@@ -110,6 +116,7 @@ void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep
 {
     struct index_header *h = (struct index_header *)(uintptr_t)index->header; /* our own memory */
 
+    assert(!index->mapped);
     h->sum = *sum;
     h->deep = deep;
     datasum_fingerprint(sum, h->fingerprint);
@@ -119,6 +126,7 @@ void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep
 void index_set_head(struct index *index, uint64_t i, const struct index_head *head)
 {
     assert(i < index->header->heads && head->sample < index->header->samples);
+    assert(!index->mapped);
     memcpy((void *)(uintptr_t)&index->heads[i], head, sizeof(*head)); /* our own memory */
 }
 

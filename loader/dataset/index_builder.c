@@ -8,6 +8,7 @@
 
 #include "loader/dataset/index_builder.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ int index_memory_charge(struct index_memory *memory, size_t bytes)
 
 void index_memory_refund(struct index_memory *memory, size_t bytes)
 {
+    assert(!memory || atomic_load(&memory->held) >= bytes);
     if (memory)
         (void)atomic_fetch_sub(&memory->held, bytes);
 }
@@ -64,6 +66,7 @@ static int grow(struct index_builder *b, void *array, size_t size, size_t have, 
     size_t want = *cap ? *cap : 256;
     void *bytes;
 
+    assert(have <= *cap);
     if (*cap - have >= more)
         return 0;
     while (want - have < more)
@@ -73,6 +76,7 @@ static int grow(struct index_builder *b, void *array, size_t size, size_t have, 
     bytes = realloc(*p, want * size);
     if (!bytes)
         return -ENOMEM;
+    assert(want - have >= more);
     *p = bytes;
     *cap = want;
     return 0;
@@ -87,6 +91,7 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
     memcpy(b->names + at, name, len);
     b->names[at + len] = '\0';
     b->names_bytes += len + 1;
+    assert(b->names_bytes <= b->cap_names);
     return (int64_t)at;
 }
 
@@ -97,6 +102,7 @@ static int64_t add_class(struct index_builder *b, uint64_t at)
         return -EOVERFLOW;
     if (grow(b, &b->classes, sizeof(*b->classes), b->num_classes, 1, &b->cap_classes) < 0)
         return -ENOMEM;
+    assert(at < b->names_bytes);
     b->classes[b->num_classes] = at;
     return (int64_t)b->num_classes++;
 }
@@ -110,6 +116,7 @@ int64_t index_builder_add_class(struct index_builder *b, const char *name)
 
 int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other)
 {
+    assert(other < b->num_classes);
     return add_class(b, b->classes[other]);
 }
 
@@ -146,6 +153,7 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
         return -EOVERFLOW;
     if (grow(b, &b->samples, sizeof(*b->samples), b->num_samples, 1, &b->cap_samples) < 0)
         return -ENOMEM;
+    assert((uint64_t)at < b->names_bytes);
     b->samples[b->num_samples] = *sample;
     b->samples[b->num_samples].name = (uint64_t)at & ((UINT64_C(1) << 48) - 1);
     b->bytes += sample->len;
@@ -157,6 +165,8 @@ static uint32_t *label_slot(const struct index_builder *b, const char *text, siz
 {
     size_t mask = b->num_label_slots - 1;
 
+    assert(b->num_label_slots > b->num_labels);
+    assert((b->num_label_slots & (b->num_label_slots - 1)) == 0);
     for (size_t i = XXH3_64bits(text, len) & mask;; i = (i + 1) & mask) {
         uint32_t *slot = &b->label_slots[i];
         const char *have = *slot ? b->names + b->labels[*slot - 1].text : NULL;
@@ -195,6 +205,7 @@ static int64_t find_label(struct index_builder *b, const char *text, size_t len)
 
     if (b->num_labels * 2 >= b->num_label_slots && grow_label_slots(b) < 0)
         return -ENOMEM;
+    assert(b->num_labels * 2 <= b->num_label_slots);
     slot = label_slot(b, text, len);
     if (*slot)
         return *slot - 1;
@@ -214,6 +225,7 @@ static int check_kind(const struct index_builder *b, const struct index_label *l
 {
     const struct index_label *first = &b->labels[0];
 
+    assert(b->num_labels > 0);
     if (label->label.is_name == first->label.is_name)
         return 0;
     return error_set(err, -EBADMSG,
@@ -259,6 +271,7 @@ static int map_labels(struct index_builder *b, const struct index_builder *part,
             b->labels[label].first = b->num_samples + part->labels[i].first;
             b->labels[label].label = part->labels[i].label;
         }
+        assert((size_t)label < b->num_labels);
         map[i] = (int32_t)label;
     }
     return 0;
@@ -317,6 +330,7 @@ static const char *place_of(const struct index_builder *b, const struct index_la
     const struct index_sample *s = &b->samples[label->first];
     const char *name = b->names + s->name;
 
+    assert(label->first < b->num_samples);
     (void)snprintf(ret, size, "%s%s%s", b->names + b->containers[s->container].name,
                    *name ? ", " : "", name);
     return ret;
@@ -360,6 +374,7 @@ static int number_names(struct index_builder *b)
         sorted[i]->label.class = (int32_t)i;
         b->classes[i] = sorted[i]->text;
     }
+    assert(b->cap_classes >= b->num_labels);
     b->num_classes = b->num_labels;
     free(sorted);
     return 0;
@@ -410,6 +425,7 @@ static int number_classes(struct index_builder *b)
     for (size_t i = 0; i < b->num_labels; i++)
         if (b->labels[i].label.class > highest)
             highest = b->labels[i].label.class;
+    assert(highest <= INT32_MAX);
     if (b->rule && b->rule->classes)
         return index_builder_add_listed(b, highest < 0 ? 0 : highest);
     /* If no sample has a label, all get class 0. */
@@ -449,6 +465,7 @@ int index_builder_settle_labels(struct index_builder *b, struct plenum_error *er
     for (size_t i = 0; i < b->num_samples; i++) {
         struct index_sample *s = &b->samples[i];
 
+        assert(s->label < (int64_t)b->num_labels);
         s->label = s->label < 0 ? 0 : b->labels[s->label].label.class;
     }
     b->num_labels = 0;

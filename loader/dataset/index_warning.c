@@ -18,6 +18,7 @@
 static void add_dotted(struct index_builder *b, uint64_t count, const char *name,
                        const char *extension)
 {
+    assert(count > 0);
     if (b->dotted == 0) {
         (void)snprintf(b->dotted_name, sizeof(b->dotted_name), "%s", name);
         (void)snprintf(b->dotted_extension, sizeof(b->dotted_extension), "%s", extension);
@@ -135,6 +136,7 @@ static const char *describe_empty(bool many, bool left_out)
 /* The name of a class if names come from the data set itself, not from a list. */
 static const char *own_name(const struct index_builder *b, size_t class)
 {
+    assert(class < b->num_classes);
     assert(!b->unnamed);
     return b->names + b->classes[class];
 }
@@ -178,6 +180,7 @@ static void find_affixes(const struct index_builder *b, size_t *prefix, size_t *
             n++;
         *suffix = n;
     }
+    assert(*prefix <= strlen(first) && *suffix <= strlen(first));
     while (*prefix > 0 && number_is_digit(first[*prefix - 1]))
         (*prefix)--;
     while (*suffix > 0 && number_is_digit(*(first_end - *suffix)))
@@ -314,6 +317,7 @@ int index_builder_set_warning(struct index_builder *b)
     at = index_builder_add_name(b, text, strlen(text));
     if (at < 0)
         return (int)at;
+    assert((uint64_t)at < b->names_bytes);
     b->warning = (uint64_t)at;
     return 0;
 }

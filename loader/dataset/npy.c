@@ -5,6 +5,7 @@
 
 #include "loader/dataset/npy.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +27,7 @@ static int damaged(struct plenum_error *err)
 
 static void skip_blanks(struct text *t)
 {
+    assert(t->at <= t->end);
     while (t->at < t->end && (*t->at == ' ' || *t->at == '\n'))
         t->at++;
 }
@@ -38,6 +40,7 @@ static bool take(struct text *t, const char *word)
     skip_blanks(t);
     if ((size_t)(t->end - t->at) < len || memcmp(t->at, word, len) != 0)
         return false;
+    assert(len <= (size_t)(t->end - t->at));
     t->at += len;
     return true;
 }
@@ -54,6 +57,7 @@ static bool take_quoted(struct text *t, const char **ret, size_t *len)
         return false;
     *ret = t->at;
     *len = (size_t)(close - t->at);
+    assert(close >= t->at && close < t->end);
     t->at = close + 1;
     return true;
 }
@@ -86,8 +90,10 @@ static int take_shape(struct text *t, struct field_shape *ret, struct plenum_err
         if (bytes == 0 || bytes > FIELD_BYTES_MAX)
             return error_set(err, -EBADMSG, "its array %s",
                              bytes == 0 ? "is empty" : "has more than 1 MiB");
+        assert(n > 0 && n <= FIELD_BYTES_MAX);
         ret->shape[ret->dims++] = (uint32_t)n;
     }
+    assert(bytes > 0 && bytes <= UINT32_MAX);
     ret->room = (uint32_t)bytes;
     return 0;
 }
@@ -171,6 +177,7 @@ int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *re
     if (len - begin - header != ret->room)
         return error_set(err, -EBADMSG, "its array has %zu bytes where its header says %u",
                          len - begin - header, ret->room);
+    assert(begin + header + ret->room == len);
     *ret_at = begin + header;
     return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "loader/dataset/field_table_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,6 +189,7 @@ static int find_all(void *arg, struct plenum_error *err)
 int fields_read_stored(const struct dataset *d, uint32_t sample, struct field_stored *all,
                        struct field_memory *memory, struct plenum_error *err)
 {
+    assert(sample < samples_of(d));
     return dataset_try(
         d, read_all,
         &(struct collecting){.dataset = d, .sample = sample, .all = all, .memory = memory}, err);
@@ -198,6 +200,7 @@ void fields_note_hashes(const struct dataset *d, uint32_t sample, const struct f
     struct field_place *places = /* our own memory */
         (struct field_place *)(uintptr_t)d->field_table->places + (size_t)sample * d->fields.count;
 
+    assert(d->field_table->places && sample < samples_of(d));
     for (uint32_t i = 0; i < d->fields.count; i++)
         if (is_file(d, &d->fields.spec[i]) && all[i].state == FIELD_THERE && !all[i].too_long)
             places[i].hash = stamp_hash_bytes(all[i].bytes.bytes, all[i].bytes.len);
@@ -223,6 +226,7 @@ int fields_make_alike(const struct dataset *d, uint32_t field, struct field_stor
     char ours[100], theirs[100];
     int r = field_make_piece(&d->fields.spec[field], s, ret, err);
 
+    assert(field < d->fields.count);
     if (r < 0)
         return r;
     if (!is_alike(&ret->shape, shape))
@@ -271,6 +275,7 @@ static int put_field(const struct dataset *d, uint32_t sample, uint32_t field,
         return about_field(d, sample, field, r, err);
     if (piece.len > 0)
         memcpy(room, piece.bytes, piece.len);
+    assert(piece.len <= most);
     memset(room + piece.len, 0, most - piece.len);
     *len = piece.len;
     return 0;

@@ -162,6 +162,7 @@ static int label_of_folder(const char *name, struct written *ret, struct plenum_
         return error_set(err, -EBADMSG, "'%s' lies in no folder that could be its class", name);
     while (begin > name && begin[-1] != '/')
         begin--;
+    assert(name <= begin && begin <= end);
     ret->text = begin;
     ret->len = (size_t)(end - begin);
     ret->source = LABEL_FOLDER;
@@ -175,6 +176,7 @@ static const char *extension_of(const struct tar_set *set, enum label_from from)
 {
     static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
 
+    assert(from < FROM_TYPES);
     return set->from == from ? set->extension : extensions[from];
 }
 
@@ -297,6 +299,7 @@ static int begin_group(struct group *g, const char *key, size_t len)
     assert(g->key); /* there is room for at least one byte */
     memcpy(g->key, key, len);
     g->key[len] = 0;
+    assert(len < g->cap);
     g->key_len = len;
     g->any = true;
     return 0;
@@ -305,6 +308,7 @@ static int begin_group(struct group *g, const char *key, size_t len)
 static int add_image(struct archive *a, struct group *g, const struct tar_member *m,
                      const char *name, const char *extension)
 {
+    assert(g->any);
     if (g->image[0])
         return error_set(&a->err, -EBADMSG,
                          "'%s' has two images: .%s and .%s; tar,image=%s: says which one is the "
@@ -337,6 +341,7 @@ static int add_image(struct archive *a, struct group *g, const struct tar_member
 /* Extend a sample without an image: its name is its key, its bytes are those of all its members. */
 static int add_to_sample(struct archive *a, struct group *g, const struct tar_member *m)
 {
+    assert(g->any && g->files > 0);
     if (g->files == 1) {
         free(g->name);
         g->name = strdup(g->key);
@@ -352,6 +357,7 @@ static int add_to_sample(struct archive *a, struct group *g, const struct tar_me
 static int read_label(struct archive *a, struct tar_reader *reader, struct group *g,
                       const struct tar_member *m, const char *name, enum label_from from)
 {
+    assert(from < FROM_TYPES && g->any);
     if (g->labels[from].there)
         return error_set(&a->err, -EBADMSG, "'%s' is there twice", name);
     if (m->type != TAR_FILE)
@@ -430,6 +436,7 @@ static int follow_link(struct archive *a, const uint32_t *sorted, struct index_s
     const char *target = part->names + s->where;
     size_t low = 0, high = part->num_samples;
 
+    assert(s->flags & FLAG_LINK);
     while (strncmp(target, "./", 2) == 0)
         target += 2;
     while (low < high) {
@@ -438,6 +445,7 @@ static int follow_link(struct archive *a, const uint32_t *sorted, struct index_s
         int order = strcmp(target, part->names + m->name);
 
         if (order == 0 && !(m->flags & FLAG_LINK)) {
+            assert(!(m->flags & FLAG_LINK) && s != m);
             s->where = m->where;
             s->len = m->len;
             s->flags = m->flags;

@@ -67,6 +67,7 @@ static int begin_group(struct group *g, const struct tar_name *name)
 {
     if (array_reserve(&g->key, &g->cap, name->key_len, 1) < 0)
         return -ENOMEM;
+    assert(name->key_len <= g->cap);
     memcpy(g->key, name->name, name->key_len);
     g->key_len = name->key_len;
     return 0;

@@ -11,6 +11,7 @@
 
 #include "loader/dataset/tar_reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static ssize_t on_read(struct archive *a, void *data, const void **bytes)
         archive_set_error(a, errno, "%s", strerror(errno));
         return -1;
     }
+    assert((size_t)n <= sizeof(t->window));
     t->at += (uint64_t)n;
     t->window_len = (size_t)n;
     *bytes = t->window;
@@ -69,6 +71,7 @@ static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
     uint64_t n = min_u64(count > 0 ? (uint64_t)count : 0, left);
 
     (void)a;
+    assert(n <= left);
     t->at += n;
     return (la_int64_t)n;
 }
@@ -173,6 +176,7 @@ void tar_reader_close(struct tar_reader *t)
 /* Is everything in [at, end) zero? */
 static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct plenum_error *err)
 {
+    assert(at <= end && end <= t->size);
     while (at < end) {
         size_t n = (size_t)min_u64(end - at, sizeof(t->window));
         int r = io_pread_all(t->fd, t->window, n, at);
@@ -286,6 +290,7 @@ int tar_reader_next(struct tar_reader *t, struct tar_member *ret, struct plenum_
                 err, -EBADMSG,
                 "it is cut off: '%s' reaches up to byte %llu, and the archive has %llu", m.name,
                 (unsigned long long)(m.data_at + m.size), (unsigned long long)t->size);
+        assert(m.data_at >= m.header_at);
         t->next = m.data_at + align_up(m.size, BLOCK);
     }
     *ret = m;

@@ -84,6 +84,7 @@ struct reader {
  */
 static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
 {
+    assert(r->at <= r->have && r->have <= r->cap);
     if (r->have - r->at < len) {
         size_t want = len > CHUNK ? len : CHUNK;
 
@@ -110,6 +111,7 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
             r->have += (size_t)n;
         }
     }
+    assert(r->have - r->at >= len);
     *ret = r->bytes + r->at;
     return 0;
 }
@@ -144,6 +146,7 @@ static void budget_free(void *data, void *pointer)
 /* Maximum memory for an Example of `len` bytes. */
 static size_t memory_for(size_t len)
 {
+    assert(len <= RECORD_MAX);
     return len + min_u64(len * 15, 256 << 20) + (1 << 20);
 }
 
@@ -325,6 +328,7 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
                          "or text; its features: %s (label=FEATURE names another)",
                          a->path, (unsigned long long)offset, keys->label,
                          list_features(example, list, sizeof(list)));
+    assert(!has_image || (found >= data && image->len <= len - (size_t)(found - data)));
     if (r >= 0 || !keys->label) {
         sample.label = (int32_t)r;
         sample.len = (uint32_t)(has_image ? image->len : len);
@@ -409,6 +413,7 @@ static int scan_records(struct archive *a, struct reader *reader)
         len = get_u64(p);
         if (len > a->size - offset - HEADER - TRAILER)
             return cut(a, offset);
+        assert(offset + HEADER + len + TRAILER <= a->size);
         if (len > RECORD_MAX) {
             r = add_bad(a, offset, len);
             *reader = (struct reader){.fd = reader->fd,
@@ -422,6 +427,7 @@ static int scan_records(struct archive *a, struct reader *reader)
             if (r < 0)
                 goto fail;
             r = add_record(a, &keys, p, len, offset);
+            assert(reader->have - reader->at >= len + TRAILER);
             reader->at += len + TRAILER;
         }
         if (r < 0)
@@ -533,6 +539,7 @@ static int read_pieces(int fd, const struct index_sample *s, struct dataset_buff
     if (len < (uint64_t)s->extra + s->len || len > RECORD_MAX)
         return -EBADMSG;
     p->after_len = len - s->extra - s->len + TRAILER;
+    assert((size_t)got >= need && p->after_len >= TRAILER);
     if ((size_t)got - need >= p->after_len)
         return 0;
     if (p->after_len > TAIL) {
@@ -548,6 +555,7 @@ static bool data_is_right(const struct index_sample *s, const struct dataset_buf
 {
     uint32_t crc = crc32c(0, p->before, s->extra);
 
+    assert(p->after_len >= TRAILER);
     crc = crc32c(crc, image->bytes, s->len);
     crc = crc32c(crc, p->after, p->after_len - TRAILER);
     return mask(crc) == get_u32(p->after + p->after_len - TRAILER);
@@ -687,6 +695,7 @@ static void note_memory(struct field_memory *memory, size_t len, const struct bu
 {
     uint64_t parsed = memory_for(len) - budget->left;
 
+    assert(budget->left <= memory_for(len));
     memory->each = max_u64(memory->each, len + TRAILER + (len > LARGE ? 0 : parsed));
     memory->turn = max_u64(memory->turn, len > LARGE ? parsed : 0);
 }
