@@ -103,7 +103,7 @@ static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
 }
 
 /* State of an expansion: the item as written (for messages), and the name so far. */
-struct expansion {
+struct hostlist_expansion {
     struct hostlist *list;
     const char *item;
     struct hostlist_host host; /* everything but the name */
@@ -112,9 +112,9 @@ struct expansion {
     struct plenum_error *err;
 };
 
-static int expand(struct expansion *x, const char *rest);
+static int expand(struct hostlist_expansion *x, const char *rest);
 
-static int append(struct expansion *x, const char *text, size_t len)
+static int append(struct hostlist_expansion *x, const char *text, size_t len)
 {
     assert(x->len < sizeof(x->name));
     assert(x->name[x->len] == '\0');
@@ -128,7 +128,7 @@ static int append(struct expansion *x, const char *text, size_t len)
 }
 
 /* Parse the digits at *p and advance it past them. */
-static int get_number(struct expansion *x, const char **p, uint64_t *ret)
+static int get_number(struct hostlist_expansion *x, const char **p, uint64_t *ret)
 {
     size_t len = strspn(*p, "0123456789");
     char digits[16];
@@ -143,7 +143,7 @@ static int get_number(struct expansion *x, const char **p, uint64_t *ret)
 }
 
 /* Expand one range, "3" or "08-11", at *p; `rest` follows the closing bracket. */
-static int expand_range(struct expansion *x, const char **p, const char *rest)
+static int expand_range(struct hostlist_expansion *x, const char **p, const char *rest)
 {
     const char *start = *p;
     uint64_t first, last;
@@ -186,7 +186,7 @@ static int expand_range(struct expansion *x, const char **p, const char *rest)
 
 /* Expand the rest after the name so far: plain characters up to the next set, then each of the
  * set. */
-static int expand(struct expansion *x, const char *rest)
+static int expand(struct hostlist_expansion *x, const char *rest)
 {
     size_t plain = strcspn(rest, "[]"), keep = x->len;
     const char *close, *p;
@@ -331,7 +331,7 @@ static int split_item(char *item, struct hostlist_host *ret, bool *address,
 static int add_split(struct hostlist *list, const struct hostlist_host *host, bool address,
                      struct plenum_error *err)
 {
-    struct expansion x = {.list = list, .item = host->name, .host = *host, .err = err};
+    struct hostlist_expansion x = {.list = list, .item = host->name, .host = *host, .err = err};
 
     return address ? add_host(list, host, err) : expand(&x, host->name);
 }

@@ -354,20 +354,20 @@ static void read_last_text(struct jobloader *l)
 /* ---- starting ---- */
 
 /* A start, with our end of each socket pair and of the pipe. */
-struct start {
+struct loader_start {
     struct jobspawn_request request;
     struct jobspawn_process process;
     int lifeline, leash, text;
 };
 
-static void start_close_theirs(struct start *t)
+static void start_close_theirs(struct loader_start *t)
 {
     io_close(&t->request.fds[JOBSPAWN_LIFELINE]);
     io_close(&t->request.fds[JOBSPAWN_LEASH]);
     io_close(&t->request.stderr_fd);
 }
 
-static void start_close(struct start *t)
+static void start_close(struct loader_start *t)
 {
     start_close_theirs(t);
     io_close(&t->lifeline);
@@ -416,23 +416,23 @@ static void add_args(struct jobloader *l)
     l->args[n] = NULL;
 }
 
-static int start_process(struct jobloader *l, struct start *t, bool observed)
+static int start_process(struct jobloader *l, struct loader_start *t, bool observed)
 {
     int r, *fds = t->request.fds;
 
     add_args(l);
-    *t = (struct start){.request = {.program = l->plenumd,
-                                    .args = l->args,
-                                    .environment = l->environment,
-                                    .fds = {[JOBSPAWN_LISTEN] = l->listen_fd,
-                                            [JOBSPAWN_LIFELINE] = -1,
-                                            [JOBSPAWN_LEASH] = -1,
-                                            [JOBSPAWN_PAGE] = l->page_fd,
-                                            [JOBSPAWN_CLIENT] = l->client_fd},
-                                    .stderr_fd = -1},
-                        .lifeline = -1,
-                        .leash = -1,
-                        .text = -1};
+    *t = (struct loader_start){.request = {.program = l->plenumd,
+                                           .args = l->args,
+                                           .environment = l->environment,
+                                           .fds = {[JOBSPAWN_LISTEN] = l->listen_fd,
+                                                   [JOBSPAWN_LIFELINE] = -1,
+                                                   [JOBSPAWN_LEASH] = -1,
+                                                   [JOBSPAWN_PAGE] = l->page_fd,
+                                                   [JOBSPAWN_CLIENT] = l->client_fd},
+                                           .stderr_fd = -1},
+                               .lifeline = -1,
+                               .leash = -1,
+                               .text = -1};
     if ((r = open_pair(&t->lifeline, &fds[JOBSPAWN_LIFELINE])) < 0 ||
         (r = open_pair(&t->leash, &fds[JOBSPAWN_LEASH])) < 0 ||
         (observed && (r = open_text(&t->text, &t->request.stderr_fd)) < 0))
@@ -444,7 +444,7 @@ static int start_process(struct jobloader *l, struct start *t, bool observed)
 /* Start the loader; observed if the last one died early, or if its end must be reported. */
 static int spawn(struct jobloader *l)
 {
-    struct start t;
+    struct loader_start t;
     int r = start_process(l, &t, l->strikes > 0 || l->reports_ends);
 
     if (r < 0) {

@@ -59,7 +59,7 @@ struct spawn {
 };
 
 /* Sent to an observer. */
-struct report {
+struct spawn_report {
     bool ended;
     int r; /* result of the start */
     struct jobspawn_process process;
@@ -253,7 +253,7 @@ int jobspawn_start(const struct jobspawn_request *request, struct jobspawn_proce
 }
 
 /* Wait for the loader's end, or until the keeper stops observing. */
-static void wait_for_end(const struct spawn *b, struct report *report)
+static void wait_for_end(const struct spawn *b, struct spawn_report *report)
 {
     struct pollfd fds[] = {{.fd = b->observer_fd}, {.events = POLLIN}};
     sigset_t child;
@@ -276,7 +276,7 @@ static void wait_for_end(const struct spawn *b, struct report *report)
 static int between_observing(void *arg)
 {
     struct spawn *b = arg;
-    struct report report = {0};
+    struct spawn_report report = {0};
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != b->keeper)
@@ -296,7 +296,7 @@ static int between_observing(void *arg)
 static void *observe_main(void *arg)
 {
     struct spawn *b = arg;
-    struct report report = {.r = clone_between(between_observing, b)};
+    struct spawn_report report = {.r = clone_between(between_observing, b)};
 
     if (report.r < 0)
         (void)send(b->observer_fd, &report, sizeof(report), MSG_NOSIGNAL);
@@ -312,7 +312,7 @@ static void observer_free(struct jobspawn_observer *o)
 }
 
 /* Start the thread, and wait for its first report. */
-static int begin_observing(struct jobspawn_observer *o, struct report *ret)
+static int begin_observing(struct jobspawn_observer *o, struct spawn_report *ret)
 {
     int r;
 
@@ -332,7 +332,7 @@ int jobspawn_observe(const struct jobspawn_request *request, struct jobspawn_pro
 {
     struct jobspawn_observer *o = malloc(sizeof(*o));
     struct jobspawn_request moved;
-    struct report report;
+    struct spawn_report report;
     int r;
 
     if (!o)
@@ -367,7 +367,7 @@ int jobspawn_observer_fd(const struct jobspawn_observer *observer)
 
 int jobspawn_get_status(struct jobspawn_observer *observer, int *ret_wait_status)
 {
-    struct report report;
+    struct spawn_report report;
     ssize_t n = recv(observer->fds[0], &report, sizeof(report), MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))

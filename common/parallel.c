@@ -14,7 +14,7 @@
 
 enum { TELL_MS = 100 }; /* between progress reports */
 
-struct run {
+struct parallel_work {
     const struct parallel *p;
     atomic_uint_fast64_t next, done;
     /* Any thread, holding mu. */
@@ -26,7 +26,7 @@ struct run {
 };
 
 struct worker {
-    struct run *run;
+    struct parallel_work *run;
     unsigned index;
     pthread_t thread;
 };
@@ -50,7 +50,7 @@ unsigned parallel_cpus(void)
     return n > 0 ? (unsigned)n : 1;
 }
 
-static void note_error(struct run *run, uint64_t index, int error)
+static void note_error(struct parallel_work *run, uint64_t index, int error)
 {
     assert(error < 0 && index < run->p->count);
     (void)pthread_mutex_lock(&run->mu);
@@ -62,7 +62,7 @@ static void note_error(struct run *run, uint64_t index, int error)
     atomic_store(&run->next, run->p->count); /* start no further iterations */
 }
 
-static void work(struct run *run, unsigned thread)
+static void work(struct parallel_work *run, unsigned thread)
 {
     for (;;) {
         uint64_t index = atomic_fetch_add(&run->next, 1);
@@ -92,7 +92,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void wait_and_tell(struct run *run)
+static void wait_and_tell(struct parallel_work *run)
 {
     const struct parallel *p = run->p;
 
@@ -110,7 +110,8 @@ static void wait_and_tell(struct run *run)
 
 int parallel_run(const struct parallel *p)
 {
-    struct run run = {.p = p, .mu = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+    struct parallel_work run = {
+        .p = p, .mu = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
     unsigned threads = p->threads ? p->threads : parallel_cpus(), started = 0;
     struct worker *workers;
 

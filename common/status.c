@@ -135,7 +135,7 @@ enum {
     EPOCH_COLUMNS = 10
 };
 
-struct table {
+struct status_table {
     FILE *file;
     unsigned width;
     const char *line_end;
@@ -164,14 +164,15 @@ static unsigned count_continued(const char *text)
     return n;
 }
 
-static void end_line(struct table *t, const char *text, size_t bytes)
+static void end_line(struct status_table *t, const char *text, size_t bytes)
 {
     (void)fprintf(t->file, "%.*s%s\n", (int)bytes, text, t->line_end);
     t->lines++;
 }
 
 /* Print one line, cut at the width but never within a character. Control characters become '?'. */
-__attribute__((format(printf, 2, 3))) static void put_line(struct table *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put_line(struct status_table *t,
+                                                           const char *format, ...)
 {
     char text[8192];
     va_list args;
@@ -192,8 +193,8 @@ static size_t find_break(const char *text, size_t bytes)
 }
 
 /* Print parts separated by ", " or "; ", wrapped at separators if there is space. */
-__attribute__((format(printf, 2, 3))) static void put_parts(struct table *t, const char *format,
-                                                            ...)
+__attribute__((format(printf, 2, 3))) static void put_parts(struct status_table *t,
+                                                            const char *format, ...)
 {
     char text[2048], *at = text;
     va_list args;
@@ -271,12 +272,12 @@ static const char *head(const char *text, size_t columns, char *ret, size_t size
 }
 
 /* On a terminal that is too narrow for all columns, the epoch is in the second line of a stream. */
-static bool has_epoch_column(const struct table *t)
+static bool has_epoch_column(const struct status_table *t)
 {
     return t->width >= WIDTH_OF_ALL;
 }
 
-static unsigned client_columns(const struct table *t)
+static unsigned client_columns(const struct status_table *t)
 {
     unsigned others = has_epoch_column(t) ? OTHER_COLUMNS : OTHER_COLUMNS - EPOCH_COLUMNS;
 
@@ -284,7 +285,7 @@ static unsigned client_columns(const struct table *t)
 }
 
 /* Print one row of the table, or the header. */
-static void put_row(struct table *t, const char *const cell[8])
+static void put_row(struct status_table *t, const char *const cell[8])
 {
     char epoch[64] = "", client[8 + 4 * CLIENT_MAX];
     unsigned columns = client_columns(t);
@@ -302,7 +303,7 @@ static unsigned lines_of_stream(const struct wire_status_stream *s)
     return s->substituted > 0 ? 3 : 2;
 }
 
-static void put_stream_lines(struct table *t, const struct wire_status_stream *s)
+static void put_stream_lines(struct status_table *t, const struct wire_status_stream *s)
 {
     char id[24], rate[32], waited[32], cores[32], at[64], epoch[80] = "", bad[24], set[512];
 
@@ -326,11 +327,11 @@ static void put_stream_lines(struct table *t, const struct wire_status_stream *s
 void status_write_text(FILE *file, const struct status *status, unsigned width, unsigned height,
                        const char *line_end)
 {
-    struct table table = {.file = file,
-                          .width = width < WIDTH_MIN ? WIDTH_MIN : width,
-                          .line_end = line_end,
-                          .wraps = height == 0 || height >= HEIGHT_OF_ALL},
-                 *t = &table;
+    struct status_table table = {.file = file,
+                                 .width = width < WIDTH_MIN ? WIDTH_MIN : width,
+                                 .line_end = line_end,
+                                 .wraps = height == 0 || height >= HEIGHT_OF_ALL},
+                        *t = &table;
     const struct wire_status *l = &status->loader;
     unsigned others = status_other_streams(l) > 0, shown = 0;
     char a[32], b[32], c[32];

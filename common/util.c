@@ -486,25 +486,26 @@ int parse_hex(const char *text, unsigned char *ret, size_t bytes)
     return 0;
 }
 
-struct unit {
+struct named_unit {
     const char *name;
     uint64_t factor;
 };
 
 /* The first has no name; the others have ascending factors. */
-static const struct unit byte_units[] = {
+static const struct named_unit byte_units[] = {
     {"", 1},
     {"K", UINT64_C(1) << 10},
     {"M", UINT64_C(1) << 20},
     {"G", UINT64_C(1) << 30},
     {"T", UINT64_C(1) << 40},
 };
-static const struct unit time_units[] = {
+static const struct named_unit time_units[] = {
     {"", NS_PER_SEC},       {"ms", NS_PER_MS},        {"s", NS_PER_SEC},
     {"m", 60 * NS_PER_SEC}, {"h", 3600 * NS_PER_SEC}, {"d", 24 * 3600 * NS_PER_SEC},
 };
 
-static int parse_with_unit(const char *text, const struct unit *units, size_t count, uint64_t *ret)
+static int parse_with_unit(const char *text, const struct named_unit *units, size_t count,
+                           uint64_t *ret)
 {
     uint64_t value;
     int r = parse_next_u64(&text, UINT64_MAX, &value);
@@ -532,8 +533,8 @@ int parse_duration(const char *text, uint64_t *ret)
     return parse_with_unit(text, time_units, ARRAY_LEN(time_units), ret);
 }
 
-static char *format_with_unit(uint64_t value, const struct unit *units, size_t count, char *text,
-                              size_t size)
+static char *format_with_unit(uint64_t value, const struct named_unit *units, size_t count,
+                              char *text, size_t size)
 {
     for (size_t i = count; value > 0 && i-- > 1;) {
         if (value % units[i].factor != 0)

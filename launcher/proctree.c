@@ -34,20 +34,20 @@ enum {
     UNKILLABLE_MS = 5000, /* after which it is left behind */
 };
 
-struct process {
+struct tree_process {
     pid_t pid, parent;
     bool dead; /* a zombie */
 };
 
 struct tree {
-    struct process *processes;
+    struct tree_process *processes;
     size_t count, cap;
 };
 
 bool proctree_walks_proc; /* for tests: behave as on a kernel without lists of children */
 
 /* Read the state and parent of a process: 0, or -ESRCH if it is gone. */
-static int read_stat(int proc, pid_t pid, struct process *ret)
+static int read_stat(int proc, pid_t pid, struct tree_process *ret)
 {
     char path[32], text[512], *after;
     const char *at;
@@ -75,7 +75,7 @@ static int read_stat(int proc, pid_t pid, struct process *ret)
     return 0;
 }
 
-static int add(struct tree *f, const struct process *process)
+static int add(struct tree *f, const struct tree_process *process)
 {
     if (array_grow(&f->processes, &f->cap, f->count, sizeof(*f->processes)) < 0)
         return -ENOMEM;
@@ -93,7 +93,7 @@ static int read_all(struct tree *f)
     if (!dir)
         return -errno;
     while ((entry = readdir(dir))) {
-        struct process m = {0};
+        struct tree_process m = {0};
         uint64_t pid;
 
         if (parse_u64(entry->d_name, INT32_MAX, &pid) < 0 ||
@@ -110,7 +110,8 @@ static int read_all(struct tree *f)
 
 static int by_parent(const void *a, const void *b)
 {
-    pid_t x = ((const struct process *)a)->parent, y = ((const struct process *)b)->parent;
+    pid_t x = ((const struct tree_process *)a)->parent,
+          y = ((const struct tree_process *)b)->parent;
 
     return (x > y) - (x < y);
 }
@@ -174,7 +175,7 @@ static int read_children(struct tree *f, int proc, const char *list, pid_t spare
         return -ESRCH;
     }
     while (fscanf(file, "%15s", word) == 1 && parse_u64(word, INT_MAX, &pid) == 0) {
-        struct process m = {.pid = (pid_t)pid};
+        struct tree_process m = {.pid = (pid_t)pid};
 
         if (m.pid == spare || read_stat(proc, m.pid, &m) < 0)
             continue;

@@ -97,7 +97,7 @@ bool daemons_read_line(struct daemon_failure *failure, const char *line)
 /* ---- daemons that have not connected ---- */
 
 /* One connection, or a listening socket. */
-struct row {
+struct socket_row {
     unsigned long inode;
     unsigned state;
     uint16_t port;         /* the local port */
@@ -107,7 +107,7 @@ struct row {
 struct sockets {
     unsigned long *inodes; /* mpirun's sockets */
     size_t num_inodes, cap_inodes;
-    struct row *rows; /* mpirun's rows among all of this host's */
+    struct socket_row *rows; /* mpirun's rows among all of this host's */
     size_t num_rows, cap_rows;
 };
 
@@ -156,7 +156,7 @@ static void read_address(const char *text, struct in6_addr *ret)
     }
 }
 
-static bool read_row(const char *line, struct row *ret)
+static bool read_row(const char *line, struct socket_row *ret)
 {
     char other[33];
     unsigned port;
@@ -181,7 +181,7 @@ static void read_rows(const char *path, struct sockets *s)
 {
     struct text_lines lines;
     char line[512];
-    struct row row;
+    struct socket_row row;
 
     if (text_lines_open(&lines, path) < 0)
         return;
@@ -192,7 +192,7 @@ static void read_rows(const char *path, struct sockets *s)
     text_lines_close(&lines);
 }
 
-static bool is_accepted(const struct sockets *s, const struct row *row)
+static bool is_accepted(const struct sockets *s, const struct socket_row *row)
 {
     for (size_t i = 0; i < s->num_rows; i++)
         if (s->rows[i].state == LISTENING && s->rows[i].port == row->port)

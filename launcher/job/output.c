@@ -50,7 +50,7 @@ enum {
     MESSAGES_MAX = 1 << 20,  /* queued bytes of messages, including overhead */
 };
 
-struct chunk {
+struct output_chunk {
     struct list link; /* in the queue, or in the list that the thread has taken from it */
     int64_t instance;
     enum control_stream stream;
@@ -113,7 +113,7 @@ struct output {
 };
 
 /* Format the tag of a chunk's lines; returns its length. */
-static size_t make_tag(const struct output *o, const struct chunk *c, char ret[TAG_MAX])
+static size_t make_tag(const struct output *o, const struct output_chunk *c, char ret[TAG_MAX])
 {
     static const char *const names[CONTROL_STREAMS] = {
         [CONTROL_STDOUT] = "out", [CONTROL_STDERR] = "err", [CONTROL_LOADER] = "loader"};
@@ -177,7 +177,7 @@ static void stage(struct output *o, int fd, const char *bytes, size_t len)
 
 /* Would these bytes break up another instance's line? A single instance may break up its own, as it
  * could when writing to the terminal itself. */
-static bool tears(const struct output *o, const struct sink *sink, const struct chunk *c)
+static bool tears(const struct output *o, const struct sink *sink, const struct output_chunk *c)
 {
     return sink->mid_line &&
            (sink->instance != c->instance || (sink->stream != c->stream && o->count > 1));
@@ -215,7 +215,7 @@ static int open_file(const char *path, int flags, int *ret)
     return -EINVAL;
 }
 
-static void write_file(struct output *o, const struct chunk *c)
+static void write_file(struct output *o, const struct output_chunk *c)
 {
     static const char *const endings[] = {
         [CONTROL_STDOUT] = "out", [CONTROL_STDERR] = "err", [CONTROL_LOADER] = "loader"};
@@ -254,7 +254,7 @@ static int make_files(struct output *o, struct plenum_error *err)
         o->files[i] = (struct files){.fd = {-1, -1, -1}};
     for (uint32_t i = 0; i < o->count; i++) {
         for (int stream = CONTROL_STDOUT; stream <= CONTROL_STDERR; stream++) {
-            struct chunk nothing = {.instance = i, .stream = (enum control_stream)stream};
+            struct output_chunk nothing = {.instance = i, .stream = (enum control_stream)stream};
 
             write_file(o, &nothing);
         }
@@ -302,7 +302,7 @@ static size_t columns_of(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
 }
 
-static void write_progress(struct output *o, const struct chunk *c)
+static void write_progress(struct output *o, const struct output_chunk *c)
 {
     int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
     struct sink *sink = o->sink_of[which];
@@ -337,7 +337,7 @@ static const char *shown_part(const char *line, const char *end)
 }
 
 /* Write a chunk, with its tags and inserted newlines. */
-static void write_chunk(struct output *o, const struct chunk *c)
+static void write_chunk(struct output *o, const struct output_chunk *c)
 {
     int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
     struct sink *sink = o->sink_of[which];
@@ -378,7 +378,7 @@ static void write_chunk(struct output *o, const struct chunk *c)
     }
 }
 
-static void handle_chunk(struct output *o, const struct chunk *c)
+static void handle_chunk(struct output *o, const struct output_chunk *c)
 {
     bool own = c->instance == OWN;
 
@@ -393,7 +393,7 @@ static void handle_chunk(struct output *o, const struct chunk *c)
         write_chunk(o, c);
 }
 
-static void give_credit(struct output *o, const struct chunk *c)
+static void give_credit(struct output *o, const struct output_chunk *c)
 {
     lock_acquire(&o->lock);
     if (c->progress)
@@ -414,7 +414,7 @@ static void wake_loop(struct output *o)
 static void write_left_out(struct output *o)
 {
     char text[160];
-    struct chunk *c;
+    struct output_chunk *c;
     uint64_t count;
     int n;
 
@@ -431,7 +431,7 @@ static void write_left_out(struct output *o)
     c = malloc(sizeof(*c) + (size_t)n);
     if (!c)
         return;
-    *c = (struct chunk){.instance = OWN, .stream = CONTROL_STDERR, .len = (size_t)n};
+    *c = (struct output_chunk){.instance = OWN, .stream = CONTROL_STDERR, .len = (size_t)n};
     memcpy(c->bytes, text, c->len);
     handle_chunk(o, c);
     flush_stage(o);
@@ -456,10 +456,10 @@ static void *run(void *arg)
         o->busy = true;
         lock_release(&o->lock);
         for (link = list_first(&batch); link; link = list_next(&batch, link))
-            handle_chunk(o, container_of(link, struct chunk, link));
+            handle_chunk(o, container_of(link, struct output_chunk, link));
         flush_stage(o);
         while ((link = list_pop_first(&batch))) {
-            struct chunk *c = container_of(link, struct chunk, link);
+            struct output_chunk *c = container_of(link, struct output_chunk, link);
 
             give_credit(o, c);
             free(c);
@@ -559,7 +559,7 @@ fail:
 
 /* Chunks without credit have limits of their own, or a stopped terminal would cost memory: only one
  * progress line per stream is queued, and messages have a byte limit. Needs the lock. */
-static bool has_room(struct output *o, const struct chunk *c)
+static bool has_room(struct output *o, const struct output_chunk *c)
 {
     assert(lock_is_held(&o->lock));
     if (c->progress) {
@@ -580,9 +580,9 @@ static bool has_room(struct output *o, const struct chunk *c)
 }
 
 /* Queue a chunk like `kind` with these bytes. */
-static int put(struct output *o, const struct chunk *kind, const char *bytes, size_t len)
+static int put(struct output *o, const struct output_chunk *kind, const char *bytes, size_t len)
 {
-    struct chunk *c = malloc(sizeof(*c) + len);
+    struct output_chunk *c = malloc(sizeof(*c) + len);
     bool queued;
 
     assert(kind->instance == OWN || (kind->instance >= 0 && kind->instance < (int64_t)o->count));
@@ -607,27 +607,29 @@ static int put(struct output *o, const struct chunk *kind, const char *bytes, si
 int output_put(struct output *output, uint32_t instance, enum control_stream stream,
                const char *bytes, size_t len)
 {
-    return put(output, &(struct chunk){.instance = instance, .stream = stream}, bytes, len);
+    return put(output, &(struct output_chunk){.instance = instance, .stream = stream}, bytes, len);
 }
 
 int output_put_progress(struct output *output, uint32_t instance, enum control_stream stream,
                         const char *bytes, size_t len)
 {
-    return put(output, &(struct chunk){.instance = instance, .stream = stream, .progress = true},
+    return put(output,
+               &(struct output_chunk){.instance = instance, .stream = stream, .progress = true},
                bytes, len);
 }
 
 int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len)
 {
-    return put(
-        output,
-        &(struct chunk){.instance = OWN, .stream = on_stderr ? CONTROL_STDERR : CONTROL_STDOUT},
-        bytes, len);
+    return put(output,
+               &(struct output_chunk){.instance = OWN,
+                                      .stream = on_stderr ? CONTROL_STDERR : CONTROL_STDOUT},
+               bytes, len);
 }
 
 int output_put_message(struct output *output, const char *bytes, size_t len)
 {
-    return put(output, &(struct chunk){.instance = OWN, .stream = CONTROL_STDERR, .message = true},
+    return put(output,
+               &(struct output_chunk){.instance = OWN, .stream = CONTROL_STDERR, .message = true},
                bytes, len);
 }
 
@@ -740,7 +742,7 @@ void output_destroy(struct output *output)
         lock_fini(&output->lock);
     }
     while ((link = list_pop_first(&output->queue)))
-        free(container_of(link, struct chunk, link));
+        free(container_of(link, struct output_chunk, link));
     for (uint32_t i = 0; output->files && i < output->count; i++)
         for (int stream = 0; stream < CONTROL_STREAMS; stream++)
             io_close(&output->files[i].fd[stream]);

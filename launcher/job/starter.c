@@ -93,7 +93,7 @@ void starter_add_shim(struct starter_words *w, const struct starter_job *job)
 }
 
 /* What the guard needs; prepared before fork(). */
-struct start {
+struct guard_start {
     const char *program;
     struct starter_words arguments, environment;
     int status[2], text[2], null;
@@ -102,7 +102,7 @@ struct start {
     uint64_t grace_ns;
 };
 
-static void become_starter(const struct start *s, pid_t guard)
+static void become_starter(const struct guard_start *s, pid_t guard)
 {
     assert(guard > 0);
     /* It must die at once if its guard does. */
@@ -120,7 +120,7 @@ static int move_up(int fd)
     return fcntl(fd, F_DUPFD_CLOEXEC, STARTER_FILES_FD + STARTER_FILES_MAX);
 }
 
-static void become_guard(const struct start *s)
+static void become_guard(const struct guard_start *s)
 {
     /* The first makes mpirun end its job; the second (within five seconds) makes it exit. */
     const struct guard_step told[] = {
@@ -178,11 +178,11 @@ static void become_guard(const struct start *s)
 int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
                   struct plenum_error *err)
 {
-    struct start s = {.status = {-1, -1},
-                      .text = {-1, -1},
-                      .null = -1,
-                      .parent = getpid(),
-                      .grace_ns = job->grace_ns};
+    struct guard_start s = {.status = {-1, -1},
+                            .text = {-1, -1},
+                            .null = -1,
+                            .parent = getpid(),
+                            .grace_ns = job->grace_ns};
     char self[4096];
     pid_t guard;
     int r;

@@ -24,7 +24,7 @@
 
 enum { ANSWER_MS = 3000 };
 
-struct part {
+struct version_part {
     const char *name;
     char path[1024]; /* "" if it is not a program */
     char version[256];
@@ -85,7 +85,7 @@ int version_ask(const char *program, const char *argument, unsigned limit_ms, ch
     return ret[0] ? 0 : -ENODATA;
 }
 
-static void ask_program(struct part *part, const char *argument)
+static void ask_program(struct version_part *part, const char *argument)
 {
     if (!part->path[0] && host_find_program(part->name, part->path, sizeof(part->path)) < 0)
         (void)snprintf(part->version, sizeof(part->version), "not found");
@@ -93,30 +93,30 @@ static void ask_program(struct part *part, const char *argument)
         (void)snprintf(part->version, sizeof(part->version), "does not tell");
 }
 
-static size_t list_parts(struct part parts[8])
+static size_t list_parts(struct version_part parts[8])
 {
     unsigned hwloc = hwloc_get_api_version();
     struct utsname kernel;
     size_t n = 0;
 
-    parts[n] = (struct part){.name = "plenumrun"};
+    parts[n] = (struct version_part){.name = "plenumrun"};
     (void)host_get_self(parts[n].path, sizeof(parts[n].path), NULL);
     (void)snprintf(parts[n++].version, sizeof(parts->version), "%s", PACKAGE_VERSION);
-    parts[n] = (struct part){.name = "plenumd"};
+    parts[n] = (struct version_part){.name = "plenumd"};
     if (jobloader_find_program(parts[n].path, sizeof(parts[n].path), NULL) < 0)
         parts[n].path[0] = '\0';
     ask_program(&parts[n++], "--version");
-    parts[n] = (struct part){.name = "mpirun"};
+    parts[n] = (struct version_part){.name = "mpirun"};
     ask_program(&parts[n++], "--version");
-    parts[n] = (struct part){.name = "ssh"};
+    parts[n] = (struct version_part){.name = "ssh"};
     ask_program(&parts[n++], "-V");
-    parts[n] = (struct part){.name = "hwloc"};
+    parts[n] = (struct version_part){.name = "hwloc"};
     (void)snprintf(parts[n++].version, sizeof(parts->version), "API %u.%u.%u", hwloc >> 16,
                    hwloc >> 8 & 0xff, hwloc & 0xff);
-    parts[n] = (struct part){.name = "libc"};
+    parts[n] = (struct version_part){.name = "libc"};
     (void)snprintf(parts[n++].version, sizeof(parts->version), "glibc %s", gnu_get_libc_version());
     if (uname(&kernel) == 0) {
-        parts[n] = (struct part){.name = "kernel"};
+        parts[n] = (struct version_part){.name = "kernel"};
         (void)snprintf(parts[n++].version, sizeof(parts->version), "%s %s %s", kernel.sysname,
                        kernel.release, kernel.machine);
     }
@@ -126,7 +126,7 @@ static size_t list_parts(struct part parts[8])
 int version_print(bool as_json)
 {
     struct json j = {.file = stdout};
-    struct part parts[8];
+    struct version_part parts[8];
     size_t count;
 
     count = list_parts(parts);

@@ -79,14 +79,15 @@ static int unquote(char *text)
     return 0;
 }
 
-struct reader {
+struct configfile_reader {
     const struct options_settings *own;
     struct options_settings *ret;
     struct texts *texts;
     struct plenum_error *err;
 };
 
-static int apply_option(struct reader *r, const struct option_def *def, const char *value)
+static int apply_option(struct configfile_reader *r, const struct option_def *def,
+                        const char *value)
 {
     bool on = true;
 
@@ -110,7 +111,7 @@ static int apply_option(struct reader *r, const struct option_def *def, const ch
                : 0;
 }
 
-static int read_line(struct reader *r, char *line)
+static int read_line(struct configfile_reader *r, char *line)
 {
     const struct option_def *def;
     char *name, *value, *separator;
@@ -140,7 +141,7 @@ static int read_line(struct reader *r, char *line)
 int configfile_read(const char *path, const struct options_settings *own,
                     struct options_settings *ret, struct texts *texts, struct plenum_error *err)
 {
-    struct reader reader = {.own = own, .ret = ret, .texts = texts, .err = err};
+    struct configfile_reader reader = {.own = own, .ret = ret, .texts = texts, .err = err};
     FILE *file = fopen(path, "re");
     char *line = NULL;
     size_t cap = 0;

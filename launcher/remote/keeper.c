@@ -32,7 +32,7 @@ enum {
     FIRST_SILENCE_MS = 30000, /* until KEEP sets another limit */
 };
 
-struct keeper {
+struct remote_keeper {
     int signal_fd;
     struct frame_buffer in;
     uint64_t heard_ns, turn_ns; /* turn_ns: when the loop last ran */
@@ -53,7 +53,7 @@ static void report_loader(void *arg, const char *text)
 }
 
 /* Find errors now, so that the job does not start, rather than when the first client connects. */
-static int begin(struct keeper *l, struct plenum_error *err)
+static int begin(struct remote_keeper *l, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
     const char *const args[] = {"--tls-key", key, "--pin", "core", NULL};
@@ -82,7 +82,7 @@ static int begin(struct keeper *l, struct plenum_error *err)
     return fflush(stdout) == 0 ? 0 : error_set(err, -EPIPE, "plenumrun is gone");
 }
 
-static int handle_frame(struct keeper *l, const struct frame_header *header,
+static int handle_frame(struct remote_keeper *l, const struct frame_header *header,
                         struct frame_reader *payload, struct plenum_error *err)
 {
     uint64_t number;
@@ -99,7 +99,7 @@ static int handle_frame(struct keeper *l, const struct frame_header *header,
     return 0;
 }
 
-static void drop_input(struct keeper *l, size_t len)
+static void drop_input(struct remote_keeper *l, size_t len)
 {
     memmove(l->in.bytes, l->in.bytes + len, l->in.len - len);
     l->in.len -= len;
@@ -107,7 +107,7 @@ static void drop_input(struct keeper *l, size_t len)
 
 /* Remove the greeting and the empty lines before it from the input: 0, or -EPROTO. Sets `greeted`
  * once all of it has arrived. */
-static int read_greeting(struct keeper *l)
+static int read_greeting(struct remote_keeper *l)
 {
     size_t blank = 0, len = strlen(KEEPER_GREETING), n;
 
@@ -126,7 +126,7 @@ static int read_greeting(struct keeper *l)
 }
 
 /* Read from a pipe or a socket, whichever the remote shell provides. */
-static int read_input(struct keeper *l, struct plenum_error *err)
+static int read_input(struct remote_keeper *l, struct plenum_error *err)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -160,7 +160,7 @@ static int read_input(struct keeper *l, struct plenum_error *err)
                    : 0;
 }
 
-static int turn(struct keeper *l, struct plenum_error *err)
+static int turn(struct remote_keeper *l, struct plenum_error *err)
 {
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                            {.fd = l->signal_fd, .events = POLLIN},
@@ -185,7 +185,7 @@ static int turn(struct keeper *l, struct plenum_error *err)
 int keeper_main(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
-    struct keeper l = {.key_fd = -1, .heard_ns = time_now_ns()};
+    struct remote_keeper l = {.key_fd = -1, .heard_ns = time_now_ns()};
     struct plenum_error err;
     int r = 0;
 

@@ -116,14 +116,14 @@ static bool claim_task(struct shim_task *ret)
     return ok;
 }
 
-struct process {
+struct shim_process {
     char state; /* 'R', 'S', 'T' ... */
     int parent;
     char name[32];
 };
 
 /* 0, or -1 if it is gone. */
-static int read_process(pid_t pid, struct process *ret)
+static int read_process(pid_t pid, struct shim_process *ret)
 {
     char path[32], text[256], *after;
     FILE *f;
@@ -154,7 +154,7 @@ static bool is_daemon(const char *name)
  * instances of this job, would wait for a dead connection to break. (mpirun itself has a guard.) */
 static void end_parent(pid_t parent)
 {
-    struct process p;
+    struct shim_process p;
 
     if (parent <= 1 || getppid() != parent || read_process(parent, &p) < 0)
         return;
@@ -173,7 +173,7 @@ static void end_parent(pid_t parent)
 /* A daemon that was stopped would remain for ever after the job has ended. */
 static void wake_parent(pid_t parent)
 {
-    struct process p;
+    struct shim_process p;
 
     if (parent > 1 && getppid() == parent && read_process(parent, &p) == 0 && p.state == 'T' &&
         is_daemon(p.name))
@@ -183,7 +183,7 @@ static void wake_parent(pid_t parent)
 /* The guard of the process that started us, if it is on this host; otherwise 0. */
 static pid_t find_guard(pid_t parent)
 {
-    struct process p, above, own;
+    struct shim_process p, above, own;
 
     if (read_process(parent, &p) < 0 || p.parent <= 1 || read_process(p.parent, &above) < 0 ||
         read_process(getpid(), &own) < 0 || strcmp(above.name, own.name) != 0)
@@ -194,7 +194,7 @@ static pid_t find_guard(pid_t parent)
 /* If plenumrun is gone, too, no other process wakes a guard that was stopped. */
 static void wake_guard(pid_t guard)
 {
-    struct process p, own;
+    struct shim_process p, own;
 
     if (guard > 0 && read_process(guard, &p) == 0 && p.state == 'T' &&
         read_process(getpid(), &own) == 0 && strcmp(p.name, own.name) == 0)

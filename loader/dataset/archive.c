@@ -274,7 +274,7 @@ fail:
 }
 
 /* The scan of all archives of a data set. */
-struct scan {
+struct archive_scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
     const struct archive_work *work;
@@ -328,7 +328,7 @@ out:
     return -EBADMSG;
 }
 
-static int scan_open_archive(struct scan *s, struct archive *a)
+static int scan_open_archive(struct archive_scan *s, struct archive *a)
 {
     struct stat before, after;
     enum stamp_match match;
@@ -356,7 +356,7 @@ static int scan_open_archive(struct scan *s, struct archive *a)
 
 static int scan_archive(void *arg, uint64_t index, unsigned thread)
 {
-    struct scan *s = arg;
+    struct archive_scan *s = arg;
     struct archive *a = &s->archives[index];
     int r = scan_open_archive(s, a);
 
@@ -367,7 +367,7 @@ static int scan_archive(void *arg, uint64_t index, unsigned thread)
 
 static void tell_progress(void *arg, uint64_t done, uint64_t total)
 {
-    struct scan *s = arg;
+    struct archive_scan *s = arg;
 
     (void)done;
     (void)total;
@@ -375,7 +375,7 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
                          min_u64(atomic_load(&s->progress), s->total), s->total);
 }
 
-static int scan_init(struct scan *s, struct plenum_error *err)
+static int scan_init(struct archive_scan *s, struct plenum_error *err)
 {
     const struct dataset *d = s->dataset;
     const char *folder = d->scope.folder;
@@ -405,7 +405,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
 }
 
 /* Copy the error of the first archive that failed. */
-static void first_error(const struct scan *s, int code, struct plenum_error *err)
+static void first_error(const struct archive_scan *s, int code, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->dataset->files.count; i++)
         if (s->archives[i].err.text[0]) {
@@ -417,7 +417,8 @@ static void first_error(const struct scan *s, int code, struct plenum_error *err
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
                  const struct archive_work *work, struct index_builder *b, struct plenum_error *err)
 {
-    struct scan s = {.dataset = dataset, .options = options, .work = work, .memory = b->memory};
+    struct archive_scan s = {
+        .dataset = dataset, .options = options, .work = work, .memory = b->memory};
     struct parallel loop = {.count = dataset->files.count,
                             .threads = options->threads,
                             .turn = scan_archive,

@@ -27,7 +27,7 @@ static const char attribute[] = "user.plenum.user", index_end[] = ".index",
 static const char *const companions[] = {".sums", ".notes", ".lock"};
 
 /* An index with its companions, or a field table. */
-struct unit {
+struct cache_unit {
     char *name;
     uint64_t bytes, used_s;
     bool of_user; /* belongs to the user whose share is checked */
@@ -35,7 +35,7 @@ struct unit {
 
 struct units {
     int folder_fd;
-    struct unit *all;
+    struct cache_unit *all;
     size_t count, cap;
     uint64_t bytes, user_bytes;
 };
@@ -76,17 +76,17 @@ static void add_unit(struct units *u, const char *name, const char *user)
 {
     bool is_index = str_ends_with(name, index_end);
     struct stat st;
-    struct unit *unit;
+    struct cache_unit *unit;
     int fd = openat(u->folder_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
         array_grow(&u->all, &u->cap, u->count, sizeof(*u->all)) < 0)
         goto out;
     unit = &u->all[u->count];
-    *unit = (struct unit){.name = strdup(name),
-                          .bytes = (uint64_t)st.st_blocks * 512,
-                          .used_s = (uint64_t)st.st_atim.tv_sec,
-                          .of_user = is_of_user(fd, user)};
+    *unit = (struct cache_unit){.name = strdup(name),
+                                .bytes = (uint64_t)st.st_blocks * 512,
+                                .used_s = (uint64_t)st.st_atim.tv_sec,
+                                .of_user = is_of_user(fd, user)};
     if (!unit->name)
         goto out;
     if (is_index)
@@ -140,7 +140,7 @@ static bool is_orphan(int folder_fd, const char *name)
 
 static int by_use(const void *a, const void *b)
 {
-    const struct unit *x = a, *y = b;
+    const struct cache_unit *x = a, *y = b;
 
     return (x->used_s > y->used_s) - (x->used_s < y->used_s);
 }
@@ -204,7 +204,7 @@ static int list_units(struct units *u, const char *folder, const char *user)
 /* Remove a unit, unless it is in use or its index is being built. The lock file is removed, too: if
  * a process still holds it while another creates a new one, the index is at worst built twice, and
  * each is renamed atomically. */
-static bool remove_unit(struct units *u, const struct unit *unit)
+static bool remove_unit(struct units *u, const struct cache_unit *unit)
 {
     const char *mark = strstr(unit->name, index_end);
     char *lock_name =
@@ -231,7 +231,7 @@ static bool is_over(const struct units *u, const struct dataset_cache_limits *li
            (limits->user_bytes > 0 && u->user_bytes > limits->user_bytes);
 }
 
-static bool must_go(const struct units *u, const struct unit *unit,
+static bool must_go(const struct units *u, const struct cache_unit *unit,
                     const struct dataset_cache_limits *limits)
 {
     uint64_t now_s = (uint64_t)time(NULL);

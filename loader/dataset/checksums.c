@@ -24,12 +24,12 @@ struct checksums {
     int fd;
 };
 
-struct header {
+struct checksums_header {
     uint8_t magic[8];
     uint64_t index_checksum;
 };
 
-struct entry {
+struct checksums_entry {
     uint64_t hash;
     uint64_t check; /* covers the hash and the sample */
 };
@@ -37,7 +37,7 @@ struct entry {
 /* A descriptor, or -ESTALE if the file belongs to another index. */
 static int open_file(const char *path, uint64_t index_checksum)
 {
-    struct header h;
+    struct checksums_header h;
     int fd = cache_open(path, true), r;
 
     if (fd < 0)
@@ -52,7 +52,7 @@ static int open_file(const char *path, uint64_t index_checksum)
 
 int checksums_open(const char *path, uint64_t index_checksum, struct checksums **ret)
 {
-    struct header h = {.index_checksum = index_checksum};
+    struct checksums_header h = {.index_checksum = index_checksum};
     struct checksums *s;
     int fd = open_file(path, index_checksum), r;
 
@@ -83,20 +83,20 @@ void checksums_close(struct checksums *s)
 
 static uint64_t offset_of(uint32_t sample)
 {
-    return sizeof(struct header) + sample * (uint64_t)sizeof(struct entry);
+    return sizeof(struct checksums_header) + sample * (uint64_t)sizeof(struct checksums_entry);
 }
 
-static struct entry entry_of(uint32_t sample, uint64_t hash)
+static struct checksums_entry entry_of(uint32_t sample, uint64_t hash)
 {
     const uint64_t subject[] = {hash, sample};
 
-    return (struct entry){hash, stamp_hash_bytes(subject, sizeof(subject))};
+    return (struct checksums_entry){hash, stamp_hash_bytes(subject, sizeof(subject))};
 }
 
 /* The recorded hash of a sample; 0: none. */
 static uint64_t get(const struct checksums *s, uint32_t sample)
 {
-    struct entry entry;
+    struct checksums_entry entry;
 
     if (io_pread_all(s->fd, &entry, sizeof(entry), offset_of(sample)) < 0 ||
         entry.check != entry_of(sample, entry.hash).check)
@@ -108,7 +108,7 @@ bool checksums_agree(const struct checksums *s, uint32_t sample, const void *byt
                      bool record)
 {
     uint64_t had = get(s, sample), hash = stamp_hash_bytes(bytes, len);
-    struct entry entry = entry_of(sample, hash);
+    struct checksums_entry entry = entry_of(sample, hash);
 
     if (had == 0 && record)
         (void)io_pwrite_all(s->fd, &entry, sizeof(entry),

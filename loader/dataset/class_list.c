@@ -98,12 +98,12 @@ static int read_file(int fd, const struct stat *st, struct class_list *list,
 
 /* ---- a folder ---- */
 
-struct found {
+struct found_classes {
     char **names;
     size_t count, cap;
 };
 
-static int add_folder(struct found *found, const char *name)
+static int add_folder(struct found_classes *found, const char *name)
 {
     if (array_grow(&found->names, &found->cap, found->count, sizeof(*found->names)) < 0)
         return -ENOMEM;
@@ -111,8 +111,8 @@ static int add_folder(struct found *found, const char *name)
     return found->names[found->count++] ? 0 : -ENOMEM;
 }
 
-static int list_folders(const struct scope *scope, DIR *dir, const char *path, struct found *found,
-                        struct plenum_error *err)
+static int list_folders(const struct scope *scope, DIR *dir, const char *path,
+                        struct found_classes *found, struct plenum_error *err)
 {
     const struct dirent *entry;
     struct stat st;
@@ -145,7 +145,7 @@ static int compare_texts(const void *a, const void *b)
 }
 
 /* Copy the names, in byte order, into one text. */
-static int take_names(struct found *found, struct class_list *list)
+static int take_names(struct found_classes *found, struct class_list *list)
 {
     size_t bytes = 1, at = 0;
 
@@ -168,7 +168,7 @@ static int take_names(struct found *found, struct class_list *list)
 
 static int read_folder(const struct scope *scope, struct class_list *list, struct plenum_error *err)
 {
-    struct found found = {0};
+    struct found_classes found = {0};
     DIR *dir;
     int r = scope_open_folder(scope, list->path, &dir);
 

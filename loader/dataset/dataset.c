@@ -352,7 +352,7 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
     return r;
 }
 
-struct reading {
+struct sample_reading {
     const struct dataset *dataset;
     const struct index_sample *sample;
     struct dataset_buffer *buffer;
@@ -360,20 +360,20 @@ struct reading {
 
 static int read_once(void *arg, struct plenum_error *err)
 {
-    const struct reading *read = arg;
+    const struct sample_reading *read = arg;
 
     return read->dataset->format->read(read->dataset, read->sample, read->buffer, err);
 }
 
 static int check_once(void *arg, struct plenum_error *err)
 {
-    const struct reading *read = arg;
+    const struct sample_reading *read = arg;
 
     return dataset_check_unchanged(read->dataset, read->sample, err);
 }
 
 /* -EBADMSG for a sample that is bad because of its size, unless its file has changed. */
-static int refuse_size(const struct reading *read, struct plenum_error *err)
+static int refuse_size(const struct sample_reading *read, struct plenum_error *err)
 {
     const struct dataset *d = read->dataset;
     int r = dataset_try(d, check_once, (void *)(uintptr_t)read, err);
@@ -388,7 +388,7 @@ static int refuse_size(const struct reading *read, struct plenum_error *err)
 }
 
 /* Do the bytes of a listed sample differ from those that were found bad? 1, 0 or -errno. */
-static int is_repaired(const struct reading *read, const struct dataset_bad *bad,
+static int is_repaired(const struct sample_reading *read, const struct dataset_bad *bad,
                        struct plenum_error *err)
 {
     bool has_bytes = read->sample->len > 0 && read->sample->len <= DATASET_SAMPLE_MAX;
@@ -405,7 +405,7 @@ static int is_repaired(const struct reading *read, const struct dataset_bad *bad
 }
 
 /* -EBADMSG for a listed sample, unless it has been repaired. */
-static int refuse_known(const struct reading *read, const struct dataset_bad *bad,
+static int refuse_known(const struct sample_reading *read, const struct dataset_bad *bad,
                         struct plenum_error *err)
 {
     const struct dataset *d = read->dataset;
@@ -443,13 +443,13 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
                  struct plenum_error *err)
 {
     const struct dataset_bad *bad;
-    struct reading reading;
+    struct sample_reading reading;
 
     if (dataset_is_generated(dataset))
         return 0;
     if (!dataset_has_images(dataset))
         return dataset_refuse_images(dataset, err);
-    reading = (struct reading){dataset, sample_at(dataset, sample), buffer};
+    reading = (struct sample_reading){dataset, sample_at(dataset, sample), buffer};
     bad = known_bad_find(dataset, sample);
     if (bad)
         return refuse_known(&reading, bad, err);

@@ -37,7 +37,7 @@ struct turn {
     uint64_t hash;
 };
 
-struct reading {
+struct field_reading {
     const struct dataset *dataset;
     const struct dataset_options *options;
     struct turn *turns;
@@ -101,7 +101,7 @@ static unsigned threads_within(const struct dataset_options *options, uint32_t f
 
 static int read_turn(void *arg, uint64_t index, unsigned thread)
 {
-    struct reading *reading = arg;
+    struct field_reading *reading = arg;
     const struct dataset *d = reading->dataset;
     struct turn *turn = &reading->turns[index];
     uint64_t begin = index * SAMPLES_A_TURN, end = min_u64(begin + SAMPLES_A_TURN, samples_of(d));
@@ -139,7 +139,7 @@ static int read_turn(void *arg, uint64_t index, unsigned thread)
 
 static void tell_progress(void *arg, uint64_t done, uint64_t total)
 {
-    struct reading *reading = arg;
+    struct field_reading *reading = arg;
 
     (void)total;
     reading->options->progress(reading->options->progress_arg, "fields",
@@ -305,9 +305,9 @@ static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
 
 int fields_scan(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
 {
-    struct reading reading = {.dataset = d,
-                              .options = options,
-                              .finds = fields_have_places(d) && !d->format->find_fields};
+    struct field_reading reading = {.dataset = d,
+                                    .options = options,
+                                    .finds = fields_have_places(d) && !d->format->find_fields};
     struct parallel loop = {.count = (samples_of(d) + SAMPLES_A_TURN - 1) / SAMPLES_A_TURN,
                             .threads = threads_within(options, d->fields.count),
                             .turn = read_turn,

@@ -23,7 +23,7 @@
 #include "common/png_depth.h"
 
 /* Reads the first bytes of some samples, in parallel because storage may be slow. */
-struct heads {
+struct fingerprint_heads {
     struct dataset *dataset;
     uint32_t samples[FINGERPRINT_SAMPLES];
     XXH128_hash_t hashes[FINGERPRINT_SAMPLES];
@@ -33,8 +33,8 @@ struct heads {
 };
 
 /* Read the head of a sample that is a file, and store it in the index. */
-static int read_file_head(const struct heads *h, uint64_t index, struct dataset_buffer *buffer,
-                          struct plenum_error *err)
+static int read_file_head(const struct fingerprint_heads *h, uint64_t index,
+                          struct dataset_buffer *buffer, struct plenum_error *err)
 {
     struct dataset *d = h->dataset;
     struct index_head head = {.sample = h->samples[index]};
@@ -54,7 +54,7 @@ static int read_file_head(const struct heads *h, uint64_t index, struct dataset_
 
 static int hash_head(void *arg, uint64_t index, unsigned thread)
 {
-    struct heads *h = arg;
+    struct fingerprint_heads *h = arg;
     const struct index_sample *sample = &h->dataset->index.samples[h->samples[index]];
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -79,7 +79,7 @@ static int sum_heads(struct dataset *d, const struct dataset_options *options, s
                      uint32_t *deep, struct plenum_error *err)
 {
     uint32_t n = d->index.header->samples;
-    struct heads *heads = calloc(1, sizeof(*heads));
+    struct fingerprint_heads *heads = calloc(1, sizeof(*heads));
     struct parallel loop = {
         .threads = options->threads, .turn = hash_head, .cancel = options->cancel, .arg = heads};
     int r;

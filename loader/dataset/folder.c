@@ -34,7 +34,7 @@
 enum { DEPTH_MAX = 32 }; /* levels of folders below a class */
 
 /* One image file of a class, during a scan. */
-struct found {
+struct found_file {
     char *path; /* relative to the root: "class/.../file" */
     uint64_t mtime_ns;
     uint64_t size;
@@ -52,7 +52,7 @@ struct found_folder {
 struct class_scan {
     char *name;
     struct label label;
-    struct found *files;
+    struct found_file *files;
     size_t num_files, cap_files;
     struct found_folder *folders;
     size_t num_folders, cap_folders;
@@ -71,7 +71,7 @@ struct level {
     ino_t ino;
 };
 
-struct scan {
+struct folder_scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
     struct class_scan top; /* the data set's own folder, without files */
@@ -80,7 +80,7 @@ struct scan {
     struct index_memory *memory;
 };
 
-static int add_file(const struct scan *s, struct class_scan *c, const struct level *level,
+static int add_file(const struct folder_scan *s, struct class_scan *c, const struct level *level,
                     const char *name, const struct stat *st)
 {
     size_t bytes = 2 * sizeof(*c->files) + strlen(level->path) + strlen(name) + 32;
@@ -94,15 +94,15 @@ static int add_file(const struct scan *s, struct class_scan *c, const struct lev
     if (!path)
         return -ENOMEM;
     assert(level->folder < c->num_folders && c->num_files < c->cap_files);
-    c->files[c->num_files++] = (struct found){.path = path,
-                                              .mtime_ns = dataset_mtime(st),
-                                              .size = (uint64_t)st->st_size,
-                                              .folder = level->folder,
-                                              .base = (uint32_t)strlen(level->path) + 1};
+    c->files[c->num_files++] = (struct found_file){.path = path,
+                                                   .mtime_ns = dataset_mtime(st),
+                                                   .size = (uint64_t)st->st_size,
+                                                   .folder = level->folder,
+                                                   .base = (uint32_t)strlen(level->path) + 1};
     return 0;
 }
 
-static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
+static int scan_folder(const struct folder_scan *s, struct class_scan *c, const char *path,
                        const struct level *up);
 
 /* Add the stamp of a folder or of a skipped link. */
@@ -128,7 +128,7 @@ static void skip(struct class_scan *c, const char *name)
 
 /* Stamp the target of a skipped link: if it becomes a folder, no folder of the data set changes.
  * The types of other entries are part of their folder's stamp. */
-static int stamp_target(const struct scan *s, struct class_scan *c, const char *folder,
+static int stamp_target(const struct folder_scan *s, struct class_scan *c, const char *folder,
                         const struct dirent *entry, const struct stat *st)
 {
     struct stamp stamp = stamp_type(st);
@@ -147,7 +147,7 @@ static int stamp_target(const struct scan *s, struct class_scan *c, const char *
 }
 
 /* Set the error for an entry of a folder. */
-static int entry_error(const struct scan *s, struct plenum_error *err, const char *folder,
+static int entry_error(const struct folder_scan *s, struct plenum_error *err, const char *folder,
                        const char *name, int code)
 {
     char *path =
@@ -166,7 +166,7 @@ static int entry_error(const struct scan *s, struct plenum_error *err, const cha
 }
 
 /* Scan an entry: a folder, a file, or a link to one. */
-static int scan_entry(const struct scan *s, struct class_scan *c, const struct level *level,
+static int scan_entry(const struct folder_scan *s, struct class_scan *c, const struct level *level,
                       const struct dirent *entry)
 {
     struct stat st;
@@ -199,7 +199,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
 }
 
 /* Record a folder, after checking that it does not contain itself. */
-static int enter_folder(const struct scan *s, struct class_scan *c, struct level *level)
+static int enter_folder(const struct folder_scan *s, struct class_scan *c, struct level *level)
 {
     struct stamp stamp;
     struct stat st;
@@ -221,7 +221,7 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     return add_stamp(c, level->path, &stamp);
 }
 
-static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
+static int scan_folder(const struct folder_scan *s, struct class_scan *c, const char *path,
                        const struct level *up)
 {
     struct level level = {.up = up, .path = path, .depth = up->depth + 1};
@@ -258,7 +258,7 @@ out:
 
 static int by_path(const void *a, const void *b)
 {
-    const struct found *x = a, *y = b;
+    const struct found_file *x = a, *y = b;
 
     return strcmp(x->path, y->path);
 }
@@ -275,7 +275,7 @@ static int by_class(const void *a, const void *b)
 
 static int scan_class(void *arg, uint64_t index, unsigned thread)
 {
-    struct scan *s = arg;
+    struct folder_scan *s = arg;
     struct class_scan *c = &s->classes[index];
     struct level root = {0};
     struct stat st;
@@ -297,13 +297,13 @@ static int scan_class(void *arg, uint64_t index, unsigned thread)
 
 static void scan_progress(void *arg, uint64_t done, uint64_t total)
 {
-    struct scan *s = arg;
+    struct folder_scan *s = arg;
 
     if (s->options->progress)
         s->options->progress(s->options->progress_arg, "reading folders", done, total);
 }
 
-static int add_class(struct scan *s, const char *name, struct plenum_error *err)
+static int add_class(struct folder_scan *s, const char *name, struct plenum_error *err)
 {
     const struct dataset *d = s->dataset;
     struct class_scan *c;
@@ -325,7 +325,7 @@ static int add_class(struct scan *s, const char *name, struct plenum_error *err)
 }
 
 /* Add an entry of the data set's folder: a class, or a stray file. */
-static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_t *stray,
+static int add_entry(struct folder_scan *s, int fd, const struct dirent *entry, uint64_t *stray,
                      struct plenum_error *err)
 {
     struct stat st;
@@ -344,7 +344,7 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
 }
 
 /* List the data set's folders, each of which is a class. Images beside them are stray. */
-static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
+static int list_classes(struct folder_scan *s, uint64_t *stray, struct plenum_error *err)
 {
     const struct scope *scope = &s->dataset->scope;
     struct dirent *entry;
@@ -375,7 +375,8 @@ out:
 }
 
 /* With classes=, add all listed classes, even those without a folder. */
-static int add_listed(const struct scan *s, struct index_builder *b, struct plenum_error *err)
+static int add_listed(const struct folder_scan *s, struct index_builder *b,
+                      struct plenum_error *err)
 {
     int64_t highest = s->num_classes ? s->classes[s->num_classes - 1].label.class : 0;
 
@@ -396,7 +397,7 @@ static int64_t add_folders(const struct class_scan *c, struct index_builder *b)
 }
 
 /* Add the classes, in order, to the index. */
-static int add_all(const struct scan *s, struct index_builder *b, struct plenum_error *err)
+static int add_all(const struct folder_scan *s, struct index_builder *b, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->num_classes; i++) {
         const struct class_scan *c = &s->classes[i];
@@ -404,7 +405,7 @@ static int add_all(const struct scan *s, struct index_builder *b, struct plenum_
         int64_t first = label < 0 ? label : add_folders(c, b), r = first;
 
         for (size_t f = 0; r >= 0 && f < c->num_files; f++) {
-            const struct found *file = &c->files[f];
+            const struct found_file *file = &c->files[f];
 
             r = index_builder_add_sample(
                 b,
@@ -436,7 +437,7 @@ static void class_fini(struct class_scan *c)
     free(c->name);
 }
 
-static void scan_fini(struct scan *s)
+static void scan_fini(struct folder_scan *s)
 {
     class_fini(&s->top);
     for (size_t i = 0; i < s->num_classes; i++)
@@ -471,7 +472,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
 }
 
 /* Copy the error of the first class that failed. */
-static void first_error(const struct scan *s, int code, struct plenum_error *err)
+static void first_error(const struct folder_scan *s, int code, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->num_classes; i++)
         if (s->classes[i].err.text[0]) {
@@ -483,7 +484,7 @@ static void first_error(const struct scan *s, int code, struct plenum_error *err
 static int folder_scan(const struct dataset *dataset, const struct dataset_options *options,
                        struct index_builder *b, struct plenum_error *err)
 {
-    struct scan s = {.dataset = dataset, .options = options, .memory = b->memory};
+    struct folder_scan s = {.dataset = dataset, .options = options, .memory = b->memory};
     struct parallel loop = {.threads = options->threads,
                             .turn = scan_class,
                             .progress = options->progress ? scan_progress : NULL,

@@ -29,17 +29,17 @@ enum {
 };
 
 /* A line, during a scan. */
-struct found {
+struct found_line {
     const char *path, *label; /* label is NULL if lines have none */
     size_t line;
     uint32_t offset;
     uint64_t size, mtime_ns;
 };
 
-struct scan {
+struct list_scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
-    struct found *files;
+    struct found_line *files;
     size_t num_files, cap_files;
     struct plenum_error *err; /* [turns]; "": no error */
     struct index_memory *memory;
@@ -131,20 +131,20 @@ static struct listfile listfile_of(const struct dataset *d, char *text, size_t l
                              .no_images = !dataset_has_images(d)};
 }
 
-static int add_line(struct scan *s, const struct listfile_line *line)
+static int add_line(struct list_scan *s, const struct listfile_line *line)
 {
     int r = index_memory_grow(s->memory, &s->files, &s->cap_files, s->num_files, sizeof(*s->files));
 
     if (r < 0)
         return r;
-    s->files[s->num_files++] = (struct found){.path = line->path,
-                                              .label = line->label,
-                                              .line = line->number,
-                                              .offset = (uint32_t)line->offset};
+    s->files[s->num_files++] = (struct found_line){.path = line->path,
+                                                   .label = line->label,
+                                                   .line = line->number,
+                                                   .offset = (uint32_t)line->offset};
     return 0;
 }
 
-static int read_lines(struct scan *s, struct listfile *list, struct plenum_error *err)
+static int read_lines(struct list_scan *s, struct listfile *list, struct plenum_error *err)
 {
     struct listfile_line line;
     int r = listfile_begin(list, err);
@@ -163,7 +163,7 @@ static int read_lines(struct scan *s, struct listfile *list, struct plenum_error
 }
 
 /* Is it the first line of a CSV or TSV whose columns are not set by name? */
-static bool may_be_header(const struct scan *s, size_t file)
+static bool may_be_header(const struct list_scan *s, size_t file)
 {
     return file == 0 && s->files[0].line == 1 &&
            listfile_kind_of(s->dataset->where) != LISTFILE_TEXT &&
@@ -174,14 +174,14 @@ static bool may_be_header(const struct scan *s, size_t file)
 /* Get sizes and times of some of the files. */
 static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 {
-    struct scan *s = arg;
+    struct list_scan *s = arg;
     size_t end = min_u64((turn + 1) * FILES_A_TURN, s->num_files);
     struct plenum_error *err = &s->err[turn];
     struct stat st;
 
     (void)thread;
     for (size_t i = turn * FILES_A_TURN; i < end; i++) {
-        struct found *f = &s->files[i];
+        struct found_line *f = &s->files[i];
         int r = scope_stat(&s->dataset->scope, f->path, &st);
 
         if (r == -ENOENT && may_be_header(s, i))
@@ -204,14 +204,14 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 
 static void tell_progress(void *arg, uint64_t done, uint64_t total)
 {
-    struct scan *s = arg;
+    struct list_scan *s = arg;
 
     (void)total;
     s->options->progress(s->options->progress_arg, "files of the list",
                          min_u64(done * FILES_A_TURN, s->num_files), s->num_files);
 }
 
-static int look_at_all(struct scan *s, struct plenum_error *err)
+static int look_at_all(struct list_scan *s, struct plenum_error *err)
 {
     struct parallel loop = {.count = (s->num_files + FILES_A_TURN - 1) / FILES_A_TURN,
                             .threads = s->options->threads,
@@ -232,7 +232,7 @@ static int look_at_all(struct scan *s, struct plenum_error *err)
 }
 
 /* Without images, the bytes of a sample are its line. */
-static int measure_lines(struct scan *s, size_t len)
+static int measure_lines(struct list_scan *s, size_t len)
 {
     for (size_t i = 0; i < s->num_files; i++)
         s->files[i].size =
@@ -240,8 +240,8 @@ static int measure_lines(struct scan *s, size_t len)
     return 0;
 }
 
-static int64_t add_sample(const struct scan *s, const struct found *f, struct index_builder *b,
-                          struct plenum_error *err)
+static int64_t add_sample(const struct list_scan *s, const struct found_line *f,
+                          struct index_builder *b, struct plenum_error *err)
 {
     int64_t label = -1;
     char line[32];
@@ -263,7 +263,7 @@ static int64_t add_sample(const struct scan *s, const struct found *f, struct in
         dataset_has_images(s->dataset) ? f->path : line);
 }
 
-static int add_all(const struct scan *s, const struct stamp *stamp, struct index_builder *b,
+static int add_all(const struct list_scan *s, const struct stamp *stamp, struct index_builder *b,
                    struct plenum_error *err)
 {
     const char *name = strrchr(s->dataset->where, '/') + 1;
@@ -285,7 +285,7 @@ static int add_all(const struct scan *s, const struct stamp *stamp, struct index
 static int list_scan(const struct dataset *dataset, const struct dataset_options *options,
                      struct index_builder *b, struct plenum_error *err)
 {
-    struct scan s = {.dataset = dataset, .options = options, .memory = b->memory};
+    struct list_scan s = {.dataset = dataset, .options = options, .memory = b->memory};
     struct listfile list;
     char *text = NULL;
     struct stamp stamp;

@@ -16,7 +16,7 @@
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
-struct text {
+struct npy_text {
     const char *at, *end;
 };
 
@@ -25,7 +25,7 @@ static int damaged(struct plenum_error *err)
     return error_set(err, -EBADMSG, "it is not an array in NumPy's format, or it is damaged");
 }
 
-static void skip_blanks(struct text *t)
+static void skip_blanks(struct npy_text *t)
 {
     assert(t->at <= t->end);
     while (t->at < t->end && (*t->at == ' ' || *t->at == '\n'))
@@ -33,7 +33,7 @@ static void skip_blanks(struct text *t)
 }
 
 /* Consume `word` if it comes next. */
-static bool take(struct text *t, const char *word)
+static bool take(struct npy_text *t, const char *word)
 {
     size_t len = strlen(word);
 
@@ -46,7 +46,7 @@ static bool take(struct text *t, const char *word)
 }
 
 /* Consume a quoted string; returns it without its quotes. */
-static bool take_quoted(struct text *t, const char **ret, size_t *len)
+static bool take_quoted(struct npy_text *t, const char **ret, size_t *len)
 {
     const char *close;
 
@@ -62,7 +62,7 @@ static bool take_quoted(struct text *t, const char **ret, size_t *len)
     return true;
 }
 
-static bool take_number(struct text *t, uint64_t *ret)
+static bool take_number(struct npy_text *t, uint64_t *ret)
 {
     const char *begin;
 
@@ -74,7 +74,7 @@ static bool take_number(struct text *t, uint64_t *ret)
 }
 
 /* (), (3,), (3, 4) */
-static int take_shape(struct text *t, struct field_shape *ret, struct plenum_error *err)
+static int take_shape(struct npy_text *t, struct field_shape *ret, struct plenum_error *err)
 {
     uint64_t bytes = field_item_bytes(ret->type), n;
 
@@ -98,7 +98,7 @@ static int take_shape(struct text *t, struct field_shape *ret, struct plenum_err
     return 0;
 }
 
-static int take_type(struct text *t, struct field_shape *ret, struct plenum_error *err)
+static int take_type(struct npy_text *t, struct field_shape *ret, struct plenum_error *err)
 {
     static const struct {
         const char *text;
@@ -126,7 +126,7 @@ static int take_type(struct text *t, struct field_shape *ret, struct plenum_erro
 }
 
 /* Parse the three entries, in the order in which NumPy writes them: alphabetical. */
-static int parse_header(struct text *t, struct field_shape *ret, struct plenum_error *err)
+static int parse_header(struct npy_text *t, struct field_shape *ret, struct plenum_error *err)
 {
     int r;
 
@@ -158,7 +158,7 @@ int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *re
 {
     const uint8_t *p = bytes;
     size_t begin, header;
-    struct text text;
+    struct npy_text text;
     int r;
 
     *ret = (struct field_shape){.type = 0};
@@ -170,7 +170,7 @@ int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *re
         header |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
     if (header > len - begin)
         return damaged(err);
-    text = (struct text){(const char *)p + begin, (const char *)p + begin + header};
+    text = (struct npy_text){(const char *)p + begin, (const char *)p + begin + header};
     r = parse_header(&text, ret, err);
     if (r < 0)
         return r;

@@ -44,7 +44,7 @@ bool pattern_is_magic(const char *text)
 }
 
 /* The paths so far, and the folder that the pattern is relative to. */
-struct expansion {
+struct pattern_expansion {
     const struct scope *scope;
     struct pattern_list list;
     const char *folder;
@@ -52,7 +52,7 @@ struct expansion {
 };
 
 /* Add a path, which is taken; NULL: out of memory. */
-static int add_path(struct expansion *e, char *path)
+static int add_path(struct pattern_expansion *e, char *path)
 {
     if (pattern_list_add(&e->list, path) < 0)
         return error_set(e->err, -ENOMEM, "out of memory");
@@ -66,10 +66,11 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int add_matches(struct expansion *e, const char *folder, const char *pattern);
+static int add_matches(struct pattern_expansion *e, const char *folder, const char *pattern);
 
 /* Add a matching entry, or the matches of the rest of the pattern in it. */
-static int add_entry(struct expansion *e, const char *folder, const char *name, const char *rest)
+static int add_entry(struct pattern_expansion *e, const char *folder, const char *name,
+                     const char *rest)
 {
     char *path = str_format("%s/%s", folder, name);
     int r;
@@ -83,7 +84,8 @@ static int add_entry(struct expansion *e, const char *folder, const char *name, 
 
 /* Match the first part [len] of a pattern against the entries of a folder, and the rest within
  * these. */
-static int match_entries(struct expansion *e, const char *folder, const char *pattern, size_t len)
+static int match_entries(struct pattern_expansion *e, const char *folder, const char *pattern,
+                         size_t len)
 {
     const char *rest = pattern + len + strspn(pattern + len, "/");
     char *part = strndup(pattern, len), *exact = str_format("%s/%.*s", folder, (int)len, pattern);
@@ -123,7 +125,7 @@ out:
 }
 
 /* Add the matches, in a folder, of a pattern without braces. */
-static int add_matches(struct expansion *e, const char *folder, const char *pattern)
+static int add_matches(struct pattern_expansion *e, const char *folder, const char *pattern)
 {
     size_t plain = strcspn(pattern, "*?["); /* up to the part with the first of these */
     struct stat st;
@@ -151,7 +153,7 @@ static int add_matches(struct expansion *e, const char *folder, const char *patt
 }
 
 /* Expand a pattern without braces. */
-static int add_glob(struct expansion *e, const char *pattern)
+static int add_glob(struct pattern_expansion *e, const char *pattern)
 {
     size_t before = e->list.count;
     int r;
@@ -183,7 +185,7 @@ static const char *find_close(const char *open, bool *commas)
     return NULL;
 }
 
-struct range {
+struct pattern_range {
     int64_t first, last, step;
     int digits; /* 0: no padding */
     bool letters;
@@ -205,12 +207,12 @@ static bool parse_number(const char **text, int64_t *value, int *digits)
 }
 
 /* Parse "first..last" or "first..last..step", up to the closing brace. */
-static bool parse_range(const char *p, const char *close, struct range *ret)
+static bool parse_range(const char *p, const char *close, struct pattern_range *ret)
 {
     int a = 0, b = 0, s;
     bool zeros = *p == '0';
 
-    *ret = (struct range){.step = 1};
+    *ret = (struct pattern_range){.step = 1};
     if (isalpha((unsigned char)p[0]) && p[1] == '.' && p[2] == '.' &&
         isalpha((unsigned char)p[3])) {
         ret->letters = true;
@@ -236,10 +238,10 @@ static bool parse_range(const char *p, const char *close, struct range *ret)
     return true;
 }
 
-static int expand(struct expansion *e, const char *pattern, unsigned depth);
+static int expand(struct pattern_expansion *e, const char *pattern, unsigned depth);
 
 /* The pattern with its braces replaced by one alternative. */
-static int expand_with(struct expansion *e, const char *pattern, const char *open,
+static int expand_with(struct pattern_expansion *e, const char *pattern, const char *open,
                        const char *close, const char *text, size_t len, unsigned depth)
 {
     char *one = str_format("%.*s%.*s%s", (int)(open - pattern), pattern, (int)len, text, close + 1);
@@ -249,8 +251,8 @@ static int expand_with(struct expansion *e, const char *pattern, const char *ope
     return r;
 }
 
-static int expand_range(struct expansion *e, const char *pattern, const char *open,
-                        const char *close, const struct range *range, unsigned depth)
+static int expand_range(struct pattern_expansion *e, const char *pattern, const char *open,
+                        const char *close, const struct pattern_range *range, unsigned depth)
 {
     int64_t step = range->first <= range->last ? range->step : -range->step;
     uint64_t count, span = (uint64_t)(range->first <= range->last ? range->last - range->first
@@ -277,7 +279,7 @@ static int expand_range(struct expansion *e, const char *pattern, const char *op
     return 0;
 }
 
-static int expand_list(struct expansion *e, const char *pattern, const char *open,
+static int expand_list(struct pattern_expansion *e, const char *pattern, const char *open,
                        const char *close, unsigned depth)
 {
     const char *begin = open + 1;
@@ -299,12 +301,12 @@ static int expand_list(struct expansion *e, const char *pattern, const char *ope
     return 0;
 }
 
-static int expand(struct expansion *e, const char *pattern, unsigned depth)
+static int expand(struct pattern_expansion *e, const char *pattern, unsigned depth)
 {
     if (depth > DEPTH_MAX)
         return error_set(e->err, -EINVAL, "it has more than %d pairs of braces", DEPTH_MAX);
     for (const char *open = strchr(pattern, '{'); open; open = strchr(open + 1, '{')) {
-        struct range range;
+        struct pattern_range range;
         bool commas;
         const char *close = find_close(open, &commas);
 
@@ -332,7 +334,7 @@ static bool turns_back(const char *pattern)
 int pattern_expand(const struct scope *scope, const char *folder, const char *pattern,
                    struct pattern_list *ret, struct plenum_error *err)
 {
-    struct expansion e = {.scope = scope, .folder = folder, .err = err};
+    struct pattern_expansion e = {.scope = scope, .folder = folder, .err = err};
     char *exact = str_format("%s/%s", folder, pattern);
     struct stat st;
     int r;

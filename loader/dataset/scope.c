@@ -65,20 +65,20 @@ static bool is_known(const struct scope *p, const char *path)
 
 /* ---- the walk ---- */
 
-struct walk {
+struct scope_walk {
     const struct scope *scope;
     char todo[PATH_MAX]; /* the absolute path to walk, from "/" */
     char done[PATH_MAX]; /* the path so far, without links; "" is "/" */
     int fd, up;          /* `done`, and the folder that it lies in; O_PATH */
 };
 
-static const char *done_of(const struct walk *w)
+static const char *done_of(const struct scope_walk *w)
 {
     return *w->done ? w->done : "/";
 }
 
 /* The error that the client may see, for an error in the current folder. */
-static int visible_error(const struct walk *w, int r)
+static int visible_error(const struct scope_walk *w, int r)
 {
     if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) /* errors of the loader itself */
         return r;
@@ -86,7 +86,7 @@ static int visible_error(const struct walk *w, int r)
 }
 
 /* Restart the walk from "/" with `first`, then `rest`. Returns 1. */
-static int restart(struct walk *w, const char *first, const char *rest)
+static int restart(struct scope_walk *w, const char *first, const char *rest)
 {
     char *todo = str_format("/%s/%s", first, rest);
     size_t len = todo ? strlen(todo) : 0;
@@ -98,7 +98,7 @@ static int restart(struct walk *w, const char *first, const char *rest)
     return r;
 }
 
-static int walk_up(struct walk *w, const char *rest)
+static int walk_up(struct scope_walk *w, const char *rest)
 {
     char *slash = strrchr(w->done, '/');
 
@@ -110,7 +110,7 @@ static int walk_up(struct walk *w, const char *rest)
 }
 
 /* Follow the link that is open as `link`, in the current folder. */
-static int walk_link(struct walk *w, int link, const char *rest)
+static int walk_link(struct scope_walk *w, int link, const char *rest)
 {
     char target[PATH_MAX], whole[2 * PATH_MAX + 1];
     ssize_t n = readlinkat(link, "", target, sizeof(target) - 1);
@@ -125,7 +125,7 @@ static int walk_link(struct walk *w, int link, const char *rest)
 }
 
 /* Open an entry of the current folder. 1: it is a link, and the walk must restart. */
-static int walk_into(struct walk *w, const char *name, const char *rest)
+static int walk_into(struct scope_walk *w, const char *name, const char *rest)
 {
     size_t len = strlen(w->done);
     struct stat st;
@@ -153,7 +153,7 @@ static int walk_into(struct walk *w, const char *name, const char *rest)
 }
 
 /* Walk from "/" to the end: 0. At the first link or "..": 1, and the walk must restart. */
-static int walk_down(struct walk *w)
+static int walk_down(struct scope_walk *w)
 {
     const char *at = w->todo;
     char name[NAME_MAX + 1];
@@ -181,7 +181,7 @@ static int walk_down(struct walk *w)
 }
 
 /* Open the end of the walk with `flags`. */
-static int walk_open(struct walk *w, int flags)
+static int walk_open(struct scope_walk *w, int flags)
 {
     struct stat st;
     int fd = w->fd;
@@ -206,12 +206,12 @@ static int walk_open(struct walk *w, int flags)
 /* scope_open() of an absolute path. `*real`, unless `real` is NULL, is the path without links. */
 static int walk(const struct scope *p, const char *path, int flags, char **real)
 {
-    struct walk *w = malloc(sizeof(*w));
+    struct scope_walk *w = malloc(sizeof(*w));
     int r;
 
     if (!w)
         return -ENOMEM;
-    *w = (struct walk){.scope = p, .fd = -1, .up = -1};
+    *w = (struct scope_walk){.scope = p, .fd = -1, .up = -1};
     r = restart(w, path, "");
     for (int i = 0; i < TURNS_MAX && r == 1; i++)
         r = walk_down(w);

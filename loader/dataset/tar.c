@@ -76,7 +76,7 @@ struct tar_set {
 };
 
 /* The members with one key, during a scan. */
-struct group {
+struct tar_group {
     char *key;
     size_t key_len, cap;
     bool any;
@@ -181,7 +181,7 @@ static const char *extension_of(const struct tar_set *set, enum label_from from)
 }
 
 /* Find the label, as written, of a group with an image; `ret->text` is NULL if there is none. */
-static int find_label(const struct tar_set *set, const struct group *g, struct written *ret,
+static int find_label(const struct tar_set *set, const struct tar_group *g, struct written *ret,
                       struct plenum_error *err)
 {
     int r;
@@ -218,7 +218,7 @@ static int find_label(const struct tar_set *set, const struct group *g, struct w
 
 /* --- groups --- */
 
-static void group_fini(struct group *g)
+static void group_fini(struct tar_group *g)
 {
     free(g->key);
     free(g->name);
@@ -240,7 +240,7 @@ static int refuse_name(const struct written *w, struct plenum_error *err)
                      w->what, (int)min_u64(w->len, 40), w->text);
 }
 
-static int add_sample(struct archive *a, const struct group *g, const struct written *w)
+static int add_sample(struct archive *a, const struct tar_group *g, const struct written *w)
 {
     struct index_sample sample = g->sample;
     int64_t label = -1;
@@ -265,7 +265,7 @@ static int add_sample(struct archive *a, const struct group *g, const struct wri
 }
 
 /* End a group. It is a sample if it has an image; otherwise its files are skipped. */
-static int end_group(struct archive *a, struct group *g)
+static int end_group(struct archive *a, struct tar_group *g)
 {
     struct written label;
     int r;
@@ -292,7 +292,7 @@ static int end_group(struct archive *a, struct group *g)
     return 0;
 }
 
-static int begin_group(struct group *g, const char *key, size_t len)
+static int begin_group(struct tar_group *g, const char *key, size_t len)
 {
     if (array_reserve(&g->key, &g->cap, len + 1, 1) < 0)
         return -ENOMEM;
@@ -305,7 +305,7 @@ static int begin_group(struct group *g, const char *key, size_t len)
     return 0;
 }
 
-static int add_image(struct archive *a, struct group *g, const struct tar_member *m,
+static int add_image(struct archive *a, struct tar_group *g, const struct tar_member *m,
                      const char *name, const char *extension)
 {
     assert(g->any);
@@ -339,7 +339,7 @@ static int add_image(struct archive *a, struct group *g, const struct tar_member
 }
 
 /* Extend a sample without an image: its name is its key, its bytes are those of all its members. */
-static int add_to_sample(struct archive *a, struct group *g, const struct tar_member *m)
+static int add_to_sample(struct archive *a, struct tar_group *g, const struct tar_member *m)
 {
     assert(g->any && g->files > 0);
     if (g->files == 1) {
@@ -354,7 +354,7 @@ static int add_to_sample(struct archive *a, struct group *g, const struct tar_me
     return 0;
 }
 
-static int read_label(struct archive *a, struct tar_reader *reader, struct group *g,
+static int read_label(struct archive *a, struct tar_reader *reader, struct tar_group *g,
                       const struct tar_member *m, const char *name, enum label_from from)
 {
     assert(from < FROM_TYPES && g->any);
@@ -377,7 +377,7 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct group
 }
 
 /* Note a member that has the extension of an image after a further dot in its name. */
-static void note_dotted(struct group *g, const struct tar_name *n)
+static void note_dotted(struct tar_group *g, const struct tar_name *n)
 {
     if (!g->dotted[0])
         (void)snprintf(g->dotted, sizeof(g->dotted), "%s", n->name);
@@ -385,7 +385,7 @@ static void note_dotted(struct group *g, const struct tar_name *n)
         g->several = true;
 }
 
-static int add_member(struct archive *a, struct tar_reader *reader, struct group *g,
+static int add_member(struct archive *a, struct tar_reader *reader, struct tar_group *g,
                       const struct tar_member *m)
 {
     struct tar_name n;
@@ -505,7 +505,7 @@ static int walk(struct archive *a)
 {
     struct tar_reader *reader;
     struct tar_member m;
-    struct group g = {0};
+    struct tar_group g = {0};
     int r = tar_reader_open(a->fd, 0, a->size, &reader, &a->err);
 
     if (r < 0)

@@ -30,7 +30,7 @@ struct finding {
 };
 
 /* The members with one key, during the search. */
-struct group {
+struct field_group {
     char *key;
     size_t key_len, cap;
     struct field_place places[FIELDS_MAX];
@@ -53,7 +53,7 @@ bool tar_split_name(const struct tar_member *m, bool by_folder, struct tar_name 
     return true;
 }
 
-static void end_group(struct finding *f, struct group *g)
+static void end_group(struct finding *f, struct field_group *g)
 {
     uint32_t count = f->dataset->fields.count;
 
@@ -63,7 +63,7 @@ static void end_group(struct finding *f, struct group *g)
     g->sample = UINT32_MAX;
 }
 
-static int begin_group(struct group *g, const struct tar_name *name)
+static int begin_group(struct field_group *g, const struct tar_name *name)
 {
     if (array_reserve(&g->key, &g->cap, name->key_len, 1) < 0)
         return -ENOMEM;
@@ -96,7 +96,7 @@ static bool is_named(const struct dataset *d, uint32_t sample, const char *name,
 
 /* Add a member to the group, or start the next group with it. `next` is the sample whose image
  * comes next. */
-static int add_member(struct finding *f, struct group *g, const struct tar_member *m,
+static int add_member(struct finding *f, struct field_group *g, const struct tar_member *m,
                       uint32_t *next, uint32_t end)
 {
     const struct dataset *d = f->dataset;
@@ -127,7 +127,7 @@ static int walk(struct finding *f, int fd, uint64_t size, uint32_t first, uint32
                 struct plenum_error *err)
 {
     struct tar_reader *reader;
-    struct group g = {.sample = UINT32_MAX};
+    struct field_group g = {.sample = UINT32_MAX};
     struct tar_member m;
     uint32_t next = first;
     int r = tar_reader_open(fd, 0, size, &reader, err);

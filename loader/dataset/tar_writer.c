@@ -29,12 +29,12 @@ struct tar_writer {
 };
 
 /* The ustar header of POSIX.1-1988. */
-struct header {
+struct tar_header {
     char name[NAME], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100];
     char magic[6], version[2], uname[32], gname[32], major[8], minor[8], prefix[PREFIX], rest[12];
 };
 
-_Static_assert(sizeof(struct header) == BLOCK, "a header is a block");
+_Static_assert(sizeof(struct tar_header) == BLOCK, "a header is a block");
 
 static int put(struct tar_writer *w, const void *bytes, size_t len, struct plenum_error *err)
 {
@@ -64,7 +64,7 @@ static void set_number(char *field, size_t size, uint64_t value)
     }
 }
 
-static void set_checksum(struct header *h)
+static void set_checksum(struct tar_header *h)
 {
     const unsigned char *p = (const unsigned char *)h;
     uint32_t sum = 0;
@@ -76,7 +76,7 @@ static void set_checksum(struct header *h)
 }
 
 /* Store the name in the header's fields, if it fits. */
-static bool set_name(struct header *h, const char *name)
+static bool set_name(struct tar_header *h, const char *name)
 {
     size_t len = strlen(name);
 
@@ -93,9 +93,9 @@ static bool set_name(struct header *h, const char *name)
     return false;
 }
 
-static struct header make_header(char type, uint64_t size)
+static struct tar_header make_header(char type, uint64_t size)
 {
-    struct header h = {.type = type};
+    struct tar_header h = {.type = type};
 
     set_number(h.mode, sizeof(h.mode), 0644);
     set_number(h.uid, sizeof(h.uid), 0);
@@ -109,7 +109,7 @@ static struct header make_header(char type, uint64_t size)
 
 static int put_long_name(struct tar_writer *w, const char *name, struct plenum_error *err)
 {
-    struct header h = make_header('L', strlen(name) + 1);
+    struct tar_header h = make_header('L', strlen(name) + 1);
     int r;
 
     (void)set_name(&h, "././@LongLink");
@@ -148,7 +148,7 @@ fail:
 int tar_writer_add(struct tar_writer *w, const char *name, const void *bytes, size_t len,
                    struct plenum_error *err)
 {
-    struct header h = make_header('0', len);
+    struct tar_header h = make_header('0', len);
     int r;
 
     if (!set_name(&h, name)) {

@@ -71,7 +71,7 @@ static bool header_is_right(const uint8_t *header)
 
 /* ---- reading a file sequentially ---- */
 
-struct reader {
+struct record_reader {
     int fd;
     uint64_t offset; /* file offset of bytes[0] */
     uint8_t *bytes;
@@ -82,7 +82,7 @@ struct reader {
 /* Return the next `len` bytes, which the file is known to have: 0, with `*ret` valid until the next
  * call.
  */
-static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
+static int reader_need(struct record_reader *r, size_t len, const uint8_t **ret)
 {
     assert(r->at <= r->have && r->have <= r->cap);
     if (r->have - r->at < len) {
@@ -387,7 +387,7 @@ static int cut(struct archive *a, uint64_t offset)
                      a->path, (unsigned long long)offset);
 }
 
-static int scan_records(struct archive *a, struct reader *reader)
+static int scan_records(struct archive *a, struct record_reader *reader)
 {
     struct keys keys = keys_of(a->dataset);
     uint64_t offset = 0, len = 0;
@@ -416,11 +416,11 @@ static int scan_records(struct archive *a, struct reader *reader)
         assert(offset + HEADER + len + TRAILER <= a->size);
         if (len > RECORD_MAX) {
             r = add_bad(a, offset, len);
-            *reader = (struct reader){.fd = reader->fd,
-                                      .offset = offset + HEADER + len + TRAILER,
-                                      .memory = reader->memory,
-                                      .bytes = reader->bytes,
-                                      .cap = reader->cap};
+            *reader = (struct record_reader){.fd = reader->fd,
+                                             .offset = offset + HEADER + len + TRAILER,
+                                             .memory = reader->memory,
+                                             .bytes = reader->bytes,
+                                             .cap = reader->cap};
         } else {
             reader->at += HEADER;
             r = reader_need(reader, len + TRAILER, &p);
@@ -445,7 +445,7 @@ fail:
 
 static int scan_file(struct archive *a)
 {
-    struct reader reader = {.fd = a->fd, .memory = a->builder.memory};
+    struct record_reader reader = {.fd = a->fd, .memory = a->builder.memory};
     int r = scan_records(a, &reader);
 
     index_memory_refund(reader.memory, reader.cap);
@@ -481,7 +481,7 @@ static int tfrecord_scan(const struct dataset *dataset, const struct dataset_opt
 /* ---- reading one sample ---- */
 
 /* The parts of a record around its image. */
-struct pieces {
+struct record_pieces {
     uint8_t header[HEADER];
     uint8_t *before; /* [sample->extra] */
     uint8_t *after;  /* [after_len]: the rest of the data, and the CRC */
@@ -489,7 +489,7 @@ struct pieces {
     uint8_t small_before[TAIL], small_after[TAIL];
 };
 
-static void pieces_fini(struct pieces *p)
+static void pieces_fini(struct record_pieces *p)
 {
     if (p->before != p->small_before)
         free(p->before);
@@ -500,7 +500,7 @@ static void pieces_fini(struct pieces *p)
 /* Read the header, the bytes before the image, the image, and up to TAIL bytes after it, in one
  * call. */
 static int read_pieces(int fd, const struct index_sample *s, struct dataset_buffer *buffer,
-                       struct pieces *p)
+                       struct record_pieces *p)
 {
     uint64_t image_at = s->where + HEADER + s->extra, after_at = image_at + s->len, len;
     struct iovec iov[4] = {{p->header, HEADER}, {NULL, s->extra}, {NULL, s->len}, {NULL, TAIL}};
@@ -551,7 +551,7 @@ static int read_pieces(int fd, const struct index_sample *s, struct dataset_buff
 }
 
 static bool data_is_right(const struct index_sample *s, const struct dataset_buffer *image,
-                          const struct pieces *p)
+                          const struct record_pieces *p)
 {
     uint32_t crc = crc32c(0, p->before, s->extra);
 
@@ -597,7 +597,7 @@ static int read_failed(const struct dataset *d, const struct index_sample *s, in
 static int tfrecord_read(const struct dataset *dataset, const struct index_sample *sample,
                          struct dataset_buffer *buffer, struct plenum_error *err)
 {
-    struct pieces p;
+    struct record_pieces p;
     int fd, r;
 
     fd = archive_open(dataset, sample, err);
