@@ -15,8 +15,9 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/ranges.c %D%/ranges.h \
 	%D%/script.c %D%/script.h \
 	%D%/signals.c %D%/signals.h \
-	%D%/status.h \
-	%D%/subnet.c %D%/subnet.h %D%/sweep.c %D%/sweep.h \
+	%D%/exit_status.h \
+	%D%/subnet.c %D%/subnet.h \
+	%D%/sweep.c %D%/sweep.h \
 	%D%/texts.c %D%/texts.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/plan/allocation.c %D%/plan/allocation.h \
@@ -24,14 +25,14 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan/configfile.c %D%/plan/configfile.h \
 	%D%/plan/devices.c %D%/plan/devices.h \
 	%D%/plan/grid.c %D%/plan/grid.h \
-	%D%/plan/settings.h \
+	%D%/plan/job_settings.h \
 	%D%/plan/place.c %D%/plan/place.h \
 	%D%/plan/plan.c %D%/plan/plan.h \
 	%D%/plan/table.c %D%/plan/table.h \
 	%D%/plan/tag.c %D%/plan/tag.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
 	%D%/job/failure.c \
-	%D%/job/folder.c %D%/job/folder.h \
+	%D%/job/output_folder.c %D%/job/output_folder.h \
 	%D%/job/pause.c %D%/job/pause.h \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/launch.c %D%/job/launch.h \
@@ -51,7 +52,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/remote/answer.c %D%/remote/answer.h \
 	%D%/remote/keeper.c %D%/remote/keeper.h \
 	%D%/remote/login.c %D%/remote/login.h \
-	%D%/remote/loaders.c %D%/remote/loaders.h \
+	%D%/remote/remote_loaders.c %D%/remote/remote_loaders.h \
 	%D%/remote/probe.c %D%/remote/probe.h \
 	%D%/remote/ready.c %D%/remote/ready.h \
 	%D%/shim/inner.c %D%/shim/inner_priv.h %D%/shim/inner_output.c %D%/shim/inner_start.c \

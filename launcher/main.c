@@ -18,7 +18,7 @@
 #include "launcher/remote/login.h"
 #include "launcher/remote/probe.h"
 #include "launcher/shim/shim.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 
 /* Below this, mpirun or plenumrun would die of SIGSEGV without a message. Programs inherit the
  * limit, so it is not raised. */

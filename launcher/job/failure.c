@@ -19,7 +19,7 @@
 #include "launcher/job/variables.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 
 enum {
     PROBE_MS = 5000,

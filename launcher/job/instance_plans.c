@@ -36,7 +36,7 @@ static const char *loader_of(const struct supervisor *s, const struct instance *
     } else if (strcmp(s->job->loader, "none") != 0) {
         (void)snprintf(text, size, "%s", s->job->loader);
     }
-    loaders_add_addresses(s->loaders, instance_index(s, inst), text, size);
+    remote_loaders_add_addresses(s->loaders, instance_index(s, inst), text, size);
     return *text ? text : NULL;
 }
 
@@ -116,7 +116,7 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
         .cpus = instance->cpus ? instance->cpus : (char *)"",
         .nodes = instance->nodes ? instance->nodes : (char *)"",
         .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
-        .loader_key = (char *)loaders_get_key(s->loaders),
+        .loader_key = (char *)remote_loaders_get_key(s->loaders),
         .argv = (char **)s->job->program,
     };
     assert(s->plan->num_instances > 0);

@@ -20,7 +20,7 @@
 #include "common/util.h"
 #include "launcher/dial.h"
 #include "launcher/job/supervise_priv.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 #include "launcher/topology.h"
 
 enum {

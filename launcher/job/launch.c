@@ -40,7 +40,7 @@
 #include "launcher/plan/table.h"
 #include "launcher/remote/ready.h"
 #include "launcher/signals.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 #include "launcher/topology.h"
 
 /* --loader overrides PLENUM_LOADER, which overrides a loader of our own. */

@@ -7,7 +7,7 @@
 
 #include "launcher/job/starter.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/settings.h"
+#include "launcher/plan/job_settings.h"
 
 /** The mpirun in use. Open MPI 4 has daemons of its own; from 5 on they are PRRTE's. */
 struct mpirun_program {

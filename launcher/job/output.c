@@ -41,7 +41,7 @@
 #include "common/list.h"
 #include "common/lock.h"
 #include "common/util.h"
-#include "launcher/job/folder.h"
+#include "launcher/job/output_folder.h"
 #include "launcher/plan/tag.h"
 
 enum {
@@ -244,7 +244,7 @@ static int make_files(struct output *o, struct plenum_error *err)
 {
     int r;
 
-    r = o->append ? 0 : folder_prepare(o->folder, err);
+    r = o->append ? 0 : output_folder_prepare(o->folder, err);
     if (r < 0)
         return r;
     o->files = malloc((o->count + 1) * sizeof(*o->files));

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 
 #include "common/util.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 
 static int status_code(int wait_status)
 {

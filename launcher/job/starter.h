@@ -12,7 +12,7 @@
 #include <plenum/error.h>
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/settings.h"
+#include "launcher/plan/job_settings.h"
 #include "launcher/remote/agent.h"
 
 struct mpirun_program;

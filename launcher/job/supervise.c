@@ -41,7 +41,7 @@
 #include "launcher/job/supervise_priv.h"
 #include "launcher/remote/answer.h"
 #include "launcher/signals.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 
 enum {
     SWEEP_MS = 8000,         /* after the grace period: for a shim to kill its tree */
@@ -139,7 +139,7 @@ static void begin_close(struct supervisor *s)
     enter(s, JOB_CLOSING);
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     instances_send_empty(s, CONTROL_END);
-    loaders_end(s->loaders);
+    remote_loaders_end(s->loaders);
     starter_wake(&s->starter);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         complete &= s->instances[i].peer != NULL;
@@ -164,7 +164,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
 {
     instances_send_number(s, CONTROL_SUSPEND, suspend);
     instances_flush(s);
-    loaders_suspend(s->loaders, suspend);
+    remote_loaders_suspend(s->loaders, suspend);
 }
 
 /* This process was stopped for a while, perhaps with the whole job. That time does not count, so
@@ -268,7 +268,7 @@ static void reap_strangers(const struct supervisor *s)
     siginfo_t info = {.si_pid = 0};
 
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
-           info.si_pid != s->starter.guard && !loaders_own(s->loaders, info.si_pid)) {
+           info.si_pid != s->starter.guard && !remote_loaders_own(s->loaders, info.si_pid)) {
         (void)waitpid(info.si_pid, NULL, 0);
         info.si_pid = 0;
     }
@@ -407,8 +407,8 @@ static void be_late(struct supervisor *s)
         .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->job->limits->start_timeout_ns};
     char missing[336], strangers[160];
 
-    if (instances_are(s, INSTANCE_PRESENT) && !loaders_are_ready(s->loaders))
-        loaders_list_missing(s->loaders, missing, sizeof(missing));
+    if (instances_are(s, INSTANCE_PRESENT) && !remote_loaders_are_ready(s->loaders))
+        remote_loaders_list_missing(s->loaders, missing, sizeof(missing));
     else
         describe_late(s, missing, sizeof(missing));
     instances_describe_strangers(s, strangers, sizeof(strangers));
@@ -435,7 +435,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->beat_at) {
         s->beat_at = now + SUPERVISE_BEAT_MS * NS_PER_MS;
         instances_beat(s, now);
-        loaders_beat(s->loaders, now);
+        remote_loaders_beat(s->loaders, now);
     }
     if (now >= s->start_at)
         be_late(s);
@@ -509,7 +509,7 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
 static void look_at_loaders(struct supervisor *s)
 {
     char why[400];
-    const char *host = loaders_get_failed(s->loaders, why, sizeof(why));
+    const char *host = remote_loaders_get_failed(s->loaders, why, sizeof(why));
 
     if (host)
         supervise_fail_with(s, REPORT_OTHER, NULL,
@@ -521,7 +521,7 @@ static void advance(struct supervisor *s, uint64_t now)
     if (s->phase == JOB_STARTING && !s->plans_sent)
         look_at_loaders(s);
     if (s->phase == JOB_STARTING && !s->plans_sent && instances_are(s, INSTANCE_PRESENT) &&
-        loaders_are_ready(s->loaders))
+        remote_loaders_are_ready(s->loaders))
         instances_send_plans(s);
     if (s->phase == JOB_STARTING && instances_are(s, INSTANCE_ALIVE)) {
         s->start_at = SUPERVISE_NEVER;
@@ -536,7 +536,7 @@ static bool is_over(const struct supervisor *s, uint64_t now)
 {
     return s->phase == JOB_CLOSING && s->starter_gone &&
            (s->hurry || ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
-                         (loaders_are_gone(s->loaders) || is_gone_for(s, LOADERS_MS, now))));
+                         (remote_loaders_are_gone(s->loaders) || is_gone_for(s, LOADERS_MS, now))));
 }
 
 enum {
@@ -561,7 +561,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
     input_poll(instances_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
                &fds[FD_INPUT]);
-    fds[FD_LOADERS] = (struct pollfd){.fd = loaders_get_fd(s->loaders), .events = POLLIN};
+    fds[FD_LOADERS] = (struct pollfd){.fd = remote_loaders_get_fd(s->loaders), .events = POLLIN};
     fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(s->place), .events = POLLIN};
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
@@ -611,7 +611,7 @@ static int turn(struct supervisor *s)
     if (fds[FD_OUTPUT].revents)
         instances_send_credit(s);
     read_input(s, &fds[FD_INPUT]);
-    loaders_dispatch(s->loaders);
+    remote_loaders_dispatch(s->loaders);
     if (fds[FD_PLACE].revents)
         meeting_server_dispatch(s->place);
     if (!s->starter_gone && starter_reap(&s->starter)) {
@@ -685,7 +685,7 @@ static void supervisor_fini(struct supervisor *s)
     free(s->fds);
     lines_fini(&s->text);
     starter_fini(&s->starter);
-    loaders_destroy(s->loaders);
+    remote_loaders_destroy(s->loaders);
     environ_list_fini(&s->loader_environment);
     meeting_server_destroy(s->place);
     tls_destroy(s->tls);

@@ -9,7 +9,7 @@
 
 #include "launcher/job/mpirun.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/settings.h"
+#include "launcher/plan/job_settings.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/ready.h"
 

@@ -22,7 +22,7 @@
 #include "launcher/job/supervise.h"
 #include "launcher/lines.h"
 #include "launcher/plan/plan.h"
-#include "launcher/remote/loaders.h"
+#include "launcher/remote/remote_loaders.h"
 
 #define SUPERVISE_NEVER UINT64_MAX
 
@@ -108,7 +108,7 @@ struct supervisor {
     int listener, signal_fd;
     char control[DIAL_TEXT_MAX];            /* the listener's address */
     uint64_t deaf_until;                    /* no accepting until then: we are out of descriptors */
-    struct loaders *loaders;                /* or NULL */
+    struct remote_loaders *loaders;         /* or NULL */
     struct environ_list loader_environment; /* the environment of these loaders */
     struct starter starter;
     bool starter_ended; /* its status has arrived */

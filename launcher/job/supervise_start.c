@@ -162,14 +162,15 @@ static int make_place(struct supervisor *s, struct plenum_error *err)
 
 static int start_loaders(struct supervisor *s, struct plenum_error *err)
 {
-    const struct loaders_request request = {
+    const struct remote_loaders_request request = {
         .plan = s->plan, .agent = s->job->agent, .environment = &s->loader_environment};
     int r;
 
     if (s->plan->num_loader_hosts == 0)
         return 0;
     r = variables_of_loader(s->job->exports, &s->loader_environment);
-    return r < 0 ? error_set(err, r, "out of memory") : loaders_create(&request, &s->loaders, err);
+    return r < 0 ? error_set(err, r, "out of memory")
+                 : remote_loaders_create(&request, &s->loaders, err);
 }
 
 static int start_job(struct supervisor *s, struct plenum_error *err)

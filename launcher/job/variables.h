@@ -7,7 +7,7 @@
 
 #include "launcher/environ.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/settings.h"
+#include "launcher/plan/job_settings.h"
 
 /** What all instances of a job have in common. Borrowed. */
 struct variables_job {

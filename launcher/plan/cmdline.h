@@ -13,7 +13,7 @@
 #include "common/options.h"
 #include "launcher/plan/devices.h"
 #include "launcher/plan/place.h"
-#include "launcher/plan/settings.h"
+#include "launcher/plan/job_settings.h"
 #include "launcher/ports.h"
 
 enum cmdline_version {

@@ -30,7 +30,7 @@
 #include "launcher/host.h"
 #include "launcher/proctree.h"
 #include "launcher/remote/login.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 
 enum {
     CONNECT_SECONDS_MOST = 10,

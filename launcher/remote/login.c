@@ -24,8 +24,8 @@
 
 #include "common/util.h"
 #include "launcher/proctree.h"
+#include "launcher/exit_status.h"
 #include "launcher/sweep.h"
-#include "launcher/status.h"
 
 enum {
     ALONE_MS = 3000, /* for a connected daemon to end by itself, and remove its files */

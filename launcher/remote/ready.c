@@ -21,7 +21,7 @@
 #include "launcher/host.h"
 #include "launcher/remote/probe.h"
 #include "launcher/script.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 
 #define CLOCK_MOST (2 * NS_PER_SEC)     /* difference without a warning */
 #define MEMORY_LEAST (256ull * 1048576) /* free bytes without a warning; or 1/MEMORY_PART of all */

@@ -15,8 +15,8 @@ import tap  # noqa: E402
 # Above the rooms: leaves, which know nothing about the launcher, and code shared by plenumrun and the processes that it
 # starts.
 LEAVES = {"numa", "ports", "ranges", "subnet", "texts", "topology"}
-BETWEEN = {"control", "dial", "environ", "handover", "host", "lines", "network", "proctree", "script", "signals",
-           "status", "sweep"}
+BETWEEN = {"control", "dial", "environ", "exit_status", "handover", "host", "lines", "network", "proctree", "script",
+           "signals", "sweep"}
 # Each room, and the rooms it may include besides itself and common/.
 MAY_KNOW = {
     "leaves": set(),

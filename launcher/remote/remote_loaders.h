@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders.h - hosts without instances that lend their cores to the job (--loader-host): each has a
+/* remote_loaders.h - hosts without instances that lend their cores to the job (--loader-host): each has a
  * loader while the job runs, with a key created for this job. */
-#ifndef LAUNCHER_LOADERS_H
-#define LAUNCHER_LOADERS_H
+#ifndef LAUNCHER_REMOTE_LOADERS_H
+#define LAUNCHER_REMOTE_LOADERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,10 +15,10 @@
 #include "launcher/remote/agent.h"
 
 /** All remote loaders of a job. Opaque. Threads: one. Functions take NULL for a job without any. */
-struct loaders;
+struct remote_loaders;
 
 /** Borrowed for the loaders' life. */
-struct loaders_request {
+struct remote_loaders_request {
     const struct plan *plan;
     const struct agent_settings *agent;
     const struct environ_list *environment; /* changes to a loader's environment there */
@@ -29,43 +29,43 @@ struct loaders_request {
  *
  * Loaders' output and state changes are logged.
  */
-int loaders_create(const struct loaders_request *request, struct loaders **ret,
-                   struct plenum_error *err);
+int remote_loaders_create(const struct remote_loaders_request *request, struct remote_loaders **ret,
+                          struct plenum_error *err);
 
-/** A descriptor that becomes readable when loaders_dispatch() has something to do; -1 if there are
+/** A descriptor that becomes readable when remote_loaders_dispatch() has something to do; -1 if there are
  * no loaders. Borrowed. */
-int loaders_get_fd(const struct loaders *loaders);
+int remote_loaders_get_fd(const struct remote_loaders *loaders);
 /** Handle events. Call this also after SIGCHLD. */
-void loaders_dispatch(struct loaders *loaders);
+void remote_loaders_dispatch(struct remote_loaders *loaders);
 
 /** Is this process a login to one of the hosts? */
-bool loaders_own(const struct loaders *loaders, pid_t pid);
+bool remote_loaders_own(const struct remote_loaders *loaders, pid_t pid);
 
 /** Send heartbeats, and retry where due. Call this once a second. */
-void loaders_beat(struct loaders *loaders, uint64_t now_ns);
+void remote_loaders_beat(struct remote_loaders *loaders, uint64_t now_ns);
 /** Announce that heartbeats will be missing, or have resumed. */
-void loaders_suspend(struct loaders *loaders, bool suspend);
+void remote_loaders_suspend(struct remote_loaders *loaders, bool suspend);
 
 /** Are all loaders listening? */
-bool loaders_are_ready(const struct loaders *loaders);
+bool remote_loaders_are_ready(const struct remote_loaders *loaders);
 /** The first host whose loader could not be started at all, with the reason; NULL if there is
  * none. */
-const char *loaders_get_failed(const struct loaders *loaders, char *why, size_t size);
+const char *remote_loaders_get_failed(const struct remote_loaders *loaders, char *why, size_t size);
 /** List the loaders that are not listening yet: "the loader on host a, the loader on host b". */
-void loaders_list_missing(const struct loaders *loaders, char *ret, size_t size);
+void remote_loaders_list_missing(const struct remote_loaders *loaders, char *ret, size_t size);
 
 /** The job's key, "" if there are no loaders. Borrowed. */
-const char *loaders_get_key(const struct loaders *loaders);
+const char *remote_loaders_get_key(const struct remote_loaders *loaders);
 /** Append the addresses that an instance should use to a list (or to ""): all of them, unless there
  * are more than a stream accepts; then different ones for each instance. */
-void loaders_add_addresses(const struct loaders *loaders, uint32_t instance, char *list,
-                           size_t size);
+void remote_loaders_add_addresses(const struct remote_loaders *loaders, uint32_t instance,
+                                  char *list, size_t size);
 
 /** Notify the hosts that the job is over. */
-void loaders_end(struct loaders *loaders);
-bool loaders_are_gone(const struct loaders *loaders);
+void remote_loaders_end(struct remote_loaders *loaders);
+bool remote_loaders_are_gone(const struct remote_loaders *loaders);
 
 /** Kill the logins that are still running. */
-void loaders_destroy(struct loaders *loaders);
+void remote_loaders_destroy(struct remote_loaders *loaders);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders.c - one login per host, for as long as the job runs. keeper.c is on the other side.
+/* remote_loaders.c - one login per host, for as long as the job runs. keeper.c is on the other side.
  *
  *     starting ──"plenumrun-loader ADDRESS"──> listening ──the login ends──> lost ──> starting ...
  *
@@ -8,7 +8,7 @@
  * the others, and we retry from time to time at the address that the programs know. */
 #include "config.h"
 
-#include "launcher/remote/loaders.h"
+#include "launcher/remote/remote_loaders.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -32,7 +32,7 @@
 #include "launcher/lines.h"
 #include "launcher/remote/answer.h"
 #include "launcher/remote/keeper.h"
-#include "launcher/status.h"
+#include "launcher/exit_status.h"
 
 enum {
     RETRY_FIRST_MS = 1000,
@@ -64,8 +64,8 @@ struct remote_loader {
     uint64_t started_ns, retry_at, retry_ms;
 };
 
-struct loaders {
-    struct loaders_request request;
+struct remote_loaders {
+    struct remote_loaders_request request;
     char self[4096];
     char key[TLS_TEXT_MAX], client_key[TLS_TEXT_MAX]; /* keys of the loaders, and of the programs */
     char *script;
@@ -108,7 +108,7 @@ static char *where_to_listen(const struct remote_loader *l)
     return str_format("%s:%s", host, port ? port + 1 : "0");
 }
 
-static int send_task(const struct loaders *all, struct remote_loader *l)
+static int send_task(const struct remote_loaders *all, struct remote_loader *l)
 {
     const struct control_keep task = {.silence_ns = all->request.agent->heartbeat_timeout_ns,
                                       .address = where_to_listen(l),
@@ -133,7 +133,7 @@ static int send_task(const struct loaders *all, struct remote_loader *l)
     return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
-static int log_in(const struct loaders *all, struct remote_loader *l, int in, int err)
+static int log_in(const struct remote_loaders *all, struct remote_loader *l, int in, int err)
 {
     const char *const self[] = {all->self, KEEPER_ARGUMENT, NULL};
     char *words[AGENT_WORDS_MAX + 1], *text;
@@ -153,7 +153,7 @@ static int log_in(const struct loaders *all, struct remote_loader *l, int in, in
     return r < 0 ? r : 0;
 }
 
-static int watch(const struct loaders *all, int fd, const struct remote_loader *l)
+static int watch(const struct remote_loaders *all, int fd, const struct remote_loader *l)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(l - all->list)};
 
@@ -162,7 +162,7 @@ static int watch(const struct loaders *all, int fd, const struct remote_loader *
     return epoll_ctl(all->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-static int start(const struct loaders *all, struct remote_loader *l)
+static int start(const struct remote_loaders *all, struct remote_loader *l)
 {
     int pair[2], text[2], r;
 
@@ -268,8 +268,8 @@ static bool read_answer(struct remote_loader *l)
 }
 
 /* Why did the login end? */
-static void explain(const struct loaders *all, struct remote_loader *l, int status, char *ret,
-                    size_t size)
+static void explain(const struct remote_loaders *all, struct remote_loader *l, int status,
+                    char *ret, size_t size)
 {
     const char *printed;
 
@@ -310,7 +310,7 @@ static void tell_away(struct remote_loader *l, const char *why)
 }
 
 /* The login has ended with this status. */
-static void end_login(const struct loaders *all, struct remote_loader *l, int status)
+static void end_login(const struct remote_loaders *all, struct remote_loader *l, int status)
 {
     bool was_listening = l->listening;
     char why[300];
@@ -342,17 +342,17 @@ static void end_login(const struct loaders *all, struct remote_loader *l, int st
     l->retry_ms = min_u64(2 * l->retry_ms, RETRY_LAST_MS);
 }
 
-static void kill_login(const struct loaders *all, struct remote_loader *l)
+static void kill_login(const struct remote_loaders *all, struct remote_loader *l)
 {
     int status = 0;
 
-    assert(l->pid > 0); /* 0 would be our own group */
+    assert(l->pid > 0);           /* 0 would be our own group */
     (void)kill(-l->pid, SIGKILL); /* its whole session */
     (void)waitpid(l->pid, &status, 0);
     end_login(all, l, status);
 }
 
-static void start_again(const struct loaders *all, struct remote_loader *l)
+static void start_again(const struct remote_loaders *all, struct remote_loader *l)
 {
     int r = start(all, l);
 
@@ -366,7 +366,7 @@ static void start_again(const struct loaders *all, struct remote_loader *l)
 }
 
 /* A login that has closed its output is about to exit; its status then gives the reason. */
-static void reap(const struct loaders *all, struct remote_loader *l)
+static void reap(const struct remote_loaders *all, struct remote_loader *l)
 {
     int status;
 
@@ -378,7 +378,7 @@ static void reap(const struct loaders *all, struct remote_loader *l)
         kill_login(all, l);
 }
 
-void loaders_dispatch(struct loaders *loaders)
+void remote_loaders_dispatch(struct remote_loaders *loaders)
 {
     struct epoll_event events[EVENTS];
     int count;
@@ -400,7 +400,7 @@ void loaders_dispatch(struct loaders *loaders)
         reap(loaders, l);
 }
 
-bool loaders_own(const struct loaders *loaders, pid_t pid)
+bool remote_loaders_own(const struct remote_loaders *loaders, pid_t pid)
 {
     for (uint32_t i = 0; loaders && i < loaders->count; i++)
         if (loaders->list[i].pid == pid)
@@ -421,7 +421,7 @@ static void tell_slow(struct remote_loader *l, uint64_t now_ns)
              l->host->name, SLOW_MS / 1000, l->last[0] ? "; its last message: " : "", l->last);
 }
 
-void loaders_beat(struct loaders *loaders, uint64_t now_ns)
+void remote_loaders_beat(struct remote_loaders *loaders, uint64_t now_ns)
 {
     if (!loaders || loaders->ending)
         return;
@@ -437,7 +437,7 @@ void loaders_beat(struct loaders *loaders, uint64_t now_ns)
     }
 }
 
-void loaders_suspend(struct loaders *loaders, bool suspend)
+void remote_loaders_suspend(struct remote_loaders *loaders, bool suspend)
 {
     if (!loaders)
         return;
@@ -448,7 +448,7 @@ void loaders_suspend(struct loaders *loaders, bool suspend)
         }
 }
 
-void loaders_end(struct loaders *loaders)
+void remote_loaders_end(struct remote_loaders *loaders)
 {
     if (!loaders)
         return;
@@ -460,17 +460,17 @@ void loaders_end(struct loaders *loaders)
 
 /* ---- queries ---- */
 
-int loaders_get_fd(const struct loaders *loaders)
+int remote_loaders_get_fd(const struct remote_loaders *loaders)
 {
     return loaders ? loaders->epoll_fd : -1;
 }
 
-const char *loaders_get_key(const struct loaders *loaders)
+const char *remote_loaders_get_key(const struct remote_loaders *loaders)
 {
     return loaders ? loaders->client_key : "";
 }
 
-bool loaders_are_ready(const struct loaders *loaders)
+bool remote_loaders_are_ready(const struct remote_loaders *loaders)
 {
     bool ready = true;
 
@@ -479,7 +479,7 @@ bool loaders_are_ready(const struct loaders *loaders)
     return ready;
 }
 
-bool loaders_are_gone(const struct loaders *loaders)
+bool remote_loaders_are_gone(const struct remote_loaders *loaders)
 {
     bool gone = true;
 
@@ -488,7 +488,7 @@ bool loaders_are_gone(const struct loaders *loaders)
     return gone;
 }
 
-const char *loaders_get_failed(const struct loaders *loaders, char *why, size_t size)
+const char *remote_loaders_get_failed(const struct remote_loaders *loaders, char *why, size_t size)
 {
     for (uint32_t i = 0; loaders && i < loaders->count; i++)
         if (loaders->list[i].failed[0]) {
@@ -498,7 +498,7 @@ const char *loaders_get_failed(const struct loaders *loaders, char *why, size_t 
     return NULL;
 }
 
-void loaders_list_missing(const struct loaders *loaders, char *ret, size_t size)
+void remote_loaders_list_missing(const struct remote_loaders *loaders, char *ret, size_t size)
 {
     size_t n = 0;
 
@@ -509,8 +509,8 @@ void loaders_list_missing(const struct loaders *loaders, char *ret, size_t size)
                                   loaders->list[i].host->name);
 }
 
-void loaders_add_addresses(const struct loaders *loaders, uint32_t instance, char *list,
-                           size_t size)
+void remote_loaders_add_addresses(const struct remote_loaders *loaders, uint32_t instance,
+                                  char *list, size_t size)
 {
     size_t n = strlen(list);
     uint32_t room = ADDRESS_LIST_MAX;
@@ -530,7 +530,7 @@ void loaders_add_addresses(const struct loaders *loaders, uint32_t instance, cha
 /* ---- beginning and end ---- */
 
 /* The programs are clients: none of them can act as a loader towards the others. */
-static int make_keys(struct loaders *all, struct plenum_error *err)
+static int make_keys(struct remote_loaders *all, struct plenum_error *err)
 {
     struct tls_key loader = {0}, client = {0};
     int r = random_bytes(loader.bytes, sizeof(loader.bytes));
@@ -548,12 +548,12 @@ out:
     return r;
 }
 
-int loaders_create(const struct loaders_request *request, struct loaders **ret,
-                   struct plenum_error *err)
+int remote_loaders_create(const struct remote_loaders_request *request, struct remote_loaders **ret,
+                          struct plenum_error *err)
 {
     const struct plan *plan = request->plan;
     static const char *const arguments[] = {KEEPER_ARGUMENT};
-    struct loaders *all;
+    struct remote_loaders *all;
     int r;
 
     *ret = NULL;
@@ -592,7 +592,7 @@ int loaders_create(const struct loaders_request *request, struct loaders **ret,
     return 0;
 
 fail:
-    loaders_destroy(all);
+    remote_loaders_destroy(all);
     if (r == -E2BIG)
         return error_set(err, r,
                          "the job's variables take more than %d MiB, which is what a loader host "
@@ -602,7 +602,7 @@ fail:
                          : error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
 }
 
-void loaders_destroy(struct loaders *loaders)
+void remote_loaders_destroy(struct remote_loaders *loaders)
 {
     if (!loaders)
         return;

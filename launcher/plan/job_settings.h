@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* settings.h - the user's settings, in parts: each module gets only those that it needs, and none
+/* job_settings.h - the user's settings, in parts: each module gets only those that it needs, and none
  * gets all of them (struct cmdline). Plain data. */
-#ifndef LAUNCHER_SETTINGS_H
-#define LAUNCHER_SETTINGS_H
+#ifndef LAUNCHER_JOB_SETTINGS_H
+#define LAUNCHER_JOB_SETTINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/job/folder.h"
+#include "launcher/job/output_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -87,7 +87,7 @@ static int move_files(DIR *dir, const char *path, const char *to, struct plenum_
     return 0;
 }
 
-int folder_prepare(const char *path, struct plenum_error *err)
+int output_folder_prepare(const char *path, struct plenum_error *err)
 {
     char earlier[32];
     int64_t count;

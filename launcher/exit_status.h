@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* status.h - plenumrun's exit statuses. */
-#ifndef LAUNCHER_STATUS_H
-#define LAUNCHER_STATUS_H
+/* exit_status.h - plenumrun's exit statuses. */
+#ifndef LAUNCHER_EXIT_STATUS_H
+#define LAUNCHER_EXIT_STATUS_H
 
 #include "common/waitstatus.h" /* provides status_describe() */
 

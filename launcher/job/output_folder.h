@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* folder.h - prepares the folder of --output-dir before a job writes to it. */
-#ifndef LAUNCHER_FOLDER_H
-#define LAUNCHER_FOLDER_H
+/* output_folder.h - prepares the folder of --output-dir before a job writes to it. */
+#ifndef LAUNCHER_OUTPUT_FOLDER_H
+#define LAUNCHER_OUTPUT_FOLDER_H
 
 #include <plenum/error.h>
 
@@ -13,6 +13,6 @@
  * Errors: -errno, and -EINVAL if one of the files exists and is not a regular one (opening a FIFO
  * would wait for its reader), with an error text.
  */
-int folder_prepare(const char *path, struct plenum_error *err);
+int output_folder_prepare(const char *path, struct plenum_error *err);
 
 #endif
