@@ -54,11 +54,11 @@ struct meeting_server {
     struct watched watched[];
 };
 
-static int watch_fd(const struct meeting_server *p, int fd, uint32_t what)
+static int watch_fd(const struct meeting_server *server, int fd, uint32_t what)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.u32 = what};
 
-    return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
 /* Bind a datagram socket that reports its senders' credentials. */
@@ -85,33 +85,33 @@ int meeting_server_create(const char *name, const char *job, uint32_t instances,
                           struct meeting_server **ret, char address[MEETING_ADDRESS_MAX],
                           struct plenum_error *err)
 {
-    struct meeting_server *p = malloc(sizeof(*p) + instances * sizeof(*p->watched));
+    struct meeting_server *server = malloc(sizeof(*server) + instances * sizeof(*server->watched));
     int r;
 
-    if (!p)
+    if (!server)
         return error_set(err, -ENOMEM, "out of memory");
-    *p =
+    *server =
         (struct meeting_server){.instances = instances, .socket = -1, .epoll_fd = -1, .memory = -1};
     for (uint32_t i = 0; i < instances; i++)
-        p->watched[i] = (struct watched){.pidfd = -1};
-    (void)snprintf(p->job, sizeof(p->job), "%s", job);
+        server->watched[i] = (struct watched){.pidfd = -1};
+    (void)snprintf(server->job, sizeof(server->job), "%s", job);
     (void)snprintf(address, MEETING_ADDRESS_MAX, "unix:@plenumrun-%s-collectives", name);
-    p->socket = bind_socket(address, err);
-    if (p->socket < 0) {
-        r = p->socket;
+    server->socket = bind_socket(address, err);
+    if (server->socket < 0) {
+        r = server->socket;
         goto fail;
     }
-    p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    r = p->epoll_fd < 0 ? -errno : watch_fd(p, p->socket, QUESTION);
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    r = server->epoll_fd < 0 ? -errno : watch_fd(server, server->socket, QUESTION);
     if (r < 0) {
         (void)error_set(err, r, "cannot listen for collectives: %s", strerror(-r));
         goto fail;
     }
-    *ret = p;
+    *ret = server;
     return 0;
 
 fail:
-    meeting_server_destroy(p);
+    meeting_server_destroy(server);
     return r;
 }
 
@@ -120,11 +120,11 @@ int meeting_server_get_fd(const struct meeting_server *server)
     return server ? server->epoll_fd : -1;
 }
 
-static void unwatch(struct meeting_server *p, uint32_t instance)
+static void unwatch(struct meeting_server *server, uint32_t instance)
 {
-    assert(instance < p->instances);
-    io_close(&p->watched[instance].pidfd);
-    p->watched[instance].pid = 0;
+    assert(instance < server->instances);
+    io_close(&server->watched[instance].pidfd);
+    server->watched[instance].pid = 0;
 }
 
 void meeting_server_destroy(struct meeting_server *server)
@@ -175,16 +175,16 @@ static int set_size(int fd, size_t bytes, size_t slots)
 }
 
 /* Seal the size, so that no process can truncate the memory under the others. */
-static int make_memory(struct meeting_server *p)
+static int make_memory(struct meeting_server *server)
 {
-    const size_t bytes = meeting_bytes(p->instances);
+    const size_t bytes = meeting_bytes(server->instances);
     void *shared;
     int fd, r;
 
-    if (p->shared)
+    if (server->shared)
         return 0;
     fd = memfd_create("plenum-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    r = fd < 0 ? -errno : set_size(fd, bytes, meeting_slots_bytes(p->instances));
+    r = fd < 0 ? -errno : set_size(fd, bytes, meeting_slots_bytes(server->instances));
     if (r < 0)
         goto fail;
     if (fchmod(fd, 0600) < 0 ||
@@ -197,11 +197,11 @@ static int make_memory(struct meeting_server *p)
         r = -errno;
         goto fail;
     }
-    assert(!p->shared && p->memory < 0);
-    p->shared = shared;
-    p->memory = fd;
-    for (uint32_t i = 0; i < p->instances; i++)
-        atomic_store(&p->shared->slots[i].ended, p->watched[i].ended);
+    assert(!server->shared && server->memory < 0);
+    server->shared = shared;
+    server->memory = fd;
+    for (uint32_t i = 0; i < server->instances; i++)
+        atomic_store(&server->shared->slots[i].ended, server->watched[i].ended);
     return 0;
 
 fail:
@@ -217,37 +217,37 @@ static bool has_ended(int pidfd)
 }
 
 /* Has the process watched there ended? It may not be the one that the event was for. */
-static void look_at(struct meeting_server *p, uint32_t instance)
+static void look_at(struct meeting_server *server, uint32_t instance)
 {
-    assert(instance < p->instances);
-    if (p->watched[instance].pid == 0 || !has_ended(p->watched[instance].pidfd))
+    assert(instance < server->instances);
+    if (server->watched[instance].pid == 0 || !has_ended(server->watched[instance].pidfd))
         return;
-    unwatch(p, instance);
-    atomic_store(&p->shared->slots[instance].present, 0);
-    meeting_wake(p->shared);
+    unwatch(server, instance);
+    atomic_store(&server->shared->slots[instance].present, 0);
+    meeting_wake(server->shared);
 }
 
 /* Make this process the instance: 0, or -ESRCH if it is gone. */
-static int admit(struct meeting_server *p, uint32_t instance, pid_t pid)
+static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
 {
-    struct watched *w = &p->watched[instance];
+    struct watched *w = &server->watched[instance];
 
-    assert(instance < p->instances && p->shared);
+    assert(instance < server->instances && server->shared);
     if (w->pid == 0 && pid > 0) {
         w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (w->pidfd < 0 && errno == ESRCH)
             return -ESRCH;
-        if (w->pidfd >= 0 && watch_fd(p, w->pidfd, instance) < 0)
+        if (w->pidfd >= 0 && watch_fd(server, w->pidfd, instance) < 0)
             io_close(&w->pidfd);
         if (w->pidfd >= 0)
             w->pid = pid;
     }
-    atomic_store(&p->shared->slots[instance].present, 1);
+    atomic_store(&server->shared->slots[instance].present, 1);
     return 0;
 }
 
 /* May this process have the memory? 1, 0, or negative: it has ended and waits for no answer. */
-static int consider(struct meeting_server *p, const struct meeting_question *q,
+static int consider(struct meeting_server *server, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {
     int r;
@@ -256,43 +256,44 @@ static int consider(struct meeting_server *p, const struct meeting_question *q,
         a->refusal = MEETING_OTHER_USER;
         return 0;
     }
-    if (q->instances != p->instances || q->index >= p->instances ||
-        strncmp(q->job, p->job, sizeof(q->job)) != 0) {
+    if (q->instances != server->instances || q->index >= server->instances ||
+        strncmp(q->job, server->job, sizeof(q->job)) != 0) {
         a->refusal = MEETING_OTHER_JOB;
         return 0;
     }
-    look_at(p, q->index);
-    if (p->watched[q->index].pid != 0 && p->watched[q->index].pid != from->pid) {
+    look_at(server, q->index);
+    if (server->watched[q->index].pid != 0 && server->watched[q->index].pid != from->pid) {
         a->refusal = MEETING_TAKEN;
-        a->pid = (uint32_t)p->watched[q->index].pid;
+        a->pid = (uint32_t)server->watched[q->index].pid;
         return 0;
     }
-    r = make_memory(p);
+    r = make_memory(server);
     if (r < 0) {
         a->refusal = MEETING_NO_MEMORY;
         a->error = -r;
         return 0;
     }
-    return admit(p, q->index, from->pid) < 0 ? -1 : 1;
+    return admit(server, q->index, from->pid) < 0 ? -1 : 1;
 }
 
-static void answer(const struct meeting_server *p, const struct sockaddr_un *to, socklen_t to_len,
-                   struct meeting_answer *a, bool with_memory)
+static void answer(const struct meeting_server *server, const struct sockaddr_un *to,
+                   socklen_t to_len, struct meeting_answer *a, bool with_memory)
 {
     union io_descriptor_room control;
     struct iovec iov = {.iov_base = a, .iov_len = sizeof(*a)};
     struct msghdr msg = {
         .msg_name = (void *)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
 
-    assert(!with_memory || p->memory >= 0);
+    assert(!with_memory || server->memory >= 0);
     if (with_memory)
-        io_attach_descriptor(&msg, &control, p->memory);
-    (void)sendmsg(p->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* the receiver has room for one */
+        io_attach_descriptor(&msg, &control, server->memory);
+    (void)sendmsg(server->socket, &msg,
+                  MSG_NOSIGNAL | MSG_DONTWAIT); /* the receiver has room for one */
 }
 
 /* Answer one question; false if there is none. The control buffer only has room for credentials, so
  * descriptors are dropped. */
-static bool answer_question(struct meeting_server *p)
+static bool answer_question(struct meeting_server *server)
 {
     union {
         struct cmsghdr align;
@@ -311,7 +312,7 @@ static bool answer_question(struct meeting_server *p)
     const struct cmsghdr *c;
     struct ucred who;
     int r = 0;
-    ssize_t n = recvmsg(p->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n = recvmsg(server->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     if (n < 0)
         return errno == EINTR;
@@ -328,9 +329,9 @@ static bool answer_question(struct meeting_server *p)
     memcpy(a.magic, meeting_magic, sizeof(a.magic));
     /* A sender of another version sees ours in the answer. */
     if (q.version == MEETING_LAYOUT && n == (ssize_t)sizeof(q))
-        r = consider(p, &q, &who, &a);
+        r = consider(server, &q, &who, &a);
     if (r >= 0)
-        answer(p, &from, msg.msg_namelen, &a, r > 0);
+        answer(server, &from, msg.msg_namelen, &a, r > 0);
     return true;
 }
 

@@ -75,16 +75,16 @@ static int read_stat(int proc, pid_t pid, struct tree_process *ret)
     return 0;
 }
 
-static int add(struct tree *f, const struct tree_process *process)
+static int add(struct tree *tree, const struct tree_process *process)
 {
-    if (array_grow(&f->processes, &f->cap, f->count, sizeof(*f->processes)) < 0)
+    if (array_grow(&tree->processes, &tree->cap, tree->count, sizeof(*tree->processes)) < 0)
         return -ENOMEM;
-    f->processes[f->count++] = *process;
+    tree->processes[tree->count++] = *process;
     return 0;
 }
 
 /* Read all processes. */
-static int read_all(struct tree *f)
+static int read_all(struct tree *tree)
 {
     DIR *dir = opendir("/proc");
     struct dirent *entry;
@@ -93,14 +93,14 @@ static int read_all(struct tree *f)
     if (!dir)
         return -errno;
     while ((entry = readdir(dir))) {
-        struct tree_process m = {0};
+        struct tree_process found = {0};
         uint64_t pid;
 
         if (parse_u64(entry->d_name, INT32_MAX, &pid) < 0 ||
-            read_stat(dirfd(dir), (pid_t)pid, &m) < 0)
+            read_stat(dirfd(dir), (pid_t)pid, &found) < 0)
             continue;
-        m.pid = (pid_t)pid;
-        r = add(f, &m);
+        found.pid = (pid_t)pid;
+        r = add(tree, &found);
         if (r < 0)
             break;
     }
@@ -117,7 +117,7 @@ static int by_parent(const void *a, const void *b)
 }
 
 /* Add the children of a process, from a list of all processes sorted by parent. */
-static int add_children(struct tree *f, const struct tree *all, pid_t parent, pid_t root,
+static int add_children(struct tree *tree, const struct tree *all, pid_t parent, pid_t root,
                         pid_t spare)
 {
     size_t low = 0, high = all->count;
@@ -133,27 +133,27 @@ static int add_children(struct tree *f, const struct tree *all, pid_t parent, pi
     assert(low <= all->count);
     for (; low < all->count && all->processes[low].parent == parent; low++)
         if (all->processes[low].pid != spare && all->processes[low].pid != root &&
-            add(f, &all->processes[low]) < 0)
+            add(tree, &all->processes[low]) < 0)
             return -ENOMEM;
     return 0;
 }
 
 /* Like read_descendants(), for kernels without lists of children. Each process has one parent in
  * the list, so none is added twice. */
-static int pick_descendants(struct tree *f, pid_t root, pid_t spare)
+static int pick_descendants(struct tree *tree, pid_t root, pid_t spare)
 {
     struct tree all = {0};
     int r = read_all(&all);
 
-    f->count = 0;
+    tree->count = 0;
     if (r < 0 || all.count == 0)
         goto out;
     qsort(all.processes, all.count, sizeof(*all.processes), by_parent);
-    r = add_children(f, &all, root, root, spare);
+    r = add_children(tree, &all, root, root, spare);
     if (r < 0)
         goto out;
-    for (size_t i = 0; i < f->count; i++) { /* more are appended behind it */
-        r = add_children(f, &all, f->processes[i].pid, root, spare);
+    for (size_t i = 0; i < tree->count; i++) { /* more are appended behind it */
+        r = add_children(tree, &all, tree->processes[i].pid, root, spare);
         if (r < 0)
             goto out;
     }
@@ -163,7 +163,7 @@ out:
 }
 
 /* Add the children of one thread: 0, -ESRCH if it is gone or the kernel has no such list. */
-static int read_children(struct tree *f, int proc, const char *list, pid_t spare)
+static int read_children(struct tree *tree, int proc, const char *list, pid_t spare)
 {
     int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), r = 0;
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
@@ -175,11 +175,11 @@ static int read_children(struct tree *f, int proc, const char *list, pid_t spare
         return -ESRCH;
     }
     while (fscanf(file, "%15s", word) == 1 && parse_u64(word, INT_MAX, &pid) == 0) {
-        struct tree_process m = {.pid = (pid_t)pid};
+        struct tree_process found = {.pid = (pid_t)pid};
 
-        if (m.pid == spare || read_stat(proc, m.pid, &m) < 0)
+        if (found.pid == spare || read_stat(proc, found.pid, &found) < 0)
             continue;
-        r = add(f, &m);
+        r = add(tree, &found);
         if (r < 0)
             break;
     }
@@ -188,7 +188,7 @@ static int read_children(struct tree *f, int proc, const char *list, pid_t spare
 }
 
 /* Add the children of all threads of a process. */
-static int read_threads(struct tree *f, int proc, pid_t pid, pid_t spare)
+static int read_threads(struct tree *tree, int proc, pid_t pid, pid_t spare)
 {
     char path[64];
     int fd, r = 0;
@@ -206,25 +206,25 @@ static int read_threads(struct tree *f, int proc, pid_t pid, pid_t spare)
         if (entry->d_name[0] == '.')
             continue;
         (void)snprintf(path, sizeof(path), "%d/task/%.20s/children", (int)pid, entry->d_name);
-        r = read_children(f, proc, path, spare);
+        r = read_children(tree, proc, path, spare);
     }
     (void)closedir(dir);
     return r;
 }
 
 /* Add all descendants, generation by generation: the list is its own queue. */
-static int read_descendants(struct tree *f, pid_t root, pid_t spare)
+static int read_descendants(struct tree *tree, pid_t root, pid_t spare)
 {
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 
     if (proc < 0)
         return -errno;
-    f->count = 0;
-    r = read_threads(f, proc, root, spare); /* -ESRCH: no such lists */
+    tree->count = 0;
+    r = read_threads(tree, proc, root, spare); /* -ESRCH: no such lists */
     if (r < 0)
         goto out;
-    for (size_t i = 0; i < f->count; i++) {
-        if (read_threads(f, proc, f->processes[i].pid, spare) == -ENOMEM) {
+    for (size_t i = 0; i < tree->count; i++) {
+        if (read_threads(tree, proc, tree->processes[i].pid, spare) == -ENOMEM) {
             r = -ENOMEM;
             goto out;
         }
@@ -235,21 +235,21 @@ out:
 }
 
 /* Read the current tree. */
-static int read_tree(struct tree *f, pid_t root, pid_t spare)
+static int read_tree(struct tree *tree, pid_t root, pid_t spare)
 {
-    int r = proctree_walks_proc ? -ESRCH : read_descendants(f, root, spare);
+    int r = proctree_walks_proc ? -ESRCH : read_descendants(tree, root, spare);
 
-    return r == -ESRCH ? pick_descendants(f, root, spare) : r;
+    return r == -ESRCH ? pick_descendants(tree, root, spare) : r;
 }
 
 /* Stop all of them; returns their number. */
-static int stop_all(const struct tree *f)
+static int stop_all(const struct tree *tree)
 {
     int count = 0;
 
-    for (size_t i = 0; i < f->count; i++) {
-        if (!f->processes[i].dead) {
-            (void)kill(f->processes[i].pid, SIGSTOP);
+    for (size_t i = 0; i < tree->count; i++) {
+        if (!tree->processes[i].dead) {
+            (void)kill(tree->processes[i].pid, SIGSTOP);
             count++;
         }
     }
@@ -265,23 +265,23 @@ static bool has_children(void)
 
 int proctree_kill(pid_t spare)
 {
-    struct tree f = {0};
+    struct tree tree = {0};
     int r = 0, before = -1;
 
     if (!has_children())
         return 0;
     for (int round = 0; round < ROUNDS && r != before; round++) {
         before = r;
-        r = read_tree(&f, getpid(), spare);
+        r = read_tree(&tree, getpid(), spare);
         if (r < 0)
             break;
-        r = stop_all(&f);
+        r = stop_all(&tree);
     }
     if (r > 0)
-        for (size_t i = 0; i < f.count; i++)
-            if (!f.processes[i].dead)
-                (void)kill(f.processes[i].pid, SIGKILL);
-    free(f.processes);
+        for (size_t i = 0; i < tree.count; i++)
+            if (!tree.processes[i].dead)
+                (void)kill(tree.processes[i].pid, SIGKILL);
+    free(tree.processes);
     /* A walk can miss processes that are created meanwhile; that no child is left cannot be
      * wrong. */
     return r == 0 && spare == 0 && has_children() ? 1 : r;

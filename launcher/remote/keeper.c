@@ -53,80 +53,81 @@ static void report_loader(void *arg, const char *text)
 }
 
 /* Find errors now, so that the job does not start, rather than when the first client connects. */
-static int begin(struct remote_keeper *l, struct plenum_error *err)
+static int begin(struct remote_keeper *keeper, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
     const char *const args[] = {"--tls-key", key, "--pin", "core", NULL};
     char host[256] = "";
-    struct jobloader_options options = {.address = l->task.address,
+    struct jobloader_options options = {.address = keeper->task.address,
                                         .host = host,
                                         .args = args,
                                         .report = report_loader,
                                         .reports_ends = true};
     int r;
 
-    l->key_fd = tls_keep_key(l->task.key, key);
-    if (l->key_fd < 0)
-        return error_set(err, l->key_fd, "cannot keep the job's key: %s", strerror(-l->key_fd));
-    if (environ_adopt(&l->task.environment) < 0) /* also determines where plenumd is */
+    keeper->key_fd = tls_keep_key(keeper->task.key, key);
+    if (keeper->key_fd < 0)
+        return error_set(err, keeper->key_fd, "cannot keep the job's key: %s",
+                         strerror(-keeper->key_fd));
+    if (environ_adopt(&keeper->task.environment) < 0) /* also determines where plenumd is */
         return error_set(err, -ENOMEM, "out of memory");
-    r = tls_create_loader(key, &l->tls, err);
+    r = tls_create_loader(key, &keeper->tls, err);
     if (r < 0)
         return r;
-    options.tls = l->tls;
+    options.tls = keeper->tls;
     (void)gethostname(host, sizeof(host) - 1);
-    r = jobloader_create(&options, &l->loader, err);
+    r = jobloader_create(&options, &keeper->loader, err);
     if (r < 0)
         return r;
-    printf(KEEPER_ANSWER "%s\n", jobloader_get_address(l->loader, at, sizeof(at)));
+    printf(KEEPER_ANSWER "%s\n", jobloader_get_address(keeper->loader, at, sizeof(at)));
     return fflush(stdout) == 0 ? 0 : error_set(err, -EPIPE, "plenumrun is gone");
 }
 
-static int handle_frame(struct remote_keeper *l, const struct frame_header *header,
+static int handle_frame(struct remote_keeper *keeper, const struct frame_header *header,
                         struct frame_reader *payload, struct plenum_error *err)
 {
     uint64_t number;
 
-    if (header->type == CONTROL_KEEP && l->key_fd < 0) {
-        int r = control_get_keep(payload, &l->task);
+    if (header->type == CONTROL_KEEP && keeper->key_fd < 0) {
+        int r = control_get_keep(payload, &keeper->task);
 
         if (r == -ENOMEM)
             return error_set(err, r, "out of memory");
-        return r < 0 ? error_set(err, r, "plenumrun is of another version") : begin(l, err);
+        return r < 0 ? error_set(err, r, "plenumrun is of another version") : begin(keeper, err);
     }
     if (header->type == CONTROL_SUSPEND && control_get_number(payload, &number) == 0)
-        l->suspended = number != 0;
+        keeper->suspended = number != 0;
     return 0;
 }
 
-static void drop_input(struct remote_keeper *l, size_t len)
+static void drop_input(struct remote_keeper *keeper, size_t len)
 {
-    memmove(l->in.bytes, l->in.bytes + len, l->in.len - len);
-    l->in.len -= len;
+    memmove(keeper->in.bytes, keeper->in.bytes + len, keeper->in.len - len);
+    keeper->in.len -= len;
 }
 
 /* Remove the greeting and the empty lines before it from the input: 0, or -EPROTO. Sets `greeted`
  * once all of it has arrived. */
-static int read_greeting(struct remote_keeper *l)
+static int read_greeting(struct remote_keeper *keeper)
 {
     size_t blank = 0, len = strlen(KEEPER_GREETING), n;
 
-    if (l->greeted)
+    if (keeper->greeted)
         return 0;
-    while (blank < l->in.len && l->in.bytes[blank] == '\n')
+    while (blank < keeper->in.len && keeper->in.bytes[blank] == '\n')
         blank++;
-    drop_input(l, blank);
-    n = min_u64(l->in.len, len);
-    if (n > 0 && memcmp(l->in.bytes, KEEPER_GREETING, n) != 0)
+    drop_input(keeper, blank);
+    n = min_u64(keeper->in.len, len);
+    if (n > 0 && memcmp(keeper->in.bytes, KEEPER_GREETING, n) != 0)
         return -EPROTO;
-    l->greeted = n == len;
-    if (l->greeted)
-        drop_input(l, len);
+    keeper->greeted = n == len;
+    if (keeper->greeted)
+        drop_input(keeper, len);
     return 0;
 }
 
 /* Read from a pipe or a socket, whichever the remote shell provides. */
-static int read_input(struct remote_keeper *l, struct plenum_error *err)
+static int read_input(struct remote_keeper *keeper, struct plenum_error *err)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -137,22 +138,22 @@ static int read_input(struct remote_keeper *l, struct plenum_error *err)
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (n <= 0) {
-        l->over = true;
+        keeper->over = true;
         return 0;
     }
-    l->heard_ns = time_now_ns();
-    frame_put_bytes(&l->in, bytes, (size_t)n);
-    if (l->in.failed)
+    keeper->heard_ns = time_now_ns();
+    frame_put_bytes(&keeper->in, bytes, (size_t)n);
+    if (keeper->in.failed)
         return error_set(err, -ENOMEM, "out of memory");
-    if ((len = read_greeting(l)) == 0 && !l->greeted)
+    if ((len = read_greeting(keeper)) == 0 && !keeper->greeted)
         return 0;
-    while (len >= 0 && (len = frame_parse(l->in.bytes, l->in.len, CONTROL_MAX_PAYLOAD, &header,
-                                          &payload)) > 0) {
-        int r = handle_frame(l, &header, &payload, err);
+    while (len >= 0 && (len = frame_parse(keeper->in.bytes, keeper->in.len, CONTROL_MAX_PAYLOAD,
+                                          &header, &payload)) > 0) {
+        int r = handle_frame(keeper, &header, &payload, err);
 
         if (r < 0)
             return r;
-        drop_input(l, (size_t)len);
+        drop_input(keeper, (size_t)len);
     }
     return len < 0 ? error_set(err, (int)len,
                                "%s is for plenumrun's own use: it is started on a --loader-host",
@@ -160,48 +161,51 @@ static int read_input(struct remote_keeper *l, struct plenum_error *err)
                    : 0;
 }
 
-static int turn(struct remote_keeper *l, struct plenum_error *err)
+static int turn(struct remote_keeper *keeper, struct plenum_error *err)
 {
-    struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                           {.fd = l->signal_fd, .events = POLLIN},
-                           {.fd = l->loader ? jobloader_get_fd(l->loader) : -1, .events = POLLIN}};
-    uint64_t silence = l->key_fd >= 0 ? l->task.silence_ns : FIRST_SILENCE_MS * NS_PER_MS;
-    uint64_t end = l->heard_ns + silence, now = time_now_ns();
+    struct pollfd fds[] = {
+        {.fd = STDIN_FILENO, .events = POLLIN},
+        {.fd = keeper->signal_fd, .events = POLLIN},
+        {.fd = keeper->loader ? jobloader_get_fd(keeper->loader) : -1, .events = POLLIN}};
+    uint64_t silence = keeper->key_fd >= 0 ? keeper->task.silence_ns : FIRST_SILENCE_MS * NS_PER_MS;
+    uint64_t end = keeper->heard_ns + silence, now = time_now_ns();
     uint64_t wait_ms = now < end ? (end - now) / NS_PER_MS + 1 : 0;
     int r = 0;
 
-    if (poll(fds, ARRAY_LEN(fds), (int)(l->suspended ? BEAT_MS : min_u64(wait_ms, BEAT_MS))) < 0)
+    if (poll(fds, ARRAY_LEN(fds), (int)(keeper->suspended ? BEAT_MS : min_u64(wait_ms, BEAT_MS))) <
+        0)
         return errno == EINTR ? 0 : error_set(err, -errno, "poll: %s", strerror(errno));
-    l->heard_ns += time_not_run(&l->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
-    l->over |= fds[1].revents != 0;
+    keeper->heard_ns += time_not_run(&keeper->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+    keeper->over |= fds[1].revents != 0;
     if (fds[0].revents)
-        r = read_input(l, err);
+        r = read_input(keeper, err);
     if (fds[2].revents)
-        jobloader_dispatch(l->loader);
-    l->over |= !l->suspended && time_now_ns() >= l->heard_ns + silence;
+        jobloader_dispatch(keeper->loader);
+    keeper->over |= !keeper->suspended && time_now_ns() >= keeper->heard_ns + silence;
     return r;
 }
 
 int keeper_main(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
-    struct remote_keeper l = {.key_fd = -1, .heard_ns = time_now_ns()};
+    struct remote_keeper keeper = {.key_fd = -1, .heard_ns = time_now_ns()};
     struct plenum_error err;
     int r = 0;
 
     log_init("plenumrun", LOG_LEVEL_WARN);
-    l.signal_fd = io_open_signals(ends, ARRAY_LEN(ends));
-    if (l.signal_fd < 0)
-        r = error_set(&err, l.signal_fd, "cannot take signals: %s", strerror(-l.signal_fd));
-    while (r == 0 && !l.over)
-        r = turn(&l, &err);
+    keeper.signal_fd = io_open_signals(ends, ARRAY_LEN(ends));
+    if (keeper.signal_fd < 0)
+        r = error_set(&err, keeper.signal_fd, "cannot take signals: %s",
+                      strerror(-keeper.signal_fd));
+    while (r == 0 && !keeper.over)
+        r = turn(&keeper, &err);
     if (r < 0)
         log_error("%s", err.text);
-    jobloader_destroy(l.loader, GRACE_MS);
-    tls_destroy(l.tls);
-    control_keep_fini(&l.task);
-    frame_buffer_fini(&l.in);
-    io_close(&l.key_fd);
-    io_close(&l.signal_fd);
+    jobloader_destroy(keeper.loader, GRACE_MS);
+    tls_destroy(keeper.tls);
+    control_keep_fini(&keeper.task);
+    frame_buffer_fini(&keeper.in);
+    io_close(&keeper.key_fd);
+    io_close(&keeper.signal_fd);
     return r < 0;
 }

@@ -104,73 +104,75 @@ static int make_file(const char *path, const struct hint_cache_key *key, uint64_
     return r;
 }
 
-static int open_file(const char *path, const struct hint_cache_key *key, struct hint_cache *n)
+static int open_file(const char *path, const struct hint_cache_key *key, struct hint_cache *hints)
 {
-    n->fd = cache_open(path, true);
-    n->writable = n->fd >= 0;
-    if (n->fd < 0 && n->fd != -ENOENT && n->fd != -EPERM)
-        n->fd = cache_open(path, false);
-    if (n->fd == -EPERM) /* it belongs to another user: treat it as stale */
+    hints->fd = cache_open(path, true);
+    hints->writable = hints->fd >= 0;
+    if (hints->fd < 0 && hints->fd != -ENOENT && hints->fd != -EPERM)
+        hints->fd = cache_open(path, false);
+    if (hints->fd == -EPERM) /* it belongs to another user: treat it as stale */
         return -ESTALE;
-    return n->fd < 0 ? n->fd : check_file(n->fd, key, n->records_at);
+    return hints->fd < 0 ? hints->fd : check_file(hints->fd, key, hints->records_at);
 }
 
 int hint_cache_open(const char *path, const struct hint_cache_key *key, bool make,
                     struct hint_cache **ret)
 {
-    struct hint_cache *n;
+    struct hint_cache *hints;
     int r;
 
-    n = malloc(sizeof(*n));
-    if (!n)
+    hints = malloc(sizeof(*hints));
+    if (!hints)
         return -ENOMEM;
-    *n = (struct hint_cache){.fd = -1, .samples = key->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
+    *hints =
+        (struct hint_cache){.fd = -1, .samples = key->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
     for (int i = 0; i < WRITING; i++)
-        n->writing[i] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    n->records_at = sizeof(struct hint_cache_header) + key->samples * (uint64_t)sizeof(uint64_t);
-    n->limit = key->bytes / SHARE;
-    r = n->records_at > n->limit / 2 ? -EFBIG : open_file(path, key, n);
+        hints->writing[i] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    hints->records_at =
+        sizeof(struct hint_cache_header) + key->samples * (uint64_t)sizeof(uint64_t);
+    hints->limit = key->bytes / SHARE;
+    r = hints->records_at > hints->limit / 2 ? -EFBIG : open_file(path, key, hints);
     if (make && (r == -ENOENT || r == -ESTALE)) {
-        io_close(&n->fd);
-        r = make_file(path, key, n->records_at);
+        io_close(&hints->fd);
+        r = make_file(path, key, hints->records_at);
         if (r < 0)
             goto fail;
-        r = open_file(path, key, n);
+        r = open_file(path, key, hints);
     }
     if (r < 0)
         goto fail;
-    assert(n->fd >= 0 && n->records_at <= n->limit);
-    atomic_store(&n->state, n->writable ? 0 : -EROFS);
-    *ret = n;
+    assert(hints->fd >= 0 && hints->records_at <= hints->limit);
+    atomic_store(&hints->state, hints->writable ? 0 : -EROFS);
+    *ret = hints;
     return 0;
 
 fail:
-    hint_cache_close(n);
+    hint_cache_close(hints);
     return r;
 }
 
-void hint_cache_close(struct hint_cache *n)
+void hint_cache_close(struct hint_cache *hints)
 {
-    if (!n)
+    if (!hints)
         return;
-    io_close(&n->fd);
-    free(n);
+    io_close(&hints->fd);
+    free(hints);
 }
 
-int hint_cache_state(struct hint_cache *n)
+int hint_cache_state(struct hint_cache *hints)
 {
-    int r = atomic_load(&n->state);
+    int r = atomic_load(&hints->state);
 
-    (void)pthread_mutex_lock(&n->mu);
-    if (r == 0 && n->full)
+    (void)pthread_mutex_lock(&hints->mu);
+    if (r == 0 && hints->full)
         r = -ENOSPC;
-    (void)pthread_mutex_unlock(&n->mu);
+    (void)pthread_mutex_unlock(&hints->mu);
     return r;
 }
 
-uint64_t hint_cache_written(const struct hint_cache *n)
+uint64_t hint_cache_written(const struct hint_cache *hints)
 {
-    return atomic_load(&n->written);
+    return atomic_load(&hints->written);
 }
 
 static uint64_t slot_at(uint32_t sample)
@@ -179,31 +181,32 @@ static uint64_t slot_at(uint32_t sample)
 }
 
 /* Find the offset and the header of a sample's record; 0: it has none. */
-static uint64_t find_record(const struct hint_cache *n, uint32_t sample, struct hint_record *ret)
+static uint64_t find_record(const struct hint_cache *hints, uint32_t sample,
+                            struct hint_record *ret)
 {
     uint64_t at;
 
-    if (io_pread_all(n->fd, &at, sizeof(at), slot_at(sample)) < 0 || at < n->records_at ||
-        at % 8 != 0 || at > n->limit || io_pread_all(n->fd, ret, sizeof(*ret), at) < 0)
+    if (io_pread_all(hints->fd, &at, sizeof(at), slot_at(sample)) < 0 || at < hints->records_at ||
+        at % 8 != 0 || at > hints->limit || io_pread_all(hints->fd, ret, sizeof(*ret), at) < 0)
         return 0;
     return ret->sample == sample && ret->len <= ret->room ? at : 0;
 }
 
-bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer *buffer,
+bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_buffer *buffer,
                     const uint8_t **ret, size_t *ret_len)
 {
     struct hint_record record;
-    uint64_t at = find_record(n, sample, &record);
+    uint64_t at = find_record(hints, sample, &record);
     size_t all;
 
-    assert(sample < n->samples);
+    assert(sample < hints->samples);
     if (at == 0)
         return false;
     all = sizeof(record) + record.len;
-    if (all > n->limit || dataset_buffer_reserve(buffer, all) < 0)
+    if (all > hints->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
     /* It may be overwritten meanwhile: use only the bytes that were read. */
-    if (io_pread_all(n->fd, buffer->bytes, all, at) < 0 ||
+    if (io_pread_all(hints->fd, buffer->bytes, all, at) < 0 ||
         memcmp(buffer->bytes, &record, sizeof(record)) != 0 ||
         XXH3_64bits(buffer->bytes + sizeof(record.checksum), all - sizeof(record.checksum)) !=
             record.checksum)
@@ -215,63 +218,63 @@ bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer
 }
 
 /* Reserve an extent at the end of the file, under the lock of all writers. */
-static int allocate_extent(struct hint_cache *n, uint64_t need)
+static int allocate_extent(struct hint_cache *hints, uint64_t need)
 {
-    uint64_t extent = n->limit / 64;
+    uint64_t extent = hints->limit / 64;
     uint64_t at, end;
     struct stat st;
     int r = 0;
 
     extent = min_u64(max_u64(extent, EXTENT_MIN), EXTENT_MAX);
-    while (flock(n->fd, LOCK_EX) < 0)
+    while (flock(hints->fd, LOCK_EX) < 0)
         if (errno != EINTR)
             return -errno;
-    if (fstat(n->fd, &st) < 0) {
+    if (fstat(hints->fd, &st) < 0) {
         r = -errno;
         goto out;
     }
-    n->free_at = n->free_end = 0;
-    at = align_up(max_u64((uint64_t)st.st_size, n->records_at), 8);
-    end = min_u64(at + max_u64(extent, need), n->limit & ~UINT64_C(7));
+    hints->free_at = hints->free_end = 0;
+    at = align_up(max_u64((uint64_t)st.st_size, hints->records_at), 8);
+    end = min_u64(at + max_u64(extent, need), hints->limit & ~UINT64_C(7));
     if (end < at + need) {
         r = -ENOSPC;
         goto out;
     }
-    if (ftruncate(n->fd, (off_t)end) < 0) {
+    if (ftruncate(hints->fd, (off_t)end) < 0) {
         r = -errno;
         goto out;
     }
-    assert(at % 8 == 0 && at >= n->records_at && end <= n->limit);
-    n->free_at = at;
-    n->free_end = end;
+    assert(at % 8 == 0 && at >= hints->records_at && end <= hints->limit);
+    hints->free_at = at;
+    hints->free_end = end;
 
 out:
-    (void)flock(n->fd, LOCK_UN);
+    (void)flock(hints->fd, LOCK_UN);
     return r;
 }
 
 /* Allocate a record with this capacity. */
-static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
+static int allocate(struct hint_cache *hints, uint32_t room, uint64_t *ret)
 {
     uint64_t need = sizeof(struct hint_record) + room;
     int r = 0;
 
-    (void)pthread_mutex_lock(&n->mu);
-    if (n->free_end - n->free_at < need)
-        r = n->full ? -ENOSPC : allocate_extent(n, need);
-    n->full = n->full || r == -ENOSPC;
+    (void)pthread_mutex_lock(&hints->mu);
+    if (hints->free_end - hints->free_at < need)
+        r = hints->full ? -ENOSPC : allocate_extent(hints, need);
+    hints->full = hints->full || r == -ENOSPC;
     if (r >= 0) {
-        assert(n->free_end - n->free_at >= need && n->free_at % 8 == 0);
-        *ret = n->free_at;
-        n->free_at += need;
+        assert(hints->free_end - hints->free_at >= need && hints->free_at % 8 == 0);
+        *ret = hints->free_at;
+        hints->free_at += need;
     }
-    (void)pthread_mutex_unlock(&n->mu);
+    (void)pthread_mutex_unlock(&hints->mu);
     return r;
 }
 
 /* Was `record` written after a hint of `had` bytes was read, and is it at least `len` bytes
  * long? */
-static bool is_surpassed(struct hint_cache *n, const struct hint_record *record, size_t len,
+static bool is_surpassed(struct hint_cache *hints, const struct hint_record *record, size_t len,
                          size_t had)
 {
     struct dataset_buffer buffer = {0};
@@ -280,24 +283,24 @@ static bool is_surpassed(struct hint_cache *n, const struct hint_record *record,
     bool surpassed = false;
 
     if (record->len != had && record->len >= len) /* the record may be damaged */
-        surpassed = hint_cache_get(n, record->sample, &buffer, &there, &there_len);
+        surpassed = hint_cache_get(hints, record->sample, &buffer, &there, &there_len);
     dataset_buffer_fini(&buffer);
     return surpassed && there_len >= len;
 }
 
-static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, uint32_t room,
-               size_t had)
+static int put(struct hint_cache *hints, uint32_t sample, const void *bytes, size_t len,
+               uint32_t room, size_t had)
 {
     size_t all = sizeof(struct hint_record) + len;
     struct hint_record before, *record;
-    uint64_t old = find_record(n, sample, &before), at = old;
+    uint64_t old = find_record(hints, sample, &before), at = old;
     int r = 0;
 
     assert(len <= room && room % 8 == 0);
-    if (old != 0 && is_surpassed(n, &before, len, had))
+    if (old != 0 && is_surpassed(hints, &before, len, had))
         return 0;
     if (old == 0 || before.room != room) {
-        r = allocate(n, room, &at);
+        r = allocate(hints, room, &at);
         if (r < 0)
             return r;
     }
@@ -307,36 +310,36 @@ static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t 
     *record = (struct hint_record){.sample = sample, .len = (uint32_t)len, .room = room};
     memcpy(record + 1, bytes, len);
     record->checksum = XXH3_64bits(&record->sample, all - sizeof(record->checksum));
-    r = io_pwrite_all(n->fd, record, all, at);
+    r = io_pwrite_all(hints->fd, record, all, at);
     free(record);
     if (r < 0)
         goto fail;
     if (at != old) {
-        r = io_pwrite_all(n->fd, &at, sizeof(at), slot_at(sample));
+        r = io_pwrite_all(hints->fd, &at, sizeof(at), slot_at(sample));
         if (r < 0)
             goto fail;
     }
-    (void)atomic_fetch_add(&n->written, all);
+    (void)atomic_fetch_add(&hints->written, all);
     return 0;
 
 fail:
-    atomic_store(&n->state, r);
+    atomic_store(&hints->state, r);
     return r;
 }
 
-int hint_cache_put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, size_t max,
-                   size_t had)
+int hint_cache_put(struct hint_cache *hints, uint32_t sample, const void *bytes, size_t len,
+                   size_t max, size_t had)
 {
-    assert(sample < n->samples);
-    pthread_mutex_t *writing = &n->writing[sample % WRITING];
-    int r = atomic_load(&n->state);
+    assert(sample < hints->samples);
+    pthread_mutex_t *writing = &hints->writing[sample % WRITING];
+    int r = atomic_load(&hints->state);
 
     if (r < 0)
         return r;
-    if (len > max || max > n->limit)
+    if (len > max || max > hints->limit)
         return -ENOSPC;
     (void)pthread_mutex_lock(writing);
-    r = put(n, sample, bytes, len, (uint32_t)align_up(max, 8), had);
+    r = put(hints, sample, bytes, len, (uint32_t)align_up(max, 8), had);
     (void)pthread_mutex_unlock(writing);
     return r;
 }

@@ -46,21 +46,21 @@ static bool is_below(const char *path, const char *root)
            (path[len] == '/' || path[len] == '\0' || root[len - 1] == '/');
 }
 
-static bool is_inside(const struct scope *p, const char *path)
+static bool is_inside(const struct scope *scope, const char *path)
 {
-    for (unsigned i = 0; i < p->num_roots; i++)
-        if (is_below(path, p->roots[i]))
+    for (unsigned i = 0; i < scope->num_roots; i++)
+        if (is_below(path, scope->roots[i]))
             return true;
     return false;
 }
 
 /* Is it inside a root, or above one? */
-static bool is_known(const struct scope *p, const char *path)
+static bool is_known(const struct scope *scope, const char *path)
 {
-    for (unsigned i = 0; i < p->num_roots; i++)
-        if (is_below(p->roots[i], path))
+    for (unsigned i = 0; i < scope->num_roots; i++)
+        if (is_below(scope->roots[i], path))
             return true;
-    return is_inside(p, path);
+    return is_inside(scope, path);
 }
 
 /* ---- the walk ---- */
@@ -204,14 +204,14 @@ static int walk_open(struct scope_walk *w, int flags)
 }
 
 /* scope_open() of an absolute path. `*real`, unless `real` is NULL, is the path without links. */
-static int walk(const struct scope *p, const char *path, int flags, char **real)
+static int walk(const struct scope *scope, const char *path, int flags, char **real)
 {
     struct scope_walk *w = malloc(sizeof(*w));
     int r;
 
     if (!w)
         return -ENOMEM;
-    *w = (struct scope_walk){.scope = p, .fd = -1, .up = -1};
+    *w = (struct scope_walk){.scope = scope, .fd = -1, .up = -1};
     r = restart(w, path, "");
     for (int i = 0; i < TURNS_MAX && r == 1; i++)
         r = walk_down(w);
@@ -219,7 +219,7 @@ static int walk(const struct scope *p, const char *path, int flags, char **real)
         r = visible_error(w, -ELOOP);
     if (r < 0)
         goto out;
-    if (!is_inside(p, done_of(w))) {
+    if (!is_inside(scope, done_of(w))) {
         r = -EXDEV;
         goto out;
     }
@@ -240,17 +240,17 @@ out:
 }
 
 /* Like walk(), for a path that may be relative. */
-static int walk_from(const struct scope *p, const char *path, int flags, char **real)
+static int walk_from(const struct scope *scope, const char *path, int flags, char **real)
 {
     char here[PATH_MAX], *whole;
     int r;
 
     if (path[0] == '/')
-        return walk(p, path, flags, real);
-    if (!p->folder && !getcwd(here, sizeof(here)))
+        return walk(scope, path, flags, real);
+    if (!scope->folder && !getcwd(here, sizeof(here)))
         return -errno;
-    whole = str_format("%s/%s", p->folder ? p->folder : here, path);
-    r = whole ? walk(p, whole, flags, real) : -ENOMEM;
+    whole = str_format("%s/%s", scope->folder ? scope->folder : here, path);
+    r = whole ? walk(scope, whole, flags, real) : -ENOMEM;
     free(whole);
     return r;
 }
@@ -265,11 +265,11 @@ struct how {
 enum { NO_MAGIC_LINKS = 0x02, BENEATH = 0x08 };
 
 /* Open a path beneath the folder; -EXDEV: it may be elsewhere. */
-static int open_beneath(const struct scope *p, const char *path, int flags)
+static int open_beneath(const struct scope *scope, const char *path, int flags)
 {
 #ifdef SYS_openat2
     struct how how = {.flags = (uint64_t)flags, .resolve = NO_MAGIC_LINKS | BENEATH};
-    long fd = syscall(SYS_openat2, p->fd, path, &how, sizeof(how));
+    long fd = syscall(SYS_openat2, scope->fd, path, &how, sizeof(how));
 
     if (fd >= 0)
         return (int)fd;
@@ -278,7 +278,7 @@ static int open_beneath(const struct scope *p, const char *path, int flags)
         errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO || errno == ESTALE)
         return -errno;
 #else
-    (void)p;
+    (void)scope;
     (void)path;
     (void)flags;
 #endif
@@ -287,41 +287,42 @@ static int open_beneath(const struct scope *p, const char *path, int flags)
 
 /* ---- public functions ---- */
 
-int scope_init(struct scope *p, const char *const *roots, unsigned num_roots)
+int scope_init(struct scope *scope, const char *const *roots, unsigned num_roots)
 {
-    *p = (struct scope){.fd = -1};
+    *scope = (struct scope){.fd = -1};
     if (num_roots == 0)
         return 0;
-    p->roots = calloc(num_roots, sizeof(*p->roots));
-    if (!p->roots)
+    scope->roots = calloc(num_roots, sizeof(*scope->roots));
+    if (!scope->roots)
         return -ENOMEM;
-    for (; p->num_roots < num_roots; p->num_roots++) {
-        p->roots[p->num_roots] = strdup(roots[p->num_roots]);
-        if (!p->roots[p->num_roots])
+    for (; scope->num_roots < num_roots; scope->num_roots++) {
+        scope->roots[scope->num_roots] = strdup(roots[scope->num_roots]);
+        if (!scope->roots[scope->num_roots])
             return -ENOMEM;
     }
     return 0;
 }
 
-void scope_fini(struct scope *p)
+void scope_fini(struct scope *scope)
 {
-    for (unsigned i = 0; i < p->num_roots; i++)
-        free(p->roots[i]);
-    free(p->roots);
-    free(p->folder);
-    io_close(&p->fd);
-    *p = (struct scope){.fd = -1};
+    for (unsigned i = 0; i < scope->num_roots; i++)
+        free(scope->roots[i]);
+    free(scope->roots);
+    free(scope->folder);
+    io_close(&scope->fd);
+    *scope = (struct scope){.fd = -1};
 }
 
 /* Open a path, and find the path without links in the same walk. */
-static int open_resolved(const struct scope *p, const char *path, int flags, char **real)
+static int open_resolved(const struct scope *scope, const char *path, int flags, char **real)
 {
     char *whole;
     int fd;
 
-    if (p->num_roots > 0)
-        return walk_from(p, path, flags | O_CLOEXEC, real);
-    whole = p->folder && path[0] != '/' ? str_format("%s/%s", p->folder, path) : strdup(path);
+    if (scope->num_roots > 0)
+        return walk_from(scope, path, flags | O_CLOEXEC, real);
+    whole =
+        scope->folder && path[0] != '/' ? str_format("%s/%s", scope->folder, path) : strdup(path);
     *real = whole ? realpath(whole, NULL) : NULL;
     fd = *real ? open(*real, flags | O_CLOEXEC) : -1;
     if (fd < 0) {
@@ -333,23 +334,23 @@ static int open_resolved(const struct scope *p, const char *path, int flags, cha
     return fd;
 }
 
-int scope_enter(struct scope *p, const char *path)
+int scope_enter(struct scope *scope, const char *path)
 {
     char *real = NULL;
-    int fd = open_resolved(p, path, O_RDONLY | O_DIRECTORY, &real);
+    int fd = open_resolved(scope, path, O_RDONLY | O_DIRECTORY, &real);
 
     if (fd < 0)
         return fd;
-    free(p->folder);
-    io_close(&p->fd);
-    p->folder = real;
-    p->fd = fd;
+    free(scope->folder);
+    io_close(&scope->fd);
+    scope->folder = real;
+    scope->fd = fd;
     return 0;
 }
 
-int scope_resolve(const struct scope *p, const char *path, char **ret)
+int scope_resolve(const struct scope *scope, const char *path, char **ret)
 {
-    int fd = open_resolved(p, path, O_PATH, ret);
+    int fd = open_resolved(scope, path, O_PATH, ret);
 
     if (fd < 0)
         return fd;
@@ -357,33 +358,33 @@ int scope_resolve(const struct scope *p, const char *path, char **ret)
     return 0;
 }
 
-static bool is_cancelled(const struct scope *p)
+static bool is_cancelled(const struct scope *scope)
 {
-    return p->cancel && atomic_load_explicit(p->cancel, memory_order_relaxed);
+    return scope->cancel && atomic_load_explicit(scope->cancel, memory_order_relaxed);
 }
 
-int scope_open(const struct scope *p, const char *path, int flags)
+int scope_open(const struct scope *scope, const char *path, int flags)
 {
     int fd;
 
-    if (is_cancelled(p))
+    if (is_cancelled(scope))
         return -ECANCELED;
     flags |= O_CLOEXEC | (flags & O_PATH ? 0 : O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    if (p->num_roots == 0) {
-        fd = openat(p->folder ? p->fd : AT_FDCWD, path, flags);
+    if (scope->num_roots == 0) {
+        fd = openat(scope->folder ? scope->fd : AT_FDCWD, path, flags);
         return fd < 0 ? -errno : fd;
     }
-    if (p->folder && path[0] != '/') {
-        fd = open_beneath(p, path, flags);
+    if (scope->folder && path[0] != '/') {
+        fd = open_beneath(scope, path, flags);
         if (fd != -EXDEV)
             return fd;
     }
-    return walk_from(p, path, flags, NULL);
+    return walk_from(scope, path, flags, NULL);
 }
 
-int scope_open_folder(const struct scope *p, const char *path, DIR **ret)
+int scope_open_folder(const struct scope *scope, const char *path, DIR **ret)
 {
-    int fd = scope_open(p, path, O_DIRECTORY), r;
+    int fd = scope_open(scope, path, O_DIRECTORY), r;
 
     if (fd < 0)
         return fd;
@@ -395,15 +396,15 @@ int scope_open_folder(const struct scope *p, const char *path, DIR **ret)
     return r;
 }
 
-int scope_stat(const struct scope *p, const char *path, struct stat *ret)
+int scope_stat(const struct scope *scope, const char *path, struct stat *ret)
 {
     int fd, r;
 
-    if (is_cancelled(p))
+    if (is_cancelled(scope))
         return -ECANCELED;
-    if (p->num_roots == 0)
-        return fstatat(p->folder ? p->fd : AT_FDCWD, path, ret, 0) < 0 ? -errno : 0;
-    fd = scope_open(p, path, O_PATH);
+    if (scope->num_roots == 0)
+        return fstatat(scope->folder ? scope->fd : AT_FDCWD, path, ret, 0) < 0 ? -errno : 0;
+    fd = scope_open(scope, path, O_PATH);
     if (fd < 0)
         return fd;
     r = fstat(fd, ret) < 0 ? -errno : 0;
@@ -411,7 +412,7 @@ int scope_stat(const struct scope *p, const char *path, struct stat *ret)
     return r;
 }
 
-int scope_stat_entry(const struct scope *p, int fd, const char *folder, const char *name,
+int scope_stat_entry(const struct scope *scope, int fd, const char *folder, const char *name,
                      struct stat *ret)
 {
     char *path;
@@ -422,7 +423,7 @@ int scope_stat_entry(const struct scope *p, int fd, const char *folder, const ch
     if (!S_ISLNK(ret->st_mode))
         return 0;
     path = str_format("%s/%s", folder, name);
-    r = path ? scope_stat(p, path, ret) : -ENOMEM;
+    r = path ? scope_stat(scope, path, ret) : -ENOMEM;
     free(path);
     return r;
 }
@@ -436,20 +437,20 @@ unsigned scope_entry_type(int fd, const struct dirent *entry)
     return IFTODT(st.st_mode);
 }
 
-char *scope_name(const struct scope *p, const char *path, char *ret, size_t size)
+char *scope_name(const struct scope *scope, const char *path, char *ret, size_t size)
 {
-    if (p->folder && path[0] != '/')
-        (void)snprintf(ret, size, "%s/%s", p->folder, path);
+    if (scope->folder && path[0] != '/')
+        (void)snprintf(ret, size, "%s/%s", scope->folder, path);
     else
         (void)snprintf(ret, size, "%s", path);
     return ret;
 }
 
-int(scope_error)(const struct scope *p, struct plenum_error *err, int code, const char *path)
+int(scope_error)(const struct scope *scope, struct plenum_error *err, int code, const char *path)
 {
     char name[SCOPE_NAME_MAX];
 
-    (void)scope_name(p, path, name, sizeof(name));
+    (void)scope_name(scope, path, name, sizeof(name));
     if (code == -EXDEV)
         return error_set(err, -EACCES, "%s does not lie below a --root of this loader", name);
     return error_set(err, code, "%s: %s", name, strerror(-code));
