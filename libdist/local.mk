@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: MIT
-# libdist/: libplenum, the library in the training job, and libplenum-mpi.so, which it loads on demand.
+# libdist/: libplenum, the library in the training job.
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
 	%D%/claim.c %D%/claim.h \
-	%D%/combine.c %D%/combine.h \
-	%D%/comm.c %D%/comm_header.c %D%/comm_header.h %D%/comm_local.c %D%/comm_priv.h \
 	%D%/io.c %D%/io.h \
 	%D%/job.c %D%/job_priv.h \
-	%D%/loaders.c %D%/loaders.h %D%/loaders_priv.h %D%/lookup.c %D%/missing.c %D%/missing.h %D%/ownloader.c %D%/ownloader.h \
+	%D%/loaders.c %D%/loaders.h %D%/loaders_priv.h %D%/lookup.c %D%/ownloader.c %D%/ownloader.h \
 	%D%/names.c %D%/names.h \
 	%D%/normalise.c %D%/normalise.h %D%/normalise_avx2.c \
 	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
 	%D%/rtt.h %D%/slot.c %D%/slot.h \
 	%D%/stream.c %D%/stream.h %D%/stream_priv.h %D%/together.c %D%/together.h \
 	%D%/trace.c %D%/trace.h %D%/verify.c %D%/verify.h
-%C%_libdist_la_LIBADD = common/libcommon.la
+%C%_libdist_la_LIBADD = %D%/collectives/libcollectives.la common/libcommon.la
 
 lib_LTLIBRARIES += libplenum.la
 libplenum_la_SOURCES =
@@ -23,15 +21,6 @@ libplenum_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(PLENUM_LT_VERSION) -Wl,-z,n
 	-Wl,--version-script=$(top_srcdir)/%D%/libplenum.map
 EXTRA_libplenum_la_DEPENDENCIES = $(top_srcdir)/%D%/libplenum.map
 EXTRA_DIST += %D%/libplenum.map
-
-if MPI
-lib_LTLIBRARIES += libplenum-mpi.la
-libplenum_mpi_la_SOURCES = %D%/combine.c %D%/combine.h %D%/comm_mpi.c %D%/comm_priv.h %D%/missing.c %D%/missing.h \
-	%D%/rendezvous.c %D%/rendezvous.h
-libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) $(PMIX_CFLAGS)
-libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS) $(PMIX_LIBS)
-libplenum_mpi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
-endif
 
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = %D%/plenum.pc

@@ -17,7 +17,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "libdist/comm_priv.h"
+#include "libdist/collectives/comm_priv.h"
 #include "libdist/stream.h"
 #include "libdist/stream_priv.h"
 #include "libdist/together.h"

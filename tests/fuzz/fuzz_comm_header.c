@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/util.h"
-#include "libdist/comm_header.h"
+#include "libdist/collectives/comm_header.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

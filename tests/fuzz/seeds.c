@@ -13,7 +13,7 @@
 #include "common/util.h"
 #include "common/wire.h"
 #include "launcher/control.h"
-#include "libdist/comm_header.h"
+#include "libdist/collectives/comm_header.h"
 #include "loader/dataset/index_builder.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/dataset/tar_writer.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-libdist_tests = %D%/test_combine %D%/test_comm_header %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
+libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
 	%D%/test_stream %D%/test_threads %D%/test_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
@@ -9,10 +9,10 @@ if PYTHON_FOUND
 TESTS += %D%/test_walls.py
 endif
 
-%C%_test_combine_CFLAGS = $(test_cflags)
-%C%_test_combine_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
-%C%_test_comm_header_CFLAGS = $(test_cflags)
-%C%_test_comm_header_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
+%C%_collectives_test_combine_CFLAGS = $(test_cflags)
+%C%_collectives_test_combine_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
+%C%_collectives_test_comm_header_CFLAGS = $(test_cflags)
+%C%_collectives_test_comm_header_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_job_CFLAGS = $(test_cflags)
 %C%_test_job_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_launchers_CFLAGS = $(test_cflags)
@@ -61,14 +61,14 @@ phony += play
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
-EXTRA_DIST += tests/lib.sh %D%/test_comm.sh
-TESTS += %D%/test_comm.sh
-check_PROGRAMS += %D%/comm_world
-%C%_comm_world_SOURCES = %D%/comm_world.c
-%C%_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install -export-dynamic
+EXTRA_DIST += tests/lib.sh %D%/collectives/test_comm.sh
+TESTS += %D%/collectives/test_comm.sh
+check_PROGRAMS += %D%/collectives/comm_world
+%C%_collectives_comm_world_SOURCES = %D%/collectives/comm_world.c
+%C%_collectives_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install -export-dynamic
 if MPI
-%C%_comm_world_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) -DWITH_MPI
-%C%_comm_world_LDADD = libplenum.la $(MPI_LIBS)
+%C%_collectives_comm_world_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) -DWITH_MPI
+%C%_collectives_comm_world_LDADD = libplenum.la $(MPI_LIBS)
 else
-%C%_comm_world_LDADD = libplenum.la
+%C%_collectives_comm_world_LDADD = libplenum.la
 endif

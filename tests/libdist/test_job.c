@@ -17,7 +17,7 @@
 #include <plenum/stream.h>
 
 #include "common/util.h"
-#include "libdist/comm_header.h"
+#include "libdist/collectives/comm_header.h"
 #include "libdist/job_priv.h"
 
 /* A made-up environment: "NAME=value" texts. */

@@ -38,10 +38,10 @@
 #include "common/departed.h"
 #include "common/error.h"
 #include "common/util.h"
-#include "libdist/combine.h"
-#include "libdist/comm_priv.h"
-#include "libdist/missing.h"
-#include "libdist/rendezvous.h"
+#include "libdist/collectives/combine.h"
+#include "libdist/collectives/comm_priv.h"
+#include "libdist/collectives/missing.h"
+#include "libdist/collectives/rendezvous.h"
 
 enum {
     NOTICE_TAG = 1,

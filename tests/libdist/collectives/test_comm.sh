@@ -3,7 +3,7 @@
 # Collectives: comm_world.c in worlds of several sizes, over MPI and over memory shared by instances on one host, and
 # without a world.
 . "$top_srcdir/tests/lib.sh"
-world=$top_builddir/tests/libdist/comm_world
+world=$top_builddir/tests/libdist/collectives/comm_world
 export ASAN_OPTIONS=$asan_options_of_mpi
 [ -e "$top_builddir/libplenum-mpi.la" ] && command -v mpirun >/dev/null && have_mpi=yes || have_mpi=
 export MARKS=$T/marks

@@ -10,7 +10,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
-#include "libdist/comm_header.h"
+#include "libdist/collectives/comm_header.h"
 
 enum { COUNT = 3 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* comm_priv.h - the interface between libplenum and the carriers of its collectives
  * (libplenum-mpi.so, comm_local.c). */
-#ifndef LIBDIST_COMM_PRIV_H
-#define LIBDIST_COMM_PRIV_H
+#ifndef LIBDIST_COLLECTIVES_COMM_PRIV_H
+#define LIBDIST_COLLECTIVES_COMM_PRIV_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -18,9 +18,9 @@
 #include "common/error.h"
 #include "common/meeting.h"
 #include "common/util.h"
-#include "libdist/combine.h"
-#include "libdist/comm_priv.h"
-#include "libdist/missing.h"
+#include "libdist/collectives/combine.h"
+#include "libdist/collectives/comm_priv.h"
+#include "libdist/collectives/missing.h"
 
 static struct {
     struct meeting *meeting;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* comm_header.h - what each instance sends about its collective before any data moves, and how the
  * headers of all instances are compared. All carriers use it. */
-#ifndef LIBDIST_COMM_HEADER_H
-#define LIBDIST_COMM_HEADER_H
+#ifndef LIBDIST_COLLECTIVES_COMM_HEADER_H
+#define LIBDIST_COLLECTIVES_COMM_HEADER_H
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* rendezvous.h - finds out whether all instances have reached their first collective, before MPI is
  * called. */
-#ifndef LIBDIST_RENDEZVOUS_H
-#define LIBDIST_RENDEZVOUS_H
+#ifndef LIBDIST_COLLECTIVES_RENDEZVOUS_H
+#define LIBDIST_COLLECTIVES_RENDEZVOUS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* missing.h - messages about instances that are missing from a collective, for all carriers. */
-#ifndef LIBDIST_MISSING_H
-#define LIBDIST_MISSING_H
+#ifndef LIBDIST_COLLECTIVES_MISSING_H
+#define LIBDIST_COLLECTIVES_MISSING_H
 
 #include <stdbool.h>
 #include <stdint.h>

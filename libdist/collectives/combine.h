@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* combine.h - the arithmetic of allreduce, shared by all carriers. */
-#ifndef LIBDIST_COMBINE_H
-#define LIBDIST_COMBINE_H
+#ifndef LIBDIST_COLLECTIVES_COMBINE_H
+#define LIBDIST_COLLECTIVES_COMBINE_H
 
 #include <stddef.h>
 #include <stdint.h>

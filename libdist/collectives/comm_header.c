@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "libdist/comm_header.h"
+#include "libdist/collectives/comm_header.h"
 
 #include <assert.h>
 #include <errno.h>

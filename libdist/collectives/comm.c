@@ -31,9 +31,9 @@
 #include "common/module.h"
 #include "common/philox.h"
 #include "common/util.h"
-#include "libdist/combine.h"
-#include "libdist/comm_header.h"
-#include "libdist/comm_priv.h"
+#include "libdist/collectives/combine.h"
+#include "libdist/collectives/comm_header.h"
+#include "libdist/collectives/comm_priv.h"
 #include "libdist/job_priv.h"
 
 /* The name that plenum_job_describe() gave to the thread's next collective. */

@@ -16,7 +16,7 @@
  * Otherwise we leave it to MPI to report the problem, as it has all the details. */
 #include "config.h"
 
-#include "libdist/rendezvous.h"
+#include "libdist/collectives/rendezvous.h"
 
 #include <errno.h>
 

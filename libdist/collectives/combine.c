@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "libdist/combine.h"
+#include "libdist/collectives/combine.h"
 
 #include <assert.h>
 #include <math.h>

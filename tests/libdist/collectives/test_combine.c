@@ -10,7 +10,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
-#include "libdist/combine.h"
+#include "libdist/collectives/combine.h"
 
 static const double numbers[] = {NAN, -INFINITY, -2.5, -0.0, 0.0, 1.0, INFINITY};
 

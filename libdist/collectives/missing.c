@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "libdist/missing.h"
+#include "libdist/collectives/missing.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+# libdist/collectives/: collectives, with their carriers: memory of one host in libplenum, MPI in libplenum-mpi.so, which
+# libplenum loads on demand.
+noinst_LTLIBRARIES += %D%/libcollectives.la
+%C%_libcollectives_la_SOURCES = %D%/combine.c %D%/combine.h %D%/comm.c %D%/comm_header.c %D%/comm_header.h %D%/comm_local.c \
+	%D%/comm_priv.h %D%/missing.c %D%/missing.h
+
+if MPI
+lib_LTLIBRARIES += libplenum-mpi.la
+libplenum_mpi_la_SOURCES = %D%/combine.c %D%/combine.h %D%/comm_mpi.c %D%/comm_priv.h %D%/missing.c %D%/missing.h \
+	%D%/rendezvous.c %D%/rendezvous.h
+libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) $(PMIX_CFLAGS)
+libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS) $(PMIX_LIBS)
+libplenum_mpi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
+endif
