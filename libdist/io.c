@@ -24,16 +24,17 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/address.h"
 #include "common/error.h"
 #include "common/jobloader.h"
 #include "common/util.h"
-#include "libdist/loaders.h"
-#include "libdist/stream.h"
 
 enum { LOADER_GRACE_MS = 1000, EVENTS_MAX = 32 };
 
 struct served {
     struct plenum_stream *stream;
+    struct lock *lock;
+    const struct io_calls *calls;
     struct served *next;
 };
 
@@ -58,7 +59,7 @@ static struct {
     struct keeper *keepers;
 } io = {.epoll_fd = -1, .wake_fd = -1, .life = LOCK_INITIALIZER, .mu = LOCK_INITIALIZER};
 
-/* Its address in epoll's data differs from every loader's and keeper's. */
+/* Its address in epoll's data differs from every other tag. */
 static char tag_wake;
 
 static void in_child(void)
@@ -68,7 +69,7 @@ static void in_child(void)
     for (struct keeper *k = io.keepers; k; k = k->next)
         jobloader_forget(k->loader);
     for (struct served *s = io.served; s; s = s->next)
-        stream_leave(s->stream);
+        s->calls->leave(s->stream);
     lock_init(&io.life);
     lock_init(&io.mu); /* held since before_fork(), like the streams' locks */
     io.running = false;
@@ -81,13 +82,13 @@ static void before_fork(void)
 {
     lock_acquire(&io.mu);
     for (struct served *s = io.served; s; s = s->next)
-        stream_lock(s->stream);
+        lock_acquire(s->lock);
 }
 
 static void in_parent(void)
 {
     for (struct served *s = io.served; s; s = s->next)
-        stream_unlock(s->stream);
+        lock_release(s->lock);
     lock_release(&io.mu);
 }
 
@@ -105,9 +106,9 @@ static void serve(void *tag)
     for (struct served *s = io.served; s; s = s->next) {
         bool ours;
 
-        stream_lock(s->stream);
-        ours = loaders_ready(s->stream, tag);
-        stream_unlock(s->stream);
+        lock_acquire(s->lock);
+        ours = s->calls->ready(s->stream, tag);
+        lock_release(s->lock);
         if (ours)
             return;
     }
@@ -147,43 +148,27 @@ fail:
     return r;
 }
 
-/* The stream uses this host's own loader, and no process listens: keep a loader, unless another
- * process has just begun to. A process that has bound the address but never listens is not a
- * loader. */
-static void keep_loader(struct plenum_stream *s, const char *address)
+int io_keep_loader(const char *address, bool all_cpus, struct plenum_error *err)
 {
     static const char *const widened[] = {"--all-cpus", NULL};
-    struct jobloader_options options = {
-        .address = address,
-        .args = stream_has_neighbours(s) ? widened : NULL,
-    };
-    struct plenum_error err;
-    int r;
+    struct jobloader_options options = {.address = address, .args = all_cpus ? widened : NULL};
 
+    assert(lock_is_held(&io.mu));
     for (const struct keeper *k = io.keepers; k; k = k->next)
         if (strcmp(k->address, options.address) == 0)
-            return;
-    r = keep(&options, &err);
-    if (r == -EADDRINUSE)
-        loaders_own_is_taken(s);
-    if (r < 0 && r != -EADDRINUSE)
-        stream_fail(s, r, err.text);
+            return 0;
+    return keep(&options, err);
 }
 
 /* Run the timers of all streams; returns the time of the next call. */
 static uint64_t tick(bool jumped)
 {
     uint64_t next = UINT64_MAX;
-    const char *address;
 
     for (struct served *s = io.served; s; s = s->next) {
-        stream_lock(s->stream);
-        if (jumped)
-            loaders_forgive(s->stream, time_now_ns());
-        next = min_u64(next, loaders_tick(s->stream, time_now_ns()));
-        if (loaders_want_keeper(s->stream, &address))
-            keep_loader(s->stream, address);
-        stream_unlock(s->stream);
+        lock_acquire(s->lock);
+        next = min_u64(next, s->calls->tick(s->stream, jumped));
+        lock_release(s->lock);
     }
     return next;
 }
@@ -254,7 +239,8 @@ fail:
     return error_set(err, r, "cannot start the thread that talks to loaders: %s", strerror(-r));
 }
 
-int io_add(struct plenum_stream *s, struct plenum_error *err)
+int io_add(struct plenum_stream *s, struct lock *lock, const struct io_calls *calls,
+           struct plenum_error *err)
 {
     struct served *served = malloc(sizeof(*served));
     int r;
@@ -264,9 +250,8 @@ int io_add(struct plenum_stream *s, struct plenum_error *err)
     lock_acquire(&io.life);
     if (!io.running && (r = start(err)) < 0)
         goto fail;
-    stream_ref(s);
     lock_acquire(&io.mu);
-    *served = (struct served){.stream = s, .next = io.served};
+    *served = (struct served){.stream = s, .lock = lock, .calls = calls, .next = io.served};
     io.served = served;
     lock_release(&io.mu);
     io_poke();
@@ -308,15 +293,14 @@ void io_remove(struct plenum_stream *s)
         ;
     gone = *at;
     *at = gone->next;
-    stream_lock(s);
-    loaders_fini(s);
-    stream_unlock(s);
+    lock_acquire(gone->lock);
+    gone->calls->end(s);
+    lock_release(gone->lock);
     lock_release(&io.mu);
     if (!io.served)
         stop();
     lock_release(&io.life);
     free(gone);
-    stream_unref(s);
 }
 
 void io_poke(void)

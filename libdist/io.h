@@ -4,21 +4,42 @@
 #define LIBDIST_IO_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <plenum/stream.h>
 
+#include "common/lock.h"
+
+/** What the thread calls, holding the stream's lock. */
+struct io_calls {
+    /** Do pending work; `jumped`: this process was stopped. Returns the time of the next call
+     *  (CLOCK_MONOTONIC, ns). */
+    uint64_t (*tick)(struct plenum_stream *s, bool jumped);
+    /** A watched descriptor is ready: false if `tag` does not belong to this stream. */
+    bool (*ready)(struct plenum_stream *s, const void *tag);
+    /** The stream is no longer served. */
+    void (*end)(struct plenum_stream *s);
+    /** In a forked child: close connections and unmap memory. */
+    void (*leave)(struct plenum_stream *s);
+};
+
 /** Make the thread (started with the first stream) serve this stream: 0 or -errno. */
-int io_add(struct plenum_stream *s, struct plenum_error *err);
+int io_add(struct plenum_stream *s, struct lock *lock, const struct io_calls *calls,
+           struct plenum_error *err);
 /** Make the thread stop serving it: it no longer touches the stream on return. Do not hold the
  *  stream's lock. */
 void io_remove(struct plenum_stream *s);
-/** Have loaders_tick() called soon. The stream's lock may be held. */
+/** Keep a loader at this address until the last stream ends; call it in tick(). `all_cpus`: other
+ *  processes use it, too. 0 (also if this process already keeps it); -EADDRINUSE if another process
+ *  has bound the address; or another error. */
+int io_keep_loader(const char *address, bool all_cpus, struct plenum_error *err);
+/** Have tick() called soon. The stream's lock may be held. */
 void io_poke(void);
 /** Has the program closed the thread's descriptors? Hold the lock of a stream being served. */
 bool io_is_closed(void);
 /** The error message for that. */
 extern const char io_closed_sentence[];
-/** Have loaders_ready() called with `tag`, a loader, when `fd` is readable or, if `write`,
+/** Have ready() called with `tag` when `fd` is readable or, if `write`,
  *  writable. Hold the stream's lock. 0 or -errno. */
 int io_watch(int fd, void *tag, bool write);
 /** Stop watching a descriptor that stays open, which would otherwise be reported for ever. */

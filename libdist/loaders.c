@@ -426,9 +426,10 @@ static int try_next_own(struct plenum_stream *s)
     return 0;
 }
 
-void loaders_own_is_taken(struct plenum_stream *s)
+/* The job's own address was bound, or its queue full, but connecting failed. If that happens again
+ * and again, assume that another user has taken the address. */
+static void own_is_taken(struct plenum_stream *s)
 {
-    assert(lock_is_held(&s->mu));
     if (++s->loaders->own_taken >= OWN_TAKEN_MAX)
         (void)try_next_own(s);
 }
@@ -446,7 +447,7 @@ void loaders_unreached(struct loader *l, int code)
     assert(lock_is_held(&s->mu));
     s->loaders->wants_keeper = s->loaders->own && code == -ECONNREFUSED;
     if (s->loaders->own && code == -EAGAIN)
-        loaders_own_is_taken(s);
+        own_is_taken(s);
 }
 
 int loaders_named(struct loader *l, uint64_t request, const struct wire_name *m)
@@ -514,12 +515,23 @@ void loaders_lost(struct loader *l, bool ran, uint64_t since_ns)
         stream_changed(s);
 }
 
-uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
+/* This process was stopped: do not count the loaders' silence during that time. */
+static void forgive(struct plenum_stream *s, uint64_t now_ns)
+{
+    FOR_LOADERS(l, s) {
+        session_forgive(l->session, now_ns);
+        if (l->alone_ns)
+            l->alone_ns = now_ns;
+    }
+    if (s->loaders->alone_ns)
+        s->loaders->alone_ns = now_ns;
+}
+
+static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
 {
     uint64_t next = UINT64_MAX;
     bool others;
 
-    assert(lock_is_held(&s->mu));
     if (s->error_code == 0 && s->loaders->alone_ns &&
         now_ns >= sum_u64(s->loaders->alone_ns, s->loader_timeout_ns))
         no_loader(s, now_ns);
@@ -543,16 +555,33 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
                                 : next;
 }
 
-void loaders_forgive(struct plenum_stream *s, uint64_t now_ns)
+/* No process listens at the job's own address: keep a loader there, unless another process has just
+ * begun to. A process that has bound the address but never listens is not a loader. */
+static void keep_own(struct plenum_stream *s)
 {
+    struct plenum_error err;
+    int r =
+        io_keep_loader(s->loaders->named[0].address.text, s->info.num_local_instances > 1, &err);
+
+    assert(s->loaders->own);
+    if (r == -EADDRINUSE)
+        own_is_taken(s);
+    else if (r < 0)
+        stream_fail(s, r, err.text);
+}
+
+uint64_t loaders_tick(struct plenum_stream *s, bool jumped)
+{
+    uint64_t next;
+
     assert(lock_is_held(&s->mu));
-    FOR_LOADERS(l, s) {
-        session_forgive(l->session, now_ns);
-        if (l->alone_ns)
-            l->alone_ns = now_ns;
-    }
-    if (s->loaders->alone_ns)
-        s->loaders->alone_ns = now_ns;
+    if (jumped)
+        forgive(s, time_now_ns());
+    next = tick(s, time_now_ns());
+    if (s->loaders->wants_keeper)
+        keep_own(s);
+    s->loaders->wants_keeper = false;
+    return next;
 }
 
 void loaders_reopen(struct plenum_stream *s)
@@ -642,16 +671,6 @@ void loaders_begin(struct plenum_stream *s)
                                .silence_ns = s->silence_ns,
                                .own_loader = s->loaders->own,
                                .mute = s->synthetic};
-}
-
-bool loaders_want_keeper(struct plenum_stream *s, const char **ret_address)
-{
-    bool wants = s->loaders->wants_keeper;
-
-    assert(lock_is_held(&s->mu));
-    s->loaders->wants_keeper = false;
-    *ret_address = s->loaders->named[0].address.text;
-    return wants;
 }
 
 bool loaders_ready(struct plenum_stream *s, const void *tag)

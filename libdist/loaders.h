@@ -15,7 +15,7 @@
 
 struct loader;
 
-/* For stream.c and io.c. */
+/* For stream.c. */
 
 /** Create the loaders of a new stream from `named` (addresses, or NULL for the job's own). 0, or
  *  -errno with a message; call loaders_free() in either case. */
@@ -26,25 +26,17 @@ bool loaders_has_remote(const struct plenum_stream *s);
 /** The stream is complete: loaders may be contacted. */
 void loaders_begin(struct plenum_stream *s);
 
-/** Do pending work: connect, ping, hedge, give up. Returns the time of the next call
- *  (CLOCK_MONOTONIC, ns). */
-uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns);
+/** Do pending work: connect, ping, hedge, give up. `jumped`: this process was stopped, so do not
+ *  count the loaders' silence. Returns the time of the next call (CLOCK_MONOTONIC, ns). */
+uint64_t loaders_tick(struct plenum_stream *s, bool jumped);
 /** A connection is readable or writable: returns false if it does not belong to this stream. */
 bool loaders_ready(struct plenum_stream *s, const void *tag);
-/** This process was stopped: do not count the loaders' silence during that time. */
-void loaders_forgive(struct plenum_stream *s, uint64_t now_ns);
 /** The ring of the loader most likely to deliver, or NULL. */
 const struct ring *loaders_ring(struct plenum_stream *s);
 /** Add the statistics about loaders. */
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret);
 /** Reopen all sessions, because the request has changed. */
 void loaders_reopen(struct plenum_stream *s);
-/** Is the job's own address without a listener, so that this process should run a loader there?
- *  Returns true once. */
-bool loaders_want_keeper(struct plenum_stream *s, const char **ret_address);
-/** The job's own address was bound, or its queue full, but connecting failed. If that happens again
- *  and again, assume that another user has taken the address. */
-void loaders_own_is_taken(struct plenum_stream *s);
 /** In a forked child: close connections and unmap rings, whose memory would otherwise outlive the
  *  program. Keeps rings in which the program holds batches. */
 void loaders_leave(struct plenum_stream *s);

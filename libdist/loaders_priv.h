@@ -63,7 +63,7 @@ struct loaders {
     unsigned own_turn;  /* the current address */
     unsigned own_taken; /* consecutive times that it was bound without a listener */
     bool told_waiting;  /* the program has been warned that no loader has answered yet */
-    bool wants_keeper;  /* there is no listener: io.c must start a loader */
+    bool wants_keeper;  /* there is no listener: this process must keep a loader */
     struct loader all[LOADERS_MAX]; /* FOR_LOADERS */
     bool looking;                   /* a look-up is in progress (lookup.c) */
     bool told_full; /* the program has been warned that a name resolves to too many loaders */

@@ -214,7 +214,8 @@ static void start(struct plenum_stream *s, uint64_t now)
     (void)atomic_fetch_add(&s->refs, 1);
     s->loaders->looking = thread_start(NULL, look_main, task) == 0;
     if (!s->loaders->looking) {
-        (void)atomic_fetch_sub(&s->refs, 1); /* not the last one: io.c holds another */
+        (void)atomic_fetch_sub(&s->refs,
+                               1); /* not the last one: the program's handle holds another */
         free(task);
     }
 }

@@ -78,33 +78,6 @@ void stream_fail(struct plenum_stream *s, int code, const char *text)
     stream_changed(s);
 }
 
-void stream_lock(struct plenum_stream *s)
-{
-    lock_acquire(&s->mu);
-}
-
-void stream_unlock(struct plenum_stream *s)
-{
-    lock_release(&s->mu);
-}
-
-void stream_leave(struct plenum_stream *s)
-{
-    loaders_leave(s);
-    for (struct slot_set *set = s->shown; set; set = set->next_shown)
-        slot_set_leave(set);
-}
-
-bool stream_has_neighbours(const struct plenum_stream *s)
-{
-    return s->info.num_local_instances > 1;
-}
-
-void stream_ref(struct plenum_stream *s)
-{
-    (void)atomic_fetch_add(&s->refs, 1);
-}
-
 void stream_unref(struct plenum_stream *s)
 {
     if (atomic_fetch_sub(&s->refs, 1) != 1)
@@ -369,6 +342,17 @@ fail:
     return r;
 }
 
+/* In a forked child: memory of rings would otherwise outlive the program. */
+static void leave_child(struct plenum_stream *s)
+{
+    loaders_leave(s);
+    for (struct slot_set *set = s->shown; set; set = set->next_shown)
+        slot_set_leave(set);
+}
+
+static const struct io_calls io_calls = {
+    .tick = loaders_tick, .ready = loaders_ready, .end = loaders_fini, .leave = leave_child};
+
 int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
                 const struct stream_trial *trial, bool held, struct plenum_stream **ret,
                 struct plenum_error *err)
@@ -383,7 +367,7 @@ int stream_open(const struct plenum_job_info *info, const struct plenum_stream_o
     if (r < 0)
         return r;
     s->held = held;
-    r = io_add(s, err);
+    r = io_add(s, &s->mu, &io_calls, err);
     if (r < 0) {
         stream_unref(s);
         return r;

@@ -32,15 +32,6 @@ MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
 int stream_over(const struct plenum_stream *s, struct plenum_error *err);
 /** Wake plenum_stream_next() and other waiting calls, after a change of state. Hold the lock. */
 void stream_changed(struct plenum_stream *s);
-/** The lock, for io.c. */
-void stream_lock(struct plenum_stream *s);
-void stream_unlock(struct plenum_stream *s);
-/** In a forked child: close connections and unmap memory. */
-void stream_leave(struct plenum_stream *s);
-/** Are there other instances of the job on this host? */
-bool stream_has_neighbours(const struct plenum_stream *s);
-/** One more reference. */
-void stream_ref(struct plenum_stream *s);
 /** Drop one reference; the last one frees the stream. Do not hold the stream's lock. */
 void stream_unref(struct plenum_stream *s);
 /** Queue one message for plenum_stream_take_warning(). Hold the lock. */

@@ -42,7 +42,7 @@ struct plenum_stream {
     char name[WIRE_NAME_MAX]; /* our name for the loader's log */
     char job[WIRE_NAME_MAX];  /* the job's id, by which loaders share their capacity; or empty */
 
-    atomic_uint refs; /* held by the program's handle, the I/O thread's list, and leases */
+    atomic_uint refs; /* held by the program's handle, leases, and look-ups */
 
     /* Any thread, holding mu. The I/O thread's lock (io.c) comes before it. */
     struct lock mu;
