@@ -13,8 +13,7 @@
 #include "libdist/names.h"
 #include "libdist/ownloader.h"
 #include "libdist/session.h"
-#include "libdist/stream.h"
-#include "libdist/stream_priv.h"
+#include "libdist/stream_core.h"
 
 /* Per stream: a name can resolve to many. */
 enum { LOADERS_MAX = 32 };

@@ -14,7 +14,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +31,7 @@
 #include "libdist/loaders.h"
 #include "libdist/names.h"
 #include "libdist/schedule.h"
-#include "libdist/stream_priv.h"
+#include "libdist/stream_core.h"
 
 void plenum_stream_options_init(struct plenum_stream_options *options)
 {
@@ -52,45 +51,20 @@ void plenum_stream_options_init(struct plenum_stream_options *options)
                                               .silence_ns = 5 * NS_PER_SEC};
 }
 
-void stream_warn(struct plenum_stream *s, const char *format, ...)
+static void free_stream(struct plenum_stream *s)
 {
-    char text[sizeof(s->warnings[0].text)];
-    va_list args;
-
-    assert(lock_is_held(&s->mu));
-    if (s->num_warnings == WARNINGS_MAX) /* unread: keep the newest */
-        memmove(&s->warnings[0], &s->warnings[1], sizeof(s->warnings[0]) * --s->num_warnings);
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    (void)error_set(&s->warnings[s->num_warnings++], 0, "%s", text);
-    trace_incident(s->trace, text);
-}
-
-void stream_fail(struct plenum_stream *s, int code, const char *text)
-{
-    assert(lock_is_held(&s->mu));
-    assert(code < 0 && *text); /* wire.c ensures this for a loader's messages */
-    if (s->error_code == 0) {
-        s->error_code = code;
-        (void)error_set(&s->error, code, "%s", text);
-    }
-    stream_changed(s);
-}
-
-void stream_unref(struct plenum_stream *s)
-{
-    if (atomic_fetch_sub(&s->refs, 1) != 1)
-        return;
     loaders_free(s);
     schedule_free(s);
-    io_close(&s->ready_fd);
     tls_destroy(s->tls);
-    trace_close(s->trace);
-    (void)pthread_cond_destroy(&s->changed);
-    lock_fini(&s->mu);
-    free(s);
 }
+
+static bool would_return(struct plenum_stream *s)
+{
+    return s->closed || schedule_has_next(s) || s->error_code < 0 || schedule_is_through(s) ||
+           schedule_starved(s);
+}
+
+static const struct stream_calls stream_calls = {.would_return = would_return, .free = free_stream};
 
 /* Loaders have their own working directory, so make the path absolute: "folder:x" ->
  * "folder:/here/x". */
@@ -298,15 +272,9 @@ static int stream_create(const struct plenum_job_info *info,
         return error_set(err, -EINVAL,
                          "the options were not made by plenum_stream_options_init() of "
                          "this library's version");
-    s = calloc(1, sizeof(*s));
+    s = stream_new(&stream_calls);
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
-    s->pid = getpid();
-    s->opened_ns = time_now_ns();
-    s->ready_fd = -1;
-    atomic_init(&s->refs, 1);
-    lock_init(&s->mu);
-    (void)pthread_cond_init(&s->changed, NULL);
     lock_acquire(&s->mu); /* uncontended, but the functions called here assert it */
     r = set_info(s, info, err);
     if (r < 0)
@@ -375,9 +343,7 @@ int stream_open(const struct plenum_job_info *info, const struct plenum_stream_o
     lock_acquire(&s->mu);
     while (!s->opened && s->error_code == 0)
         lock_wait(&s->mu, &s->changed);
-    r = s->error_code;
-    if (r < 0)
-        (void)error_set(err, r, "%s", s->error.text);
+    r = s->error_code ? stream_over(s, err) : 0;
     lock_release(&s->mu);
     if (r < 0) {
         plenum_stream_destroy(s);
@@ -449,16 +415,6 @@ static int forked(struct plenum_error *err)
                      "this process was forked from the one that opened the stream; open one here");
 }
 
-static int shut_down(struct plenum_error *err)
-{
-    return error_set(err, -EBADF, "the stream is closed");
-}
-
-int stream_over(const struct plenum_stream *s, struct plenum_error *err)
-{
-    return s->closed ? shut_down(err) : error_set(err, s->error_code, "%s", s->error.text);
-}
-
 /* Begin a call, with the lock: plenum_stream_destroy() waits for its end. 0, or -ECHILD or -EBADF
  * without the lock. */
 static int enter(struct plenum_stream *s, struct plenum_error *err)
@@ -467,8 +423,10 @@ static int enter(struct plenum_stream *s, struct plenum_error *err)
         return forked(err);
     lock_acquire(&s->mu);
     if (s->closed) {
+        int r = stream_over(s, err);
+
         lock_release(&s->mu);
-        return shut_down(err);
+        return r;
     }
     s->inside++;
     return 0;
@@ -620,39 +578,16 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     return 0;
 }
 
-/* Make the descriptor readable if plenum_stream_next() would not wait. */
-static void update_ready_fd(struct plenum_stream *s)
-{
-    bool ready = s->closed || schedule_has_next(s) || s->error_code < 0 || schedule_is_through(s) ||
-                 schedule_starved(s);
-
-    assert(lock_is_held(&s->mu));
-    if (s->ready_fd < 0 || ready == s->ready_fd_set)
-        return;
-    s->ready_fd_set = ready;
-    if (ready)
-        io_event_set(s->ready_fd);
-    else
-        io_event_clear(s->ready_fd);
-}
-
-void stream_changed(struct plenum_stream *s)
-{
-    assert(lock_is_held(&s->mu));
-    update_ready_fd(s);
-    (void)pthread_cond_broadcast(&s->changed);
-}
-
 static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct plenum_batch *ret,
                           struct plenum_error *err)
 {
     for (;;) {
         if (s->closed)
-            return shut_down(err);
+            return stream_over(s, err);
         if (schedule_has_next(s))
             return deliver(s, ret, err);
         if (s->error_code < 0)
-            return error_set(err, s->error_code, "%s", s->error.text);
+            return stream_over(s, err);
         if (schedule_is_through(s))
             return error_set(err, -ENODATA, "all %llu epochs are over",
                              (unsigned long long)s->epochs);
@@ -686,7 +621,7 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
     end = time_now_ns();
     stream->stats.wait_ns += end - begin;
     trace_wait(stream->trace, begin, end);
-    update_ready_fd(stream);
+    stream_update_fd(stream);
     if (stream->on_ring) {
         retire_rings(stream);
         if (r == 0 && !ret->lease->set->shown)
@@ -707,7 +642,7 @@ int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
         s->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (s->ready_fd < 0)
             r = error_set(err, -errno, "no descriptor can be had: %s", strerror(errno));
-        update_ready_fd(s);
+        stream_update_fd(s);
     }
     if (s->ready_fd >= 0)
         r = s->ready_fd;
@@ -748,7 +683,7 @@ void plenum_batch_release(struct plenum_batch *batch)
     slot_free(slot);
     s->leased--;
     schedule_pump(s);
-    update_ready_fd(s);
+    stream_update_fd(s);
     if (s->closed)
         retire_rings(s);
     finish_trace(s);
@@ -858,15 +793,14 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
     r = enter(s, err);
     if (r < 0)
         return r;
-    r = s->error_code;
-    if (r < 0) {
-        (void)error_set(err, r, "%s", s->error.text);
+    if (s->error_code < 0) {
+        r = stream_over(s, err);
     } else {
         /* Prefetched batches are useless now. */
         s->cursor = place;
         s->next_index = 0;
         schedule_seek(s, order_place_settle(&s->steps, place));
-        update_ready_fd(s);
+        stream_update_fd(s);
         io_poke();
     }
     leave(s);
@@ -885,23 +819,6 @@ void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_
     ret->elapsed_ns = (s->closed ? s->closed_ns : time_now_ns()) - s->opened_ns;
     loaders_get_stats(s, ret);
     lock_release(&s->mu);
-}
-
-int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error *ret)
-{
-    struct plenum_stream *s = stream;
-    int taken = 0;
-
-    if (s->pid != getpid())
-        return 0;
-    lock_acquire(&s->mu);
-    if (s->num_warnings > 0) {
-        *ret = s->warnings[0];
-        memmove(&s->warnings[0], &s->warnings[1], sizeof(s->warnings[0]) * --s->num_warnings);
-        taken = 1;
-    }
-    lock_release(&s->mu);
-    return taken;
 }
 
 int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,

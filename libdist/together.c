@@ -19,7 +19,7 @@
 #include "common/util.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/stream.h"
-#include "libdist/stream_priv.h"
+#include "libdist/stream_core.h"
 #include "libdist/together.h"
 
 static void tell(struct together *t, const struct plenum_stream *s, int code,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* stream_priv.h - a stream, for the files that produce its batches: constants, the data set, and
- * results. Written by stream.c, except for what loaders.c learns about the data set. */
-#ifndef LIBDIST_STREAM_PRIV_H
-#define LIBDIST_STREAM_PRIV_H
+/* stream_core.h - the stream itself, for the files that work on it: constants, the data set, results,
+ * its lock, references, error and warnings. Written by stream.c, except for what loaders.c learns
+ * about the data set. */
+#ifndef LIBDIST_STREAM_CORE_H
+#define LIBDIST_STREAM_CORE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/lock.h"
+#include "common/message.h"
 #include "common/order.h"
 #include "common/views.h"
 #include "common/ring.h"
@@ -22,8 +24,17 @@
 
 enum { WARNINGS_MAX = 8 };
 
+/** What the core leaves to stream.c. */
+struct stream_calls {
+    /** Would plenum_stream_next() return without waiting? */
+    bool (*would_return)(struct plenum_stream *s);
+    /** The last reference is gone: free what the core does not know. */
+    void (*free)(struct plenum_stream *s);
+};
+
 struct plenum_stream {
     /* Constant once the stream is complete. */
+    const struct stream_calls *calls;
     pid_t pid;
     struct plenum_job_info info;
     struct wire_open open;
@@ -84,5 +95,21 @@ struct plenum_stream {
     struct loaders *loaders;   /* loaders.c; constant */
     struct schedule *schedule; /* schedule.c; constant */
 };
+
+/** A stream of zeros, with one reference; NULL: out of memory. */
+struct plenum_stream *stream_new(const struct stream_calls *calls);
+/** Drop one reference; the last one frees the stream. Do not hold the stream's lock. */
+void stream_unref(struct plenum_stream *s);
+/** Fail the stream permanently; the first error counts. Hold the lock. */
+MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
+/** The error with which the stream has failed or was closed, with its message. Hold the lock. */
+int stream_over(const struct plenum_stream *s, struct plenum_error *err);
+/** Wake plenum_stream_next() and other waiting calls, after a change of state. Hold the lock. */
+void stream_changed(struct plenum_stream *s);
+/** Make the descriptor readable if plenum_stream_next() would not wait. Hold the lock. */
+void stream_update_fd(struct plenum_stream *s);
+/** Queue one message for plenum_stream_take_warning(). Hold the lock. */
+MESSAGE_FORMAT(2, 3)
+void stream_warn(struct plenum_stream *s, const char *format, ...);
 
 #endif
