@@ -205,11 +205,12 @@ struct loader *loaders_first(struct plenum_stream *s)
 }
 
 /* The first OPENED describes the data set; every later one must describe the same. */
-static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
-                       struct plenum_error *err)
+static int described(struct loader *l, const struct wire_opened *m, struct plenum_error *err)
 {
+    struct plenum_stream *s = l->stream;
     int r;
 
+    assert(lock_is_held(&s->mu));
     if (s->opened) {
         char difference[200];
 
@@ -260,13 +261,7 @@ static void fill_synthetic(const struct loader *l)
     }
 }
 
-int loaders_described(struct loader *l, const struct wire_opened *m, struct plenum_error *err)
-{
-    assert(lock_is_held(&l->stream->mu));
-    return take_opened(l->stream, m, err);
-}
-
-void loaders_opened(struct loader *l, const struct wire_opened *m)
+static void opened(struct loader *l, const struct wire_opened *m)
 {
     struct plenum_stream *s = l->stream;
     uint64_t now = time_now_ns();
@@ -311,7 +306,7 @@ static int take_slots(struct loader *l, const struct wire_open *open, struct slo
     return 0;
 }
 
-int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_error *err)
+static int take_fields(struct loader *l, const struct wire_fields *m, struct plenum_error *err)
 {
     struct plenum_stream *s = l->stream;
     struct wire_slot layout;
@@ -343,8 +338,8 @@ int loaders_fields(struct loader *l, const struct wire_fields *m, struct plenum_
     return 0;
 }
 
-int loaders_greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,
-                    struct plenum_error *err)
+static int greeted(struct loader *l, const struct wire_open *open, struct slot_set **ret,
+                   struct plenum_error *err)
 {
     assert(lock_is_held(&l->stream->mu));
     l->stream->loaders->own_taken = 0;
@@ -376,7 +371,7 @@ static bool is_only_one(const struct loader *l)
     return true;
 }
 
-bool loaders_refused(struct loader *l, int code, const char *text)
+static bool refused(struct loader *l, int code, const char *text)
 {
     struct plenum_stream *s = l->stream;
 
@@ -392,7 +387,7 @@ bool loaders_refused(struct loader *l, int code, const char *text)
     return true;
 }
 
-void loaders_starting(struct loader *l, const char *text)
+static void starting(struct loader *l, const char *text)
 {
     assert(lock_is_held(&l->stream->mu));
     if (!l->told_starting)
@@ -400,7 +395,7 @@ void loaders_starting(struct loader *l, const char *text)
     l->told_starting = true;
 }
 
-bool loaders_short(struct loader *l, int code, const char *text)
+static bool out_of(struct loader *l, int code, const char *text)
 {
     assert(lock_is_held(&l->stream->mu));
     if (is_for_later(l->stream, code))
@@ -409,7 +404,7 @@ bool loaders_short(struct loader *l, int code, const char *text)
     return false;
 }
 
-void loaders_alive(struct loader *l, uint64_t now_ns)
+static void alive(struct loader *l, uint64_t now_ns)
 {
     assert(lock_is_held(&l->stream->mu));
     if (l->stream->loaders->alone_ns)
@@ -434,13 +429,13 @@ static void own_is_taken(struct plenum_stream *s)
         (void)try_next_own(s);
 }
 
-bool loaders_unauthenticated(struct loader *l)
+static bool unauthenticated(struct loader *l)
 {
     assert(lock_is_held(&l->stream->mu));
     return try_next_own(l->stream) == 0;
 }
 
-void loaders_unreached(struct loader *l, int code)
+static void unreached(struct loader *l, int code)
 {
     struct plenum_stream *s = l->stream;
 
@@ -450,22 +445,7 @@ void loaders_unreached(struct loader *l, int code)
         own_is_taken(s);
 }
 
-int loaders_named(struct loader *l, uint64_t request, const struct wire_name *m)
-{
-    return names_receive(l->stream, l, request, m);
-}
-
-void loaders_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)
-{
-    schedule_done(l, slot, done);
-}
-
-void loaders_freed(struct loader *l)
-{
-    schedule_pump(l->stream);
-}
-
-void loaders_released(struct loader *l)
+static void released(struct loader *l)
 {
     struct plenum_stream *s = l->stream;
 
@@ -478,7 +458,7 @@ void loaders_released(struct loader *l)
     names_release(s, l);
 }
 
-void loaders_lost(struct loader *l, bool ran, uint64_t since_ns)
+static void lost(struct loader *l, bool ran, uint64_t since_ns)
 {
     struct plenum_stream *s = l->stream;
     uint64_t now = time_now_ns();
@@ -514,6 +494,21 @@ void loaders_lost(struct loader *l, bool ran, uint64_t since_ns)
     if (schedule_has_next(s))
         stream_changed(s);
 }
+
+static const struct session_events session_events = {.unreached = unreached,
+                                                     .unauthenticated = unauthenticated,
+                                                     .fields = take_fields,
+                                                     .greeted = greeted,
+                                                     .starting = starting,
+                                                     .out_of = out_of,
+                                                     .described = described,
+                                                     .opened = opened,
+                                                     .refused = refused,
+                                                     .alive = alive,
+                                                     .done = schedule_done,
+                                                     .named = names_receive,
+                                                     .released = released,
+                                                     .lost = lost};
 
 /* This process was stopped: do not count the loaders' silence during that time. */
 static void forgive(struct plenum_stream *s, uint64_t now_ns)
@@ -660,7 +655,8 @@ void loaders_begin(struct plenum_stream *s)
 {
     assert(lock_is_held(&s->mu));
     s->loaders->setup =
-        (struct session_setup){.lock = &s->mu,
+        (struct session_setup){.events = &session_events,
+                               .lock = &s->mu,
                                .requests = &s->next_request,
                                .open = &s->open,
                                .version = pipeline_version_name(s->views.view[0].pipeline.version),

@@ -24,7 +24,6 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/loaders.h"
 #include "libdist/loaders_priv.h"
 #include "libdist/schedule.h"
 

@@ -15,7 +15,6 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/loaders.h"
 #include "libdist/loaders_priv.h"
 
 enum { UNDER_WAY_MAX = 64 };
@@ -69,9 +68,9 @@ void names_ask(struct plenum_stream *s)
         (void)session_flush(l->session);
 }
 
-int names_receive(struct plenum_stream *s, struct loader *l, uint64_t request,
-                  const struct wire_name *m)
+int names_receive(struct loader *l, uint64_t request, const struct wire_name *m)
 {
+    struct plenum_stream *s = l->stream;
     struct name_ask *a = s->loaders->names.first;
 
     assert(lock_is_held(&s->mu));

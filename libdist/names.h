@@ -24,8 +24,7 @@ int names_get(struct plenum_stream *s, enum wire_named of, const uint32_t *sampl
 /** Send the requests that callers wait for. */
 void names_ask(struct plenum_stream *s);
 /** A name has arrived from this loader: 0, or -EPROTO if it was not requested. */
-int names_receive(struct plenum_stream *s, struct loader *l, uint64_t request,
-                  const struct wire_name *m);
+int names_receive(struct loader *l, uint64_t request, const struct wire_name *m);
 /** This loader will not answer any more: request from another one. */
 void names_release(struct plenum_stream *s, const struct loader *l);
 

@@ -39,7 +39,6 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "libdist/loaders.h"
 #include "libdist/loaders_priv.h"
 #include "libdist/rtt.h"
 #include "libdist/verify.h"
@@ -527,12 +526,12 @@ void schedule_confirm(struct plenum_stream *s)
             look_at(s, e, NULL);
 }
 
-void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)
+/* A loader has answered for a slot. */
+static void take_answer(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)
 {
     struct plenum_stream *s = l->stream;
     struct entry *e = entry_of(s, slot);
 
-    assert(lock_is_held(&s->mu));
     if (slot == e->verify.arbiter) {
         arbitrate(s, e, done->status >= 0);
     } else if (done->status < 0) {
@@ -547,8 +546,17 @@ void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wir
             settle(s, e, slot, done);
         }
     }
+}
+
+void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)
+{
+    struct plenum_stream *s = l->stream;
+
+    assert(lock_is_held(&s->mu));
+    if (slot)
+        take_answer(l, slot, done);
     schedule_pump(s);
-    if (schedule_has_next(s))
+    if (slot && schedule_has_next(s))
         stream_changed(s);
 }
 

@@ -51,7 +51,8 @@ bool schedule_starved(struct plenum_stream *s);
 
 /** A loader has been added. */
 void schedule_admit(const struct loader *l);
-/** A loader has answered for a slot (FILLING) and will not touch it again. */
+/** A loader has answered for a slot (FILLING) and will not touch it again; NULL: a slot whose
+ *  request was cancelled is free. */
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
 /** Request the batches that this session has not answered from another. */
 void schedule_release(struct plenum_stream *s, const struct session *se);

@@ -38,7 +38,6 @@
 #include "common/message.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/loaders.h"
 #include "libdist/rtt.h"
 
 enum {
@@ -184,7 +183,7 @@ void session_close(struct session *se, bool bye)
     se->broken = 0;
     if (se->state != SESSION_DOWN)
         move(se, SESSION_DOWN);
-    loaders_released(se->loader);
+    se->setup->events->released(se->loader);
     se->filling = se->cancelling = se->naming = 0;
     se->receiving = NULL;
     se->discard = 0;
@@ -227,7 +226,7 @@ static void lose_since(struct session *se, uint64_t since_ns, const char *text)
         se->refused = -EPROTO;
         se->retry_ns = UINT64_MAX;
     }
-    loaders_lost(se->loader, ran, since_ns);
+    se->setup->events->lost(se->loader, ran, since_ns);
 }
 
 MESSAGE static void lose_now(struct session *se, const char *text)
@@ -256,7 +255,7 @@ static int code_of_loader(int code)
 /* The loader rejects this stream. */
 MESSAGE static void refused(struct session *se, int code, const char *text)
 {
-    if (loaders_refused(se->loader, code, text))
+    if (se->setup->events->refused(se->loader, code, text))
         se->failed_openings = 0; /* this loader did not die while opening our data set */
     else
         se->refused = code_of_loader(code);
@@ -326,7 +325,7 @@ static void lose_connection(struct session *se, int r)
 /* An unauthenticated peer, a process of another user, listens at our loader's address. */
 static void lose_unauthenticated(struct session *se, uint64_t now)
 {
-    if (loaders_unauthenticated(se->loader))
+    if (se->setup->events->unauthenticated(se->loader))
         se->retry_ns = now;
     else
         refused(se, -EPERM, why_not(se, -EPERM));
@@ -335,7 +334,7 @@ static void lose_unauthenticated(struct session *se, uint64_t now)
 /* This process lacks memory or descriptors: no other loader can help. */
 static void fail_here(struct session *se, int code, const char *text)
 {
-    if (loaders_short(se->loader, code, text))
+    if (se->setup->events->out_of(se->loader, code, text))
         refused(se, code, text);
     else
         session_close(se, false);
@@ -352,7 +351,7 @@ static void fail_connection(struct session *se, int r)
         fail_here(se, r, err.text);
         return;
     }
-    loaders_unreached(se->loader, r);
+    se->setup->events->unreached(se->loader, r);
     if (r == -EAGAIN) /* it exists, but its queue was full */
         se->retry_delay_ns = retry_first_ns;
     lose_now(se, why_not(se, r));
@@ -464,7 +463,7 @@ static void send_open(struct session *se)
     int r;
 
     set_geometry(se, &open);
-    r = loaders_greeted(se->loader, &open, &se->set, &err);
+    r = se->setup->events->greeted(se->loader, &open, &se->set, &err);
     if (r < 0) {
         fail_here(se, r, err.text);
         return;
@@ -507,7 +506,7 @@ static void handle_fields(struct session *se, const struct frame_header *h,
         lose_now(se, "sent what was not understood");
         return;
     }
-    r = loaders_fields(se->loader, &m, &err);
+    r = se->setup->events->fields(se->loader, &m, &err);
     if (r < 0)
         refused(se, r, err.text);
     else
@@ -563,7 +562,7 @@ static void handle_opened(struct session *se, const struct frame_header *h,
     }
     if (se->loader_minor < WIRE_MINOR_CLASSES)
         m.class_names = m.classes; /* unknown for older loaders */
-    r = loaders_described(se->loader, &m, &err);
+    r = se->setup->events->described(se->loader, &m, &err);
     if (r < 0) {
         refused(se, r, err.text);
         return;
@@ -572,7 +571,7 @@ static void handle_opened(struct session *se, const struct frame_header *h,
     se->retry_delay_ns = retry_first_ns;
     se->refused = 0;
     move(se, SESSION_OPEN);
-    loaders_opened(se->loader, &m);
+    se->setup->events->opened(se->loader, &m);
 }
 
 /* The loader no longer touches the slot. */
@@ -581,12 +580,12 @@ static void let_go(struct session *se, struct plenum_lease *slot, const struct w
     if (slot->state == SLOT_CANCELLING) {
         slot_free(slot);
         se->cancelling--;
-        loaders_freed(se->loader);
+        se->setup->events->done(se->loader, NULL, NULL);
         return;
     }
     se->filling--;
     slot->has_geometry = tells_geometry(se);
-    loaders_done(se->loader, slot, m);
+    se->setup->events->done(se->loader, slot, m);
 }
 
 static uint64_t batch_bytes(const struct session *se)
@@ -628,7 +627,7 @@ static void handle_done(struct session *se, const struct frame_header *h,
         m.status = code_of_loader(m.status);
     if (cancelled) {
         se->discard = follows ? batch_bytes(se) : 0;
-        loaders_freed(se->loader);
+        se->setup->events->done(se->loader, NULL, NULL);
     } else if (follows) {
         se->receiving = slot;
         se->received = 0;
@@ -669,7 +668,7 @@ static void handle_name(struct session *se, const struct frame_header *h,
     struct wire_name m;
 
     if (wire_get_name(payload, &m) < 0 || se->naming == 0 ||
-        loaders_named(se->loader, h->request, &m) < 0) {
+        se->setup->events->named(se->loader, h->request, &m) < 0) {
         lose_now(se, "sent a name that was not asked for");
         return;
     }
@@ -695,7 +694,7 @@ static void handle_life(struct session *se, const struct frame_header *h,
     uint64_t took = se->heard_ns - se->pinged_ns;
 
     (void)payload;
-    loaders_alive(se->loader, se->heard_ns);
+    se->setup->events->alive(se->loader, se->heard_ns);
     if (h->type != WIRE_STATS || h->request != se->ping)
         return;
     se->ping = 0;
@@ -713,7 +712,7 @@ static void handle_life(struct session *se, const struct frame_header *h,
 /* It is still starting. */
 MESSAGE static void lose_starting(struct session *se, const char *text)
 {
-    loaders_starting(se->loader, text);
+    se->setup->events->starting(se->loader, text);
     lose_now(se, text);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* session.h - the connection to one loader: bytes, frames, handshake, and reconnecting.
  *
- * It knows nothing about batches, except which request fills which slot. It reports events to
- * loaders.h. Call everything with the stream's lock held. */
+ * It knows nothing about batches, except which request fills which slot. It reports events to its
+ * owner. Call everything with the stream's lock held. */
 #ifndef LIBDIST_SESSION_H
 #define LIBDIST_SESSION_H
 
@@ -21,8 +21,48 @@
 struct loader;
 struct session;
 
+/** What a session reports to its owner, holding the lock. */
+struct session_events {
+    /** Connecting failed. */
+    void (*unreached)(struct loader *l, int code);
+    /** The peer could not be authenticated: is there another address to try now? */
+    bool (*unauthenticated)(struct loader *l);
+    /** A loader has reported the shapes of the stream's fields: 0; -ESTALE if they differ from
+     *  those of another loader; -EINVAL if a batch would be too large. */
+    int (*fields)(struct loader *l, const struct wire_fields *m, struct plenum_error *err);
+    /** A loader has said HELLO and can serve `open`. Returns the ring that it will fill, with a
+     *  reference. Errors are local ones. */
+    int (*greeted)(struct loader *l, const struct wire_open *open, struct slot_set **ret,
+                   struct plenum_error *err);
+    /** The loader's keeper reports that it is still starting, and what it is doing. */
+    void (*starting)(struct loader *l, const char *text);
+    /** This process lacks memory or descriptors, and no other loader can help: true if that may
+     *  pass; otherwise the stream has failed. */
+    bool (*out_of)(struct loader *l, int code, const char *text);
+    /** The loader has described the data set: 0, or an error if the description is not
+     *  acceptable. */
+    int (*described)(struct loader *l, const struct wire_opened *m, struct plenum_error *err);
+    /** The session is open: assign work to it. */
+    void (*opened)(struct loader *l, const struct wire_opened *m);
+    /** The loader rejects the stream: true if that may pass. */
+    bool (*refused)(struct loader *l, int code, const char *text);
+    /** The loader is alive. */
+    void (*alive)(struct loader *l, uint64_t now_ns);
+    /** The loader has answered for a slot (FILLING) and will not touch it again; NULL: it has
+     *  confirmed a cancellation. */
+    void (*done)(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
+    /** A name has arrived: 0, or -EPROTO if it was not requested. */
+    int (*named)(struct loader *l, uint64_t request, const struct wire_name *m);
+    /** Pending requests of this loader will not be answered. */
+    void (*released)(struct loader *l);
+    /** The session is down, and has been useless since `since_ns`; `ran`: it was open.
+     *  session_error() has the reason. */
+    void (*lost)(struct loader *l, bool ran, uint64_t since_ns);
+};
+
 /** What all sessions of a stream share. */
 struct session_setup {
+    const struct session_events *events;
     struct lock *lock;
     uint64_t *requests; /* number of the last request */
     /* Constant, except for `span`; when that changes, sessions are reopened. */
@@ -81,7 +121,7 @@ bool session_is_silent(const struct session *se, uint64_t now_ns);
 /** Has it answered every request? */
 bool session_is_idle(const struct session *se);
 /** Is it connected, or may it still (re)connect? It gets as much time as if it were the only one;
- *  after each failed attempt, loaders_lost() checks again. */
+ *  each failed attempt is reported by lost(). */
 bool session_may_come(const struct session *se, uint64_t now_ns, uint64_t timeout_ns);
 /** A free slot that it can fill, or NULL. */
 struct plenum_lease *session_free_slot(const struct session *se);
