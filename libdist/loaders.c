@@ -23,7 +23,10 @@
 #include "common/jobloader.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/loaders_priv.h"
+#include "libdist/loader_table.h"
+#include "libdist/lookup.h"
+#include "libdist/names.h"
+#include "libdist/ownloader.h"
 #include "libdist/schedule.h"
 
 enum {
@@ -33,45 +36,6 @@ enum {
 
 /* How long opening a stream may wait for a first answer before it warns. */
 static const uint64_t first_word_ns = NS_PER_SEC;
-
-struct loader *loaders_from(struct plenum_stream *s, struct loader *from)
-{
-    while (from < s->loaders->all + LOADERS_MAX && !from->session)
-        from++;
-    return from < s->loaders->all + LOADERS_MAX ? from : NULL;
-}
-
-int loaders_add(struct plenum_stream *s, int of, const struct address *own)
-{
-    struct loader *l = s->loaders->all;
-
-    assert(lock_is_held(&s->mu));
-    while (l < s->loaders->all + LOADERS_MAX && l->session)
-        l++;
-    if (l == s->loaders->all + LOADERS_MAX)
-        return -ENOSPC;
-    *l = (struct loader){.stream = s,
-                         .address = &s->loaders->named[of].address,
-                         .of = of,
-                         .bit = UINT32_C(1) << (l - s->loaders->all)};
-    if (own) {
-        l->own = *own;
-        l->address = &l->own;
-    }
-    l->session = session_create(&s->loaders->setup, l, l->address);
-    if (!l->session)
-        return -ENOMEM;
-    schedule_admit(l);
-    return 0;
-}
-
-void loaders_end(struct loader *l)
-{
-    assert(lock_is_held(&l->stream->mu));
-    session_close(l->session, true);
-    session_destroy(l->session);
-    l->session = NULL;
-}
 
 unsigned loaders_count(struct plenum_stream *s)
 {
@@ -90,7 +54,7 @@ bool loaders_has_remote(const struct plenum_stream *s)
     return false;
 }
 
-unsigned loaders_count_open(struct plenum_stream *s)
+static unsigned count_open(struct plenum_stream *s)
 {
     unsigned n = 0;
 
@@ -190,18 +154,6 @@ static void maybe_give_up(struct plenum_stream *s, uint64_t now)
         stream_fail(s, session_refusal(first->session), session_error(first->session));
     else
         no_loader(s, now);
-}
-
-struct loader *loaders_first(struct plenum_stream *s)
-{
-    struct loader *first = NULL;
-
-    assert(lock_is_held(&s->mu));
-    FOR_LOADERS(l, s)
-        if (session_is_open(l->session) &&
-            (!first || (address_is_local(l->address) && !address_is_local(first->address))))
-            first = l;
-    return first;
 }
 
 /* The first OPENED describes the data set; every later one must describe the same. */
@@ -462,7 +414,7 @@ static void lost(struct loader *l, bool ran, uint64_t since_ns)
 {
     struct plenum_stream *s = l->stream;
     uint64_t now = time_now_ns();
-    unsigned others = loaders_count_open(s);
+    unsigned others = count_open(s);
     int refusal = session_refusal(l->session);
 
     assert(lock_is_held(&s->mu));
@@ -544,7 +496,7 @@ static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
         return UINT64_MAX;
     next = min_u64(next, tell_waiting(s, now_ns));
     next = min_u64(next, lookup_tick(s, now_ns));
-    if (loaders_count_open(s) > 1)
+    if (count_open(s) > 1)
         next = min_u64(next, schedule_tick(s, now_ns));
     return s->loaders->alone_ns ? min_u64(next, sum_u64(s->loaders->alone_ns, s->loader_timeout_ns))
                                 : next;
@@ -682,14 +634,14 @@ bool loaders_ready(struct plenum_stream *s, const void *tag)
 
 const struct ring *loaders_ring(struct plenum_stream *s)
 {
-    const struct loader *first = loaders_first(s);
+    const struct loader *first = loader_first(s);
 
     return first ? session_set(first->session)->ring : NULL;
 }
 
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret)
 {
-    const struct loader *first = loaders_first(s);
+    const struct loader *first = loader_first(s);
 
     ret->incidents = s->loaders->incidents;
     ret->lost_ns = s->loaders->stood_ns;

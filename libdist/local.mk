@@ -5,8 +5,8 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/claim.c %D%/claim.h \
 	%D%/io.c %D%/io.h \
 	%D%/job.c %D%/job_priv.h \
-	%D%/loaders.c %D%/loaders.h %D%/loaders_priv.h %D%/lookup.c %D%/ownloader.c %D%/ownloader.h \
-	%D%/names.c %D%/names.h \
+	%D%/loader_table.c %D%/loader_table.h %D%/loaders.c %D%/loaders.h %D%/lookup.c %D%/lookup.h \
+	%D%/names.c %D%/names.h %D%/ownloader.c %D%/ownloader.h \
 	%D%/normalise.c %D%/normalise.h %D%/normalise_avx2.c \
 	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
 	%D%/rtt.h %D%/slot.c %D%/slot.h \

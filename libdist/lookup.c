@@ -13,6 +13,8 @@
  * reference to the stream; nothing waits for that thread. Only one runs at a time. */
 #include "config.h"
 
+#include "libdist/lookup.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/loaders_priv.h"
+#include "libdist/loader_table.h"
 #include "libdist/schedule.h"
 
 /* The interval between look-ups, and the interval while no loader is connected. */
@@ -49,6 +51,16 @@ static struct loader *find(struct plenum_stream *s, const struct address *addres
     return NULL;
 }
 
+static int add(struct plenum_stream *s, int of, const struct address *own)
+{
+    struct loader *l;
+    int r = loader_add(s, of, own, &l);
+
+    if (r == 0)
+        schedule_admit(l);
+    return r;
+}
+
 /* The name at `of` now resolves to `found`. */
 static void add_found(struct plenum_stream *s, int of, const struct address *found, int count)
 {
@@ -71,7 +83,7 @@ static void add_found(struct plenum_stream *s, int of, const struct address *fou
             known->own = found[i];
             known->unlisted = false;
         }
-        if (known || loaders_add(s, of, &found[i]) != -ENOSPC) /* -ENOMEM: retried next time */
+        if (known || add(s, of, &found[i]) != -ENOSPC) /* -ENOMEM: retried next time */
             continue;
         if (!s->loaders->told_full)
             stream_warn(s, "%s names more than %d loaders: %s and others are not used",
@@ -95,7 +107,7 @@ int lookup_first(struct plenum_stream *s, struct plenum_error *err)
         n->is_name = address_is_name(&n->address);
         s->loaders->several |= n->is_name;
         if (!n->is_name) {
-            if (loaders_add(s, i, NULL) < 0)
+            if (add(s, i, NULL) < 0)
                 return error_set(err, -ENOMEM, "out of memory");
             known++;
             continue;
@@ -236,7 +248,7 @@ static void end_unlisted(struct plenum_stream *s)
     FOR_LOADERS(l, s) {
         if (!l->unlisted || !is_idle(l) || (session_is_open(l->session) && !other))
             continue;
-        loaders_end(l);
+        loader_end(l);
     }
 }
 

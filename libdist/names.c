@@ -15,7 +15,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/loaders_priv.h"
+#include "libdist/loader_table.h"
 
 enum { UNDER_WAY_MAX = 64 };
 
@@ -34,14 +34,14 @@ struct name_ask {
 
 void names_ask(struct plenum_stream *s)
 {
-    struct name_ask *a = s->loaders->names.first;
+    struct name_ask *a = s->loaders->first_ask;
     struct loader *l;
     bool asked = false;
 
     assert(lock_is_held(&s->mu));
-    if (!s->loaders->names.asked)
-        s->loaders->names.asked = loaders_first(s);
-    l = s->loaders->names.asked;
+    if (!s->loaders->names_asked)
+        s->loaders->names_asked = loader_first(s);
+    l = s->loaders->names_asked;
     if (!a || !l)
         return;
     while (a->code == 0 && a->sent < a->count && a->sent - a->have < UNDER_WAY_MAX) {
@@ -58,7 +58,7 @@ void names_ask(struct plenum_stream *s)
     }
     /* A failed request stays in the list until its answers have arrived. */
     if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
-        s->loaders->names.first = a->next;
+        s->loaders->first_ask = a->next;
         a->over = true;
         stream_changed(s);
         names_ask(s);
@@ -71,10 +71,10 @@ void names_ask(struct plenum_stream *s)
 int names_receive(struct loader *l, uint64_t request, const struct wire_name *m)
 {
     struct plenum_stream *s = l->stream;
-    struct name_ask *a = s->loaders->names.first;
+    struct name_ask *a = s->loaders->first_ask;
 
     assert(lock_is_held(&s->mu));
-    if (l != s->loaders->names.asked || !a || a->have == a->sent || request != a->base + a->have)
+    if (l != s->loaders->names_asked || !a || a->have == a->sent || request != a->base + a->have)
         return -EPROTO;
     if (!m->text[0] && a->of == WIRE_NAMED_SAMPLE) {
         a->code = error_set(&a->err, -EINVAL, "the data set has no sample %u", a->samples[a->have]);
@@ -91,16 +91,16 @@ int names_receive(struct loader *l, uint64_t request, const struct wire_name *m)
 void names_release(struct plenum_stream *s, const struct loader *l)
 {
     assert(lock_is_held(&s->mu));
-    if (s->loaders->names.asked != l)
+    if (s->loaders->names_asked != l)
         return;
-    s->loaders->names.asked = NULL;
-    for (struct name_ask *a = s->loaders->names.first; a; a = a->next)
+    s->loaders->names_asked = NULL;
+    for (struct name_ask *a = s->loaders->first_ask; a; a = a->next)
         a->sent = a->have; /* the rest is requested from another loader */
 }
 
 static int wait_for(struct plenum_stream *s, struct name_ask *a, struct plenum_error *err)
 {
-    struct name_ask **at = &s->loaders->names.first;
+    struct name_ask **at = &s->loaders->first_ask;
 
     assert(lock_is_held(&s->mu));
     while (*at)
@@ -114,7 +114,7 @@ static int wait_for(struct plenum_stream *s, struct name_ask *a, struct plenum_e
         lock_wait(&s->mu, &s->changed);
     if (a->over)
         return a->code < 0 ? error_set(err, a->code, "%s", a->err.text) : 0;
-    for (at = &s->loaders->names.first; *at != a; at = &(*at)->next)
+    for (at = &s->loaders->first_ask; *at != a; at = &(*at)->next)
         ;
     *at = a->next;
     return stream_over(s, err);

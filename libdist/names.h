@@ -10,12 +10,6 @@
 #include "common/wire.h"
 
 struct loader;
-struct name_ask;
-
-struct names {
-    struct loader *asked;   /* the loader with pending requests, or NULL */
-    struct name_ask *first; /* requests, in order */
-};
 
 /** Wait for the names of `count` samples, or of all classes (NULL): one block that ends with
  *  NULL. */

@@ -39,7 +39,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "libdist/loaders_priv.h"
+#include "libdist/loader_table.h"
 #include "libdist/rtt.h"
 #include "libdist/verify.h"
 

@@ -22,7 +22,7 @@
 #include <plenum/plenum.h>
 
 #include "common/util.h"
-#include "libdist/loaders_priv.h"
+#include "libdist/lookup.h"
 #include "tests/daemon.h"
 #include "tests/libdist/streams.h"
 #include "tests/tree.h"

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders_priv.h - the loaders of a stream, only for loaders.c, schedule.c (assigns batches to
- * loaders), lookup.c (names that resolve to loaders) and names.c (names of samples). */
-#ifndef LIBDIST_LOADERS_PRIV_H
-#define LIBDIST_LOADERS_PRIV_H
+/* loader_table.h - the loaders of a stream, one entry each, only for loaders.c, schedule.c (assigns
+ * batches to loaders), lookup.c (names that resolve to loaders) and names.c (names of samples). Call
+ * everything with the stream's lock held. */
+#ifndef LIBDIST_LOADER_TABLE_H
+#define LIBDIST_LOADER_TABLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/address.h"
 #include "common/error.h"
-#include "common/order.h"
-#include "libdist/names.h"
 #include "libdist/ownloader.h"
 #include "libdist/session.h"
 #include "libdist/stream_core.h"
@@ -71,34 +70,23 @@ struct loaders {
     uint64_t alone_ns;       /* since when no loader has answered; 0: one does */
     uint64_t lost_ns;        /* since when a running stream has stalled; 0: it runs */
     char lost_text[700];     /* the reason */
-    struct names names;
+    /* Kept by names.c. */
+    struct loader *names_asked;   /* the loader with pending requests for names, or NULL */
+    struct name_ask *first_ask;   /* requests for names, in order */
     uint64_t incidents, stood_ns; /* for plenum_stream_get_stats() */
 };
 
 /** The loader at `from` or after it; NULL: none. */
-struct loader *loaders_from(struct plenum_stream *s, struct loader *from);
+struct loader *loader_from(struct plenum_stream *s, struct loader *from);
 #define FOR_LOADERS(l, s) \
-    for (struct loader *l = loaders_from(s, (s)->loaders->all); l; l = loaders_from(s, l + 1))
+    for (struct loader *l = loader_from(s, (s)->loaders->all); l; l = loader_from(s, l + 1))
 
 /** Add a loader for entry `of` of `named`. `own`: its address, or NULL for the named one. 0,
  *  -ENOSPC (the table is full) or -ENOMEM. */
-int loaders_add(struct plenum_stream *s, int of, const struct address *own);
-/** Number of open loaders. */
-unsigned loaders_count_open(struct plenum_stream *s);
+int loader_add(struct plenum_stream *s, int of, const struct address *own, struct loader **ret);
 /** Stop using this loader. */
-void loaders_end(struct loader *l);
+void loader_end(struct loader *l);
 /** The loader most likely to deliver, or NULL if none is open. */
-struct loader *loaders_first(struct plenum_stream *s);
-
-/* lookup.c */
-
-/** Look up the names and create the sessions: 0, or -errno if there is not a single one. Hold the
- *  lock, which is still uncontended, because no one else has the stream yet. */
-int lookup_first(struct plenum_stream *s, struct plenum_error *err);
-/** Look up names that are due, and end sessions with loaders that they no longer resolve to.
- *  Returns the time of the next call. Hold the lock. */
-uint64_t lookup_tick(struct plenum_stream *s, uint64_t now_ns);
-/** Look-up interval; a test shortens it. */
-extern uint64_t lookup_every_ns;
+struct loader *loader_first(struct plenum_stream *s);
 
 #endif
