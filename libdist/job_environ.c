@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* job.c - reads this process's place in the job from the environment, once, whichever launcher set
+/* job_environ.c - reads this process's place in the job from the environment, once, whichever launcher set
  * it. */
 #include "config.h"
 
