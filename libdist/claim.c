@@ -34,6 +34,7 @@
 #include "common/crc32c.h"
 #include "common/error.h"
 #include "common/util.h"
+#include "libdist/job_environ.h"
 
 #define REMEDY                                                                               \
     "and both would get the same samples: pass rank and world_size to say which share this " \

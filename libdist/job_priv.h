@@ -3,7 +3,7 @@
 #ifndef LIBDIST_JOB_PRIV_H
 #define LIBDIST_JOB_PRIV_H
 
-#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <plenum/job.h>
@@ -20,21 +20,11 @@ struct plenum_job {
     uint64_t timeout_ns; /* of collectives; 0: none */
 };
 
-/** getenv(), or a test's replacement. */
-typedef const char *(*job_getenv)(const char *name);
-
-int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err);
 /** Take a reference, which plenum_job_close() drops. */
 void job_ref(struct plenum_job *job);
-
-/** Do the numbers describe the same position? */
-bool job_same_place(const struct plenum_job_info *a, const struct plenum_job_info *b);
 
 /** This process is about to receive the samples of `info`. If that is its own position in its job,
  *  make it that instance until it ends. -EBUSY: another process already is (claim.h). */
 int job_claim(const struct plenum_job_info *info, struct plenum_error *err);
-
-int job_from_info(job_getenv get, const struct plenum_job_info *info, struct plenum_job *job,
-                  struct plenum_error *err);
 
 #endif

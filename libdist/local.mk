@@ -4,7 +4,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
 	%D%/claim.c %D%/claim.h \
 	%D%/io.c %D%/io.h \
-	%D%/job_environ.c %D%/job_priv.h \
+	%D%/job.c %D%/job_environ.c %D%/job_environ.h %D%/job_priv.h \
 	%D%/loader_table.c %D%/loader_table.h %D%/loaders.c %D%/loaders.h %D%/lookup.c %D%/lookup.h \
 	%D%/names.c %D%/names.h %D%/ownloader.c %D%/ownloader.h \
 	%D%/normalise.c %D%/normalise.h %D%/normalise_avx2.c \

@@ -18,7 +18,7 @@
 
 #include "common/util.h"
 #include "libdist/collectives/comm_header.h"
-#include "libdist/job_priv.h"
+#include "libdist/job_environ.h"
 
 /* A made-up environment: "NAME=value" texts. */
 static const char *const *environment;

@@ -22,7 +22,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
-#include "libdist/job_priv.h"
+#include "libdist/job_environ.h"
 
 enum { PROCESSES = 64, VARIABLES = 40, SAMPLES = 2 * 2 * 2 * 3 * 3 * 3 };
 
