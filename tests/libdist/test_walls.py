@@ -17,25 +17,51 @@ MAY_INCLUDE = {
     "libdist/stream_core.h": {"loader_table.h", "stream.c", "stream_core.c", "together.c"},
     "libdist/loader_table.h": {"loader_table.c", "loaders.c", "lookup.c", "names.c", "schedule.c"},
 }
-# The connection, memory, verification and float conversion know nothing about streams, loader accounts or batch order.
-KNOWS_NOT = {"session.c": {"schedule.h", "stream.h", "names.h", "lookup.h"},
-             "slot.c": {"session.h", "loaders.h", "schedule.h", "stream.h"},
-             "verify.c": {"session.h", "loaders.h", "schedule.h", "stream.h"},
-             "normalise.c": {"session.h", "loaders.h", "schedule.h", "slot.h", "stream.h"}}
+# All that the collectives know of the rest of the library.
+COLLECTIVES_KNOW = {"libdist/job_priv.h"}
+# The connection, the I/O thread, memory, verification and float conversion know nothing about streams, loader accounts
+# or batch order.
+STREAMS = {"loader_table.h", "loaders.h", "lookup.h", "names.h", "schedule.h", "stream.h", "stream_core.h"}
+KNOWS_NOT = {"session.c": STREAMS,
+             "io.c": STREAMS | {"session.h", "slot.h"},
+             "stream_core.c": STREAMS - {"stream_core.h"} | {"io.h", "session.h"},
+             "slot.c": STREAMS | {"session.h"},
+             "verify.c": STREAMS | {"session.h"},
+             "normalise.c": STREAMS | {"session.h", "slot.h"}}
 STATES = {"SLOT": "slot.c", "SESSION": "session.c"}
 
 
 def sources():
-    """{name: text} of libdist's files."""
+    """{name: text} of libdist's files, and of those of its folders as folder/name."""
     found = {}
-    for path in glob.glob(os.path.join(SOURCE, "libdist", "*.[ch]")):
+    for path in glob.glob(os.path.join(SOURCE, "libdist", "**", "*.[ch]"), recursive=True):
         with open(path, encoding="utf-8") as f:
-            found[os.path.basename(path)] = f.read()
+            found[os.path.relpath(path, os.path.join(SOURCE, "libdist"))] = f.read()
     return found
 
 
 def includes(text):
     return re.findall(r'^#include "([^"]+)"', text, re.M)
+
+
+def calls(files):
+    """{file: the files whose functions it calls or names}"""
+    code = {name: re.sub(r'/\*.*?\*/|"(?:[^"\\]|\\.)*"', " ", text, flags=re.S)
+            for name, text in files.items() if name.endswith(".c")}
+    home = {function: name for name, text in code.items()
+            for function in re.findall(r"^(?!static\b)\w[\w *]*?\b(\w+)\([^;{}]*\)\n\{", text, re.M)}
+    return {name: {home[word] for word in re.findall(r"\w+", text) if word in home} - {name}
+            for name, text in code.items()}
+
+
+def reached(graph, start):
+    """What can be reached from a file, by at least one step."""
+    found, todo = set(), [start]
+    while todo:
+        new = graph[todo.pop()] - found
+        found |= new
+        todo += new
+    return found
 
 
 class Walls(unittest.TestCase):
@@ -46,18 +72,32 @@ class Walls(unittest.TestCase):
             self.assertIn(os.path.basename(header), files)
             self.assertEqual({name for name, text in files.items() if header in includes(text)}, allowed, header)
 
+    def test_circles(self):
+        """no file calls one that calls it back, directly or through others"""
+        graph = calls(sources())
+        self.assertIn("schedule.c", graph["loaders.c"])
+        self.assertEqual(sorted(name for name in graph if name in reached(graph, name)), [])
+
+    def test_collectives(self):
+        """the collectives know of the library only the job"""
+        for name, text in sources().items():
+            if name.startswith("collectives/"):
+                known = {n for n in includes(text) if n.startswith("libdist/")}
+                self.assertEqual({n for n in known if not n.startswith("libdist/collectives/")} - COLLECTIVES_KNOW,
+                                 set(), name)
+
     def test_ignorance(self):
-        """connections, slots and verification are independent"""
+        """connections, the I/O thread, slots and verification are independent"""
         files = sources()
         for name, unknown in KNOWS_NOT.items():
             headers = [n for n in includes(files[name]) if n.startswith("libdist/")]
-            reached = set()
+            known = set()
             while headers:
                 header = os.path.basename(headers.pop())
-                if header not in reached:
-                    reached.add(header)
+                if header not in known:
+                    known.add(header)
                     headers += [n for n in includes(files[header]) if n.startswith("libdist/")]
-            self.assertEqual(reached & unknown, set(), name)
+            self.assertEqual(known & unknown, set(), name)
 
     def test_states(self):
         """each state is written in only one place"""
