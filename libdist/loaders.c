@@ -193,22 +193,21 @@ static void fill_synthetic(const struct loader *l)
     const struct plenum_stream *s = l->stream;
     const struct slot_set *set = session_set(l->session);
     size_t count = wire_batch_count(&s->open);
-    struct wire_slot layout = {0};
+    const struct wire_slot *layout = &s->layout;
 
-    (void)wire_slot_init(&s->open, &layout);
     for (uint32_t i = 0; i < set->num_slots; i++) {
         uint8_t *bytes = ring_slot(set->ring, i);
-        int64_t *labels = (int64_t *)(void *)(bytes + layout.labels_at);
-        uint32_t *samples = (uint32_t *)(void *)(bytes + layout.samples_at);
+        int64_t *labels = (int64_t *)(void *)(bytes + layout->labels_at);
+        uint32_t *samples = (uint32_t *)(void *)(bytes + layout->samples_at);
 
-        memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, layout.labels_at);
+        memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, layout->labels_at);
         for (size_t k = 0; k < count; k++) {
             labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
             samples[k] = s->order.first + (uint32_t)(k % s->order.n);
         }
         for (size_t k = 0; s->open.mix && k < count; k++) {
-            ((int64_t *)(void *)(bytes + layout.labels2_at))[k] = labels[k];
-            ((float *)(void *)(bytes + layout.weights_at))[k] = 1;
+            ((int64_t *)(void *)(bytes + layout->labels2_at))[k] = labels[k];
+            ((float *)(void *)(bytes + layout->weights_at))[k] = 1;
         }
     }
 }
@@ -261,7 +260,6 @@ static int take_slots(struct loader *l, const struct wire_open *open, struct slo
 static int take_fields(struct loader *l, const struct wire_fields *m, struct plenum_error *err)
 {
     struct plenum_stream *s = l->stream;
-    struct wire_slot layout;
 
     assert(lock_is_held(&s->mu));
     if (s->open.num_fields > 0) {
@@ -282,11 +280,11 @@ static int take_fields(struct loader *l, const struct wire_fields *m, struct ple
     s->open.num_fields = m->count;
     memcpy(s->open.field, m->field, m->count * sizeof(m->field[0]));
     memcpy(s->fields_hash, m->hash, sizeof(s->fields_hash));
-    if (wire_slot_init(&s->open, &layout) < 0) {
+    if (wire_slot_init(&s->open, &s->layout) < 0) {
         s->open.num_fields = 0;
         return error_set(err, -EINVAL, "a batch with these fields would have more than 1 TiB");
     }
-    s->open.slot_bytes = layout.bytes;
+    s->open.slot_bytes = s->layout.bytes;
     return 0;
 }
 

@@ -97,6 +97,8 @@ struct session {
     unsigned cancelling; /* slots to leave alone */
     unsigned naming;     /* names */
 
+    uint64_t batch_bytes; /* of each batch that it renders */
+
     /* The batch whose bytes are arriving. */
     struct plenum_lease *receiving; /* or NULL */
     uint64_t received;
@@ -414,16 +416,6 @@ static bool tells_geometry(const struct session *se)
     return se->loader_minor >= WIRE_MINOR_VIEWS && se->setup->open->geometry;
 }
 
-/* Older loaders do not report geometry, and their slots end earlier. */
-static void set_geometry(const struct session *se, struct wire_open *open)
-{
-    struct wire_slot layout = {0};
-
-    open->geometry = tells_geometry(se);
-    (void)wire_slot_init(open, &layout);
-    open->slot_bytes = layout.bytes;
-}
-
 static bool asks_for_new_fields(const struct wire_open *open)
 {
     struct fields fields;
@@ -459,10 +451,15 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
 static void send_open(struct session *se)
 {
     struct wire_open open = *se->setup->open;
+    struct wire_slot layout = {0};
     struct plenum_error err;
     int r;
 
-    set_geometry(se, &open);
+    /* Older loaders do not report geometry, and their slots end earlier. */
+    open.geometry = tells_geometry(se);
+    (void)wire_slot_init(&open, &layout);
+    open.slot_bytes = layout.bytes;
+    se->batch_bytes = layout.end;
     r = se->setup->events->greeted(se->loader, &open, &se->set, &err);
     if (r < 0) {
         fail_here(se, r, err.text);
@@ -588,16 +585,6 @@ static void let_go(struct session *se, struct plenum_lease *slot, const struct w
     se->setup->events->done(se->loader, slot, m);
 }
 
-static uint64_t batch_bytes(const struct session *se)
-{
-    struct wire_open open = *se->setup->open;
-    struct wire_slot layout = {0};
-
-    set_geometry(se, &open);
-    (void)wire_slot_init(&open, &layout);
-    return layout.end;
-}
-
 /* Is this the answer to a request whose slot has been reused? */
 static bool forget_cancelled(struct session *se, uint64_t request)
 {
@@ -626,7 +613,7 @@ static void handle_done(struct session *se, const struct frame_header *h,
     if (m.status < 0)
         m.status = code_of_loader(m.status);
     if (cancelled) {
-        se->discard = follows ? batch_bytes(se) : 0;
+        se->discard = follows ? se->batch_bytes : 0;
         se->setup->events->done(se->loader, NULL, NULL);
     } else if (follows) {
         se->receiving = slot;
@@ -642,7 +629,7 @@ static int64_t receive(struct session *se)
 {
     static uint8_t nowhere[65536]; /* written by this thread only, never read */
     struct plenum_lease *slot = se->receiving;
-    uint64_t bytes = batch_bytes(se);
+    uint64_t bytes = se->batch_bytes;
     int64_t n;
 
     if (se->discard) {
@@ -859,7 +846,7 @@ void session_cancel(struct plenum_lease *slot)
     assert(lock_is_held(se->setup->lock));
     se->filling--;
     if (se->receiving == slot) { /* it has been answered already */
-        se->discard = batch_bytes(se) - se->received;
+        se->discard = se->batch_bytes - se->received;
         se->receiving = NULL;
         slot_free(slot);
         return;

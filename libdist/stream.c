@@ -167,7 +167,6 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
 {
     static const uint8_t nothing[16];
     struct wire_open *open = &s->open;
-    struct wire_slot slot;
     uint64_t per_step = (uint64_t)s->info.num_replicas * o->micro_batch;
     int r;
 
@@ -228,9 +227,9 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     r = set_source(s, trial, err);
     if (r < 0)
         return r;
-    if (wire_slot_init(open, &slot) < 0)
+    if (wire_slot_init(open, &s->layout) < 0)
         return error_set(err, -EINVAL, "a batch of more than 1 TiB was requested");
-    open->slot_bytes = slot.bytes;
+    open->slot_bytes = s->layout.bytes;
     s->epochs = o->epochs;
     s->loader_timeout_ns = o->loader_timeout_ns;
     s->silence_ns = o->silence_ns;
@@ -488,14 +487,13 @@ static void describe(const struct plenum_stream *s, const struct made *made, str
 {
     struct plenum_lease *slot = made->slot;
     uint8_t *bytes = ring_slot(slot->set->ring, slot->index);
+    const struct wire_slot *layout = &s->layout;
     struct order_place place = made->place;
-    struct wire_slot layout = {0};
     uint32_t n = 0;
 
-    (void)wire_slot_init(&s->open, &layout);
-    *b = (struct plenum_batch){.pixels = ring_slot(slot->set->ring, slot->index),
-                               .labels = (int64_t *)(void *)(bytes + layout.labels_at),
-                               .samples = (uint32_t *)(void *)(bytes + layout.samples_at),
+    *b = (struct plenum_batch){.pixels = bytes,
+                               .labels = (int64_t *)(void *)(bytes + layout->labels_at),
+                               .samples = (uint32_t *)(void *)(bytes + layout->samples_at),
                                .positions = slot->positions,
                                .valid = slot->valid,
                                .epochs = slot->epochs,
@@ -511,8 +509,8 @@ static void describe(const struct plenum_stream *s, const struct made *made, str
                                .layout = s->open.layout,
                                .lease = slot};
     if (s->open.mix) {
-        slot->labels2 = (int64_t *)(void *)(bytes + layout.labels2_at);
-        slot->weights = (float *)(void *)(bytes + layout.weights_at);
+        slot->labels2 = (int64_t *)(void *)(bytes + layout->labels2_at);
+        slot->weights = (float *)(void *)(bytes + layout->weights_at);
     }
     for (uint32_t step = 0; step < s->open.steps; step++) {
         bool counts = !s->epochs || place.epoch < s->epochs;
@@ -870,16 +868,16 @@ int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *re
 int plenum_batch_get_geometry(const struct plenum_batch *batch, struct plenum_geometry *ret)
 {
     const struct plenum_lease *slot = batch->lease;
-    struct wire_slot layout = {0};
+    const struct wire_slot *layout;
     uint8_t *bytes = batch->pixels;
 
     *ret = (struct plenum_geometry){0};
     if (!slot || !slot->has_geometry)
         return 0;
-    (void)wire_slot_init(&slot->set->stream->open, &layout);
-    *ret = (struct plenum_geometry){.boxes = (float *)(void *)(bytes + layout.boxes_at),
-                                    .sizes = (uint32_t *)(void *)(bytes + layout.sizes_at),
-                                    .flips = bytes + layout.flips_at};
+    layout = &slot->set->stream->layout;
+    *ret = (struct plenum_geometry){.boxes = (float *)(void *)(bytes + layout->boxes_at),
+                                    .sizes = (uint32_t *)(void *)(bytes + layout->sizes_at),
+                                    .flips = bytes + layout->flips_at};
     return (int)slot->set->stream->views.images;
 }
 
@@ -888,16 +886,14 @@ int plenum_batch_get_views(const struct plenum_batch *batch,
 {
     const struct plenum_lease *slot = batch->lease;
     const struct plenum_stream *s = slot ? slot->set->stream : NULL;
-    struct wire_slot layout = {0};
 
     if (!s)
         return 0;
-    (void)wire_slot_init(&s->open, &layout);
     for (uint32_t i = 0; i < s->views.count; i++) {
         const struct view *view = &s->views.view[i];
 
         ret[i] = (struct plenum_view){.name = view->name,
-                                      .pixels = (uint8_t *)batch->pixels + layout.pixels_at[i],
+                                      .pixels = (uint8_t *)batch->pixels + s->layout.pixels_at[i],
                                       .count = view->count,
                                       .height = view->pipeline.height,
                                       .width = view->pipeline.width};
@@ -931,12 +927,10 @@ int plenum_batch_get_fields(const struct plenum_batch *batch,
 {
     const struct plenum_lease *slot = batch->lease;
     const struct plenum_stream *s = slot ? slot->set->stream : NULL;
-    struct wire_slot layout = {0};
     uint8_t *bytes = batch->pixels;
 
     if (!s)
         return 0;
-    (void)wire_slot_init(&s->open, &layout);
     for (uint32_t i = 0; i < s->open.num_fields; i++) {
         const struct field_shape *field = &s->open.field[i];
 
@@ -945,7 +939,7 @@ int plenum_batch_get_fields(const struct plenum_batch *batch,
                                        .dims = field->dims,
                                        .mask = field->mask,
                                        .room = wire_field_bytes(&s->open, field),
-                                       .values = bytes + layout.fields_at[i]};
+                                       .values = bytes + s->layout.fields_at[i]};
         memcpy(ret[i].shape, field->shape, sizeof(ret[i].shape));
         if (field->mask)
             set_mask_shape(&s->views, &ret[i]);
@@ -954,7 +948,7 @@ int plenum_batch_get_fields(const struct plenum_batch *batch,
             ret[i].shape[0] = field_boxes_most(field->room);
         }
         if (field_varies(field))
-            ret[i].lengths = (uint32_t *)(void *)(bytes + layout.lengths_at[i]);
+            ret[i].lengths = (uint32_t *)(void *)(bytes + s->layout.lengths_at[i]);
     }
     return (int)s->open.num_fields;
 }

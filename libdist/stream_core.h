@@ -38,6 +38,7 @@ struct plenum_stream {
     pid_t pid;
     struct plenum_job_info info;
     struct wire_open open;
+    struct wire_slot layout; /* of its slots */
     struct views views;
     struct fields fields; /* names of the fields in open.field */
     uint64_t epochs;
