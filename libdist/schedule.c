@@ -457,19 +457,25 @@ static void note_times(struct loader *l, const struct plenum_lease *slot)
     s->schedule->latencies++;
 }
 
+static struct verify_stream verify_stream_of(const struct plenum_stream *s)
+{
+    return (struct verify_stream){
+        .open = &s->open, .layout = &s->layout, .order = &s->order, .steps = &s->steps};
+}
+
 /* The batches of two loaders differ, so the batch fails. `arbiter`: the slot of a third, or
  * NULL. */
 static void fail_unlike(struct plenum_stream *s, struct entry *e,
                         const struct plenum_lease *arbiter)
 {
+    const struct verify_stream stream = verify_stream_of(s);
     const struct verify_side sides[] = {
         {loader_of(e->slot)->address->text, e->slot},
         {loader_of(e->hedge)->address->text, e->hedge},
         {arbiter ? loader_of(arbiter)->address->text : NULL, arbiter},
     };
 
-    e->code =
-        verify_arbitrate(&e->verify, &s->open, &s->order, &s->steps, e->place, sides, &e->err);
+    e->code = verify_arbitrate(&e->verify, &stream, e->place, sides, &e->err);
     settle_failed(e);
 }
 
@@ -484,9 +490,10 @@ static struct plenum_lease *ask_arbiter(struct plenum_stream *s, struct entry *e
 /* A batch being verified: an answer (`came`) has arrived, or will never arrive (NULL). */
 static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_lease *came)
 {
+    const struct verify_stream stream = verify_stream_of(s);
     struct plenum_lease *other = e->slot == came ? e->hedge : e->slot;
 
-    switch (verify_look(&e->verify, &s->open, e->slot, e->hedge)) {
+    switch (verify_look(&e->verify, &stream, e->slot, e->hedge)) {
     case VERIFY_WAIT:
         break;
     case VERIFY_ALONE:

@@ -28,52 +28,66 @@ bool verify_is_wanted(double share, uint64_t seed, struct order_place place)
     return (double)XXH3_64bits(key, sizeof(key)) < share * 0x1p64;
 }
 
-/* Is the i-th sample the same in both batches? */
-static bool is_same(const struct wire_open *open, const struct plenum_lease *one,
-                    const struct plenum_lease *two, uint64_t i)
+/* Two batches, of which one sample is compared. */
+struct pair {
+    const uint8_t *a, *b;
+    uint64_t i; /* the sample */
+};
+
+/* Is the sample the same in an array with `each` bytes per sample? */
+static bool is_same_at(const struct pair *p, uint64_t at, uint64_t each)
 {
-    const uint8_t *a = ring_slot(one->set->ring, one->index),
-                  *b = ring_slot(two->set->ring, two->index);
-    struct wire_view view[VIEWS_MAX];
-    uint32_t views = wire_get_views(open, view);
-    struct wire_slot layout = {0};
-
-    (void)wire_slot_init(open, &layout);
-    for (uint32_t k = 0; k < views; k++) {
-        uint64_t each = view[k].count * wire_image_bytes(open, &view[k]);
-        uint64_t at = layout.pixels_at[k] + i * each;
-
-        if (memcmp(a + at, b + at, each) != 0)
-            return false;
-    }
-    if (one->has_geometry && two->has_geometry) {
-        uint32_t images = wire_images(open);
-
-        if (memcmp(a + layout.boxes_at + i * images * 16, b + layout.boxes_at + i * images * 16,
-                   (size_t)images * 16) != 0 ||
-            memcmp(a + layout.sizes_at + i * 8, b + layout.sizes_at + i * 8, 8) != 0 ||
-            memcmp(a + layout.flips_at + i * images, b + layout.flips_at + i * images, images) != 0)
-            return false;
-    }
-    for (uint32_t k = 0; k < open->num_fields; k++) {
-        uint64_t each = wire_field_bytes(open, &open->field[k]);
-        uint64_t at = layout.fields_at[k] + i * each, length_at = layout.lengths_at[k] + i * 4;
-
-        if (memcmp(a + at, b + at, each) != 0 ||
-            (field_varies(&open->field[k]) && memcmp(a + length_at, b + length_at, 4) != 0))
-            return false;
-    }
-    return memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
-           memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0 &&
-           (!open->mix ||
-            (memcmp(a + layout.labels2_at + i * 8, b + layout.labels2_at + i * 8, 8) == 0 &&
-             memcmp(a + layout.weights_at + i * 4, b + layout.weights_at + i * 4, 4) == 0));
+    at += p->i * each;
+    return memcmp(p->a + at, p->b + at, each) == 0;
 }
 
-enum verify_verdict verify_look(struct verify *v, const struct wire_open *open,
+static bool has_same_fields(const struct verify_stream *stream, const struct pair *p)
+{
+    const struct wire_open *open = stream->open;
+
+    for (uint32_t k = 0; k < open->num_fields; k++)
+        if (!is_same_at(p, stream->layout->fields_at[k], wire_field_bytes(open, &open->field[k])) ||
+            (field_varies(&open->field[k]) &&
+             !is_same_at(p, stream->layout->lengths_at[k], sizeof(uint32_t))))
+            return false;
+    return true;
+}
+
+static bool has_same_geometry(const struct verify_stream *stream, const struct pair *p)
+{
+    uint64_t images = wire_images(stream->open);
+
+    return is_same_at(p, stream->layout->boxes_at, images * sizeof(float[4])) &&
+           is_same_at(p, stream->layout->sizes_at, sizeof(uint32_t[2])) &&
+           is_same_at(p, stream->layout->flips_at, images);
+}
+
+/* Is the i-th sample the same in both batches? */
+static bool is_same(const struct verify_stream *stream, const struct plenum_lease *one,
+                    const struct plenum_lease *two, uint64_t i)
+{
+    const struct wire_slot *layout = stream->layout;
+    const struct pair p = {.a = ring_slot(one->set->ring, one->index),
+                           .b = ring_slot(two->set->ring, two->index),
+                           .i = i};
+    struct wire_view view[VIEWS_MAX];
+    uint32_t views = wire_get_views(stream->open, view);
+
+    for (uint32_t k = 0; k < views; k++)
+        if (!is_same_at(&p, layout->pixels_at[k],
+                        view[k].count * wire_image_bytes(stream->open, &view[k])))
+            return false;
+    return (!one->has_geometry || !two->has_geometry || has_same_geometry(stream, &p)) &&
+           has_same_fields(stream, &p) && is_same_at(&p, layout->labels_at, sizeof(int64_t)) &&
+           is_same_at(&p, layout->samples_at, sizeof(uint32_t)) &&
+           (!stream->open->mix || (is_same_at(&p, layout->labels2_at, sizeof(int64_t)) &&
+                                   is_same_at(&p, layout->weights_at, sizeof(float))));
+}
+
+enum verify_verdict verify_look(struct verify *v, const struct verify_stream *stream,
                                 const struct plenum_lease *one, const struct plenum_lease *two)
 {
-    uint64_t count = wire_batch_count(open);
+    uint64_t count = wire_batch_count(stream->open);
 
     assert(v->wanted);
     if (!one || !two) {
@@ -85,7 +99,7 @@ enum verify_verdict verify_look(struct verify *v, const struct wire_open *open,
         return VERIFY_WAIT;
     if (v->undecided)
         return v->arbiter ? VERIFY_WAIT : VERIFY_UNLIKE;
-    for (v->differs = 0; v->differs < count && is_same(open, one, two, v->differs); v->differs++)
+    for (v->differs = 0; v->differs < count && is_same(stream, one, two, v->differs); v->differs++)
         ;
     if (v->differs == count)
         return VERIFY_ALIKE;
@@ -93,21 +107,21 @@ enum verify_verdict verify_look(struct verify *v, const struct wire_open *open,
     return VERIFY_ARBITRATE;
 }
 
-int verify_arbitrate(const struct verify *v, const struct wire_open *open,
-                     const struct order *order, const struct order_steps *steps,
+int verify_arbitrate(const struct verify *v, const struct verify_stream *stream,
                      struct order_place place, const struct verify_side sides[3],
                      struct plenum_error *err)
 {
+    const struct wire_open *open = stream->open;
     const char *one = sides[0].loader, *two = sides[1].loader;
     const struct plenum_lease *arbiter = sides[2].slot;
-    bool like_one = arbiter && is_same(open, arbiter, sides[0].slot, v->differs),
-         like_two = arbiter && is_same(open, arbiter, sides[1].slot, v->differs);
+    bool like_one = arbiter && is_same(stream, arbiter, sides[0].slot, v->differs),
+         like_two = arbiter && is_same(stream, arbiter, sides[1].slot, v->differs);
     char who[WIRE_TEXT_MAX];
     uint64_t position;
 
     assert(v->undecided && v->differs < wire_batch_count(open));
     for (uint64_t step = 0; step < v->differs / open->local; step++)
-        place = order_place_settle(steps, order_place_after(steps, place));
+        place = order_place_settle(stream->steps, order_place_after(stream->steps, place));
     position = place.position + wire_step_position(open, (uint32_t)(v->differs % open->local));
     if (like_one || like_two)
         (void)snprintf(who, sizeof(who),
@@ -122,6 +136,7 @@ int verify_arbitrate(const struct verify *v, const struct wire_open *open,
         err, -EBADMSG,
         "the loaders %s and %s do not make the same of sample %u (epoch %llu, position "
         "%llu): %s",
-        one, two, order_sample(order, (uint32_t)place.epoch, (uint32_t)(position % steps->n)),
+        one, two,
+        order_sample(stream->order, (uint32_t)place.epoch, (uint32_t)(position % stream->steps->n)),
         (unsigned long long)place.epoch, (unsigned long long)position, who);
 }

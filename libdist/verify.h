@@ -20,6 +20,14 @@ struct verify {
     uint64_t differs;             /* the first sample of the batch that differs */
 };
 
+/** What all batches of a stream have in common. */
+struct verify_stream {
+    const struct wire_open *open;
+    const struct wire_slot *layout;
+    const struct order *order;
+    const struct order_steps *steps;
+};
+
 enum verify_verdict {
     VERIFY_WAIT,      /* a result is still missing */
     VERIFY_ALONE,     /* only one loader is left, and has answered: use its batch */
@@ -33,7 +41,7 @@ bool verify_is_wanted(double share, uint64_t seed, struct order_place place);
 
 /** Decide about a batch with the results `one` and `two` (NULL: not requested from a loader any
  *  more): FILLING, or CHECKING once their loader has answered. */
-enum verify_verdict verify_look(struct verify *v, const struct wire_open *open,
+enum verify_verdict verify_look(struct verify *v, const struct verify_stream *stream,
                                 const struct plenum_lease *one, const struct plenum_lease *two);
 
 /** A loader and the slot that it has filled. */
@@ -45,8 +53,7 @@ struct verify_side {
 /** Write the message about two loaders whose batches differ: it names the sample and, if there was
  *  a third loader, the one that is outvoted. Returns -EBADMSG. `place`: of the batch's first
  *  step. */
-int verify_arbitrate(const struct verify *v, const struct wire_open *open,
-                     const struct order *order, const struct order_steps *steps,
+int verify_arbitrate(const struct verify *v, const struct verify_stream *stream,
                      struct order_place place, const struct verify_side sides[3],
                      struct plenum_error *err);
 

@@ -23,13 +23,17 @@ static struct wire_open open_of = {.per_step = SAMPLES,
                                    .num_fields = 2,
                                    .field = {{.type = PLENUM_FIELD_TEXT, .room = 5},
                                              {.type = PLENUM_FIELD_UINT8, .room = 1, .mask = 1}}};
+static struct wire_slot layout;
+static struct order order;
+static struct order_steps steps;
+static const struct verify_stream stream = {
+    .open = &open_of, .layout = &layout, .order = &order, .steps = &steps};
 static struct slot_set *set;
 static struct plenum_lease *one, *two, *arbiter;
 static struct verify v = {.wanted = true};
 
 static void setup(void)
 {
-    struct wire_slot layout = {0};
     struct plenum_error err;
 
     cr_assert(eq(int, wire_slot_init(&open_of, &layout), 0));
@@ -54,7 +58,7 @@ static void make(struct plenum_lease *slot, unsigned sample, uint8_t pixel)
 
 static enum verify_verdict look(void)
 {
-    return verify_look(&v, &open_of, one, two);
+    return verify_look(&v, &stream, one, two);
 }
 
 Test(verify, waits_for_both)
@@ -77,10 +81,8 @@ Test(verify, believes_the_one_that_is_left)
 /* Not only pixels: where a batch is mixed, each of its arrays. */
 Test(verify, looks_at_second_labels_and_weights)
 {
-    struct wire_slot layout = {0};
     uint8_t *bytes;
 
-    cr_assert(eq(int, wire_slot_init(&open_of, &layout), 0));
     bytes = ring_slot(set->ring, two->index);
     make(one, 0, 7);
     make(two, 0, 7);
@@ -99,11 +101,9 @@ Test(verify, looks_at_second_labels_and_weights)
 
 Test(verify, looks_at_fields)
 {
-    struct wire_slot layout = {0};
     uint64_t places[4];
     uint8_t *bytes;
 
-    cr_assert(eq(int, wire_slot_init(&open_of, &layout), 0));
     places[0] = layout.fields_at[0] + 2 * 5 - 1; /* in sample 1: the last byte of its text, */
     places[1] = layout.lengths_at[0] + 4;        /* its length, */
     places[2] = layout.fields_at[1] + SIDE * SIDE;
@@ -137,24 +137,20 @@ Test(verify, says_who_is_alone_with_what_it_makes)
 {
     struct verify_side sides[] = {{"first", one}, {"second", two}, {NULL, NULL}};
     struct plenum_error err;
-    struct order_steps steps;
-    struct order order;
 
     cr_assert(eq(int, wire_order(&open_of, 100, &order, &steps, &err), 0), "%s", err.text);
     make(one, 1, 7);
     make(two, 1, 8);
     cr_assert(eq(int, look(), VERIFY_ARBITRATE));
     cr_expect(eq(int,
-                 verify_arbitrate(&v, &open_of, &order, &steps, (struct order_place){.position = 6},
-                                  sides, &err),
+                 verify_arbitrate(&v, &stream, (struct order_place){.position = 6}, sides, &err),
                  -EBADMSG));
     cr_expect(strstr(err.text, "first and second do not make the same of sample") &&
                   strstr(err.text, "position 7)") && strstr(err.text, "one of them"),
               "%s", err.text);
     make(arbiter, 1, 8);
     sides[2] = (struct verify_side){"third", arbiter};
-    (void)verify_arbitrate(&v, &open_of, &order, &steps, (struct order_place){.position = 6}, sides,
-                           &err);
+    (void)verify_arbitrate(&v, &stream, (struct order_place){.position = 6}, sides, &err);
     cr_expect(strstr(err.text, "third makes what second makes, so first") != NULL, "%s", err.text);
 }
 
