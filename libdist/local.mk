@@ -2,7 +2,7 @@
 # libdist/: libplenum, the library in the training job.
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
-	%D%/claim.c %D%/claim.h \
+	%D%/batch.c %D%/batch.h %D%/claim.c %D%/claim.h \
 	%D%/io.c %D%/io.h \
 	%D%/job.c %D%/job_environ.c %D%/job_environ.h %D%/job_priv.h \
 	%D%/loader_table.c %D%/loader_table.h %D%/loaders.c %D%/loaders.h %D%/lookup.c %D%/lookup.h \

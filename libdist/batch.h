@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* batch.h - what a batch contains. Hold the stream's lock. */
+#ifndef LIBDIST_BATCH_H
+#define LIBDIST_BATCH_H
+
+#include <stdint.h>
+
+#include <plenum/stream.h>
+
+#include "libdist/schedule.h"
+#include "libdist/stream_core.h"
+
+/** Fill in what the client knows about a batch: the position of each sample, and whether it
+ *  counts. */
+void batch_describe(const struct plenum_stream *s, const struct made *made, struct plenum_batch *b);
+/** Count the valid samples that differ from what the order names. Only needed if the loader reports
+ *  any. */
+uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b);
+
+#endif
