@@ -10,7 +10,8 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/normalise.c %D%/normalise.h %D%/normalise_avx2.c \
 	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
 	%D%/rtt.h %D%/slot.c %D%/slot.h \
-	%D%/stream.c %D%/stream.h %D%/stream_core.c %D%/stream_core.h %D%/together.c %D%/together.h \
+	%D%/stream.c %D%/stream.h %D%/stream_core.c %D%/stream_core.h \
+	%D%/stream_options.c %D%/stream_options.h %D%/together.c %D%/together.h \
 	%D%/trace.c %D%/trace.h %D%/verify.c %D%/verify.h
 %C%_libdist_la_LIBADD = %D%/collectives/libcollectives.la common/libcommon.la
 

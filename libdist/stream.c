@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* stream.c - the program's side of a stream: options, delivery in order, leases, cursors.
+/* stream.c - the program's side of a stream: delivery in order, leases, cursors.
  *
  * A stream delivers a list of batches, each at a position in the stream (schedule.c). They are
  * requested from loaders in order, and each fills a slot of a ring. next() returns the first one
  * when it is ready, and waits until then. Which loader filled a slot, and how often the batch was
  * requested, is not visible here.
  *
- * Not here: what a batch contains (batch.c). */
+ * Not here: options (stream_options.c), and what a batch contains (batch.c). */
 #include "config.h"
 
 #include "libdist/stream.h"
@@ -19,10 +19,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/dataname.h"
 #include "common/error.h"
 #include "common/identity.h"
-#include "common/program.h"
 #include "common/util.h"
 #include "libdist/batch.h"
 #include "libdist/io.h"
@@ -31,24 +29,7 @@
 #include "libdist/names.h"
 #include "libdist/schedule.h"
 #include "libdist/stream_core.h"
-
-void plenum_stream_options_init(struct plenum_stream_options *options)
-{
-    *options = (struct plenum_stream_options){.size = sizeof(*options),
-                                              .pipeline = "train",
-                                              .shuffle = "global",
-                                              .micro_batch = 1,
-                                              .steps = 1,
-                                              .prefetch_depth = 3,
-                                              .dtype = PLENUM_INT8,
-                                              .layout = PLENUM_NHWC,
-                                              .channels = 3,
-                                              .repeat = 1,
-                                              .last = PLENUM_PAD,
-                                              .bad = PLENUM_BAD_SUBSTITUTE,
-                                              .loader_timeout_ns = 60 * NS_PER_SEC,
-                                              .silence_ns = 5 * NS_PER_SEC};
-}
+#include "libdist/stream_options.h"
 
 static void free_stream(struct plenum_stream *s)
 {
@@ -64,199 +45,6 @@ static bool would_return(struct plenum_stream *s)
 }
 
 static const struct stream_calls stream_calls = {.would_return = would_return, .free = free_stream};
-
-/* Loaders have their own working directory, so make the path absolute: "folder:x" ->
- * "folder:/here/x". */
-static int absolute_dataset(const char *name, char *ret, size_t size, struct plenum_error *err)
-{
-    const char *path = dataname_path(name);
-    char here[WIRE_DATASET_MAX] = "";
-
-    /* The current folder may have been removed, which matters to relative paths only. */
-    if (path && *path && *path != '/' && !getcwd(here, sizeof(here)))
-        return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
-    return dataname_make_absolute(name, here, ret, size, err);
-}
-
-static int set_info(struct plenum_stream *s, const struct plenum_job_info *info,
-                    struct plenum_error *err)
-{
-    static const struct plenum_job_info alone = {.num_instances = 1,
-                                                 .num_local_instances = 1,
-                                                 .num_replicas = 1,
-                                                 .num_local_replicas = 1,
-                                                 .devices_per_replica = 1};
-    char program[64];
-
-    s->info = info ? *info : alone;
-    if (s->info.num_local_replicas == 0 || s->info.num_local_replicas > s->info.num_replicas ||
-        s->info.replica_offset > s->info.num_replicas - s->info.num_local_replicas)
-        return error_set(err, -EINVAL, "an instance cannot own replicas %u to %u of %u",
-                         s->info.replica_offset,
-                         s->info.replica_offset + s->info.num_local_replicas, s->info.num_replicas);
-    program_name(program, sizeof(program));
-    (void)snprintf(s->name, sizeof(s->name), "%s instance %u of job %.100s (pid %ld)",
-                   *program ? program : "program", s->info.instance_index,
-                   s->info.job_id ? s->info.job_id : "-", (long)s->pid);
-    (void)snprintf(s->job, sizeof(s->job), "%s", s->info.job_id ? s->info.job_id : "");
-    return 0;
-}
-
-/* Use only this instance's part of the data set, which is a data set of its own. */
-static int set_part(struct plenum_stream *s, struct plenum_error *err)
-{
-    char made[WIRE_DATASET_MAX];
-    int r = dataname_make_part(s->open.dataset, s->info.instance_index, s->info.num_instances, made,
-                               sizeof(made), err);
-
-    if (r < 0)
-        return r;
-    memcpy(s->open.dataset, made, strlen(made) + 1);
-    s->open.seed = order_part_seed(s->open.seed, s->info.instance_index);
-    s->open.per_step = s->open.local;
-    s->open.offset = 0;
-    return 0;
-}
-
-/* PLENUM_SOURCE measures an unchanged program: with generated pixels instead of decoded ones, or
- * without any loader. */
-static int set_source(struct plenum_stream *s, const struct stream_trial *trial,
-                      struct plenum_error *err)
-{
-    static const char generated[] = "generated:";
-    const char *source = trial->source ? trial->source : getenv("PLENUM_SOURCE");
-    size_t len = strlen(s->open.dataset);
-
-    if (!source || !*source || strcmp(source, "real") == 0)
-        return 0;
-    if (strcmp(source, "synthetic") == 0) {
-        s->synthetic = true;
-        return 0;
-    }
-    if (strcmp(source, "generated") != 0)
-        return error_set(err, -EINVAL, "PLENUM_SOURCE=%s: it can be real, generated or synthetic",
-                         source);
-    if (strncmp(s->open.dataset, generated, strlen(generated)) == 0)
-        return 0;
-    if (len + sizeof(generated) > sizeof(s->open.dataset))
-        return error_set(err, -EINVAL, "the data set's name is too long");
-    memmove(s->open.dataset + strlen(generated), s->open.dataset, len + 1);
-    memcpy(s->open.dataset, generated, strlen(generated));
-    return 0;
-}
-
-/* PLENUM_VERIFY_BATCHES: the percentage of batches to render on two loaders and compare. */
-static int set_verify(struct plenum_stream *s, const struct stream_trial *trial,
-                      struct plenum_error *err)
-{
-    const char *text = trial->verify ? trial->verify : getenv("PLENUM_VERIFY_BATCHES");
-
-    if (!text || !*text)
-        return 0;
-    if (parse_percent(text, &s->verify_share) < 0)
-        return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",
-                         text);
-    if (s->verify_share > 0 && loaders_count(s) < 2)
-        stream_warn(s, "PLENUM_VERIFY_BATCHES: no batch is verified, since that takes two loaders");
-    return 0;
-}
-
-static int set_options(struct plenum_stream *s, const struct plenum_stream_options *o,
-                       const struct stream_trial *trial, struct plenum_error *err)
-{
-    static const uint8_t nothing[16];
-    struct wire_open *open = &s->open;
-    uint64_t per_step = (uint64_t)s->info.num_replicas * o->micro_batch;
-    int r;
-
-    if (!o->dataset)
-        return error_set(err, -EINVAL, "no data set is named");
-    if (o->micro_batch == 0 || o->steps == 0)
-        return error_set(err, -EINVAL, "micro_batch and steps must be at least 1");
-    if (o->prefetch_depth == 0 || o->prefetch_depth > DEPTH_MAX)
-        return error_set(err, -EINVAL, "prefetch_depth must be 1 to %d, not %u", DEPTH_MAX,
-                         o->prefetch_depth);
-    if (per_step > UINT32_MAX)
-        return error_set(err, -EINVAL, "a step of %llu samples is too large",
-                         (unsigned long long)per_step);
-    if ((unsigned)o->dtype > PLENUM_UINT8 || (unsigned)o->layout > PLENUM_NCHW ||
-        (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL ||
-        (unsigned)o->split > PLENUM_SPLIT_FILE || (unsigned)o->deal > PLENUM_DEAL_ROUND_ROBIN)
-        return error_set(err, -EINVAL,
-                         "dtype, layout, last, bad, split or deal has a value that does not exist");
-    if (o->repeat == 0)
-        return error_set(err, -EINVAL, "repeat must be at least 1");
-    if (o->subset && (r = order_parse_subset(o->subset, &open->subset, err)) < 0)
-        return r;
-    if (o->silence_ns < 10 * NS_PER_MS)
-        return error_set(err, -EINVAL, "silence_ns must be at least 10 ms");
-    r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
-    if (r < 0)
-        return r;
-    r = views_parse(o->pipeline ? o->pipeline : "", &s->views, err);
-    if (r < 0)
-        return r;
-    r = order_parse_shuffle(o->shuffle ? o->shuffle : "global", &open->shuffle, &open->block, err);
-    if (r < 0)
-        return r;
-    wire_open_set_views(open, &s->views);
-    open->geometry = true;
-    r = fields_parse(o->fields ? o->fields : "", &s->fields, err);
-    if (r < 0)
-        return r;
-    memcpy(open->fields, s->fields.text, sizeof(open->fields));
-    if (fields_follow_pixels(&s->fields) && (r = views_check_followers(&s->views, err)) < 0)
-        return r;
-    open->seed = o->seed;
-    open->last = o->last == PLENUM_DROP ? ORDER_DROP : ORDER_PAD;
-    open->bad = o->bad;
-    open->per_step = (uint32_t)per_step;
-    open->offset = s->info.replica_offset * o->micro_batch;
-    open->local = s->info.num_local_replicas * o->micro_batch;
-    open->steps = o->steps;
-    open->dtype = o->dtype;
-    open->layout = o->layout;
-    open->channels = o->channels;
-    open->repeat = o->repeat;
-    open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
-    identity_of(nothing, 0, open, s->choices);
-    s->split = o->split;
-    if (o->split == PLENUM_SPLIT_FILE && (r = set_part(s, err)) < 0)
-        return r;
-    r = set_source(s, trial, err);
-    if (r < 0)
-        return r;
-    if (wire_slot_init(open, &s->layout) < 0)
-        return error_set(err, -EINVAL, "a batch of more than 1 TiB was requested");
-    open->slot_bytes = s->layout.bytes;
-    s->epochs = o->epochs;
-    s->loader_timeout_ns = o->loader_timeout_ns;
-    s->silence_ns = o->silence_ns;
-    s->on_ring = o->on_ring;
-    s->on_ring_arg = o->on_ring_arg;
-    return wire_open_check(open, err);
-}
-
-/* PLENUM_LOADER_KEY: the file with the key for loaders over TCP. */
-static int set_key(struct plenum_stream *s, struct plenum_error *err)
-{
-    const char *path = getenv("PLENUM_LOADER_KEY");
-    int r;
-
-    if (!loaders_has_remote(s) || !path || !*path)
-        return 0;
-    r = tls_create_client(path, &s->tls, err);
-    return r < 0 ? error_prefix(err, r, "PLENUM_LOADER_KEY") : 0;
-}
-
-/* Two batches per loader keep it busy while it sends one and receives the next request. */
-static void set_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
-{
-    unsigned count = loaders_count(s), each = count > 1 ? 2 * count : 0;
-
-    s->depth = o->prefetch_depth > each ? o->prefetch_depth : each;
-    s->open.slots = s->depth + EXTRA_SLOTS;
-}
 
 static int stream_create(const struct plenum_job_info *info,
                          const struct plenum_stream_options *options,
@@ -274,7 +62,7 @@ static int stream_create(const struct plenum_job_info *info,
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
     lock_acquire(&s->mu); /* uncontended, but the functions called here assert it */
-    r = set_info(s, info, err);
+    r = stream_set_job(s, info, err);
     if (r < 0)
         goto fail;
     r = schedule_create(s, err);
@@ -283,14 +71,7 @@ static int stream_create(const struct plenum_job_info *info,
     r = loaders_create(s, options->loader ? options->loader : s->info.loader, err);
     if (r < 0)
         goto fail;
-    r = set_key(s, err);
-    if (r < 0)
-        goto fail;
-    set_depth(s, options);
-    r = set_options(s, options, trial, err);
-    if (r < 0)
-        goto fail;
-    r = set_verify(s, trial, err);
+    r = stream_set_options(s, options, trial, err);
     if (r < 0)
         goto fail;
     if (trace_open(&s->info, s->open.dataset, &s->trace, err) < 0 && err)

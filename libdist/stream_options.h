@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* stream_options.h - what the program asks of a stream. Hold the stream's lock. */
+#ifndef LIBDIST_STREAM_OPTIONS_H
+#define LIBDIST_STREAM_OPTIONS_H
+
+#include <plenum/stream.h>
+
+#include "libdist/stream.h"
+
+/** Set the stream's place in the job; NULL: it is alone. 0 or -EINVAL. */
+int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,
+                   struct plenum_error *err);
+/** Set everything else, once the loaders are known: 0, or an error in an option or a variable. */
+int stream_set_options(struct plenum_stream *s, const struct plenum_stream_options *options,
+                       const struct stream_trial *trial, struct plenum_error *err);
+
+#endif
