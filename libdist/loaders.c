@@ -305,7 +305,7 @@ static int greeted(struct loader *l, const struct wire_open *open, struct slot_s
  *
  * A storage failure (-EIO) is not temporary: the file system has already retried, a batch that
  * cannot be read ends the stream as well, and the user must learn of it at once. A storage timeout
- * is (-ETIMEDOUT, handle_error() of session.c). */
+ * is (-ETIMEDOUT, handle_error() of session_input.c). */
 static bool is_for_later(const struct plenum_stream *s, int code)
 {
     return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM || code == -EMFILE ||

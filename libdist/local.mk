@@ -9,6 +9,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/names.c %D%/names.h %D%/ownloader.c %D%/ownloader.h \
 	%D%/normalise.c %D%/normalise.h %D%/normalise_avx2.c \
 	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
+	%D%/session_core.h %D%/session_input.c \
 	%D%/rtt.h %D%/slot.c %D%/slot.h \
 	%D%/stream.c %D%/stream.h %D%/stream_core.c %D%/stream_core.h \
 	%D%/stream_options.c %D%/stream_options.h %D%/together.c %D%/together.h \

@@ -18,6 +18,8 @@
  * the bytes that follow its DONE are received into the slot, all such loaders share one ring, and a
  * cancelled slot is free at once. Bytes that still arrive for it are discarded.
  *
+ * Not here: what a loader sends (session_input.c).
+ *
  * Connecting is retried for ever, with growing pauses. A rejection (ERROR) is not expected to go
  * away: once every loader has rejected the stream, it fails with the first one's reason. */
 #include "config.h"
@@ -34,19 +36,15 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/frame.h"
-#include "common/message.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/rtt.h"
+#include "libdist/session_core.h"
 
 enum {
     /* After this many consecutive deaths while opening our data set, a loader is given up. */
     FAILED_OPENINGS_MAX = 8,
     /* After this many consecutive late answers to STATS, they count as the new normal. */
     ODD_PONGS_MAX = 3,
-    /* Bytes received per turn, so that the program does not wait long for the lock. */
-    RECEIVE_MAX = 1 << 20,
 };
 
 static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS,
@@ -55,74 +53,19 @@ static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_
  * answer. */
 static const uint64_t ping_others_ns = 100 * NS_PER_MS, pong_least_ns = 100 * NS_PER_MS;
 
-enum session_state {
-    SESSION_DOWN,    /* no connection; next attempt at retry_ns */
-    SESSION_HELLO,   /* HELLO sent */
-    SESSION_FIELDS,  /* FIELDS sent, if the stream has fields */
-    SESSION_OPENING, /* OPEN sent */
-    SESSION_OPEN,
-};
-
-#define TO(state) (1U << (state))
-
 static const unsigned session_may[] = {
-    [SESSION_DOWN] = TO(SESSION_HELLO),
-    [SESSION_HELLO] = TO(SESSION_FIELDS) | TO(SESSION_OPENING) | TO(SESSION_DOWN),
-    [SESSION_FIELDS] = TO(SESSION_OPENING) | TO(SESSION_DOWN),
-    [SESSION_OPENING] = TO(SESSION_OPEN) | TO(SESSION_DOWN),
-    [SESSION_OPEN] = TO(SESSION_DOWN),
+    [SESSION_DOWN] = SESSION_BIT(SESSION_HELLO),
+    [SESSION_HELLO] =
+        SESSION_BIT(SESSION_FIELDS) | SESSION_BIT(SESSION_OPENING) | SESSION_BIT(SESSION_DOWN),
+    [SESSION_FIELDS] = SESSION_BIT(SESSION_OPENING) | SESSION_BIT(SESSION_DOWN),
+    [SESSION_OPENING] = SESSION_BIT(SESSION_OPEN) | SESSION_BIT(SESSION_DOWN),
+    [SESSION_OPEN] = SESSION_BIT(SESSION_DOWN),
 };
 
-struct session {
-    const struct session_setup *setup;
-    struct loader *loader; /* receives our events */
-    const struct address *address;
-    enum session_state state;
-    struct frame_conn conn; /* fd -1 when SESSION_DOWN */
-    struct slot_set *set;   /* or NULL */
-    char loader_name[WIRE_NAME_MAX];
-    uint16_t loader_minor; /* of its protocol version */
-    bool wants_write;
-    bool sent_fds;      /* it sent descriptors, which no loader does: do not reconnect */
-    int broken;         /* error that makes it useless, for which the next tick closes it; or 0 */
-    uint64_t heard_ns;  /* time of the last byte received */
-    uint64_t asked_ns;  /* time when we last began to wait for something */
-    uint64_t pinged_ns; /* time of the last STATS sent */
-    uint64_t ping;      /* request number of the pending STATS; 0: answered */
-    struct rtt pong;    /* time that it takes to answer STATS */
-    unsigned odd_pongs; /* consecutive outliers, which the estimate leaves out */
-
-    /* Requests that it has not answered. */
-    unsigned filling;    /* slots to fill */
-    unsigned cancelling; /* slots to leave alone */
-    unsigned naming;     /* names */
-
-    uint64_t batch_bytes; /* of each batch that it renders */
-
-    /* The batch whose bytes are arriving. */
-    struct plenum_lease *receiving; /* or NULL */
-    uint64_t received;
-    struct wire_done done;
-    uint64_t discard; /* remaining bytes of a batch that is no longer needed */
-
-    /* Over TCP: cancelled requests without an answer. Their slots have already been reused. */
-    uint64_t cancelled[SLOTS_MAX];
-
-    /* For reconnecting. */
-    uint64_t away_ns;  /* since when it has not been open */
-    unsigned turn;     /* index among its host's addresses */
-    uint64_t retry_ns; /* SESSION_DOWN: time of the next attempt */
-    uint64_t retry_delay_ns;
-    struct plenum_error error; /* the last error, "" if none */
-    int refused;               /* error with which it rejects the stream; 0: none */
-    unsigned failed_openings;  /* consecutive ones: HELLO arrived, OPENED did not */
-};
-
-/* The only place that writes a session's state. */
-static void move(struct session *se, enum session_state to)
+void session_move(struct session *se, enum session_state to)
 {
     assert(lock_is_held(se->setup->lock));
-    assert(session_may[se->state] & TO(to));
+    assert(session_may[se->state] & SESSION_BIT(to));
     se->state = to;
 }
 
@@ -184,7 +127,7 @@ void session_close(struct session *se, bool bye)
     se->wants_write = false;
     se->broken = 0;
     if (se->state != SESSION_DOWN)
-        move(se, SESSION_DOWN);
+        session_move(se, SESSION_DOWN);
     se->setup->events->released(se->loader);
     se->filling = se->cancelling = se->naming = 0;
     se->receiving = NULL;
@@ -231,15 +174,13 @@ static void lose_since(struct session *se, uint64_t since_ns, const char *text)
     se->setup->events->lost(se->loader, ran, since_ns);
 }
 
-MESSAGE static void lose_now(struct session *se, const char *text)
+void session_lose(struct session *se, const char *text)
 {
     assert(lock_is_held(se->setup->lock));
     lose_since(se, time_now_ns(), text);
 }
 
-/* Translate a loader's error code. Codes that plenum_stream_next() uses for the stream's own state
- * become -EIO, because a program would take them for "not yet" or "all epochs have ended". */
-static int code_of_loader(int code)
+int session_code(int code)
 {
     switch (code) {
     case -EAGAIN:
@@ -254,14 +195,13 @@ static int code_of_loader(int code)
     }
 }
 
-/* The loader rejects this stream. */
-MESSAGE static void refused(struct session *se, int code, const char *text)
+void session_refuse(struct session *se, int code, const char *text)
 {
     if (se->setup->events->refused(se->loader, code, text))
         se->failed_openings = 0; /* this loader did not die while opening our data set */
     else
-        se->refused = code_of_loader(code);
-    lose_now(se, text);
+        se->refused = session_code(code);
+    session_lose(se, text);
 }
 
 /* A message could not be built or sent: reconnect. A socket that the loader has closed is not such
@@ -315,13 +255,12 @@ static const char *why_not(const struct session *se, int r)
     return strerror(-r);
 }
 
-/* Reading or writing has failed. */
-static void lose_connection(struct session *se, int r)
+void session_lose_connection(struct session *se, int r)
 {
     if (r == -EACCES)
-        refused(se, r, why_not(se, r));
+        session_refuse(se, r, why_not(se, r));
     else
-        lose_now(se, why_not(se, r));
+        session_lose(se, why_not(se, r));
 }
 
 /* An unauthenticated peer, a process of another user, listens at our loader's address. */
@@ -330,14 +269,13 @@ static void lose_unauthenticated(struct session *se, uint64_t now)
     if (se->setup->events->unauthenticated(se->loader))
         se->retry_ns = now;
     else
-        refused(se, -EPERM, why_not(se, -EPERM));
+        session_refuse(se, -EPERM, why_not(se, -EPERM));
 }
 
-/* This process lacks memory or descriptors: no other loader can help. */
-static void fail_here(struct session *se, int code, const char *text)
+void session_lack(struct session *se, int code, const char *text)
 {
     if (se->setup->events->out_of(se->loader, code, text))
-        refused(se, code, text);
+        session_refuse(se, code, text);
     else
         session_close(se, false);
 }
@@ -350,13 +288,13 @@ static void fail_connection(struct session *se, int r)
     if (r == -EMFILE || r == -ENFILE) {
         (void)error_set(&err, r, "no descriptor is left for a connection to %s: %s (ulimit -n)",
                         se->address->text, strerror(-r));
-        fail_here(se, r, err.text);
+        session_lack(se, r, err.text);
         return;
     }
     se->setup->events->unreached(se->loader, r);
     if (r == -EAGAIN) /* it exists, but its queue was full */
         se->retry_delay_ns = retry_first_ns;
-    lose_now(se, why_not(se, r));
+    session_lose(se, why_not(se, r));
 }
 
 /* Use this connection for our frames: 0 or -errno. */
@@ -403,263 +341,12 @@ static void connect_now(struct session *se, uint64_t now)
         fail_connection(se, r);
         return;
     }
-    move(se, SESSION_HELLO);
+    session_move(se, SESSION_HELLO);
     se->heard_ns = se->asked_ns = se->pinged_ns = now;
     wire_hello_init(&m, se->setup->name);
     (void)snprintf(m.job, sizeof(m.job), "%s", se->setup->job);
     (void)wire_put_hello(&se->conn.tx, &m);
     (void)session_flush(se);
-}
-
-static bool tells_geometry(const struct session *se)
-{
-    return se->loader_minor >= WIRE_MINOR_VIEWS && se->setup->open->geometry;
-}
-
-static bool asks_for_new_fields(const struct wire_open *open)
-{
-    struct fields fields;
-    struct plenum_error err;
-
-    return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
-}
-
-/* What the stream requires that loaders of this minor version would ignore; NULL: nothing. */
-static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
-{
-    if (minor < WIRE_MINOR_SUBSET &&
-        (open->subset.first || open->subset.end || open->repeat > 1 || split == PLENUM_SPLIT_FILE))
-        return "subset, repeat and split = file";
-    if (minor < WIRE_MINOR_DEAL && open->deal)
-        return "deal = round-robin";
-    if (minor < WIRE_MINOR_MIX && open->mix)
-        return "mixup and cutmix";
-    if (minor < WIRE_MINOR_SHAPE && open->width != open->height)
-        return "images that are not square";
-    if (minor < WIRE_MINOR_VIEWS && open->views > 0)
-        return "views";
-    if (minor < WIRE_MINOR_JUNK && strstr(open->pipeline, " junk "))
-        return "the word junk of pipelines";
-    if (minor < WIRE_MINOR_BOXES && open->height == 0)
-        return "streams without images";
-    if (minor < WIRE_MINOR_FIELDS && open->fields[0])
-        return "fields";
-    return minor < WIRE_MINOR_BOXES && asks_for_new_fields(open) ? "boxes and members of JSON"
-                                                                 : NULL;
-}
-
-static void send_open(struct session *se)
-{
-    struct wire_open open = *se->setup->open;
-    struct wire_slot layout = {0};
-    struct plenum_error err;
-    int r;
-
-    /* Older loaders do not report geometry, and their slots end earlier. */
-    open.geometry = tells_geometry(se);
-    (void)wire_slot_init(&open, &layout);
-    open.slot_bytes = layout.bytes;
-    se->batch_bytes = layout.end;
-    r = se->setup->events->greeted(se->loader, &open, &se->set, &err);
-    if (r < 0) {
-        fail_here(se, r, err.text);
-        return;
-    }
-    /* Closed once it is sent: it would keep the memory alive in forked children. */
-    if (!se->address->tcp) {
-        (void)frame_conn_attach_fd(&se->conn, se->set->ring->fd);
-        se->set->ring->fd = -1;
-    }
-    open.slots = se->set->num_slots;
-    (void)wire_put_open(&se->conn.tx, ++*se->setup->requests, &open);
-    move(se, SESSION_OPENING);
-    se->asked_ns = se->pinged_ns = time_now_ns();
-    (void)session_flush(se);
-}
-
-/* The size of a slot is known once the shapes of all fields are. */
-static void send_fields(struct session *se)
-{
-    const struct wire_open *open = se->setup->open;
-    struct wire_ask_fields m;
-
-    memcpy(m.dataset, open->dataset, sizeof(m.dataset));
-    memcpy(m.fields, open->fields, sizeof(m.fields));
-    (void)wire_put_ask_fields(&se->conn.tx, ++*se->setup->requests, &m);
-    move(se, SESSION_FIELDS);
-    se->asked_ns = se->pinged_ns = time_now_ns();
-    (void)session_flush(se);
-}
-
-static void handle_fields(struct session *se, const struct frame_header *h,
-                          struct frame_reader *payload)
-{
-    struct wire_fields m;
-    struct plenum_error err;
-    int r;
-
-    (void)h;
-    if (wire_get_fields(payload, &m) < 0) {
-        lose_now(se, "sent what was not understood");
-        return;
-    }
-    r = se->setup->events->fields(se->loader, &m, &err);
-    if (r < 0)
-        refused(se, r, err.text);
-    else
-        send_open(se);
-}
-
-static void handle_hello(struct session *se, const struct frame_header *h,
-                         struct frame_reader *payload)
-{
-    struct wire_hello m;
-    const struct wire_open *open = se->setup->open;
-    const char *version = se->setup->version, *what;
-    struct plenum_error err;
-    int r;
-
-    (void)h;
-    r = wire_get_hello(payload, &m) < 0
-            ? error_set(&err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol")
-            : wire_hello_check(&m, &err);
-    if (r == 0 && !wire_hello_has_version(&m, version))
-        r = error_set(&err, -EPROTONOSUPPORT,
-                      "it renders pixel versions '%s', but '%s' is requested", m.versions, version);
-    if (r < 0) {
-        refused(se, r, err.text);
-        return;
-    }
-    memcpy(se->loader_name, m.name, sizeof(se->loader_name));
-    se->loader_minor = m.minor;
-    what = lacks(m.minor, open, se->setup->split);
-    if (what) {
-        (void)error_set(&err, -EPROTONOSUPPORT,
-                        "it is too old for %s: install the version of this library there", what);
-        refused(se, -EPROTONOSUPPORT, err.text);
-        return;
-    }
-    if (open->fields[0])
-        send_fields(se);
-    else
-        send_open(se);
-}
-
-static void handle_opened(struct session *se, const struct frame_header *h,
-                          struct frame_reader *payload)
-{
-    struct wire_opened m;
-    struct plenum_error err;
-    int r;
-
-    (void)h;
-    if (wire_get_opened(payload, &m) < 0 || m.samples == 0) {
-        lose_now(se, "sent what was not understood");
-        return;
-    }
-    if (se->loader_minor < WIRE_MINOR_CLASSES)
-        m.class_names = m.classes; /* unknown for older loaders */
-    r = se->setup->events->described(se->loader, &m, &err);
-    if (r < 0) {
-        refused(se, r, err.text);
-        return;
-    }
-    se->failed_openings = 0;
-    se->retry_delay_ns = retry_first_ns;
-    se->refused = 0;
-    move(se, SESSION_OPEN);
-    se->setup->events->opened(se->loader, &m);
-}
-
-/* The loader no longer touches the slot. */
-static void let_go(struct session *se, struct plenum_lease *slot, const struct wire_done *m)
-{
-    if (slot->state == SLOT_CANCELLING) {
-        slot_free(slot);
-        se->cancelling--;
-        se->setup->events->done(se->loader, NULL, NULL);
-        return;
-    }
-    se->filling--;
-    slot->has_geometry = tells_geometry(se);
-    se->setup->events->done(se->loader, slot, m);
-}
-
-/* Is this the answer to a request whose slot has been reused? */
-static bool forget_cancelled(struct session *se, uint64_t request)
-{
-    for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)
-        if (se->cancelled[i] == request) {
-            se->cancelled[i] = se->cancelled[--se->cancelling];
-            return true;
-        }
-    return false;
-}
-
-/* DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
-static void handle_done(struct session *se, const struct frame_header *h,
-                        struct frame_reader *payload)
-{
-    struct plenum_lease *slot = slot_set_find_asked(se->set, se, h->request);
-    struct wire_done m = {0};
-    bool follows, cancelled = !slot && forget_cancelled(se, h->request);
-
-    if ((!slot && !cancelled) || (h->type == WIRE_DONE && wire_get_done(payload, &m) < 0) ||
-        (h->type == WIRE_CANCELLED && slot && slot->state != SLOT_CANCELLING)) {
-        lose_now(se, "sent an answer to nothing that was asked");
-        return;
-    }
-    follows = se->address->tcp && h->type == WIRE_DONE && m.status >= 0;
-    if (m.status < 0)
-        m.status = code_of_loader(m.status);
-    if (cancelled) {
-        se->discard = follows ? se->batch_bytes : 0;
-        se->setup->events->done(se->loader, NULL, NULL);
-    } else if (follows) {
-        se->receiving = slot;
-        se->received = 0;
-        se->done = m;
-    } else {
-        let_go(se, slot, &m);
-    }
-}
-
-/* Receive more of a batch; returns like frame_conn_read_bulk(). */
-static int64_t receive(struct session *se)
-{
-    static uint8_t nowhere[65536]; /* written by this thread only, never read */
-    struct plenum_lease *slot = se->receiving;
-    uint64_t bytes = se->batch_bytes;
-    int64_t n;
-
-    if (se->discard) {
-        n = frame_conn_read_bulk(&se->conn, nowhere, min_u64(se->discard, sizeof(nowhere)));
-        se->discard -= n > 0 ? (uint64_t)n : 0;
-        return n;
-    }
-    n = frame_conn_read_bulk(&se->conn, ring_slot(slot->set->ring, slot->index) + se->received,
-                             min_u64(bytes - se->received, RECEIVE_MAX));
-    if (n <= 0)
-        return n;
-    se->received += (uint64_t)n;
-    if (se->received == bytes) {
-        se->receiving = NULL;
-        let_go(se, slot, &se->done);
-    }
-    return n;
-}
-
-static void handle_name(struct session *se, const struct frame_header *h,
-                        struct frame_reader *payload)
-{
-    struct wire_name m;
-
-    if (wire_get_name(payload, &m) < 0 || se->naming == 0 ||
-        se->setup->events->named(se->loader, h->request, &m) < 0) {
-        lose_now(se, "sent a name that was not asked for");
-        return;
-    }
-    se->naming--;
 }
 
 /* How long a loader may take to answer STATS before it counts as silent. */
@@ -674,15 +361,12 @@ static uint64_t silent_at(const struct session *se)
     return max_u64(se->pinged_ns, se->heard_ns) + patience(se);
 }
 
-/* PROGRESS and STATS show that the loader lives while it builds a large index. */
-static void handle_life(struct session *se, const struct frame_header *h,
-                        struct frame_reader *payload)
+void session_pong(struct session *se, uint64_t request)
 {
     uint64_t took = se->heard_ns - se->pinged_ns;
 
-    (void)payload;
-    se->setup->events->alive(se->loader, se->heard_ns);
-    if (h->type != WIRE_STATS || h->request != se->ping)
+    assert(lock_is_held(se->setup->lock));
+    if (request != se->ping)
         return;
     se->ping = 0;
     /* An outlier (the loader was stopped meanwhile) is left out of the estimate, or we would wait
@@ -696,102 +380,12 @@ static void handle_life(struct session *se, const struct frame_header *h,
     rtt_update(&se->pong, took);
 }
 
-/* It is still starting. */
-MESSAGE static void lose_starting(struct session *se, const char *text)
+void session_opened(struct session *se)
 {
-    se->setup->events->starting(se->loader, text);
-    lose_now(se, text);
-}
-
-static void handle_error(struct session *se, const struct frame_header *h,
-                         struct frame_reader *payload)
-{
-    struct wire_error m;
-
-    (void)h;
-    if (wire_get_error(payload, &m) < 0)
-        lose_now(se, "sent what was not understood");
-    else if (m.code == -EINPROGRESS) /* from its keeper: jobloader.c */
-        lose_starting(se, m.text);
-    else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
-        lose_now(se, m.text);
-    else
-        refused(se, m.code, m.text);
-}
-
-/* The messages allowed in each state. */
-static const struct {
-    enum wire_type type;
-    unsigned states;
-    void (*handle)(struct session *se, const struct frame_header *h, struct frame_reader *payload);
-} messages[] = {
-    {WIRE_HELLO, TO(SESSION_HELLO), handle_hello},
-    {WIRE_FIELDS, TO(SESSION_FIELDS), handle_fields},
-    {WIRE_OPENED, TO(SESSION_OPENING), handle_opened},
-    {WIRE_DONE, TO(SESSION_OPEN), handle_done},
-    {WIRE_CANCELLED, TO(SESSION_OPEN), handle_done},
-    {WIRE_NAME, TO(SESSION_OPEN), handle_name},
-    {WIRE_ERROR, ~0U, handle_error},
-    {WIRE_STATS, ~0U, handle_life},
-    {WIRE_PROGRESS, ~0U, handle_life},
-};
-
-static void handle_frame(struct session *se, const struct frame_header *h,
-                         struct frame_reader *payload)
-{
-    for (size_t i = 0; i < ARRAY_LEN(messages); i++)
-        if (messages[i].type == h->type && (messages[i].states & TO(se->state))) {
-            messages[i].handle(se, h, payload);
-            return;
-        }
-    lose_now(se, "sent a message that has no meaning here");
-}
-
-/* Handle what has been read, up to the bytes of a batch. */
-static void handle_frames(struct session *se)
-{
-    struct frame_header header;
-    struct frame_reader payload;
-    int r;
-
-    while (se->state != SESSION_DOWN && !se->receiving && !se->discard &&
-           (r = frame_conn_next(&se->conn, &header, &payload)) != 0) {
-        if (r < 0)
-            lose_now(se, "sent a malformed frame");
-        else
-            handle_frame(se, &header, &payload);
-    }
-}
-
-void session_ready(struct session *se)
-{
-    size_t budget = RECEIVE_MAX; /* the rest makes us ready again */
-    int r;
-
-    assert(lock_is_held(se->setup->lock));
-    if (se->state == SESSION_DOWN)
-        return;
-    r = session_flush(se);
-    if (r < 0 && r != -EAGAIN && se->state == SESSION_HELLO) { /* connecting failed */
-        lose_connection(se, r);
-        return;
-    }
-    while (se->state != SESSION_DOWN && (budget > 0 || frame_conn_has_read(&se->conn))) {
-        int64_t n = se->receiving || se->discard ? receive(se) : frame_conn_fill(&se->conn);
-
-        if (n == -EAGAIN)
-            break;
-        if (n < 0) {
-            lose_connection(se, (int)n);
-            return;
-        }
-        se->heard_ns = time_now_ns();
-        budget -= min_u64(budget, (uint64_t)n);
-        handle_frames(se);
-    }
-    /* The TLS handshake ended while we read: send what waited for it. */
-    if (se->state != SESSION_DOWN && frame_conn_wants_write(&se->conn) != se->wants_write)
-        (void)session_flush(se);
+    se->failed_openings = 0;
+    se->retry_delay_ns = retry_first_ns;
+    se->refused = 0;
+    session_move(se, SESSION_OPEN);
 }
 
 int session_render(struct session *se, struct order_place place, uint64_t waited_ns,
@@ -886,7 +480,7 @@ uint64_t session_tick(struct session *se, uint64_t now_ns, bool others)
     if (se->state == SESSION_DOWN && now_ns >= se->retry_ns)
         connect_now(se, now_ns);
     if (se->broken < 0)
-        lose_connection(se, se->broken);
+        session_lose_connection(se, se->broken);
     if (se->state == SESSION_DOWN)
         return se->retry_ns;
     since = waiting_since(se);

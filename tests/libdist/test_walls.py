@@ -16,6 +16,7 @@ import tap  # noqa: E402
 MAY_INCLUDE = {
     "libdist/stream_core.h": {"batch.h", "loader_table.h", "stream.c", "stream_core.c", "stream_options.c",
                               "together.c"},
+    "libdist/session_core.h": {"session.c", "session_input.c"},
     "libdist/loader_table.h": {"loader_table.c", "loaders.c", "lookup.c", "names.c", "schedule.c"},
 }
 # All that the collectives know of the rest of the library.
@@ -24,6 +25,7 @@ COLLECTIVES_KNOW = {"libdist/job_priv.h"}
 # or batch order.
 STREAMS = {"loader_table.h", "loaders.h", "lookup.h", "names.h", "schedule.h", "stream.h", "stream_core.h"}
 KNOWS_NOT = {"session.c": STREAMS,
+             "session_input.c": STREAMS,
              "io.c": STREAMS | {"session.h", "slot.h"},
              "stream_core.c": STREAMS - {"stream_core.h"} | {"io.h", "session.h"},
              "slot.c": STREAMS | {"session.h"},

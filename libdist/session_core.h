@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* session_core.h - a session, only for session.c and session_input.c. Call everything with the
+ * stream's lock held. */
+#ifndef LIBDIST_SESSION_CORE_H
+#define LIBDIST_SESSION_CORE_H
+
+#include "common/frame.h"
+#include "common/message.h"
+#include "libdist/rtt.h"
+#include "libdist/session.h"
+
+enum session_state {
+    SESSION_DOWN,    /* no connection; next attempt at retry_ns */
+    SESSION_HELLO,   /* HELLO sent */
+    SESSION_FIELDS,  /* FIELDS sent, if the stream has fields */
+    SESSION_OPENING, /* OPEN sent */
+    SESSION_OPEN,
+};
+
+#define SESSION_BIT(state) (1U << (state))
+
+struct session {
+    const struct session_setup *setup;
+    struct loader *loader; /* receives our events */
+    const struct address *address;
+    enum session_state state;
+    struct frame_conn conn; /* fd -1 when SESSION_DOWN */
+    struct slot_set *set;   /* or NULL */
+    char loader_name[WIRE_NAME_MAX];
+    uint16_t loader_minor; /* of its protocol version */
+    bool wants_write;
+    bool sent_fds;      /* it sent descriptors, which no loader does: do not reconnect */
+    int broken;         /* error that makes it useless, for which the next tick closes it; or 0 */
+    uint64_t heard_ns;  /* time of the last byte received */
+    uint64_t asked_ns;  /* time when we last began to wait for something */
+    uint64_t pinged_ns; /* time of the last STATS sent */
+    uint64_t ping;      /* request number of the pending STATS; 0: answered */
+    struct rtt pong;    /* time that it takes to answer STATS */
+    unsigned odd_pongs; /* consecutive outliers, which the estimate leaves out */
+
+    /* Requests that it has not answered. */
+    unsigned filling;    /* slots to fill */
+    unsigned cancelling; /* slots to leave alone */
+    unsigned naming;     /* names */
+
+    uint64_t batch_bytes; /* of each batch that it renders */
+
+    /* The batch whose bytes are arriving. */
+    struct plenum_lease *receiving; /* or NULL */
+    uint64_t received;
+    struct wire_done done;
+    uint64_t discard; /* remaining bytes of a batch that is no longer needed */
+
+    /* Over TCP: cancelled requests without an answer. Their slots have already been reused. */
+    uint64_t cancelled[SLOTS_MAX];
+
+    /* For reconnecting. */
+    uint64_t away_ns;  /* since when it has not been open */
+    unsigned turn;     /* index among its host's addresses */
+    uint64_t retry_ns; /* SESSION_DOWN: time of the next attempt */
+    uint64_t retry_delay_ns;
+    struct plenum_error error; /* the last error, "" if none */
+    int refused;               /* error with which it rejects the stream; 0: none */
+    unsigned failed_openings;  /* consecutive ones: HELLO arrived, OPENED did not */
+};
+
+/** The only place that writes a session's state. */
+void session_move(struct session *se, enum session_state to);
+/** The loader has accepted the stream. */
+void session_opened(struct session *se);
+/** STATS has been answered. */
+void session_pong(struct session *se, uint64_t request);
+
+/** The connection is lost. `text` is the reason. */
+MESSAGE void session_lose(struct session *se, const char *text);
+/** Like session_lose(), after reading or writing has failed with `r`. */
+void session_lose_connection(struct session *se, int r);
+/** The loader rejects this stream. */
+MESSAGE void session_refuse(struct session *se, int code, const char *text);
+/** This process lacks memory or descriptors: no other loader can help. */
+MESSAGE void session_lack(struct session *se, int code, const char *text);
+/** Translate a loader's error code. Codes that plenum_stream_next() uses for the stream's own state
+ *  become -EIO, because a program would take them for "not yet" or "all epochs have ended". */
+int session_code(int code);
+
+#endif

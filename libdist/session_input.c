@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+/* session_input.c - what a loader sends: its frames, each accepted only in some states of the
+ * session, and the bytes of batches.
+ *
+ * HELLO and FIELDS are answered here, because the next request depends on them. */
+#include "config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "libdist/session_core.h"
+
+/* Bytes received per turn, so that the program does not wait long for the lock. */
+enum { RECEIVE_MAX = 1 << 20 };
+
+static bool tells_geometry(const struct session *se)
+{
+    return se->loader_minor >= WIRE_MINOR_VIEWS && se->setup->open->geometry;
+}
+
+static bool asks_for_new_fields(const struct wire_open *open)
+{
+    struct fields fields;
+    struct plenum_error err;
+
+    return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
+}
+
+/* What the stream requires that loaders of this minor version would ignore; NULL: nothing. */
+static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
+{
+    if (minor < WIRE_MINOR_SUBSET &&
+        (open->subset.first || open->subset.end || open->repeat > 1 || split == PLENUM_SPLIT_FILE))
+        return "subset, repeat and split = file";
+    if (minor < WIRE_MINOR_DEAL && open->deal)
+        return "deal = round-robin";
+    if (minor < WIRE_MINOR_MIX && open->mix)
+        return "mixup and cutmix";
+    if (minor < WIRE_MINOR_SHAPE && open->width != open->height)
+        return "images that are not square";
+    if (minor < WIRE_MINOR_VIEWS && open->views > 0)
+        return "views";
+    if (minor < WIRE_MINOR_JUNK && strstr(open->pipeline, " junk "))
+        return "the word junk of pipelines";
+    if (minor < WIRE_MINOR_BOXES && open->height == 0)
+        return "streams without images";
+    if (minor < WIRE_MINOR_FIELDS && open->fields[0])
+        return "fields";
+    return minor < WIRE_MINOR_BOXES && asks_for_new_fields(open) ? "boxes and members of JSON"
+                                                                 : NULL;
+}
+
+static void send_open(struct session *se)
+{
+    struct wire_open open = *se->setup->open;
+    struct wire_slot layout = {0};
+    struct plenum_error err;
+    int r;
+
+    /* Older loaders do not report geometry, and their slots end earlier. */
+    open.geometry = tells_geometry(se);
+    (void)wire_slot_init(&open, &layout);
+    open.slot_bytes = layout.bytes;
+    se->batch_bytes = layout.end;
+    r = se->setup->events->greeted(se->loader, &open, &se->set, &err);
+    if (r < 0) {
+        session_lack(se, r, err.text);
+        return;
+    }
+    /* Closed once it is sent: it would keep the memory alive in forked children. */
+    if (!se->address->tcp) {
+        (void)frame_conn_attach_fd(&se->conn, se->set->ring->fd);
+        se->set->ring->fd = -1;
+    }
+    open.slots = se->set->num_slots;
+    (void)wire_put_open(&se->conn.tx, ++*se->setup->requests, &open);
+    session_move(se, SESSION_OPENING);
+    se->asked_ns = se->pinged_ns = time_now_ns();
+    (void)session_flush(se);
+}
+
+/* The size of a slot is known once the shapes of all fields are. */
+static void send_fields(struct session *se)
+{
+    const struct wire_open *open = se->setup->open;
+    struct wire_ask_fields m;
+
+    memcpy(m.dataset, open->dataset, sizeof(m.dataset));
+    memcpy(m.fields, open->fields, sizeof(m.fields));
+    (void)wire_put_ask_fields(&se->conn.tx, ++*se->setup->requests, &m);
+    session_move(se, SESSION_FIELDS);
+    se->asked_ns = se->pinged_ns = time_now_ns();
+    (void)session_flush(se);
+}
+
+static void handle_fields(struct session *se, const struct frame_header *h,
+                          struct frame_reader *payload)
+{
+    struct wire_fields m;
+    struct plenum_error err;
+    int r;
+
+    (void)h;
+    if (wire_get_fields(payload, &m) < 0) {
+        session_lose(se, "sent what was not understood");
+        return;
+    }
+    r = se->setup->events->fields(se->loader, &m, &err);
+    if (r < 0)
+        session_refuse(se, r, err.text);
+    else
+        send_open(se);
+}
+
+static void handle_hello(struct session *se, const struct frame_header *h,
+                         struct frame_reader *payload)
+{
+    struct wire_hello m;
+    const struct wire_open *open = se->setup->open;
+    const char *version = se->setup->version, *what;
+    struct plenum_error err;
+    int r;
+
+    (void)h;
+    r = wire_get_hello(payload, &m) < 0
+            ? error_set(&err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol")
+            : wire_hello_check(&m, &err);
+    if (r == 0 && !wire_hello_has_version(&m, version))
+        r = error_set(&err, -EPROTONOSUPPORT,
+                      "it renders pixel versions '%s', but '%s' is requested", m.versions, version);
+    if (r < 0) {
+        session_refuse(se, r, err.text);
+        return;
+    }
+    memcpy(se->loader_name, m.name, sizeof(se->loader_name));
+    se->loader_minor = m.minor;
+    what = lacks(m.minor, open, se->setup->split);
+    if (what) {
+        (void)error_set(&err, -EPROTONOSUPPORT,
+                        "it is too old for %s: install the version of this library there", what);
+        session_refuse(se, -EPROTONOSUPPORT, err.text);
+        return;
+    }
+    if (open->fields[0])
+        send_fields(se);
+    else
+        send_open(se);
+}
+
+static void handle_opened(struct session *se, const struct frame_header *h,
+                          struct frame_reader *payload)
+{
+    struct wire_opened m;
+    struct plenum_error err;
+    int r;
+
+    (void)h;
+    if (wire_get_opened(payload, &m) < 0 || m.samples == 0) {
+        session_lose(se, "sent what was not understood");
+        return;
+    }
+    if (se->loader_minor < WIRE_MINOR_CLASSES)
+        m.class_names = m.classes; /* unknown for older loaders */
+    r = se->setup->events->described(se->loader, &m, &err);
+    if (r < 0) {
+        session_refuse(se, r, err.text);
+        return;
+    }
+    session_opened(se);
+    se->setup->events->opened(se->loader, &m);
+}
+
+/* The loader no longer touches the slot. */
+static void let_go(struct session *se, struct plenum_lease *slot, const struct wire_done *m)
+{
+    if (slot->state == SLOT_CANCELLING) {
+        slot_free(slot);
+        se->cancelling--;
+        se->setup->events->done(se->loader, NULL, NULL);
+        return;
+    }
+    se->filling--;
+    slot->has_geometry = tells_geometry(se);
+    se->setup->events->done(se->loader, slot, m);
+}
+
+/* Is this the answer to a request whose slot has been reused? */
+static bool forget_cancelled(struct session *se, uint64_t request)
+{
+    for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)
+        if (se->cancelled[i] == request) {
+            se->cancelled[i] = se->cancelled[--se->cancelling];
+            return true;
+        }
+    return false;
+}
+
+/* DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
+static void handle_done(struct session *se, const struct frame_header *h,
+                        struct frame_reader *payload)
+{
+    struct plenum_lease *slot = slot_set_find_asked(se->set, se, h->request);
+    struct wire_done m = {0};
+    bool follows, cancelled = !slot && forget_cancelled(se, h->request);
+
+    if ((!slot && !cancelled) || (h->type == WIRE_DONE && wire_get_done(payload, &m) < 0) ||
+        (h->type == WIRE_CANCELLED && slot && slot->state != SLOT_CANCELLING)) {
+        session_lose(se, "sent an answer to nothing that was asked");
+        return;
+    }
+    follows = se->address->tcp && h->type == WIRE_DONE && m.status >= 0;
+    if (m.status < 0)
+        m.status = session_code(m.status);
+    if (cancelled) {
+        se->discard = follows ? se->batch_bytes : 0;
+        se->setup->events->done(se->loader, NULL, NULL);
+    } else if (follows) {
+        se->receiving = slot;
+        se->received = 0;
+        se->done = m;
+    } else {
+        let_go(se, slot, &m);
+    }
+}
+
+/* Receive more of a batch; returns like frame_conn_read_bulk(). */
+static int64_t receive(struct session *se)
+{
+    static uint8_t nowhere[65536]; /* written by this thread only, never read */
+    struct plenum_lease *slot = se->receiving;
+    uint64_t bytes = se->batch_bytes;
+    int64_t n;
+
+    if (se->discard) {
+        n = frame_conn_read_bulk(&se->conn, nowhere, min_u64(se->discard, sizeof(nowhere)));
+        se->discard -= n > 0 ? (uint64_t)n : 0;
+        return n;
+    }
+    n = frame_conn_read_bulk(&se->conn, ring_slot(slot->set->ring, slot->index) + se->received,
+                             min_u64(bytes - se->received, RECEIVE_MAX));
+    if (n <= 0)
+        return n;
+    se->received += (uint64_t)n;
+    if (se->received == bytes) {
+        se->receiving = NULL;
+        let_go(se, slot, &se->done);
+    }
+    return n;
+}
+
+static void handle_name(struct session *se, const struct frame_header *h,
+                        struct frame_reader *payload)
+{
+    struct wire_name m;
+
+    if (wire_get_name(payload, &m) < 0 || se->naming == 0 ||
+        se->setup->events->named(se->loader, h->request, &m) < 0) {
+        session_lose(se, "sent a name that was not asked for");
+        return;
+    }
+    se->naming--;
+}
+
+/* PROGRESS and STATS show that the loader lives while it builds a large index. */
+static void handle_life(struct session *se, const struct frame_header *h,
+                        struct frame_reader *payload)
+{
+    (void)payload;
+    se->setup->events->alive(se->loader, se->heard_ns);
+    if (h->type == WIRE_STATS)
+        session_pong(se, h->request);
+}
+
+/* It is still starting. */
+MESSAGE static void lose_starting(struct session *se, const char *text)
+{
+    se->setup->events->starting(se->loader, text);
+    session_lose(se, text);
+}
+
+static void handle_error(struct session *se, const struct frame_header *h,
+                         struct frame_reader *payload)
+{
+    struct wire_error m;
+
+    (void)h;
+    if (wire_get_error(payload, &m) < 0)
+        session_lose(se, "sent what was not understood");
+    else if (m.code == -EINPROGRESS) /* from its keeper: jobloader.c */
+        lose_starting(se, m.text);
+    else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
+        session_lose(se, m.text);
+    else
+        session_refuse(se, m.code, m.text);
+}
+
+/* The messages allowed in each state. */
+static const struct {
+    enum wire_type type;
+    unsigned states;
+    void (*handle)(struct session *se, const struct frame_header *h, struct frame_reader *payload);
+} messages[] = {
+    {WIRE_HELLO, SESSION_BIT(SESSION_HELLO), handle_hello},
+    {WIRE_FIELDS, SESSION_BIT(SESSION_FIELDS), handle_fields},
+    {WIRE_OPENED, SESSION_BIT(SESSION_OPENING), handle_opened},
+    {WIRE_DONE, SESSION_BIT(SESSION_OPEN), handle_done},
+    {WIRE_CANCELLED, SESSION_BIT(SESSION_OPEN), handle_done},
+    {WIRE_NAME, SESSION_BIT(SESSION_OPEN), handle_name},
+    {WIRE_ERROR, ~0U, handle_error},
+    {WIRE_STATS, ~0U, handle_life},
+    {WIRE_PROGRESS, ~0U, handle_life},
+};
+
+static void handle_frame(struct session *se, const struct frame_header *h,
+                         struct frame_reader *payload)
+{
+    for (size_t i = 0; i < ARRAY_LEN(messages); i++)
+        if (messages[i].type == h->type && (messages[i].states & SESSION_BIT(se->state))) {
+            messages[i].handle(se, h, payload);
+            return;
+        }
+    session_lose(se, "sent a message that has no meaning here");
+}
+
+/* Handle what has been read, up to the bytes of a batch. */
+static void handle_frames(struct session *se)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    int r;
+
+    while (se->state != SESSION_DOWN && !se->receiving && !se->discard &&
+           (r = frame_conn_next(&se->conn, &header, &payload)) != 0) {
+        if (r < 0)
+            session_lose(se, "sent a malformed frame");
+        else
+            handle_frame(se, &header, &payload);
+    }
+}
+
+void session_ready(struct session *se)
+{
+    size_t budget = RECEIVE_MAX; /* the rest makes us ready again */
+    int r;
+
+    assert(lock_is_held(se->setup->lock));
+    if (se->state == SESSION_DOWN)
+        return;
+    r = session_flush(se);
+    if (r < 0 && r != -EAGAIN && se->state == SESSION_HELLO) { /* connecting failed */
+        session_lose_connection(se, r);
+        return;
+    }
+    while (se->state != SESSION_DOWN && (budget > 0 || frame_conn_has_read(&se->conn))) {
+        int64_t n = se->receiving || se->discard ? receive(se) : frame_conn_fill(&se->conn);
+
+        if (n == -EAGAIN)
+            break;
+        if (n < 0) {
+            session_lose_connection(se, (int)n);
+            return;
+        }
+        se->heard_ns = time_now_ns();
+        budget -= min_u64(budget, (uint64_t)n);
+        handle_frames(se);
+    }
+    /* The TLS handshake ended while we read: send what waited for it. */
+    if (se->state != SESSION_DOWN && frame_conn_wants_write(&se->conn) != se->wants_write)
+        (void)session_flush(se);
+}
