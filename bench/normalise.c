@@ -88,6 +88,12 @@ static void measure(const struct arguments *a, const struct normalise_loops *loo
                                    .channels = sources[row->source].channels,
                                    .dtype = PLENUM_INT8,
                                    .layout = sources[row->source].layout};
+    const struct normalise_job job = {.from = &images,
+                                      .mean = mean,
+                                      .std = std,
+                                      .to = floats,
+                                      .type = row->type,
+                                      .layout = row->layout};
     size_t bytes = (size_t)a->images * a->side * a->side * 3 * normalise_float_bytes(row->type);
     uint32_t times = (uint32_t)(1 + WORK_BYTES / bytes);
     struct plenum_error err;
@@ -100,8 +106,7 @@ static void measure(const struct arguments *a, const struct normalise_loops *loo
     }
     middle = time_cpu_ns();
     for (uint32_t i = 0; i < times; i++)
-        if (normalise_with(loops, NORMALISE_PAST_CACHE, &images, mean, std, floats, row->type,
-                           row->layout, &err) < 0)
+        if (normalise_with(loops, NORMALISE_PAST_CACHE, &job, &err) < 0)
             bench_die(&program, err.text);
     end = time_cpu_ns();
     row->ratios[round] = (double)(middle - begin) / (double)(end - middle);

@@ -248,43 +248,43 @@ static void run_all(const struct normalise_loops *loops, struct normalise_values
 }
 
 int normalise_with(const struct normalise_loops *loops, size_t past_cache,
-                   const struct plenum_images *from, const double mean[3], const double std[3],
-                   void *to, enum plenum_float type, enum plenum_layout layout,
-                   struct plenum_error *err)
+                   const struct normalise_job *job, struct plenum_error *err)
 {
+    const struct plenum_images *from = job->from;
     struct normalise_values values;
     size_t pixels, floats;
     uintptr_t begin, floats_begin;
     int r;
 
-    if (!from || !mean || !std)
+    if (!from || !job->mean || !job->std)
         return error_set(err, -EINVAL, "images, mean and std are needed: one of them is NULL");
-    r = check_images(from, type, layout, err);
+    r = check_images(from, job->type, job->layout, err);
     if (r < 0)
         return r;
-    values.type = type;
+    values.type = job->type;
     values.tabled = false;
     values.flip = from->dtype == PLENUM_INT8 ? 0x80 : 0;
-    r = set_values(&values, mean, std, err);
+    r = set_values(&values, job->mean, job->std, err);
     if (r < 0)
         return r;
-    r = count_bytes(from, type, &pixels, &floats, err);
+    r = count_bytes(from, job->type, &pixels, &floats, err);
     if (r < 0)
         return r;
     if (from->count == 0)
         return 0;
-    if (!from->pixels || !to)
+    if (!from->pixels || !job->to)
         return error_set(err, -EINVAL,
                          "pixels and a place for floats are needed: one of them is "
                          "NULL");
     begin = (uintptr_t)from->pixels;
-    floats_begin = (uintptr_t)to;
-    if (floats_begin % normalise_float_bytes(type) != 0)
+    floats_begin = (uintptr_t)job->to;
+    if (floats_begin % normalise_float_bytes(job->type) != 0)
         return error_set(err, -EINVAL, "the floats must lie at a multiple of %zu bytes",
-                         normalise_float_bytes(type));
+                         normalise_float_bytes(job->type));
     if (begin < floats_begin + floats && floats_begin < begin + pixels)
         return error_set(err, -EINVAL, "the floats would overlap the pixels that they are made of");
-    run_all(loops ? loops : best_loops(), &values, from, to, layout, floats >= past_cache);
+    run_all(loops ? loops : best_loops(), &values, from, job->to, job->layout,
+            floats >= past_cache);
     return 0;
 }
 
@@ -292,5 +292,9 @@ PLENUM_API int plenum_normalise(const struct plenum_images *from, const double m
                                 const double std[3], void *to, enum plenum_float type,
                                 enum plenum_layout layout, struct plenum_error *err)
 {
-    return normalise_with(NULL, NORMALISE_PAST_CACHE, from, mean, std, to, type, layout, err);
+    return normalise_with(
+        NULL, NORMALISE_PAST_CACHE,
+        &(struct normalise_job){
+            .from = from, .mean = mean, .std = std, .to = to, .type = type, .layout = layout},
+        err);
 }

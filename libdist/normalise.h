@@ -56,12 +56,19 @@ void normalise_by_table(struct normalise_values *values, const struct normalise_
  *  evicted when they are read (bench/normalise measures the gain). */
 enum { NORMALISE_PAST_CACHE = 16 << 20 };
 
+/** The arguments of plenum_normalise(). */
+struct normalise_job {
+    const struct plenum_images *from;
+    const double *mean, *std; /* [3] */
+    void *to;
+    enum plenum_float type;
+    enum plenum_layout layout;
+};
+
 /** plenum_normalise() with one set of loops (NULL: the first supported one), writing past the cache
  *  from this many bytes on. */
 int normalise_with(const struct normalise_loops *loops, size_t past_cache,
-                   const struct plenum_images *from, const double mean[3], const double std[3],
-                   void *to, enum plenum_float type, enum plenum_layout layout,
-                   struct plenum_error *err);
+                   const struct normalise_job *job, struct plenum_error *err);
 
 /** Bytes of one float. */
 static inline size_t normalise_float_bytes(enum plenum_float type)

@@ -144,17 +144,20 @@ static void compare(const struct normalise_loops *loops, uint32_t count, uint32_
                                        .channels = channels,
                                        .dtype = way / 4 % 2,
                                        .layout = way / 8 % 2};
+        const struct normalise_job job = {.from = &images,
+                                          .mean = k->mean,
+                                          .std = k->std,
+                                          .to = floats,
+                                          .type = type,
+                                          .layout = layout};
         struct plenum_error err;
 
         cr_assert(ne(ptr, want, NULL));
         fill(pixels, all * channels);
         memset(base_out, 0xa5, (size_t)(floats - (uint8_t *)base_out) + all * 3 * one);
         plainly(&images, k->mean, k->std, want, type, layout);
-        cr_assert(eq(int,
-                     normalise_with(loops, way / 48 % 2 ? 0 : SIZE_MAX, &images, k->mean, k->std,
-                                    floats, type, layout, &err),
-                     0),
-                  "%s", err.text);
+        cr_assert(eq(int, normalise_with(loops, way / 48 % 2 ? 0 : SIZE_MAX, &job, &err), 0), "%s",
+                  err.text);
         cr_assert(memcmp(floats, want, all * 3 * one) == 0, "%s, %ux%ux%u, way %u, off %zu",
                   loops->name, count, height, width, way, off);
         for (uint8_t *p = base_out; p < floats; p++)
