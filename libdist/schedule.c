@@ -24,7 +24,14 @@
  * others. It fails when no loader is left that might render it; a loader that is absent for a
  * moment counts until loader_timeout.
  *
- * Some batches are requested from two loaders from the start, and are compared (verify.c). */
+ * Some batches are requested from two loaders from the start, and are compared (verify.c).
+ *
+ *     UNASKED --requested--> ASKED --answered--> READY --next()-->
+ *        |  ^                  |
+ *        |  +--lost, dropped---+
+ *        +--no loader can render it--> FAILED
+ *
+ * entry_may lists all transitions, and is_sound() what holds in each state. */
 #include "config.h"
 
 #include "libdist/schedule.h"
@@ -52,15 +59,31 @@ enum {
 static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,
                       avoid_first_ns = NS_PER_SEC, avoid_last_ns = 30 * NS_PER_SEC;
 
+enum entry_state {
+    ENTRY_UNASKED, /* no loader renders it */
+    ENTRY_ASKED,   /* one or two loaders render it, or their results are to be compared */
+    ENTRY_READY,
+    ENTRY_FAILED, /* its error is returned in its turn */
+};
+
+#define TO(state) (1U << (state))
+
+static const unsigned entry_may[] = {
+    [ENTRY_UNASKED] = TO(ENTRY_ASKED) | TO(ENTRY_FAILED),
+    [ENTRY_ASKED] = TO(ENTRY_UNASKED) | TO(ENTRY_READY),
+    [ENTRY_READY] = 0,
+    [ENTRY_FAILED] = 0,
+};
+
 /** A batch that has been assigned a position, in the order of delivery. */
 struct entry {
-    struct order_place place;  /* position of its first step */
-    struct order_place after;  /* position after its last step that counts */
-    struct plenum_lease *slot; /* NULL: not requested (again) */
+    enum entry_state state;
+    struct order_place place; /* position of its first step */
+    struct order_place after; /* position after its last step that counts */
+    struct plenum_lease *slot;
     /* Second request, to another loader, because the first is late or must be compared. */
     struct plenum_lease *hedge;
     struct verify verify;
-    bool ready;
     uint32_t failed; /* loaders that could not render it, one bit each: LOADERS_MAX */
     /* Error of a failed batch, with a message. Before that: the last loader's error. */
     int code;
@@ -76,6 +99,50 @@ struct schedule {
     uint64_t latencies;               /* number of measurements in it */
     struct plenum_stream_stats stats; /* the counters kept here */
 };
+
+/* Is this slot the work of a loader, or its result that is to be compared? */
+static bool is_under_way(const struct plenum_lease *slot)
+{
+    return slot->state == SLOT_FILLING || slot->state == SLOT_CHECKING;
+}
+
+static bool is_sound(const struct entry *e)
+{
+    switch (e->state) {
+    case ENTRY_UNASKED:
+        return !e->slot && !e->hedge && !e->verify.arbiter;
+    case ENTRY_ASKED:
+        return e->slot && is_under_way(e->slot) && (!e->hedge || is_under_way(e->hedge));
+    case ENTRY_READY:
+        return e->slot && e->slot->state == SLOT_READY && !e->hedge && !e->verify.arbiter;
+    case ENTRY_FAILED:
+        return !e->slot && !e->hedge && !e->verify.arbiter && e->code < 0;
+    }
+    return false;
+}
+
+/* The only place that writes an entry's state. */
+static void move(struct entry *e, enum entry_state to)
+{
+    assert(entry_may[e->state] & TO(to));
+    e->state = to;
+    assert(is_sound(e));
+}
+
+/* Can it be returned, as a batch or as an error? */
+static bool is_settled(const struct entry *e)
+{
+    return e->state == ENTRY_READY || e->state == ENTRY_FAILED;
+}
+
+static uint32_t count_entries(const struct plenum_stream *s, enum entry_state state)
+{
+    uint32_t n = 0;
+
+    for (const struct entry *e = s->schedule->first; e; e = e->next)
+        n += e->state == state;
+    return n;
+}
 
 int schedule_create(struct plenum_stream *s, struct plenum_error *err)
 {
@@ -168,13 +235,10 @@ static struct loader *choose(struct plenum_stream *s, struct order_place place, 
 {
     struct choice c = {.but = but, .failed = failed, .place = place, .now = time_now_ns()};
     struct loader *best = NULL;
-    unsigned ready = 0;
 
     if (!s->loaders->several)
         return may_have(s->loaders->all, &c, true) ? s->loaders->all : NULL;
-    for (const struct entry *e = s->schedule->first; e; e = e->next)
-        ready += e->ready;
-    c.plenty = 2 * ready >= s->depth;
+    c.plenty = 2 * (count_entries(s, ENTRY_READY) + count_entries(s, ENTRY_FAILED)) >= s->depth;
     FOR_LOADERS(l, s)
         if (session_is_open(l->session) && l->service_ns)
             c.usual_ns = c.usual_ns ? min_u64(c.usual_ns, l->service_ns) : l->service_ns;
@@ -201,12 +265,24 @@ static void drop(struct plenum_lease *slot)
 /* Discard an entry: cancel its pending requests. */
 static void forget(struct entry *e)
 {
-    if (e->ready)
+    if (e->state != ENTRY_ASKED)
         return;
     drop(e->slot);
     drop(e->hedge);
     drop(e->verify.arbiter);
     e->slot = e->hedge = e->verify.arbiter = NULL;
+    move(e, ENTRY_UNASKED);
+}
+
+/* One request of an entry will not be answered: continue with the other, if there is one. */
+static void lose(struct entry *e, const struct plenum_lease *slot)
+{
+    assert(e->state == ENTRY_ASKED && (slot == e->slot || slot == e->hedge));
+    if (e->slot == slot)
+        e->slot = e->hedge;
+    e->hedge = NULL;
+    if (!e->slot)
+        move(e, ENTRY_UNASKED);
 }
 
 /* The slot is filled: its batch can be returned. */
@@ -220,14 +296,9 @@ static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease
     drop(other);
     e->slot = slot;
     e->hedge = NULL;
-    e->ready = true;
     e->code = 0;
     e->substituted = m->substituted;
-}
-
-static bool has_failed(const struct entry *e)
-{
-    return e->ready && e->code < 0;
+    move(e, ENTRY_READY);
 }
 
 /* The batch has failed. Its error is returned in its turn, and again until the program seeks: no
@@ -235,8 +306,7 @@ static bool has_failed(const struct entry *e)
 static void settle_failed(struct entry *e)
 {
     forget(e);
-    e->ready = true;
-    assert(has_failed(e));
+    move(e, ENTRY_FAILED);
     while ((e = e->next))
         forget(e);
 }
@@ -252,18 +322,14 @@ static void count_done(struct plenum_stream *s, struct plenum_lease *slot,
     s->schedule->stats.rendered += wire_batch_count(&s->open);
 }
 
-/* The next entry to request: one that lost its loader; NULL: a new one at the end of the list.
- * `failed`: a batch has failed, and nothing behind it is requested. */
-static struct entry *first_unasked(const struct plenum_stream *s, bool *failed)
+/* The first entry that lost its loader; NULL: none, or a batch before it has failed, and nothing
+ * behind that one is requested. */
+static struct entry *first_unasked(const struct plenum_stream *s)
 {
-    struct entry *e;
+    struct entry *e = s->schedule->first;
 
-    *failed = false;
-    for (e = s->schedule->first; e && (e->slot || e->ready); e = e->next) {
-        *failed = has_failed(e);
-        if (*failed)
-            return NULL;
-    }
+    while (e && e->state != ENTRY_UNASKED)
+        e = e->state == ENTRY_FAILED ? NULL : e->next;
     return e;
 }
 
@@ -294,6 +360,8 @@ static bool may_append(struct plenum_stream *s)
     uint32_t count = 0;
 
     if (s->epochs && s->schedule->next_place.epoch >= s->epochs)
+        return false;
+    if (count_entries(s, ENTRY_FAILED) > 0)
         return false;
     if (!s->loaders->several)
         return true; /* a free slot is all that it needs */
@@ -349,55 +417,50 @@ static bool ask_another(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-static void ask_next(struct plenum_stream *s, unsigned *filling)
+/* Request one more batch: false if there is none, or no loader for it. */
+static bool ask_next(struct plenum_stream *s)
 {
-    bool failed;
-    struct entry *e = first_unasked(s, &failed);
+    struct entry *e = first_unasked(s);
     struct loader *l;
 
     if (e && e->code < 0 && is_hopeless(s, e)) {
         settle_failed(e);
-        return;
+        return false;
     }
-    if (failed || (!e && !may_append(s))) {
-        *filling = s->depth;
-        return;
-    }
+    if (!e && !may_append(s))
+        return false;
     l = choose(s, e ? e->place : s->schedule->next_place, e ? e->failed : 0, NULL);
-    if (l && !e) {
+    if (!l)
+        return false;
+    if (!e) {
         e = append_entry(s);
-        if (!e)
+        if (!e) {
             stream_fail(s, -ENOMEM, "out of memory");
+            return false;
+        }
     }
-    if (l && e)
-        e->slot = ask(l, e->place);
-    if (!l || !e || !e->slot) {
-        *filling = s->depth;
-        return;
-    }
+    e->slot = ask(l, e->place);
+    if (!e->slot)
+        return false;
+    move(e, ENTRY_ASKED);
     if (s->synthetic) {
         session_answer(e->slot);
         count_done(s, e->slot, &(struct wire_done){0});
         settle(s, e, e->slot, &(struct wire_done){0});
-        return;
-    }
-    ++*filling;
-    if (s->verify_share > 0 && !e->failed &&
-        verify_is_wanted(s->verify_share, s->open.seed, e->place))
+    } else if (s->verify_share > 0 && !e->failed &&
+               verify_is_wanted(s->verify_share, s->open.seed, e->place)) {
         e->verify.wanted = ask_another(s, e);
+    }
+    return true;
 }
 
 void schedule_pump(struct plenum_stream *s)
 {
-    unsigned filling = 0;
-
     assert(lock_is_held(&s->mu));
     if (s->error_code < 0 || s->held || !s->opened)
         return;
-    for (const struct entry *e = s->schedule->first; e; e = e->next)
-        filling += e->slot && !e->ready;
-    while (filling < s->depth)
-        ask_next(s, &filling);
+    while (count_entries(s, ENTRY_ASKED) < s->depth && ask_next(s))
+        ;
     FOR_LOADERS(l, s)
         if (session_is_open(l->session))
             (void)session_flush(l->session);
@@ -421,9 +484,7 @@ static void note_failure(struct loader *l, struct entry *e, struct plenum_lease 
     struct plenum_stream *s = l->stream;
 
     slot_free(slot);
-    if (e->slot == slot)
-        e->slot = e->hedge;
-    e->hedge = NULL;
+    lose(e, slot);
     if (e->slot && e->slot->state == SLOT_CHECKING) { /* it has already been rendered */
         settle(s, e, e->slot, &e->slot->times.done);
         return;
@@ -529,7 +590,7 @@ static void arbitrate(struct plenum_stream *s, struct entry *e, bool made)
 void schedule_confirm(struct plenum_stream *s)
 {
     for (struct entry *e = s->schedule->first; e; e = e->next)
-        if (e->verify.wanted && !e->ready)
+        if (e->verify.wanted && e->state == ENTRY_ASKED)
             look_at(s, e, NULL);
 }
 
@@ -609,7 +670,7 @@ uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
     for (struct entry *e = s->schedule->first; e; e = e->next)
         hedged += e->hedge != NULL;
     for (struct entry *e = s->schedule->first; e; e = e->next) {
-        if (e->ready || !e->slot)
+        if (e->state != ENTRY_ASKED)
             continue;
         if (e->verify.wanted && stop_verifying(s, e, now)) {
             next = min_u64(next, now + look_again_ns);
@@ -621,7 +682,7 @@ uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
             if (!hedge(s, e) && loader_of(e->slot)->address->tcp) {
                 /* There may be no slot but its own. */
                 session_cancel(e->slot);
-                e->slot = NULL;
+                lose(e, e->slot);
                 s->schedule->stats.moved++;
                 moved = true;
             }
@@ -672,7 +733,7 @@ void schedule_drop(struct plenum_stream *s)
     for (struct entry *e = s->schedule->first; e; e = next) {
         next = e->next;
         forget(e);
-        if (e->slot && e->slot->state == SLOT_READY)
+        if (e->state == ENTRY_READY)
             slot_free(e->slot);
         free(e);
     }
@@ -689,7 +750,7 @@ void schedule_seek(struct plenum_stream *s, struct order_place place)
 bool schedule_has_next(struct plenum_stream *s)
 {
     assert(lock_is_held(&s->mu));
-    return s->schedule->first && s->schedule->first->ready;
+    return s->schedule->first && is_settled(s->schedule->first);
 }
 
 int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error *err)
@@ -697,7 +758,7 @@ int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error
     struct entry *e = s->schedule->first;
 
     assert(schedule_has_next(s));
-    if (e->code < 0)
+    if (e->state == ENTRY_FAILED)
         return error_set(err, e->code, "%s", e->err.text);
     s->schedule->first = e->next;
     if (!e->next)
@@ -727,20 +788,16 @@ void schedule_release(struct plenum_stream *s, const struct session *se)
         if (e->verify.arbiter && e->verify.arbiter->session == se)
             e->verify.arbiter = NULL;
         if (e->hedge && e->hedge->session == se && e->hedge->state == SLOT_FILLING)
-            e->hedge = NULL;
-        if (e->slot && e->slot->session == se && e->slot->state == SLOT_FILLING) {
-            e->slot = e->hedge;
-            e->hedge = NULL;
-        }
+            lose(e, e->hedge);
+        if (e->slot && e->slot->session == se && e->slot->state == SLOT_FILLING)
+            lose(e, e->slot);
     }
 }
 
 unsigned schedule_count_moved(struct plenum_stream *s)
 {
-    unsigned moved = 0;
+    unsigned moved = count_entries(s, ENTRY_UNASKED);
 
-    for (const struct entry *e = s->schedule->first; e; e = e->next)
-        moved += !e->slot && !e->ready;
     s->schedule->stats.moved += moved;
     return moved;
 }
@@ -748,8 +805,8 @@ unsigned schedule_count_moved(struct plenum_stream *s)
 bool schedule_waits_for(const struct plenum_stream *s, const struct session *se)
 {
     for (const struct entry *e = s->schedule->first; e; e = e->next)
-        if (!e->ready &&
-            ((e->slot && e->slot->session == se) || (e->hedge && e->hedge->session == se)))
+        if (e->state == ENTRY_ASKED &&
+            (e->slot->session == se || (e->hedge && e->hedge->session == se)))
             return true;
     return false;
 }
@@ -772,8 +829,6 @@ void schedule_get_stats(const struct plenum_stream *s, struct plenum_stream_stat
     ret->hedged = own->hedged;
     ret->hedges_won = own->hedges_won;
     ret->verified = own->verified;
-    for (const struct entry *e = s->schedule->first; e; e = e->next) {
-        ret->ready += e->ready;
-        ret->in_flight += !e->ready && e->slot;
-    }
+    ret->ready = count_entries(s, ENTRY_READY) + count_entries(s, ENTRY_FAILED);
+    ret->in_flight = count_entries(s, ENTRY_ASKED);
 }

@@ -31,7 +31,7 @@ KNOWS_NOT = {"session.c": STREAMS,
              "slot.c": STREAMS | {"session.h"},
              "verify.c": STREAMS | {"session.h"},
              "normalise.c": STREAMS | {"session.h", "slot.h"}}
-STATES = {"SLOT": "slot.c", "SESSION": "session.c"}
+STATES = {"SLOT": "slot.c", "SESSION": "session.c", "ENTRY": "schedule.c"}
 
 
 def sources():
