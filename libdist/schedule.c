@@ -31,7 +31,7 @@
  *        |  +--lost, dropped---+
  *        +--no loader can render it--> FAILED
  *
- * entry_may lists all transitions, and is_sound() what holds in each state. */
+ * entry_states lists all transitions, and is_sound() what holds in each state. */
 #include "config.h"
 
 #include "libdist/schedule.h"
@@ -45,6 +45,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/state.h"
 #include "common/util.h"
 #include "libdist/loader_table.h"
 #include "libdist/rtt.h"
@@ -64,15 +65,6 @@ enum entry_state {
     ENTRY_ASKED,   /* one or two loaders render it, or their results are to be compared */
     ENTRY_READY,
     ENTRY_FAILED, /* its error is returned in its turn */
-};
-
-#define TO(state) (1U << (state))
-
-static const unsigned entry_may[] = {
-    [ENTRY_UNASKED] = TO(ENTRY_ASKED) | TO(ENTRY_FAILED),
-    [ENTRY_ASKED] = TO(ENTRY_UNASKED) | TO(ENTRY_READY),
-    [ENTRY_READY] = 0,
-    [ENTRY_FAILED] = 0,
 };
 
 /** A batch that has been assigned a position, in the order of delivery. */
@@ -106,8 +98,10 @@ static bool is_under_way(const struct plenum_lease *slot)
     return slot->state == SLOT_FILLING || slot->state == SLOT_CHECKING;
 }
 
-static bool is_sound(const struct entry *e)
+static bool is_sound(const void *object)
 {
+    const struct entry *e = object;
+
     switch (e->state) {
     case ENTRY_UNASKED:
         return !e->slot && !e->hedge && !e->verify.arbiter;
@@ -121,12 +115,23 @@ static bool is_sound(const struct entry *e)
     return false;
 }
 
+static const struct state_row entry_states[] = {
+    [ENTRY_UNASKED] = {"unasked", STATE(ENTRY_ASKED) | STATE(ENTRY_FAILED)},
+    [ENTRY_ASKED] = {"asked", STATE(ENTRY_UNASKED) | STATE(ENTRY_READY)},
+    [ENTRY_READY] = {"ready", 0},
+    [ENTRY_FAILED] = {"failed", 0},
+};
+
+static const struct state_machine entry_machine = {
+    .name = "entry", .states = entry_states, .count = ARRAY_LEN(entry_states), .holds = is_sound};
+
 /* The only place that writes an entry's state. */
 static void move(struct entry *e, enum entry_state to)
 {
-    assert(entry_may[e->state] & TO(to));
+    enum entry_state from = e->state;
+
     e->state = to;
-    assert(is_sound(e));
+    state_moved(&entry_machine, e, 0, from, to);
 }
 
 /* Can it be returned, as a batch or as an error? */

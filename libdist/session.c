@@ -53,20 +53,42 @@ static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_
  * answer. */
 static const uint64_t ping_others_ns = 100 * NS_PER_MS, pong_least_ns = 100 * NS_PER_MS;
 
-static const unsigned session_may[] = {
-    [SESSION_DOWN] = SESSION_BIT(SESSION_HELLO),
-    [SESSION_HELLO] =
-        SESSION_BIT(SESSION_FIELDS) | SESSION_BIT(SESSION_OPENING) | SESSION_BIT(SESSION_DOWN),
-    [SESSION_FIELDS] = SESSION_BIT(SESSION_OPENING) | SESSION_BIT(SESSION_DOWN),
-    [SESSION_OPENING] = SESSION_BIT(SESSION_OPEN) | SESSION_BIT(SESSION_DOWN),
-    [SESSION_OPEN] = SESSION_BIT(SESSION_DOWN),
+static const struct state_row session_states[] = {
+    [SESSION_DOWN] = {"down", STATE(SESSION_HELLO)},
+    [SESSION_HELLO] = {"hello",
+                       STATE(SESSION_FIELDS) | STATE(SESSION_OPENING) | STATE(SESSION_DOWN)},
+    [SESSION_FIELDS] = {"fields", STATE(SESSION_OPENING) | STATE(SESSION_DOWN)},
+    [SESSION_OPENING] = {"opening", STATE(SESSION_OPEN) | STATE(SESSION_DOWN)},
+    [SESSION_OPEN] = {"open", STATE(SESSION_DOWN)},
 };
+
+static bool is_locked(const void *object)
+{
+    const struct session *se = object;
+
+    return lock_is_held(se->setup->lock);
+}
+
+static bool is_sound(const void *object)
+{
+    const struct session *se = object;
+
+    return (se->state == SESSION_DOWN) == (se->conn.fd < 0) &&
+           (se->state < SESSION_OPENING || se->set);
+}
+
+static const struct state_machine session_machine = {.name = "session",
+                                                     .states = session_states,
+                                                     .count = ARRAY_LEN(session_states),
+                                                     .holds = is_sound,
+                                                     .is_locked = is_locked};
 
 void session_move(struct session *se, enum session_state to)
 {
-    assert(lock_is_held(se->setup->lock));
-    assert(session_may[se->state] & SESSION_BIT(to));
+    enum session_state from = se->state;
+
     se->state = to;
+    state_moved(&session_machine, se, 0, from, to);
 }
 
 struct session *session_create(const struct session_setup *setup, struct loader *loader,

@@ -6,6 +6,7 @@
 
 #include "common/frame.h"
 #include "common/message.h"
+#include "common/state.h"
 #include "libdist/rtt.h"
 #include "libdist/session.h"
 
@@ -16,8 +17,6 @@ enum session_state {
     SESSION_OPENING, /* OPEN sent */
     SESSION_OPEN,
 };
-
-#define SESSION_BIT(state) (1U << (state))
 
 struct session {
     const struct session_setup *setup;

@@ -303,12 +303,12 @@ static const struct {
     unsigned states;
     void (*handle)(struct session *se, const struct frame_header *h, struct frame_reader *payload);
 } messages[] = {
-    {WIRE_HELLO, SESSION_BIT(SESSION_HELLO), handle_hello},
-    {WIRE_FIELDS, SESSION_BIT(SESSION_FIELDS), handle_fields},
-    {WIRE_OPENED, SESSION_BIT(SESSION_OPENING), handle_opened},
-    {WIRE_DONE, SESSION_BIT(SESSION_OPEN), handle_done},
-    {WIRE_CANCELLED, SESSION_BIT(SESSION_OPEN), handle_done},
-    {WIRE_NAME, SESSION_BIT(SESSION_OPEN), handle_name},
+    {WIRE_HELLO, STATE(SESSION_HELLO), handle_hello},
+    {WIRE_FIELDS, STATE(SESSION_FIELDS), handle_fields},
+    {WIRE_OPENED, STATE(SESSION_OPENING), handle_opened},
+    {WIRE_DONE, STATE(SESSION_OPEN), handle_done},
+    {WIRE_CANCELLED, STATE(SESSION_OPEN), handle_done},
+    {WIRE_NAME, STATE(SESSION_OPEN), handle_name},
     {WIRE_ERROR, ~0U, handle_error},
     {WIRE_STATS, ~0U, handle_life},
     {WIRE_PROGRESS, ~0U, handle_life},
@@ -318,7 +318,7 @@ static void handle_frame(struct session *se, const struct frame_header *h,
                          struct frame_reader *payload)
 {
     for (size_t i = 0; i < ARRAY_LEN(messages); i++)
-        if (messages[i].type == h->type && (messages[i].states & SESSION_BIT(se->state))) {
+        if (messages[i].type == h->type && (messages[i].states & STATE(se->state))) {
             messages[i].handle(se, h, payload);
             return;
         }

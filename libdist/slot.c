@@ -7,7 +7,7 @@
  *      +<-- CANCELLING <-+    +-> CHECKING ----+                  |
  *      +<------------------------------------------ release() ----+
  *
- * slot_may lists all transitions: any other is a bug in this library. A loader of this host may
+ * slot_states lists all transitions: any other is a bug in this library. A loader of this host may
  * write into FILLING and CANCELLING slots at any time, so CANCELLING ends with its answer, or with
  * the ring. tests/models/slot.pml checks all interleavings.
  *
@@ -22,36 +22,44 @@
 #include <sys/mman.h>
 
 #include "common/error.h"
+#include "common/state.h"
 #include "common/util.h"
 
-#define TO(state) (1U << (state))
-
-static const unsigned slot_may[] = {
-    [SLOT_FREE] = TO(SLOT_FILLING),
-    [SLOT_FILLING] = TO(SLOT_READY) | TO(SLOT_CHECKING) | TO(SLOT_CANCELLING) | TO(SLOT_FREE),
-    [SLOT_CANCELLING] = TO(SLOT_FREE),
-    [SLOT_CHECKING] = TO(SLOT_READY) | TO(SLOT_FREE),
-    [SLOT_READY] = TO(SLOT_LEASED) | TO(SLOT_FREE),
-    [SLOT_LEASED] = TO(SLOT_FREE),
+static const struct state_row slot_states[] = {
+    [SLOT_FREE] = {"free", STATE(SLOT_FILLING)},
+    [SLOT_FILLING] = {"filling", STATE(SLOT_READY) | STATE(SLOT_CHECKING) | STATE(SLOT_CANCELLING) |
+                                     STATE(SLOT_FREE)},
+    [SLOT_CANCELLING] = {"cancelling", STATE(SLOT_FREE)},
+    [SLOT_CHECKING] = {"checking", STATE(SLOT_READY) | STATE(SLOT_FREE)},
+    [SLOT_READY] = {"ready", STATE(SLOT_LEASED) | STATE(SLOT_FREE)},
+    [SLOT_LEASED] = {"leased", STATE(SLOT_FREE)},
 };
 
 /* States in which the slot's bytes stay valid even if the loader is lost: each holds a reference to
  * the ring. */
-static const unsigned slot_holds = TO(SLOT_CHECKING) | TO(SLOT_READY) | TO(SLOT_LEASED);
+static const unsigned slot_holds = STATE(SLOT_CHECKING) | STATE(SLOT_READY) | STATE(SLOT_LEASED);
 
 static bool holds(const struct plenum_lease *slot)
 {
-    return slot_holds & TO(slot->state);
+    return slot_holds & STATE(slot->state);
 }
+
+static bool is_locked(const void *slot)
+{
+    return lock_is_held(((const struct plenum_lease *)slot)->set->lock);
+}
+
+static const struct state_machine slot_machine = {
+    .name = "slot", .states = slot_states, .count = ARRAY_LEN(slot_states), .is_locked = is_locked};
 
 /* The only place that writes a slot's state. */
 static void move(struct plenum_lease *slot, enum slot_state to)
 {
+    enum slot_state from = slot->state;
     bool held = holds(slot);
 
-    assert(lock_is_held(slot->set->lock));
-    assert(slot_may[slot->state] & TO(to));
     slot->state = to;
+    state_moved(&slot_machine, slot, slot->index, from, to);
     if (held == holds(slot))
         return;
     if (held)
