@@ -10,6 +10,7 @@
 
 #include "common/address.h"
 #include "common/error.h"
+#include "common/list.h"
 #include "libdist/ownloader.h"
 #include "libdist/session.h"
 #include "libdist/stream_core.h"
@@ -72,7 +73,7 @@ struct loaders {
     char lost_text[700];     /* the reason */
     /* Kept by names.c. */
     struct loader *names_asked;   /* the loader with pending requests for names, or NULL */
-    struct name_ask *first_ask;   /* requests for names, in order */
+    struct list name_asks;        /* requests for names, in order */
     uint64_t incidents, stood_ns; /* for plenum_stream_get_stats() */
 };
 

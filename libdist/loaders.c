@@ -582,6 +582,7 @@ int loaders_create(struct plenum_stream *s, const char *named, struct plenum_err
     if (!all)
         return error_set(err, -ENOMEM, "out of memory");
     s->loaders = all;
+    list_init(&all->name_asks);
     all->alone_ns = s->opened_ns;
     all->own = !named;
     if (named) {

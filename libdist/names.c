@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/list.h"
 #include "common/util.h"
 #include "libdist/io.h"
 #include "libdist/loader_table.h"
@@ -27,14 +28,21 @@ struct name_ask {
     uint32_t count, sent, have;
     uint64_t base; /* request of the first sample */
     int code;      /* < 0: it has failed with this error */
-    bool over;     /* complete or failed, and in no list any more */
     struct plenum_error err;
-    struct name_ask *next;
+    struct list link; /* not in the list: complete or failed */
 };
+
+/* The oldest request, or NULL. */
+static struct name_ask *first_ask(struct plenum_stream *s)
+{
+    struct list *link = list_first(&s->loaders->name_asks);
+
+    return link ? container_of(link, struct name_ask, link) : NULL;
+}
 
 void names_ask(struct plenum_stream *s)
 {
-    struct name_ask *a = s->loaders->first_ask;
+    struct name_ask *a = first_ask(s);
     struct loader *l;
     bool asked = false;
 
@@ -58,8 +66,7 @@ void names_ask(struct plenum_stream *s)
     }
     /* A failed request stays in the list until its answers have arrived. */
     if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
-        s->loaders->first_ask = a->next;
-        a->over = true;
+        list_remove(&a->link);
         stream_changed(s);
         names_ask(s);
         return;
@@ -71,7 +78,7 @@ void names_ask(struct plenum_stream *s)
 int names_receive(struct loader *l, uint64_t request, const struct wire_name *m)
 {
     struct plenum_stream *s = l->stream;
-    struct name_ask *a = s->loaders->first_ask;
+    struct name_ask *a = first_ask(s);
 
     assert(lock_is_held(&s->mu));
     if (l != s->loaders->names_asked || !a || a->have == a->sent || request != a->base + a->have)
@@ -90,33 +97,29 @@ int names_receive(struct loader *l, uint64_t request, const struct wire_name *m)
 
 void names_release(struct plenum_stream *s, const struct loader *l)
 {
+    struct name_ask *a = first_ask(s);
+
     assert(lock_is_held(&s->mu));
     if (s->loaders->names_asked != l)
         return;
     s->loaders->names_asked = NULL;
-    for (struct name_ask *a = s->loaders->first_ask; a; a = a->next)
-        a->sent = a->have; /* the rest is requested from another loader */
+    if (a) /* the only one that has been sent: the rest is requested from another loader */
+        a->sent = a->have;
 }
 
 static int wait_for(struct plenum_stream *s, struct name_ask *a, struct plenum_error *err)
 {
-    struct name_ask **at = &s->loaders->first_ask;
-
     assert(lock_is_held(&s->mu));
-    while (*at)
-        at = &(*at)->next;
-    *at = a;
+    list_add_last(&s->loaders->name_asks, &a->link);
     a->base = s->next_request + 1;
     s->next_request += a->count;
     names_ask(s);
     io_poke(); /* there is something to wait for now */
-    while (!a->over && s->error_code == 0 && !s->closed)
+    while (list_is_linked(&a->link) && s->error_code == 0 && !s->closed)
         lock_wait(&s->mu, &s->changed);
-    if (a->over)
+    if (!list_is_linked(&a->link))
         return a->code < 0 ? error_set(err, a->code, "%s", a->err.text) : 0;
-    for (at = &s->loaders->first_ask; *at != a; at = &(*at)->next)
-        ;
-    *at = a->next;
+    list_remove(&a->link);
     return stream_over(s, err);
 }
 
