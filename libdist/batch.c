@@ -13,7 +13,8 @@
 #include "common/streamhash.h"
 #include "common/util.h"
 
-void batch_describe(const struct plenum_stream *s, const struct made *made, struct plenum_batch *b)
+void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
+                    struct plenum_batch *b)
 {
     struct plenum_lease *slot = made->slot;
     uint8_t *bytes = ring_slot(slot->set->ring, slot->index);

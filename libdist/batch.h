@@ -12,7 +12,8 @@
 
 /** Fill in what the client knows about a batch: the position of each sample, and whether it
  *  counts. */
-void batch_describe(const struct plenum_stream *s, const struct made *made, struct plenum_batch *b);
+void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
+                    struct plenum_batch *b);
 /** Count the valid samples that differ from what the order names. Only needed if the loader reports
  *  any. */
 uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b);

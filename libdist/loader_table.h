@@ -19,7 +19,7 @@
 enum { LOADERS_MAX = 32 };
 
 /** An address as the user wrote it: one loader, or a name that resolves to several (lookup.c). */
-struct named {
+struct loader_name {
     struct address address;    /* the own loader's can change, under mu */
     bool is_name;              /* constant: it is looked up repeatedly */
     bool both;                 /* it has addresses of both families */
@@ -31,10 +31,10 @@ struct named {
 /** One loader of the stream. */
 struct loader {
     struct plenum_stream *stream;
-    struct session *session;       /* NULL: unused entry, all other fields are void */
-    const struct address *address; /* its entry in `named`, or `own` */
-    struct address own;            /* its address, if a name resolved to it */
-    int of;                        /* index in `named` */
+    struct loader_session *session; /* NULL: unused entry, all other fields are void */
+    const struct address *address;  /* its entry in `named`, or `own` */
+    struct address own;             /* its address, if a name resolved to it */
+    int of;                         /* index in `named` */
     bool unlisted; /* no longer among the name's addresses: used only if no other loader can */
     uint32_t bit;  /* its bit in the stream's masks */
     uint32_t threads, io_threads;
@@ -48,10 +48,10 @@ struct loader {
     bool warned;           /* the program has been warned that it rejects or fails requests */
 };
 
-struct loaders {
+struct loader_table {
     /* Constant. */
     struct session_setup setup;
-    struct named named[ADDRESS_LIST_MAX];
+    struct loader_name named[ADDRESS_LIST_MAX];
     int num_named;
     bool several; /* there are several loaders, or a name, which can resolve to several */
     /* None was named: the only address is the job's own loader, run by one of its processes. */

@@ -575,7 +575,7 @@ void loaders_free(struct plenum_stream *s)
 int loaders_create(struct plenum_stream *s, const char *named, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];
-    struct loaders *all = calloc(1, sizeof(*all));
+    struct loader_table *all = calloc(1, sizeof(*all));
     int r;
 
     assert(lock_is_held(&s->mu));

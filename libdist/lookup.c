@@ -100,7 +100,7 @@ int lookup_first(struct plenum_stream *s, struct plenum_error *err)
     assert(lock_is_held(&s->mu));
     s->loaders->several = s->loaders->num_named > 1;
     for (int i = 0; i < s->loaders->num_named; i++) {
-        struct named *n = &s->loaders->named[i];
+        struct loader_name *n = &s->loaders->named[i];
         struct address *found;
         int r;
 
@@ -134,7 +134,7 @@ static void *look_main(void *arg)
     struct plenum_stream *s = task->stream;
 
     for (int i = 0; i < task->count; i++) {
-        struct named *n = &s->loaders->named[task->names[i].of];
+        struct loader_name *n = &s->loaders->named[task->names[i].of];
         struct plenum_error err = {""};
         struct address *found;
         bool both;
@@ -192,7 +192,7 @@ static uint64_t pause_of(const struct plenum_stream *s)
 
 static uint64_t time_of(struct plenum_stream *s, int of, bool connected)
 {
-    const struct named *n = &s->loaders->named[of];
+    const struct loader_name *n = &s->loaders->named[of];
 
     if (n->both && n->turn % 2 == 0 && is_in_vain(s, of))
         return 0; /* retry with the other address family */
@@ -207,7 +207,7 @@ static void start(struct plenum_stream *s, uint64_t now)
         calloc(1, sizeof(*task) + (size_t)s->loaders->num_named * sizeof(task->names[0]));
 
     for (int i = 0; i < s->loaders->num_named; i++) {
-        struct named *n = &s->loaders->named[i];
+        struct loader_name *n = &s->loaders->named[i];
 
         if (!n->is_name)
             continue;

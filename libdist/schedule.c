@@ -75,7 +75,7 @@ struct entry {
     struct plenum_lease *slot;
     /* Second request, to another loader, because the first is late or must be compared. */
     struct plenum_lease *hedge;
-    struct verify verify;
+    struct batch_verify verify;
     uint32_t failed; /* loaders that could not render it, one bit each: LOADERS_MAX */
     /* Error of a failed batch, with a message. Before that: the last loader's error. */
     int code;
@@ -758,7 +758,7 @@ bool schedule_has_next(struct plenum_stream *s)
     return s->schedule->first && is_settled(s->schedule->first);
 }
 
-int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error *err)
+int schedule_next(struct plenum_stream *s, struct made_batch *ret, struct plenum_error *err)
 {
     struct entry *e = s->schedule->first;
 
@@ -768,7 +768,7 @@ int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error
     s->schedule->first = e->next;
     if (!e->next)
         s->schedule->last = NULL;
-    *ret = (struct made){
+    *ret = (struct made_batch){
         .place = e->place, .after = e->after, .slot = e->slot, .substituted = e->substituted};
     free(e);
     return 0;
@@ -786,7 +786,7 @@ void schedule_admit(const struct loader *l)
         e->failed &= ~l->bit; /* that failure was another loader's */
 }
 
-void schedule_release(struct plenum_stream *s, const struct session *se)
+void schedule_release(struct plenum_stream *s, const struct loader_session *se)
 {
     assert(lock_is_held(&s->mu));
     for (struct entry *e = s->schedule->first; e; e = e->next) {
@@ -807,7 +807,7 @@ unsigned schedule_count_moved(struct plenum_stream *s)
     return moved;
 }
 
-bool schedule_waits_for(const struct plenum_stream *s, const struct session *se)
+bool schedule_waits_for(const struct plenum_stream *s, const struct loader_session *se)
 {
     for (const struct entry *e = s->schedule->first; e; e = e->next)
         if (e->state == ENTRY_ASKED &&

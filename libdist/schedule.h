@@ -14,7 +14,7 @@
 #include "libdist/slot.h"
 
 struct loader;
-struct session;
+struct loader_session;
 
 /* For stream.c. */
 
@@ -30,7 +30,7 @@ void schedule_drop(struct plenum_stream *s);
 void schedule_seek(struct plenum_stream *s, struct order_place place);
 
 /** A rendered batch. */
-struct made {
+struct made_batch {
     struct order_place place;  /* position of its first step */
     struct order_place after;  /* position after its last step that counts */
     struct plenum_lease *slot; /* READY */
@@ -40,7 +40,7 @@ struct made {
 /** Would schedule_next() return something? */
 bool schedule_has_next(struct plenum_stream *s);
 /** Get the next batch in the order of delivery; or its error, which is permanent. */
-int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error *err);
+int schedule_next(struct plenum_stream *s, struct made_batch *ret, struct plenum_error *err);
 /** Has the last batch of the last epoch been taken? */
 bool schedule_is_through(struct plenum_stream *s);
 
@@ -55,13 +55,13 @@ void schedule_admit(const struct loader *l);
  *  request was cancelled is free. */
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
 /** Request the batches that this session has not answered from another. */
-void schedule_release(struct plenum_stream *s, const struct session *se);
+void schedule_release(struct plenum_stream *s, const struct loader_session *se);
 /** A session is lost: it will not confirm the batches that it was to verify (verify.h). */
 void schedule_confirm(struct plenum_stream *s);
 /** Number of batches to request from other loaders now; they are counted as moved. */
 unsigned schedule_count_moved(struct plenum_stream *s);
 /** Is the session's work, or its result for a comparison, still needed? */
-bool schedule_waits_for(const struct plenum_stream *s, const struct session *se);
+bool schedule_waits_for(const struct plenum_stream *s, const struct loader_session *se);
 /** Find late batches and request them from other loaders. Returns the time of the next call. */
 uint64_t schedule_tick(struct plenum_stream *s, uint64_t now_ns);
 /** In a forked child: unmap the rings. */

@@ -64,14 +64,14 @@ static const struct state_row session_states[] = {
 
 static bool is_locked(const void *object)
 {
-    const struct session *se = object;
+    const struct loader_session *se = object;
 
     return lock_is_held(se->setup->lock);
 }
 
 static bool is_sound(const void *object)
 {
-    const struct session *se = object;
+    const struct loader_session *se = object;
 
     return (se->state == SESSION_DOWN) == (se->conn.fd < 0) &&
            (se->state < SESSION_OPENING || se->set);
@@ -83,7 +83,7 @@ static const struct state_machine session_machine = {.name = "session",
                                                      .holds = is_sound,
                                                      .is_locked = is_locked};
 
-void session_move(struct session *se, enum session_state to)
+void session_move(struct loader_session *se, enum session_state to)
 {
     enum session_state from = se->state;
 
@@ -91,23 +91,23 @@ void session_move(struct session *se, enum session_state to)
     state_moved(&session_machine, se, 0, from, to);
 }
 
-struct session *session_create(const struct session_setup *setup, struct loader *loader,
-                               const struct address *address)
+struct loader_session *session_create(const struct session_setup *setup, struct loader *loader,
+                                      const struct address *address)
 {
-    struct session *se = malloc(sizeof(*se));
+    struct loader_session *se = malloc(sizeof(*se));
 
     if (!se)
         return NULL;
-    *se = (struct session){.setup = setup,
-                           .loader = loader,
-                           .address = address,
-                           .away_ns = time_now_ns(),
-                           .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
-                           .retry_delay_ns = retry_first_ns};
+    *se = (struct loader_session){.setup = setup,
+                                  .loader = loader,
+                                  .address = address,
+                                  .away_ns = time_now_ns(),
+                                  .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
+                                  .retry_delay_ns = retry_first_ns};
     return se;
 }
 
-void session_destroy(struct session *se)
+void session_destroy(struct loader_session *se)
 {
     assert(!se || se->state == SESSION_DOWN);
     free(se);
@@ -124,7 +124,7 @@ static void *close_main(void *arg)
  * thread closes it. If no thread can be started, the connection stays open. */
 static void close_connection(void *arg, int fd)
 {
-    struct session *se = arg;
+    struct loader_session *se = arg;
 
     (void)shutdown(fd, SHUT_RDWR); /* ends the input */
     if (frame_holds_fds(fd)) {
@@ -136,7 +136,7 @@ static void close_connection(void *arg, int fd)
     }
 }
 
-void session_close(struct session *se, bool bye)
+void session_close(struct loader_session *se, bool bye)
 {
     assert(lock_is_held(se->setup->lock));
     if (bye && se->state != SESSION_DOWN) {
@@ -161,7 +161,7 @@ void session_close(struct session *se, bool bye)
 
 /* Closing the last copy of a connection waits for the descriptors in it, and the parent may have
  * closed its copy. So the child leaves the connection open. */
-void session_leave(struct session *se)
+void session_leave(struct loader_session *se)
 {
     if (se->conn.fd >= 0 && frame_holds_fds(se->conn.fd))
         se->conn.fd = -1;
@@ -170,7 +170,7 @@ void session_leave(struct session *se)
 
 /* The connection is lost. `text` is the reason, and `since_ns` the time since when it was
  * useless. */
-static void lose_since(struct session *se, uint64_t since_ns, const char *text)
+static void lose_since(struct loader_session *se, uint64_t since_ns, const char *text)
 {
     bool ran = se->state == SESSION_OPEN;
     bool opening = se->state == SESSION_FIELDS || se->state == SESSION_OPENING;
@@ -196,7 +196,7 @@ static void lose_since(struct session *se, uint64_t since_ns, const char *text)
     se->setup->events->lost(se->loader, ran, since_ns);
 }
 
-void session_lose(struct session *se, const char *text)
+void session_lose(struct loader_session *se, const char *text)
 {
     assert(lock_is_held(se->setup->lock));
     lose_since(se, time_now_ns(), text);
@@ -217,7 +217,7 @@ int session_code(int code)
     }
 }
 
-void session_refuse(struct session *se, int code, const char *text)
+void session_refuse(struct loader_session *se, int code, const char *text)
 {
     if (se->setup->events->refused(se->loader, code, text))
         se->failed_openings = 0; /* this loader did not die while opening our data set */
@@ -228,7 +228,7 @@ void session_refuse(struct session *se, int code, const char *text)
 
 /* A message could not be built or sent: reconnect. A socket that the loader has closed is not such
  * a failure, because its last message must be read first. */
-static void note_broken(struct session *se, int r)
+static void note_broken(struct loader_session *se, int r)
 {
     if (r == 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNRESET)
         return;
@@ -236,7 +236,7 @@ static void note_broken(struct session *se, int r)
     io_poke();
 }
 
-int session_flush(struct session *se)
+int session_flush(struct loader_session *se)
 {
     int r = frame_conn_flush(&se->conn);
     bool write = (r == 0 || r == -EAGAIN) && frame_conn_wants_write(&se->conn);
@@ -250,7 +250,7 @@ int session_flush(struct session *se)
     return r;
 }
 
-static const char *why_not(const struct session *se, int r)
+static const char *why_not(const struct loader_session *se, int r)
 {
     if (r == -EBADF)
         return io_closed_sentence;
@@ -277,7 +277,7 @@ static const char *why_not(const struct session *se, int r)
     return strerror(-r);
 }
 
-void session_lose_connection(struct session *se, int r)
+void session_lose_connection(struct loader_session *se, int r)
 {
     if (r == -EACCES)
         session_refuse(se, r, why_not(se, r));
@@ -286,7 +286,7 @@ void session_lose_connection(struct session *se, int r)
 }
 
 /* An unauthenticated peer, a process of another user, listens at our loader's address. */
-static void lose_unauthenticated(struct session *se, uint64_t now)
+static void lose_unauthenticated(struct loader_session *se, uint64_t now)
 {
     if (se->setup->events->unauthenticated(se->loader))
         se->retry_ns = now;
@@ -294,7 +294,7 @@ static void lose_unauthenticated(struct session *se, uint64_t now)
         session_refuse(se, -EPERM, why_not(se, -EPERM));
 }
 
-void session_lack(struct session *se, int code, const char *text)
+void session_lack(struct loader_session *se, int code, const char *text)
 {
     if (se->setup->events->out_of(se->loader, code, text))
         session_refuse(se, code, text);
@@ -303,7 +303,7 @@ void session_lack(struct session *se, int code, const char *text)
 }
 
 /* Connecting failed. */
-static void fail_connection(struct session *se, int r)
+static void fail_connection(struct loader_session *se, int r)
 {
     struct plenum_error err;
 
@@ -320,7 +320,7 @@ static void fail_connection(struct session *se, int r)
 }
 
 /* Use this connection for our frames: 0 or -errno. */
-static int take_connection(struct session *se, int fd)
+static int take_connection(struct loader_session *se, int fd)
 {
     int r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);
 
@@ -346,7 +346,7 @@ fail:
     return r;
 }
 
-static void connect_now(struct session *se, uint64_t now)
+static void connect_now(struct loader_session *se, uint64_t now)
 {
     struct wire_hello m;
     int fd = address_connect(se->address, se->turn), r = fd;
@@ -372,18 +372,18 @@ static void connect_now(struct session *se, uint64_t now)
 }
 
 /* How long a loader may take to answer STATS before it counts as silent. */
-static uint64_t patience(const struct session *se)
+static uint64_t patience(const struct loader_session *se)
 {
     return min_u64(max_u64(rtt_late(&se->pong), pong_least_ns), se->setup->silence_ns);
 }
 
 /* Time at which a loader that has not answered STATS becomes silent. */
-static uint64_t silent_at(const struct session *se)
+static uint64_t silent_at(const struct loader_session *se)
 {
     return max_u64(se->pinged_ns, se->heard_ns) + patience(se);
 }
 
-void session_pong(struct session *se, uint64_t request)
+void session_pong(struct loader_session *se, uint64_t request)
 {
     uint64_t took = se->heard_ns - se->pinged_ns;
 
@@ -402,7 +402,7 @@ void session_pong(struct session *se, uint64_t request)
     rtt_update(&se->pong, took);
 }
 
-void session_opened(struct session *se)
+void session_opened(struct loader_session *se)
 {
     se->failed_openings = 0;
     se->retry_delay_ns = retry_first_ns;
@@ -410,7 +410,7 @@ void session_opened(struct session *se)
     session_move(se, SESSION_OPEN);
 }
 
-int session_render(struct session *se, struct order_place place, uint64_t waited_ns,
+int session_render(struct loader_session *se, struct order_place place, uint64_t waited_ns,
                    struct plenum_lease *slot)
 {
     uint64_t request = ++*se->setup->requests, now = time_now_ns();
@@ -435,13 +435,13 @@ int session_render(struct session *se, struct order_place place, uint64_t waited
 
 void session_answer(struct plenum_lease *slot)
 {
-    struct session *se = slot->session;
+    struct loader_session *se = slot->session;
 
     assert(se->setup->mute && se->filling > 0);
     se->filling--;
 }
 
-int session_ask_name(struct session *se, uint64_t request, const struct wire_ask_name *m,
+int session_ask_name(struct loader_session *se, uint64_t request, const struct wire_ask_name *m,
                      struct plenum_error *err)
 {
     assert(lock_is_held(se->setup->lock));
@@ -457,7 +457,7 @@ int session_ask_name(struct session *se, uint64_t request, const struct wire_ask
 
 void session_cancel(struct plenum_lease *slot)
 {
-    struct session *se = slot->session;
+    struct loader_session *se = slot->session;
 
     assert(lock_is_held(se->setup->lock));
     se->filling--;
@@ -479,20 +479,20 @@ void session_cancel(struct plenum_lease *slot)
 }
 
 /* Since when have we been waiting for the loader? 0: we are not. */
-static uint64_t waiting_since(const struct session *se)
+static uint64_t waiting_since(const struct loader_session *se)
 {
     if (se->state == SESSION_OPEN && se->filling == 0 && se->cancelling == 0 && se->naming == 0)
         return 0;
     return max_u64(se->heard_ns, se->asked_ns);
 }
 
-bool session_is_silent(const struct session *se, uint64_t now_ns)
+bool session_is_silent(const struct loader_session *se, uint64_t now_ns)
 {
     assert(lock_is_held(se->setup->lock));
     return se->state == SESSION_OPEN && se->ping && waiting_since(se) && now_ns >= silent_at(se);
 }
 
-uint64_t session_tick(struct session *se, uint64_t now_ns, bool others)
+uint64_t session_tick(struct loader_session *se, uint64_t now_ns, bool others)
 {
     uint64_t since, next, ping_ns = se->setup->silence_ns / 4;
 
@@ -530,74 +530,74 @@ uint64_t session_tick(struct session *se, uint64_t now_ns, bool others)
     return others && silent_at(se) > now_ns ? min_u64(next, silent_at(se)) : next;
 }
 
-void session_retry_at(struct session *se, uint64_t when_ns)
+void session_retry_at(struct loader_session *se, uint64_t when_ns)
 {
     assert(lock_is_held(se->setup->lock));
     assert(se->state == SESSION_DOWN);
     se->retry_ns = when_ns;
 }
 
-void session_forgive(struct session *se, uint64_t now_ns)
+void session_forgive(struct loader_session *se, uint64_t now_ns)
 {
     assert(lock_is_held(se->setup->lock));
     se->heard_ns = se->asked_ns = se->pinged_ns = se->away_ns = now_ns;
 }
 
-bool session_is_down(const struct session *se)
+bool session_is_down(const struct loader_session *se)
 {
     return se->state == SESSION_DOWN;
 }
 
-bool session_has_greeted(const struct session *se)
+bool session_has_greeted(const struct loader_session *se)
 {
     return se->state > SESSION_HELLO;
 }
 
-bool session_is_open(const struct session *se)
+bool session_is_open(const struct loader_session *se)
 {
     return se->state == SESSION_OPEN;
 }
 
-bool session_is_idle(const struct session *se)
+bool session_is_idle(const struct loader_session *se)
 {
     return !se->filling && !se->cancelling && !se->discard && !se->naming;
 }
 
-bool session_may_come(const struct session *se, uint64_t now_ns, uint64_t timeout_ns)
+bool session_may_come(const struct loader_session *se, uint64_t now_ns, uint64_t timeout_ns)
 {
     if (se->state != SESSION_DOWN)
         return true;
     return !se->refused && se->retry_ns < UINT64_MAX && now_ns < sum_u64(se->away_ns, timeout_ns);
 }
 
-struct plenum_lease *session_free_slot(const struct session *se)
+struct plenum_lease *session_free_slot(const struct loader_session *se)
 {
     if (se->filling + se->cancelling + (se->discard > 0) >= se->set->num_slots)
         return NULL;
     return slot_set_find_free(se->set);
 }
 
-unsigned session_filling(const struct session *se)
+unsigned session_filling(const struct loader_session *se)
 {
     return se->filling;
 }
 
-struct slot_set *session_set(const struct session *se)
+struct slot_set *session_set(const struct loader_session *se)
 {
     return se->set;
 }
 
-struct loader *session_loader(const struct session *se)
+struct loader *session_loader(const struct loader_session *se)
 {
     return se->loader;
 }
 
-int session_refusal(const struct session *se)
+int session_refusal(const struct loader_session *se)
 {
     return se->refused;
 }
 
-const char *session_error(const struct session *se)
+const char *session_error(const struct loader_session *se)
 {
     return se->error.text;
 }

@@ -19,7 +19,7 @@
 #include "libdist/slot.h"
 
 struct loader;
-struct session;
+struct loader_session;
 
 /** What a session reports to its owner, holding the lock. */
 struct session_events {
@@ -79,30 +79,30 @@ struct session_setup {
 
 /** Create a session that is down and connects at the first tick; NULL: out of memory. The caller
  *  may change what `address` points to. */
-struct session *session_create(const struct session_setup *setup, struct loader *loader,
-                               const struct address *address);
+struct loader_session *session_create(const struct session_setup *setup, struct loader *loader,
+                                      const struct address *address);
 /** Free a closed session. NULL is ignored. */
-void session_destroy(struct session *se);
+void session_destroy(struct loader_session *se);
 /** End the connection without reporting it; `bye`: notify the loader. */
-void session_close(struct session *se, bool bye);
+void session_close(struct loader_session *se, bool bye);
 /** In a forked child: close its copy of the connection. */
-void session_leave(struct session *se);
+void session_leave(struct loader_session *se);
 
 /** Connect, ping, give up; returns the time of the next call. `others`: there are other loaders to
  *  use. */
-uint64_t session_tick(struct session *se, uint64_t now_ns, bool others);
+uint64_t session_tick(struct loader_session *se, uint64_t now_ns, bool others);
 /** If the session is down, connect at the first tick after this moment. */
-void session_retry_at(struct session *se, uint64_t when_ns);
+void session_retry_at(struct loader_session *se, uint64_t when_ns);
 /** The connection is readable, writable or broken. */
-void session_ready(struct session *se);
+void session_ready(struct loader_session *se);
 /** Send the contents of its buffer. */
-int session_flush(struct session *se);
+int session_flush(struct loader_session *se);
 /** This process was stopped: do not count the loader's silence during that time. */
-void session_forgive(struct session *se, uint64_t now_ns);
+void session_forgive(struct loader_session *se, uint64_t now_ns);
 
 /** Request a batch into a free slot of the session: 0 or -ENOMEM. `waited_ns`: how long the program
  *  has waited for batches so far. */
-int session_render(struct session *se, struct order_place place, uint64_t waited_ns,
+int session_render(struct loader_session *se, struct order_place place, uint64_t waited_ns,
                    struct plenum_lease *slot);
 /** Cancel the request that fills a slot. The slot is free once the loader has confirmed, or at once
  *  if the loader cannot write to it. */
@@ -110,29 +110,29 @@ void session_cancel(struct plenum_lease *slot);
 /** Complete a slot that was not requested from a loader (`mute`). */
 void session_answer(struct plenum_lease *slot);
 /** Request a name: 0, -ENOTSUP with a message, or -ENOMEM. */
-int session_ask_name(struct session *se, uint64_t request, const struct wire_ask_name *m,
+int session_ask_name(struct loader_session *se, uint64_t request, const struct wire_ask_name *m,
                      struct plenum_error *err);
 
-bool session_is_down(const struct session *se);
-bool session_has_greeted(const struct session *se);
-bool session_is_open(const struct session *se);
+bool session_is_down(const struct loader_session *se);
+bool session_has_greeted(const struct loader_session *se);
+bool session_is_open(const struct loader_session *se);
 /** Has it been silent for so long that others should be used? */
-bool session_is_silent(const struct session *se, uint64_t now_ns);
+bool session_is_silent(const struct loader_session *se, uint64_t now_ns);
 /** Has it answered every request? */
-bool session_is_idle(const struct session *se);
+bool session_is_idle(const struct loader_session *se);
 /** Is it connected, or may it still (re)connect? It gets as much time as if it were the only one;
  *  each failed attempt is reported by lost(). */
-bool session_may_come(const struct session *se, uint64_t now_ns, uint64_t timeout_ns);
+bool session_may_come(const struct loader_session *se, uint64_t now_ns, uint64_t timeout_ns);
 /** A free slot that it can fill, or NULL. */
-struct plenum_lease *session_free_slot(const struct session *se);
+struct plenum_lease *session_free_slot(const struct loader_session *se);
 /** Number of slots that it has been requested to fill. */
-unsigned session_filling(const struct session *se);
+unsigned session_filling(const struct loader_session *se);
 /** The ring that it fills; NULL: not open. */
-struct slot_set *session_set(const struct session *se);
-struct loader *session_loader(const struct session *se);
+struct slot_set *session_set(const struct loader_session *se);
+struct loader *session_loader(const struct loader_session *se);
 /** The error with which it rejects the stream; 0: it does not. */
-int session_refusal(const struct session *se);
+int session_refusal(const struct loader_session *se);
 /** The last error message, or "". */
-const char *session_error(const struct session *se);
+const char *session_error(const struct loader_session *se);
 
 #endif

@@ -18,7 +18,7 @@ enum session_state {
     SESSION_OPEN,
 };
 
-struct session {
+struct loader_session {
     const struct session_setup *setup;
     struct loader *loader; /* receives our events */
     const struct address *address;
@@ -64,20 +64,20 @@ struct session {
 };
 
 /** The only place that writes a session's state. */
-void session_move(struct session *se, enum session_state to);
+void session_move(struct loader_session *se, enum session_state to);
 /** The loader has accepted the stream. */
-void session_opened(struct session *se);
+void session_opened(struct loader_session *se);
 /** STATS has been answered. */
-void session_pong(struct session *se, uint64_t request);
+void session_pong(struct loader_session *se, uint64_t request);
 
 /** The connection is lost. `text` is the reason. */
-MESSAGE void session_lose(struct session *se, const char *text);
+MESSAGE void session_lose(struct loader_session *se, const char *text);
 /** Like session_lose(), after reading or writing has failed with `r`. */
-void session_lose_connection(struct session *se, int r);
+void session_lose_connection(struct loader_session *se, int r);
 /** The loader rejects this stream. */
-MESSAGE void session_refuse(struct session *se, int code, const char *text);
+MESSAGE void session_refuse(struct loader_session *se, int code, const char *text);
 /** This process lacks memory or descriptors: no other loader can help. */
-MESSAGE void session_lack(struct session *se, int code, const char *text);
+MESSAGE void session_lack(struct loader_session *se, int code, const char *text);
 /** Translate a loader's error code. Codes that plenum_stream_next() uses for the stream's own state
  *  become -EIO, because a program would take them for "not yet" or "all epochs have ended". */
 int session_code(int code);

@@ -16,7 +16,7 @@
 /* Bytes received per turn, so that the program does not wait long for the lock. */
 enum { RECEIVE_MAX = 1 << 20 };
 
-static bool tells_geometry(const struct session *se)
+static bool tells_geometry(const struct loader_session *se)
 {
     return se->loader_minor >= WIRE_MINOR_VIEWS && se->setup->open->geometry;
 }
@@ -53,7 +53,7 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
                                                                  : NULL;
 }
 
-static void send_open(struct session *se)
+static void send_open(struct loader_session *se)
 {
     struct wire_open open = *se->setup->open;
     struct wire_slot layout = {0};
@@ -83,7 +83,7 @@ static void send_open(struct session *se)
 }
 
 /* The size of a slot is known once the shapes of all fields are. */
-static void send_fields(struct session *se)
+static void send_fields(struct loader_session *se)
 {
     const struct wire_open *open = se->setup->open;
     struct wire_ask_fields m;
@@ -96,7 +96,7 @@ static void send_fields(struct session *se)
     (void)session_flush(se);
 }
 
-static void handle_fields(struct session *se, const struct frame_header *h,
+static void handle_fields(struct loader_session *se, const struct frame_header *h,
                           struct frame_reader *payload)
 {
     struct wire_fields m;
@@ -115,7 +115,7 @@ static void handle_fields(struct session *se, const struct frame_header *h,
         send_open(se);
 }
 
-static void handle_hello(struct session *se, const struct frame_header *h,
+static void handle_hello(struct loader_session *se, const struct frame_header *h,
                          struct frame_reader *payload)
 {
     struct wire_hello m;
@@ -150,7 +150,7 @@ static void handle_hello(struct session *se, const struct frame_header *h,
         send_open(se);
 }
 
-static void handle_opened(struct session *se, const struct frame_header *h,
+static void handle_opened(struct loader_session *se, const struct frame_header *h,
                           struct frame_reader *payload)
 {
     struct wire_opened m;
@@ -174,7 +174,7 @@ static void handle_opened(struct session *se, const struct frame_header *h,
 }
 
 /* The loader no longer touches the slot. */
-static void let_go(struct session *se, struct plenum_lease *slot, const struct wire_done *m)
+static void let_go(struct loader_session *se, struct plenum_lease *slot, const struct wire_done *m)
 {
     if (slot->state == SLOT_CANCELLING) {
         slot_free(slot);
@@ -188,7 +188,7 @@ static void let_go(struct session *se, struct plenum_lease *slot, const struct w
 }
 
 /* Is this the answer to a request whose slot has been reused? */
-static bool forget_cancelled(struct session *se, uint64_t request)
+static bool forget_cancelled(struct loader_session *se, uint64_t request)
 {
     for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)
         if (se->cancelled[i] == request) {
@@ -199,7 +199,7 @@ static bool forget_cancelled(struct session *se, uint64_t request)
 }
 
 /* DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
-static void handle_done(struct session *se, const struct frame_header *h,
+static void handle_done(struct loader_session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
     struct plenum_lease *slot = slot_set_find_asked(se->set, se, h->request);
@@ -227,7 +227,7 @@ static void handle_done(struct session *se, const struct frame_header *h,
 }
 
 /* Receive more of a batch; returns like frame_conn_read_bulk(). */
-static int64_t receive(struct session *se)
+static int64_t receive(struct loader_session *se)
 {
     static uint8_t nowhere[65536]; /* written by this thread only, never read */
     struct plenum_lease *slot = se->receiving;
@@ -251,7 +251,7 @@ static int64_t receive(struct session *se)
     return n;
 }
 
-static void handle_name(struct session *se, const struct frame_header *h,
+static void handle_name(struct loader_session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
     struct wire_name m;
@@ -265,7 +265,7 @@ static void handle_name(struct session *se, const struct frame_header *h,
 }
 
 /* PROGRESS and STATS show that the loader lives while it builds a large index. */
-static void handle_life(struct session *se, const struct frame_header *h,
+static void handle_life(struct loader_session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
     (void)payload;
@@ -275,13 +275,13 @@ static void handle_life(struct session *se, const struct frame_header *h,
 }
 
 /* It is still starting. */
-MESSAGE static void lose_starting(struct session *se, const char *text)
+MESSAGE static void lose_starting(struct loader_session *se, const char *text)
 {
     se->setup->events->starting(se->loader, text);
     session_lose(se, text);
 }
 
-static void handle_error(struct session *se, const struct frame_header *h,
+static void handle_error(struct loader_session *se, const struct frame_header *h,
                          struct frame_reader *payload)
 {
     struct wire_error m;
@@ -301,7 +301,8 @@ static void handle_error(struct session *se, const struct frame_header *h,
 static const struct {
     enum wire_type type;
     unsigned states;
-    void (*handle)(struct session *se, const struct frame_header *h, struct frame_reader *payload);
+    void (*handle)(struct loader_session *se, const struct frame_header *h,
+                   struct frame_reader *payload);
 } messages[] = {
     {WIRE_HELLO, STATE(SESSION_HELLO), handle_hello},
     {WIRE_FIELDS, STATE(SESSION_FIELDS), handle_fields},
@@ -314,7 +315,7 @@ static const struct {
     {WIRE_PROGRESS, ~0U, handle_life},
 };
 
-static void handle_frame(struct session *se, const struct frame_header *h,
+static void handle_frame(struct loader_session *se, const struct frame_header *h,
                          struct frame_reader *payload)
 {
     for (size_t i = 0; i < ARRAY_LEN(messages); i++)
@@ -326,7 +327,7 @@ static void handle_frame(struct session *se, const struct frame_header *h,
 }
 
 /* Handle what has been read, up to the bytes of a batch. */
-static void handle_frames(struct session *se)
+static void handle_frames(struct loader_session *se)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -341,7 +342,7 @@ static void handle_frames(struct session *se)
     }
 }
 
-void session_ready(struct session *se)
+void session_ready(struct loader_session *se)
 {
     size_t budget = RECEIVE_MAX; /* the rest makes us ready again */
     int r;

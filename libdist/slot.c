@@ -68,7 +68,7 @@ static void move(struct plenum_lease *slot, enum slot_state to)
         (void)slot_set_ref(slot->set);
 }
 
-void slot_fill(struct plenum_lease *slot, struct session *session, uint64_t request)
+void slot_fill(struct plenum_lease *slot, struct loader_session *session, uint64_t request)
 {
     move(slot, SLOT_FILLING);
     slot->session = session;
@@ -179,7 +179,7 @@ struct plenum_lease *slot_set_find_free(struct slot_set *set)
     return NULL;
 }
 
-struct plenum_lease *slot_set_find_asked(struct slot_set *set, const struct session *session,
+struct plenum_lease *slot_set_find_asked(struct slot_set *set, const struct loader_session *session,
                                          uint64_t request)
 {
     for (uint32_t i = 0; i < set->num_slots; i++) {
@@ -192,7 +192,7 @@ struct plenum_lease *slot_set_find_asked(struct slot_set *set, const struct sess
     return NULL;
 }
 
-void slot_set_free_asked(struct slot_set *set, const struct session *session)
+void slot_set_free_asked(struct slot_set *set, const struct loader_session *session)
 {
     for (uint32_t i = 0; i < set->num_slots; i++)
         if (set->slots[i].state == SLOT_FILLING && set->slots[i].session == session)

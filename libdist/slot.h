@@ -14,7 +14,7 @@
 #include "common/wire.h"
 #include "libdist/trace.h"
 
-struct session;
+struct loader_session;
 
 enum { DEPTH_MAX = 64, EXTRA_SLOTS = 2, HEDGE_SLOTS = 2 };
 /* When batches are verified, each one in flight needs a second slot, and one of them a third. */
@@ -35,8 +35,9 @@ struct plenum_lease {
     struct slot_set *set;
     uint32_t index;
     enum slot_state state;
-    struct session *session; /* FILLING, CANCELLING, CHECKING: the session whose work it is */
-    uint64_t request;        /* of the last RENDER */
+    struct loader_session
+        *session;     /* FILLING, CANCELLING, CHECKING: the session whose work it is */
+    uint64_t request; /* of the last RENDER */
     /* For the slot's user. */
     struct trace_batch times;
     uint64_t *positions; /* [S * local] */
@@ -68,7 +69,7 @@ struct slot_set {
 };
 
 /** FREE to FILLING: a batch is requested from the session. */
-void slot_fill(struct plenum_lease *slot, struct session *session, uint64_t request);
+void slot_fill(struct plenum_lease *slot, struct loader_session *session, uint64_t request);
 /** FILLING to CANCELLING: the request is cancelled, but its loader may still write. */
 void slot_call_back(struct plenum_lease *slot);
 /** FILLING to CHECKING: the result must be compared. */
@@ -93,10 +94,10 @@ void slot_set_leave(struct slot_set *set);
 /** A FREE slot, or NULL. */
 struct plenum_lease *slot_set_find_free(struct slot_set *set);
 /** The slot, FILLING or CANCELLING, of this request to the session; or NULL. */
-struct plenum_lease *slot_set_find_asked(struct slot_set *set, const struct session *session,
+struct plenum_lease *slot_set_find_asked(struct slot_set *set, const struct loader_session *session,
                                          uint64_t request);
 /** Free all slots requested from the session, which never writes into them itself. */
-void slot_set_free_asked(struct slot_set *set, const struct session *session);
+void slot_set_free_asked(struct slot_set *set, const struct loader_session *session);
 unsigned slot_set_count(const struct slot_set *set, enum slot_state state);
 
 #endif

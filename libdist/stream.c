@@ -265,7 +265,7 @@ void plenum_stream_destroy(struct plenum_stream *stream)
 static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct plenum_error *err)
 {
     struct plenum_error why;
-    struct made made;
+    struct made_batch made;
     int r = schedule_next(s, &made, &why);
 
     assert(lock_is_held(&s->mu));

@@ -92,9 +92,9 @@ struct plenum_stream {
     uint64_t closed_ns;       /* at this time */
     unsigned inside;          /* calls that plenum_stream_destroy() must wait for */
 
-    struct tls *tls;           /* for loaders over TCP, or NULL; constant */
-    struct loaders *loaders;   /* loaders.c; constant */
-    struct schedule *schedule; /* schedule.c; constant */
+    struct tls *tls;              /* for loaders over TCP, or NULL; constant */
+    struct loader_table *loaders; /* loaders.c; constant */
+    struct schedule *schedule;    /* schedule.c; constant */
 };
 
 /** A stream of zeros, with one reference; NULL: out of memory. */

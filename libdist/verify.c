@@ -84,7 +84,7 @@ static bool is_same(const struct verify_stream *stream, const struct plenum_leas
                                    is_same_at(&p, layout->weights_at, sizeof(float))));
 }
 
-enum verify_verdict verify_look(struct verify *v, const struct verify_stream *stream,
+enum verify_verdict verify_look(struct batch_verify *v, const struct verify_stream *stream,
                                 const struct plenum_lease *one, const struct plenum_lease *two)
 {
     uint64_t count = wire_batch_count(stream->open);
@@ -107,7 +107,7 @@ enum verify_verdict verify_look(struct verify *v, const struct verify_stream *st
     return VERIFY_ARBITRATE;
 }
 
-int verify_arbitrate(const struct verify *v, const struct verify_stream *stream,
+int verify_arbitrate(const struct batch_verify *v, const struct verify_stream *stream,
                      struct order_place place, const struct verify_side sides[3],
                      struct plenum_error *err)
 {

@@ -13,7 +13,7 @@
 #include "libdist/slot.h"
 
 /** The state of one batch; all zeros if it is not verified. */
-struct verify {
+struct batch_verify {
     bool wanted;    /* requested from two loaders */
     bool undecided; /* the two differ, and a third loader has been requested to arbitrate */
     struct plenum_lease *arbiter; /* the slot that the third one fills; NULL: none */
@@ -41,7 +41,7 @@ bool verify_is_wanted(double share, uint64_t seed, struct order_place place);
 
 /** Decide about a batch with the results `one` and `two` (NULL: not requested from a loader any
  *  more): FILLING, or CHECKING once their loader has answered. */
-enum verify_verdict verify_look(struct verify *v, const struct verify_stream *stream,
+enum verify_verdict verify_look(struct batch_verify *v, const struct verify_stream *stream,
                                 const struct plenum_lease *one, const struct plenum_lease *two);
 
 /** A loader and the slot that it has filled. */
@@ -53,7 +53,7 @@ struct verify_side {
 /** Write the message about two loaders whose batches differ: it names the sample and, if there was
  *  a third loader, the one that is outvoted. Returns -EBADMSG. `place`: of the batch's first
  *  step. */
-int verify_arbitrate(const struct verify *v, const struct verify_stream *stream,
+int verify_arbitrate(const struct batch_verify *v, const struct verify_stream *stream,
                      struct order_place place, const struct verify_side sides[3],
                      struct plenum_error *err);
 

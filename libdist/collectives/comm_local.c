@@ -28,20 +28,20 @@ static struct {
 } world;
 
 /* A collective in progress. */
-struct call {
+struct local_call {
     const char *what; /* for messages */
     uint64_t deadline_ns;
     struct plenum_error *err;
 };
 
-static struct call begin(const char *what, uint64_t timeout_ns, struct plenum_error *err)
+static struct local_call begin(const char *what, uint64_t timeout_ns, struct plenum_error *err)
 {
-    return (struct call){.what = what,
-                         .deadline_ns = timeout_ns ? sum_u64(time_now_ns(), timeout_ns) : 0,
-                         .err = err};
+    return (struct local_call){.what = what,
+                               .deadline_ns = timeout_ns ? sum_u64(time_now_ns(), timeout_ns) : 0,
+                               .err = err};
 }
 
-static int not_in_time(const struct call *c)
+static int not_in_time(const struct local_call *c)
 {
     bool *came = calloc(world.instances, sizeof(*came));
     int r;
@@ -56,7 +56,7 @@ static int not_in_time(const struct call *c)
 }
 
 /* One round: wait for all instances. */
-static int come(const struct call *c)
+static int come(const struct local_call *c)
 {
     uint32_t who = 0;
 
@@ -79,7 +79,7 @@ static const char first_collective[] = "the first collective";
 static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
                         struct plenum_error *err)
 {
-    struct call c = begin(first_collective, timeout_ns, err);
+    struct local_call c = begin(first_collective, timeout_ns, err);
     const char *job = getenv("PLENUM_JOB_ID");
     int r;
 
@@ -111,7 +111,8 @@ static unsigned char *room_of(unsigned char *rooms, uint32_t instance)
 }
 
 /* Write to this instance's buffer for this round. */
-static int fill_room(const struct call *c, unsigned char *rooms, const void *from, size_t bytes)
+static int fill_room(const struct local_call *c, unsigned char *rooms, const void *from,
+                     size_t bytes)
 {
     int r = meeting_reserve(world.meeting, bytes);
 
@@ -127,7 +128,7 @@ static int fill_room(const struct call *c, unsigned char *rooms, const void *fro
 static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
-    const struct call c = begin("broadcast", timeout_ns, err);
+    const struct local_call c = begin("broadcast", timeout_ns, err);
 
     (void)arg;
     for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
@@ -145,7 +146,7 @@ static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t roo
     return 0;
 }
 
-static int gather(const struct call *c, const void *send, size_t bytes, void *recv)
+static int gather(const struct local_call *c, const void *send, size_t bytes, void *recv)
 {
     for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
         unsigned char *rooms = meeting_next_rooms(world.meeting);
@@ -163,7 +164,7 @@ static int gather(const struct call *c, const void *send, size_t bytes, void *re
 static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
-    const struct call c = begin("allgather", timeout_ns, err);
+    const struct local_call c = begin("allgather", timeout_ns, err);
 
     (void)arg;
     return gather(&c, send, bytes, recv);
@@ -172,7 +173,7 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
 static int backend_meet(const char *what, const void *mine, size_t bytes, void *all,
                         uint64_t timeout_ns, struct plenum_error *err)
 {
-    const struct call c = begin(what, timeout_ns, err);
+    const struct local_call c = begin(what, timeout_ns, err);
 
     return gather(&c, mine, bytes, all);
 }
@@ -188,7 +189,7 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
                              enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err)
 {
     const size_t size = combine_size(type), piece = MEETING_ROOM_BYTES / size;
-    const struct call c = begin("allreduce", timeout_ns, err);
+    const struct local_call c = begin("allreduce", timeout_ns, err);
 
     (void)arg;
     for (size_t at = 0; at < count; at += piece) {

@@ -30,7 +30,7 @@ static const struct verify_stream stream = {
     .open = &open_of, .layout = &layout, .order = &order, .steps = &steps};
 static struct slot_set *set;
 static struct plenum_lease *one, *two, *arbiter;
-static struct verify v = {.wanted = true};
+static struct batch_verify v = {.wanted = true};
 
 static void setup(void)
 {
@@ -92,7 +92,7 @@ Test(verify, looks_at_second_labels_and_weights)
     bytes[layout.labels2_at + SAMPLES * 8 - 1] = 1;
     cr_expect(eq(int, look(), VERIFY_ARBITRATE));
     cr_expect(eq(u64, v.differs, SAMPLES - 1));
-    v = (struct verify){.wanted = true};
+    v = (struct batch_verify){.wanted = true};
     bytes[layout.labels2_at + SAMPLES * 8 - 1] = 0;
     bytes[layout.weights_at + 4] = 1;
     cr_expect(eq(int, look(), VERIFY_ARBITRATE));
@@ -112,7 +112,7 @@ Test(verify, looks_at_fields)
     make(two, 0, 7);
     bytes = ring_slot(set->ring, two->index);
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        v = (struct verify){.wanted = true};
+        v = (struct batch_verify){.wanted = true};
         cr_expect(eq(int, look(), VERIFY_ALIKE));
         bytes[places[i]] = 1;
         cr_expect(eq(int, look(), VERIFY_ARBITRATE), "%zu", i);
