@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* batch.c - what a batch contains: the position of each sample, and where its arrays lie in the slot.
+/* batch.c - what a batch contains: the position of each sample, and where its arrays lie in the
+ * slot.
  *
  * The client computes positions itself: a batch's epochs, positions and valid flags follow from its
  * position when it is returned. A loader supplies only pixels, labels and sample numbers. */

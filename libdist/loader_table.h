@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* loader_table.h - the loaders of a stream, one entry each, only for loaders.c, schedule.c (assigns
- * batches to loaders), lookup.c (names that resolve to loaders) and names.c (names of samples). Call
- * everything with the stream's lock held. */
+ * batches to loaders), lookup.c (names that resolve to loaders) and names.c (names of samples).
+ * Call everything with the stream's lock held. */
 #ifndef LIBDIST_LOADER_TABLE_H
 #define LIBDIST_LOADER_TABLE_H
 
@@ -11,8 +11,8 @@
 #include "common/address.h"
 #include "common/error.h"
 #include "common/list.h"
+#include "libdist/loader_session.h"
 #include "libdist/ownloader.h"
-#include "libdist/session.h"
 #include "libdist/stream_core.h"
 
 /* Per stream: a name can resolve to many. */

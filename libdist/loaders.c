@@ -2,7 +2,7 @@
 /* loaders.c - the loaders of a stream: which are connected, what their sessions report, and how the
  * stream reacts.
  *
- * A lost loader is retried again and again (session.c). The stream stalls only while none is
+ * A lost loader is retried again and again (loader_session.c). The stream stalls only while none is
  * connected, and fails when none has answered for loader_timeout, or when all have rejected it. If
  * no loader was named, the job's own is expected at one of several addresses; one of the job's
  * processes keeps it (io.c).
@@ -305,7 +305,7 @@ static int greeted(struct loader *l, const struct wire_open *open, struct slot_s
  *
  * A storage failure (-EIO) is not temporary: the file system has already retried, a batch that
  * cannot be read ends the stream as well, and the user must learn of it at once. A storage timeout
- * is (-ETIMEDOUT, handle_error() of session_input.c). */
+ * is (-ETIMEDOUT, handle_error() of loader_session_input.c). */
 static bool is_for_later(const struct plenum_stream *s, int code)
 {
     return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM || code == -EMFILE ||

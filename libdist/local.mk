@@ -2,18 +2,14 @@
 # libdist/: libplenum, the library in the training job.
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
-	%D%/batch.c %D%/batch.h %D%/claim.c %D%/claim.h \
-	%D%/io.c %D%/io.h \
-	%D%/job.c %D%/job_environ.c %D%/job_environ.h %D%/job_priv.h \
+	%D%/batch.c %D%/batch.h %D%/batch_trace.c %D%/batch_trace.h %D%/batch_verify.c %D%/batch_verify.h \
+	%D%/claim.c %D%/claim.h %D%/io.c %D%/io.h %D%/job.c %D%/job_environ.c %D%/job_environ.h %D%/job_priv.h \
+	%D%/loader_session.c %D%/loader_session.h %D%/loader_session_core.h %D%/loader_session_input.c \
 	%D%/loader_table.c %D%/loader_table.h %D%/loaders.c %D%/loaders.h %D%/lookup.c %D%/lookup.h \
-	%D%/names.c %D%/names.h %D%/ownloader.c %D%/ownloader.h \
-	%D%/normalise.c %D%/normalise.h %D%/normalise_avx2.c \
-	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
-	%D%/session_core.h %D%/session_input.c \
-	%D%/rtt.h %D%/slot.c %D%/slot.h \
-	%D%/stream.c %D%/stream.h %D%/stream_core.c %D%/stream_core.h \
-	%D%/stream_options.c %D%/stream_options.h %D%/together.c %D%/together.h \
-	%D%/trace.c %D%/trace.h %D%/verify.c %D%/verify.h
+	%D%/names.c %D%/names.h %D%/normalise.c %D%/normalise_loops.h %D%/normalise_avx2.c \
+	%D%/ownloader.c %D%/ownloader.h %D%/rtt.h %D%/schedule.c %D%/schedule.h %D%/slot.c %D%/slot.h \
+	%D%/stream.c %D%/stream_core.c %D%/stream_core.h %D%/stream_open.h %D%/stream_options.c %D%/stream_options.h \
+	%D%/together.c %D%/together.h
 %C%_libdist_la_LIBADD = %D%/collectives/libcollectives.la common/libcommon.la
 
 lib_LTLIBRARIES += libplenum.la

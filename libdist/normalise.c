@@ -11,7 +11,7 @@
  * the pixel order does not change. Not here: threads. */
 #include "config.h"
 
-#include "libdist/normalise.h"
+#include "libdist/normalise_loops.h"
 
 #include <assert.h>
 #include <errno.h>

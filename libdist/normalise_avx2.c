@@ -13,7 +13,7 @@
  * Nothing may be fused here (normalise.c explains why), even if the compiler flags allow it. */
 #include "config.h"
 
-#include "libdist/normalise.h"
+#include "libdist/normalise_loops.h"
 
 #ifdef __x86_64__
 

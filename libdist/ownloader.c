@@ -8,8 +8,8 @@
  * therefore also covers the mount and process name spaces and the root folder.
  *
  * A process that is alone does not need to be found, so its name is random. Other names can be
- * guessed, and another user may take them first. We therefore check who listens (session.c), and
- * there are several names, which all instances try in the same order. */
+ * guessed, and another user may take them first. We therefore check who listens
+ * (loader_session.c), and there are several names, which all instances try in the same order. */
 #include "config.h"
 
 #include "libdist/ownloader.h"

@@ -17,14 +17,14 @@
  * is lost, the others therefore have free slots for its batches. The number of requested batches is
  * bounded over all rings together.
  *
- * A late batch is requested again, from another loader: when its own is silent (session.c), or when
- * the program has waited for it longer than batches usually take, by the measured latencies. The
- * first answer wins, and the other request is cancelled. A loader that cannot render a batch
- * (because of its disk, for example) is avoided for a while, and the batch is requested from the
- * others. It fails when no loader is left that might render it; a loader that is absent for a
- * moment counts until loader_timeout.
+ * A late batch is requested again, from another loader: when its own is silent
+ * (loader_session.c), or when the program has waited for it longer than batches usually take, by
+ * the measured latencies. The first answer wins, and the other request is cancelled. A loader that
+ * cannot render a batch (because of its disk, for example) is avoided for a while, and the batch is
+ * requested from the others. It fails when no loader is left that might render it; a loader that is
+ * absent for a moment counts until loader_timeout.
  *
- * Some batches are requested from two loaders from the start, and are compared (verify.c).
+ * Some batches are requested from two loaders from the start, and are compared (batch_verify.c).
  *
  *     UNASKED --requested--> ASKED --answered--> READY --next()-->
  *        |  ^                  |
@@ -47,9 +47,9 @@
 #include "common/error.h"
 #include "common/state.h"
 #include "common/util.h"
+#include "libdist/batch_verify.h"
 #include "libdist/loader_table.h"
 #include "libdist/rtt.h"
-#include "libdist/verify.h"
 
 enum {
     LATENCIES_MIN = 8, /* needed before a batch counts as late */

@@ -56,7 +56,7 @@ void schedule_admit(const struct loader *l);
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
 /** Request the batches that this session has not answered from another. */
 void schedule_release(struct plenum_stream *s, const struct loader_session *se);
-/** A session is lost: it will not confirm the batches that it was to verify (verify.h). */
+/** A session is lost: it will not confirm the batches that it was to verify (batch_verify.h). */
 void schedule_confirm(struct plenum_stream *s);
 /** Number of batches to request from other loaders now; they are counted as moved. */
 unsigned schedule_count_moved(struct plenum_stream *s);

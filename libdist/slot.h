@@ -12,7 +12,7 @@
 #include "common/lock.h"
 #include "common/ring.h"
 #include "common/wire.h"
-#include "libdist/trace.h"
+#include "libdist/batch_trace.h"
 
 struct loader_session;
 

@@ -9,7 +9,7 @@
  * Not here: options (stream_options.c), and what a batch contains (batch.c). */
 #include "config.h"
 
-#include "libdist/stream.h"
+#include "libdist/stream_open.h"
 
 #include <assert.h>
 #include <errno.h>

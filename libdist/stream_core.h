@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* stream_core.h - the stream itself, for the files that work on it: constants, the data set, results,
- * its lock, references, error and warnings. Written by stream.c, except for what loaders.c learns
- * about the data set. */
+/* stream_core.h - the stream itself, for the files that work on it: constants, the data set,
+ * results, its lock, references, error and warnings. Written by stream.c, except for what loaders.c
+ * learns about the data set. */
 #ifndef LIBDIST_STREAM_CORE_H
 #define LIBDIST_STREAM_CORE_H
 
@@ -16,11 +16,11 @@
 #include "common/lock.h"
 #include "common/message.h"
 #include "common/order.h"
-#include "common/views.h"
 #include "common/ring.h"
 #include "common/tls.h"
+#include "common/views.h"
 #include "common/wire.h"
-#include "libdist/trace.h"
+#include "libdist/batch_trace.h"
 
 enum { WARNINGS_MAX = 8 };
 

@@ -5,7 +5,7 @@
 
 #include <plenum/stream.h>
 
-#include "libdist/stream.h"
+#include "libdist/stream_open.h"
 
 /** Set the stream's place in the job; NULL: it is alone. 0 or -EINVAL. */
 int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,

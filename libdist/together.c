@@ -18,8 +18,8 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/collectives/comm_priv.h"
-#include "libdist/stream.h"
 #include "libdist/stream_core.h"
+#include "libdist/stream_open.h"
 #include "libdist/together.h"
 
 static void tell(struct together *t, const struct plenum_stream *s, int code,

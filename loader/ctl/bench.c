@@ -26,7 +26,7 @@
 #include "common/error.h"
 #include "common/json.h"
 #include "common/util.h"
-#include "libdist/stream.h"
+#include "libdist/stream_open.h"
 #include "loader/ctl/ctl.h"
 
 enum { SOURCES = 3, ROUNDS_MAX = 101 };

@@ -2,9 +2,9 @@
 /* trace.c - plenumctl trace: joins the traces of a job's streams into one file, and summarises
  * them.
  *
- * With PLENUM_TRACE=DIR libplenum writes one file for each stream (libdist/trace.c): an array of
- * events, one per line. If the process was killed, the array has no end, and the last line may be
- * incomplete; then only the complete lines are used. */
+ * With PLENUM_TRACE=DIR libplenum writes one file for each stream (libdist/batch_trace.c): an array
+ * of events, one per line. If the process was killed, the array has no end, and the last line may
+ * be incomplete; then only the complete lines are used. */
 #include "config.h"
 
 #include <dirent.h>

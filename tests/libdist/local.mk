@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
-	%D%/test_stream %D%/test_threads %D%/test_verify
+	%D%/test_stream %D%/test_threads %D%/test_batch_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -21,8 +21,8 @@ endif
 %C%_test_normalise_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
 %C%_test_slot_CFLAGS = $(test_cflags)
 %C%_test_slot_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
-%C%_test_verify_CFLAGS = $(test_cflags)
-%C%_test_verify_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
+%C%_test_batch_verify_CFLAGS = $(test_cflags)
+%C%_test_batch_verify_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_stream_CFLAGS = $(test_cflags)
 %C%_test_stream_LDADD = tests/libtree.la libdist/libdist.la $(loader_libs) -ldl \
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)

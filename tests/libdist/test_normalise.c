@@ -17,7 +17,7 @@
 #include <plenum/normalise.h>
 
 #include "common/util.h"
-#include "libdist/normalise.h"
+#include "libdist/normalise_loops.h"
 
 static const double imagenet_mean[3] = {0.485, 0.456, 0.406};
 static const double imagenet_std[3] = {0.229, 0.224, 0.225};

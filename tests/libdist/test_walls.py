@@ -16,22 +16,23 @@ import tap  # noqa: E402
 MAY_INCLUDE = {
     "libdist/stream_core.h": {"batch.h", "loader_table.h", "stream.c", "stream_core.c", "stream_options.c",
                               "together.c"},
-    "libdist/session_core.h": {"session.c", "session_input.c"},
+    "libdist/loader_session_core.h": {"loader_session.c", "loader_session_input.c"},
     "libdist/loader_table.h": {"loader_table.c", "loaders.c", "lookup.c", "names.c", "schedule.c"},
 }
 # All that the collectives know of the rest of the library.
 COLLECTIVES_KNOW = {"libdist/job_priv.h"}
 # The connection, the I/O thread, memory, verification and float conversion know nothing about streams, loader accounts
 # or batch order.
-STREAMS = {"loader_table.h", "loaders.h", "lookup.h", "names.h", "schedule.h", "stream.h", "stream_core.h"}
-KNOWS_NOT = {"session.c": STREAMS,
-             "session_input.c": STREAMS,
-             "io.c": STREAMS | {"session.h", "slot.h"},
-             "stream_core.c": STREAMS - {"stream_core.h"} | {"io.h", "session.h"},
-             "slot.c": STREAMS | {"session.h"},
-             "verify.c": STREAMS | {"session.h"},
-             "normalise.c": STREAMS | {"session.h", "slot.h"}}
-STATES = {"SLOT": "slot.c", "SESSION": "session.c", "ENTRY": "schedule.c"}
+STREAMS = {"batch.h", "loader_table.h", "loaders.h", "lookup.h", "names.h", "schedule.h", "stream_core.h",
+           "stream_open.h", "stream_options.h"}
+KNOWS_NOT = {"loader_session.c": STREAMS,
+             "loader_session_input.c": STREAMS,
+             "io.c": STREAMS | {"loader_session.h", "slot.h"},
+             "stream_core.c": STREAMS - {"stream_core.h"} | {"io.h", "loader_session.h"},
+             "slot.c": STREAMS | {"loader_session.h"},
+             "batch_verify.c": STREAMS | {"loader_session.h"},
+             "normalise.c": STREAMS | {"loader_session.h", "slot.h"}}
+STATES = {"SLOT": "slot.c", "SESSION": "loader_session.c", "ENTRY": "schedule.c"}
 
 
 def sources():

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* slot.pml - the slots of a stream (libdist/slot.c, schedule.c, session.c, session_input.c) with two loaders on its own
- * host.
+/* slot.pml - the slots of a stream (libdist/slot.c, schedule.c, loader_session.c, loader_session_input.c) with two
+ * loaders on its own host.
  *
  * Each loader has its own ring in shared memory, and can write into it at any time. The client relies on it writing only
  * into slots that it was asked to fill and has not answered for. Batches are requested in order, and late ones a second

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* stream.h - how the rest of Plenum opens streams, in addition to plenum_stream_open(). */
-#ifndef LIBDIST_STREAM_H
-#define LIBDIST_STREAM_H
+/* stream_open.h - how the rest of Plenum opens streams, in addition to plenum_stream_open(). */
+#ifndef LIBDIST_STREAM_OPEN_H
+#define LIBDIST_STREAM_OPEN_H
 
 #include <stdbool.h>
 

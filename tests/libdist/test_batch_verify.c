@@ -8,7 +8,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
-#include "libdist/verify.h"
+#include "libdist/batch_verify.h"
 
 enum { SAMPLES = 3, SIDE = 4, SLOTS = 3 };
 

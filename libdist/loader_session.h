@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* session.h - the connection to one loader: bytes, frames, handshake, and reconnecting.
+/* loader_session.h - the connection to one loader: bytes, frames, handshake, and reconnecting.
  *
  * It knows nothing about batches, except which request fills which slot. It reports events to its
  * owner. Call everything with the stream's lock held. */
-#ifndef LIBDIST_SESSION_H
-#define LIBDIST_SESSION_H
+#ifndef LIBDIST_LOADER_SESSION_H
+#define LIBDIST_LOADER_SESSION_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session.c - the connection to one loader, and how it reconnects.
+/* loader_session.c - the connection to one loader, and how it reconnects.
  *
  *     DOWN --connected--> HELLO --hello--> OPENING --OPENED--> OPEN --RENDER, DONE ...
  *      ^                     |                |                  |
@@ -18,13 +18,13 @@
  * the bytes that follow its DONE are received into the slot, all such loaders share one ring, and a
  * cancelled slot is free at once. Bytes that still arrive for it are discarded.
  *
- * Not here: what a loader sends (session_input.c).
+ * Not here: what a loader sends (loader_session_input.c).
  *
  * Connecting is retried for ever, with growing pauses. A rejection (ERROR) is not expected to go
  * away: once every loader has rejected the stream, it fails with the first one's reason. */
 #include "config.h"
 
-#include "libdist/session.h"
+#include "libdist/loader_session.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -38,7 +38,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/io.h"
-#include "libdist/session_core.h"
+#include "libdist/loader_session_core.h"
 
 enum {
     /* After this many consecutive deaths while opening our data set, a loader is given up. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* trace.h - traces of batches, written to a file for Perfetto and Chrome's trace viewer.
+/* batch_trace.h - traces of batches, written to a file for Perfetto and Chrome's trace viewer.
  *
  * Enabled if PLENUM_TRACE names a folder. All functions accept NULL for "disabled"; hold the
  * stream's lock. */
-#ifndef LIBDIST_TRACE_H
-#define LIBDIST_TRACE_H
+#ifndef LIBDIST_BATCH_TRACE_H
+#define LIBDIST_BATCH_TRACE_H
 
 #include <stdint.h>
 

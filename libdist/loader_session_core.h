@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* session_core.h - a session, only for session.c and session_input.c. Call everything with the
- * stream's lock held. */
-#ifndef LIBDIST_SESSION_CORE_H
-#define LIBDIST_SESSION_CORE_H
+/* loader_session_core.h - a session, only for loader_session.c and loader_session_input.c. Call
+ * everything with the stream's lock held. */
+#ifndef LIBDIST_LOADER_SESSION_CORE_H
+#define LIBDIST_LOADER_SESSION_CORE_H
 
 #include "common/frame.h"
 #include "common/message.h"
 #include "common/state.h"
+#include "libdist/loader_session.h"
 #include "libdist/rtt.h"
-#include "libdist/session.h"
 
 enum session_state {
     SESSION_DOWN,    /* no connection; next attempt at retry_ns */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* normalise.h - the loops of plenum_normalise(), of which there are several sets. */
-#ifndef LIBDIST_NORMALISE_H
-#define LIBDIST_NORMALISE_H
+/* normalise_loops.h - the loops of plenum_normalise(), of which there are several sets. */
+#ifndef LIBDIST_NORMALISE_LOOPS_H
+#define LIBDIST_NORMALISE_LOOPS_H
 
 #include <stdbool.h>
 #include <stddef.h>

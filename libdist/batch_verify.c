@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* verify.c - renders some batches on two loaders and compares them.
+/* batch_verify.c - renders some batches on two loaders and compares them.
  *
  * A share of the batches, chosen by a hash of their position, is requested from two loaders. If
  * they differ, one of the loaders renders wrong pixels. A third loader, if there is one,
@@ -9,7 +9,7 @@
  * Not here: which loaders are used, and when an answer is late (schedule.c). */
 #include "config.h"
 
-#include "libdist/verify.h"
+#include "libdist/batch_verify.h"
 
 #include <assert.h>
 #include <errno.h>

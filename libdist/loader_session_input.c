@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* session_input.c - what a loader sends: its frames, each accepted only in some states of the
- * session, and the bytes of batches.
+/* loader_session_input.c - what a loader sends: its frames, each accepted only in some states of
+ * the session, and the bytes of batches.
  *
  * HELLO and FIELDS are answered here, because the next request depends on them. */
 #include "config.h"
@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "libdist/session_core.h"
+#include "libdist/loader_session_core.h"
 
 /* Bytes received per turn, so that the program does not wait long for the lock. */
 enum { RECEIVE_MAX = 1 << 20 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* verify.h - batches that two loaders render, which must be alike. */
-#ifndef LIBDIST_VERIFY_H
-#define LIBDIST_VERIFY_H
+/* batch_verify.h - batches that two loaders render, which must be alike. */
+#ifndef LIBDIST_BATCH_VERIFY_H
+#define LIBDIST_BATCH_VERIFY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* trace.c - see trace.h. The file is a JSON array of trace events, one per line:
+/* batch_trace.c - see batch_trace.h. The file is a JSON array of trace events, one per line:
  * https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event
  * Format"). It can be read while it is being written, and after a crash, when its last line is
  * missing: the format allows that.
@@ -9,7 +9,7 @@
  * waits in the loader's queue, is rendered, is ready, is in use. */
 #include "config.h"
 
-#include "libdist/trace.h"
+#include "libdist/batch_trace.h"
 
 #include <errno.h>
 #include <stdatomic.h>
