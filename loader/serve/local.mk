@@ -13,8 +13,11 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/notify.c %D%/notify.h \
 	%D%/openings.c %D%/openings.h \
 	%D%/pin.c %D%/pin.h \
-	%D%/queue.c %D%/queue.h \
+	%D%/queue.c %D%/queue.h %D%/queue_priv.h \
+	%D%/queue_item.c %D%/queue_item.h \
+	%D%/queue_users.c %D%/queue_users.h \
 	%D%/quota.c %D%/quota.h \
+	%D%/readahead.c %D%/readahead.h \
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \

@@ -28,12 +28,7 @@
  * If the bytes of a sample are bad, the sample returns to its stream, and an I/O thread reads a
  * substitute: workers never wait for storage.
  *
- * When reading is slow (a cold cache, a network), I/O threads also announce the next samples to the
- * kernel; the order of a stream is known far beyond its requests. The kernel then reads many
- * samples at once, and a cold cache costs bandwidth instead of one latency per sample. Announcing
- * may be slow as well, because the kernel must look up file names, so a thread spends at most as
- * much time on it as on reading. When reading is fast nothing is announced, which saves two system
- * calls per sample.
+ * When reading is slow, I/O threads also announce the next samples to the kernel (readahead.c).
  *
  * A node queue holds the read samples for the workers of one NUMA node: those of the streams whose
  * slots are on that node. A worker whose node queue is empty takes from another one, because
@@ -62,110 +57,16 @@
 #include "common/error.h"
 #include "common/lock.h"
 #include "common/util.h"
-#include "loader/serve/token_bucket.h"
 #include "loader/serve/fair_queue.h"
+#include "loader/serve/queue_item.h"
+#include "loader/serve/queue_priv.h"
+#include "loader/serve/queue_users.h"
+#include "loader/serve/readahead.h"
+#include "loader/serve/token_bucket.h"
 
 enum {
-    BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this for a huge file is freed afterwards */
-    PART_KEEP = 256 << 10,  /* the same limit for an item's parts after the first */
-    PARTS_MAX = 32,         /* per item */
-    ITEM_NS = 100000,       /* CPU time or reading time to aim for in an item of several parts */
-    LATE_NS = 1000000,      /* an item that took longer than this to read, */
-    LARGE = 256 << 10,      /* or has more bytes than this, leaves its remaining parts to others */
-    DEAR_NS = 50000000,     /* and so does one that has been rendered for longer than this */
-    AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
-    AHEAD_READ_NS = 200000, /* announce if the mean time of a read is longer */
-    AHEAD_MEAN = 16,        /* samples in that mean */
-    /* keep announcing for this many samples, since announced ones are read fast */
-    AHEAD_HOLD = 4096,
-    AHEAD_TIME_NS = 50000000, /* longest time that a thread announces before it reads again */
-    COST_PIXEL_NS = 20,       /* estimated cost before any sample is rendered */
-    COST_MEAN = 8,            /* samples */
-    LEFT_TAGS = 256,
-    SPARE_MAX = 64,    /* extra I/O threads, started to replace hanging ones */
-    SPARE_OF_USER = 8, /* how many of these one user may get */
-};
-
-/* A position in the sequence of a stream's samples, batch after batch. */
-struct walk {
-    struct order_place step;
-    uint32_t index;   /* the sample's index in its step, less than the stream's local count */
-    uint64_t ordinal; /* samples since the walk began */
-};
-
-/* A user, or one of its jobs. Under the queue's lock; freed with its last stream. */
-struct owner {
-    struct list link; /* in the queue's users, or the user's jobs */
-    struct list jobs; /* of a user */
-    struct flow flow;
-    unsigned members; /* jobs of a user, streams of a job */
-    char name[];
-};
-
-struct queue_stream {
-    /* Constant. */
-    struct queue *queue;
-    struct owner *user, *job;
-    const struct render_spec *spec;
-    const struct wire_open *open;
-    const struct wire_slot *layout;
-    const struct order_steps *steps;
-    struct ring *ring;
-    unsigned node;
-    void *owner;
-    /* Under the queue's lock. */
-    struct list requests; /* unfinished, oldest first */
-    struct list link;     /* in the queue's streams */
-    struct flow flow;
-    struct list retries;           /* samples that need a substitute to be read */
-    uint64_t waiting;              /* samples that no thread has begun, including retries */
-    uint64_t cost_ns;              /* mean CPU time of a sample */
-    unsigned announcing;           /* threads that are announcing a sample of this stream */
-    bool closed;                   /* free it when `announcing` reaches 0 */
-    bool starved;                  /* since the last beat */
-    uint64_t reads, reads_at_beat; /* finished reads, now and at the last beat */
-    /* It holds I/O threads, and no call into its storage has returned since the last beat. */
-    bool hangs;
-    struct walk ahead;           /* the next sample to announce */
-    struct order_place expected; /* position of the next request if it follows the last one */
-    uint64_t asked;              /* samples requested since the walk began */
-    uint64_t taken;              /* how many of them I/O threads have begun */
-    uint64_t read_ns;            /* mean time of a read */
-    struct queue_totals totals;
-    uint64_t slow_until; /* announce until `taken` reaches this */
-};
-
-/* A sample whose bytes were bad, so that a substitute must be read; or a part that its item left to
- * others. It holds no buffer until then. */
-struct retry {
-    struct list link;
-    struct queue_request *request;
-    uint32_t index, count; /* as in struct part */
-    struct render_try try;
-};
-
-enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
-
-/* A sample of a batch, or a run of positions that show the same sample (render_run()). */
-struct part {
-    uint32_t index; /* in its batch */
-    uint32_t count; /* length of the run: consecutive samples of the batch */
-    struct render_try try;
-    struct render_files files;
-    int code; /* result of the last operation on it, with its sentence */
-    struct plenum_error err;
-};
-
-/* Some samples of one request that are being processed. The queue's lock protects a FREE item, the
- * lock of its node queue a READ one; in the other states the item belongs to one thread. */
-struct item {
-    enum item_state state; /* only item_move() writes it */
-    struct list link;      /* in the free items, or in a node queue */
-    struct queue_request *request;
-    struct flow_turn turn;
-    struct part parts[PARTS_MAX];
-    uint32_t num_parts, samples; /* 0 when FREE */
-    uint64_t read_ns, cpu_ns;
+    ITEM_NS = 100000, /* CPU time or reading time to aim for in an item of several parts */
+    COST_MEAN = 8,    /* samples */
 };
 
 struct node_queue {
@@ -182,35 +83,6 @@ struct thread {
     unsigned index;
     unsigned node; /* of a worker */
     pthread_t id;
-};
-
-struct queue {
-    /* Constant. */
-    struct queue_options options;
-    struct item *items;
-    unsigned num_items;
-    struct thread *threads; /* workers, then I/O threads */
-    unsigned started;
-    unsigned readers;      /* how many of them are I/O threads; holding mu */
-    unsigned idle_readers; /* I/O threads with no work; holding mu */
-    struct node_queue *node_queues;
-    unsigned num_nodes;
-    /* Any thread. */
-    atomic_uint ready; /* items in all node queues */
-    /* Any thread, holding mu. */
-    struct lock mu;
-    /* I/O threads wait here for a task and a free item, for something to announce, or for `stop` */
-    pthread_cond_t to_read;
-    struct list users, streams;
-    struct flow flow; /* the root: users are its children */
-    /* start tags of users that have left, by a hash of their names */
-    uint64_t left_tags[LEFT_TAGS];
-    struct list free;     /* items */
-    struct list finished; /* requests */
-    struct queue_counters counters;
-    pthread_cond_t rested; /* workers that wait for CPU time wait here for `stop` */
-    bool stop;
-    struct token_bucket cpu; /* any thread */
 };
 
 /* The allowed transitions of an item. */
@@ -256,14 +128,6 @@ static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
     flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
 }
 
-/* A stream that hangs gets no more I/O threads, because they would hang, too. Holding the lock. */
-static void set_hangs(struct queue_stream *s, bool hangs)
-{
-    assert(lock_is_held(&s->queue->mu));
-    s->hangs = hangs;
-    flow_set_backlogged(&s->flow, s->waiting > 0 && !hangs);
-}
-
 /* Drop the samples of a request that no thread has begun. Holding the lock. */
 static void drop_waiting(struct queue *q, struct queue_request *r)
 {
@@ -287,19 +151,6 @@ static void drop_waiting(struct queue *q, struct queue_request *r)
     add_waiting(q, r->stream, -(int64_t)untaken);
 }
 
-static void add_part(struct item *item, uint32_t index, uint32_t count,
-                     const struct render_try *try)
-{
-    struct part *p = &item->parts[item->num_parts++];
-
-    assert(item->num_parts <= PARTS_MAX);
-    p->index = index;
-    p->count = count;
-    p->try = *try;
-    p->code = 0;
-    item->samples += count;
-}
-
 /* Start an item with a retry. Holding the lock. */
 static void begin_retry(struct queue_stream *s, struct item *item)
 {
@@ -307,7 +158,7 @@ static void begin_retry(struct queue_stream *s, struct item *item)
 
     assert(lock_is_held(&s->queue->mu));
     item->request = retry->request;
-    add_part(item, retry->index, retry->count, &retry->try);
+    queue_item_add_part(item, retry->index, retry->count, &retry->try);
     free(retry);
 }
 
@@ -342,7 +193,7 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
     try = (struct render_try){.epoch = r->place.epoch,
                               .position = r->place.position + wire_step_position(s->open, in_step)};
     count = render_run(s->spec, try.position, (uint32_t)min_u64(most, s->open->local - in_step));
-    add_part(item, r->next, count, &try);
+    queue_item_add_part(item, r->next, count, &try);
     r->next += count;
     s->taken += count;
 }
@@ -400,42 +251,6 @@ static struct item *begin_task(struct queue *q)
     return item;
 }
 
-static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t samples)
-{
-    uint64_t index = w->index + samples;
-
-    w->ordinal += samples;
-    w->index = (uint32_t)(index % s->open->local);
-    if (index >= s->open->local)
-        w->step = order_place_skip(s->steps, w->step, index / s->open->local);
-}
-
-static void maybe_free(struct queue_stream *s);
-
-/* Returns the stream of the next sample to announce to the kernel, out of all streams whose reading
- * is slow, or NULL. Holding the lock. */
-static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
-{
-    assert(lock_is_held(&q->mu));
-    for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
-        struct queue_stream *s = container_of(at, struct queue_stream, link);
-
-        if (s->hangs || s->taken >= s->slow_until || list_is_empty(&s->requests) ||
-            !flow_may_hold(&s->flow, q->readers))
-            continue;
-        if (s->ahead.ordinal < s->taken) /* reading is ahead of announcing */
-            walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
-        if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
-            continue;
-        *sample =
-            render_sample_at(s->spec, s->ahead.step.epoch,
-                             s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
-        walk_on(s, &s->ahead, 1);
-        return s;
-    }
-    return NULL;
-}
-
 /* Free an item for another task. Holding the lock. */
 static void release_item(struct queue *q, struct item *item)
 {
@@ -453,33 +268,6 @@ static void release_item(struct queue *q, struct item *item)
         (void)pthread_cond_signal(&q->to_read);
 }
 
-static void free_retries(struct list *retries)
-{
-    struct list *link;
-
-    while ((link = list_pop_first(retries)))
-        free(container_of(link, struct retry, link));
-}
-
-/* Add retries for the positions of a part, `each` positions per retry, to the front of the list.
- * Returns false when out of memory. */
-static bool add_retries(struct list *retries, struct queue_request *request,
-                        const struct part *part, uint32_t each)
-{
-    for (uint32_t i = 0; i < part->count; i += each) {
-        struct retry *retry = malloc(sizeof(*retry));
-
-        if (!retry)
-            return false;
-        *retry = (struct retry){
-            .request = request, .index = part->index + i, .count = each, .try = part->try};
-        retry->try.position += i;
-        retry->try.found = 0;
-        list_add_first(retries, &retry->link);
-    }
-    return true;
-}
-
 /* Queue retries for reading, and return how many samples they cover; or drop them if the request
  * has failed or was cancelled. Holding the lock. */
 static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct list *retries)
@@ -490,7 +278,7 @@ static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct l
 
     assert(lock_is_held(&q->mu));
     if (r->cancelled || r->done.status < 0)
-        free_retries(retries);
+        queue_item_free_retries(retries);
     while ((link = list_pop_first(retries))) {
         count += container_of(link, struct retry, link)->count;
         list_add_first(&s->retries, link);
@@ -545,85 +333,6 @@ static void hand_over(struct queue *q, struct item *item)
     }
 }
 
-/* Remove the parts from `first` onwards from an item and add them to `left`. Changes nothing and
- * returns false when out of memory. */
-static bool leave_parts(struct item *item, uint32_t first, struct list *left)
-{
-    for (uint32_t i = first; i < item->num_parts; i++)
-        if (!add_retries(left, item->request, &item->parts[i], item->parts[i].count)) {
-            free_retries(left);
-            return false;
-        }
-    for (; item->num_parts > first; item->num_parts--)
-        item->samples -= item->parts[item->num_parts - 1].count;
-    return true;
-}
-
-/* Read an item's files. If some samples are more expensive than expected, the parts after them go
- * to `left`. Holding no lock. */
-static void read_item(struct item *item, struct list *left)
-{
-    const struct render_spec *spec = item->request->stream->spec;
-    uint64_t begin = time_now_ns(), cpu = time_cpu_ns(), bytes = 0;
-
-    for (uint32_t i = 0; i < item->num_parts; i++) {
-        struct part *p = &item->parts[i];
-
-        if (i > 0 && (bytes > LARGE || time_now_ns() - begin > LATE_NS) &&
-            leave_parts(item, i, left))
-            break;
-        p->files.own.len = p->files.partner.len = p->files.fields.len = 0;
-        p->code = render_read(spec, &p->try, &p->files, &p->err);
-        bytes += p->files.own.len + p->files.partner.len + p->files.fields.len;
-    }
-    item->read_ns = time_now_ns() - begin;
-    item->cpu_ns = time_cpu_ns() - cpu;
-}
-
-/* Holding the lock. */
-static void track_reading(struct queue_stream *s, uint64_t read_ns)
-{
-    assert(lock_is_held(&s->queue->mu));
-    s->read_ns = (s->read_ns * (AHEAD_MEAN - 1) + read_ns) / AHEAD_MEAN;
-    if (s->read_ns >= AHEAD_READ_NS)
-        s->slow_until = s->taken + AHEAD_HOLD;
-}
-
-/* Announce one sample, if there is one. Returns how long it took, or 0. Holding the lock, which is
- * released during the call into the kernel. */
-static uint64_t announce(struct queue *q)
-{
-    struct dataset *dataset;
-    struct queue_stream *s;
-    uint64_t begin;
-    uint32_t sample;
-    bool images;
-
-    assert(lock_is_held(&q->mu));
-    s = next_announcement(q, &sample);
-    if (!s)
-        return 0;
-    /* The stream may be closed in the meantime. The stream and its data set are not freed then, but
-     * its spec is. */
-    images = views_have_images(&s->spec->views);
-    dataset = dataset_ref(s->spec->dataset);
-    flow_hold(&s->flow);
-    s->announcing++;
-    lock_release(&q->mu);
-    begin = time_now_ns();
-    if (images)
-        dataset_announce(dataset, sample);
-    begin = time_now_ns() - begin;
-    dataset_unref(dataset);
-    lock_acquire(&q->mu);
-    flow_release(&s->flow);
-    if (!s->closed)
-        set_hangs(s, false);
-    s->announcing--;
-    maybe_free(s);
-    return begin + 1;
-}
-
 static void *io_main(void *arg)
 {
     struct thread *t = arg;
@@ -632,7 +341,7 @@ static void *io_main(void *arg)
 
     lock_acquire(&q->mu);
     while (!q->stop) {
-        uint64_t ns = budget_ns > 0 ? announce(q) : 0;
+        uint64_t ns = budget_ns > 0 ? readahead_announce(q) : 0;
         struct item *item = ns > 0 ? NULL : begin_task(q);
 
         if (ns > 0) {
@@ -644,20 +353,20 @@ static void *io_main(void *arg)
 
             list_init(&left);
             lock_release(&q->mu);
-            read_item(item, &left);
+            queue_item_read(item, &left);
             lock_acquire(&q->mu);
             /* Either other threads read the parts that the item has left, or those parts are
              * dropped. */
             item->request->left -= begun - item->samples - queue_retries(q, item->request, &left);
             flow_release(&s->flow);
             s->reads++;
-            set_hangs(s, false);
-            track_reading(s, item->read_ns / item->num_parts);
+            readahead_set_hangs(s, false);
+            readahead_track_reading(s, item->read_ns / item->num_parts);
             budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
             lock_release(&q->mu);
             hand_over(q, item);
             lock_acquire(&q->mu);
-        } else if (announce(q) == 0) {
+        } else if (readahead_announce(q) == 0) {
             q->idle_readers++;
             lock_wait(&q->mu, &q->to_read);
             q->idle_readers--;
@@ -665,95 +374,6 @@ static void *io_main(void *arg)
     }
     lock_release(&q->mu);
     return NULL;
-}
-
-/* Returns where to write the pixels of a sample of a batch. */
-static struct render_target target_of(const struct queue_stream *s, uint8_t *slot, uint32_t index)
-{
-    const struct views *views = &s->spec->views;
-    struct render_target target = {.boxes = NULL};
-
-    for (uint32_t i = 0; i < views->count; i++)
-        target.view[i] = slot + s->layout->pixels_at[i] +
-                         (uint64_t)index * views->view[i].count * render_view_bytes(s->spec, i);
-    if (s->open->geometry) {
-        target.boxes =
-            (float *)(void *)(slot + s->layout->boxes_at) + (uint64_t)index * views->images * 4;
-        target.size = (uint32_t *)(void *)(slot + s->layout->sizes_at) + (uint64_t)index * 2;
-        target.flips = slot + s->layout->flips_at + (uint64_t)index * views->images;
-    }
-    for (uint32_t i = 0; i < s->open->num_fields; i++) {
-        target.field[i] =
-            slot + s->layout->fields_at[i] + index * wire_field_bytes(s->open, &s->open->field[i]);
-        if (field_varies(&s->open->field[i]))
-            target.length[i] = (uint32_t *)(void *)(slot + s->layout->lengths_at[i]) + index;
-    }
-    return target;
-}
-
-/* Write a part's pixels, labels and sample numbers to its slot. Holding no lock. */
-static int render_part(struct render_scratch *scratch, const struct queue_request *request,
-                       struct part *p, struct render_result *result)
-{
-    const struct queue_stream *s = request->stream;
-    uint8_t *slot = ring_slot(s->ring, request->slot);
-    struct render_target targets[VIEWS_IMAGES_MAX];
-    int r;
-
-    assert(p->count <= VIEWS_IMAGES_MAX);
-    for (uint32_t i = 0; i < p->count; i++)
-        targets[i] = target_of(s, slot, p->index + i);
-    r = render_bytes_of(s->spec, scratch, &p->try, p->count, &p->files, targets, result, &p->err);
-    if (r < 0)
-        return r;
-    for (uint32_t i = p->index; i < p->index + p->count; i++) {
-        ((int64_t *)(void *)(slot + s->layout->labels_at))[i] = result->label;
-        ((uint32_t *)(void *)(slot + s->layout->samples_at))[i] = result->sample;
-        if (s->open->mix) {
-            ((int64_t *)(void *)(slot + s->layout->labels2_at))[i] = result->label2;
-            ((float *)(void *)(slot + s->layout->weights_at))[i] = result->weight;
-        }
-    }
-    return 0;
-}
-
-/* The outcome of rendering an item. */
-struct outcome {
-    int code; /* if negative, the request fails with this code and sentence */
-    struct plenum_error err;
-    /* Samples that need a substitute, or that belong to a bad run and may each need a different
-     * one. */
-    struct list retries;
-    uint32_t rendered, substituted; /* numbers of samples */
-};
-
-/* Holding no lock. */
-static void render_item(struct render_scratch *scratch, struct item *item, struct outcome *ret)
-{
-    struct queue_request *r = item->request;
-    uint64_t begin = time_now_ns();
-
-    ret->code = ring_check(r->stream->ring, &ret->err);
-    for (struct part *p = item->parts; p < item->parts + item->num_parts && ret->code == 0; p++) {
-        struct render_result result = {0};
-
-        if (p > item->parts && time_now_ns() - begin > DEAR_NS &&
-            add_retries(&ret->retries, r, p, p->count))
-            continue;
-        if (p->code == 0)
-            p->code = render_part(scratch, r, p, &result);
-        if (p->code == 0) {
-            ret->rendered += p->count;
-            ret->substituted += result.substituted;
-        } else if (p->count > 1 ? p->code == -EBADMSG
-                                : render_goes_on(r->stream->spec, &p->try, p->code, &p->err)) {
-            if (!add_retries(&ret->retries, r, p, 1))
-                ret->code = error_set(&ret->err, -ENOMEM, "out of memory");
-        } else {
-            ret->code = p->code;
-            ret->err = p->err;
-        }
-    }
 }
 
 /* A sample that fails makes its whole request fail, and the request's other samples are dropped.
@@ -864,12 +484,6 @@ static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struc
     return true;
 }
 
-static void trim_parts(struct item *item)
-{
-    for (uint32_t i = 0; i < item->num_parts; i++)
-        render_files_trim(&item->parts[i].files, i == 0 ? BUFFER_KEEP : PART_KEEP);
-}
-
 /* Render one item, unless its request was cancelled or has failed. */
 static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
 {
@@ -888,10 +502,10 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     begin = time_now_ns();
     cpu = time_cpu_ns();
     if (outcome.code == 0)
-        render_item(scratch, item, &outcome);
+        queue_item_render(scratch, item, &outcome);
     begin = time_now_ns() - begin;
     item->cpu_ns += time_cpu_ns() - cpu;
-    trim_parts(item);
+    queue_item_trim(item);
 
     lock_acquire(&q->mu);
     over = settle(q, item, begin, &outcome);
@@ -974,17 +588,6 @@ static int start_threads(struct queue *q)
     return r;
 }
 
-/* Has the stream waited without an I/O thread since the last beat, while all of them were busy? */
-static bool is_starved(const struct queue *q, struct queue_stream *s)
-{
-    unsigned most = q->options.io_threads + SPARE_OF_USER;
-    bool since = s->starved;
-
-    assert(lock_is_held(&q->mu));
-    s->starved = q->idle_readers == 0 && s->waiting > 0 && s->flow.held == 0;
-    return since && s->starved && s->user->flow.held < most;
-}
-
 void queue_beat(struct queue *queue)
 {
     struct queue *q = queue;
@@ -994,9 +597,9 @@ void queue_beat(struct queue *queue)
     for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
         struct queue_stream *s = container_of(at, struct queue_stream, link);
 
-        set_hangs(s, s->flow.held > 0 && s->reads == s->reads_at_beat);
+        readahead_set_hangs(s, s->flow.held > 0 && s->reads == s->reads_at_beat);
         s->reads_at_beat = s->reads;
-        starved |= is_starved(q, s);
+        starved |= queue_users_is_starved(q, s);
     }
     if (starved && q->readers < q->options.io_threads + SPARE_MAX && start_thread(q) == 0)
         list_add_first(&q->free, &q->items[q->num_items++].link);
@@ -1081,8 +684,7 @@ void queue_destroy(struct queue *queue)
     while ((r = queue_pop_finished(queue)))
         free(r);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)
-        for (unsigned k = 0; k < PARTS_MAX; k++)
-            render_files_trim(&queue->items[i].parts[k].files, 0);
+        queue_item_fini(&queue->items[i]);
     for (unsigned i = 0; queue->node_queues && queue->items && i < queue->num_nodes; i++) {
         (void)pthread_cond_destroy(&queue->node_queues[i].to_render);
         lock_fini(&queue->node_queues[i].mu);
@@ -1095,149 +697,6 @@ void queue_destroy(struct queue *queue)
     token_bucket_fini(&queue->cpu);
     lock_fini(&queue->mu);
     free(queue);
-}
-
-/* Find the user or job with this name in a list, or add it. Returns NULL when out of memory.
- * Holding the lock. */
-static struct owner *join(struct list *list, const char *name, struct flow *parent,
-                          uint64_t start_tag)
-{
-    size_t size = strlen(name) + 1;
-    struct owner *o = NULL;
-
-    for (struct list *at = list_first(list); at && !o; at = list_next(list, at))
-        if (strcmp(container_of(at, struct owner, link)->name, name) == 0)
-            o = container_of(at, struct owner, link);
-    if (!o) {
-        o = calloc(1, sizeof(*o) + size);
-        if (!o)
-            return NULL;
-        memcpy(o->name, name, size);
-        flow_init(&o->flow, parent, start_tag);
-        list_init(&o->jobs);
-        list_add_first(list, &o->link);
-    }
-    o->members++;
-    return o;
-}
-
-/* Holding the lock. */
-static void leave(struct owner *o)
-{
-    if (--o->members > 0)
-        return;
-    list_remove(&o->link);
-    free(o);
-}
-
-/* A user that leaves and returns keeps its start tag. If two users have the same hash, one gets the
- * tag of the other, which makes a difference of a few samples at most. */
-static uint64_t *left_tag_of(struct queue *q, const char *user)
-{
-    uint64_t hash = 5381;
-
-    for (; *user; user++)
-        hash = hash * 33 + (unsigned char)*user;
-    return &q->left_tags[hash % LEFT_TAGS];
-}
-
-/* Add a stream to its job, creating the job and user if they are new. Returns 0 or -ENOMEM. Holding
- * the lock. */
-static int join_owners(struct queue *q, const struct queue_stream_options *o,
-                       struct queue_stream *s)
-{
-    assert(lock_is_held(&q->mu));
-    s->user = join(&q->users, o->user, &q->flow, *left_tag_of(q, o->user));
-    if (!s->user)
-        return -ENOMEM;
-    s->job = join(&s->user->jobs, o->job, &s->user->flow, 0);
-    if (!s->job) {
-        leave(s->user);
-        return -ENOMEM;
-    }
-    flow_init(&s->flow, &s->job->flow, 0);
-    list_add_first(&q->streams, &s->link);
-    return 0;
-}
-
-/* Holding the lock. */
-static void leave_owners(struct queue *q, struct queue_stream *s)
-{
-    assert(lock_is_held(&q->mu));
-    list_remove(&s->link);
-    *left_tag_of(q, s->user->name) = s->user->flow.start_tag;
-    leave(s->job);
-    leave(s->user);
-}
-
-int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
-                      struct queue_stream **ret)
-{
-    const struct queue_stream_options *o = options;
-    uint64_t pixels = views_pixels(&o->spec->views);
-    struct queue_stream *s = malloc(sizeof(*s));
-    int r;
-
-    if (!s)
-        return -ENOMEM;
-    *s = (struct queue_stream){.queue = queue,
-                               .spec = o->spec,
-                               .open = o->open,
-                               .layout = o->layout,
-                               .steps = o->steps,
-                               .ring = o->ring,
-                               .node = o->node % queue->num_nodes,
-                               .owner = o->owner,
-                               .cost_ns = pixels * COST_PIXEL_NS,
-                               .expected = {.epoch = UINT64_MAX}};
-    list_init(&s->requests);
-    list_init(&s->retries);
-    lock_acquire(&queue->mu);
-    r = join_owners(queue, o, s);
-    lock_release(&queue->mu);
-    if (r < 0)
-        free(s);
-    else
-        *ret = s;
-    return r;
-}
-
-/* Holding the lock. */
-static void maybe_free(struct queue_stream *s)
-{
-    assert(lock_is_held(&s->queue->mu));
-    if (!s->closed || s->announcing > 0)
-        return;
-    leave_owners(s->queue, s);
-    free(s);
-}
-
-void queue_stream_close(struct queue_stream *stream)
-{
-    struct queue *q;
-
-    if (!stream)
-        return;
-    q = stream->queue;
-    lock_acquire(&q->mu);
-    assert(!stream->closed && list_is_empty(&stream->requests));
-    stream->closed = true;
-    maybe_free(stream);
-    lock_release(&q->mu);
-}
-
-/* Account for a new request. If it does not follow the last one, announcing restarts at its
- * position. Holding the lock. */
-static void track_request(struct queue_stream *s, struct order_place place, uint64_t count)
-{
-    assert(lock_is_held(&s->queue->mu));
-    if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
-        s->ahead = (struct walk){.step = place};
-        s->slow_until = s->slow_until > s->taken ? AHEAD_HOLD : 0;
-        s->asked = s->taken = 0;
-    }
-    s->asked += count;
-    s->expected = order_place_skip(s->steps, place, s->open->steps);
 }
 
 int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render)
@@ -1258,7 +717,7 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
     r->left = r->count;
     lock_acquire(&q->mu);
     list_add_last(&stream->requests, &r->link);
-    track_request(stream, r->place, r->count);
+    readahead_track_request(stream, r->place, r->count);
     add_waiting(q, stream, r->count);
     (void)pthread_cond_broadcast(&q->to_read);
     lock_release(&q->mu);
@@ -1331,16 +790,4 @@ void queue_get_counters(struct queue *queue, struct queue_counters *ret)
     lock_acquire(&queue->mu);
     *ret = queue->counters;
     lock_release(&queue->mu);
-}
-
-void queue_stream_get_totals(struct queue_stream *stream, struct queue_totals *ret)
-{
-    lock_acquire(&stream->queue->mu);
-    *ret = stream->totals;
-    lock_release(&stream->queue->mu);
-}
-
-unsigned queue_stream_node(const struct queue_stream *stream)
-{
-    return stream->node;
 }

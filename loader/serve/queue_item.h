@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* queue_item.h - some samples of a request, which one thread reads and another renders. An item
+ * belongs to the thread that works on it, so nothing here takes a lock. */
+#ifndef LOADER_SERVE_QUEUE_ITEM_H
+#define LOADER_SERVE_QUEUE_ITEM_H
+
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "common/list.h"
+#include "loader/render/render.h"
+#include "loader/serve/fair_queue.h"
+#include "loader/serve/queue.h"
+
+enum { PARTS_MAX = 32 }; /* per item */
+
+/* A sample whose bytes were bad, so that a substitute must be read; or a part that its item left to
+ * others. It holds no buffer until then. */
+struct retry {
+    struct list link;
+    struct queue_request *request;
+    uint32_t index, count; /* as in struct part */
+    struct render_try try;
+};
+
+enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
+
+/* A sample of a batch, or a run of positions that show the same sample (render_run()). */
+struct part {
+    uint32_t index; /* in its batch */
+    uint32_t count; /* length of the run: consecutive samples of the batch */
+    struct render_try try;
+    struct render_files files;
+    int code; /* result of the last operation on it, with its sentence */
+    struct plenum_error err;
+};
+
+/* Some samples of one request that are being processed. The queue's lock protects a FREE item, the
+ * lock of its node queue a READ one; in the other states the item belongs to one thread. */
+struct item {
+    enum item_state state; /* only item_move() writes it */
+    struct list link;      /* in the free items, or in a node queue */
+    struct queue_request *request;
+    struct flow_turn turn;
+    struct part parts[PARTS_MAX];
+    uint32_t num_parts, samples; /* 0 when FREE */
+    uint64_t read_ns, cpu_ns;
+};
+
+/* The outcome of rendering an item. */
+struct outcome {
+    int code; /* if negative, the request fails with this code and sentence */
+    struct plenum_error err;
+    /* Samples that need a substitute, or that belong to a bad run and may each need a different
+     * one. */
+    struct list retries;
+    uint32_t rendered, substituted; /* numbers of samples */
+};
+
+/** Append a sample, or a run of `count` of them, to an item. */
+void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,
+                         const struct render_try *try);
+/** Read an item's files. If some samples are more expensive than expected, the parts after them go
+ * to `left`. */
+void queue_item_read(struct item *item, struct list *left);
+/** Render an item's samples into their slot. `ret` starts with code 0 and an empty list. */
+void queue_item_render(struct render_scratch *scratch, struct item *item, struct outcome *ret);
+/** Free buffers that have grown large. */
+void queue_item_trim(struct item *item);
+/** Free an item's buffers. */
+void queue_item_fini(struct item *item);
+
+void queue_item_free_retries(struct list *retries);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* queue_priv.h - the queue and its streams, shared by the files that implement them:
+ *
+ *     queue.c        requests, items and threads
+ *     queue_item.c   reads and renders the samples of one item
+ *     queue_users.c  streams, and the users and jobs that take turns
+ *     readahead.c    announces the next samples to the kernel */
+#ifndef LOADER_SERVE_QUEUE_PRIV_H
+#define LOADER_SERVE_QUEUE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/list.h"
+#include "common/lock.h"
+#include "loader/serve/fair_queue.h"
+#include "loader/serve/queue.h"
+#include "loader/serve/token_bucket.h"
+
+enum {
+    LEFT_TAGS = 256,
+    SPARE_MAX = 64,    /* extra I/O threads, started to replace hanging ones */
+    SPARE_OF_USER = 8, /* how many of these one user may get */
+};
+
+struct item;
+struct node_queue;
+struct thread;
+
+/* A position in the sequence of a stream's samples, batch after batch. */
+struct walk {
+    struct order_place step;
+    uint32_t index;   /* the sample's index in its step, less than the stream's local count */
+    uint64_t ordinal; /* samples since the walk began */
+};
+
+/* A user, or one of its jobs. Under the queue's lock; freed with its last stream. */
+struct owner {
+    struct list link; /* in the queue's users, or the user's jobs */
+    struct list jobs; /* of a user */
+    struct flow flow;
+    unsigned members; /* jobs of a user, streams of a job */
+    char name[];
+};
+
+struct queue_stream {
+    /* Constant. */
+    struct queue *queue;
+    struct owner *user, *job;
+    const struct render_spec *spec;
+    const struct wire_open *open;
+    const struct wire_slot *layout;
+    const struct order_steps *steps;
+    struct ring *ring;
+    unsigned node;
+    void *owner;
+    /* Under the queue's lock. */
+    struct list requests; /* unfinished, oldest first */
+    struct list link;     /* in the queue's streams */
+    struct flow flow;
+    struct list retries;           /* samples that need a substitute to be read */
+    uint64_t waiting;              /* samples that no thread has begun, including retries */
+    uint64_t cost_ns;              /* mean CPU time of a sample */
+    unsigned announcing;           /* threads that are announcing a sample of this stream */
+    bool closed;                   /* free it when `announcing` reaches 0 */
+    bool starved;                  /* since the last beat */
+    uint64_t reads, reads_at_beat; /* finished reads, now and at the last beat */
+    /* It holds I/O threads, and no call into its storage has returned since the last beat. */
+    bool hangs;
+    struct walk ahead;           /* the next sample to announce */
+    struct order_place expected; /* position of the next request if it follows the last one */
+    uint64_t asked;              /* samples requested since the walk began */
+    uint64_t taken;              /* how many of them I/O threads have begun */
+    uint64_t read_ns;            /* mean time of a read */
+    struct queue_totals totals;
+    uint64_t slow_until; /* announce until `taken` reaches this */
+};
+
+struct queue {
+    /* Constant. */
+    struct queue_options options;
+    struct item *items;
+    unsigned num_items;
+    struct thread *threads; /* workers, then I/O threads */
+    unsigned started;
+    unsigned readers;      /* how many of them are I/O threads; holding mu */
+    unsigned idle_readers; /* I/O threads with no work; holding mu */
+    struct node_queue *node_queues;
+    unsigned num_nodes;
+    /* Any thread. */
+    atomic_uint ready; /* items in all node queues */
+    /* Any thread, holding mu. */
+    struct lock mu;
+    /* I/O threads wait here for a task and a free item, for something to announce, or for `stop` */
+    pthread_cond_t to_read;
+    struct list users, streams;
+    struct flow flow; /* the root: users are its children */
+    /* start tags of users that have left, by a hash of their names */
+    uint64_t left_tags[LEFT_TAGS];
+    struct list free;     /* items */
+    struct list finished; /* requests */
+    struct queue_counters counters;
+    pthread_cond_t rested; /* workers that wait for CPU time wait here for `stop` */
+    bool stop;
+    struct token_bucket cpu; /* any thread */
+};
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* queue_users.h - the streams of a queue, and the users and jobs that they belong to. */
+#ifndef LOADER_SERVE_QUEUE_USERS_H
+#define LOADER_SERVE_QUEUE_USERS_H
+
+#include <stdbool.h>
+
+#include "loader/serve/queue.h"
+
+/** Free a stream that is closed and not being announced. Call it with the queue's lock held. */
+void queue_users_maybe_free(struct queue_stream *s);
+
+/** Has the stream waited without an I/O thread since the last beat, while all of them were busy?
+ * Call it once a beat, with the queue's lock held. */
+bool queue_users_is_starved(const struct queue *q, struct queue_stream *s);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* readahead.c - announces the next samples of slow streams to the kernel.
+ *
+ * When reading is slow (a cold cache, a network), I/O threads also announce the next samples to the
+ * kernel; the order of a stream is known far beyond its requests. The kernel then reads many
+ * samples at once, and a cold cache costs bandwidth instead of one latency per sample. Announcing
+ * may be slow as well, because the kernel must look up file names, so a thread spends at most as
+ * much time on it as on reading. When reading is fast nothing is announced, which saves two system
+ * calls per sample. */
+#include "config.h"
+
+#include "loader/serve/readahead.h"
+
+#include <assert.h>
+
+#include "common/lock.h"
+#include "common/util.h"
+#include "loader/serve/queue_priv.h"
+#include "loader/serve/queue_users.h"
+
+enum {
+    AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
+    AHEAD_READ_NS = 200000, /* announce if the mean time of a read is longer */
+    AHEAD_MEAN = 16,        /* samples in that mean */
+    /* keep announcing for this many samples, since announced ones are read fast */
+    AHEAD_HOLD = 4096,
+};
+
+void readahead_set_hangs(struct queue_stream *s, bool hangs)
+{
+    assert(lock_is_held(&s->queue->mu));
+    s->hangs = hangs;
+    flow_set_backlogged(&s->flow, s->waiting > 0 && !hangs);
+}
+
+static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t samples)
+{
+    uint64_t index = w->index + samples;
+
+    w->ordinal += samples;
+    w->index = (uint32_t)(index % s->open->local);
+    if (index >= s->open->local)
+        w->step = order_place_skip(s->steps, w->step, index / s->open->local);
+}
+
+/* Returns the stream of the next sample to announce to the kernel, out of all streams whose reading
+ * is slow, or NULL. Holding the lock. */
+static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
+{
+    assert(lock_is_held(&q->mu));
+    for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
+        struct queue_stream *s = container_of(at, struct queue_stream, link);
+
+        if (s->hangs || s->taken >= s->slow_until || list_is_empty(&s->requests) ||
+            !flow_may_hold(&s->flow, q->readers))
+            continue;
+        if (s->ahead.ordinal < s->taken) /* reading is ahead of announcing */
+            walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
+        if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
+            continue;
+        *sample =
+            render_sample_at(s->spec, s->ahead.step.epoch,
+                             s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
+        walk_on(s, &s->ahead, 1);
+        return s;
+    }
+    return NULL;
+}
+
+void readahead_track_reading(struct queue_stream *s, uint64_t read_ns)
+{
+    assert(lock_is_held(&s->queue->mu));
+    s->read_ns = (s->read_ns * (AHEAD_MEAN - 1) + read_ns) / AHEAD_MEAN;
+    if (s->read_ns >= AHEAD_READ_NS)
+        s->slow_until = s->taken + AHEAD_HOLD;
+}
+
+uint64_t readahead_announce(struct queue *q)
+{
+    struct dataset *dataset;
+    struct queue_stream *s;
+    uint64_t begin;
+    uint32_t sample;
+    bool images;
+
+    assert(lock_is_held(&q->mu));
+    s = next_announcement(q, &sample);
+    if (!s)
+        return 0;
+    /* The stream may be closed in the meantime. The stream and its data set are not freed then, but
+     * its spec is. */
+    images = views_have_images(&s->spec->views);
+    dataset = dataset_ref(s->spec->dataset);
+    flow_hold(&s->flow);
+    s->announcing++;
+    lock_release(&q->mu);
+    begin = time_now_ns();
+    if (images)
+        dataset_announce(dataset, sample);
+    begin = time_now_ns() - begin;
+    dataset_unref(dataset);
+    lock_acquire(&q->mu);
+    flow_release(&s->flow);
+    if (!s->closed)
+        readahead_set_hangs(s, false);
+    s->announcing--;
+    queue_users_maybe_free(s);
+    return begin + 1;
+}
+
+void readahead_track_request(struct queue_stream *s, struct order_place place, uint64_t count)
+{
+    assert(lock_is_held(&s->queue->mu));
+    if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
+        s->ahead = (struct walk){.step = place};
+        s->slow_until = s->slow_until > s->taken ? AHEAD_HOLD : 0;
+        s->asked = s->taken = 0;
+    }
+    s->asked += count;
+    s->expected = order_place_skip(s->steps, place, s->open->steps);
+}
