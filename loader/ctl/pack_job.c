@@ -394,7 +394,6 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
     return r;
 }
 
-/* Holding the lock. */
 static void fail(struct job *job, int code, const struct plenum_error *err)
 {
     assert(lock_is_held(&job->mu));

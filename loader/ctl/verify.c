@@ -15,7 +15,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/lock.h"
 #include "common/parallel.h"
 #include "common/png_depth.h"
 #include "common/text.h"
@@ -113,7 +113,7 @@ struct verify {
     bool listed;        /* a list was written or removed */
     struct dataset_kept kept;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     struct problem *problems;
     size_t num_problems, cap_problems;
 };
@@ -125,12 +125,12 @@ static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool
     uint64_t content = bytes ? stamp_hash_bytes(bytes->bytes, bytes->len) : DATASET_NO_BYTES;
     int r;
 
-    (void)pthread_mutex_lock(&v->mu);
+    lock_acquire(&v->mu);
     r = array_grow(&v->problems, &v->cap_problems, v->num_problems, sizeof(*v->problems));
     if (r >= 0)
         v->problems[v->num_problems++] =
             (struct problem){sample, kind, unreadable, content, *reason};
-    (void)pthread_mutex_unlock(&v->mu);
+    lock_release(&v->mu);
     return r;
 }
 
@@ -536,7 +536,7 @@ static int run(int argc, char **argv)
     struct arguments a = {0};
     /* Everything is read anyway, so nothing known from earlier is relied upon. */
     struct dataset_options options = {.forget_bad = true, .rebuild = true};
-    struct verify v = {.arguments = &a, .mu = PTHREAD_MUTEX_INITIALIZER};
+    struct verify v = {.arguments = &a, .mu = LOCK_INITIALIZER};
     struct plenum_error err;
     uint64_t begin = time_now_ns();
     int r, kept = 0;

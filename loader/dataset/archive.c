@@ -21,7 +21,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +29,7 @@
 
 #include "common/error.h"
 #include "common/git_lfs.h"
+#include "common/lock.h"
 #include "common/parallel.h"
 #include "common/text_mode.h"
 #include "common/util.h"
@@ -47,7 +47,7 @@ struct kept_archive {
 };
 
 struct archive_fds {
-    pthread_mutex_t mu; /* held while archives are scanned again */
+    struct lock mu; /* held while archives are scanned again */
     atomic_uint kept;
     atomic_int small;         /* is_small(): 1 or -1; 0: not known yet */
     struct kept_archive of[]; /* each archive */
@@ -238,7 +238,7 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
     d->fds = calloc(1, sizeof(*d->fds) + d->files.count * sizeof(d->fds->of[0]));
     if (!d->fds)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)pthread_mutex_init(&d->fds->mu, NULL);
+    lock_init(&d->fds->mu);
     for (size_t i = 0; i < d->files.count; i++) {
         char *path = d->files.paths[i];
 
@@ -527,7 +527,7 @@ void archive_forget(struct dataset *dataset)
             mapping_close(a->mapping, dataset->index.containers[i].stamp.size);
     }
     if (dataset->fds)
-        (void)pthread_mutex_destroy(&dataset->fds->mu);
+        lock_fini(&dataset->fds->mu);
     free(dataset->fds);
     dataset->fds = NULL;
 }
@@ -610,9 +610,9 @@ static bool is_as_indexed(const struct dataset *dataset, uint32_t archive, const
     if (match == STAMP_MAYBE && st->st_nlink == 0)
         return true; /* it was unlinked: it can no longer be opened for writing */
     if (match == STAMP_MAYBE) {
-        (void)pthread_mutex_lock(&dataset->fds->mu);
+        lock_acquire(&dataset->fds->mu);
         same = compare_archive(dataset, archive, st) == STAMP_SAME || scan_again(dataset);
-        (void)pthread_mutex_unlock(&dataset->fds->mu);
+        lock_release(&dataset->fds->mu);
     }
     return same;
 }

@@ -17,7 +17,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +27,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/lock.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
@@ -50,12 +50,12 @@ struct hint_cache {
     atomic_uint_fast64_t written;
     atomic_int state;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     uint64_t free_at, free_end; /* the rest of our extent */
     bool full;                  /* the file has its maximum size */
     /* Held while a sample's record is written, indexed by its number modulo WRITING. Taken before
      * mu. */
-    pthread_mutex_t writing[WRITING];
+    struct lock writing[WRITING];
 };
 
 static uint64_t header_sum(const struct hint_cache_header *h)
@@ -124,10 +124,9 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
     hints = malloc(sizeof(*hints));
     if (!hints)
         return -ENOMEM;
-    *hints =
-        (struct hint_cache){.fd = -1, .samples = key->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
+    *hints = (struct hint_cache){.fd = -1, .samples = key->samples, .mu = LOCK_INITIALIZER};
     for (int i = 0; i < WRITING; i++)
-        hints->writing[i] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        hints->writing[i] = (struct lock)LOCK_INITIALIZER;
     hints->records_at =
         sizeof(struct hint_cache_header) + key->samples * (uint64_t)sizeof(uint64_t);
     hints->limit = key->bytes / SHARE;
@@ -163,10 +162,10 @@ int hint_cache_state(struct hint_cache *hints)
 {
     int r = atomic_load(&hints->state);
 
-    (void)pthread_mutex_lock(&hints->mu);
+    lock_acquire(&hints->mu);
     if (r == 0 && hints->full)
         r = -ENOSPC;
-    (void)pthread_mutex_unlock(&hints->mu);
+    lock_release(&hints->mu);
     return r;
 }
 
@@ -259,7 +258,7 @@ static int allocate(struct hint_cache *hints, uint32_t room, uint64_t *ret)
     uint64_t need = sizeof(struct hint_record) + room;
     int r = 0;
 
-    (void)pthread_mutex_lock(&hints->mu);
+    lock_acquire(&hints->mu);
     if (hints->free_end - hints->free_at < need)
         r = hints->full ? -ENOSPC : allocate_extent(hints, need);
     hints->full = hints->full || r == -ENOSPC;
@@ -268,7 +267,7 @@ static int allocate(struct hint_cache *hints, uint32_t room, uint64_t *ret)
         *ret = hints->free_at;
         hints->free_at += need;
     }
-    (void)pthread_mutex_unlock(&hints->mu);
+    lock_release(&hints->mu);
     return r;
 }
 
@@ -331,15 +330,15 @@ int hint_cache_put(struct hint_cache *hints, uint32_t sample, const void *bytes,
                    size_t max, size_t had)
 {
     assert(sample < hints->samples);
-    pthread_mutex_t *writing = &hints->writing[sample % WRITING];
+    struct lock *writing = &hints->writing[sample % WRITING];
     int r = atomic_load(&hints->state);
 
     if (r < 0)
         return r;
     if (len > max || max > hints->limit)
         return -ENOSPC;
-    (void)pthread_mutex_lock(writing);
+    lock_acquire(writing);
     r = put(hints, sample, bytes, len, (uint32_t)align_up(max, 8), had);
-    (void)pthread_mutex_unlock(writing);
+    lock_release(writing);
     return r;
 }

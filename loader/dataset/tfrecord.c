@@ -16,7 +16,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 
 #include "common/crc32c.h"
 #include "common/error.h"
+#include "common/lock.h"
 #include "common/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/example.pb-c.h"
@@ -677,7 +677,7 @@ fail:
 /* Parsing takes many times the memory of the record. To keep the memory of a loader independent of
  * its number of reading threads, they take turns to parse records larger than LARGE. The lock is
  * taken after reading, so storage that hangs does not block other threads. Innermost lock. */
-static pthread_mutex_t large_record = PTHREAD_MUTEX_INITIALIZER;
+static struct lock large_record = LOCK_INITIALIZER;
 
 /* Call `field` for each feature of an Example except its image. */
 static void tell_features(const struct dataset *dataset, const Example__Example *example,
@@ -708,7 +708,7 @@ static int parse_fields(const struct dataset *dataset, const struct index_sample
     Example__Example *example;
 
     if (len > LARGE)
-        (void)pthread_mutex_lock(&large_record);
+        lock_acquire(&large_record);
     example = parse(data, len, &budget);
     if (memory)
         note_memory(memory, len, &budget);
@@ -717,7 +717,7 @@ static int parse_fields(const struct dataset *dataset, const struct index_sample
         discard(example, &budget);
     }
     if (len > LARGE)
-        (void)pthread_mutex_unlock(&large_record);
+        lock_release(&large_record);
     if (!example && budget.memory_is_short)
         return error_set(err, -ENOMEM, "out of memory");
     return example ? 0 : wrong_checksum(dataset, sample, err);

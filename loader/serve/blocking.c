@@ -68,7 +68,7 @@ static void end(struct blocking *c, struct blocking_job *job)
         (void)uv_async_send(&c->finished);
 }
 
-/* Is the group below its limit? Holding the lock. */
+/* Is the group below its limit? */
 static bool may_begin(const struct blocking *c, const struct blocking_job *job)
 {
     unsigned running = 0;
@@ -79,7 +79,6 @@ static bool may_begin(const struct blocking *c, const struct blocking_job *job)
     return running < job->limit;
 }
 
-/* Holding the lock. */
 static void begin(struct blocking *c, struct blocking_job *job)
 {
     assert(lock_is_held(&c->mu) && !job->started);
@@ -88,7 +87,7 @@ static void begin(struct blocking *c, struct blocking_job *job)
     list_add_first(&c->running, &job->link);
 }
 
-/* Begin the oldest waiting job that may begin. Returns NULL if there is none. Holding the lock. */
+/* Begin the oldest waiting job that may begin. Returns NULL if there is none. */
 static struct blocking_job *begin_waiting(struct blocking *c)
 {
     struct list *at;

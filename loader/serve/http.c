@@ -125,14 +125,14 @@ static void drop_views(const struct http *h, const struct session_view *views, u
 
 /* ---- connections ---- */
 
-/* End a connection: this wakes the library's thread, which closes it. Holding the lock. */
+/* End a connection: this wakes the library's thread, which closes it. */
 static void end_viewer(struct http *h, const struct viewer *v)
 {
     assert(lock_is_held(&h->mu));
     (void)shutdown(v->fd, SHUT_RDWR);
 }
 
-/* Returns the viewer that has gone longest without an answer, or NULL. Holding the lock. */
+/* Returns the viewer that has gone longest without an answer, or NULL. */
 static struct viewer *oldest_viewer(struct http *h)
 {
     struct viewer *oldest = NULL;
@@ -147,7 +147,7 @@ static struct viewer *oldest_viewer(struct http *h)
     return oldest;
 }
 
-/* End all viewers whose requests or pauses have taken too long. Holding the lock. */
+/* End all viewers whose requests or pauses have taken too long. */
 static void end_late_viewers(struct http *h, uint64_t now_ns)
 {
     assert(lock_is_held(&h->mu));
@@ -321,8 +321,7 @@ out:
     return r;
 }
 
-/* Give up thumbnails that were begun before `before_ns`: their connections get an error. Holding
- * the lock. */
+/* Give up thumbnails that were begun before `before_ns`: their connections get an error. */
 static void give_up_making(struct http *h, uint64_t before_ns)
 {
     assert(lock_is_held(&h->mu));

@@ -27,7 +27,6 @@
 #include "loader/serve/openings.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +34,7 @@
 
 #include "common/dataname.h"
 #include "common/error.h"
+#include "common/lock.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/progress.h"
@@ -73,7 +73,7 @@ struct opening {
     uint64_t logged_ns;
     atomic_bool cancel;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     struct wire_progress progress;
     uint32_t told;       /* number of calls of tell() */
     uint64_t changed_ns; /* when it last made progress */
@@ -104,14 +104,14 @@ static int check_path(const char *text, struct plenum_error *err)
 /* Set the progress that waiting clients receive. Threads: any. */
 static void tell(struct opening *o, const char *text, uint64_t done, uint64_t total)
 {
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->mu);
     if (done != o->progress.done || total != o->progress.total)
         o->changed_ns = time_now_ns();
     o->progress.done = done;
     o->progress.total = total;
     (void)snprintf(o->progress.text, sizeof(o->progress.text), "%s", text);
     o->told++;
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->mu);
 }
 
 /* Runs in the thread. Clients receive progress often; it is logged every ten seconds. */
@@ -170,7 +170,7 @@ static void free_opening(struct opening *o)
     free(o->user);
     free(o->groups[0]);
     free(o->groups[1]);
-    (void)pthread_mutex_destroy(&o->mu);
+    lock_fini(&o->mu);
     free(o);
 }
 
@@ -310,9 +310,9 @@ static void done(struct blocking_job *job)
 /* It begins, or waits for a legitimate reason: restart its time limit. */
 static void touch(struct opening *o)
 {
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->mu);
     o->changed_ns = time_now_ns();
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->mu);
 }
 
 static void begin(struct opening *o, enum stage stage)
@@ -355,9 +355,9 @@ static void wait_on(struct opening *o)
     }
     if (!other)
         return;
-    (void)pthread_mutex_lock(&other->mu);
+    lock_acquire(&other->mu);
     progress = other->progress;
-    (void)pthread_mutex_unlock(&other->mu);
+    lock_release(&other->mu);
     if (progress.text[0])
         tell(o, progress.text, progress.done, progress.total);
 }
@@ -372,9 +372,9 @@ static void on_tick(uv_timer_t *timer)
         struct opening *o = opening_of(at);
 
         next = list_next(&all->all, at);
-        (void)pthread_mutex_lock(&o->mu);
+        lock_acquire(&o->mu);
         changed = o->changed_ns;
-        (void)pthread_mutex_unlock(&o->mu);
+        lock_release(&o->mu);
         if (o->cancelled && !o->inherited)
             continue;
         if (o->stage == STAGE_WAITING) {
@@ -454,7 +454,7 @@ static struct opening *create_opening(struct openings *all, const struct opening
     o->user = strdup(request->user);
     o->groups[STAGE_QUICK] = str_format("quick %s", request->user);
     o->groups[STAGE_INDEXING] = str_format("index %s", request->user);
-    (void)pthread_mutex_init(&o->mu, NULL);
+    lock_init(&o->mu);
     if (!o->name || !o->fields || !o->user || !o->groups[0] || !o->groups[1]) {
         free_opening(o);
         return NULL;
@@ -510,11 +510,11 @@ bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *
     struct opening *o = waiter->opening;
     bool fresh;
 
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->mu);
     fresh = waiter->heard != o->told;
     waiter->heard = o->told;
     *ret = o->progress;
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->mu);
     return fresh;
 }
 

@@ -100,7 +100,7 @@ static void item_move(struct item *item, enum item_state to)
     item->state = to;
 }
 
-/* Move a request from its stream's list to the finished requests. Holding the lock. */
+/* Move a request from its stream's list to the finished requests. */
 static void finish(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));
@@ -119,7 +119,7 @@ static void finish(struct queue *q, struct queue_request *r)
     list_add_last(&q->finished, &r->link);
 }
 
-/* Change the number of waiting samples. Holding the lock. */
+/* Change the number of waiting samples. */
 static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
 {
     assert(lock_is_held(&q->mu));
@@ -128,7 +128,7 @@ static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
     flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
 }
 
-/* Drop the samples of a request that no thread has begun. Holding the lock. */
+/* Drop the samples of a request that no thread has begun. */
 static void drop_waiting(struct queue *q, struct queue_request *r)
 {
     struct list *list = &r->stream->retries, *next;
@@ -151,7 +151,7 @@ static void drop_waiting(struct queue *q, struct queue_request *r)
     add_waiting(q, r->stream, -(int64_t)untaken);
 }
 
-/* Start an item with a retry. Holding the lock. */
+/* Start an item with a retry. */
 static void begin_retry(struct queue_stream *s, struct item *item)
 {
     struct retry *retry = container_of(list_pop_first(&s->retries), struct retry, link);
@@ -167,8 +167,7 @@ static struct queue_request *request_of(struct list *link)
     return container_of(link, struct queue_request, link);
 }
 
-/* Returns the oldest request with samples that no thread has begun. There must be one. Holding the
- * lock. */
+/* Returns the oldest request with samples that no thread has begun. There must be one. */
 static struct queue_request *first_waiting(struct queue_stream *s)
 {
     struct list *at = list_first(&s->requests);
@@ -179,8 +178,7 @@ static struct queue_request *first_waiting(struct queue_stream *s)
     return request_of(at);
 }
 
-/* Add the next sample of a request, or a run of at most `most` of them, to an item. Holding the
- * lock. */
+/* Add the next sample of a request, or a run of at most `most` of them, to an item. */
 static void begin_part(struct queue_stream *s, struct queue_request *r, struct item *item,
                        uint32_t most)
 {
@@ -200,7 +198,7 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
 
 /* How many parts an item of this stream should have: one, unless samples are so cheap that handing
  * each one from thread to thread would cost more than the sample itself. Slow reading also means
- * one part, because more threads then read at once. Holding the lock. */
+ * one part, because more threads then read at once. */
 static uint32_t wanted_parts(const struct queue_stream *s)
 {
     uint64_t each = max_u64(max_u64(s->cost_ns, s->read_ns), 1);
@@ -209,7 +207,7 @@ static uint32_t wanted_parts(const struct queue_stream *s)
     return s->reads == 0 ? 1 : (uint32_t)min_u64(max_u64(ITEM_NS / each, 1), PARTS_MAX);
 }
 
-/* Start an item with the next samples of the oldest request that has some. Holding the lock. */
+/* Start an item with the next samples of the oldest request that has some. */
 static void begin_next(struct queue_stream *s, struct item *item)
 {
     struct queue_request *r = first_waiting(s);
@@ -226,8 +224,7 @@ static void begin_next(struct queue_stream *s, struct item *item)
     while (item->num_parts < parts && item->samples < share && r->next < r->count);
 }
 
-/* Returns an item for the next samples to read, or NULL if there are none or no item is free.
- * Holding the lock. */
+/* Returns an item for the next samples to read, or NULL if there are none or no item is free. */
 static struct item *begin_task(struct queue *q)
 {
     struct flow *leaf = list_is_empty(&q->free) ? NULL : flow_pick(&q->flow, q->readers);
@@ -251,7 +248,7 @@ static struct item *begin_task(struct queue *q)
     return item;
 }
 
-/* Free an item for another task. Holding the lock. */
+/* Free an item for another task. */
 static void release_item(struct queue *q, struct item *item)
 {
     struct queue_request *r = item->request;
@@ -269,7 +266,7 @@ static void release_item(struct queue *q, struct item *item)
 }
 
 /* Queue retries for reading, and return how many samples they cover; or drop them if the request
- * has failed or was cancelled. Holding the lock. */
+ * has failed or was cancelled. */
 static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct list *retries)
 {
     struct queue_stream *s = r->stream;
@@ -376,8 +373,7 @@ static void *io_main(void *arg)
     return NULL;
 }
 
-/* A sample that fails makes its whole request fail, and the request's other samples are dropped.
- * Holding the lock. */
+/* A sample that fails makes its whole request fail, and the request's other samples are dropped. */
 static void fail_request(struct queue *q, struct queue_request *r, int code,
                          const struct plenum_error *err)
 {
@@ -432,7 +428,6 @@ static struct item *next_item(struct queue *q, unsigned own)
     return NULL;
 }
 
-/* Holding the lock. */
 static void count(struct queue *q, const struct item *item, uint64_t render_ns,
                   const struct outcome *o)
 {
@@ -452,7 +447,6 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns,
         histogram_add(&q->counters.render, render_ns / item->samples);
 }
 
-/* Holding the lock. */
 static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
 {
     assert(lock_is_held(&s->queue->mu));
@@ -460,7 +454,7 @@ static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
 }
 
 /* Account for an item, whether it was rendered or not, and free it. Returns true if its request is
- * finished: the caller then calls wake(). Holding the lock. */
+ * finished: the caller then calls wake(). */
 static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struct outcome *o)
 {
     struct queue_request *r = item->request;
@@ -553,7 +547,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Start the next thread: workers first, then I/O threads. Holding the lock. */
+/* Start the next thread: workers first, then I/O threads. */
 static int start_thread(struct queue *q)
 {
     const struct queue_options *o = &q->options;
@@ -736,7 +730,7 @@ bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot)
     return has;
 }
 
-/* Returns true if the request is finished immediately. Holding the lock. */
+/* Returns true if the request is finished immediately. */
 static bool cancel(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));

@@ -59,8 +59,7 @@ static uint64_t *left_tag_of(struct queue *q, const char *user)
     return &q->left_tags[hash % LEFT_TAGS];
 }
 
-/* Add a stream to its job, creating the job and user if they are new. Returns 0 or -ENOMEM. Holding
- * the lock. */
+/* Add a stream to its job, creating the job and user if they are new. Returns 0 or -ENOMEM. */
 static int join_owners(struct queue *q, const struct queue_stream_options *o,
                        struct queue_stream *s)
 {
@@ -78,7 +77,6 @@ static int join_owners(struct queue *q, const struct queue_stream_options *o,
     return 0;
 }
 
-/* Holding the lock. */
 static void leave_owners(struct queue *q, struct queue_stream *s)
 {
     assert(lock_is_held(&q->mu));
@@ -120,7 +118,6 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
     return r;
 }
 
-/* Holding the lock. */
 void queue_users_maybe_free(struct queue_stream *s)
 {
     assert(lock_is_held(&s->queue->mu));

@@ -44,7 +44,7 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
 }
 
 /* Returns the stream of the next sample to announce to the kernel, out of all streams whose reading
- * is slow, or NULL. Holding the lock. */
+ * is slow, or NULL. */
 static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
 {
     assert(lock_is_held(&q->mu));

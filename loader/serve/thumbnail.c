@@ -8,12 +8,12 @@
 #include "loader/serve/thumbnail.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/lock.h"
 #include "common/util.h"
 #include "loader/image/encode.h"
 
@@ -28,7 +28,7 @@ struct thumbnail {
     size_t len;
     struct plenum_error err;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     unsigned refs;
     int result; /* -EINPROGRESS until it is settled */
     void (*ready)(void *arg);
@@ -52,21 +52,21 @@ struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t ind
                             .ready = ready,
                             .arg = arg};
     (void)snprintf(t->group, sizeof(t->group), "thumbnail %s", view->user);
-    (void)pthread_mutex_init(&t->mu, NULL);
+    lock_init(&t->mu);
     return t;
 }
 
 static void drop(struct thumbnail *t, unsigned refs)
 {
-    (void)pthread_mutex_lock(&t->mu);
+    lock_acquire(&t->mu);
     t->refs -= refs;
     refs = t->refs;
-    (void)pthread_mutex_unlock(&t->mu);
+    lock_release(&t->mu);
     if (refs > 0)
         return;
     openings_release(t->blocking, t->view.user, t->view.dataset);
     free(t->png);
-    (void)pthread_mutex_destroy(&t->mu);
+    lock_fini(&t->mu);
     free(t);
 }
 
@@ -74,12 +74,12 @@ static void drop(struct thumbnail *t, unsigned refs)
  * returns. */
 static void settle(struct thumbnail *t, int result)
 {
-    (void)pthread_mutex_lock(&t->mu);
+    lock_acquire(&t->mu);
     if (t->result == -EINPROGRESS) {
         t->result = result;
         t->ready(t->arg);
     }
-    (void)pthread_mutex_unlock(&t->mu);
+    lock_release(&t->mu);
 }
 
 static int make(struct thumbnail *t, const struct render_spec *spec, uint8_t *pixels)
@@ -148,9 +148,9 @@ int thumbnail_get(struct thumbnail *thumbnail, const void **png, size_t *len, co
     struct thumbnail *t = thumbnail;
     int r;
 
-    (void)pthread_mutex_lock(&t->mu);
+    lock_acquire(&t->mu);
     r = t->result;
-    (void)pthread_mutex_unlock(&t->mu);
+    lock_release(&t->mu);
     *png = r == 0 ? t->png : NULL;
     *len = r == 0 ? t->len : 0;
     *sentence = r == 0 ? "" : r == -ETIMEDOUT ? "its storage does not answer\n" : t->err.text;

@@ -14,12 +14,12 @@ void token_bucket_init(struct token_bucket *b, uint32_t millicores, uint64_t wal
                        uint64_t cpu_ns)
 {
     *b = (struct token_bucket){.millicores = millicores, .wall_ns = wall_ns, .cpu_ns = cpu_ns};
-    (void)pthread_mutex_init(&b->mu, NULL);
+    lock_init(&b->mu);
 }
 
 void token_bucket_fini(struct token_bucket *b)
 {
-    (void)pthread_mutex_destroy(&b->mu);
+    lock_fini(&b->mu);
 }
 
 uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t cpu_ns)
@@ -29,7 +29,7 @@ uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t
 
     if (b->millicores == 0)
         return 0;
-    (void)pthread_mutex_lock(&b->mu);
+    lock_acquire(&b->mu);
     if (wall_ns > b->wall_ns) { /* a later call may have been served first */
         gained_us = (wall_ns - b->wall_ns) / 1000;
         b->tokens_ns += (int64_t)(min_u64(gained_us, NS_PER_SEC * 3600 / 1000) * b->millicores);
@@ -43,6 +43,6 @@ uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t
     }
     if (b->tokens_ns < 0)
         wait = max_u64((uint64_t)-b->tokens_ns * 1000 / b->millicores + 1, REST_MS * NS_PER_MS);
-    (void)pthread_mutex_unlock(&b->mu);
+    lock_release(&b->mu);
     return wait;
 }

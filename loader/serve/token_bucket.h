@@ -13,12 +13,13 @@
 #ifndef LOADER_SERVE_TOKEN_BUCKET_H
 #define LOADER_SERVE_TOKEN_BUCKET_H
 
-#include <pthread.h>
 #include <stdint.h>
+
+#include "common/lock.h"
 
 struct token_bucket {
     uint32_t millicores; /* constant; 0: no limit */
-    pthread_mutex_t mu;
+    struct lock mu;
     uint64_t wall_ns, cpu_ns; /* at the last call */
     int64_t tokens_ns;        /* below zero: more was used than granted */
 };
