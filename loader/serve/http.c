@@ -44,6 +44,8 @@
 #include "common/util.h"
 #include "loader/serve/metrics.h"
 #include "loader/serve/monitor.h"
+#include "loader/serve/server_priv.h"
+#include "loader/serve/session_facts.h"
 #include "loader/serve/thumbnail.h"
 
 #ifdef HAVE_MICROHTTPD
@@ -300,7 +302,7 @@ static int write_texts(struct http *h, const struct server *server, struct text 
         return -ENOMEM;
     for (const struct session *s = session_first(server); s && shows_streams(server);
          s = session_next(s))
-        n += n < status.loader.streams && session_get_status(s, &status.streams[n]);
+        n += n < status.loader.streams && monitor_get_stream(server, s, &status.streams[n]);
     status.loader.streams = n;
     for (int i = 0; i < 3; i++) {
         files[i] = open_memstream(&texts[i].bytes, &texts[i].len);

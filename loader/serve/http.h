@@ -5,7 +5,10 @@
 
 #include <plenum/error.h>
 
-#include "loader/serve/session.h"
+#include "loader/serve/blocking.h"
+#include "loader/serve/server.h"
+
+struct server;
 
 /** The HTTP server. Its thread touches none of the loop's data: it serves the most recently
  * published texts. Opaque. */

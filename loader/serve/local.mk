@@ -19,8 +19,10 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/quota.c %D%/quota.h \
 	%D%/readahead.c %D%/readahead.h \
 	%D%/roots.c %D%/roots.h \
-	%D%/server.c %D%/server.h \
+	%D%/server.c %D%/server.h %D%/server_priv.h \
 	%D%/session.c %D%/session.h \
+	%D%/session_events.c \
+	%D%/session_facts.c %D%/session_facts.h \
 	%D%/session_frames.c \
 	%D%/session_open.c \
 	%D%/session_peer.c \
@@ -31,7 +33,8 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \
 	%D%/token_bucket.c %D%/token_bucket.h \
-	%D%/users.c %D%/users.h
+	%D%/users.c %D%/users.h \
+	%D%/window.c %D%/window.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)
 
 loader_libs = loader/render/librender.la loader/dataset/libdataset.la loader/image/libimage.la \

@@ -9,6 +9,7 @@
 
 #include "common/text.h"
 #include "common/util.h"
+#include "loader/serve/server_priv.h"
 
 static void head(FILE *f, const char *name, const char *type, const char *help)
 {

@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 #include "common/status.h"
-#include "loader/serve/session.h"
+
+struct server;
 
 /** Write all metrics. On the loop's thread. */
 void metrics_write(FILE *file, const struct status *status, const struct server *server);

@@ -17,35 +17,14 @@
 #include "common/util.h"
 #include "loader/image/image.h"
 #include "loader/serve/bound.h"
+#include "loader/serve/server_priv.h"
+#include "loader/serve/session_facts.h"
 
 enum {
     MILLION = 1000000,
     THREAD_BYTES = 2 << 20, /* that a thread holds after decoding photographs */
     ONLY_WAITS = 900000,
 };
-
-void window_add(struct window *w, const struct window_point *point)
-{
-    w->points[w->count++ % WINDOW_POINTS] = *point;
-}
-
-struct window_point window_span(const struct window *w)
-{
-    const struct window_point *first, *last;
-
-    if (w->count < 2)
-        return (struct window_point){0};
-    last = &w->points[(w->count - 1) % WINDOW_POINTS];
-    first = w->count <= WINDOW_POINTS ? &w->points[0] : &w->points[w->count % WINDOW_POINTS];
-#define SPAN(field) .field = last->field - first->field
-    return (struct window_point){
-        SPAN(at_ns),           SPAN(waited_ns),        SPAN(totals.samples),
-        SPAN(totals.batches),  SPAN(totals.failed),    SPAN(totals.substituted),
-        SPAN(totals.read_ns),  SPAN(totals.render_ns), SPAN(totals.cpu_ns),
-        SPAN(totals.queue_ns), SPAN(totals.rested_ns),
-    };
-#undef SPAN
-}
 
 /* Returns part / whole in units of 1 / scale, or 0 if `whole` is 0. */
 static uint64_t ratio(uint64_t part, uint64_t whole, uint64_t scale)
@@ -76,22 +55,57 @@ static enum wire_bound find_bound(const struct server *server, const struct wind
     });
 }
 
-void monitor_stream(const struct server *server, const struct window *window, bool knows_wait,
-                    struct wire_status_stream *ret)
+/* Fill in rate, waiting, times, bound and cores of a stream, from the last seconds of the stream
+ * and of the loader. */
+static void put_rates(const struct server *server, const struct session_facts *s,
+                      struct wire_status_stream *ret)
 {
-    struct window_point p = window_span(window);
-    uint64_t waited = knows_wait ? min_u64(ratio(p.waited_ns, p.at_ns, MILLION), MILLION) : 0;
+    struct window_point p = window_span(s->window);
+    uint64_t waited = s->knows_wait ? min_u64(ratio(p.waited_ns, p.at_ns, MILLION), MILLION) : 0;
 
     ret->rate = ratio(p.totals.samples * 1000, p.at_ns, NS_PER_SEC);
-    ret->waited = knows_wait && p.at_ns > 0 ? waited : WIRE_UNKNOWN;
+    ret->waited = s->knows_wait && p.at_ns > 0 ? waited : WIRE_UNKNOWN;
     ret->read_ns = ratio(p.totals.read_ns, p.totals.samples, 1);
     ret->render_ns = ratio(p.totals.render_ns, p.totals.samples, 1);
     ret->cpu_ns = ratio(p.totals.cpu_ns, p.totals.samples, 1);
     ret->queue_ns = ratio(p.totals.queue_ns, p.totals.batches, 1);
     ret->bound = find_bound(server, &p, waited);
     ret->cores = WIRE_UNKNOWN;
-    if (knows_wait && p.at_ns > 0 && waited < ONLY_WAITS)
+    if (s->knows_wait && p.at_ns > 0 && waited < ONLY_WAITS)
         ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
+}
+
+bool monitor_get_stream(const struct server *server, const struct session *session,
+                        struct wire_status_stream *ret)
+{
+    struct queue_totals totals;
+    struct session_facts s;
+
+    session_get_facts(session, &s);
+    if (!s.streams)
+        return false;
+    queue_stream_get_totals(s.stream, &totals);
+    *ret = (struct wire_status_stream){.id = s.id,
+                                       .pid = (uint32_t)s.pid,
+                                       .uid = s.uid,
+                                       .age_ns = time_now_ns() - s.opened_ns,
+                                       .epoch = s.asked->epoch,
+                                       .position = s.asked->position,
+                                       .epoch_samples = s.spec->order.n,
+                                       .batch_samples = wire_batch_count(s.open),
+                                       .ring_bytes = s.ring_bytes,
+                                       .slots = s.open->slots,
+                                       .in_flight = s.under_way,
+                                       .samples = totals.samples,
+                                       .substituted = totals.substituted,
+                                       .batches = totals.batches,
+                                       .failed = totals.failed,
+                                       .lane = queue_stream_node(s.stream)};
+    (void)snprintf(ret->client, sizeof(ret->client), "%s", s.name);
+    (void)snprintf(ret->dataset, sizeof(ret->dataset), "%s", dataset_get_name(s.dataset));
+    pipeline_write_decimals(s.open->pipeline, ret->pipeline, sizeof(ret->pipeline));
+    put_rates(server, &s, ret);
+    return true;
 }
 
 /* Returns 0 if the kernel does not report it. */
@@ -109,9 +123,13 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
     uint64_t now = memory_of("RssAnon"), rings = 0, least;
 
     for (const struct session *s = session_first(server); s; s = session_next(s)) {
-        rings += session_private_bytes(s);
-        working = max_u64(working, session_working_bytes(s));
-        reading = max_u64(reading, session_field_bytes(s));
+        struct session_facts f;
+
+        session_get_facts(s, &f);
+        rings += f.private_ring ? ring_resident(f.private_ring) : 0;
+        working = max_u64(working, f.spec ? render_working_bytes(f.spec) : 0);
+        if (f.dataset)
+            reading = max_u64(reading, dataset_get_field_memory(f.dataset, server->io_threads));
     }
     now -= min_u64(now, rings);
     if (server->num_sessions <= 1) /* the requesting client counts, too */
@@ -130,8 +148,6 @@ void monitor_beat(struct server *server, uint64_t now_ns)
     queue_get_counters(server->queue, &c);
     point.totals = c.all;
     window_add(&server->window, &point);
-    for (struct session *s = session_first(server); s; s = session_next(s))
-        session_beat(s, now_ns);
     if (server->options->memory_budget > 0)
         (void)monitor_own_bytes(server, &(struct stream_memory){0});
 }
@@ -184,7 +200,7 @@ void monitor_get_status(const struct server *server, struct wire_status *ret)
     for (unsigned i = 0; i < server->threads; i++)
         ret->lane[pin_node_of_worker(server->pin, i) % ret->lanes].threads++;
     for (const struct session *s = session_first(server); s; s = session_next(s)) {
-        if (!session_get_status(s, &stream))
+        if (!monitor_get_stream(server, s, &stream))
             continue;
         ret->streams++;
         ret->lane[stream.lane % ret->lanes].streams++;

@@ -4,8 +4,13 @@
 #ifndef LOADER_SERVE_MONITOR_H
 #define LOADER_SERVE_MONITOR_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "common/wire.h"
-#include "loader/serve/session.h"
+
+struct server;
+struct session;
 
 /** Memory that threads need for the samples of a stream. */
 struct stream_memory {
@@ -24,9 +29,9 @@ void monitor_beat(struct server *server, uint64_t now_ns);
 /** Fill in the status of the loader as a whole. `ret` starts as zeros. */
 void monitor_get_status(const struct server *server, struct wire_status *ret);
 
-/** Fill in rate, waiting, times, bound and cores of a stream, from the last seconds of the stream
- * and of the loader. `knows_wait`: the client reports how long its program waits. */
-void monitor_stream(const struct server *server, const struct window *window, bool knows_wait,
-                    struct wire_status_stream *ret);
+/** Get the status of the session's stream. Returns false if it has none (yet). `ret` starts as
+ * zeros. */
+bool monitor_get_stream(const struct server *server, const struct session *session,
+                        struct wire_status_stream *ret);
 
 #endif

@@ -10,6 +10,8 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/serve/monitor.h"
+#include "loader/serve/server_priv.h"
+#include "loader/serve/session_facts.h"
 
 /* Resources in use: by all users, and by one of them. */
 struct usage {
@@ -17,14 +19,16 @@ struct usage {
 };
 
 static struct usage count(const struct server *server, const char *user,
-                          uint64_t (*of)(const struct session *session))
+                          uint64_t (*of)(const struct session_facts *session))
 {
+    struct session_facts facts;
     struct usage a = {0};
 
     for (const struct session *s = session_first(server); s; s = session_next(s)) {
-        a.all += of(s);
-        if (strcmp(session_user(s), user) == 0)
-            a.own += of(s);
+        session_get_facts(s, &facts);
+        a.all += of(&facts);
+        if (strcmp(facts.user, user) == 0)
+            a.own += of(&facts);
     }
     return a;
 }
@@ -44,9 +48,14 @@ static bool fits(const struct server *server, const struct usage *a, uint64_t mo
 }
 
 /* A session that is ending does not count: it will soon be gone. */
-static uint64_t clients_of(const struct session *s)
+static uint64_t clients_of(const struct session_facts *s)
 {
-    return session_is_ending(s) ? 0 : 1;
+    return s->ending ? 0 : 1;
+}
+
+static uint64_t ring_bytes_of(const struct session_facts *s)
+{
+    return s->ring_bytes;
 }
 
 int quota_check_client(const struct server *server, const char *user, struct plenum_error *err)
@@ -105,7 +114,7 @@ static struct own_memory count_own(struct server *server, const struct stream_me
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
                      struct plenum_error *err)
 {
-    struct usage a = count(server, user, session_ring_bytes);
+    struct usage a = count(server, user, ring_bytes_of);
     uint64_t budget = server->options->memory_budget;
     struct own_memory own;
     char want[32], beside[32], text[96], most[32], held[32];
@@ -137,7 +146,7 @@ int quota_check_fields(struct server *server, uint64_t reading, struct plenum_er
 {
     uint64_t budget = server->options->memory_budget;
     struct own_memory own;
-    struct usage a = count(server, "", session_ring_bytes);
+    struct usage a = count(server, "", ring_bytes_of);
     char want[32], most[32], held[32];
 
     if (budget == 0 || reading == 0)
@@ -152,15 +161,4 @@ int quota_check_fields(struct server *server, uint64_t reading, struct plenum_er
                      format_bytes(reading, want, sizeof(want)), server->io_threads,
                      format_bytes(budget, most, sizeof(most)),
                      format_bytes(own.held + a.all, held, sizeof(held)));
-}
-
-bool quota_frees_soon(struct server *server, const char *user)
-{
-    bool soon = false;
-
-    for (struct session *s = session_first(server); s; s = session_next(s))
-        if ((!user || strcmp(session_user(s), user) == 0) &&
-            (session_is_ending(s) || session_ask_if_there(s)))
-            soon = true;
-    return soon;
 }

@@ -9,7 +9,11 @@
 #ifndef LOADER_SERVE_QUOTA_H
 #define LOADER_SERVE_QUOTA_H
 
-#include "loader/serve/session.h"
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+struct server;
 
 /** May the user have one more client? Returns 0, or -EUSERS with a sentence. */
 int quota_check_client(const struct server *server, const char *user, struct plenum_error *err);
@@ -22,9 +26,5 @@ int quota_check_ring(struct server *server, const char *user, uint64_t bytes, ui
 /** May the reading threads use `reading` bytes for the fields of one more stream, whose ring
  * already exists? Returns 0, or -ENOSPC with a sentence. */
 int quota_check_fields(struct server *server, uint64_t reading, struct plenum_error *err);
-
-/** Will a session of this user (NULL: of any user) soon release its resources, because it is
- * ending, or because session_ask_if_there() found it silent? */
-bool quota_frees_soon(struct server *server, const char *user);
 
 #endif

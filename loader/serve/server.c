@@ -47,7 +47,9 @@
 #include "loader/serve/notify.h"
 #include "loader/serve/users.h"
 #include "loader/serve/queue.h"
+#include "loader/serve/server_priv.h"
 #include "loader/serve/session.h"
+#include "loader/serve/session_facts.h"
 #include "loader/serve/snapshot.h"
 
 /* A socket that accepts clients. */
@@ -268,6 +270,8 @@ static void on_beat(uv_timer_t *timer)
     if (now >= m->looked_ns + BEAT_MS * NS_PER_MS * 9 / 10) {
         m->looked_ns = now;
         monitor_beat(&m->server, now);
+        for (struct session *s = session_first(&m->server); s; s = session_next(s))
+            session_beat(s, now);
         log_budget_settle(&m->server.lines, now, tell_left_out);
         http_publish(m->http, &m->server);
     }

@@ -13,6 +13,7 @@
 
 #include "common/text.h"
 #include "common/util.h"
+#include "loader/serve/server_priv.h"
 
 enum {
     FRAMES_AT_ONCE = 256, /* of one client before other clients get a turn */

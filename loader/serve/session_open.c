@@ -18,6 +18,7 @@
 #include "loader/dataset/cache.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/serve/quota.h"
+#include "loader/serve/server_priv.h"
 #include "loader/serve/snapshot.h"
 
 enum {
@@ -30,12 +31,6 @@ static void wait_for_room(struct session *s)
 {
     s->room_ns = time_now_ns();
     s->server->waiting_for_room++;
-}
-
-void session_wait_no_longer(struct session *s)
-{
-    s->server->waiting_for_room -= s->room_ns > 0;
-    s->room_ns = 0;
 }
 
 static const char *name_peer(const struct session *s, char *text, size_t size)
@@ -77,6 +72,24 @@ static int ask_for_dataset(struct session *s, const char *dataset, const char *f
     return openings_ask(s->server->openings, &request, &s->waiter) < 0
                ? error_set(err, -ENOMEM, "the loader is out of memory")
                : 0;
+}
+
+static void on_progress_timer(uv_timer_t *timer)
+{
+    struct session *s = timer->data;
+    struct wire_progress progress;
+
+    assert(s->state == STATE_OPENING);
+    if (!openings_get_progress(&s->waiter, &progress))
+        return;
+    (void)wire_put_progress(&s->conn.tx, s->open_request, &progress);
+    session_flush(s);
+}
+
+/* Send the client the progress of its opening from time to time. */
+static void watch_progress(struct session *s)
+{
+    (void)uv_timer_start(&s->timer, on_progress_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
 /* The data set could not be opened: report why. */
@@ -214,14 +227,14 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     tell_about_index(s);
     log_hints_state(s);
     s->opened_ns = time_now_ns();
-    session_beat(s, s->opened_ns);
+    session_add_point(s, s->opened_ns);
     if (session_may_log(s, LOG_LEVEL_INFO))
         log_about(LOG_LEVEL_INFO, session_about(s, &(struct session_about){0}),
                   "client %s: %s, %u samples, '%s', batches of %llu",
                   session_describe(s, who, sizeof(who)), dataset_get_name(s->dataset), m.samples,
                   s->spec.views.text, (unsigned long long)wire_batch_count(&s->open));
     if (s->remote)
-        (void)uv_timer_start(&s->timer, session_on_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
+        session_watch_sending(s);
     if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
         session_close(s);
     else
@@ -323,19 +336,26 @@ static void begin_opening(struct session *s)
         session_refuse(s, request, r, err.text);
         return;
     }
-    (void)uv_timer_start(&s->timer, session_on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
+    watch_progress(s);
+}
+
+static void await_room(struct session *s);
+
+static void on_room_timer(uv_timer_t *timer)
+{
+    await_room(timer->data);
 }
 
 /* Create the ring, or wait until its user releases memory: a client that reconnects often arrives
  * before its previous session has ended. The more sessions wait, the less often each one tries. */
-void session_await_room(struct session *s)
+static void await_room(struct session *s)
 {
     struct plenum_error err;
     int r = create_ring(s, &err);
 
     if (r == -ENOSPC && time_now_ns() < s->room_ns + ROOM_LIMIT_MS * NS_PER_MS &&
-        quota_frees_soon(s->server, s->user)) {
-        (void)uv_timer_start(&s->timer, session_on_timer,
+        session_any_ends_soon(s->server, s->user)) {
+        (void)uv_timer_start(&s->timer, on_room_timer,
                              ROOM_EVERY_MS + s->server->waiting_for_room * (uint64_t)ROOM_TURN_MS,
                              0);
         return;
@@ -389,7 +409,7 @@ void session_handle_fields(struct session *s, uint64_t request, struct frame_rea
         return;
     }
     session_move(s, STATE_OPENING);
-    (void)uv_timer_start(&s->timer, session_on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
+    watch_progress(s);
 }
 
 void session_handle_open(struct session *s, uint64_t request, struct frame_reader *payload)
@@ -410,5 +430,5 @@ void session_handle_open(struct session *s, uint64_t request, struct frame_reade
     }
     session_move(s, STATE_OPENING);
     wait_for_room(s);
-    session_await_room(s);
+    await_room(s);
 }

@@ -16,6 +16,7 @@
 #include "common/address.h"
 #include "common/util.h"
 #include "loader/serve/quota.h"
+#include "loader/serve/server_priv.h"
 
 enum {
     HEARD_MS = 1500,  /* a host that was heard from within this time is alive */
@@ -23,6 +24,68 @@ enum {
 };
 
 static const uint64_t silent_enough_ns = NS_PER_SEC;
+
+/* Returns how long nothing has arrived from the other host, not even an acknowledgement. */
+static uint64_t silent_ns(const struct session *s)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+
+    if (getsockopt(s->conn.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+        return 0;
+    return info.tcpi_last_ack_recv * NS_PER_MS;
+}
+
+/* Has the client hung up, even if the loop has not handled that yet? */
+static bool has_hung_up(const struct session *s)
+{
+    struct pollfd p = {.fd = s->conn.fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+/* Has the client hung up, or has a TCP client been silent lately? A session whose client has hung
+ * up is closed. A silent host is probed (TCP keepalive), and its session is closed if it does not
+ * answer within a few seconds. */
+static bool ask_if_there(struct session *s)
+{
+    const int every_s = 1;
+
+    if (has_hung_up(s)) {
+        session_close(s);
+        return true;
+    }
+    if (!s->remote || s->state != STATE_OPEN || silent_ns(s) < HEARD_MS * NS_PER_MS)
+        return false;
+    if (s->asked_ns == 0) {
+        s->asked_ns = time_now_ns();
+        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof(every_s));
+        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+    }
+    return true;
+}
+
+/* Like ask_if_there(), but asks at most ten times a second. */
+static bool may_end(struct session *session)
+{
+    uint64_t now = time_now_ns();
+
+    if (session->looked_ns == 0 || now > session->looked_ns + ROOM_EVERY_MS * NS_PER_MS) {
+        session->looked_ns = now;
+        session->may_end = ask_if_there(session);
+    }
+    return session->may_end;
+}
+
+bool session_any_ends_soon(struct server *server, const char *user)
+{
+    bool soon = false;
+
+    for (struct session *s = session_first(server); s; s = session_next(s))
+        if ((!user || strcmp(s->user, user) == 0) && (s->state == STATE_CLOSING || may_end(s)))
+            soon = true;
+    return soon;
+}
 
 /* Close the oldest client that has not opened a stream, to make room for another. */
 static bool close_oldest_idle(struct server *server)
@@ -74,7 +137,7 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
     r = quota_check_client(s->server, s->user, err);
-    if (r < 0 && quota_frees_soon(s->server, NULL)) /* this closes clients that have hung up */
+    if (r < 0 && session_any_ends_soon(s->server, NULL)) /* this closes clients that have hung up */
         r = quota_check_client(s->server, s->user, err);
     if (r < 0 && close_oldest_idle(s->server))
         r = quota_check_client(s->server, s->user, err);
@@ -94,54 +157,6 @@ void session_watch_peer(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
-}
-
-/* Returns how long nothing has arrived from the other host, not even an acknowledgement. */
-static uint64_t silent_ns(const struct session *s)
-{
-    struct tcp_info info = {0};
-    socklen_t len = sizeof(info);
-
-    if (getsockopt(s->conn.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
-        return 0;
-    return info.tcpi_last_ack_recv * NS_PER_MS;
-}
-
-/* Has the client hung up, even if the loop has not handled that yet? */
-static bool has_hung_up(const struct session *s)
-{
-    struct pollfd p = {.fd = s->conn.fd, .events = POLLRDHUP};
-
-    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
-}
-
-static bool ask_if_there(struct session *s)
-{
-    const int every_s = 1;
-
-    if (has_hung_up(s)) {
-        session_close(s);
-        return true;
-    }
-    if (!s->remote || s->state != STATE_OPEN || silent_ns(s) < HEARD_MS * NS_PER_MS)
-        return false;
-    if (s->asked_ns == 0) {
-        s->asked_ns = time_now_ns();
-        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof(every_s));
-        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
-    }
-    return true;
-}
-
-bool session_ask_if_there(struct session *session)
-{
-    uint64_t now = time_now_ns();
-
-    if (session->looked_ns == 0 || now > session->looked_ns + ROOM_EVERY_MS * NS_PER_MS) {
-        session->looked_ns = now;
-        session->may_end = ask_if_there(session);
-    }
-    return session->may_end;
 }
 
 /* Close a session whose host was probed and did not answer. */

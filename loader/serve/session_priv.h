@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* session_priv.h - one client's connection, shared by the files that implement it:
  *
- *     session.c         its life, from accept() to the last task
+ *     session_events.c  what happens to it, from accept() to the last task
  *     session_frames.c  handles messages from the client
  *     session_open.c    handles OPEN up to OPENED, and FIELDS
  *     session_send.c    sends answers
  *     session_peer.c    authenticates the client, and probes whether it is alive
- *     session_refuse.c  rejects a client, and logs it */
+ *     session_refuse.c  rejects a client, and logs it
+ *     session.c         its states and its end
+ *     session_facts.c   what the rest of the loader sees of it
+ *
+ * Each file calls only files below it. */
 #ifndef LOADER_SERVE_SESSION_PRIV_H
 #define LOADER_SERVE_SESSION_PRIV_H
 
+#include <uv.h>
+
 #include "common/frame.h"
+#include "common/list.h"
 #include "common/log.h"
+#include "loader/serve/openings.h"
 #include "loader/serve/session.h"
+#include "loader/serve/session_facts.h"
 #include "loader/serve/snapshot.h"
+#include "loader/serve/window.h"
 
 enum {
     SEND_LIMIT_MS = 60000,    /* time for a remote client to receive some of its pixels */
@@ -31,7 +41,7 @@ struct session {
     struct list link; /* link in the server's sessions */
     struct frame_conn conn;
     char name[WIRE_NAME_MAX];     /* from HELLO */
-    char user[160];               /* session_user() */
+    char user[160];               /* struct session_facts */
     char job[WIRE_NAME_MAX + 24]; /* from HELLO: the streams of a job share its turns */
     struct peer peer;
     enum state state; /* only session_move() writes it */
@@ -39,6 +49,7 @@ struct session {
     bool remote;
     bool more; /* frames have arrived that are not handled yet */
 
+    uv_poll_cb on_poll; /* the callback of `poll` */
     /* libuv handles: the session is freed after they are closed. */
     uv_poll_t poll;
     uv_timer_t timer;
@@ -75,7 +86,7 @@ struct session {
     bool busy[SLOTS_MAX]; /* slots in use, from RENDER until the last byte is sent */
     uint64_t sent_ns;     /* when the client last received some of it */
     uint64_t asked_ns;    /* when probing began; 0: not probing */
-    uint64_t looked_ns;   /* when session_ask_if_there() last checked */
+    uint64_t looked_ns;   /* when session_any_ends_soon() last checked */
     bool may_end;         /* the result of that check */
 
     struct opening_waiter waiter; /* used in STATE_OPENING */
@@ -87,14 +98,19 @@ struct session {
 
 /** Change the state. The table in session.c lists the allowed transitions. */
 void session_move(struct session *s, enum state to);
-/** Close a descriptor that a client has sent. */
+/** Close a descriptor that a client has sent, in a thread, because that may block. `arg` is the
+ * session. */
+void session_close_fd(void *arg, int fd);
+/** Like session_close_fd(), if `fd` is not negative. */
 void session_drop_fd(struct session *s, int fd);
-/** The callback of `timer` in every state. */
-void session_on_timer(uv_timer_t *timer);
-/** In STATE_HELLO and STATE_IDLE: give the client ten seconds, starting now. */
-void session_limit_idle(struct session *s);
-/** Poll for reading, and also for writing while bytes are waiting. */
-void session_poll(struct session *s);
+/** Stop waiting for room. */
+void session_wait_no_longer(struct session *s);
+/** The callback of each closed handle. */
+void session_on_handle_closed(uv_handle_t *handle);
+/** In STATE_CLOSING: free it if no task writes into its ring and no handle is open. */
+void session_maybe_free(struct session *s);
+/** In STATE_OPEN: record the stream's work. */
+void session_add_point(struct session *s, uint64_t now_ns);
 
 /* session_refuse.c */
 
@@ -117,6 +133,8 @@ bool session_may_log(struct session *s, enum log_level level);
 /** Log what happened to a client ("refused"), once a minute for each user and reason. */
 MESSAGE void session_log_once(struct session *s, enum log_level level, const char *what,
                               const char *why);
+/** In STATE_HELLO and STATE_IDLE: give the client ten seconds, starting now. */
+void session_limit_idle(struct session *s);
 /** Send the client the reason, and close the session. */
 MESSAGE void session_refuse(struct session *s, uint64_t request, int code, const char *text);
 /** Tell a client that has just connected that it will not be served. The caller closes the
@@ -132,6 +150,9 @@ void session_refuse_unauthenticated(struct session *s);
 int session_check_peer(struct session *s, struct plenum_error *err);
 /** Enable TCP keepalives and time limits. */
 void session_watch_peer(int fd);
+/** Will a session of this user (NULL: of any user) soon release its resources, because it is
+ * ending, because its client has hung up, or because its host has been silent lately? */
+bool session_any_ends_soon(struct server *server, const char *user);
 /** Called once a second: closes a session whose host did not answer a probe. */
 void session_watch_silent(struct session *s, uint64_t now_ns);
 /** Returns which streams this client may see. */
@@ -139,10 +160,6 @@ struct snapshot_viewer session_viewer(const struct session *s);
 
 /* session_open.c */
 
-/** Stop waiting for room. */
-void session_wait_no_longer(struct session *s);
-/** Create the ring, or wait for room; then open the data set. */
-void session_await_room(struct session *s);
 /** Handle FIELDS: describe the fields of a data set. */
 void session_handle_fields(struct session *s, uint64_t request, struct frame_reader *payload);
 /** Handle OPEN. */
@@ -150,8 +167,11 @@ void session_handle_open(struct session *s, uint64_t request, struct frame_reade
 
 /* session_send.c */
 
-/** Free the answers that were not sent. */
-void session_drop_answers(struct session *s);
+/** Wait for frames once those that arrived are handled, and for room to write while bytes are
+ * waiting. */
+void session_poll(struct session *s);
+/** Close a remote session, from now on, when its client does not receive the pixels sent to it. */
+void session_watch_sending(struct session *s);
 /** Send the answer to a finished request, or keep it until earlier answers are sent. Takes
  * ownership of the request. Returns 0 or -ENOMEM. */
 int session_answer(struct session *s, struct queue_request *request);

@@ -4,6 +4,7 @@
 
 #include "loader/serve/session_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,9 @@
 
 #include "common/address.h"
 #include "common/util.h"
+#include "loader/serve/server_priv.h"
+
+enum { HELLO_LIMIT_MS = 10000 }; /* for HELLO and OPEN to arrive */
 
 const struct log_field *session_about(const struct session *s, struct session_about *a)
 {
@@ -105,6 +109,19 @@ void session_refuse(struct session *s, uint64_t request, int code, const char *t
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
         (void)frame_conn_flush(&s->conn);
     session_close(s);
+}
+
+static void on_idle_timer(uv_timer_t *timer)
+{
+    struct session *s = timer->data;
+
+    assert(s->state == STATE_HELLO || s->state == STATE_IDLE);
+    session_refuse(s, 0, -ETIMEDOUT, "no stream was opened within ten seconds");
+}
+
+void session_limit_idle(struct session *s)
+{
+    (void)uv_timer_start(&s->timer, on_idle_timer, HELLO_LIMIT_MS, 0);
 }
 
 /* Notify a client that it is rejected, using the one message that every client understands. */

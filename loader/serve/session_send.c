@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "common/util.h"
+#include "loader/serve/server_priv.h"
 #include "loader/serve/snapshot.h"
 
 enum {
@@ -26,14 +27,6 @@ static struct queue_request *pop_answer(struct session *s)
     struct list *first = list_pop_first(&s->answers);
 
     return first ? container_of(first, struct queue_request, link) : NULL;
-}
-
-void session_drop_answers(struct session *s)
-{
-    struct queue_request *request;
-
-    while ((request = pop_answer(s)))
-        free(request);
 }
 
 /* Log why a batch failed. Each reason is logged once a minute per client, because its other batches
@@ -119,6 +112,26 @@ void session_close_unread(struct session *s)
     session_close(s);
 }
 
+/* Close a session whose client takes nothing of the pixels that are being sent. */
+static void on_send_timer(uv_timer_t *timer)
+{
+    struct session *s = timer->data;
+
+    assert(s->state == STATE_OPEN);
+    if (frame_conn_bulk_left(&s->conn) == 0 ||
+        time_now_ns() - s->sent_ns <= SEND_LIMIT_MS * NS_PER_MS)
+        return;
+    if (session_may_log(s, LOG_LEVEL_WARN))
+        log_warn("client %s has not taken its pixels for %d s: closed", s->name,
+                 SEND_LIMIT_MS / 1000);
+    session_close(s);
+}
+
+void session_watch_sending(struct session *s)
+{
+    (void)uv_timer_start(&s->timer, on_send_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
+}
+
 /* Put more of the answer to STATUS, while few bytes are waiting to be sent. */
 static int put_status(struct session *s)
 {
@@ -153,6 +166,15 @@ static int send_all(struct session *s)
             return r;
     } while (!list_is_empty(&s->answers) || s->status);
     return r;
+}
+
+void session_poll(struct session *s)
+{
+    bool write = s->more || frame_conn_wants_write(&s->conn);
+    int events = (s->more ? 0 : UV_READABLE) | (write ? UV_WRITABLE : 0);
+
+    if (uv_poll_start(&s->poll, events, s->on_poll) < 0)
+        session_close(s);
 }
 
 void session_flush(struct session *s)

@@ -9,6 +9,8 @@
 
 #include "common/util.h"
 #include "loader/serve/monitor.h"
+#include "loader/serve/server_priv.h"
+#include "loader/serve/session_facts.h"
 
 /* A snapshot is used for fifty times as long as it took to create, so that the loop spends at most
  * a fiftieth of its time on that; and for a second if slow clients hold several of them. */
@@ -38,14 +40,15 @@ void snapshot_unref(struct snapshot *snapshot)
     made--;
 }
 
-static int add_stream(struct snapshot *p, const struct session *session)
+static int add_stream(struct snapshot *p, const struct server *server,
+                      const struct session *session)
 {
     static struct wire_status_stream stream; /* static because it is large; only the loop uses it */
     size_t begin = p->frames.len;
     int r;
 
     memset(&stream, 0, sizeof(stream));
-    if (!session_get_status(session, &stream))
+    if (!monitor_get_stream(server, session, &stream))
         return 0;
     r = wire_put_status_stream(&p->frames, 0, &stream);
     if (r < 0)
@@ -68,7 +71,7 @@ static struct snapshot *make(struct server *server)
     made++;
     monitor_get_status(server, &p->loader);
     for (const struct session *s = session_first(server); s; s = session_next(s))
-        if (add_stream(p, s) < 0) {
+        if (add_stream(p, server, s) < 0) {
             snapshot_unref(p);
             return NULL;
         }

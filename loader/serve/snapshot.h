@@ -8,7 +8,8 @@
 #define LOADER_SERVE_SNAPSHOT_H
 
 #include "common/frame.h"
-#include "loader/serve/session.h"
+
+struct server;
 
 /** Reference-counted, constant. Opaque. */
 struct snapshot;

@@ -16,6 +16,7 @@
 #include "common/lock.h"
 #include "common/util.h"
 #include "loader/image/encode.h"
+#include "loader/serve/openings.h"
 
 struct thumbnail {
     struct blocking_job job;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "loader/serve/blocking.h"
-#include "loader/serve/session.h"
+#include "loader/serve/session_facts.h"
 
 struct thumbnail;
 

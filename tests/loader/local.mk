@@ -77,6 +77,7 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_index_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 
 if PYTHON_FOUND
+TESTS += %D%/test_walls.py
 TESTS += %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_unauthenticated.py
 endif
-EXTRA_DIST += %D%/serve/rawclient.py %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_unauthenticated.py %D%/serve/service.py
+EXTRA_DIST += %D%/test_walls.py %D%/serve/rawclient.py %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_unauthenticated.py %D%/serve/service.py

@@ -7,8 +7,8 @@
  * read; the loader is asked to end (drain). The code's comments promise the following, which is checked in all
  * interleavings:
  *
- *   - memory is freed once, in maybe_free(), when no task writes into its slots, no opening will report to it, and no
- *     handle is open (asserts in `worker` and wherever the session is used)
+ *   - memory is freed once, in session_maybe_free(), when no task writes into its slots, no opening will report to it, and
+ *     no handle is open (asserts in `worker` and wherever the session is used)
  *   - a slot is in use from RENDER until its last byte is sent: the batch that is sent is the one that the answer names
  *     (assert where it is sent)
  *   - each batch is answered once; a draining session answers all batches that it accepted before it is closed
@@ -117,7 +117,7 @@ active proctype loop()
     :: atomic { state != CLOSING -> session_close() } /* the client leaves, is malformed, or leaves too much unread */
 
     /* ---- room and data set ---- */
-    :: atomic { needs_room -> /* session_await_room() */
+    :: atomic { needs_room -> /* await_room() */
         assert(!freed && state == OPENING);
         needs_room = false;
         if
@@ -184,7 +184,7 @@ active proctype loop()
         assert(asked < 2 || answered[1] == 1);
         assert(asked < 3 || answered[2] == 1);
         session_close() }
-    :: atomic { state == CLOSING && handles > 0 -> handles--; maybe_free() } /* on_handle_closed() */
+    :: atomic { state == CLOSING && handles > 0 -> handles--; maybe_free() } /* session_on_handle_closed() */
     :: freed && empty(finished) && empty(opened) && empty(openings) -> break
     od;
     assert(under_way == 0 && handles == 0)

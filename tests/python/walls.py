@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""Which C file calls which: for the tests that keep folders from becoming circles."""
+
+import glob
+import os
+import re
+
+# A definition starts in the first column, and is not static.
+DEFINITION = re.compile(r"^(?!static |typedef |struct \w+ \{|enum |union )[a-z][\w ]*[ *](\w+)\([^;{}]*\)\n\{", re.M)
+NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^#include[^\n]*', re.M | re.S)
+
+
+def read_folder(folder, pattern="*.[ch]"):
+    """{name: text} of a folder's files."""
+    found = {}
+    for path in glob.glob(os.path.join(folder, pattern)):
+        with open(path, encoding="utf-8") as f:
+            found[os.path.basename(path)] = f.read()
+    return found
+
+
+def includes(text):
+    """The headers of ours that a file includes."""
+    return re.findall(r'^#include "([^"]+)"', text, re.M)
+
+
+def calls(files):
+    """{name: names of the C files whose functions it uses} for {name: text}."""
+    code = {name: NO_CODE.sub("", text) for name, text in files.items() if name.endswith(".c")}
+    owner = {function: name for name, text in code.items() for function in DEFINITION.findall(text)}
+    used = {name: set(re.findall(r"\w+", text)) & set(owner) for name, text in code.items()}
+    return {name: {owner[function] for function in functions} - {name} for name, functions in used.items()}
+
+
+def circles(graph):
+    """The sets of files that all reach each other, largest first."""
+    reached = {}
+    for name in graph:
+        todo, found = list(graph[name]), set()
+        while todo:
+            at = todo.pop()
+            if at not in found:
+                found.add(at)
+                todo += graph[at]
+        reached[name] = found
+    sets = {frozenset(b for b in reached[a] if a in reached[b]) for a in graph if a in reached[a]}
+    return sorted((sorted(s) for s in sets), key=len, reverse=True)
