@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
 	%D%/leash.c %D%/leash.h \
+	%D%/listening.c %D%/listening.h \
 	%D%/log_limit.c %D%/log_limit.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/monitor.c %D%/monitor.h \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* server.c - the loader's loop: accepts clients, and passes results from the queue to their
- * sessions.
+/* server.c - the loader's loop: starts everything, passes results from the queue to sessions, reads
+ * the settings again, and ends.
  *
  * One thread runs the loop and owns every session; the queue's threads meet it only through
  * queue_pop_finished() and a uv_async.
  *
  *     SERVING --SIGTERM--> DRAINING --last session gone--> over
  *        |                    |
- *        +--SIGINT, lifeline-----+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
+ *        +--SIGINT, lifeline--+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
  *
  * A draining loader accepts no new clients and no new batches; it finishes the batches in progress.
  * A client whose batches are finished is directed to another loader, or to wait for this one to
@@ -20,13 +20,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -34,7 +32,6 @@
 
 #include <uv.h>
 
-#include "common/address.h"
 #include "common/cgroup.h"
 #include "common/error.h"
 #include "common/log.h"
@@ -43,23 +40,15 @@
 #include "loader/image/image.h"
 #include "loader/serve/http.h"
 #include "loader/serve/leash.h"
+#include "loader/serve/listening.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
-#include "loader/serve/users.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/server_priv.h"
 #include "loader/serve/session.h"
 #include "loader/serve/session_facts.h"
 #include "loader/serve/snapshot.h"
-
-/* A socket that accepts clients. */
-struct listener {
-    struct main_loop *loop;
-    int fd;
-    bool remote; /* a TCP socket */
-    bool open;   /* the handle is open */
-    uv_poll_t poll;
-};
+#include "loader/serve/users.h"
 
 /* A reload of the settings (SIGHUP). It runs as a blocking job, because the storage of a root, or
  * of the file itself, may hang. */
@@ -77,33 +66,27 @@ struct main_loop {
     struct server server; /* must be first: sessions know only this */
     struct server_options live;
     struct http *http; /* or NULL */
-    struct listener local, tcp;
-    struct user user;       /* the user to become, with --user */
-    struct address address; /* our socket file, which is removed at the end */
-    bool owns_path;
-    bool ending;  /* handles are being closed */
-    bool limited; /* limit_shutdown() was called */
+    struct listening listening;
+    struct user user; /* the user to become, with --user */
+    bool ending;      /* handles are being closed */
+    bool limited;     /* limit_shutdown() was called */
     uv_poll_t lifeline;
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t beat;  /* for heartbeats and the monitor */
     uv_timer_t drain; /* --drain-timeout */
-    uv_timer_t pause; /* no client is accepted while it runs */
     uv_async_t finished;
     struct reload reload;
     bool lifeline_open, loop_open;
     bool beats_wanted;  /* the keeper has asked for heartbeats */
-    int spare_fd;       /* closed briefly when descriptors run out: accept_and_close() */
     char said[128];     /* the last STATUS= line sent */
     uint64_t looked_ns; /* when the monitor last ran */
 };
 
 enum {
     BEAT_MS = 1000,
-    PAUSE_MS = 5,
     RELOAD_MS = 1000,       /* longest time that new clients wait for settings to be read */
     CACHE_PART = 10,        /* by default the cache folder may use a tenth of its file system, */
     CACHE_USER_PART = 4,    /* and one user a quarter of that */
-    FILES_KEPT = 64,        /* descriptors that are reserved for files */
     OPENING_SILENT_S = 900, /* after this, opening a data set from hanging storage fails */
     END_LIMIT_S = 5,        /* the process ends after this time, even if something hangs */
 };
@@ -113,29 +96,6 @@ static const uint64_t cache_age_s = 90 * 24 * 3600;
 static struct main_loop *loop_of(struct server *server)
 {
     return container_of(server, struct main_loop, server);
-}
-
-static void for_listeners(struct main_loop *m, void (*call)(struct listener *listener))
-{
-    if (m->local.open)
-        call(&m->local);
-    if (m->tcp.open)
-        call(&m->tcp);
-}
-
-static void close_listener(struct listener *listener)
-{
-    uv_close((uv_handle_t *)&listener->poll, NULL);
-    listener->open = false;
-}
-
-static void close_listening(struct main_loop *m)
-{
-    for_listeners(m, close_listener);
-    io_close(&m->tcp.fd); /* a new client fails immediately, and tries another loader */
-    if (m->owns_path)
-        (void)unlink(m->address.un.sun_path);
-    m->owns_path = false;
 }
 
 /* A thread that is still running is waiting for hanging storage, perhaps forever. Nothing is lost:
@@ -179,7 +139,7 @@ static void end_if_idle(struct main_loop *m)
     uv_close((uv_handle_t *)&m->hangup, NULL);
     uv_close((uv_handle_t *)&m->beat, NULL);
     uv_close((uv_handle_t *)&m->drain, NULL);
-    uv_close((uv_handle_t *)&m->pause, NULL);
+    listening_detach(&m->listening);
     uv_close((uv_handle_t *)&m->finished, NULL);
 }
 
@@ -204,7 +164,7 @@ static void stop_now(struct main_loop *m, const char *why)
     log_debug("ending: %s", why);
     m->server.stopping = true;
     limit_shutdown(m);
-    close_listening(m);
+    listening_close(&m->listening);
     for_sessions(m, session_close);
     end_if_idle(m);
 }
@@ -227,7 +187,7 @@ static void begin_drain(struct main_loop *m)
     if (m->server.num_sessions > 0)
         log_info("ending: batches that are under way are finished first (clients: %u)",
                  m->server.num_sessions);
-    close_listening(m);
+    listening_close(&m->listening);
     (void)uv_timer_start(&m->drain, on_drain, m->server.options->drain_ns / NS_PER_MS, 0);
     for_sessions(m, session_drain);
     http_publish(m->http, &m->server);
@@ -308,112 +268,6 @@ static void on_lifeline(uv_poll_t *handle, int status, int events)
     }
 }
 
-static void on_listening(uv_poll_t *handle, int status, int events);
-
-static void start_accepting(struct listener *listener)
-{
-    (void)uv_poll_start(&listener->poll, UV_READABLE, on_listening);
-}
-
-static void stop_accepting(struct listener *listener)
-{
-    (void)uv_poll_stop(&listener->poll);
-}
-
-/* New clients wait until the settings have been read, unless that takes too long. */
-static bool is_reloading(const struct main_loop *m)
-{
-    return m->reload.began_ns > 0 && time_now_ns() < m->reload.began_ns + RELOAD_MS * NS_PER_MS;
-}
-
-static void on_pause(uv_timer_t *timer)
-{
-    struct main_loop *m = timer->data;
-
-    if (m->spare_fd < 0)
-        m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (m->spare_fd < 0 || is_reloading(m)) {
-        (void)uv_timer_start(timer, on_pause, PAUSE_MS, 0);
-        return;
-    }
-    for_listeners(m, start_accepting);
-}
-
-/* Accept no clients for a while: either settings are being read, or there is no spare descriptor
- * (and the loop would otherwise spin). Clients wait in the backlog. */
-static void pause_listening(struct main_loop *m)
-{
-    for_listeners(m, stop_accepting);
-    (void)uv_timer_start(&m->pause, on_pause, PAUSE_MS, 0);
-}
-
-/* Close a client for which there is no descriptor. Uses a thread, because closing may take long. */
-static void close_excess(struct main_loop *m, int fd)
-{
-    uint32_t untold;
-
-    if (log_limit_check(&m->server.log_limit, "", "EMFILE", time_now_ns(), &untold) ==
-        LOG_LIMIT_LOG)
-        log_warn("no descriptor left for a new client: it is closed, as are those that follow (see "
-                 "ulimit -n)");
-    m->server.refused++;
-    if (fd < 0)
-        return;
-    (void)shutdown(fd, SHUT_RDWR); /* the client sees it at once */
-    blocking_close_connection(m->server.blocking, BLOCKING_UNKNOWN_USER, fd);
-}
-
-/* No descriptor is left. A client waiting in the backlog would make the loop spin, so accept it
- * with the spare descriptor and close it. Returns true if the caller should continue with the next
- * client. */
-static bool accept_and_close(struct listener *listener)
-{
-    struct main_loop *m = listener->loop;
-    int fd;
-
-    io_close(&m->spare_fd);
-    fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    close_excess(m, fd);
-    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (m->spare_fd < 0)
-        pause_listening(m);
-    return m->spare_fd >= 0 && fd >= 0;
-}
-
-/* Is this one of the last descriptors, which are reserved for files? */
-static bool is_reserved(int fd)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
-        return false;
-    return (rlim_t)fd >= limit.rlim_cur - min_u64(FILES_KEPT, limit.rlim_cur / 4);
-}
-
-static void on_listening(uv_poll_t *handle, int status, int events)
-{
-    struct listener *listener = handle->data;
-
-    (void)events;
-    if (status < 0)
-        return;
-    for (;;) {
-        int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-        if (fd < 0) {
-            if (errno == EINTR || errno == ECONNABORTED)
-                continue;
-            if ((errno == EMFILE || errno == ENFILE) && accept_and_close(listener))
-                continue;
-            return;
-        }
-        if (is_reserved(fd))
-            close_excess(listener->loop, fd);
-        else
-            (void)session_create(&listener->loop->server, fd, listener->remote);
-    }
-}
-
 static void on_finished(uv_async_t *handle)
 {
     struct main_loop *m = handle->data;
@@ -483,19 +337,6 @@ static void warn_unchanged(const struct server_options *old, const struct server
                      keys[i].key);
 }
 
-/* Without a key, TCP peers are not authenticated, so all served data must be open to anyone who can
- * connect. */
-static int check_open_tcp(const struct server_options *o, struct plenum_error *err)
-{
-    if (!o->listen || o->tls_key || o->num_roots > 0)
-        return 0;
-    return error_set(err, -EPERM,
-                     "--listen %s: any client that connects there could read everything that this "
-                     "user can; name the folders that may be read with --root, or a key with "
-                     "--tls-key",
-                     o->listen);
-}
-
 /* Check the settings of a reload. The addresses that we listen on do not change. */
 static int check_after_hangup(const struct main_loop *m, const struct server_options *fresh,
                               struct plenum_error *err)
@@ -504,7 +345,7 @@ static int check_after_hangup(const struct main_loop *m, const struct server_opt
 
     both.listen = m->live.listen;
     both.tls_key = m->live.tls_key;
-    return check_open_tcp(&both, err);
+    return listening_check(&both, err);
 }
 
 /* Runs in the thread. */
@@ -549,6 +390,7 @@ static void on_settings_read(struct blocking_job *job)
     struct reload *r = &m->reload;
 
     r->began_ns = 0;
+    listening_resume(&m->listening);
     if (job->code < 0)
         log_error("no thread is left to read the settings: %s; the settings stay as they were",
                   strerror(-job->code));
@@ -569,7 +411,7 @@ static void begin_reload(struct main_loop *m)
     m->reload = (struct reload){
         .began_ns = time_now_ns(),
         .job = {.work = read_settings, .done = on_settings_read, .group = "settings", .limit = 1}};
-    pause_listening(m);
+    listening_hold(&m->listening, RELOAD_MS * NS_PER_MS);
     blocking_start(m->server.blocking, &m->reload.job);
 }
 
@@ -587,125 +429,6 @@ static void on_hangup(uv_signal_t *handle, int signum)
     m->reload.again = true;
     log_warn("the settings are still being read since the last SIGHUP, and are read again after "
              "that: where it does not end, the storage of a root does not answer");
-}
-
-static int load_key(struct main_loop *m, struct plenum_error *err)
-{
-    const char *path = m->server.options->tls_key;
-    int r = path && !m->server.tls ? tls_create_loader(path, &m->server.tls, err) : 0;
-
-    return r < 0 ? error_prefix(err, r, "--tls-key") : 0;
-}
-
-static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
-{
-    const struct server_options *o = m->server.options;
-    struct address address;
-    char text[128];
-    int r;
-
-    if (!o->listen)
-        return !o->tls_key || m->tcp.fd >= 0
-                   ? 0
-                   : error_set(err, -EINVAL,
-                               "--tls-key is for clients of TCP: say with --listen where "
-                               "they come to");
-    if (m->tcp.fd >= 0)
-        return error_set(err, -EINVAL, "--listen and --listen-fd both name a TCP socket: give one");
-    r = address_parse_listen(o->listen, &address, err);
-    if (r < 0)
-        return error_prefix(err, r, "--listen");
-    r = address_resolve(&address, err);
-    if (r < 0)
-        return error_prefix(err, r, "--listen");
-    r = load_key(m, err);
-    if (r < 0)
-        return r;
-    if (!o->tls_key && !address_is_local(&address))
-        return error_set(err, -EPERM,
-                         "--listen %s: other hosts would reach it without proving who they are; "
-                         "give it and its clients a key (--tls-key), or listen on 127.0.0.1",
-                         o->listen);
-    r = check_open_tcp(o, err);
-    if (r < 0)
-        return r;
-    m->tcp.fd = address_listen(&address, 0, err);
-    if (m->tcp.fd < 0)
-        return error_prefix(err, m->tcp.fd, "--listen");
-    log_info("listening on %s", address_of_socket(m->tcp.fd, false, text, sizeof(text)));
-    return 0;
-}
-
-/* Set the owner of the socket file (the user that we become) and its group (--socket-group). */
-static int give_socket(struct main_loop *m, struct plenum_error *err)
-{
-    const struct server_options *o = m->server.options;
-    const char *path = m->address.un.sun_path;
-    uint32_t group = UINT32_MAX;
-    int r = 0;
-
-    if (o->socket_group) {
-        if (!m->owns_path)
-            return error_set(err, -EINVAL,
-                             "--socket-group %s: %s has no file that could be a group's: name "
-                             "unix:PATH with --socket",
-                             o->socket_group, o->socket);
-        r = users_find_id(o->socket_group, true, &group, err);
-        if (r < 0)
-            return error_prefix(err, r, "--socket-group");
-    }
-    if (m->owns_path && o->user && geteuid() == 0 &&
-        lchown(path, m->user.uid, group == UINT32_MAX ? m->user.gid : UINT32_MAX) < 0)
-        return error_set(err, -errno, "cannot give %s to user %s: %s", o->socket, m->user.name,
-                         strerror(errno));
-    if (group != UINT32_MAX && lchown(path, (uid_t)-1, group) < 0)
-        return error_set(err, -errno,
-                         "--socket-group %s: cannot give %s to it: %s; who is not root can give it "
-                         "only to groups of their own",
-                         o->socket_group, o->socket, strerror(errno));
-    return 0;
-}
-
-/* Use a socket that was handed over. A TCP socket needs a key. */
-static int use_handed_socket(struct main_loop *m, struct plenum_error *err)
-{
-    const struct server_options *o = m->server.options;
-    int family = AF_UNIX, r;
-    socklen_t len = sizeof(family);
-
-    if (getsockopt(o->listen_fd, SOL_SOCKET, SO_DOMAIN, &family, &len) < 0)
-        return error_set(err, -errno, "--listen-fd %d: %s", o->listen_fd, strerror(errno));
-    if (family != AF_UNIX && !o->tls_key)
-        return error_set(err, -EPERM, "--listen-fd %d is a TCP socket, which needs a --tls-key",
-                         o->listen_fd);
-    (void)io_set_cloexec(o->listen_fd, true);
-    r = io_set_nonblock(o->listen_fd);
-    if (r < 0)
-        return error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r));
-    if (family == AF_UNIX) {
-        m->local.fd = o->listen_fd;
-        return 0;
-    }
-    m->tcp.fd = o->listen_fd;
-    return load_key(m, err);
-}
-
-static int start_listening(struct main_loop *m, struct plenum_error *err)
-{
-    const struct server_options *o = m->server.options;
-    unsigned mode = o->socket_mode <= 0777 ? o->socket_mode : o->socket_group ? 0660 : 0600;
-    int r;
-
-    if (o->listen_fd >= 0)
-        return use_handed_socket(m, err);
-    r = address_parse(o->socket, &m->address, err);
-    if (r < 0)
-        return r;
-    m->local.fd = address_listen(&m->address, mode, err);
-    if (m->local.fd < 0)
-        return m->local.fd;
-    m->owns_path = address_is_path(&m->address);
-    return give_socket(m, err);
 }
 
 /* Returns the CPU time that we may use. A quota of the control group counts, too: when it is used
@@ -756,7 +479,7 @@ static int start_signals(struct main_loop *m)
     int r;
 
     m->terminate.data = m->interrupt.data = m->hangup.data = m->finished.data = m;
-    m->beat.data = m->drain.data = m->pause.data = m;
+    m->beat.data = m->drain.data = m;
     r = uv_async_init(loop, &m->finished, on_finished);
     if (r < 0)
         return r;
@@ -765,7 +488,7 @@ static int start_signals(struct main_loop *m)
     (void)uv_signal_init(loop, &m->hangup);
     (void)uv_timer_init(loop, &m->beat);
     (void)uv_timer_init(loop, &m->drain);
-    (void)uv_timer_init(loop, &m->pause);
+    listening_attach(&m->listening);
     m->loop_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
     if (r < 0)
@@ -792,21 +515,6 @@ static int start_beat(struct main_loop *m)
     return uv_timer_start(&m->beat, on_beat, every_ms, every_ms);
 }
 
-static int open_listener(struct main_loop *m, struct listener *listener)
-{
-    int r;
-
-    if (listener->fd < 0)
-        return 0;
-    listener->loop = m;
-    listener->poll.data = listener;
-    r = uv_poll_init(&m->server.loop, &listener->poll, listener->fd);
-    if (r < 0)
-        return r;
-    listener->open = true;
-    return uv_poll_start(&listener->poll, UV_READABLE, on_listening);
-}
-
 /* Take over the client for which the keeper has started this loader. */
 static void take_client(struct main_loop *m)
 {
@@ -815,7 +523,7 @@ static void take_client(struct main_loop *m)
     if (fd < 0)
         return;
     (void)io_set_cloexec(fd, true);
-    (void)session_create(&m->server, fd, !m->local.open);
+    (void)session_create(&m->server, fd, !m->listening.local.open);
 }
 
 static int start_polling(struct main_loop *m)
@@ -824,10 +532,7 @@ static int start_polling(struct main_loop *m)
     int r;
 
     m->lifeline.data = m;
-    r = open_listener(m, &m->local);
-    if (r < 0)
-        return r;
-    r = open_listener(m, &m->tcp);
+    r = listening_start(&m->listening);
     if (r == 0)
         take_client(m);
     if (r < 0 || m->server.options->lifeline_fd < 0)
@@ -909,10 +614,10 @@ static int start(struct main_loop *m, struct plenum_error *err)
     if (r < 0)
         return r;
     leash_phase(JOBLOADER_SOCKETS);
-    r = start_listening(m, err);
+    r = listening_open(&m->listening, &m->user, err);
     if (r < 0)
         return r;
-    r = start_listening_tcp(m, err);
+    r = listening_open_tcp(&m->listening, err);
     if (r < 0)
         return r;
     if ((m->live.http_port > 0 || m->live.http_fd >= 0) &&
@@ -985,9 +690,7 @@ static int run_loop(const struct server_options *options, struct plenum_error *e
 
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
-    m->local.fd = m->tcp.fd = -1;
-    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    m->tcp.remote = true;
+    listening_init(&m->listening, &m->server);
     m->live = *options;
     list_init(&m->server.sessions);
     m->server.options = &m->live;
@@ -1012,9 +715,7 @@ static int run_loop(const struct server_options *options, struct plenum_error *e
 
 out:
     pin_destroy(m->server.pin);
-    io_close(&m->local.fd);
-    io_close(&m->tcp.fd);
-    io_close(&m->spare_fd);
+    listening_fini(&m->listening);
     tls_destroy(m->server.tls);
     snapshot_forget(&m->server);
     roots_unref(m->server.roots);
