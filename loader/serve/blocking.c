@@ -118,6 +118,7 @@ static void *thread_main(void *arg)
         end(c, job);
         job = next;
     }
+    assert(c->threads > 0);
     c->threads--;
     (void)pthread_cond_signal(&c->ended);
     lock_release(&c->mu);
@@ -187,6 +188,7 @@ void blocking_destroy(struct blocking *blocking)
     lock_acquire(&blocking->mu);
     while (blocking->threads > 0)
         lock_wait(&blocking->mu, &blocking->ended);
+    assert(blocking->closed && list_is_empty(&blocking->running));
     lock_release(&blocking->mu);
     while ((job = job_of(list_pop_first(&blocking->reports))))
         job->done(job);
@@ -201,6 +203,7 @@ void blocking_destroy(struct blocking *blocking)
 
 void blocking_start(struct blocking *blocking, struct blocking_job *job)
 {
+    assert(job->work && job->done && job->group && job->limit > 0);
     job->blocking = blocking;
     job->code = 0;
     job->started = false;

@@ -33,11 +33,13 @@ static void count_active(struct flow *f, bool wants)
     if (!f->parent || active == f->counted)
         return;
     f->counted = active;
+    assert(active || f->parent->active > 0);
     f->parent->active += active ? 1 : -1U;
 }
 
 void flow_set_backlogged(struct flow *leaf, bool wants)
 {
+    assert(!leaf->backlogged);
     for (struct flow *f = leaf; f->parent && wants != (f->at != NULL); f = f->parent) {
         struct flow *p = f->parent;
         bool others = p->backlogged != NULL;
@@ -50,6 +52,7 @@ void flow_set_backlogged(struct flow *leaf, bool wants)
                 f->next->at = &f->next;
             p->backlogged = f;
         } else {
+            assert(*f->at == f);
             *f->at = f->next;
             if (f->next)
                 f->next->at = f->at;
@@ -103,8 +106,10 @@ void flow_serve(struct flow *leaf, const struct flow_turn *turn)
 {
     unsigned i = 0;
 
-    for (struct flow *f = leaf; f->parent; f = f->parent, i++)
+    for (struct flow *f = leaf; f->parent; f = f->parent, i++) {
+        assert(i < FLOW_LEVELS);
         f->parent->virtual_time = max_u64(f->parent->virtual_time, turn->start_tags[i]);
+    }
 }
 
 void flow_settle(struct flow *leaf, struct flow_turn *turn, uint64_t cost)

@@ -26,6 +26,7 @@
 
 #include "loader/serve/openings.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -163,6 +164,7 @@ static void work(struct blocking_job *job)
 
 static void free_opening(struct opening *o)
 {
+    assert(list_is_empty(&o->waiters));
     roots_unref(o->roots);
     free(o->allowed);
     free(o->name);
@@ -186,6 +188,7 @@ static void answer(struct opening *o, int code, const struct plenum_error *err)
 {
     struct list *at;
 
+    assert(code < 0 || o->dataset);
     while ((at = list_pop_first(&o->waiters))) {
         struct opening_waiter *w = container_of(at, struct opening_waiter, link);
 
@@ -319,6 +322,7 @@ static void begin(struct opening *o, enum stage stage)
 {
     const uint64_t *budget = o->openings->options.memory_budget;
 
+    assert(stage != STAGE_WAITING);
     touch(o);
     o->memory_budget = budget ? *budget : 0;
     o->stage = stage;

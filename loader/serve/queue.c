@@ -104,6 +104,7 @@ static void item_move(struct item *item, enum item_state to)
 static void finish(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));
+    assert(r->left == 0 && r->next == r->count);
     list_remove(&r->link);
     r->done.total_ns = time_now_ns() - r->arrived_ns;
     if (!r->cancelled) {
@@ -123,8 +124,10 @@ static void finish(struct queue *q, struct queue_request *r)
 static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
 {
     assert(lock_is_held(&q->mu));
+    assert(more >= 0 || s->waiting >= (uint64_t)-more);
     s->waiting += (uint64_t)more;
     q->counters.queued += (uint64_t)more;
+    assert(q->counters.queued >= s->waiting);
     flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
 }
 
@@ -186,6 +189,7 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
     struct render_try try;
 
     assert(lock_is_held(&s->queue->mu));
+    assert(most > 0 && r->next < r->count);
     if (r->next > 0 && in_step == 0) /* the batch's next step begins */
         r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
     try = (struct render_try){.epoch = r->place.epoch,
@@ -193,6 +197,7 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
     count = render_run(s->spec, try.position, (uint32_t)min_u64(most, s->open->local - in_step));
     queue_item_add_part(item, r->next, count, &try);
     r->next += count;
+    assert(count > 0 && r->next <= r->count);
     s->taken += count;
 }
 
@@ -235,12 +240,14 @@ static struct item *begin_task(struct queue *q)
     if (!leaf)
         return NULL;
     item = container_of(list_pop_first(&q->free), struct item, link);
+    assert(item->num_parts == 0 && item->samples == 0);
     s = container_of(leaf, struct queue_stream, flow);
     if (!list_is_empty(&s->retries))
         begin_retry(s, item);
     else
         begin_next(s, item);
     item_move(item, ITEM_READING);
+    assert(item->samples > 0 && item->request->stream == s);
     flow_charge(leaf, s->cost_ns * item->samples, &item->turn);
     flow_hold(leaf);
     s->starved = false;
@@ -277,6 +284,7 @@ static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct l
     if (r->cancelled || r->done.status < 0)
         queue_item_free_retries(retries);
     while ((link = list_pop_first(retries))) {
+        assert(container_of(link, struct retry, link)->request == r);
         count += container_of(link, struct retry, link)->count;
         list_add_first(&s->retries, link);
     }
@@ -311,6 +319,7 @@ static void hand_over(struct queue *q, struct item *item)
     struct node_queue *nq = &q->node_queues[item->request->stream->node];
     bool taken;
 
+    assert(!lock_is_held(&q->mu));
     lock_acquire(&nq->mu);
     item_move(item, ITEM_READ);
     list_add_after(find_position(nq, item), &item->link);
@@ -390,6 +399,7 @@ static struct item *pop(struct queue *q, struct node_queue *nq)
     struct item *item = NULL;
     struct list *first;
 
+    assert(!lock_is_held(&q->mu));
     lock_acquire(&nq->mu);
     first = list_pop_first(&nq->items);
     if (first) {
@@ -434,6 +444,7 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns,
     struct queue_totals *totals[] = {&item->request->stream->totals, &q->counters.all};
 
     assert(lock_is_held(&q->mu));
+    assert(item->num_parts > 0 && item->samples >= o->rendered);
     for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
         totals[i]->samples += o->rendered;
         totals[i]->substituted += o->substituted;
@@ -556,6 +567,7 @@ static int start_thread(struct queue *q)
     int r;
 
     assert(lock_is_held(&q->mu));
+    assert(q->started < o->workers + o->io_threads + SPARE_MAX);
     *t = (struct thread){.queue = q, .index = q->started - (worker ? 0 : o->workers)};
     if (worker && o->worker_node)
         t->node = o->worker_node(o->arg, t->index) % q->num_nodes;
@@ -675,6 +687,7 @@ void queue_destroy(struct queue *queue)
     if (!queue)
         return;
     stop_threads(queue);
+    assert(list_is_empty(&queue->streams));
     while ((r = queue_pop_finished(queue)))
         free(r);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)

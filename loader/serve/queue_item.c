@@ -26,7 +26,7 @@ void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,
 {
     struct part *p = &item->parts[item->num_parts++];
 
-    assert(item->num_parts <= PARTS_MAX);
+    assert(item->num_parts <= PARTS_MAX && count > 0);
     p->index = index;
     p->count = count;
     p->try = *try;
@@ -47,6 +47,7 @@ void queue_item_free_retries(struct list *retries)
 static bool add_retries(struct list *retries, struct queue_request *request,
                         const struct part *part, uint32_t each)
 {
+    assert(each > 0 && part->count % each == 0);
     for (uint32_t i = 0; i < part->count; i += each) {
         struct retry *retry = malloc(sizeof(*retry));
 
@@ -65,6 +66,7 @@ static bool add_retries(struct list *retries, struct queue_request *request,
  * returns false when out of memory. */
 static bool leave_parts(struct item *item, uint32_t first, struct list *left)
 {
+    assert(first > 0); /* an item keeps its first part */
     for (uint32_t i = first; i < item->num_parts; i++)
         if (!add_retries(left, item->request, &item->parts[i], item->parts[i].count)) {
             queue_item_free_retries(left);
@@ -80,6 +82,7 @@ void queue_item_read(struct item *item, struct list *left)
     const struct render_spec *spec = item->request->stream->spec;
     uint64_t begin = time_now_ns(), cpu = time_cpu_ns(), bytes = 0;
 
+    assert(item->state == ITEM_READING && item->num_parts > 0);
     for (uint32_t i = 0; i < item->num_parts; i++) {
         struct part *p = &item->parts[i];
 
@@ -100,6 +103,7 @@ static struct render_target target_of(const struct queue_stream *s, uint8_t *slo
     const struct views *views = &s->spec->views;
     struct render_target target = {.boxes = NULL};
 
+    assert(index < wire_batch_count(s->open));
     for (uint32_t i = 0; i < views->count; i++)
         target.view[i] = slot + s->layout->pixels_at[i] +
                          (uint64_t)index * views->view[i].count * render_view_bytes(s->spec, i);
@@ -149,6 +153,7 @@ void queue_item_render(struct render_scratch *scratch, struct item *item, struct
     struct queue_request *r = item->request;
     uint64_t begin = time_now_ns();
 
+    assert(item->state == ITEM_RENDERING && ret->code == 0 && list_is_empty(&ret->retries));
     ret->code = ring_check(r->stream->ring, &ret->err);
     for (struct part *p = item->parts; p < item->parts + item->num_parts && ret->code == 0; p++) {
         struct render_result result = {0};
@@ -170,6 +175,7 @@ void queue_item_render(struct render_scratch *scratch, struct item *item, struct
             ret->err = p->err;
         }
     }
+    assert(ret->rendered <= item->samples && ret->substituted <= ret->rendered);
 }
 
 void queue_item_trim(struct item *item)

@@ -42,8 +42,10 @@ static struct owner *join(struct list *list, const char *name, struct flow *pare
 /* Holding the lock. */
 static void leave(struct owner *o)
 {
+    assert(o->members > 0);
     if (--o->members > 0)
         return;
+    assert(list_is_empty(&o->jobs) && o->flow.held == 0 && !o->flow.at);
     list_remove(&o->link);
     free(o);
 }
@@ -123,6 +125,8 @@ void queue_users_maybe_free(struct queue_stream *s)
     assert(lock_is_held(&s->queue->mu));
     if (!s->closed || s->announcing > 0)
         return;
+    assert(list_is_empty(&s->requests) && list_is_empty(&s->retries));
+    assert(s->waiting == 0 && s->flow.held == 0 && !s->flow.at);
     leave_owners(s->queue, s);
     free(s);
 }

@@ -3,6 +3,7 @@
 
 #include "loader/serve/quota.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,7 @@ static bool fits(const struct server *server, const struct usage *a, uint64_t mo
 {
     uint64_t left = limit - min_u64(a->all, limit);
 
+    assert(a->own <= a->all);
     *share = false;
     if (more > left)
         return false;

@@ -41,6 +41,7 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
     w->index = (uint32_t)(index % s->open->local);
     if (index >= s->open->local)
         w->step = order_place_skip(s->steps, w->step, index / s->open->local);
+    assert(w->index < s->open->local);
 }
 
 /* Returns the stream of the next sample to announce to the kernel, out of all streams whose reading
@@ -62,6 +63,7 @@ static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
             render_sample_at(s->spec, s->ahead.step.epoch,
                              s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
         walk_on(s, &s->ahead, 1);
+        assert(s->ahead.ordinal > s->taken);
         return s;
     }
     return NULL;
@@ -103,6 +105,7 @@ uint64_t readahead_announce(struct queue *q)
     flow_release(&s->flow);
     if (!s->closed)
         readahead_set_hangs(s, false);
+    assert(s->announcing > 0);
     s->announcing--;
     queue_users_maybe_free(s);
     return begin + 1;
@@ -110,7 +113,7 @@ uint64_t readahead_announce(struct queue *q)
 
 void readahead_track_request(struct queue_stream *s, struct order_place place, uint64_t count)
 {
-    assert(lock_is_held(&s->queue->mu));
+    assert(lock_is_held(&s->queue->mu) && count > 0);
     if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
         s->ahead = (struct walk){.step = place};
         s->slow_until = s->slow_until > s->taken ? AHEAD_HOLD : 0;

@@ -63,6 +63,7 @@ static void drop_ring(struct session *s)
 
 void session_wait_no_longer(struct session *s)
 {
+    assert(s->room_ns == 0 || s->server->waiting_for_room > 0);
     s->server->waiting_for_room -= s->room_ns > 0;
     s->room_ns = 0;
 }
@@ -83,6 +84,7 @@ void session_maybe_free(struct session *s)
     assert(s->state == STATE_CLOSING);
     if (s->handles > 0 || s->under_way > 0)
         return;
+    assert(!s->waiter.opening && server->ring_bytes >= s->ring_bytes);
     drop_answers(s);
     queue_stream_close(s->stream);
     drop_ring(s);
@@ -102,6 +104,7 @@ void session_on_handle_closed(uv_handle_t *handle)
 {
     struct session *s = handle->data;
 
+    assert(s->handles > 0);
     s->handles--;
     session_maybe_free(s);
 }

@@ -109,6 +109,7 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         session_refuse(s, request, -ENOMEM, "the loader is out of memory");
         return;
     }
+    assert(!s->busy[m.slot]);
     s->busy[m.slot] = s->remote;
     s->under_way++;
 }

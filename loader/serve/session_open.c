@@ -29,6 +29,7 @@ enum {
 
 static void wait_for_room(struct session *s)
 {
+    assert(s->room_ns == 0);
     s->room_ns = time_now_ns();
     s->server->waiting_for_room++;
 }
@@ -140,6 +141,7 @@ static int start_stream(struct session *s, struct plenum_error *err)
                          "%s has %u samples, fewer than the %u of one step: with last=drop no step "
                          "is left; use last=pad",
                          dataset_get_name(s->dataset), s->steps.n, s->open.per_step);
+    assert(!s->stream);
     s->spec.dataset = s->dataset;
     s->spec.store = (struct image_store){
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
@@ -203,6 +205,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     char who[WIRE_NAME_MAX + 150];
     struct plenum_error err = {.text = ""};
 
+    assert(s->state == STATE_OPENING && !s->dataset && (code < 0 || dataset));
     s->dataset = dataset;
     (void)uv_timer_stop(&s->timer);
     if (code < 0) {
@@ -309,6 +312,7 @@ static int create_ring(struct session *s, struct plenum_error *err)
     uint64_t bytes = s->open.slots * s->open.slot_bytes;
     int fd = s->ring_fd, r;
 
+    assert(!s->ring && s->ring_bytes == 0);
     r = quota_check_ring(s->server, s->user, bytes, render_working_bytes(&s->spec), err);
     if (r < 0)
         return r;

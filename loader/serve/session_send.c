@@ -68,6 +68,7 @@ static void release_sent(struct session *s)
 {
     if (s->sending == NO_SLOT || frame_conn_bulk_left(&s->conn) > 0)
         return;
+    assert(s->busy[s->sending]);
     s->busy[s->sending] = false;
     s->sending = NO_SLOT;
 }
@@ -77,7 +78,7 @@ static int put_remote_answer(struct session *s, const struct queue_request *requ
 {
     int r = put_answer(s, request);
 
-    assert(request->slot < s->open.slots);
+    assert(s->sending == NO_SLOT && request->slot < s->open.slots && s->busy[request->slot]);
     s->busy[request->slot] = false;
     if (r < 0 || request->cancelled || request->done.status < 0)
         return r;
@@ -234,6 +235,7 @@ void session_forget_answer(struct session *s, uint64_t request)
  * the client has more requests in flight than it announced in OPEN. */
 bool session_find_room(struct session *s, uint32_t *slot)
 {
+    assert(s->remote && s->open.slots <= SLOTS_MAX);
     release_sent(s);
     for (*slot = 0; *slot < s->open.slots && s->busy[*slot]; ++*slot)
         ;

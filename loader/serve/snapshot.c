@@ -3,6 +3,7 @@
 
 #include "loader/serve/snapshot.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,10 @@ struct snapshot {
 
 void snapshot_unref(struct snapshot *snapshot)
 {
+    assert(!snapshot || snapshot->refs > 0);
     if (!snapshot || --snapshot->refs > 0)
         return;
+    assert(made > 0);
     frame_buffer_fini(&snapshot->frames);
     free(snapshot);
     made--;

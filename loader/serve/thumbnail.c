@@ -7,6 +7,7 @@
 
 #include "loader/serve/thumbnail.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t ind
 static void drop(struct thumbnail *t, unsigned refs)
 {
     lock_acquire(&t->mu);
+    assert(t->refs >= refs);
     t->refs -= refs;
     refs = t->refs;
     lock_release(&t->mu);

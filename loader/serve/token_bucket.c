@@ -3,6 +3,8 @@
 
 #include "loader/serve/token_bucket.h"
 
+#include <assert.h>
+
 #include "common/util.h"
 
 enum {
@@ -43,6 +45,7 @@ uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t
     }
     if (b->tokens_ns < 0)
         wait = max_u64((uint64_t)-b->tokens_ns * 1000 / b->millicores + 1, REST_MS * NS_PER_MS);
+    assert(b->tokens_ns <= depth);
     lock_release(&b->mu);
     return wait;
 }
