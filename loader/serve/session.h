@@ -25,7 +25,8 @@ void session_drain(struct session *session);
 /** A request of the session has finished. Takes ownership of the request. */
 void session_finished(struct session *session, struct queue_request *request);
 
-/** Call this once a second: it records the stream's work. */
+/** Call this once a second: it records the stream's work, and closes the session if its client
+ * does not answer a probe or does not read its status. */
 void session_beat(struct session *session, uint64_t now_ns);
 
 #endif

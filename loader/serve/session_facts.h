@@ -44,7 +44,7 @@ void session_get_facts(const struct session *session, struct session_facts *ret)
  * requested none. The caller owns the reference to the data set. */
 struct session_view {
     uint64_t id;
-    char user[160];          /* see session_user() */
+    char user[160];          /* see struct session_facts */
     struct dataset *dataset; /* a reference */
     char pipeline[VIEWS_TEXT_MAX];
     uint32_t height, width; /* of the first image of a sample */
