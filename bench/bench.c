@@ -46,7 +46,7 @@ static int add_file(struct bench_files *all, struct image_decoder *decoder, cons
 
     if (r < 0)
         return error_set(err, r, "%s: %s", path, strerror(-r));
-    if (image_verify(decoder, file.bytes, len, &info, NULL) < 0 ||
+    if (image_verify(decoder, &(struct image_file){file.bytes, len}, &info, NULL) < 0 ||
         strcmp(info.format, "JPEG") != 0) {
         all->refused++;
         free(file.bytes);

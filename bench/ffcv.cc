@@ -46,13 +46,13 @@ static void shrink(void *pixels, int width, int height, const struct rect *box, 
     cv::resize(crop, out, out.size(), 0, 0, cv::INTER_AREA);
 }
 
-void ffcv_way_render_raw(const uint8_t *pixels, uint32_t width, uint32_t height,
-                         const struct rect *box, bool mirror, uint32_t side, uint8_t *dst)
+void ffcv_way_render_raw(const struct ffcv_raw *raw, const struct rect *box, bool mirror,
+                         uint32_t side, uint8_t *dst)
 {
     cv::Mat out(static_cast<int>(side), static_cast<int>(side), CV_8UC3, dst);
 
-    shrink(const_cast<uint8_t *>(pixels), static_cast<int>(width), static_cast<int>(height), box,
-           side, dst);
+    shrink(const_cast<uint8_t *>(raw->pixels), static_cast<int>(raw->width),
+           static_cast<int>(raw->height), box, side, dst);
     if (mirror)
         cv::flip(out, out, 1);
 }

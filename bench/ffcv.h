@@ -27,10 +27,15 @@ void ffcv_way_destroy(struct ffcv_way *way);
 int ffcv_way_render(struct ffcv_way *way, const uint8_t *bytes, size_t len, const struct rect *box,
                     uint32_t side, uint8_t *dst);
 
-/** Like ffcv_way_render(), for raw pixels, [height][width][3] RGB: FFCV's method for a data set
- * written with write_mode="raw". Flips the image if `mirror` is set. */
-void ffcv_way_render_raw(const uint8_t *pixels, uint32_t width, uint32_t height,
-                         const struct rect *box, bool mirror, uint32_t side, uint8_t *dst);
+struct ffcv_raw {
+    const uint8_t *pixels; /* [height][width][3] RGB */
+    uint32_t width, height;
+};
+
+/** Like ffcv_way_render(), for raw pixels: FFCV's method for a data set written with
+ * write_mode="raw". Flips the image if `mirror` is set. */
+void ffcv_way_render_raw(const struct ffcv_raw *raw, const struct rect *box, bool mirror,
+                         uint32_t side, uint8_t *dst);
 
 #ifdef __cplusplus
 }

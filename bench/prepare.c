@@ -143,14 +143,14 @@ static int keep_packed(struct context *c, struct row *row, const struct bench_fi
 {
     struct pack_result result;
     int r = (row->resize.raw_share ? image_pack_raw : image_pack_resized)(
-        c->decoder, &row->resize, file->bytes, file->len, &result, NULL);
+        c->decoder, &row->resize, &(struct image_file){file->bytes, file->len}, &result, NULL);
 
     if (r < 0 || !result.bytes)
         return r;
     if (row->ffcv) {
         struct image_info info;
 
-        r = image_verify(c->decoder, result.bytes, result.len, &info, NULL);
+        r = image_verify(c->decoder, &(struct image_file){result.bytes, result.len}, &info, NULL);
         k->width = info.width;
         k->height = info.height;
     }
@@ -163,7 +163,7 @@ static int keep_packed(struct context *c, struct row *row, const struct bench_fi
 
 static int keep_tiles(struct context *c, struct kept *k)
 {
-    int r = image_find_tiles(c->decoder, k->bytes, k->len, &k->tiles, NULL);
+    int r = image_find_tiles(c->decoder, &(struct image_file){k->bytes, k->len}, &k->tiles, NULL);
 
     if (r < 0 || !k->tiles.found)
         return r;
@@ -218,8 +218,10 @@ static int render(struct context *c, const struct row *row, size_t index, int pi
     int r;
 
     image_decoder_use_tiles(c->decoder, k->hint ? &k->tiles : NULL);
-    r = image_render(c->decoder, &c->pipeline[pipeline], &draw, &store, k->bytes, k->len, dst,
-                     NULL);
+    r = image_render(
+        c->decoder,
+        &(struct image_view){.pipeline = &c->pipeline[pipeline], .draw = draw, .dst = dst}, &store,
+        &(struct image_file){k->bytes, k->len}, NULL);
     image_decoder_use_tiles(c->decoder, NULL);
     return r;
 }
@@ -230,11 +232,12 @@ static void render_by_ffcv(struct context *c, const struct row *row, size_t inde
 {
     struct image_draw draw = {.seed = c->seed, .epoch = epoch, .position = (uint32_t)index};
     const struct kept *k = &row->kept[index];
+    const struct ffcv_raw raw = {k->bytes + k->len - 3 * (size_t)k->width * k->height, k->width,
+                                 k->height};
     struct crop crop;
 
     crop_locate(&c->pipeline[TRAIN], &draw, k->width, k->height, &c->tables, &crop);
-    ffcv_way_render_raw(k->bytes + k->len - 3 * (size_t)k->width * k->height, k->width, k->height,
-                        &crop.box, crop.mirror, c->pipeline[TRAIN].width, c->got);
+    ffcv_way_render_raw(&raw, &crop.box, crop.mirror, c->pipeline[TRAIN].width, c->got);
 }
 #else
 #define render_by_ffcv(c, row, index, epoch)

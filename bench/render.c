@@ -75,20 +75,21 @@ static struct image_draw draw_of(const struct context *c, size_t index, uint32_t
     return (struct image_draw){.seed = c->seed, .epoch = round, .position = (uint32_t)index};
 }
 
-static int render(const struct context *c, struct image_decoder *decoder, const struct pipeline *p,
-                  const uint8_t *bytes, size_t len, size_t index, uint32_t round)
+static int render(const struct context *c, struct image_decoder *decoder,
+                  const struct image_file *file, size_t index, uint32_t round)
 {
     const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
-    struct image_draw draw = draw_of(c, index, round);
+    struct image_view view = {
+        .pipeline = &c->pipeline, .draw = draw_of(c, index, round), .dst = c->dst};
 
-    return image_render(decoder, p, &draw, &store, bytes, len, c->dst, NULL);
+    return image_render(decoder, &view, &store, file, NULL);
 }
 
 static int run_plain(struct context *c, const struct row *row, const struct bench_file *file,
                      size_t index, uint32_t round)
 {
     (void)row;
-    return render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
+    return render(c, c->decoder, &(struct image_file){file->bytes, file->len}, index, round);
 }
 
 /* List all images that a recipe renders from a file, one after the other. */
@@ -130,7 +131,8 @@ static int run_recipe(struct context *c, const struct row *row, const struct ben
     int r;
 
     use_tiles(c, row, index, &tiles);
-    r = image_render_views(c->decoder, views, count, &store, file->bytes, file->len, NULL);
+    r = image_render_views(c->decoder, views, count, &store,
+                           &(struct image_file){file->bytes, file->len}, NULL);
     image_decoder_use_tiles(c->decoder, NULL);
     return r;
 }
@@ -147,7 +149,8 @@ static int run_apart(struct context *c, const struct row *row, const struct benc
 
     use_tiles(c, row, index, &tiles);
     for (uint32_t i = 0; r == 0 && i < count; i++)
-        r = image_render_views(c->decoder, &views[i], 1, &store, file->bytes, file->len, NULL);
+        r = image_render_views(c->decoder, &views[i], 1, &store,
+                               &(struct image_file){file->bytes, file->len}, NULL);
     image_decoder_use_tiles(c->decoder, NULL);
     return r;
 }
@@ -156,7 +159,7 @@ static int run_apart(struct context *c, const struct row *row, const struct benc
 static int add_packed(struct context *c, const struct bench_file *file, size_t index)
 {
     struct pack_result result;
-    int r = image_pack(c->decoder, file->bytes, file->len, &result, NULL);
+    int r = image_pack(c->decoder, &(struct image_file){file->bytes, file->len}, &result, NULL);
 
     if (r < 0 || !result.bytes)
         return r < 0 ? r : -EOPNOTSUPP;
@@ -181,15 +184,16 @@ static int run_packed(struct context *c, const struct row *row, const struct ben
 {
     (void)row;
     (void)file;
-    return render(c, c->decoder, &c->pipeline, c->packed[index].bytes, c->packed[index].len, index,
-                  round);
+    return render(c, c->decoder, &(struct image_file){c->packed[index].bytes, c->packed[index].len},
+                  index, round);
 }
 
 /* Record a file's entry points. */
 static int add_indexed(struct context *c, const struct bench_file *file, size_t index)
 {
     struct image_tiles tiles = {0};
-    int r = image_find_tiles(c->decoder, file->bytes, file->len, &tiles, NULL);
+    int r =
+        image_find_tiles(c->decoder, &(struct image_file){file->bytes, file->len}, &tiles, NULL);
 
     if (r < 0)
         return r;
@@ -219,7 +223,7 @@ static int render_with(struct context *c, struct image_tiles *tiles, const struc
     int r;
 
     image_decoder_use_tiles(c->decoder, tiles);
-    r = render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
+    r = render(c, c->decoder, &(struct image_file){file->bytes, file->len}, index, round);
     image_decoder_use_tiles(c->decoder, NULL);
     return r;
 }
@@ -266,7 +270,7 @@ static double packed_size(const struct context *c, const struct bench_files *fil
 static int run_other(struct context *c, const struct row *row, const struct bench_file *file,
                      size_t index, uint32_t round)
 {
-    return render(c, row->decoder, &c->pipeline, file->bytes, file->len, index, round);
+    return render(c, row->decoder, &(struct image_file){file->bytes, file->len}, index, round);
 }
 
 /* Decode the whole image to RGB rows, which are not kept. */
@@ -287,7 +291,7 @@ static int run_verify(struct context *c, const struct row *row, const struct ben
     (void)row;
     (void)index;
     (void)round;
-    return image_verify(c->decoder, file->bytes, file->len, NULL, NULL);
+    return image_verify(c->decoder, &(struct image_file){file->bytes, file->len}, NULL, NULL);
 }
 
 #ifdef HAVE_FFCV_WAY

@@ -285,8 +285,10 @@ static int run_store(struct context *c)
 
 static int run_render(struct context *c)
 {
-    return image_render(c->decoder, &c->pipeline, &c->draw, &store, c->file->bytes, c->file->len,
-                        next_slot(c), NULL);
+    return image_render(
+        c->decoder,
+        &(struct image_view){.pipeline = &c->pipeline, .draw = c->draw, .dst = next_slot(c)},
+        &store, &(struct image_file){c->file->bytes, c->file->len}, NULL);
 }
 
 /* Choose the crop, find the region, and load its rows into memory. Not timed. */

@@ -82,7 +82,8 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
         return r;
     (void)hint_cache_get(t->hints, sample, &s->hint, &tiles.hint, &tiles.len);
     if (r >= 0)
-        r = image_find_tiles(s->decoder, s->files.own.bytes, s->files.own.len, &tiles, NULL);
+        r = image_find_tiles(s->decoder, &(struct image_file){s->files.own.bytes, s->files.own.len},
+                             &tiles, NULL);
     if (r == -EBADMSG) {
         (void)atomic_fetch_add(&t->bad, 1);
         return 0;

@@ -386,7 +386,8 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
         return r;
     ret->bytes_before = buffer->len;
     r = (pack_resize_is_raw(resize, sample) ? image_pack_raw : image_pack_resized)(
-        job->decoders[thread], resize, buffer->bytes, buffer->len, &ret->result, &ret->why);
+        job->decoders[thread], resize, &(struct image_file){buffer->bytes, buffer->len},
+        &ret->result, &ret->why);
     if (r < 0)
         *err = ret->why;
     else

@@ -159,7 +159,8 @@ static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, in
     int r;
 
     image_decoder_use_jpeg(v->decoders[thread], IMAGE_JPEG_PLENUM);
-    r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &own, &own_err);
+    r = image_verify(v->decoders[thread], &(struct image_file){buffer->bytes, buffer->len}, &own,
+                     &own_err);
     if (r == code && r < 0 && strcmp(own_err.text, err->text) == 0)
         return 0;
     if (r == code && r == 0 && own.pixels == info->pixels)
@@ -186,34 +187,31 @@ static atomic_uint_fast64_t *counter_of(struct verify *v, const char *format)
 
 /* Render one pixel of a sample and of its mask. */
 static int render_mask(struct verify *v, unsigned thread, const struct pipeline *pipeline,
-                       uint32_t item_bytes, const uint8_t *bytes, size_t len,
-                       struct plenum_error *err)
+                       uint32_t item_bytes, const struct image_file *mask, struct plenum_error *err)
 {
     static const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
     const struct dataset_buffer *buffer = &v->buffers[thread];
     uint8_t pixel[3];
     uint16_t number;
     struct image_view view = {.pipeline = pipeline, .dst = pixel};
-    int r =
-        image_render_views(v->decoders[thread], &view, 1, &store, buffer->bytes, buffer->len, err);
+    int r = image_render_views(v->decoders[thread], &view, 1, &store,
+                               &(struct image_file){buffer->bytes, buffer->len}, err);
 
     view.dst = &number;
-    return r < 0 ? r
-                 : image_render_masks(v->decoders[thread], &view, 1, item_bytes, bytes, len, err);
+    return r < 0 ? r : image_render_masks(v->decoders[thread], &view, 1, item_bytes, mask, err);
 }
 
 /* Check that a mask decodes, and fits its image, either as stored or as EXIF turns it. */
 static int check_mask(struct verify *v, unsigned thread, const struct image_info *info,
-                      uint32_t item_bytes, const uint8_t *bytes, size_t len,
-                      struct plenum_error *err)
+                      uint32_t item_bytes, const struct image_file *mask, struct plenum_error *err)
 {
-    int r = image_verify(v->decoders[thread], bytes, len, NULL, err);
+    int r = image_verify(v->decoders[thread], mask, NULL, err);
 
     if (r < 0)
         return r;
-    r = render_mask(v, thread, &v->upright, item_bytes, bytes, len, err);
+    r = render_mask(v, thread, &v->upright, item_bytes, mask, err);
     return r == -EBADMSG && info->orientation > 1
-               ? render_mask(v, thread, &v->turned, item_bytes, bytes, len, err)
+               ? render_mask(v, thread, &v->turned, item_bytes, mask, err)
                : r;
 }
 
@@ -267,7 +265,8 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
         const struct field_shape *shape = &fields->shape[i];
 
         if (shape->mask)
-            r = check_mask(v, thread, info, shape->room, bytes, lengths[i], &err);
+            r = check_mask(v, thread, info, shape->room, &(struct image_file){bytes, lengths[i]},
+                           &err);
         else if (shape->type == PLENUM_FIELD_BOXES)
             r = check_boxes(info, bytes, lengths[i], &err);
         if (r < 0)
@@ -286,7 +285,8 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
     int r;
 
     image_decoder_use_jpeg(v->decoders[thread], a->both ? IMAGE_JPEG_LIBJPEG : a->decoder);
-    r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &info, &err);
+    r = image_verify(v->decoders[thread], &(struct image_file){buffer->bytes, buffer->len}, &info,
+                     &err);
     if (a->both) {
         int s = check_decoders(v, sample, thread, r, &info, &err);
 

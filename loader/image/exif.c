@@ -16,6 +16,7 @@
 
 #include "loader/image/exif.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -116,16 +117,17 @@ struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width
     return r;
 }
 
-void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t pixel, uint32_t y,
-                   uint32_t width, uint32_t height, uint8_t *turned)
+void exif_turn_row(const struct exif_turn *turn, const uint8_t *row, uint32_t y)
 {
-    size_t step = exif_swaps(orientation) ? (size_t)height * 4 : 4;
-    uint32_t v = mirrors_y(orientation) ? height - 1 - y : y;
-    uint8_t *out = turned + (exif_swaps(orientation) ? (size_t)v * 4 : (size_t)v * width * 4);
+    bool swap = exif_swaps(turn->orientation), mirror = mirrors_x(turn->orientation);
+    size_t step = swap ? (size_t)turn->height * 4 : 4;
+    uint32_t v = mirrors_y(turn->orientation) ? turn->height - 1 - y : y;
+    uint8_t *out = turn->turned + (swap ? (size_t)v * 4 : (size_t)v * turn->width * 4);
 
-    for (uint32_t x = 0; x < width; x++) {
-        uint32_t u = mirrors_x(orientation) ? width - 1 - x : x;
+    assert(y < turn->height);
+    for (uint32_t x = 0; x < turn->width; x++) {
+        uint32_t u = mirror ? turn->width - 1 - x : x;
 
-        memcpy(out + u * step, row + (size_t)x * pixel, 4);
+        memcpy(out + u * step, row + (size_t)x * turn->pixel, 4);
     }
 }

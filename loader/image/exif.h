@@ -26,14 +26,15 @@ static inline int exif_swaps(uint8_t orientation)
  * height. */
 struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height);
 
-/**
- * Copy one row of a stored region to its position in the turned region.
- *
- * @param row     Pixels of `pixel` bytes, and a byte after them that may be read.
- * @param y       The row's position in the stored region of width x height pixels.
- * @param turned  The whole turned region, four bytes per pixel, without gaps.
- */
-void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t pixel, uint32_t y,
-                   uint32_t width, uint32_t height, uint8_t *turned);
+/** How a region of the stored image is turned. */
+struct exif_turn {
+    uint8_t orientation;
+    uint32_t width, height; /* of the stored region */
+    uint32_t pixel;         /* bytes of a stored pixel; a byte after the last one may be read */
+    uint8_t *turned;        /* the whole turned region, four bytes per pixel, without gaps */
+};
+
+/** Copy row `y` of the stored region to its position in the turned region. */
+void exif_turn_row(const struct exif_turn *turn, const uint8_t *row, uint32_t y);
 
 #endif

@@ -34,6 +34,7 @@
 #include "loader/image/augment.h"
 #include "loader/image/crop.h"
 #include "loader/image/exif.h"
+#include "loader/image/limits.h"
 #include "loader/image/pad.h"
 #include "loader/image/reader.h"
 #include "loader/image/resize.h"
@@ -171,18 +172,25 @@ enum { WHOLE = 1, JUNK = 2 };
 
 /* Has a copy in text mode changed a file without the decoder noticing? A JPEG has no checksum, and
  * the decoders of WebP and AVIF tolerate a lot. */
-static bool is_text_copy(size_t format, const struct image_header *header, const uint8_t *bytes,
-                         size_t len)
+static bool is_text_copy(size_t format, const struct image_header *header,
+                         const struct image_file *file)
 {
     if (header->junk > 0)
-        return text_mode_change(bytes, len) || text_mode_removed(bytes, len);
-    return format != PNG && format != PPM && text_mode_change(bytes, len);
+        return text_mode_change(file->bytes, file->len) ||
+               text_mode_removed(file->bytes, file->len);
+    return format != PNG && format != PPM && text_mode_change(file->bytes, file->len);
 }
 
+/* A file whose header has been read. */
+struct opened {
+    struct image_reader *reader;
+    struct image_header header;
+    const char *format;
+};
+
 /* Find the reader for a file and read the header with it. */
-static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, unsigned how,
-                       struct image_header *header, const char **format, struct image_reader **ret,
-                       struct plenum_error *err)
+static int open_file(struct image_decoder *d, const struct image_file *file, unsigned how,
+                     struct opened *ret, struct plenum_error *err)
 {
     int r;
 
@@ -191,7 +199,7 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
         struct image_reader *reader = d->readers[i];
 
-        if (!reader->ops->knows(bytes, len))
+        if (!reader->ops->knows(file->bytes, file->len))
             continue;
         if (d->mask && i != PNG)
             return error_set(err, -EBADMSG, "a mask must be a PNG");
@@ -199,18 +207,21 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
         reader->junk = how & JUNK;
         reader->mask = d->mask;
         reader->tiles = d->tiles;
-        r = reader->ops->open(reader, bytes, len, header, err);
-        if (r == 0 && is_text_copy(i, header, bytes, len))
+        r = reader->ops->open(reader, file->bytes, file->len, &ret->header, err);
+        if (r == 0 && is_text_copy(i, &ret->header, file))
             r = -EBADMSG; /* explain() provides the sentence */
         if (r < 0) {
             reader->ops->close(reader);
             return r;
         }
-        *format = formats[i].format;
-        *ret = reader;
+        assert(ret->header.width > 0 && ret->header.width <= IMAGE_SIDE_MAX);
+        assert(ret->header.height > 0 && ret->header.height <= IMAGE_SIDE_MAX);
+        assert(ret->header.orientation >= 1 && ret->header.orientation <= 8);
+        ret->format = formats[i].format;
+        ret->reader = reader;
         return 0;
     }
-    return refuse_format(bytes, len, err);
+    return refuse_format(file->bytes, file->len, err);
 }
 
 static void push_view(struct lane *l, const uint8_t *rows, size_t pitch, uint32_t count)
@@ -241,39 +252,51 @@ static void push_rows(struct image_decoder *d, uint32_t count, const struct rect
 }
 
 /* Read all rows of a region for `count` views. */
-static int pass_rows(struct image_decoder *d, uint32_t count, struct image_reader *reader,
-                     const struct rect *region, uint32_t pixel, struct plenum_error *err)
+static int pass_rows(struct image_decoder *d, const struct opened *file, const struct rect *region,
+                     uint32_t count, struct plenum_error *err)
 {
     struct image_rows rows;
-    int r;
+    int r = file->reader->ops->seek(file->reader, region, err);
 
+    if (r < 0)
+        return r;
     for (uint32_t y = 0; y < region->height; y += rows.count) {
-        r = reader->ops->read(reader, &rows, err);
+        r = file->reader->ops->read(file->reader, &rows, err);
         if (r < 0)
             return r;
-        push_rows(d, count, region, y, &rows, pixel);
+        assert(rows.count > 0 && rows.count <= region->height - y);
+        push_rows(d, count, region, y, &rows, image_pixel_bytes(&file->header));
     }
     return 0;
 }
 
-/* Like pass_rows(), but through d->turned. `region` is in the stored image, `seen` is the same
- * region after EXIF. */
-static int pass_turned(struct image_decoder *d, uint32_t count, struct image_reader *reader,
-                       const struct rect *region, const struct rect *seen, uint8_t orientation,
-                       uint32_t pixel, struct plenum_error *err)
+/* Like pass_rows(), but through d->turned. `seen` is the region after EXIF. */
+static int pass_turned(struct image_decoder *d, const struct opened *file, const struct rect *seen,
+                       uint32_t count, struct plenum_error *err)
 {
+    const struct image_header *header = &file->header;
+    struct rect region = exif_to_stored(header->orientation, *seen, header->width, header->height);
+    struct exif_turn turn = {
+        .orientation = header->orientation,
+        .width = region.width,
+        .height = region.height,
+        .pixel = image_pixel_bytes(header),
+    };
     struct image_rows rows;
-    int r;
+    int r = file->reader->ops->seek(file->reader, &region, err);
 
+    if (r < 0)
+        return r;
     if (scratch_reserve(&d->turned, (size_t)seen->width * seen->height * 4) < 0)
         return error_set(err, -ENOMEM, "out of memory for %ux%u pixels", seen->width, seen->height);
-    for (uint32_t y = 0; y < region->height; y += rows.count) {
-        r = reader->ops->read(reader, &rows, err);
+    turn.turned = d->turned.bytes;
+    for (uint32_t y = 0; y < region.height; y += rows.count) {
+        r = file->reader->ops->read(file->reader, &rows, err);
         if (r < 0)
             return r;
+        assert(rows.count > 0 && rows.count <= region.height - y);
         for (uint32_t i = 0; i < rows.count; i++)
-            exif_turn_row(orientation, rows.pixels + i * rows.pitch, pixel, y + i, region->width,
-                          region->height, d->turned.bytes);
+            exif_turn_row(&turn, rows.pixels + i * rows.pitch, y + i);
     }
     rows = (struct image_rows){d->turned.bytes, (size_t)seen->width * 4, seen->height};
     push_rows(d, count, seen, 0, &rows, 4);
@@ -287,26 +310,33 @@ static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t 
 {
     uint8_t *seen = l->window;
 
-    if (l->copies)
-        return unscaled_begin(&l->unscaled, pipeline, &l->crop, pixel, store, l->window,
-                              &l->region);
+    if (l->copies) {
+        l->region = unscaled_region(&l->crop);
+        return unscaled_begin(&l->unscaled, pipeline, &l->crop, pixel, store, l->window);
+    }
     if (l->crop.padded)
         seen = pad_window(&l->pad, pipeline, &l->crop);
     return seen ? resize_begin(l->resize, &l->crop, pixel, store, seen, &l->region) : -ENOMEM;
 }
 
-/* Determine which part of an image of this size, or of its mask, a view needs. */
-static int begin_view(struct lane *l, struct image_view *view, uint32_t width, uint32_t height,
-                      uint32_t pixel, const struct image_store *store, bool mask,
-                      struct plenum_error *err)
+/* The image as the views see it: after EXIF. */
+struct scene {
+    uint32_t width, height;
+    uint32_t pixel; /* bytes of a pixel in the rows that are pushed */
+    bool mask;      /* it is the mask of another image */
+};
+
+/* Determine which part of an image, or of a mask, a view needs. */
+static int begin_view(struct lane *l, struct image_view *view, const struct scene *scene,
+                      const struct image_store *store, struct plenum_error *err)
 {
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     const struct pipeline *pipeline = view->pipeline;
 
-    crop_locate(pipeline, &view->draw, width, height, &l->tables, &l->crop);
+    crop_locate(pipeline, &view->draw, scene->width, scene->height, &l->tables, &l->crop);
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
-    if (mask) {
+    if (scene->mask) {
         l->plan.count = 0; /* flips are not steps */
         l->plan.mixed = 0;
         l->crop.filter = PIPELINE_NEAREST;
@@ -317,12 +347,12 @@ static int begin_view(struct lane *l, struct image_view *view, uint32_t width, u
     l->window = view->dst;
     if (l->augments)
         l->window = augment_window(l->augment, &l->plan, pipeline->width, pipeline->height);
-    view->shown = (struct image_shown){.height = height,
-                                       .width = width,
+    view->shown = (struct image_shown){.height = scene->height,
+                                       .width = scene->width,
                                        .mirror = l->crop.mirror,
                                        .upside_down = l->plan.upside_down};
     crop_shown(&l->crop, pipeline, view->shown.box);
-    if (!l->window || begin_rows(l, pipeline, pixel, l->augments ? &planes : store) < 0)
+    if (!l->window || begin_rows(l, pipeline, scene->pixel, l->augments ? &planes : store) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
     return 0;
 }
@@ -341,32 +371,32 @@ static void finish_view(struct lane *l, const struct image_view *view,
 }
 
 /* Everything after the header. */
-static int render_open(struct image_decoder *d, struct image_reader *reader,
-                       const struct image_header *header, struct image_view *views, uint32_t count,
-                       const struct image_store *store, struct plenum_error *err)
+static int render_opened(struct image_decoder *d, struct opened *file, struct image_view *views,
+                         uint32_t count, const struct image_store *store, struct plenum_error *err)
 {
-    uint8_t orientation = views[0].pipeline->exif ? header->orientation : 1;
-    bool swap = exif_swaps(orientation);
-    uint32_t pixel = image_pixel_bytes(header);
-    struct rect seen = {0}, region;
+    struct image_header *header = &file->header;
+    struct scene scene = {.mask = d->mask > 0};
+    struct rect seen = {0};
+    bool swap, turns;
     int r;
 
+    if (!views[0].pipeline->exif)
+        header->orientation = 1;
+    swap = exif_swaps(header->orientation);
+    turns = header->orientation != 1;
+    scene.width = swap ? header->height : header->width;
+    scene.height = swap ? header->width : header->height;
+    scene.pixel = turns ? 4 : image_pixel_bytes(header);
     for (uint32_t i = 0; i < count; i++) {
         assert(views[i].pipeline->exif == views[0].pipeline->exif);
         assert(views[i].pipeline->junk == views[0].pipeline->junk);
-        r = begin_view(d->lanes[i], &views[i], swap ? header->height : header->width,
-                       swap ? header->width : header->height, orientation == 1 ? pixel : 4, store,
-                       d->mask > 0, err);
+        r = begin_view(d->lanes[i], &views[i], &scene, store, err);
         if (r < 0)
             return r;
         seen = i == 0 ? d->lanes[i]->region : rect_union(seen, d->lanes[i]->region);
     }
-    region = exif_to_stored(orientation, seen, header->width, header->height);
-    r = reader->ops->seek(reader, &region, err);
-    if (r < 0)
-        return r;
-    r = orientation == 1 ? pass_rows(d, count, reader, &region, pixel, err)
-                         : pass_turned(d, count, reader, &region, &seen, orientation, pixel, err);
+    assert(seen.left + seen.width <= scene.width && seen.top + seen.height <= scene.height);
+    r = turns ? pass_turned(d, file, &seen, count, err) : pass_rows(d, file, &seen, count, err);
     for (uint32_t i = 0; r == 0 && i < count; i++)
         finish_view(d->lanes[i], &views[i], store);
     return r;
@@ -514,13 +544,13 @@ void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
 }
 
 /* Does all of a JPEG decode without a warning if the junk in its header is accepted? */
-static bool junk_is_its_only_fault(struct image_decoder *d, const uint8_t *bytes, size_t len)
+static bool junk_is_its_only_fault(struct image_decoder *d, const struct image_file *file)
 {
     struct image_tiles *tiles = d->tiles;
     int r;
 
     d->tiles = NULL;
-    r = image_verify(d, bytes, len, NULL, NULL);
+    r = image_verify(d, file, NULL, NULL);
     d->tiles = tiles;
     forget_found(tiles);
     return r == 0;
@@ -528,10 +558,11 @@ static bool junk_is_its_only_fault(struct image_decoder *d, const uint8_t *bytes
 
 /* After -EBADMSG: add advice to the decoder's sentence, if there is any. The advice is known to
  * work. */
-static int explain(struct image_decoder *d, const uint8_t *bytes, size_t len, int r,
+static int explain(struct image_decoder *d, const struct image_file *file, int r,
                    struct plenum_error *err)
 {
-    const char *change = r == -EBADMSG && len > 0 ? text_mode_change(bytes, len) : NULL;
+    const char *change =
+        r == -EBADMSG && file->len > 0 ? text_mode_change(file->bytes, file->len) : NULL;
     char text[sizeof(err->text)];
 
     if (change)
@@ -539,37 +570,34 @@ static int explain(struct image_decoder *d, const uint8_t *bytes, size_t len, in
     if (r != -EBADMSG || !err)
         return r;
     (void)snprintf(text, sizeof(text), "%s", err->text);
-    if (text_mode_removed(bytes, len))
+    if (text_mode_removed(file->bytes, file->len))
         return error_set(err, r,
                          "%s; the file was probably copied in text mode (each CR LF became LF): "
                          "copy it again",
                          text);
-    if (!d->readers[JPEG]->refused_junk || !junk_is_its_only_fault(d, bytes, len))
+    if (!d->readers[JPEG]->refused_junk || !junk_is_its_only_fault(d, file))
         return r;
     return error_set(err, r, "%s: a pipeline with the word junk forgives that", text);
 }
 
 int image_render_views(struct image_decoder *d, struct image_view *views, uint32_t count,
-                       const struct image_store *store, const uint8_t *bytes, size_t len,
+                       const struct image_store *store, const struct image_file *file,
                        struct plenum_error *err)
 {
-    struct image_header header;
-    struct image_reader *reader;
-    const char *format;
+    struct opened opened;
     int r;
 
     assert(count > 0);
     while (d->lanes_count < count)
         if (add_lane(d) < 0)
             return error_set(err, -ENOMEM, "out of memory");
-    r = open_reader(d, bytes, len, views[0].pipeline->junk ? JUNK : 0, &header, &format, &reader,
-                    err);
+    r = open_file(d, file, views[0].pipeline->junk ? JUNK : 0, &opened, err);
     if (r < 0)
-        return explain(d, bytes, len, r, err);
-    r = render_open(d, reader, &header, views, count, store, err);
-    reader->ops->close(reader);
+        return explain(d, file, r, err);
+    r = render_opened(d, &opened, views, count, store, err);
+    opened.reader->ops->close(opened.reader);
     trim_lanes(d, count);
-    return explain(d, bytes, len, r, err);
+    return explain(d, file, r, err);
 }
 
 /* Combine planes of low and high bytes into numbers. */
@@ -594,30 +622,27 @@ static size_t pixels_of(const struct image_view *view)
 /* A mask goes through the pipeline of its image, as R and G, with the same crop and the nearest
  * pixel. */
 static int render_mask(struct image_decoder *d, struct image_view *views, uint32_t count,
-                       const uint8_t *bytes, size_t len, struct plenum_error *err)
+                       const struct image_file *file, struct plenum_error *err)
 {
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     uint32_t height = views[0].shown.height, width = views[0].shown.width;
-    struct image_header header;
-    struct image_reader *reader;
-    const char *format;
+    struct opened opened;
     int r;
 
-    r = open_reader(d, bytes, len, 0, &header, &format, &reader, err);
+    r = open_file(d, file, 0, &opened, err);
     if (r < 0)
         return r;
-    if (header.width != width || header.height != height)
+    if (opened.header.width != width || opened.header.height != height)
         r = error_set(err, -EBADMSG, "the mask has %u x %u pixels, and its image %u x %u",
-                      header.height, header.width, height, width);
+                      opened.header.height, opened.header.width, height, width);
     else
-        r = render_open(d, reader, &header, views, count, &planes, err);
-    reader->ops->close(reader);
-    return explain(d, bytes, len, r, err);
+        r = render_opened(d, &opened, views, count, &planes, err);
+    opened.reader->ops->close(opened.reader);
+    return explain(d, file, r, err);
 }
 
 int image_render_masks(struct image_decoder *d, struct image_view *views, uint32_t count,
-                       uint32_t item_bytes, const uint8_t *bytes, size_t len,
-                       struct plenum_error *err)
+                       uint32_t item_bytes, const struct image_file *file, struct plenum_error *err)
 {
     struct image_tiles *tiles = d->tiles;
     size_t total = 0;
@@ -642,7 +667,7 @@ int image_render_masks(struct image_decoder *d, struct image_view *views, uint32
     }
     d->mask = item_bytes;
     d->tiles = NULL;
-    r = render_mask(d, views, count, bytes, len, err);
+    r = render_mask(d, views, count, file, err);
     d->tiles = tiles;
     d->mask = 0;
     for (uint32_t i = 0; r == 0 && i < count; i++)
@@ -652,13 +677,10 @@ int image_render_masks(struct image_decoder *d, struct image_view *views, uint32
     return r;
 }
 
-int image_render(struct image_decoder *d, const struct pipeline *pipeline,
-                 const struct image_draw *draw, const struct image_store *store,
-                 const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err)
+int image_render(struct image_decoder *d, struct image_view *view, const struct image_store *store,
+                 const struct image_file *file, struct plenum_error *err)
 {
-    struct image_view view = {.pipeline = pipeline, .draw = *draw, .dst = dst};
-
-    return image_render_views(d, &view, 1, store, bytes, len, err);
+    return image_render_views(d, view, 1, store, file, err);
 }
 
 /* Hash R, G and B of a row's pixels, without the byte after them. */
@@ -682,21 +704,22 @@ static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t pixel,
 }
 
 /* Hash all pixels, row by row. */
-static int hash_all(struct image_reader *reader, const struct image_header *header, uint64_t *ret,
-                    struct plenum_error *err)
+static int hash_all(const struct opened *file, uint64_t *ret, struct plenum_error *err)
 {
+    const struct image_header *header = &file->header;
     struct rect all = {.width = header->width, .height = header->height};
     struct image_rows rows;
     XXH3_state_t state;
-    int r = reader->ops->seek(reader, &all, err);
+    int r = file->reader->ops->seek(file->reader, &all, err);
 
     if (r < 0)
         return r;
     (void)XXH3_64bits_reset(&state);
     for (uint32_t y = 0; y < all.height; y += rows.count) {
-        r = reader->ops->read(reader, &rows, err);
+        r = file->reader->ops->read(file->reader, &rows, err);
         if (r < 0)
             return r;
+        assert(rows.count > 0 && rows.count <= all.height - y);
         for (uint32_t i = 0; i < rows.count; i++)
             hash_row(&state, rows.pixels + i * rows.pitch, image_pixel_bytes(header), all.width);
     }
@@ -704,27 +727,25 @@ static int hash_all(struct image_reader *reader, const struct image_header *head
     return 0;
 }
 
-int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, struct image_info *ret,
+int image_verify(struct image_decoder *d, const struct image_file *file, struct image_info *ret,
                  struct plenum_error *err)
 {
-    struct image_header header;
-    struct image_reader *reader;
-    const char *format;
+    struct opened opened;
     uint64_t pixels = 0;
     int r;
 
-    r = open_reader(d, bytes, len, WHOLE | JUNK, &header, &format, &reader, err);
+    r = open_file(d, file, WHOLE | JUNK, &opened, err);
     if (r < 0)
-        return explain(d, bytes, len, r, err);
-    r = explain(d, bytes, len, hash_all(reader, &header, &pixels, err), err);
-    reader->ops->close(reader);
+        return explain(d, file, r, err);
+    r = explain(d, file, hash_all(&opened, &pixels, err), err);
+    opened.reader->ops->close(opened.reader);
     if (ret)
-        *ret = (struct image_info){.format = format,
-                                   .width = header.width,
-                                   .height = header.height,
-                                   .orientation = header.orientation,
-                                   .progressive = header.progressive,
-                                   .junk = header.junk,
+        *ret = (struct image_info){.format = opened.format,
+                                   .width = opened.header.width,
+                                   .height = opened.header.height,
+                                   .orientation = opened.header.orientation,
+                                   .progressive = opened.header.progressive,
+                                   .junk = opened.header.junk,
                                    .pixels = pixels};
     return r;
 }
@@ -750,26 +771,24 @@ const char *image_extension(const struct image_decoder *d, const uint8_t *bytes,
     return NULL;
 }
 
-int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
+int image_find_tiles(struct image_decoder *d, const struct image_file *file,
                      struct image_tiles *tiles, struct plenum_error *err)
 {
     struct image_tiles *others = d->tiles;
-    struct image_header header;
-    struct image_reader *reader;
+    struct opened opened;
     struct image_rows rows;
-    const char *format;
     struct rect last;
     int r;
 
     d->tiles = tiles;
-    r = open_reader(d, bytes, len, JUNK, &header, &format, &reader, err);
+    r = open_file(d, file, JUNK, &opened, err);
     d->tiles = others;
     if (r < 0)
-        return explain(d, bytes, len, r, err);
-    last = (struct rect){header.width - 1, header.height - 1, 1, 1};
-    r = reader->ops->seek(reader, &last, err);
+        return explain(d, file, r, err);
+    last = (struct rect){opened.header.width - 1, opened.header.height - 1, 1, 1};
+    r = opened.reader->ops->seek(opened.reader, &last, err);
     if (r >= 0)
-        r = reader->ops->read(reader, &rows, err);
-    reader->ops->close(reader);
+        r = opened.reader->ops->read(opened.reader, &rows, err);
+    opened.reader->ops->close(opened.reader);
     return r;
 }

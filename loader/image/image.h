@@ -70,11 +70,20 @@ struct image_shown {
     bool upside_down; /* top and bottom are swapped afterwards */
 };
 
+/** An encoded image: a whole file, whose format is recognised by its first bytes, whatever its
+ * name. */
+struct image_file {
+    const uint8_t *bytes; /* [len], borrowed */
+    size_t len;
+};
+
 /** One image to render from a file. */
 struct image_view {
     const struct pipeline *pipeline;
     struct image_draw draw;
-    void *dst;                /* pipeline->width * pipeline->height * store->channels bytes */
+    /* pipeline->width * pipeline->height * store->channels bytes; completely written on success,
+     * undefined on failure. Only final bytes are written, each once, and none is read. */
+    void *dst;
     struct image_shown shown; /* written when the image is rendered */
 };
 
@@ -149,19 +158,13 @@ void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *
 /**
  * Render one sample: find the crop, decode the part under it, resize, mirror, store.
  *
- * @param bytes  [len] a whole JPEG, PNG, WebP, AVIF or PPM file, recognised by its first bytes,
- *               whatever its name.
- * @param dst    pipeline->width * pipeline->height * store->channels bytes; completely written on
- *               success, undefined on failure. Only final bytes are written, each once, and none
- *               is read.
- *
  * Errors: -EBADMSG the image is bad: unreadable, of an unknown kind, over a limit, or with an error
  * or warning of the decoder in the rows from the top to the last one needed (`err` has details);
  * -ENOTSUP a WebP or AVIF that this build cannot decode; -ENOMEM.
  */
-int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
-                 const struct image_draw *draw, const struct image_store *store,
-                 const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err);
+int image_render(struct image_decoder *decoder, struct image_view *view,
+                 const struct image_store *store, const struct image_file *file,
+                 struct plenum_error *err);
 
 /**
  * Render several images of one file, which is decoded once. Each has the pixels that image_render()
@@ -174,7 +177,7 @@ int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
  * none.
  */
 int image_render_views(struct image_decoder *decoder, struct image_view *views, uint32_t count,
-                       const struct image_store *store, const uint8_t *bytes, size_t len,
+                       const struct image_store *store, const struct image_file *file,
                        struct plenum_error *err);
 
 /**
@@ -184,13 +187,13 @@ int image_render_views(struct image_decoder *decoder, struct image_view *views, 
  * @param views       [count], as image_render_views() has left them, each with a dst of its own for
  *                    pipeline->width * pipeline->height * item_bytes bytes.
  * @param item_bytes  1: a PNG of 1 to 8 bits, uint8; 2: of 16 bits, uint16 of this machine.
- * @param bytes       [len] a PNG of indices or grey levels, which is not interlaced.
+ * @param file        a PNG of indices or grey levels, which is not interlaced.
  *
  * Errors: -EBADMSG it is another kind of file, damaged, or has another size than the image;
  * -ENOMEM.
  */
 int image_render_masks(struct image_decoder *decoder, struct image_view *views, uint32_t count,
-                       uint32_t item_bytes, const uint8_t *bytes, size_t len,
+                       uint32_t item_bytes, const struct image_file *file,
                        struct plenum_error *err);
 
 /**
@@ -203,7 +206,7 @@ int image_render_masks(struct image_decoder *decoder, struct image_view *views, 
  *
  * Errors: like image_render() with a pipeline that has `junk`.
  */
-int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+int image_verify(struct image_decoder *decoder, const struct image_file *file,
                  struct image_info *ret, struct plenum_error *err);
 
 /**
@@ -221,7 +224,7 @@ int image_refuse_junk(size_t junk, struct plenum_error *err);
  *
  * Errors: like image_render() with a pipeline that has `junk`.
  */
-int image_find_tiles(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+int image_find_tiles(struct image_decoder *decoder, const struct image_file *file,
                      struct image_tiles *tiles, struct plenum_error *err);
 
 /**

@@ -434,14 +434,14 @@ static int prove(const uint8_t *bytes, size_t len, struct pack_result *packed,
 }
 
 /* Transcode, add the segment, and compare coefficients and pixels with those of the original. */
-static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+static int pack(struct image_decoder *decoder, const struct image_file *file,
                 const struct image_info *info, struct pack_result *ret, struct plenum_error *err)
 {
     struct jpeg_transcoded t;
     struct image_info again;
     int r;
 
-    r = jpeg_transcode(bytes, len, info->orientation, &t, &ret->outcome, err);
+    r = jpeg_transcode(file->bytes, file->len, info->orientation, &t, &ret->outcome, err);
     if (r < 0)
         return r;
     r = add_segment(&t, &ret->bytes, &ret->len);
@@ -449,10 +449,10 @@ static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
     ret->outcome = PACK_KEPT_ODD;
     if (r < 0)
         return r;
-    r = prove(bytes, len, ret, err);
+    r = prove(file->bytes, file->len, ret, err);
     if (r < 0)
         return r;
-    r = image_verify(decoder, ret->bytes, ret->len, &again, err);
+    r = image_verify(decoder, &(struct image_file){ret->bytes, ret->len}, &again, err);
     if (r < 0)
         return r;
     if (again.pixels != info->pixels || again.orientation != info->orientation)
@@ -461,90 +461,93 @@ static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
     return 0;
 }
 
-/* Pack a JPEG of this size, created from a file that decodes. */
-static int resize_and_pack(struct image_decoder *decoder, const struct pack_resize *resize,
-                           uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
-                           uint8_t orientation, struct pack_result *ret, struct plenum_error *err)
+/* Pack a JPEG of the target's size, created from a file that decodes. */
+static int resize_and_pack(struct image_decoder *decoder, const struct image_file *file,
+                           const struct pack_target *target, struct pack_result *ret,
+                           struct plenum_error *err)
 {
+    struct image_file small;
     struct image_info info;
-    uint8_t *small;
-    size_t small_len;
-    int r = pack_resize_encode(decoder, resize, width, height, bytes, len, &small, &small_len, err);
+    uint8_t *bytes;
+    int r = pack_resize_encode(decoder, file, target, &bytes, &small.len, err);
 
     if (r < 0)
         return r;
-    r = image_verify(decoder, small, small_len, &info, err);
-    info.orientation = orientation;
+    small.bytes = bytes;
+    r = image_verify(decoder, &small, &info, err);
+    info.orientation = target->orientation;
     if (r == 0)
-        r = pack(decoder, small, small_len, &info, ret, err);
+        r = pack(decoder, &small, &info, ret, err);
     if (r == 0)
         ret->outcome = PACK_RESIZED;
-    free(small);
+    free(bytes);
     return r;
 }
 
-/* Write the pixels of a file that decodes, and compare them after reading them back. */
-static int write_raw(struct image_decoder *decoder, const struct image_info *info, uint32_t width,
-                     uint32_t height, bool resized, const uint8_t *bytes, size_t len,
-                     struct pack_result *ret, struct plenum_error *err)
+/* Write the pixels of a file that decodes, and compare them after reading them back. `pixels` is
+ * their hash before they are resized. */
+static int write_raw(struct image_decoder *decoder, const struct image_file *file,
+                     const struct pack_target *target, uint64_t pixels, struct pack_result *ret,
+                     struct plenum_error *err)
 {
-    const size_t count = 3 * (size_t)width * height;
+    const size_t count = 3 * (size_t)target->width * target->height;
     struct image_info again;
-    int r = pack_resize_raw(decoder, info, width, height, bytes, len, &ret->bytes, &ret->len, err);
+    int r = pack_resize_raw(decoder, file, target, &ret->bytes, &ret->len, err);
 
     if (r < 0)
         return r;
     ret->outcome = PACK_KEPT_ODD;
-    r = image_verify(decoder, ret->bytes, ret->len, &again, err);
+    r = image_verify(decoder, &(struct image_file){ret->bytes, ret->len}, &again, err);
     if (r < 0)
         return r;
-    if (again.width != width || again.height != height || again.orientation != info->orientation ||
+    if (again.width != target->width || again.height != target->height ||
+        again.orientation != target->orientation ||
         again.pixels != XXH3_64bits(ret->bytes + ret->len - count, count) ||
-        (!resized && again.pixels != info->pixels))
+        (!target->resized && again.pixels != pixels))
         return error_set(err, -EBADMSG, "its pixels are not the same when they are raw");
-    ret->outcome = resized ? PACK_RAW_RESIZED : PACK_RAW;
+    ret->outcome = target->resized ? PACK_RAW_RESIZED : PACK_RAW;
     return 0;
 }
 
 /* Check the kind of file, and pack it. */
 static int check_and_pack(struct image_decoder *decoder, const struct pack_resize *resize, bool raw,
-                          const uint8_t *bytes, size_t len, struct pack_result *ret,
+                          const struct image_file *file, struct pack_result *ret,
                           struct plenum_error *err)
 {
+    struct pack_target target = {.resize = resize};
     struct image_info info;
-    uint32_t width, height;
-    bool resized;
-    int r = image_verify(decoder, bytes, len, &info, err);
+    int r = image_verify(decoder, file, &info, err);
 
     if (r < 0)
         return r;
     if (info.junk > 0 && !(resize && resize->junk))
         return image_refuse_junk(info.junk, err);
-    width = info.width;
-    height = info.height;
-    resized = resize && pack_resize_sides(resize, info.width, info.height, &width, &height);
-    if (raw && 3 * (uint64_t)width * height <= PACK_RAW_MAX - PPM_HEADER_MAX)
-        return write_raw(decoder, &info, width, height, resized, bytes, len, ret, err);
-    if (resized)
-        return resize_and_pack(decoder, resize, width, height, bytes, len, info.orientation, ret,
-                               err);
+    target.width = info.width;
+    target.height = info.height;
+    target.orientation = info.orientation;
+    target.resized =
+        resize && pack_resize_sides(resize, info.width, info.height, &target.width, &target.height);
+    if (raw && 3 * (uint64_t)target.width * target.height <= PACK_RAW_MAX - PPM_HEADER_MAX)
+        return write_raw(decoder, file, &target, info.pixels, ret, err);
+    if (target.resized)
+        return resize_and_pack(decoder, file, &target, ret, err);
     if (strcmp(info.format, "JPEG") != 0) {
         ret->outcome = PACK_KEPT_PNG;
         return error_set(err, -EOPNOTSUPP, "it is a %s", info.format);
     }
-    if (pack_prove(bytes, len, NULL) > 0) {
+    if (pack_prove(file->bytes, file->len, NULL) > 0) {
         ret->outcome = PACK_KEPT_PACKED;
         return error_set(err, -EOPNOTSUPP, "it is packed already");
     }
-    return pack(decoder, bytes, len, &info, ret, err);
+    return pack(decoder, file, &info, ret, err);
 }
 
 static int pack_any(struct image_decoder *decoder, const struct pack_resize *resize, bool raw,
-                    const uint8_t *bytes, size_t len, struct pack_result *ret,
+                    const struct image_file *file, struct pack_result *ret,
                     struct plenum_error *err)
 {
     struct pack_result result = {.outcome = PACK_KEPT_BAD};
-    int r = check_and_pack(decoder, resize, raw, bytes, len, &result, err);
+    int r = check_and_pack(decoder, resize, raw, file, &result, err);
 
     if (r < 0) {
         free(result.bytes);
@@ -563,23 +566,22 @@ static int pack_any(struct image_decoder *decoder, const struct pack_resize *res
 }
 
 int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
-                       const uint8_t *bytes, size_t len, struct pack_result *ret,
+                       const struct image_file *file, struct pack_result *ret,
                        struct plenum_error *err)
 {
-    return pack_any(decoder, resize, false, bytes, len, ret, err);
+    return pack_any(decoder, resize, false, file, ret, err);
 }
 
 int image_pack_raw(struct image_decoder *decoder, const struct pack_resize *resize,
-                   const uint8_t *bytes, size_t len, struct pack_result *ret,
-                   struct plenum_error *err)
+                   const struct image_file *file, struct pack_result *ret, struct plenum_error *err)
 {
-    return pack_any(decoder, resize, true, bytes, len, ret, err);
+    return pack_any(decoder, resize, true, file, ret, err);
 }
 
-int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+int image_pack(struct image_decoder *decoder, const struct image_file *file,
                struct pack_result *ret, struct plenum_error *err)
 {
-    return pack_any(decoder, NULL, false, bytes, len, ret, err);
+    return pack_any(decoder, NULL, false, file, ret, err);
 }
 
 const char *pack_outcome_name(enum pack_outcome outcome)

@@ -77,7 +77,7 @@ struct pack_result {
  *
  * Returns 0 or -ENOMEM. If a file is kept unchanged, `err` has the reason.
  */
-int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+int image_pack(struct image_decoder *decoder, const struct image_file *file,
                struct pack_result *ret, struct plenum_error *err);
 
 /**
@@ -86,7 +86,7 @@ int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
  * NULL. Also returns -ENOTSUP, with a sentence, if this build has no decoder for the file.
  */
 int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
-                       const uint8_t *bytes, size_t len, struct pack_result *ret,
+                       const struct image_file *file, struct pack_result *ret,
                        struct plenum_error *err);
 
 enum { PACK_RAW_MAX = 256 << 20 }; /* bytes of a file of raw pixels */
@@ -99,7 +99,7 @@ enum { PACK_RAW_MAX = 256 << 20 }; /* bytes of a file of raw pixels */
  * It is proved that the PPM, read again, has these pixels and the orientation.
  */
 int image_pack_raw(struct image_decoder *decoder, const struct pack_resize *resize,
-                   const uint8_t *bytes, size_t len, struct pack_result *ret,
+                   const struct image_file *file, struct pack_result *ret,
                    struct plenum_error *err);
 
 /**

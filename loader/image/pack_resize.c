@@ -51,45 +51,47 @@ static bool make_grey(uint8_t *pixels, size_t count)
     return true;
 }
 
-/* Render all of an image, as stored, with these sides: [height][width][3]. */
-static int render_all(struct image_decoder *decoder, uint32_t width, uint32_t height,
-                      enum pipeline_filter filter, const uint8_t *bytes, size_t len,
-                      uint8_t *pixels, struct plenum_error *err)
+/* Render all of an image, as stored, with the sides of the target: [height][width][3]. */
+static int render_all(struct image_decoder *decoder, const struct image_file *file,
+                      const struct pack_target *target, uint8_t *pixels, struct plenum_error *err)
 {
     static const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
-    static const struct image_draw draw; /* nothing is drawn randomly */
     const struct pipeline pipeline = {
         .version = PIPELINE_V1,
         .crop = PIPELINE_STRETCH,
-        .width = width,
-        .height = height,
-        .resize_width = width,
-        .resize_height = height,
-        .filter = filter,
+        .width = target->width,
+        .height = target->height,
+        .resize_width = target->width,
+        .resize_height = target->height,
+        /* At its own size, the nearest pixel is the pixel itself. */
+        .filter = target->resized ? PIPELINE_LANCZOS : PIPELINE_NEAREST,
         .flip = {0, 1},
         .junk = true, /* the caller decides */
     };
+    /* Nothing is drawn randomly. */
+    struct image_view view = {.pipeline = &pipeline, .dst = pixels};
 
-    return image_render(decoder, &pipeline, &draw, &store, bytes, len, pixels, err);
+    return image_render(decoder, &view, &store, file, err);
 }
 
-int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *resize,
-                       uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
-                       uint8_t **ret, size_t *ret_len, struct plenum_error *err)
+int pack_resize_encode(struct image_decoder *decoder, const struct image_file *file,
+                       const struct pack_target *target, uint8_t **ret, size_t *ret_len,
+                       struct plenum_error *err)
 {
     struct encode_options options = {
-        .width = width,
-        .height = height,
-        .quality = (int)resize->quality,
-        .subsampling = resize->subsampling,
+        .width = target->width,
+        .height = target->height,
+        .quality = (int)target->resize->quality,
+        .subsampling = target->resize->subsampling,
     };
-    size_t count = (size_t)width * height;
+    size_t count = (size_t)target->width * target->height;
     uint8_t *pixels = malloc(3 * count);
     int r;
 
+    assert(target->resized && options.quality >= 1 && options.quality <= 100);
     if (!pixels)
         return error_set(err, -ENOMEM, "out of memory");
-    r = render_all(decoder, width, height, PIPELINE_LANCZOS, bytes, len, pixels, err);
+    r = render_all(decoder, file, target, pixels, err);
     if (r == 0) {
         options.pixels = pixels;
         options.grey = make_grey(pixels, count);
@@ -101,28 +103,26 @@ int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *
     return r;
 }
 
-int pack_resize_raw(struct image_decoder *decoder, const struct image_info *info, uint32_t width,
-                    uint32_t height, const uint8_t *bytes, size_t len, uint8_t **ret,
-                    size_t *ret_len, struct plenum_error *err)
+int pack_resize_raw(struct image_decoder *decoder, const struct image_file *file,
+                    const struct pack_target *target, uint8_t **ret, size_t *ret_len,
+                    struct plenum_error *err)
 {
-    bool same = width == info->width && height == info->height;
     char header[PPM_HEADER_MAX];
-    size_t at = ppm_write_header(width, height, info->orientation, header);
-    uint8_t *file = malloc(at + 3 * (size_t)width * height);
+    size_t at = ppm_write_header(target->width, target->height, target->orientation, header);
+    size_t len = at + 3 * (size_t)target->width * target->height;
+    uint8_t *bytes = malloc(len);
     int r;
 
-    if (!file)
+    if (!bytes)
         return error_set(err, -ENOMEM, "out of memory");
-    memcpy(file, header, at);
-    /* At its own size, the nearest pixel is the pixel itself. */
-    r = render_all(decoder, width, height, same ? PIPELINE_NEAREST : PIPELINE_LANCZOS, bytes, len,
-                   file + at, err);
+    memcpy(bytes, header, at);
+    r = render_all(decoder, file, target, bytes + at, err);
     if (r < 0) {
-        free(file);
+        free(bytes);
         return r;
     }
-    *ret = file;
-    *ret_len = at + 3 * (size_t)width * height;
+    *ret = bytes;
+    *ret_len = len;
     return 0;
 }
 

@@ -43,15 +43,23 @@ static inline bool pack_resize_is_raw(const struct pack_resize *resize, uint32_t
 bool pack_resize_sides(const struct pack_resize *resize, uint32_t width, uint32_t height,
                        uint32_t *ret_width, uint32_t *ret_height);
 
+/** The image that a file becomes before it is packed. */
+struct pack_target {
+    uint32_t width, height;           /* pixels, as stored */
+    bool resized;                     /* these are not the file's own sides */
+    uint8_t orientation;              /* the file's EXIF orientation */
+    const struct pack_resize *resize; /* how it is encoded; borrowed */
+};
+
 /**
  * Decode all of an image, resize it as stored, regardless of its EXIF, and encode it without any
  * metadata. An image whose pixels are all grey becomes a grey JPEG, any other one YCbCr.
  *
  * Ownership: the caller frees `*ret`. Errors: like image_render().
  */
-int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *resize,
-                       uint32_t width, uint32_t height, const uint8_t *bytes, size_t len,
-                       uint8_t **ret, size_t *ret_len, struct plenum_error *err);
+int pack_resize_encode(struct image_decoder *decoder, const struct image_file *file,
+                       const struct pack_target *target, uint8_t **ret, size_t *ret_len,
+                       struct plenum_error *err);
 
 /**
  * Like pack_resize_encode(), but without encoding: creates a PPM of the pixels (docs/packed.md)
@@ -59,9 +67,9 @@ int pack_resize_encode(struct image_decoder *decoder, const struct pack_resize *
  *
  * Ownership: the caller frees `*ret`. Errors: like image_render().
  */
-int pack_resize_raw(struct image_decoder *decoder, const struct image_info *info, uint32_t width,
-                    uint32_t height, const uint8_t *bytes, size_t len, uint8_t **ret,
-                    size_t *ret_len, struct plenum_error *err);
+int pack_resize_raw(struct image_decoder *decoder, const struct image_file *file,
+                    const struct pack_target *target, uint8_t **ret, size_t *ret_len,
+                    struct plenum_error *err);
 
 enum { PACK_RESIZE_TEXT = 80 };
 

@@ -53,7 +53,9 @@ static int hash_renderings(struct image_decoder *decoder, enum pipeline_version 
         for (uint32_t draw = 0; draw < DRAWS; draw++) {
             struct image_draw d = {.seed = 2022, .epoch = 1, .position = draw};
 
-            r = image_render(decoder, &pipeline, &d, &store, image->bytes, image->len, pixels, err);
+            r = image_render(decoder,
+                             &(struct image_view){.pipeline = &pipeline, .draw = d, .dst = pixels},
+                             &store, &(struct image_file){image->bytes, image->len}, err);
             if (r < 0)
                 return r;
             (void)XXH3_64bits_update(&state, pixels, (size_t)pipeline.width * pipeline.height * 3);

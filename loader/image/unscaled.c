@@ -26,7 +26,7 @@ static void count_places(bool mirror, uint32_t count, int32_t *ret)
 }
 
 int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const struct crop *crop,
-                   uint32_t pixel, const struct image_store *store, void *dst, struct rect *needed)
+                   uint32_t pixel, const struct image_store *store, void *dst)
 {
     uint32_t fill = pipeline->fill;
 
@@ -55,12 +55,6 @@ int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const st
     u->flip = image_store_flip(store);
     u->zero = image_store_zero(store);
     u->dst = dst;
-    *needed = (struct rect){
-        .left = crop->box.left + crop->window.left,
-        .top = crop->box.top + crop->window.top,
-        .width = crop->window.width,
-        .height = crop->window.height,
-    };
     return 0;
 }
 

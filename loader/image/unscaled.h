@@ -49,20 +49,30 @@ static inline bool unscaled_suits(const struct crop *crop, const struct pipeline
             pipeline->width * pipeline->height <= UNSCALED_PLANES_MAX);
 }
 
+/** Returns the pixels of the image that are shown. */
+static inline struct rect unscaled_region(const struct crop *crop)
+{
+    return (struct rect){
+        .left = crop->box.left + crop->window.left,
+        .top = crop->box.top + crop->window.top,
+        .width = crop->window.width,
+        .height = crop->window.height,
+    };
+}
+
 /**
- * Prepare for one sample, with its padding.
+ * Prepare for one sample, with its padding. Then push all rows of its unscaled_region().
  *
  * @param pixel   As for resize_begin(): RESIZE_BEHIND bytes after the end of a row may be read.
  * @param dst     The sample's pixels as `store` says; unscaled_push() writes each byte once.
- * @param needed  Receives the pixels of the image that are shown: push their rows.
  *
  * Returns 0 or -ENOMEM.
  */
 int unscaled_begin(struct unscaled *unscaled, const struct pipeline *pipeline,
                    const struct crop *crop, uint32_t pixel, const struct image_store *store,
-                   void *dst, struct rect *needed);
+                   void *dst);
 
-/** Push the next `count` rows of needed->width pixels each, `pitch` bytes apart. */
+/** Push the next `count` rows of the region, `pitch` bytes apart. */
 void unscaled_push(struct unscaled *unscaled, const uint8_t *rows, size_t pitch, uint32_t count);
 
 /** Are all rows of the sample written? */

@@ -177,7 +177,8 @@ static int put_followers(const struct render_spec *spec, struct render_scratch *
         }
         if (!shape->mask)
             continue;
-        r = image_render_masks(scratch->decoder, masks, count, shape->room, bytes, lengths[i], err);
+        r = image_render_masks(scratch->decoder, masks, count, shape->room,
+                               &(struct image_file){bytes, lengths[i]}, err);
         if (r < 0)
             return error_prefix(err, r, "%s: field '%s' ('%s')",
                                 dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)),
@@ -204,8 +205,8 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
     image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
     if (hints)
         (void)hint_cache_get(hints, sample, &scratch->hint, &tiles.hint, &tiles.len);
-    r = image_render_views(scratch->decoder, views, count, &spec->store, bytes->bytes, bytes->len,
-                           err);
+    r = image_render_views(scratch->decoder, views, count, &spec->store,
+                           &(struct image_file){bytes->bytes, bytes->len}, err);
     image_decoder_use_tiles(scratch->decoder, NULL);
     if (r < 0)
         return error_prefix(err, r, "%s",

@@ -83,6 +83,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fprintf(stderr, "the oracle disagrees: %s\n", why);
         abort();
     }
-    (void)image_verify(decoder, data + 4, size - 4, &info, NULL);
+    (void)image_verify(decoder, &(struct image_file){data + 4, size - 4}, &info, NULL);
     return 0;
 }

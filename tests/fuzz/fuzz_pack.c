@@ -31,7 +31,7 @@ static void check_packing(struct image_decoder *decoder, struct image_reader *re
     struct plenum_error err = {""};
     uint8_t *a, *b;
 
-    if (image_pack(decoder, bytes, len, &packed, &err) < 0)
+    if (image_pack(decoder, &(struct image_file){bytes, len}, &packed, &err) < 0)
         return;
     require(packed.bytes || err.text[0], "kept without a sentence");
     if (!packed.bytes)

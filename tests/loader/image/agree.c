@@ -20,7 +20,8 @@ static int compare(struct image_decoder *decoder, const struct pipeline *pipelin
 
     memset(got, 0xA5, size + GUARD);
     err->text[0] = 0;
-    r = image_render(decoder, pipeline, draw, store, bytes, len, got, err);
+    r = image_render(decoder, &(struct image_view){.pipeline = pipeline, .draw = *draw, .dst = got},
+                     store, &(struct image_file){bytes, len}, err);
     if (r != decision)
         (void)snprintf(why, 200, "decision %d, the oracle's is %d; %.120s", r, decision, err->text);
     else if (r < 0 && !err->text[0])

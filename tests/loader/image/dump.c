@@ -191,7 +191,7 @@ static int write_packed(const char *folder)
         spec.width = 128 - (uint32_t)i % 3;
         spec.height = 40;
         m = make_jpeg(&spec);
-        if (image_pack(decoder, m.bytes, m.len, &packed, NULL) < 0)
+        if (image_pack(decoder, &(struct image_file){m.bytes, m.len}, &packed, NULL) < 0)
             return 1;
         if (packed.bytes) {
             free(m.bytes);
@@ -230,11 +230,12 @@ static void answer(struct image_decoder *decoder, char *line)
                                .position = (uint32_t)strtoul(position, NULL, 10)};
     m = read_file(path);
     pixels = malloc((size_t)p.width * p.height * 3);
-    r = image_render(decoder, &p, &draw, &store, m.bytes, m.len, pixels, &err);
+    r = image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = pixels},
+                     &store, &(struct image_file){m.bytes, m.len}, &err);
     if (r < 0) {
         printf("bad %s\n", err.text);
     } else {
-        (void)image_verify(decoder, m.bytes, m.len, &info, NULL);
+        (void)image_verify(decoder, &(struct image_file){m.bytes, m.len}, &info, NULL);
         swap = p.exif && info.orientation >= 5;
         crop_locate(&p, &draw, swap ? info.height : info.width, swap ? info.width : info.height,
                     &tables, &c);

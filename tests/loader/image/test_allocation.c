@@ -88,7 +88,10 @@ Test(allocation, nothing_per_image_after_warm_up)
     for (uint32_t i = 0; i < COUNT; i += 3) { /* pack some: these are read in part */
         struct pack_result packed;
 
-        cr_assert(eq(int, image_pack(decoder, made[i].bytes, made[i].len, &packed, NULL), 0));
+        cr_assert(
+            eq(int,
+               image_pack(decoder, &(struct image_file){made[i].bytes, made[i].len}, &packed, NULL),
+               0));
         if (!packed.bytes)
             continue;
         num_packed++;
@@ -104,8 +107,12 @@ Test(allocation, nothing_per_image_after_warm_up)
             struct plenum_error err;
 
             watching = true;
-            (void)image_render(decoder, &pipelines[(i + round) % ARRAY_LEN(pipelines)], &draw,
-                               &stores[i % 2], made[i].bytes, len, pixels, &err);
+            (void)image_render(
+                decoder,
+                &(struct image_view){.pipeline = &pipelines[(i + round) % ARRAY_LEN(pipelines)],
+                                     .draw = draw,
+                                     .dst = pixels},
+                &stores[i % 2], &(struct image_file){made[i].bytes, len}, &err);
             watching = false;
         }
         if (round == 29)
@@ -165,8 +172,9 @@ Test(allocation, each_one_may_fail)
             calls = 0;
             r = image_decoder_create(&decoder);
             if (r == 0) {
-                r = image_render(decoder, &p, &draw, &store, made[i].bytes, made[i].len, pixels,
-                                 &err);
+                r = image_render(decoder,
+                                 &(struct image_view){.pipeline = &p, .draw = draw, .dst = pixels},
+                                 &store, &(struct image_file){made[i].bytes, made[i].len}, &err);
                 watching = false;
                 cr_assert(r == 0 || err.text[0], "a sentence");
             }
@@ -192,19 +200,32 @@ Test(allocation, a_failure_leaves_nothing_behind)
     int r = -ENOMEM;
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_assert(
-        eq(int, image_render(decoder, &large, &draw, &store, made.bytes, made.len, want, NULL), 0));
+    cr_assert(eq(int,
+                 image_render(decoder,
+                              &(struct image_view){.pipeline = &large, .draw = draw, .dst = want},
+                              &store, &(struct image_file){made.bytes, made.len}, NULL),
+                 0));
     image_decoder_destroy(decoder);
     for (fail_at = 1; r == -ENOMEM; fail_at++) {
         cr_assert(eq(int, image_decoder_create(&decoder), 0));
-        cr_assert(eq(
-            int, image_render(decoder, &small, &draw, &store, made.bytes, made.len, got, NULL), 0));
+        cr_assert(
+            eq(int,
+               image_render(decoder,
+                            &(struct image_view){.pipeline = &small, .draw = draw, .dst = got},
+                            &store, &(struct image_file){made.bytes, made.len}, NULL),
+               0));
         calls = 0;
         watching = failing = true;
-        r = image_render(decoder, &large, &draw, &store, made.bytes, made.len, got, NULL);
+        r = image_render(decoder,
+                         &(struct image_view){.pipeline = &large, .draw = draw, .dst = got}, &store,
+                         &(struct image_file){made.bytes, made.len}, NULL);
         watching = failing = false;
-        cr_assert(eq(
-            int, image_render(decoder, &large, &draw, &store, made.bytes, made.len, got, NULL), 0));
+        cr_assert(
+            eq(int,
+               image_render(decoder,
+                            &(struct image_view){.pipeline = &large, .draw = draw, .dst = got},
+                            &store, &(struct image_file){made.bytes, made.len}, NULL),
+               0));
         cr_expect(memcmp(want, got, sizeof(want)) == 0, "after allocation %u failed", fail_at);
         image_decoder_destroy(decoder);
     }

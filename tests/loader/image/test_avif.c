@@ -73,7 +73,8 @@ static void expect_bad(const struct made *m, const char *sentence)
     struct plenum_error err = {""};
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_expect(eq(int, image_verify(decoder, m->bytes, m->len, NULL, &err), -EBADMSG));
+    cr_expect(eq(int, image_verify(decoder, &(struct image_file){m->bytes, m->len}, NULL, &err),
+                 -EBADMSG));
     cr_expect(strstr(err.text, sentence) != NULL, "'%s', not '%s'", err.text, sentence);
     image_decoder_destroy(decoder);
 }
@@ -201,15 +202,20 @@ static void read_all(const struct made *m, struct oracle_image *ret)
     char text[60];
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_assert(eq(int, image_verify(decoder, m->bytes, m->len, &info, &err), 0), "%s", err.text);
+    cr_assert(
+        eq(int, image_verify(decoder, &(struct image_file){m->bytes, m->len}, &info, &err), 0),
+        "%s", err.text);
     ret->width = info.width;
     ret->height = info.height;
     ret->orientation = info.orientation;
     ret->rgb = malloc((size_t)info.width * info.height * 3);
     (void)snprintf(text, sizeof(text), "resize(%ux%u)", info.height, info.width);
     p = parse(text);
-    cr_assert(
-        eq(int, image_render(decoder, &p, &draw, &plain, m->bytes, m->len, ret->rgb, &err), 0));
+    cr_assert(eq(int,
+                 image_render(decoder,
+                              &(struct image_view){.pipeline = &p, .draw = draw, .dst = ret->rgb},
+                              &plain, &(struct image_file){m->bytes, m->len}, &err),
+                 0));
     image_decoder_destroy(decoder);
 }
 
@@ -377,7 +383,8 @@ Test(avif, properties_turn_it_and_exif_does_not)
         spec.orientation = i % 2 ? 6 : 0;
         m = make_avif(&spec);
         cr_assert(eq(int, image_decoder_create(&decoder), 0));
-        cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &info, NULL), 0));
+        cr_assert(
+            eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &info, NULL), 0));
         cr_expect(eq(str, (char *)info.format, "AVIF"));
         cr_expect(eq(u32, info.width, 7));
         cr_expect(eq(u32, info.height, 5));
@@ -1191,7 +1198,9 @@ Test(avif, out_of_memory_is_no_bad_image)
     limit.rlim_cur = limit.rlim_max =
         pages * (unsigned long)sysconf(_SC_PAGESIZE) + (4 << 20); /* too little for the planes */
     cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
-    cr_expect(eq(int, image_verify(decoder, m.bytes, m.len, NULL, &err), -ENOMEM), "%s", err.text);
+    cr_expect(
+        eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, NULL, &err), -ENOMEM),
+        "%s", err.text);
     image_decoder_destroy(decoder);
     free(m.bytes);
 #endif
@@ -1208,11 +1217,16 @@ Test(avif, without_the_library_it_is_no_bad_image)
     uint8_t got[3];
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_expect(eq(int, image_render(decoder, &p, &draw, &plain, bytes, sizeof(bytes) - 1, got, &err),
-                 -ENOTSUP));
+    cr_expect(
+        eq(int,
+           image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                        &plain, &(struct image_file){bytes, sizeof(bytes) - 1}, &err),
+           -ENOTSUP));
     cr_expect(strstr(err.text, "built without libavif: install libavif-dev") != NULL, "%s",
               err.text);
-    cr_expect(eq(int, image_verify(decoder, bytes, sizeof(bytes) - 1, NULL, &err), -ENOTSUP));
+    cr_expect(eq(int,
+                 image_verify(decoder, &(struct image_file){bytes, sizeof(bytes) - 1}, NULL, &err),
+                 -ENOTSUP));
     image_decoder_destroy(decoder);
 }
 #endif

@@ -134,6 +134,7 @@ Test(exif, a_turned_region_is_the_region_of_the_turned_image)
         for (uint32_t k = 0; k < 200; k++) {
             struct philox_block d = philox_draw(1, k, o, DRAW_SEED, 0);
             struct rect seen, r;
+            struct exif_turn turn;
 
             seen.left = philox_below(d.word[0], seen_w);
             seen.top = philox_below(d.word[1], seen_h);
@@ -142,8 +143,9 @@ Test(exif, a_turned_region_is_the_region_of_the_turned_image)
             r = exif_to_stored(o, seen, W, H);
             cr_assert(r.left + r.width <= W && r.top + r.height <= H);
             memset(turned, 0, sizeof(turned));
+            turn = (struct exif_turn){o, r.width, r.height, 4, turned};
             for (uint32_t y = 0; y < r.height; y++)
-                exif_turn_row(o, stored[r.top + y][r.left], 4, y, r.width, r.height, turned);
+                exif_turn_row(&turn, stored[r.top + y][r.left], y);
             for (uint32_t y = 0; y < seen.height; y++)
                 for (uint32_t x = 0; x < seen.width; x++) {
                     uint32_t sx, sy;

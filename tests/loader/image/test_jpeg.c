@@ -310,7 +310,8 @@ static int render(struct image_decoder *decoder, const struct made *m, uint8_t *
     struct pipeline p = parse("rrc(16)");
     struct image_draw draw = {.seed = 1};
 
-    return image_render(decoder, &p, &draw, &plain, m->bytes, m->len, pixels, err);
+    return image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = pixels},
+                        &plain, &(struct image_file){m->bytes, m->len}, err);
 }
 
 Test(jpeg, an_image_does_not_borrow_tables_from_the_one_before)
@@ -481,17 +482,25 @@ Test(jpeg, what_lies_behind_the_last_row_does_not_matter)
 
     /* The box is the middle 64 x 64: rows 96 ... 159. */
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_expect(eq(
-        int, image_render(decoder, &all, &draw, &plain, m.bytes, m.len * 3 / 4, pixels, &err), 0));
-    cr_expect(eq(int, image_render(decoder, &all, &draw, &plain, m.bytes, m.len / 2, pixels, &err),
+    cr_expect(eq(int,
+                 image_render(decoder,
+                              &(struct image_view){.pipeline = &all, .draw = draw, .dst = pixels},
+                              &plain, &(struct image_file){m.bytes, m.len * 3 / 4}, &err),
+                 0));
+    cr_expect(eq(int,
+                 image_render(decoder,
+                              &(struct image_view){.pipeline = &all, .draw = draw, .dst = pixels},
+                              &plain, &(struct image_file){m.bytes, m.len / 2}, &err),
                  -EBADMSG));
     cr_expect(strstr(err.text, "the JPEG file is cut off: it ends after ") == err.text, "%s",
               err.text);
-    cr_expect(eq(int, image_verify(decoder, m.bytes, m.len * 3 / 4, &info, &err), -EBADMSG));
+    cr_expect(eq(int,
+                 image_verify(decoder, &(struct image_file){m.bytes, m.len * 3 / 4}, &info, &err),
+                 -EBADMSG));
     cr_expect(strstr(err.text, "the JPEG file is cut off: it ends after ") == err.text, "%s",
               err.text);
     cr_expect(eq(u32, info.width, 64));
-    cr_expect(eq(int, image_verify(decoder, m.bytes, m.len, &info, &err), 0));
+    cr_expect(eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &info, &err), 0));
     cr_expect(eq(u32, info.height, 256));
     cr_expect(strcmp(info.format, "JPEG") == 0);
     image_decoder_destroy(decoder);

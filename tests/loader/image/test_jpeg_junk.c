@@ -337,10 +337,13 @@ static uint64_t hash_renderings(struct image_decoder *decoder, const char *word,
 
             (void)snprintf(text, sizeof(text), "%s %s", word, stages[i]);
             cr_assert(eq(int, pipeline_parse(text, &p, &err), 0), "%s", err.text);
-            cr_assert(eq(int,
-                         image_render(decoder, &p, &draw, &plain, m->bytes, m->len, pixels, &err),
-                         0),
-                      "%s", err.text);
+            cr_assert(
+                eq(int,
+                   image_render(decoder,
+                                &(struct image_view){.pipeline = &p, .draw = draw, .dst = pixels},
+                                &plain, &(struct image_file){m->bytes, m->len}, &err),
+                   0),
+                "%s", err.text);
             (void)XXH3_64bits_update(&state, pixels, sizeof(pixels));
         }
     return XXH3_64bits_digest(&state);
@@ -381,12 +384,17 @@ Test(jpeg_junk, golden_images_keep_their_hashes)
         cr_expect(oracle_agrees(decoder, &with, &draw, &plain, m.bytes, m.len, why, &r, NULL), "%s",
                   why);
         cr_expect(eq(int, r, 0));
-        cr_expect(eq(int, image_verify(decoder, m.bytes, m.len, &info, &err), 0), "%s", err.text);
+        cr_expect(
+            eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &info, &err), 0),
+            "%s", err.text);
         cr_expect(eq(sz, info.junk, 8 * (size_t)p.count));
         cr_assert(eq(int, pipeline_parse("rrc(32)", &without, &err), 0));
-        cr_expect(eq(int,
-                     image_render(decoder, &without, &draw, &plain, m.bytes, m.len, pixels, &err),
-                     -EBADMSG));
+        cr_expect(
+            eq(int,
+               image_render(decoder,
+                            &(struct image_view){.pipeline = &without, .draw = draw, .dst = pixels},
+                            &plain, &(struct image_file){m.bytes, m.len}, &err),
+               -EBADMSG));
         free(m.bytes);
     }
     image_decoder_destroy(decoder);
@@ -408,20 +416,25 @@ Test(jpeg_junk, is_packed_where_that_is_asked_for)
     for (int way = 0; way < 3; way++) {
         const struct pack_resize *resize = way == 2 ? &smaller : &forgiving;
         struct made junk = {malloc(m.len), m.len};
-        int (*pack)(struct image_decoder *, const struct pack_resize *, const uint8_t *, size_t,
+        int (*pack)(struct image_decoder *, const struct pack_resize *, const struct image_file *,
                     struct pack_result *, struct plenum_error *) =
             way == 1 ? image_pack_raw : image_pack_resized;
 
         memcpy(junk.bytes, m.bytes, m.len);
         insert(&junk, p.at[1], (const uint8_t *)"junk", 4);
-        cr_assert(eq(int, image_pack(decoder, junk.bytes, junk.len, &packed, &err), 0));
+        cr_assert(eq(int,
+                     image_pack(decoder, &(struct image_file){junk.bytes, junk.len}, &packed, &err),
+                     0));
         cr_expect(eq(int, packed.outcome, PACK_KEPT_BAD));
         cr_expect(eq(str, err.text,
                      "4 bytes before the first scan belong to no segment; a pipeline that begins "
                      "with the word junk forgives them"));
         cr_expect(eq(ptr, packed.bytes, NULL));
-        cr_assert(eq(int, pack(decoder, resize, junk.bytes, junk.len, &packed, &err), 0));
-        cr_assert(eq(int, pack(decoder, resize, m.bytes, m.len, &want, &err), 0));
+        cr_assert(eq(
+            int, pack(decoder, resize, &(struct image_file){junk.bytes, junk.len}, &packed, &err),
+            0));
+        cr_assert(
+            eq(int, pack(decoder, resize, &(struct image_file){m.bytes, m.len}, &want, &err), 0));
         cr_expect(eq(int, packed.outcome, want.outcome));
         cr_expect(packed.outcome < PACK_KEPT_PACKED && packed.len == want.len &&
                       memcmp(packed.bytes, want.bytes, want.len) == 0,
@@ -453,7 +466,9 @@ Test(jpeg_junk, tiles_are_found_behind_it)
     image_decoder_use_jpeg(decoder, IMAGE_JPEG_PLENUM);
     want = hash_renderings(decoder, "exif", &m);
     insert(&m, p.at[1], (const uint8_t *)"junk", 4);
-    cr_assert(eq(int, image_find_tiles(decoder, m.bytes, m.len, &tiles, &err), 0), "%s", err.text);
+    cr_assert(
+        eq(int, image_find_tiles(decoder, &(struct image_file){m.bytes, m.len}, &tiles, &err), 0),
+        "%s", err.text);
     cr_assert(tiles.found && tiles.found_len <= sizeof(hint));
     memcpy(hint, tiles.found, tiles.found_len);
     tiles = (struct image_tiles){.hint = hint, .len = tiles.found_len};
@@ -461,8 +476,12 @@ Test(jpeg_junk, tiles_are_found_behind_it)
     cr_expect(eq(u64, hash_renderings(decoder, "exif junk", &m), want));
     cr_expect(eq(ptr, (void *)(uintptr_t)tiles.found, NULL), "there is no more to be said");
     cr_assert(eq(int, pipeline_parse("rrc(32)", &without, &err), 0));
-    cr_expect(eq(int, image_render(decoder, &without, &draw, &plain, m.bytes, m.len, pixels, &err),
-                 -EBADMSG));
+    cr_expect(
+        eq(int,
+           image_render(decoder,
+                        &(struct image_view){.pipeline = &without, .draw = draw, .dst = pixels},
+                        &plain, &(struct image_file){m.bytes, m.len}, &err),
+           -EBADMSG));
     image_decoder_destroy(decoder);
     free(m.bytes);
 }

@@ -70,7 +70,9 @@ static struct pack_result pack(const struct made *m, enum pack_outcome want, con
     struct pack_result result = {0};
     struct plenum_error err = {""};
 
-    cr_assert(eq(int, image_pack(decoder, m->bytes, m->len, &result, &err), 0), "%s", err.text);
+    cr_assert(
+        eq(int, image_pack(decoder, &(struct image_file){m->bytes, m->len}, &result, &err), 0),
+        "%s", err.text);
     cr_assert(result.outcome == want, "%s: %s instead of %s: %s", what,
               pack_outcome_name(result.outcome), pack_outcome_name(want), err.text);
     cr_assert(eq(int, result.bytes != NULL, want <= PACK_RESIZED));
@@ -204,10 +206,17 @@ ParameterizedTest(struct kind *k, pack, sizes_and_crops)
                                     NULL),
                       "%s, %ux%u: %s", spec.name, spec.width, spec.height, why);
             cr_assert(
-                eq(int, image_render(decoder, &p, &draw, &store, m.bytes, m.len, want, NULL), 0));
-            cr_assert(eq(
-                int, image_render(decoder, &p, &draw, &store, packed.bytes, packed.len, got, NULL),
-                0));
+                eq(int,
+                   image_render(decoder,
+                                &(struct image_view){.pipeline = &p, .draw = draw, .dst = want},
+                                &store, &(struct image_file){m.bytes, m.len}, NULL),
+                   0));
+            cr_assert(
+                eq(int,
+                   image_render(decoder,
+                                &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                                &store, &(struct image_file){packed.bytes, packed.len}, NULL),
+                   0));
             cr_assert(memcmp(want, got, (size_t)p.width * p.height * 3) == 0, "%s, %ux%u, %s",
                       spec.name, spec.width, spec.height, texts[j % ARRAY_LEN(texts)]);
         }
@@ -339,7 +348,9 @@ Test(pack, of_the_header_only_what_changes_pixels_is_kept)
     packed = pack(&m, PACK_BASELINE, "with metadata");
     list_segments(packed.bytes, segments);
     cr_expect(eq(str, segments, (char *)"E0 E1 E9 DB DB C0 C4 C4 C4 C4 DD DA "));
-    cr_assert(eq(int, image_verify(decoder, packed.bytes, packed.len, &info, NULL), 0));
+    cr_assert(eq(int,
+                 image_verify(decoder, &(struct image_file){packed.bytes, packed.len}, &info, NULL),
+                 0));
     cr_expect(eq(u8, info.orientation, 6));
     cr_expect(lt(sz, packed.len, m.len - 80000));
     free(packed.bytes);

@@ -38,7 +38,10 @@ static struct pack_result pack(const struct pack_resize *resize, const struct ma
     struct pack_result result = {0};
     struct plenum_error err = {""};
 
-    cr_assert(eq(int, image_pack_resized(decoder, resize, m->bytes, m->len, &result, &err), 0),
+    cr_assert(eq(int,
+                 image_pack_resized(decoder, resize, &(struct image_file){m->bytes, m->len},
+                                    &result, &err),
+                 0),
               "%s", err.text);
     cr_assert(result.outcome == want, "%s instead of %s: %s", pack_outcome_name(result.outcome),
               pack_outcome_name(want), err.text);
@@ -152,7 +155,8 @@ static uint64_t plain_pixels(const struct pack_resize *resize, const struct made
             pixels[i] = pixels[3 * i];
     options.pixels = pixels;
     cr_assert(eq(int, encode_jpeg(&options, &bytes, &len), 0));
-    cr_assert(eq(int, image_verify(decoder, bytes, len, &info, &err), 0), "%s", err.text);
+    cr_assert(eq(int, image_verify(decoder, &(struct image_file){bytes, len}, &info, &err), 0),
+              "%s", err.text);
     free(bytes);
     free(pixels);
     return info.pixels;
@@ -175,8 +179,10 @@ static void check(const struct pack_resize *resize, const struct made *m, bool g
     if (!grey)
         cr_assert(eq(u32, sampling, resize->subsampling == ENCODE_444 ? 0x11 : 0x22));
     cr_assert(eq(int, pack_prove(result.bytes, result.len, &err), 1), "%s", err.text);
-    cr_assert(eq(int, image_verify(decoder, result.bytes, result.len, &info, &err), 0), "%s",
-              err.text);
+    cr_assert(eq(int,
+                 image_verify(decoder, &(struct image_file){result.bytes, result.len}, &info, &err),
+                 0),
+              "%s", err.text);
     cr_assert(eq(u32, info.orientation, orientation));
     cr_assert(eq(u64, info.pixels, plain_pixels(resize, m, grey, width, height)));
     for (uint32_t i = 1; image_kernels(i); i++) {
@@ -304,7 +310,8 @@ Test(pack_resize, what_is_not_larger_is_packed_as_ever)
         spec.width = 157;
         spec.height = 93;
         m = make_jpeg(&spec);
-        cr_assert(eq(int, image_pack(decoder, m.bytes, m.len, &as_ever, NULL), 0));
+        cr_assert(
+            eq(int, image_pack(decoder, &(struct image_file){m.bytes, m.len}, &as_ever, NULL), 0));
         small = pack(&resize, &m, as_ever.outcome);
         cr_assert(eq(sz, small.len, as_ever.len), "%s", spec.name);
         if (small.bytes)
@@ -346,8 +353,11 @@ static struct pack_result make_raw(const struct pack_resize *resize, const struc
     struct pack_result result = {0};
     struct plenum_error err = {""};
 
-    cr_assert(eq(int, image_pack_raw(decoder, resize, m->bytes, m->len, &result, &err), 0), "%s",
-              err.text);
+    cr_assert(
+        eq(int,
+           image_pack_raw(decoder, resize, &(struct image_file){m->bytes, m->len}, &result, &err),
+           0),
+        "%s", err.text);
     cr_assert(result.outcome == want, "%s instead of %s: %s", pack_outcome_name(result.outcome),
               pack_outcome_name(want), err.text);
     return result;
@@ -435,8 +445,10 @@ Test(pack_resize, raw_is_lossless)
         struct pack_result raw = make_raw(NULL, &m, PACK_RAW);
         struct image_info before, after;
 
-        cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &before, NULL), 0));
-        cr_assert(eq(int, image_verify(decoder, raw.bytes, raw.len, &after, NULL), 0));
+        cr_assert(
+            eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &before, NULL), 0));
+        cr_assert(eq(
+            int, image_verify(decoder, &(struct image_file){raw.bytes, raw.len}, &after, NULL), 0));
         cr_assert(eq(str, (char *)after.format, "PPM"));
         cr_assert(eq(u64, before.pixels, after.pixels));
         cr_assert(eq(u8, before.orientation, after.orientation));
@@ -448,9 +460,17 @@ Test(pack_resize, raw_is_lossless)
 
             cr_assert(eq(int, pipeline_parse(texts[i % ARRAY_LEN(texts)], &p, NULL), 0));
             cr_assert(
-                eq(int, image_render(decoder, &p, &draw, store, m.bytes, m.len, want, NULL), 0));
+                eq(int,
+                   image_render(decoder,
+                                &(struct image_view){.pipeline = &p, .draw = draw, .dst = want},
+                                store, &(struct image_file){m.bytes, m.len}, NULL),
+                   0));
             cr_assert(
-                eq(int, image_render(decoder, &p, &draw, store, raw.bytes, raw.len, got, NULL), 0));
+                eq(int,
+                   image_render(decoder,
+                                &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                                store, &(struct image_file){raw.bytes, raw.len}, NULL),
+                   0));
             cr_assert(memcmp(want, got, (size_t)p.width * p.height * store->channels) == 0,
                       "file %u, %s", at, p.text);
         }
@@ -478,8 +498,10 @@ Test(pack_resize, raw_of_a_smaller_image)
         char text[80];
         size_t bytes;
 
-        cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &before, NULL), 0));
-        cr_assert(eq(int, image_verify(decoder, raw.bytes, raw.len, &after, NULL), 0));
+        cr_assert(
+            eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &before, NULL), 0));
+        cr_assert(eq(
+            int, image_verify(decoder, &(struct image_file){raw.bytes, raw.len}, &after, NULL), 0));
         cr_assert(pack_resize_sides(resize, before.width, before.height, &width, &height));
         cr_assert(eq(u32, after.width, width));
         cr_assert(eq(u32, after.height, height));

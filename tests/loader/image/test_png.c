@@ -115,7 +115,11 @@ Test(png, a_pixel_by_hand)
         spec.width = spec.height = 1;
         m = make_png(&spec);
         made_png_row(&spec, 0, raw);
-        cr_assert(eq(int, image_render(decoder, &p, &draw, &plain, m.bytes, m.len, got, NULL), 0));
+        cr_assert(
+            eq(int,
+               image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                            &plain, &(struct image_file){m.bytes, m.len}, NULL),
+               0));
         expect_pixel(&spec, raw, got);
         free(m.bytes);
     }
@@ -251,7 +255,10 @@ ParameterizedTest(struct bomb_case *c, png, bombs, .timeout = 20)
         put32(m.bytes + 20, c->height);
         put32(m.bytes + 29, crc_of(m.bytes + 12, 17));
         cr_expect(
-            eq(int, image_render(decoder, &p, &draw, &plain, m.bytes, m.len, got, &err), -EBADMSG));
+            eq(int,
+               image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                            &plain, &(struct image_file){m.bytes, m.len}, &err),
+               -EBADMSG));
         cr_expect(strstr(err.text, c->sentence) != NULL, "%s", err.text);
         free(m.bytes);
     }
@@ -332,7 +339,9 @@ Test(png, of_an_interlaced_one_the_last_pass_is_read_as_far_as_needed)
 
             if (len == 0)
                 continue;
-            r = image_render(decoder, &p, &draw, &plain, file, len, got, &err);
+            r = image_render(decoder,
+                             &(struct image_view){.pipeline = &p, .draw = draw, .dst = got}, &plain,
+                             &(struct image_file){file, len}, &err);
             cr_expect(eq(int, r, want), "row %u of pass %u: %s", y, pass + 1, err.text);
             rows++;
             good += r == 0;
@@ -357,9 +366,17 @@ Test(png, exif_turns_it_too)
      * the taps that take the rounding remainder, so rows are reversed to within one level. */
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
     cr_assert(
-        eq(int, image_render(decoder, &plain_p, &draw, &plain, m.bytes, m.len, upright, NULL), 0));
+        eq(int,
+           image_render(decoder,
+                        &(struct image_view){.pipeline = &plain_p, .draw = draw, .dst = upright},
+                        &plain, &(struct image_file){m.bytes, m.len}, NULL),
+           0));
     cr_assert(
-        eq(int, image_render(decoder, &exif_p, &draw, &plain, m.bytes, m.len, turned, NULL), 0));
+        eq(int,
+           image_render(decoder,
+                        &(struct image_view){.pipeline = &exif_p, .draw = draw, .dst = turned},
+                        &plain, &(struct image_file){m.bytes, m.len}, NULL),
+           0));
     for (int y = 0; y < 16; y++)
         for (int x = 0; x < 16 * 3; x++)
             cr_assert(abs(upright[y][x] - turned[15 - y][x]) <= 1);
@@ -401,7 +418,7 @@ Test(png, of_several_orientations_the_first_good_one_counts)
         }
         memcpy(bytes + len, m.bytes + 33, m.len - 33);
         len += m.len - 33;
-        cr_assert(eq(int, image_verify(decoder, bytes, len, &info, NULL), 0));
+        cr_assert(eq(int, image_verify(decoder, &(struct image_file){bytes, len}, &info, NULL), 0));
         cr_expect(eq(u8, info.orientation, cases[i].want), "%d, then %d", cases[i].first,
                   cases[i].second);
         free(bytes);

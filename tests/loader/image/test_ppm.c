@@ -218,7 +218,7 @@ ParameterizedTest(struct header_case *c, ppm, headers)
     cr_expect(strcmp(err.text, c->sentence) == 0, "'%s' instead of '%s'", err.text, c->sentence);
     if (r < 0)
         return;
-    cr_assert(eq(int, image_verify(decoder, bytes, len + 6, &info, NULL), 0));
+    cr_assert(eq(int, image_verify(decoder, &(struct image_file){bytes, len + 6}, &info, NULL), 0));
     cr_expect(eq(str, (char *)info.format, "PPM"));
     cr_expect(eq(u32, info.width, c->width), "%s", c->header);
     cr_expect(eq(u32, info.height, c->height), "%s", c->header);
@@ -238,10 +238,12 @@ Test(ppm, others_are_no_ppm)
         struct plenum_error err = {""};
         const char *want;
 
-        cr_expect(eq(int,
-                     image_render(decoder, &p, &draw, &plain, (const uint8_t *)heads[i],
-                                  strlen(heads[i]), got, &err),
-                     -EBADMSG));
+        cr_expect(eq(
+            int,
+            image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                         &plain, &(struct image_file){(const uint8_t *)heads[i], strlen(heads[i])},
+                         &err),
+            -EBADMSG));
         want = i < 3 ? "a PNM image that is written as text (P" : "JPEG, PNG, WebP";
         cr_expect(strstr(err.text, want) != NULL, "%s: %s", heads[i], err.text);
     }
@@ -321,7 +323,8 @@ Test(ppm, a_header_over_the_limit)
         memset(bytes, '#', len);
         memcpy(bytes, "P6\n", 3);
         memcpy(bytes + head - tail_len, tail, tail_len);
-        cr_expect(eq(int, image_verify(decoder, bytes, len, NULL, &err), over ? -EBADMSG : 0));
+        cr_expect(eq(int, image_verify(decoder, &(struct image_file){bytes, len}, NULL, &err),
+                     over ? -EBADMSG : 0));
         if (over)
             cr_expect(strstr(err.text, "the PPM header has 16777217 bytes, more than the limit") !=
                           NULL,
@@ -348,7 +351,7 @@ Test(ppm, headers_that_are_written)
         if (o == 5)
             cr_expect(memcmp(header, turned, strlen(turned)) == 0);
         memcpy(bytes, header, n);
-        cr_assert(eq(int, image_verify(decoder, bytes, len, &info, NULL), 0));
+        cr_assert(eq(int, image_verify(decoder, &(struct image_file){bytes, len}, &info, NULL), 0));
         cr_expect(eq(u32, info.width, width));
         cr_expect(eq(u32, info.height, height));
         cr_expect(eq(u8, info.orientation, o));

@@ -241,10 +241,14 @@ static void compare_packed(struct image_decoder *decoder, const struct pipeline 
 {
     static uint8_t a[224 * 224 * 3], b[sizeof(a)];
 
-    cr_assert(
-        eq(int, image_render(decoder, p, draw, &stores[0], plain->bytes, plain->len, a, NULL), 0));
-    cr_assert(eq(
-        int, image_render(decoder, p, draw, &stores[0], packed->bytes, packed->len, b, NULL), 0));
+    cr_assert(eq(int,
+                 image_render(decoder, &(struct image_view){.pipeline = p, .draw = *draw, .dst = a},
+                              &stores[0], &(struct image_file){plain->bytes, plain->len}, NULL),
+                 0));
+    cr_assert(eq(int,
+                 image_render(decoder, &(struct image_view){.pipeline = p, .draw = *draw, .dst = b},
+                              &stores[0], &(struct image_file){packed->bytes, packed->len}, NULL),
+                 0));
     cr_assert(memcmp(a, b, (size_t)p->width * p->height * 3) == 0, "%s, packed, %s", path, p->text);
 }
 
@@ -256,7 +260,8 @@ static void compare_photograph(void *context, const char *path, uint32_t number)
     char why[200];
 
     cr_assert(m.len > 0, "%s", path);
-    cr_assert(eq(int, image_pack(context, m.bytes, m.len, &packed, NULL), 0), "%s", path);
+    cr_assert(eq(int, image_pack(context, &(struct image_file){m.bytes, m.len}, &packed, NULL), 0),
+              "%s", path);
     for (uint32_t i = 0; i < 7; i++) {
         struct image_draw draw = {.seed = 11, .epoch = i, .position = number};
 
@@ -319,8 +324,10 @@ Test(render, does_not_depend_on_history)
                 made[i] = make_jpeg(&spec);
             }
             len = i % 7 == 3 ? made[i].len / 2 : made[i].len; /* some are bad */
-            (void)image_render(decoder, &p, &draw, &stores[0], made[i].bytes, len,
-                               pass ? again : first[i], NULL);
+            (void)image_render(
+                decoder,
+                &(struct image_view){.pipeline = &p, .draw = draw, .dst = pass ? again : first[i]},
+                &stores[0], &(struct image_file){made[i].bytes, len}, NULL);
             if (pass && i % 7 != 3)
                 cr_assert(memcmp(first[i], again, sizeof(again)) == 0, "image %u", i);
         }
@@ -404,10 +411,11 @@ ParameterizedTest(struct nonsense_case *c, render, what_is_no_image_is_called_by
     uint8_t pixels[8 * 8 * 3];
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_expect(eq(int,
-                 image_render(decoder, &p, &draw, &stores[0], (const uint8_t *)c->bytes, c->len,
-                              pixels, &err),
-                 -EBADMSG));
+    cr_expect(
+        eq(int,
+           image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = pixels},
+                        &stores[0], &(struct image_file){(const uint8_t *)c->bytes, c->len}, &err),
+           -EBADMSG));
     cr_expect(strcmp(err.text, c->sentence) == 0, "'%s' instead of '%s'", err.text, c->sentence);
     image_decoder_destroy(decoder);
 }

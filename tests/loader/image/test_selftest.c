@@ -106,9 +106,12 @@ static uint64_t hash_policy(struct image_decoder *decoder, size_t policy)
             const struct builtin_image *image = &builtin_images[i];
             struct image_draw draw = {.seed = 2022, .epoch = 1, .position = (uint32_t)i * 6 + k};
 
-            cr_assert(eq(
-                int, image_render(decoder, &p, &draw, &store, image->bytes, image->len, got, NULL),
-                0));
+            cr_assert(
+                eq(int,
+                   image_render(decoder,
+                                &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                                &store, &(struct image_file){image->bytes, image->len}, NULL),
+                   0));
             cr_assert(
                 eq(int, oracle_render(&plain, &draw, &store, image->bytes, image->len, want), 0));
             cr_expect(eq(int, memcmp(got, want, sizeof(got)), 0), "%s: %s, position %u",

@@ -63,7 +63,8 @@ static int render(const char *text, const struct made *m, struct plenum_error *e
 
     *err = (struct plenum_error){""};
     cr_assert(eq(int, pipeline_parse(text, &p, err), 0), "%s", err->text);
-    return image_render(decoder, &p, &draw, &plain, m->bytes, m->len, pixels, err);
+    return image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = pixels},
+                        &plain, &(struct image_file){m->bytes, m->len}, err);
 }
 
 /* Expect the same message without junk, with it, and from image_verify(). */
@@ -75,7 +76,9 @@ static void expect_sentence(const struct made *m, const char *want, const char *
     cr_expect(strstr(err.text, want) != NULL, "%s: %s", what, err.text);
     cr_expect(eq(int, render("junk resize(16x16)", m, &err), -EBADMSG), "%s", what);
     cr_expect(strstr(err.text, want) != NULL, "%s with junk: %s", what, err.text);
-    cr_expect(eq(int, image_verify(decoder, m->bytes, m->len, NULL, &err), -EBADMSG), "%s", what);
+    cr_expect(eq(int, image_verify(decoder, &(struct image_file){m->bytes, m->len}, NULL, &err),
+                 -EBADMSG),
+              "%s", what);
     cr_expect(strstr(err.text, want) != NULL, "%s by verify: %s", what, err.text);
 }
 
@@ -277,8 +280,9 @@ Test(text_mode, junk_is_advised_where_it_helps)
             bad.bytes[bad.len / 2 + philox_below(d.word[0], (uint32_t)bad.len / 2)] ^= 0x40;
         cr_expect(eq(int, render("resize(16x16)", &bad, &err), -EBADMSG));
         advice = strstr(err.text, "a pipeline with the word junk forgives that");
-        cr_expect(advice == (image_verify(decoder, bad.bytes, bad.len, NULL, NULL) == 0), "%u: %s",
-                  i, err.text);
+        cr_expect(advice == (image_verify(decoder, &(struct image_file){bad.bytes, bad.len}, NULL,
+                                          NULL) == 0),
+                  "%u: %s", i, err.text);
         if (advice)
             cr_expect(eq(int, render("junk resize(16x16)", &bad, &err), 0), "%u: %s", i, err.text);
         advised += advice;

@@ -58,12 +58,15 @@ static bool compare(struct image_decoder *together, struct image_decoder *alone,
             .draw = {.seed = number, .epoch = 3, .position = 5, .view = i},
             .dst = malloc(bytes_of(&pipelines[i], store)),
         };
-    r = image_render_views(together, views, count, store, bytes, len, NULL);
+    r = image_render_views(together, views, count, store, &(struct image_file){bytes, len}, NULL);
     cr_assert(r == 0 || r == -EBADMSG);
     for (uint32_t i = 0; i < count; i++) {
         size_t size = bytes_of(&pipelines[i], store);
         uint8_t *want = malloc(size);
-        int got = image_render(alone, &pipelines[i], &views[i].draw, store, bytes, len, want, NULL);
+        int got = image_render(
+            alone,
+            &(struct image_view){.pipeline = &pipelines[i], .draw = views[i].draw, .dst = want},
+            store, &(struct image_file){bytes, len}, NULL);
 
         bad = bad || got < 0;
         if (r == 0)

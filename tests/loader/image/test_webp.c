@@ -163,7 +163,11 @@ Test(webp, a_pixel_by_hand)
 
         made_webp_pixel(&spec, 0, 0, want);
         clear += want[3] == 0;
-        cr_assert(eq(int, image_render(decoder, &p, &draw, &plain, m.bytes, m.len, got, NULL), 0));
+        cr_assert(
+            eq(int,
+               image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                            &plain, &(struct image_file){m.bytes, m.len}, NULL),
+               0));
         cr_expect(memcmp(got, want, 3) == 0, "seed %u", spec.seed);
         free(m.bytes);
     }
@@ -189,7 +193,11 @@ Test(webp, what_the_first_frame_leaves_free_is_black)
     uint8_t got[11][9][3];
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_assert(eq(int, image_render(decoder, &p, &draw, &plain, m.bytes, m.len, got, NULL), 0));
+    cr_assert(
+        eq(int,
+           image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                        &plain, &(struct image_file){m.bytes, m.len}, NULL),
+           0));
     for (uint32_t y = 0; y < 11; y++)
         for (uint32_t x = 0; x < 9; x++) {
             uint8_t want[4] = {0};
@@ -214,13 +222,15 @@ Test(webp, exif_is_told_of_extended_files)
 
         spec.exif_has_mark = i / 2 % 2;
         m = make_webp(&spec);
-        cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &info, NULL), 0));
+        cr_assert(
+            eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &info, NULL), 0));
         cr_expect(eq(str, (char *)info.format, "WebP"));
         cr_expect(eq(u32, info.width, 7));
         cr_expect(eq(u8, info.orientation, i / 4 < 1 || i / 4 > 8 ? 1 : (uint8_t)(i / 4)));
         if (spec.orientation) { /* without the flag, EXIF is ignored */
             m.bytes[20] = 0;
-            cr_assert(eq(int, image_verify(decoder, m.bytes, m.len, &info, NULL), 0));
+            cr_assert(eq(
+                int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &info, NULL), 0));
             cr_expect(eq(u8, info.orientation, 1));
         }
         free(m.bytes);
@@ -375,7 +385,8 @@ ParameterizedTest(struct canvas_case *c, webp, headers, .timeout = 60)
         m.bytes[27 + i] = (uint8_t)((c->canvas_height - 1) >> 8 * i);
     }
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    r = image_render(decoder, &p, &draw, &plain, m.bytes, m.len, got, &err);
+    r = image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                     &plain, &(struct image_file){m.bytes, m.len}, &err);
     cr_expect(eq(int, r, c->sentence[0] ? -EBADMSG : 0), "%s: %s", c->why, err.text);
     cr_expect(strstr(err.text, c->sentence) != NULL, "%s: %s", c->why, err.text);
     free(m.bytes);
@@ -405,7 +416,8 @@ Test(webp, a_header_over_the_limit)
             bytes[head + 4 + i] = (uint8_t)(junk >> 8 * i);
         }
         memcpy(bytes + head + 8 + junk, m.bytes + head, m.len - head);
-        cr_expect(eq(int, image_verify(decoder, bytes, len, NULL, &err), over ? -EBADMSG : 0));
+        cr_expect(eq(int, image_verify(decoder, &(struct image_file){bytes, len}, NULL, &err),
+                     over ? -EBADMSG : 0));
         if (over)
             cr_expect(strstr(err.text, "bytes, more than the limit of") != NULL, "%s", err.text);
         free(bytes);
@@ -424,11 +436,16 @@ Test(webp, without_the_library_it_is_no_bad_image)
     uint8_t got[3];
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    cr_expect(eq(int, image_render(decoder, &p, &draw, &plain, bytes, sizeof(bytes) - 1, got, &err),
-                 -ENOTSUP));
+    cr_expect(
+        eq(int,
+           image_render(decoder, &(struct image_view){.pipeline = &p, .draw = draw, .dst = got},
+                        &plain, &(struct image_file){bytes, sizeof(bytes) - 1}, &err),
+           -ENOTSUP));
     cr_expect(strstr(err.text, "built without libwebp: install libwebp-dev") != NULL, "%s",
               err.text);
-    cr_expect(eq(int, image_verify(decoder, bytes, sizeof(bytes) - 1, NULL, &err), -ENOTSUP));
+    cr_expect(eq(int,
+                 image_verify(decoder, &(struct image_file){bytes, sizeof(bytes) - 1}, NULL, &err),
+                 -ENOTSUP));
     image_decoder_destroy(decoder);
 }
 #endif
