@@ -82,16 +82,12 @@ struct round {
     double cpu_us; /* per image */
 };
 
-struct place {
-    uint64_t epoch, position;
-};
-
 struct bench {
     const struct arguments *args;
     char dataset[300], archive[256]; /* for small images; otherwise empty */
     pid_t loader;
     struct plenum_stream *stream;
-    struct place *places; /* positions of the stream's last round, [images] */
+    struct order_place *places; /* positions of the stream's last round, [images] */
     /* The bare renderer's state. */
     struct render_spec spec;
     struct render_scratch scratch;
@@ -129,7 +125,7 @@ static int settle(struct bench *b)
     return -ETIMEDOUT;
 }
 
-static int take_batch(struct bench *b, struct place *places, struct plenum_error *err)
+static int take_batch(struct bench *b, struct order_place *places, struct plenum_error *err)
 {
     struct plenum_batch batch;
     int r = plenum_stream_next(b->stream, PLENUM_FOREVER, &batch, err);
@@ -137,7 +133,7 @@ static int take_batch(struct bench *b, struct place *places, struct plenum_error
     if (r < 0)
         return r;
     for (uint32_t i = 0; places && i < batch.count; i++)
-        places[i] = (struct place){batch.epochs[0], batch.positions[i]};
+        places[i] = (struct order_place){batch.epochs[0], batch.positions[i]};
     plenum_batch_release(&batch);
     return 0;
 }
@@ -174,7 +170,7 @@ static int round_bare(struct bench *b, struct round *ret, struct plenum_error *e
     for (uint32_t i = 0; i < images && r == 0; i++) {
         struct render_result result;
 
-        r = render_position(&b->spec, &b->scratch, b->places[i].epoch, b->places[i].position,
+        r = render_position(&b->spec, &b->scratch, b->places[i],
                             b->slots + i % b->slot_images * bytes, &result, err);
     }
     ret->rate = images / ((double)(time_now_ns() - begin) * 1e-9);
@@ -236,8 +232,9 @@ static int write_small(struct render_spec *spec, const struct arguments *a, stru
         char name[64];
         size_t len;
 
-        r = render_position(spec, &scratch, i / spec->order.n, i % spec->order.n, pixels, &result,
-                            err);
+        r = render_position(spec, &scratch,
+                            (struct order_place){i / spec->order.n, i % spec->order.n}, pixels,
+                            &result, err);
         if (r == 0)
             r = encode_small(a->form, pixels, a->small, &bytes, &len, err);
         (void)snprintf(name, sizeof(name), "%u/%06u.%s", i % 10, i,

@@ -82,7 +82,7 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     int r;
 
     ctl_field_target(s, pixels + render_bytes(&s->spec), lengths, &target);
-    r = render_whole(&s->spec, scratch, place.epoch, place.position, &target, &result, err);
+    r = render_whole(&s->spec, scratch, place, &target, &result, err);
 
     if (r < 0)
         return r;

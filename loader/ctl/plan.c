@@ -111,7 +111,7 @@ static int measure_image(const char *dataset, struct arguments *a, struct plenum
         goto out;
     }
     for (uint64_t p = 0; p <= SAMPLES_MEASURED; p++) { /* the first one warms up */
-        r = render_position(&s.spec, &scratch, 0, p, pixels, &result, err);
+        r = render_position(&s.spec, &scratch, (struct order_place){0, p}, pixels, &result, err);
         if (r < 0)
             goto out;
         if (p == 0) {

@@ -265,7 +265,8 @@ static int render_cell(void *arg, uint64_t index, unsigned thread)
     }
     target = render_target_in(spec, cell->pixels);
     ctl_field_target(s->stream, values, lengths, &target);
-    r = render_whole(spec, &s->scratch[thread], s->args->epoch, s->args->position + index, &target,
+    r = render_whole(spec, &s->scratch[thread],
+                     (struct order_place){s->args->epoch, s->args->position + index}, &target,
                      &cell->result, &err);
     if (r < 0) {
         memset(cell->pixels, 0x60, render_bytes(spec)); /* a grey cell shows where it failed */

@@ -173,30 +173,32 @@ void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, st
     ret->weight = share << (MIX_WEIGHT_BITS - MIX_SHARE_BITS);
 }
 
-/* Copy rows of `width` pixels of `pixel` bytes in one plane. */
-static void cut_plane(const struct rect *r, uint32_t width, uint32_t height, size_t pixel,
+/* Copy all rows of a plane of `pixel` bytes per pixel; those in `rect` are the partner's. */
+static void cut_plane(const struct rect *rect, const struct mix_format *format, size_t pixel,
                       const uint8_t *own, const uint8_t *partner, uint8_t *dst)
 {
-    size_t pitch = width * pixel, left = r->left * pixel, middle_bytes = r->width * pixel;
+    size_t pitch = format->width * pixel, left = rect->left * pixel, middle = rect->width * pixel;
 
-    for (uint32_t y = 0; y < height; y++, own += pitch, partner += pitch, dst += pitch) {
-        if (y < r->top || y >= r->top + r->height) {
+    assert(rect->left + rect->width <= format->width);
+    assert(rect->top + rect->height <= format->height);
+    for (uint32_t y = 0; y < format->height; y++, own += pitch, partner += pitch, dst += pitch) {
+        if (y < rect->top || y >= rect->top + rect->height) {
             memcpy(dst, own, pitch);
             continue;
         }
         memcpy(dst, own, left);
-        memcpy(dst + left, partner + left, middle_bytes);
-        memcpy(dst + left + middle_bytes, own + left + middle_bytes, pitch - left - middle_bytes);
+        memcpy(dst + left, partner + left, middle);
+        memcpy(dst + left + middle, own + left + middle, pitch - left - middle);
     }
 }
 
-void mix_store(const struct mix_plan *plan, const char *kernels, uint32_t width, uint32_t height,
-               const struct image_store *store, const uint8_t *own, const uint8_t *partner,
-               uint8_t *dst)
+void mix_store(const struct mix_plan *plan, const char *kernels, const struct mix_format *format,
+               const uint8_t *own, const uint8_t *partner, uint8_t *dst)
 {
-    size_t plane = (size_t)width * height;
+    const struct image_store *store = &format->store;
+    size_t plane = (size_t)format->width * format->height;
 
-    assert(plan->mixed);
+    assert(plan->mixed && (plan->cut || plan->share < 1 << MIX_SHARE_BITS));
     if (!plan->cut) {
         /* This includes the channel of the zero point, which is the same in both. */
         augment_loops_of(kernels)->mix(own, partner, plane * store->channels, plan->share,
@@ -204,10 +206,9 @@ void mix_store(const struct mix_plan *plan, const char *kernels, uint32_t width,
         return;
     }
     if (store->layout == PLENUM_NHWC) {
-        cut_plane(&plan->rect, width, height, store->channels, own, partner, dst);
+        cut_plane(&plan->rect, format, store->channels, own, partner, dst);
         return;
     }
     for (uint32_t c = 0; c < store->channels; c++)
-        cut_plane(&plan->rect, width, height, 1, own + c * plane, partner + c * plane,
-                  dst + c * plane);
+        cut_plane(&plan->rect, format, 1, own + c * plane, partner + c * plane, dst + c * plane);
 }

@@ -29,11 +29,16 @@ struct mix_plan {
 
 void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct mix_plan *ret);
 
+/** The images that are mixed. */
+struct mix_format {
+    uint32_t width, height;
+    struct image_store store;
+};
+
 /** Write a mixed sample to `dst`, each byte once, from its own pixels and its partner's, all three
- * in the format of `store`, with the loops of this set of image_kernels(). */
-void mix_store(const struct mix_plan *plan, const char *kernels, uint32_t width, uint32_t height,
-               const struct image_store *store, const uint8_t *own, const uint8_t *partner,
-               uint8_t *dst);
+ * in this format, with the loops of this set of image_kernels(). */
+void mix_store(const struct mix_plan *plan, const char *kernels, const struct mix_format *format,
+               const uint8_t *own, const uint8_t *partner, uint8_t *dst);
 
 /** Beta(alpha, alpha) at 2^15, alpha 1/100 to 10, from the draws 1, 2, ... of the purpose. */
 uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw);

@@ -40,9 +40,10 @@ static struct span move(struct span s, double from, double to, uint32_t pixels, 
     return mirror ? (struct span){pixels - b, pixels - a} : (struct span){a, b};
 }
 
-static bool show(const struct plenum_box *box, const struct image_shown *shown, uint32_t width,
-                 uint32_t height, uint32_t visible, struct plenum_box *ret)
+static bool show(const struct plenum_box *box, const struct image_view *view, uint32_t visible,
+                 struct plenum_box *ret)
 {
+    const struct image_shown *shown = &view->shown;
     const float *part = shown->box;
     struct span x = cut((struct span){box->left, box->right}, 0, shown->width);
     struct span y = cut((struct span){box->top, box->bottom}, 0, shown->height);
@@ -53,8 +54,8 @@ static bool show(const struct plenum_box *box, const struct image_shown *shown, 
     seen = length(x) * length(y);
     if (!(seen > 0) || seen * FIELD_VISIBLE_ONE < whole * visible)
         return false;
-    x = move(x, part[0], part[2], width, shown->mirror);
-    y = move(y, part[1], part[3], height, shown->upside_down);
+    x = move(x, part[0], part[2], view->pipeline->width, shown->mirror);
+    y = move(y, part[1], part[3], view->pipeline->height, shown->upside_down);
     *ret = (struct plenum_box){.left = (float)x.from,
                                .top = (float)y.from,
                                .right = (float)x.to,
@@ -64,8 +65,8 @@ static bool show(const struct plenum_box *box, const struct image_shown *shown, 
     return true;
 }
 
-void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_shown *shown,
-                uint32_t width, uint32_t height, uint32_t visible, uint32_t most, uint8_t *dst)
+void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_view *view,
+                uint32_t visible, uint32_t most, uint8_t *dst)
 {
     uint8_t *to = dst + sizeof(struct plenum_boxes);
     struct plenum_boxes head = {0};
@@ -75,7 +76,7 @@ void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_shown *
         struct plenum_box box, seen;
 
         memcpy(&box, boxes + i * sizeof(box), sizeof(box));
-        if (show(&box, shown, width, height, visible, &seen))
+        if (show(&box, view, visible, &seen))
             memcpy(to + head.count++ * sizeof(seen), &seen, sizeof(seen));
     }
     memcpy(dst, &head, sizeof(head));

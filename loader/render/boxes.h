@@ -15,13 +15,12 @@
  * the others keep their order. docs/pixels.md, 3.8.
  *
  * @param boxes    [count], in pixels of the picture, not aligned.
- * @param shown    the part of the picture that the image shows.
- * @param width    the image's width.
+ * @param view     the image, as rendered.
  * @param visible  the smallest share of a box that must be shown, in 1/10000.
  * @param dst      a struct plenum_boxes with room for `most`, at least `count`, not aligned; it is
  *                 written completely.
  */
-void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_shown *shown,
-                uint32_t width, uint32_t height, uint32_t visible, uint32_t most, uint8_t *dst);
+void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_view *view,
+                uint32_t visible, uint32_t most, uint8_t *dst);
 
 #endif

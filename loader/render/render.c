@@ -91,132 +91,6 @@ uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t 
     return left < most ? left : most;
 }
 
-/* List all images of a sample, in the order of the text, at `count` positions. Returns their
- * number. */
-static uint32_t list_views(const struct render_spec *spec, const struct image_draw *first,
-                           uint32_t count, const struct render_target *dst,
-                           struct image_view ret[VIEWS_IMAGES_MAX])
-{
-    uint32_t n = 0;
-
-    assert(count * spec->views.images <= VIEWS_IMAGES_MAX);
-    for (uint32_t at = 0; at < count; at++) {
-        struct image_draw draw = *first;
-
-        draw.position += at;
-        for (uint32_t i = 0; i < spec->views.count; i++)
-            for (uint32_t k = 0; k < spec->views.view[i].count; k++, draw.view++)
-                ret[n++] =
-                    (struct image_view){.pipeline = &spec->views.view[i].pipeline,
-                                        .draw = draw,
-                                        .dst = dst[at].view[i] + k * render_view_bytes(spec, i)};
-    }
-    return n;
-}
-
-/* Write what the images of each position show. */
-static void tell_shown(const struct render_spec *spec, const struct image_view *views,
-                       uint32_t count, const struct render_target *dst)
-{
-    for (uint32_t at = 0; at < count && dst[at].boxes; at++) {
-        dst[at].size[0] = views->shown.height;
-        dst[at].size[1] = views->shown.width;
-        for (uint32_t k = 0; k < spec->views.images; k++, views++) {
-            memcpy(dst[at].boxes + 4 * (size_t)k, views->shown.box, sizeof(views->shown.box));
-            dst[at].flips[k] = (uint8_t)(views->shown.mirror | views->shown.upside_down << 1);
-        }
-    }
-}
-
-/* List where the i-th field of the k-th of all images is written, for one position after the other.
- * `item` is the size of a pixel, or of an image's boxes, in bytes. */
-static void list_targets(const struct render_spec *spec, const struct image_view *views,
-                         uint32_t count, const struct render_target *dst, uint32_t i,
-                         uint8_t *ret[VIEWS_IMAGES_MAX])
-{
-    const struct field_shape *shape = &dataset_get_fields(spec->dataset)->shape[i];
-
-    for (uint32_t k = 0; k < count; k++) {
-        bool first = k % spec->views.images == 0;
-        const struct pipeline *before = first ? NULL : views[k - 1].pipeline;
-
-        ret[k] = first ? dst[k / spec->views.images].field[i]
-                       : ret[k - 1] +
-                             field_sample_bytes(shape, 1, (uint64_t)before->width * before->height);
-    }
-}
-
-/* Write the masks and boxes among the fields of a sample into each position's target, cropped and
- * flipped like its images. */
-static int put_followers(const struct render_spec *spec, struct render_scratch *scratch,
-                         const struct image_view *views, uint32_t count, uint32_t sample,
-                         const struct dataset_buffer *record, const struct render_target *dst,
-                         struct plenum_error *err)
-{
-    const struct fields *fields = dataset_get_fields(spec->dataset);
-    const uint32_t *lengths = (const void *)record->bytes;
-    const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
-    struct image_view masks[VIEWS_IMAGES_MAX];
-    uint8_t *to[VIEWS_IMAGES_MAX];
-    char name[400];
-
-    for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
-        const struct field_shape *shape = &fields->shape[i];
-        int r;
-
-        if (!shape->mask && shape->type != PLENUM_FIELD_BOXES)
-            continue;
-        list_targets(spec, views, count, dst, i, to);
-        for (uint32_t k = 0; k < count; k++) {
-            masks[k] = views[k];
-            masks[k].dst = to[k];
-            if (shape->type == PLENUM_FIELD_BOXES)
-                boxes_show(bytes, lengths[i] / sizeof(struct plenum_box), &views[k].shown,
-                           views[k].pipeline->width, views[k].pipeline->height,
-                           fields->spec[i].visible, field_boxes_most(shape->room), to[k]);
-        }
-        if (!shape->mask)
-            continue;
-        r = image_render_masks(scratch->decoder, masks, count, shape->room,
-                               &(struct image_file){bytes, lengths[i]}, err);
-        if (r < 0)
-            return error_prefix(err, r, "%s: field '%s' ('%s')",
-                                dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)),
-                                fields->spec[i].name, fields->spec[i].source);
-    }
-    return 0;
-}
-
-static int decode(const struct render_spec *spec, struct render_scratch *scratch,
-                  struct image_view *views, uint32_t count, uint32_t sample,
-                  const struct dataset_buffer *bytes, struct plenum_error *err)
-{
-    struct hint_cache *hints = dataset_get_hints(spec->dataset);
-    struct image_tiles tiles = {0};
-    char name[400];
-    int r;
-
-    if (!scratch->decoder) {
-        r = image_decoder_create(&scratch->decoder);
-        if (r < 0)
-            return error_set(err, r, "out of memory");
-    }
-    image_decoder_use_jpeg(scratch->decoder, spec->jpeg);
-    image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
-    if (hints)
-        (void)hint_cache_get(hints, sample, &scratch->hint, &tiles.hint, &tiles.len);
-    r = image_render_views(scratch->decoder, views, count, &spec->store,
-                           &(struct image_file){bytes->bytes, bytes->len}, err);
-    image_decoder_use_tiles(scratch->decoder, NULL);
-    if (r < 0)
-        return error_prefix(err, r, "%s",
-                            dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));
-    if (tiles.found)
-        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max,
-                             tiles.len);
-    return 0;
-}
-
 static struct image_draw draw_of(const struct render_spec *spec, const struct render_try *try)
 {
     return render_draw(spec, try->epoch, try->position);
@@ -248,6 +122,138 @@ uint32_t render_candidate(const struct render_spec *spec, struct render_try *try
         try->found = try->bad + 1;
     }
     return try->sample;
+}
+
+/* List all images of a job, in the order of the text, position after position. Returns their
+ * number. */
+static uint32_t list_views(const struct render_job *job, struct image_view ret[VIEWS_IMAGES_MAX])
+{
+    const struct render_spec *spec = job->spec;
+    uint32_t n = 0;
+
+    assert(job->count > 0 && job->count * spec->views.images <= VIEWS_IMAGES_MAX);
+    for (uint32_t at = 0; at < job->count; at++) {
+        struct image_draw draw = draw_of(spec, job->try);
+
+        draw.position += at;
+        for (uint32_t i = 0; i < spec->views.count; i++)
+            for (uint32_t k = 0; k < spec->views.view[i].count; k++, draw.view++)
+                ret[n++] = (struct image_view){
+                    .pipeline = &spec->views.view[i].pipeline,
+                    .draw = draw,
+                    .dst = job->dst[at].view[i] + k * render_view_bytes(spec, i),
+                };
+    }
+    assert(n == job->count * spec->views.images);
+    return n;
+}
+
+/* Write what the images of each position show. */
+static void tell_shown(const struct render_job *job, const struct image_view *views)
+{
+    for (uint32_t at = 0; at < job->count && job->dst[at].boxes; at++) {
+        const struct render_target *dst = &job->dst[at];
+
+        dst->size[0] = views->shown.height;
+        dst->size[1] = views->shown.width;
+        for (uint32_t k = 0; k < job->spec->views.images; k++, views++) {
+            memcpy(dst->boxes + 4 * (size_t)k, views->shown.box, sizeof(views->shown.box));
+            dst->flips[k] = (uint8_t)(views->shown.mirror | views->shown.upside_down << 1);
+        }
+    }
+}
+
+/* List where the i-th field of each of `count` images is written, for one position after the
+ * other. */
+static void list_targets(const struct render_job *job, const struct image_view *views,
+                         uint32_t count, uint32_t i, uint8_t *ret[VIEWS_IMAGES_MAX])
+{
+    const struct field_shape *shape = &dataset_get_fields(job->spec->dataset)->shape[i];
+    uint32_t images = job->spec->views.images;
+
+    for (uint32_t k = 0; k < count; k++) {
+        bool first = k % images == 0;
+        const struct pipeline *before = first ? NULL : views[k - 1].pipeline;
+
+        ret[k] = first ? job->dst[k / images].field[i]
+                       : ret[k - 1] +
+                             field_sample_bytes(shape, 1, (uint64_t)before->width * before->height);
+    }
+}
+
+/* Write the masks and boxes among the fields of a sample into each position's target, cropped and
+ * flipped like its images. */
+static int put_followers(const struct render_job *job, const struct image_view *views,
+                         uint32_t count, struct plenum_error *err)
+{
+    const struct dataset *dataset = job->spec->dataset;
+    const struct fields *fields = dataset_get_fields(dataset);
+    const struct dataset_buffer *record = &job->files->fields;
+    const uint32_t *lengths = (const void *)record->bytes;
+    const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+    struct image_view masks[VIEWS_IMAGES_MAX];
+    uint8_t *to[VIEWS_IMAGES_MAX];
+    char name[400];
+
+    for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
+        const struct field_shape *shape = &fields->shape[i];
+        int r;
+
+        if (!shape->mask && shape->type != PLENUM_FIELD_BOXES)
+            continue;
+        list_targets(job, views, count, i, to);
+        for (uint32_t k = 0; k < count; k++) {
+            masks[k] = views[k];
+            masks[k].dst = to[k];
+            if (shape->type == PLENUM_FIELD_BOXES)
+                boxes_show(bytes, lengths[i] / sizeof(struct plenum_box), &views[k],
+                           fields->spec[i].visible, field_boxes_most(shape->room), to[k]);
+        }
+        if (!shape->mask)
+            continue;
+        r = image_render_masks(job->scratch->decoder, masks, count, shape->room,
+                               &(struct image_file){bytes, lengths[i]}, err);
+        if (r < 0)
+            return error_prefix(err, r, "%s: field '%s' ('%s')",
+                                dataset_get_sample_name(dataset,
+                                                        render_candidate(job->spec, job->try), name,
+                                                        sizeof(name)),
+                                fields->spec[i].name, fields->spec[i].source);
+    }
+    return 0;
+}
+
+/* Render the images of a file, and the masks and boxes that follow them. */
+static int decode(const struct render_job *job, struct image_view *views, uint32_t count,
+                  struct plenum_error *err)
+{
+    const struct render_spec *spec = job->spec;
+    struct render_scratch *scratch = job->scratch;
+    struct hint_cache *hints = dataset_get_hints(spec->dataset);
+    const struct image_file file = {job->files->own.bytes, job->files->own.len};
+    uint32_t sample = render_candidate(spec, job->try);
+    struct image_tiles tiles = {0};
+    char name[400];
+    int r;
+
+    if (!scratch->decoder) {
+        r = image_decoder_create(&scratch->decoder);
+        if (r < 0)
+            return error_set(err, r, "out of memory");
+    }
+    image_decoder_use_jpeg(scratch->decoder, spec->jpeg);
+    image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
+    if (hints)
+        (void)hint_cache_get(hints, sample, &scratch->hint, &tiles.hint, &tiles.len);
+    r = image_render_views(scratch->decoder, views, count, &spec->store, &file, err);
+    image_decoder_use_tiles(scratch->decoder, NULL);
+    if (r < 0)
+        return error_prefix(err, r, "%s",
+                            dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));
+    if (tiles.found)
+        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max,
+                             tiles.len);
+    return job->dst->field[0] ? put_followers(job, views, count, err) : 0;
 }
 
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
@@ -291,43 +297,42 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
     return dataset_read(spec->dataset, render_candidate(spec, &partner), &files->partner, err);
 }
 
-/* Render the sample of a try, or of a run of positions, without mixing. */
-static int render_alone(const struct render_spec *spec, struct render_scratch *scratch,
-                        struct render_try *try, uint32_t count, const struct dataset_buffer *bytes,
-                        const struct dataset_buffer *fields, const struct render_target *dst,
-                        struct plenum_error *err)
+/* Write pixels that need no file. */
+static int render_slices(const struct render_job *job, struct image_view *views, uint32_t count,
+                         struct plenum_error *err)
 {
-    struct image_draw draw = draw_of(spec, try);
-    struct image_view views[VIEWS_IMAGES_MAX];
-    uint32_t images = list_views(spec, &draw, count, dst, views);
-    int r = 0;
-
-    assert(count == 1 || (try->bad == 0 && render_run(spec, try->position, count) == count));
-    if (!views_have_images(&spec->views)) {
-        tell_shown(spec, views, count, dst);
-        return 0;
-    }
-    if (!dataset_is_generated(spec->dataset)) {
-        r = decode(spec, scratch, views, images, render_candidate(spec, try), bytes, err);
-        if (r == 0 && dst->field[0])
-            r = put_followers(spec, scratch, views, images, render_candidate(spec, try), fields,
-                              dst, err);
-        if (r == 0)
-            tell_shown(spec, views, count, dst);
-        return r;
-    }
-    for (uint32_t i = 0; r == 0 && i < images; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct pipeline *p = views[i].pipeline;
+        int r = slices_render(&views[i].draw, (size_t)p->width * p->height, &job->spec->store,
+                              views[i].dst);
 
-        r = slices_render(&views[i].draw, (size_t)p->width * p->height, &spec->store, views[i].dst);
+        if (r < 0)
+            return error_set(err, r, "out of memory");
         views[i].shown = (struct image_shown){.height = p->height,
                                               .width = p->width,
                                               .box = {0, 0, (float)p->width, (float)p->height}};
     }
-    if (r < 0)
-        return error_set(err, r, "out of memory");
-    tell_shown(spec, views, count, dst);
     return 0;
+}
+
+/* Render the sample of a try, or of a run of positions, without mixing. */
+static int render_alone(const struct render_job *job, struct plenum_error *err)
+{
+    struct image_view views[VIEWS_IMAGES_MAX];
+    uint32_t images = list_views(job, views);
+    int r = 0;
+
+    assert(job->count == 1 || (job->try->bad == 0 && render_run(job->spec, job->try->position,
+                                                                job->count) == job->count));
+    if (!views_have_images(&job->spec->views))
+        r = 0;
+    else if (dataset_is_generated(job->spec->dataset))
+        r = render_slices(job, views, images, err);
+    else
+        r = decode(job, views, images, err);
+    if (r == 0)
+        tell_shown(job, views);
+    return r;
 }
 
 /* Make room for a sample and its partner. */
@@ -355,33 +360,39 @@ uint64_t render_working_bytes(const struct render_spec *spec)
     return bytes + bytes / 4; /* the size that scratch_reserve() allocates */
 }
 
-static int render_pair(const struct render_spec *spec, struct render_scratch *scratch,
-                       struct render_try *try, const struct render_files *files,
-                       const struct mix_plan *plan, const struct render_target *dst,
+static int render_pair(const struct render_job *job, const struct mix_plan *plan,
                        struct render_result *ret, struct plenum_error *err)
 {
-    struct render_try partner = partner_of(spec, try);
+    const struct render_spec *spec = job->spec;
+    struct render_scratch *scratch = job->scratch;
+    struct render_try partner = partner_of(spec, job->try);
+    const struct render_files partner_files = {.own = job->files->partner}; /* borrowed */
     const struct pipeline *pipeline = render_pipeline(spec);
-    uint64_t bytes = render_bytes(spec);
+    const struct mix_format format = {pipeline->width, pipeline->height, spec->store};
     struct render_target one, two;
-    int r = reserve_pair(scratch, 2 * bytes, err);
+    struct render_job own = *job, other = *job;
+    int r = reserve_pair(scratch, 2 * render_bytes(spec), err);
 
+    assert(job->count == 1); /* runs are not mixed */
     if (r < 0)
         return r;
     one = render_target_in(spec, scratch->pair);
-    one.boxes = dst->boxes; /* of the sample itself */
-    one.size = dst->size;
-    one.flips = dst->flips;
-    two = render_target_in(spec, scratch->pair + bytes);
-    r = render_alone(spec, scratch, try, 1, &files->own, &files->fields, &one, err);
+    one.boxes = job->dst->boxes; /* of the sample itself */
+    one.size = job->dst->size;
+    one.flips = job->dst->flips;
+    two = render_target_in(spec, scratch->pair + render_bytes(spec));
+    own.dst = &one;
+    r = render_alone(&own, err);
     if (r < 0)
         return r;
-    try->at_partner = true;
-    r = render_alone(spec, scratch, &partner, 1, &files->partner, NULL, &two, err);
+    job->try->at_partner = true;
+    other.try = &partner;
+    other.files = &partner_files;
+    other.dst = &two;
+    r = render_alone(&other, err);
     if (r < 0)
         return r;
-    mix_store(plan, image_kernels(0), pipeline->width, pipeline->height, &spec->store, one.view[0],
-              two.view[0], dst->view[0]);
+    mix_store(plan, image_kernels(0), &format, one.view[0], two.view[0], job->dst->view[0]);
     ret->label2 = dataset_get_label(spec->dataset, render_candidate(spec, &partner));
     ret->weight = (float)plan->weight / (1 << MIX_WEIGHT_BITS); /* both exact */
     if (scratch->pair_bytes > PAIR_KEPT) {
@@ -414,39 +425,39 @@ static void put_line(const struct image_draw *draw, const char *text, uint32_t t
 }
 
 /* Write the fields of all positions of a run, which show one sample. */
-static void put_fields(const struct render_spec *spec, const struct image_draw *first,
-                       const struct dataset_buffer *record, uint32_t count,
-                       const struct render_target *dst)
+static void put_fields(const struct render_job *job)
 {
-    const struct fields *fields = dataset_get_fields(spec->dataset);
+    const struct fields *fields = dataset_get_fields(job->spec->dataset);
+    const struct dataset_buffer *record = &job->files->fields;
+    struct image_draw draw = draw_of(job->spec, job->try);
 
-    for (uint32_t at = 0; at < count && dst[at].field[0]; at++) {
+    for (uint32_t at = 0; at < job->count && job->dst[at].field[0]; at++, draw.position++) {
         const uint32_t *lengths = (const void *)record->bytes;
         const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
-        struct image_draw draw = *first;
+        const struct render_target *dst = &job->dst[at];
 
-        draw.position += at;
         for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
             uint32_t room = fields->shape[i].room;
 
+            assert(dst->field[i]);
             if (fields->spec[i].as == FIELD_AS_LINE) {
-                put_line(&draw, (const char *)bytes, lengths[i], room, dst[at].field[i],
-                         dst[at].length[i]);
+                put_line(&draw, (const char *)bytes, lengths[i], room, dst->field[i],
+                         dst->length[i]);
                 continue;
             }
             if (!fields->shape[i].mask && fields->shape[i].type != PLENUM_FIELD_BOXES)
-                memcpy(dst[at].field[i], bytes, room);
-            if (dst[at].length[i])
-                *dst[at].length[i] = lengths[i];
+                memcpy(dst->field[i], bytes, room);
+            if (dst->length[i])
+                *dst->length[i] = lengths[i];
         }
     }
 }
 
-int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    struct render_try *try, uint32_t count, const struct render_files *files,
-                    const struct render_target *dst, struct render_result *ret,
+int render_bytes_of(const struct render_job *job, struct render_result *ret,
                     struct plenum_error *err)
 {
+    const struct render_spec *spec = job->spec;
+    struct render_try *try = job->try;
     struct image_draw draw = draw_of(spec, try);
     uint32_t shown = render_candidate(spec, try);
     struct render_result result = {
@@ -461,37 +472,42 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
     result.label2 = result.label;
     mix_draw(render_pipeline(spec), &draw, &plan);
     try->at_partner = false;
-    if (plan.mixed)
-        r = render_pair(spec, scratch, try, files, &plan, dst, &result, err);
-    else
-        r = render_alone(spec, scratch, try, count, &files->own, &files->fields, dst, err);
+    r = plan.mixed ? render_pair(job, &plan, &result, err) : render_alone(job, err);
     if (r < 0)
         return r;
-    put_fields(spec, &draw, &files->fields, count, dst);
+    put_fields(job);
     *ret = result;
     return 0;
 }
 
-int render_whole(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
-                 uint64_t position, const struct render_target *dst, struct render_result *ret,
-                 struct plenum_error *err)
+int render_whole(const struct render_spec *spec, struct render_scratch *scratch,
+                 struct order_place place, const struct render_target *dst,
+                 struct render_result *ret, struct plenum_error *err)
 {
-    struct render_try try = {.epoch = epoch, .position = position};
+    struct render_try try = {.epoch = place.epoch, .position = place.position};
+    const struct render_job job = {
+        .spec = spec,
+        .scratch = scratch,
+        .try = &try,
+        .files = &scratch->files,
+        .count = 1,
+        .dst = dst,
+    };
     int r;
 
     do {
         r = render_read(spec, &try, &scratch->files, err);
         if (r >= 0)
-            r = render_bytes_of(spec, scratch, &try, 1, &scratch->files, dst, ret, err);
+            r = render_bytes_of(&job, ret, err);
     } while (render_goes_on(spec, &try, r, err));
     return r;
 }
 
-int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
-                    uint64_t position, void *dst, struct render_result *ret,
+int render_position(const struct render_spec *spec, struct render_scratch *scratch,
+                    struct order_place place, void *dst, struct render_result *ret,
                     struct plenum_error *err)
 {
     struct render_target target = render_target_in(spec, dst);
 
-    return render_whole(spec, scratch, epoch, position, &target, ret, err);
+    return render_whole(spec, scratch, place, &target, ret, err);
 }

@@ -149,17 +149,25 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err);
 
+/** One decode: a try at a position, or at the first position of a run, whose files render_read() has
+ * read. */
+struct render_job {
+    const struct render_spec *spec;
+    struct render_scratch *scratch;
+    struct render_try *try;
+    const struct render_files *files;
+    uint32_t count;                  /* positions of the run, at least 1 */
+    const struct render_target *dst; /* [count] */
+};
+
 /**
- * Render one try, whose files render_read() has read, or the first tries of a run of `count`
- * positions. Reads no file, and writes each byte of `dst` [count] once. The result is the same for
- * all of them. A run is bad if one of its positions is: the caller must then render each position
- * alone.
+ * Render one try, or the first tries of a run of positions. Reads no file, and writes each byte of
+ * job->dst once. The result is the same for all positions. A run is bad if one of its positions is:
+ * the caller must then render each position alone.
  *
  * Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
  */
-int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    struct render_try *try, uint32_t count, const struct render_files *files,
-                    const struct render_target *dst, struct render_result *ret,
+int render_bytes_of(const struct render_job *job, struct render_result *ret,
                     struct plenum_error *err);
 
 /**
@@ -168,13 +176,13 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
  * Errors: -EBADMSG a bad sample if spec->bad makes it an error, or no substitute found in 100
  * tries; -ESTALE, -EIO and others: a file could not be read. `err` names the file. -ENOMEM.
  */
-int render_whole(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
-                 uint64_t position, const struct render_target *dst, struct render_result *ret,
-                 struct plenum_error *err);
+int render_whole(const struct render_spec *spec, struct render_scratch *scratch,
+                 struct order_place place, const struct render_target *dst,
+                 struct render_result *ret, struct plenum_error *err);
 
 /** Like render_whole(), but without fields, into `dst` [render_bytes()], view after view. */
-int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
-                    uint64_t position, void *dst, struct render_result *ret,
+int render_position(const struct render_spec *spec, struct render_scratch *scratch,
+                    struct order_place place, void *dst, struct render_result *ret,
                     struct plenum_error *err);
 
 #endif

@@ -129,12 +129,20 @@ static int render_part(struct render_scratch *scratch, const struct queue_reques
     const struct queue_stream *s = request->stream;
     uint8_t *slot = ring_slot(s->ring, request->slot);
     struct render_target targets[VIEWS_IMAGES_MAX];
+    const struct render_job job = {
+        .spec = s->spec,
+        .scratch = scratch,
+        .try = &p->try,
+        .files = &p->files,
+        .count = p->count,
+        .dst = targets,
+    };
     int r;
 
     assert(p->count <= VIEWS_IMAGES_MAX);
     for (uint32_t i = 0; i < p->count; i++)
         targets[i] = target_of(s, slot, p->index + i);
-    r = render_bytes_of(s->spec, scratch, &p->try, p->count, &p->files, targets, result, &p->err);
+    r = render_bytes_of(&job, result, &p->err);
     if (r < 0)
         return r;
     for (uint32_t i = p->index; i < p->index + p->count; i++) {

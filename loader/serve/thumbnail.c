@@ -91,9 +91,9 @@ static int make(struct thumbnail *t, const struct render_spec *spec, uint8_t *pi
     struct encode_options picture = {.pixels = pixels, .width = v->width, .height = v->height};
     struct render_scratch scratch = {0};
     struct render_result result;
-    int r = render_position(spec, &scratch, v->epoch,
-                            v->position + order_deal(v->per_step, v->deal, v->offset + t->index),
-                            pixels, &result, &t->err);
+    struct order_place place = {
+        v->epoch, v->position + order_deal(v->per_step, v->deal, v->offset + t->index)};
+    int r = render_position(spec, &scratch, place, pixels, &result, &t->err);
 
     render_scratch_fini(&scratch);
     if (r < 0)

@@ -20,23 +20,20 @@
 
 enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };
 
-typedef int render_call(const struct render_spec *, struct render_scratch *, struct render_try *,
-                        uint32_t, const struct render_files *, const struct render_target *,
-                        struct render_result *, struct plenum_error *);
+typedef int render_call(const struct render_job *, struct render_result *, struct plenum_error *);
 render_call __real_render_bytes_of, __wrap_render_bytes_of;
 
-int __wrap_render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                           struct render_try *try, uint32_t count, const struct render_files *files,
-                           const struct render_target *pixels, struct render_result *result,
+int __wrap_render_bytes_of(const struct render_job *job, struct render_result *result,
                            struct plenum_error *err)
 {
-    int r = __real_render_bytes_of(spec, scratch, try, count, files, pixels, result, err);
+    const struct render_spec *spec = job->spec;
+    uint32_t last = spec->views.count - 1;
+    int r = __real_render_bytes_of(job, result, err);
 
     if (getenv("PLENUM_WRONG_DISK"))
         return error_set(err, -EIO, "the disk is broken");
     if (r == 0 && result->sample == WRONG_SAMPLE && !getenv("PLENUM_WRONG_VERSION"))
-        pixels->view[spec->views.count - 1][render_view_bytes(spec, spec->views.count - 1) - 1] ^=
-            1;
+        job->dst->view[last][render_view_bytes(spec, last) - 1] ^= 1;
     return r;
 }
 

@@ -131,7 +131,10 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
         struct render_result result;
         struct streamhash_mix mix;
 
-        cr_assert(eq(int, render_position(&spec, &scratch, epoch, p, pixels, &result, &err), 0),
+        cr_assert(eq(int,
+                     render_position(&spec, &scratch, (struct order_place){epoch, p}, pixels,
+                                     &result, &err),
+                     0),
                   "%s", err.text);
         for (uint32_t i = 0; i < spec.views.count; i++)
             images[i] = (struct streamhash_image){.pixels = target.view[i],

@@ -168,7 +168,8 @@ Test(mix, every_set_of_loops_blends_alike)
                 struct mix_plan plan = {.mixed = true, .share = share};
                 uint8_t flip = s ? 0x80 : 0;
 
-                mix_store(&plan, image_kernels(k), 128, 128, &stores[s], own, partner, got);
+                mix_store(&plan, image_kernels(k), &(struct mix_format){128, 128, stores[s]}, own,
+                          partner, got);
                 for (uint32_t i = 0; i < sizeof(own); i++) {
                     int32_t a = own[i] ^ flip, b = partner[i] ^ flip;
                     int32_t want = (int32_t)floor(b + (a - b) * (double)share / ONE + 0.5);
@@ -191,7 +192,7 @@ Test(mix, a_box_is_the_partners)
         struct mix_plan plan = {.mixed = true, .cut = true, .rect = *r};
         struct image_store store = {PLENUM_UINT8, t % 2 ? PLENUM_NCHW : PLENUM_NHWC, 4};
 
-        mix_store(&plan, "portable", 7, 5, &store, own, partner, got);
+        mix_store(&plan, "portable", &(struct mix_format){7, 5, store}, own, partner, got);
         for (uint32_t i = 0; i < sizeof(got); i++) {
             uint32_t at = t % 2 ? i % 35 : i / 4, x = at % 7, y = at / 7;
             bool inside =

@@ -73,7 +73,7 @@ static int render(const struct render_spec *spec, struct render_scratch *scratch
 {
     struct render_result result;
 
-    return render_position(spec, scratch, epoch, position, to, &result, NULL);
+    return render_position(spec, scratch, (struct order_place){epoch, position}, to, &result, NULL);
 }
 
 struct work {

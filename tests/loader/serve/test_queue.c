@@ -254,9 +254,10 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
 
         if (i && i % c->open.local == 0)
             place = order_place_settle(steps, order_place_after(steps, place));
-        if (render_position(&c->spec, &scratch, place.epoch,
-                            place.position + c->open.offset + i % c->open.local, pixels, &result,
-                            NULL) < 0)
+        if (render_position(&c->spec, &scratch,
+                            (struct order_place){place.epoch, place.position + c->open.offset +
+                                                                  i % c->open.local},
+                            pixels, &result, NULL) < 0)
             abort();
         right &= memcmp(pixels, bytes + i * sizeof(pixels), sizeof(pixels)) == 0;
         right &= ((const int64_t *)(const void *)(bytes + c->layout.labels_at))[i] == result.label;
