@@ -199,9 +199,11 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     blur_kernel_make(step->size, step->number, &kernel);
     if (kernel.radius == 0) /* which changes nothing */
         return;
-    for (size_t at = 0; at < 3 * n; at += n)
-        blur_plane(a->blur, &kernel, planes + at, width, height, a->row.bytes,
-                   (uint8_t *)a->other.bytes + at);
+    for (size_t at = 0; at < 3 * n; at += n) {
+        struct blur_plane plane = {planes + at, width, height};
+
+        blur_plane(a->blur, &kernel, &plane, a->row.bytes, (uint8_t *)a->other.bytes + at);
+    }
     swap_windows(a);
 }
 
@@ -364,23 +366,6 @@ static void do_window(struct augment *a, const struct augment_step *step, uint8_
     }
 }
 
-static void store_row(const struct augment *a, const struct image_store *store, const uint8_t *from,
-                      uint32_t width, uint32_t height, uint32_t y, uint8_t *dst)
-{
-    uint8_t flip = image_store_flip(store), zero = image_store_zero(store);
-    size_t plane = (size_t)width * height, at = (size_t)y * width;
-
-    if (store->layout == PLENUM_NHWC) {
-        a->loops->store_pixels(from, plane, width, store->channels, flip, zero,
-                               dst + at * store->channels);
-        return;
-    }
-    for (uint32_t c = 0; c < 3; c++)
-        a->loops->store_bytes(from + c * plane, width, flip, dst + c * plane + at);
-    if (store->channels == 4)
-        memset(dst + 3 * plane + at, zero, width);
-}
-
 /* One pass through the window, band by band: some steps that use each pixel alone, and then the
  * store, or the sum for the next contrast. */
 struct pass {
@@ -391,6 +376,26 @@ struct pass {
     bool upside_down;
     uint8_t *dst;
 };
+
+static void store_row(const struct augment *a, const struct pass *pass, const uint8_t *from,
+                      uint32_t width, uint32_t height, uint32_t y)
+{
+    const struct image_store *store = pass->store;
+    uint8_t flip = image_store_flip(store), zero = image_store_zero(store);
+    size_t plane = (size_t)width * height;
+    size_t at = (size_t)(pass->upside_down ? height - 1 - y : y) * width;
+
+    assert(y < height);
+    if (store->layout == PLENUM_NHWC) {
+        a->loops->store_pixels(from, plane, width, store->channels, flip, zero,
+                               pass->dst + at * store->channels);
+        return;
+    }
+    for (uint32_t c = 0; c < 3; c++)
+        a->loops->store_bytes(from + c * plane, width, flip, pass->dst + c * plane + at);
+    if (store->channels == 4)
+        memset(pass->dst + 3 * plane + at, zero, width);
+}
 
 static void do_pass(struct augment *a, const struct pass *pass, uint32_t width, uint32_t height)
 {
@@ -409,8 +414,7 @@ static void do_pass(struct augment *a, const struct pass *pass, uint32_t width, 
         if (pass->sums)
             sum += a->loops->sum_gray(v, plane, n);
         for (uint32_t y = top; pass->store && y < end; y++, v += width)
-            store_row(a, pass->store, v, width, height, pass->upside_down ? height - 1 - y : y,
-                      pass->dst);
+            store_row(a, pass, v, width, height, y);
     }
     if (pass->sums) /* the mean, to the nearest integer */
         a->mean = (uint32_t)((2 * sum + plane) / (2 * plane));

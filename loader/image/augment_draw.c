@@ -77,16 +77,17 @@ static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct 
 }
 
 /* torchvision's RandomErasing: up to ten tries for a rectangle that is smaller than the window. */
-static bool draw_erased(struct crop_tables *ratios, const struct pipeline_op *op, uint32_t at,
-                        const struct image_draw *draw, uint32_t window_width,
-                        uint32_t window_height, struct rect *ret)
+static bool draw_erased(const struct pipeline *pipeline, uint32_t at, const struct image_draw *draw,
+                        struct crop_tables *ratios, struct rect *ret)
 {
+    const uint32_t window_width = pipeline->width, window_height = pipeline->height;
+
     for (uint32_t try = 0; try < ERASE_TRIES; try++) {
         struct philox_block d = draw_words(draw, at, 1 + try);
         uint64_t height, width;
 
-        crop_draw_sides(&op->shape, (uint64_t)window_width * window_height, &d, ratios, &height,
-                        &width);
+        crop_draw_sides(&pipeline->ops[at].shape, (uint64_t)window_width * window_height, &d,
+                        ratios, &height, &width);
         if (height == 0 || width == 0 || height >= window_height || width >= window_width)
             continue;
         *ret = (struct rect){
@@ -193,7 +194,7 @@ static void draw_steps(struct crop_tables *ratios, const struct pipeline *pipeli
         add_step(plan, op->kind, draw_turn(op, d.word[1]));
         return;
     case PIPELINE_ERASE:
-        if (draw_erased(ratios, op, at, draw, pipeline->width, pipeline->height, &rect))
+        if (draw_erased(pipeline, at, draw, ratios, &rect))
             add_erased(op, at, draw, rect, plan);
         return;
     case PIPELINE_CUTOUT:

@@ -21,6 +21,7 @@
 
 #include "loader/image/reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,22 +153,27 @@ static uint8_t find_orientation(const avifImage *image)
     return turns[turn][mirror];
 }
 
-/* Compute one axis of a clean aperture: `side` pixels, of which n / d are shown; their middle is
- * off_n / off_d away from the middle of all. Returns false if that is not a whole number of pixels
- * within them. */
-static bool find_clean(uint32_t side, uint32_t n, uint32_t d, int32_t off_n, uint32_t off_d,
-                       uint32_t *begin, uint32_t *count)
+/* One axis of a clean aperture: `side` pixels, of which n / d are shown; their middle is off_n /
+ * off_d away from the middle of all. */
+struct aperture {
+    uint32_t side, n, d;
+    int32_t off_n;
+    uint32_t off_d;
+};
+
+/* Returns false if an aperture is not a whole number of pixels within the side. */
+static bool find_clean(struct aperture c, uint32_t *begin, uint32_t *count)
 {
     int64_t twice; /* begin, times off_d */
 
-    if (d == 0 || off_d == 0 || n == 0 || n % d != 0 || n / d > side)
+    if (c.d == 0 || c.off_d == 0 || c.n == 0 || c.n % c.d != 0 || c.n / c.d > c.side)
         return false;
-    *count = n / d;
-    twice = (int64_t)(side - *count) * off_d + 2 * (int64_t)off_n;
-    if (twice < 0 || twice % (2 * (int64_t)off_d) != 0)
+    *count = c.n / c.d;
+    twice = (int64_t)(c.side - *count) * c.off_d + 2 * (int64_t)c.off_n;
+    if (twice < 0 || twice % (2 * (int64_t)c.off_d) != 0)
         return false;
-    *begin = (uint32_t)(twice / (2 * (int64_t)off_d));
-    return *begin <= side - *count;
+    *begin = (uint32_t)(twice / (2 * (int64_t)c.off_d));
+    return *begin <= c.side - *count;
 }
 
 static int find_image(struct avif_reader *a, struct plenum_error *err)
@@ -175,6 +181,7 @@ static int find_image(struct avif_reader *a, struct plenum_error *err)
     const avifImage *image = a->decoder->image;
     const avifCleanApertureBox *c = &image->clap;
     struct rect *clean = &a->clean;
+    struct aperture across, down;
 
     if (image->width > IMAGE_SIDE_MAX || image->height > IMAGE_SIDE_MAX ||
         (uint64_t)image->width * image->height > IMAGE_PIXELS_MAX)
@@ -184,11 +191,13 @@ static int find_image(struct avif_reader *a, struct plenum_error *err)
     if (image->width == 0 || image->height == 0)
         return error_set(err, -EBADMSG, "the AVIF file is damaged: its image has no pixels");
     *clean = (struct rect){0, 0, image->width, image->height};
+    across =
+        (struct aperture){image->width, c->widthN, c->widthD, (int32_t)c->horizOffN, c->horizOffD};
+    down =
+        (struct aperture){image->height, c->heightN, c->heightD, (int32_t)c->vertOffN, c->vertOffD};
     if (image->transformFlags & AVIF_TRANSFORM_CLAP &&
-        (!find_clean(image->width, c->widthN, c->widthD, (int32_t)c->horizOffN, c->horizOffD,
-                     &clean->left, &clean->width) ||
-         !find_clean(image->height, c->heightN, c->heightD, (int32_t)c->vertOffN, c->vertOffD,
-                     &clean->top, &clean->height)))
+        (!find_clean(across, &clean->left, &clean->width) ||
+         !find_clean(down, &clean->top, &clean->height)))
         return error_set(err, -EBADMSG,
                          "the AVIF file is damaged: its clean aperture is none of whole pixels "
                          "within the image");
@@ -318,9 +327,16 @@ static int avif_reader_read(struct image_reader *reader, struct image_rows *ret,
     uint8_t *strip = a->strip.bytes;
 
     (void)err;
-    for (uint32_t i = 0; i < count; i++)
-        yuv_convert(&a->planes, &a->rule, a->clean.top + region->top + a->rows_done + i,
-                    a->clean.left + region->left, region->width, a->room.bytes, strip + i * pitch);
+    assert(left > 0);
+    for (uint32_t i = 0; i < count; i++) {
+        struct yuv_run run = {
+            .y = a->clean.top + region->top + a->rows_done + i,
+            .left = a->clean.left + region->left,
+            .width = region->width,
+        };
+
+        yuv_convert(&a->planes, &a->rule, run, a->room.bytes, strip + i * pitch);
+    }
     *ret = (struct image_rows){.pixels = strip, .pitch = pitch, .count = count};
     a->rows_done += count;
     return 0;

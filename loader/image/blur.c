@@ -9,6 +9,7 @@
 
 #include "loader/image/blur.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "common/util.h"
@@ -74,15 +75,18 @@ static size_t mirrored(ptrdiff_t at, size_t n)
 }
 
 void blur_plane(const struct blur_loops *loops, const struct blur_kernel *kernel,
-                const uint8_t *from, size_t width, size_t height, int16_t *row, uint8_t *to)
+                const struct blur_plane *from, int16_t *row, uint8_t *to)
 {
+    const size_t width = from->width, height = from->height;
     const uint8_t *rows[2 * BLUR_RADIUS_MAX + 1];
     ptrdiff_t radius = (ptrdiff_t)kernel->radius;
     int16_t *middle = row + radius;
 
+    assert(kernel->radius <= BLUR_RADIUS_MAX);
+    assert(kernel->radius < width && kernel->radius < height); /* mirrored() reflects once */
     for (size_t y = 0; y < height; y++, to += width) {
         for (ptrdiff_t d = -radius; d <= radius; d++)
-            rows[radius + d] = from + mirrored((ptrdiff_t)y + d, height) * width;
+            rows[radius + d] = from->bytes + mirrored((ptrdiff_t)y + d, height) * width;
         loops->down(kernel, rows, width, middle);
         for (ptrdiff_t d = 1; d <= radius; d++) {
             middle[-d] = middle[d];

@@ -46,9 +46,14 @@ static inline size_t blur_row_samples(size_t width)
     return width + 2 * (size_t)BLUR_RADIUS_MAX;
 }
 
+struct blur_plane {
+    const uint8_t *bytes; /* [height][width] */
+    size_t width, height;
+};
+
 /** Blur a plane into another. The radius must be below both sides; `row` has room for
  * blur_row_samples(). */
 void blur_plane(const struct blur_loops *loops, const struct blur_kernel *kernel,
-                const uint8_t *from, size_t width, size_t height, int16_t *row, uint8_t *to);
+                const struct blur_plane *from, int16_t *row, uint8_t *to);
 
 #endif

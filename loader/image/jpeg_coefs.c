@@ -278,11 +278,18 @@ JPEG_INLINE void read_bits(struct jpeg_bits *b, const struct reader *r, int16_t 
         enlarge_some(coef, larger, 1 << r->frame.scan.low);
 }
 
-/* Read `count` blocks of a scan of AC coefficients. `coef` may be NULL if their values are not
- * needed. */
+/* What a loop over blocks does. Constants, so that compilers make a loop of each. */
+enum {
+    KEEP = 1, /* store the values; otherwise `coef` may be NULL */
+    MORE = 2, /* refine coefficients of scans before */
+    BMI2 = 4, /* use its instructions */
+};
+
+/* Read `count` blocks of a scan of AC coefficients. */
 JPEG_INLINE bool read_band(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count,
-                           bool keep, bool more, bool bmi2)
+                           unsigned how)
 {
+    const bool keep = how & KEEP, more = how & MORE, bmi2 = how & BMI2;
     struct jpeg_scan *s = r->s;
     struct jpeg_bits bits = s->bits;
     uint32_t run = r->run;
@@ -322,22 +329,22 @@ struct loops {
     bool (*more_skipped)(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
 };
 
-#define LOOP(name, attribute, keep, more, bmi2)                                                    \
+#define LOOP(name, attribute, how)                                                                 \
     attribute static bool name(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count) \
     {                                                                                              \
-        return read_band(r, nonzero, coef, count, keep, more, bmi2);                               \
+        return read_band(r, nonzero, coef, count, how);                                            \
     }
 #define LOOPS(name, attribute, bmi2)                                                           \
-    LOOP(first_##name, attribute, true, false, bmi2)                                           \
-    LOOP(first_skipped_##name, attribute, false, false, bmi2)                                  \
-    LOOP(more_##name, attribute, true, true, bmi2)                                             \
-    LOOP(more_skipped_##name, attribute, false, true, bmi2)                                    \
+    LOOP(first_##name, attribute, KEEP | (bmi2))                                               \
+    LOOP(first_skipped_##name, attribute, bmi2)                                                \
+    LOOP(more_##name, attribute, KEEP | MORE | (bmi2))                                         \
+    LOOP(more_skipped_##name, attribute, MORE | (bmi2))                                        \
     static const struct loops loops_##name = {first_##name, first_skipped_##name, more_##name, \
                                               more_skipped_##name}
 
-LOOPS(anywhere, , false);
+LOOPS(anywhere, , 0);
 #ifdef __x86_64__
-LOOPS(bmi2, __attribute__((target("bmi,bmi2,popcnt"))), true);
+LOOPS(bmi2, __attribute__((target("bmi,bmi2,popcnt"))), BMI2);
 #else
 #define loops_bmi2 loops_anywhere
 #endif
@@ -546,14 +553,14 @@ static int make_room(struct jpeg_coefs *coefs, const struct jpeg_frame *f)
 }
 
 /* Read the current scan, and find where it ends. */
-static int read_scan(struct reader *r, const struct jpeg_coefs_tools *tools, const uint8_t *bytes,
-                     size_t len, size_t *end)
+static int read_scan(struct reader *r, const struct jpeg_coefs_tools *tools,
+                     const struct image_file *file, size_t *end)
 {
     int e = prepare_scan(r, tools);
 
     if (e != 0)
         return e;
-    jpeg_scan_begin_whole(r->s, bytes, len, r->frame.data, r->frame.restart);
+    jpeg_scan_begin_whole(r->s, file, r->frame.data, r->frame.restart);
     if (!(r->frame.scan.first > 0 ? read_band_scan(r) : read_mcu_scan(r)) ||
         !jpeg_scan_end(r->s, end))
         return JPEG_OWN_GIVES_UP;
@@ -571,7 +578,7 @@ static bool is_whole(const struct jpeg_frame *f)
 }
 
 int jpeg_coefs_read(struct jpeg_coefs *coefs, const struct jpeg_coefs_tools *tools,
-                    const struct jpeg_frame *frame, const uint8_t *bytes, size_t len)
+                    const struct jpeg_frame *frame, const struct image_file *file)
 {
     struct reader r = {.coefs = coefs, .frame = *frame, .s = tools->scan, .bmi2 = tools->bmi2};
     int e = make_room(coefs, frame);
@@ -582,8 +589,8 @@ int jpeg_coefs_read(struct jpeg_coefs *coefs, const struct jpeg_coefs_tools *too
 
         if (scans > IMAGE_SCANS_MAX || (uint64_t)frame->blocks * scans > IMAGE_BLOCK_VISITS_MAX)
             return JPEG_OWN_GIVES_UP;
-        e = read_scan(&r, tools, bytes, len, &end);
-        if (e == 0 && !jpeg_frame_next(&r.frame, bytes, len, end, &last))
+        e = read_scan(&r, tools, file, &end);
+        if (e == 0 && !jpeg_frame_next(&r.frame, file->bytes, file->len, end, &last))
             e = JPEG_OWN_GIVES_UP;
     }
     return e == 0 && !is_whole(&r.frame) ? JPEG_OWN_GIVES_UP : e;

@@ -47,6 +47,6 @@ struct jpeg_coefs_tools {
 
 /** Read all scans of `frame`. Returns 0, JPEG_OWN_GIVES_UP or -ENOMEM. */
 int jpeg_coefs_read(struct jpeg_coefs *coefs, const struct jpeg_coefs_tools *tools,
-                    const struct jpeg_frame *frame, const uint8_t *bytes, size_t len);
+                    const struct jpeg_frame *frame, const struct image_file *file);
 
 #endif

@@ -76,8 +76,7 @@ struct jpeg_own {
     const struct jpeg_kernels *kernels;
     struct jpeg_huffs huffs;
     struct jpeg_frame frame;
-    const uint8_t *bytes;
-    size_t len;
+    struct image_file file;
 
     struct rect region;
     uint32_t left, right; /* MCUs that contain the region, across */
@@ -433,7 +432,7 @@ static bool read_rows_in_order(struct jpeg_own *o, uint32_t n)
 static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t mcu,
                         uint32_t end)
 {
-    jpeg_scan_begin_until(s, o->bytes, o->len, tile_of(o, row, mcu), tile_behind(o, row, end),
+    jpeg_scan_begin_until(s, &o->file, tile_of(o, row, mcu), tile_behind(o, row, end),
                           o->frame.restart, row * o->frame.mcus + mcu);
 }
 
@@ -505,7 +504,7 @@ static void begin_unknown(struct jpeg_own *o)
     const struct jpeg_tiles *t = &o->tiles;
     const struct jpeg_tile first = {.at = (uint32_t)o->frame.data * 8};
 
-    jpeg_scan_begin(o->scan, o->bytes, o->len,
+    jpeg_scan_begin(o->scan, &o->file,
                     t->mcus > 0 ? &t->tiles[(size_t)t->rows * t->across] : &first, o->frame.restart,
                     o->row * o->frame.mcus, t->mcus > 0);
 }
@@ -826,8 +825,7 @@ int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, bool jun
 {
     if (!jpeg_frame_parse(bytes, len, junk, &o->frame))
         return JPEG_OWN_GIVES_UP;
-    o->bytes = bytes;
-    o->len = len;
+    o->file = (struct image_file){bytes, len};
     o->tiles.mcus = o->tiles.known = 0;
     *width = o->frame.width;
     *height = o->frame.height;
@@ -838,7 +836,7 @@ int jpeg_own_use_hint(struct jpeg_own *o, const uint8_t *hint, size_t len)
 {
     if (o->frame.several)
         return 0;
-    return jpeg_tiles_begin(&o->tiles, &o->frame, o->bytes, o->len, hint, len);
+    return jpeg_tiles_begin(&o->tiles, &o->frame, o->file.bytes, o->file.len, hint, len);
 }
 
 const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *o)
@@ -881,7 +879,7 @@ static int read_coefs(struct jpeg_own *o)
         o->coefs.planes[i] = (struct jpeg_coef_plane){
             .left = p->left, .right = p->right, .top = p->top, .bottom = p->bottom};
     }
-    return jpeg_coefs_read(&o->coefs, &tools, &o->frame, o->bytes, o->len);
+    return jpeg_coefs_read(&o->coefs, &tools, &o->frame, &o->file);
 }
 
 int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
@@ -890,7 +888,7 @@ int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
 
     o->region = *region;
     find_rows_and_columns(o);
-    jpeg_huffs_begin(&o->huffs, o->kernels->fill, o->len - o->frame.data);
+    jpeg_huffs_begin(&o->huffs, o->kernels->fill, o->file.len - o->frame.data);
     r = o->frame.several ? read_coefs(o) : list_mcu_blocks(o);
     if (r != 0)
         return r;

@@ -121,34 +121,34 @@ static void begin_at(struct jpeg_scan *s, const struct jpeg_tile *tile, uint32_t
         s->dc[i] = tile->dc[i];
 }
 
-void jpeg_scan_begin(struct jpeg_scan *s, const uint8_t *bytes, size_t len,
+void jpeg_scan_begin(struct jpeg_scan *s, const struct image_file *file,
                      const struct jpeg_tile *tile, uint32_t restart, uint32_t mcu, bool telling)
 {
-    s->bytes = bytes;
-    s->len = len;
+    s->bytes = file->bytes;
+    s->len = file->len;
     s->margin = FILE_END_MARGIN;
     s->telling = telling;
     begin_at(s, tile, restart, mcu);
 }
 
-void jpeg_scan_begin_until(struct jpeg_scan *s, const uint8_t *bytes, size_t len,
+void jpeg_scan_begin_until(struct jpeg_scan *s, const struct image_file *file,
                            const struct jpeg_tile *tile, const struct jpeg_tile *end,
                            uint32_t restart, uint32_t mcu)
 {
     size_t behind = end->at / 8 + 2; /* a stuffed byte may follow the last byte */
 
-    s->bytes = bytes;
-    s->len = behind < len ? behind : len;
+    s->bytes = file->bytes;
+    s->len = behind < file->len ? behind : file->len;
     s->margin = 0;
     s->telling = false;
     begin_at(s, tile, restart, mcu);
 }
 
-void jpeg_scan_begin_whole(struct jpeg_scan *s, const uint8_t *bytes, size_t len, size_t from,
+void jpeg_scan_begin_whole(struct jpeg_scan *s, const struct image_file *file, size_t from,
                            uint32_t restart)
 {
-    s->bytes = bytes;
-    s->len = len;
+    s->bytes = file->bytes;
+    s->len = file->len;
     s->margin = FILE_END_MARGIN;
     s->telling = false;
     s->from = from;

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "loader/image/image.h"
 #include "loader/image/jpeg_huff.h"
 
 /** A position between two MCUs: that of the next bit, and the DC predictions. */
@@ -51,16 +52,16 @@ struct jpeg_scan {
 };
 
 /** Begin with MCU `mcu` of the scan, at `tile`. `telling`: jpeg_scan_tell() may be called. */
-void jpeg_scan_begin(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
+void jpeg_scan_begin(struct jpeg_scan *scan, const struct image_file *file,
                      const struct jpeg_tile *tile, uint32_t restart, uint32_t mcu, bool telling);
 
 /** Like jpeg_scan_begin(), but only up to the tile `end`. */
-void jpeg_scan_begin_until(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
+void jpeg_scan_begin_until(struct jpeg_scan *scan, const struct image_file *file,
                            const struct jpeg_tile *tile, const struct jpeg_tile *end,
                            uint32_t restart, uint32_t mcu);
 
 /** Begin with the first MCU of a scan whose entropy-coded data begin at byte `from`. */
-void jpeg_scan_begin_whole(struct jpeg_scan *scan, const uint8_t *bytes, size_t len, size_t from,
+void jpeg_scan_begin_whole(struct jpeg_scan *scan, const struct image_file *file, size_t from,
                            uint32_t restart);
 
 /** Between two MCUs: get the current position. */

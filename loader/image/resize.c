@@ -108,7 +108,8 @@ struct window {
     int64_t reach;
     int64_t first; /* the signed distance of `begin` */
     int64_t apart; /* from sample to sample */
-    uint32_t taps;
+    uint32_t begin, taps;
+    bool small; /* all terms are below 2^31 */
 };
 
 static int64_t weight_at(const struct window *w, int64_t distance)
@@ -200,23 +201,23 @@ static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
     return (uint32_t)taps;
 }
 
-/* Fill in one output: its samples from `begin` to `end`, stored from a multiple of the unit on. */
+/* Fill in one output: its samples, stored from a multiple of the unit on. */
 static void fill_output(struct resize_axis *axis, const struct axis_request *q, uint32_t at,
-                        uint32_t begin, uint32_t end, struct window *w, bool small)
+                        const struct window *w)
 {
     int16_t *coef = axis->coef + (size_t)at * axis->stride;
-    uint32_t lead = (begin - axis->begin) % q->unit;
+    uint32_t lead = (w->begin - axis->begin) % q->unit;
 
-    w->taps = end - begin;
-    axis->first[at] = begin - axis->begin - lead;
+    axis->first[at] = w->begin - axis->begin - lead;
     axis->taps[at] = (lead + w->taps + q->unit - 1) / q->unit * q->unit;
+    assert(w->taps > 0 && axis->taps[at] <= axis->stride);
     for (uint32_t k = 0; k < lead; k++)
         coef[k] = 0;
     if (w->filter == PIPELINE_NEAREST)
         coef[lead] = 1 << RESIZE_BITS;
     else if (filter_has_negative(w->filter))
         find_coefficients_filter(w, coef + lead);
-    else if (small)
+    else if (w->small)
         find_coefficients_small(w, coef + lead);
     else
         find_coefficients(w, coef + lead);
@@ -275,10 +276,13 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
             .reach = reach,
             .first = (2 * begin + 1) * m - centre,
             .apart = 2 * m,
+            .begin = begin,
+            .taps = end - begin,
+            .small = small,
         };
 
         axis->end = end;
-        fill_output(axis, q, q->mirror ? q->count - 1 - k : k, begin, end, &w, small);
+        fill_output(axis, q, q->mirror ? q->count - 1 - k : k, &w);
     }
     t->request = *q;
     return 0;

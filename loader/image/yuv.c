@@ -3,6 +3,8 @@
 
 #include "loader/image/yuv.h"
 
+#include <assert.h>
+
 __extension__ typedef __int128 i128;
 
 /* Find the weights of red and blue in luma, in ten-thousandths (H.273, table 4). */
@@ -81,17 +83,29 @@ bool yuv_find_rule(const struct yuv_image *image, struct yuv_rule *ret)
     return true;
 }
 
-/* Add samples of two rows of a plane, starting at column `x`, with the weights of the rows, minus
- * `zero`. */
-static void add_rows(const struct yuv_image *image, int plane, const uint32_t rows[2],
-                     const int32_t times[2], uint32_t x, uint32_t count, int32_t zero,
-                     int32_t *restrict ret)
-{
-    const uint8_t *a = image->planes[plane] + rows[0] * image->pitches[plane];
-    const uint8_t *b = image->planes[plane] + rows[1] * image->pitches[plane];
-    int32_t m = times[0], n = times[1];
+/* Two rows of a plane, whose samples are added with these weights, minus `zero`. */
+struct sum {
+    const uint8_t *a, *b;
+    int32_t m, n, zero;
+    bool wide; /* samples have 16 bits */
+};
 
-    if (image->depth == 8) {
+static struct sum sum_of(const struct yuv_image *image, int plane, uint32_t a, uint32_t b)
+{
+    return (struct sum){
+        .a = image->planes[plane] + a * image->pitches[plane],
+        .b = image->planes[plane] + b * image->pitches[plane],
+        .wide = image->depth > 8,
+    };
+}
+
+/* Add `count` samples of both rows, starting at column `x`. */
+static void add_rows(const struct sum *s, uint32_t x, uint32_t count, int32_t *restrict ret)
+{
+    const uint8_t *a = s->a, *b = s->b;
+    const int32_t m = s->m, n = s->n, zero = s->zero;
+
+    if (!s->wide) {
         for (uint32_t i = 0; i < count; i++)
             ret[i] = m * a[x + i] + n * b[x + i] - zero;
     } else {
@@ -102,44 +116,57 @@ static void add_rows(const struct yuv_image *image, int plane, const uint32_t ro
     }
 }
 
-/* Compute the chroma of some pixels of a row, in sixteenths. If it is shared, a pixel takes 3/4 of
- * its own sample and 1/4 of its neighbour's on the other side (or of its own at the edge), in each
- * direction. `sums` and `ret` have room for width + 2 numbers. Returns where the pixels begin in
- * `ret`. */
-static const int32_t *spread_chroma(const struct yuv_image *image, int plane, uint32_t y,
-                                    uint32_t left, uint32_t width, int32_t zero, int32_t *sums,
-                                    int32_t *restrict ret)
+/* The rows of chroma for a row of pixels: 3/4 of its own and 1/4 of its neighbour. */
+static struct sum chroma_rows(const struct yuv_image *image, int plane, uint32_t y, int32_t zero)
 {
-    static const int32_t times[2] = {3, 1};
-    uint32_t rows[2] = {y, y}, columns = (image->width + 1) / 2, first, end;
-    int32_t *s = sums + 1;
+    uint32_t own = y, other = y;
+    struct sum sum;
 
     if (image->half_y) {
         uint32_t last = (image->height + 1) / 2 - 1, below = y / 2 < last ? y / 2 + 1 : last;
 
-        rows[0] = y / 2;
-        rows[1] = y % 2 ? below : y > 0 ? y / 2 - 1 : 0;
+        own = y / 2;
+        other = y % 2 ? below : y > 0 ? y / 2 - 1 : 0;
+        assert(own <= last && other <= last);
     }
+    sum = sum_of(image, plane, own, other);
+    sum.m = 3;
+    sum.n = 1;
+    sum.zero = 4 * zero;
+    return sum;
+}
+
+/* Compute the chroma of some pixels of a row, in sixteenths. If it is shared, a pixel takes 3/4 of
+ * its own sample and 1/4 of its neighbour's on the other side (or of its own at the edge), in each
+ * direction. `sums` and `ret` have room for width + 2 numbers. Returns where the pixels begin in
+ * `ret`. */
+static const int32_t *spread_chroma(const struct yuv_image *image, const struct sum *rows,
+                                    struct yuv_run run, int32_t *sums, int32_t *restrict ret)
+{
+    uint32_t columns = (image->width + 1) / 2, first, end;
+    int32_t *s = sums + 1;
+
     if (!image->half_x) {
-        add_rows(image, plane, rows, times, left, width, 4 * zero, sums);
-        for (uint32_t i = 0; i < width; i++)
+        add_rows(rows, run.left, run.width, sums);
+        for (uint32_t i = 0; i < run.width; i++)
             ret[i] = 4 * sums[i];
         return ret;
     }
-    first = left / 2; /* of the pixels' own samples */
-    end = (left + width - 1) / 2 + 1;
-    add_rows(image, plane, rows, times, first, end - first, 4 * zero, s);
+    first = run.left / 2; /* of the pixels' own samples */
+    end = (run.left + run.width - 1) / 2 + 1;
+    assert(first < end && end <= columns);
+    add_rows(rows, first, end - first, s);
     s[-1] = s[0];
     s[end - first] = s[end - first - 1];
     if (first > 0)
-        add_rows(image, plane, rows, times, first - 1, 1, 4 * zero, s - 1);
+        add_rows(rows, first - 1, 1, s - 1);
     if (end < columns)
-        add_rows(image, plane, rows, times, end, 1, 4 * zero, s + (end - first));
+        add_rows(rows, end, 1, s + (end - first));
     for (uint32_t i = 0; i < end - first; i++) {
         ret[2 * i] = 3 * s[i] + s[(int64_t)i - 1];
         ret[2 * i + 1] = 3 * s[i] + s[i + 1];
     }
-    return ret + left % 2;
+    return ret + run.left % 2;
 }
 
 static uint8_t level(int64_t x)
@@ -148,27 +175,32 @@ static uint8_t level(int64_t x)
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
-void yuv_convert(const struct yuv_image *image, const struct yuv_rule *rule, uint32_t y,
-                 uint32_t left, uint32_t width, int32_t *room, uint8_t *ret)
+void yuv_convert(const struct yuv_image *image, const struct yuv_rule *rule, struct yuv_run run,
+                 int32_t *room, uint8_t *ret)
 {
-    static const int32_t once[2] = {1, 0};
     const struct yuv_rule r = *rule;
-    const uint32_t rows[2] = {y, y};
-    size_t each = (size_t)width + 2;
+    size_t each = (size_t)run.width + 2;
     int32_t *luma = room, *sums = luma + each;
+    struct sum rows = sum_of(image, 0, run.y, run.y);
     const int32_t *u, *v;
 
-    add_rows(image, 0, rows, once, left, width, r.zero_y, luma);
+    assert(run.y < image->height && run.width > 0);
+    assert(run.left < image->width && run.width <= image->width - run.left);
+    rows.m = 1;
+    rows.zero = r.zero_y;
+    add_rows(&rows, run.left, run.width, luma);
     if (image->mono) {
-        for (uint32_t i = 0; i < width; i++, ret += 4) {
+        for (uint32_t i = 0; i < run.width; i++, ret += 4) {
             ret[0] = ret[1] = ret[2] = level(r.y[0] * luma[i]);
             ret[3] = 255;
         }
         return;
     }
-    u = spread_chroma(image, 1, y, left, width, r.zero_uv, sums, sums + each);
-    v = spread_chroma(image, 2, y, left, width, r.zero_uv, sums, sums + 2 * each);
-    for (uint32_t i = 0; i < width; i++, ret += 4) {
+    rows = chroma_rows(image, 1, run.y, r.zero_uv);
+    u = spread_chroma(image, &rows, run, sums, sums + each);
+    rows = chroma_rows(image, 2, run.y, r.zero_uv);
+    v = spread_chroma(image, &rows, run, sums, sums + 2 * each);
+    for (uint32_t i = 0; i < run.width; i++, ret += 4) {
         ret[0] = level(r.y[0] * luma[i] + r.u[0] * u[i] + r.v[0] * v[i]);
         ret[1] = level(r.y[1] * luma[i] + r.u[1] * u[i] + r.v[1] * v[i]);
         ret[2] = level(r.y[2] * luma[i] + r.u[2] * u[i] + r.v[2] * v[i]);

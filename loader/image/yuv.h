@@ -41,9 +41,14 @@ static inline size_t yuv_room(uint32_t width)
     return 4 * ((size_t)width + 2);
 }
 
+/** Some pixels of a row, within the image. */
+struct yuv_run {
+    uint32_t y, left, width;
+};
+
 /** Convert some pixels of a row: `ret` [width][4] receives R, G, B and 255. `room` has
  * yuv_room(width) numbers. */
-void yuv_convert(const struct yuv_image *image, const struct yuv_rule *rule, uint32_t y,
-                 uint32_t left, uint32_t width, int32_t *room, uint8_t *ret);
+void yuv_convert(const struct yuv_image *image, const struct yuv_rule *rule, struct yuv_run run,
+                 int32_t *room, uint8_t *ret);
 
 #endif
