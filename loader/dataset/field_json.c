@@ -146,9 +146,11 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
 
 /* ---- boxes ---- */
 
-/* A box in JSON: its edges, or a corner and the lengths of its sides. */
-struct corners {
+/* A box in JSON. */
+struct outline {
     double left, top, right, bottom;
+    int64_t class_id, id;
+    const char *form; /* how its edges are written */
 };
 
 static int get_four(struct json_at list, double ret[4])
@@ -173,21 +175,21 @@ static int get_bndbox(struct json_at box, double ret[4])
     return 0;
 }
 
-static int add_box(struct field_stored *s, size_t index, const struct corners *c, int64_t class_id,
-                   int64_t id, const char *form, struct plenum_error *err)
+static int add_box(struct field_stored *s, size_t index, const struct outline *c,
+                   struct plenum_error *err)
 {
     struct plenum_box box = {.left = (float)c->left,
                              .top = (float)c->top,
                              .right = (float)c->right,
                              .bottom = (float)c->bottom,
-                             .class_id = class_id,
-                             .id = id};
+                             .class_id = c->class_id,
+                             .id = c->id};
 
     if (!isfinite(box.left) || !isfinite(box.top) || !isfinite(box.right) || !isfinite(box.bottom))
         return error_set(err, -EBADMSG, "box %zu has an edge that is not a number within float32",
                          index);
     if (c->right < c->left || c->bottom < c->top)
-        return error_set(err, -EBADMSG, "box %zu ends before it begins: it is %s", index, form);
+        return error_set(err, -EBADMSG, "box %zu ends before it begins: it is %s", index, c->form);
     if (s->numbers.len + sizeof(box) > FIELD_BYTES_MAX)
         return error_set(err, -EBADMSG, "it has more than 1 MiB of boxes");
     return put(&s->numbers, &box, sizeof(box), err);
@@ -203,7 +205,15 @@ static bool is_crowd(struct json_at object)
            (json_type(crowd) == JSON_AT_TRUE || (json_double(crowd, &number) && number != 0));
 }
 
-static int get_corners(struct json_at object, size_t index, struct corners *ret, const char **form,
+static void set_edges(struct outline *ret, double left, double top, double right, double bottom)
+{
+    ret->left = left;
+    ret->top = top;
+    ret->right = right;
+    ret->bottom = bottom;
+}
+
+static int get_corners(struct json_at object, size_t index, struct outline *ret,
                        struct plenum_error *err)
 {
     struct json_at bbox, bndbox;
@@ -211,14 +221,14 @@ static int get_corners(struct json_at object, size_t index, struct corners *ret,
     bool voc = !coco && json_get(object, "bndbox", &bndbox);
     double v[4];
 
-    *form = coco ? "[x, y, width, height]" : "xmin, ymin, xmax and ymax";
+    ret->form = coco ? "[x, y, width, height]" : "xmin, ymin, xmax and ymax";
     if (coco && get_four(bbox, v) == 0)
-        *ret = (struct corners){v[0], v[1], v[0] + v[2], v[1] + v[3]};
+        set_edges(ret, v[0], v[1], v[0] + v[2], v[1] + v[3]);
     else if (voc && get_bndbox(bndbox, v) == 0)
-        *ret = (struct corners){v[0] - 1, v[1] - 1, v[2], v[3]};
+        set_edges(ret, v[0] - 1, v[1] - 1, v[2], v[3]);
     else if (coco || voc)
         return error_set(err, -EBADMSG, "the \"%s\" of box %zu must be numbers: %s",
-                         coco ? "bbox" : "bndbox", index, *form);
+                         coco ? "bbox" : "bndbox", index, ret->form);
     else
         return error_set(err, -EBADMSG,
                          "box %zu has neither \"bbox\": [x, y, width, height] nor \"bndbox\" with "
@@ -232,13 +242,12 @@ static int add_object(struct field_stored *s, size_t index, struct json_at objec
 {
     int64_t class_id = 0, number = (int64_t)index;
     struct json_at class, id;
-    struct corners c;
-    const char *form;
+    struct outline c;
     int r;
 
     if (is_crowd(object))
         return 0;
-    r = get_corners(object, index, &c, &form, err);
+    r = get_corners(object, index, &c, err);
     if (r < 0)
         return r;
     if (!json_get(object, "category_id", &class) || !json_whole(class, &class_id))
@@ -247,7 +256,9 @@ static int add_object(struct field_stored *s, size_t index, struct json_at objec
                          index);
     if (json_get(object, "id", &id) && !json_whole(id, &number))
         return error_set(err, -EBADMSG, "the \"id\" of box %zu is not a whole number", index);
-    return add_box(s, index, &c, class_id, number, form, err);
+    c.class_id = class_id;
+    c.id = number;
+    return add_box(s, index, &c, err);
 }
 
 static size_t count_values(struct json_at list)
@@ -272,15 +283,15 @@ static int add_targets(struct field_stored *s, struct json_at boxes, struct json
                          "its \"boxes\" and \"labels\" are not lists of the same "
                          "length");
     for (size_t i = 0; r == 0 && json_next(&boxes_left, &box); i++) {
-        int64_t class_id;
+        struct outline c = {.id = (int64_t)i, .form = "[left, top, right, bottom]"};
         double v[4];
 
         if (get_four(box, v) < 0)
             return error_set(err, -EBADMSG, "box %zu is not [left, top, right, bottom]", i);
-        if (!json_next(&labels_left, &label) || !json_whole(label, &class_id))
+        if (!json_next(&labels_left, &label) || !json_whole(label, &c.class_id))
             return error_set(err, -EBADMSG, "the label of box %zu is not a whole number", i);
-        r = add_box(s, i, &(struct corners){v[0], v[1], v[2], v[3]}, class_id, (int64_t)i,
-                    "[left, top, right, bottom]", err);
+        set_edges(&c, v[0], v[1], v[2], v[3]);
+        r = add_box(s, i, &c, err);
     }
     return r;
 }

@@ -381,29 +381,34 @@ static void list_file(const struct dataset *d, const struct index_sample *sample
     (void)snprintf(ret, size, "%s", index_name(&d->index, sample->name));
 }
 
-/* Read and parse the line at `offset`; `list` has read its header. The line's fields point into
- * `*text`, malloc. */
+/* A line, and the memory that its fields point into. */
+struct whole_line {
+    struct listfile_line line;
+    char *text; /* malloc */
+};
+
+/* Read and parse the line at `offset`; `list` has read its header. The caller frees ret->text, also
+ * after a failure. */
 static int read_whole_line(const struct dataset *d, const struct listfile *list, int fd,
-                           uint64_t offset, char **text, struct listfile_line *line,
-                           struct plenum_error *err)
+                           uint64_t offset, struct whole_line *ret, struct plenum_error *err)
 {
     for (size_t room = LINE_BYTES; room <= LINE_BYTES_MAX; room *= 2) {
         struct listfile at = *list;
         int64_t len;
         int r;
 
-        free(*text);
-        *text = malloc(room + 1);
-        if (!*text)
+        free(ret->text);
+        ret->text = malloc(room + 1);
+        if (!ret->text)
             return error_set(err, -ENOMEM, "out of memory");
-        len = io_pread_some(fd, *text, room, offset);
+        len = io_pread_some(fd, ret->text, room, offset);
         if (len < 0)
             return error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
-        at.text = *text;
+        at.text = ret->text;
         at.len = (size_t)len;
         at.at = 0;
         at.text[len] = '\0';
-        r = listfile_next(&at, line, err);
+        r = listfile_next(&at, &ret->line, err);
         if ((size_t)len < room || (r > 0 && at.at < at.len)) /* otherwise the line may be longer */
             return r;
     }
@@ -416,9 +421,9 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
                        dataset_field *field, void *arg, struct field_memory *memory,
                        struct plenum_error *err)
 {
-    char *head = malloc(LINE_BYTES + 1), *text = NULL;
+    char *head = malloc(LINE_BYTES + 1);
     int fd = scope_open(&d->scope, d->where, 0), r;
-    struct listfile_line line = {0};
+    struct whole_line whole = {.text = NULL};
     struct listfile list;
     struct stat st;
     int64_t len;
@@ -448,22 +453,22 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
     r = listfile_begin(&list, err);
     if (r < 0)
         goto out;
-    r = read_whole_line(d, &list, fd, sample->extra, &text, &line, err);
+    r = read_whole_line(d, &list, fd, sample->extra, &whole, err);
     if (memory)
-        memory->each = max_u64(memory->each, LINE_BYTES + malloc_usable_size(text));
-    for (unsigned i = 0; r > 0 && i < line.num_fields; i++) {
+        memory->each = max_u64(memory->each, LINE_BYTES + malloc_usable_size(whole.text));
+    for (unsigned i = 0; r > 0 && i < whole.line.num_fields; i++) {
         char key[32];
 
         (void)snprintf(key, sizeof(key), "column %u", i + 1);
         if (i != list.path_field && i != list.label_field)
-            field(arg, i < list.num_header ? list.header[i] : key, line.fields[i],
-                  strlen(line.fields[i]), false);
+            field(arg, i < list.num_header ? list.header[i] : key, whole.line.fields[i],
+                  strlen(whole.line.fields[i]), false);
     }
 
 out:
     io_close(&fd);
     free(head);
-    free(text);
+    free(whole.text);
     return r < 0 ? r : 0;
 }
 

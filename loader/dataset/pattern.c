@@ -238,21 +238,26 @@ static bool parse_range(const char *p, const char *close, struct pattern_range *
     return true;
 }
 
+/* The first pair of braces of a pattern that is to be expanded. */
+struct pattern_braces {
+    const char *pattern, *open, *close;
+    unsigned depth; /* pairs that have been expanded before */
+};
+
 static int expand(struct pattern_expansion *e, const char *pattern, unsigned depth);
 
 /* The pattern with its braces replaced by one alternative. */
-static int expand_with(struct pattern_expansion *e, const char *pattern, const char *open,
-                       const char *close, const char *text, size_t len, unsigned depth)
+static int expand_with(struct pattern_expansion *e, const struct pattern_braces *b, const char *text, size_t len)
 {
-    char *one = str_format("%.*s%.*s%s", (int)(open - pattern), pattern, (int)len, text, close + 1);
-    int r = one ? expand(e, one, depth + 1) : error_set(e->err, -ENOMEM, "out of memory");
+    char *one = str_format("%.*s%.*s%s", (int)(b->open - b->pattern), b->pattern, (int)len, text,
+                           b->close + 1);
+    int r = one ? expand(e, one, b->depth + 1) : error_set(e->err, -ENOMEM, "out of memory");
 
     free(one);
     return r;
 }
 
-static int expand_range(struct pattern_expansion *e, const char *pattern, const char *open,
-                        const char *close, const struct pattern_range *range, unsigned depth)
+static int expand_range(struct pattern_expansion *e, const struct pattern_braces *b, const struct pattern_range *range)
 {
     int64_t step = range->first <= range->last ? range->step : -range->step;
     uint64_t count, span = (uint64_t)(range->first <= range->last ? range->last - range->first
@@ -261,34 +266,34 @@ static int expand_range(struct pattern_expansion *e, const char *pattern, const 
     int r = 0;
 
     if (range->step == 0)
-        return error_set(e->err, -EINVAL, "'%.*s' has a step of 0", (int)(close + 1 - open), open);
+        return error_set(e->err, -EINVAL, "'%.*s' has a step of 0", (int)(b->close + 1 - b->open),
+                         b->open);
     count = span / (uint64_t)range->step + 1;
     if (count > PATTERN_PATHS_MAX)
-        return error_set(e->err, -E2BIG, "'%.*s' names more than %d files", (int)(close + 1 - open),
-                         open, PATTERN_PATHS_MAX);
+        return error_set(e->err, -E2BIG, "'%.*s' names more than %d files",
+                         (int)(b->close + 1 - b->open), b->open, PATTERN_PATHS_MAX);
     for (uint64_t i = 0; i < count; i++) {
         int64_t value = range->first + (int64_t)i * step;
         int len = range->letters
                       ? snprintf(text, sizeof(text), "%c", (int)value)
                       : snprintf(text, sizeof(text), "%0*lld", range->digits, (long long)value);
 
-        r = expand_with(e, pattern, open, close, text, (size_t)len, depth);
+        r = expand_with(e, b, text, (size_t)len);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-static int expand_list(struct pattern_expansion *e, const char *pattern, const char *open,
-                       const char *close, unsigned depth)
+static int expand_list(struct pattern_expansion *e, const struct pattern_braces *b)
 {
-    const char *begin = open + 1;
+    const char *begin = b->open + 1;
     unsigned inner = 0;
     int r = 0;
 
-    for (const char *p = begin; p <= close; p++) {
-        if (p == close || (*p == ',' && inner == 0)) {
-            r = expand_with(e, pattern, open, close, begin, (size_t)(p - begin), depth);
+    for (const char *p = begin; p <= b->close; p++) {
+        if (p == b->close || (*p == ',' && inner == 0)) {
+            r = expand_with(e, b, begin, (size_t)(p - begin));
             if (r < 0)
                 return r;
             begin = p + 1;
@@ -308,14 +313,14 @@ static int expand(struct pattern_expansion *e, const char *pattern, unsigned dep
     for (const char *open = strchr(pattern, '{'); open; open = strchr(open + 1, '{')) {
         struct pattern_range range;
         bool commas;
-        const char *close = find_close(open, &commas);
+        struct pattern_braces b = {pattern, open, find_close(open, &commas), depth};
 
-        if (!close)
+        if (!b.close)
             break;
         if (commas)
-            return expand_list(e, pattern, open, close, depth);
-        if (parse_range(open + 1, close, &range))
-            return expand_range(e, pattern, open, close, &range, depth);
+            return expand_list(e, &b);
+        if (parse_range(open + 1, b.close, &range))
+            return expand_range(e, &b, &range);
         /* Braces around anything else are literal. */
     }
     return add_glob(e, pattern);

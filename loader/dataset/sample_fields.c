@@ -259,8 +259,8 @@ size_t dataset_get_record_bytes(const struct dataset *dataset)
 }
 
 /* Write a field to its room in the record. */
-static int put_field(const struct dataset *d, uint32_t sample, uint32_t field,
-                     struct field_stored *s, uint8_t *room, uint32_t *len, struct plenum_error *err)
+static int put_field(const struct dataset *d, uint32_t field, struct field_stored *s, uint8_t *room,
+                     uint32_t *len, struct plenum_error *err)
 {
     uint32_t most = d->fields.stored[field];
     struct field_piece piece;
@@ -272,7 +272,7 @@ static int put_field(const struct dataset *d, uint32_t sample, uint32_t field,
                       "most",
                       piece.len, most);
     if (r < 0)
-        return about_field(d, sample, field, r, err);
+        return r;
     if (piece.len > 0)
         memcpy(room, piece.bytes, piece.len);
     assert(piece.len <= most);
@@ -300,8 +300,9 @@ int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
     }
     room = buffer->bytes + count * sizeof(uint32_t);
     for (uint32_t i = 0; i < count && r == 0; i++) {
-        r = put_field(dataset, sample, i, &all[i], room, (uint32_t *)(void *)buffer->bytes + i,
-                      err);
+        r = put_field(dataset, i, &all[i], room, (uint32_t *)(void *)buffer->bytes + i, err);
+        if (r < 0)
+            r = about_field(dataset, sample, i, r, err);
         room += dataset->fields.stored[i];
     }
 

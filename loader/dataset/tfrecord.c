@@ -700,9 +700,9 @@ static void note_memory(struct field_memory *memory, size_t len, const struct bu
     memory->turn = max_u64(memory->turn, len > LARGE ? parsed : 0);
 }
 
-static int parse_fields(const struct dataset *dataset, const struct index_sample *sample,
-                        const uint8_t *data, size_t len, dataset_field *field, void *arg,
-                        struct field_memory *memory, struct plenum_error *err)
+/* Returns 0, -ENOMEM, or -EBADMSG: it is no Example. */
+static int parse_fields(const struct dataset *dataset, const uint8_t *data, size_t len,
+                        dataset_field *field, void *arg, struct field_memory *memory)
 {
     struct budget budget = {0};
     Example__Example *example;
@@ -718,9 +718,9 @@ static int parse_fields(const struct dataset *dataset, const struct index_sample
     }
     if (len > LARGE)
         lock_release(&large_record);
-    if (!example && budget.memory_is_short)
-        return error_set(err, -ENOMEM, "out of memory");
-    return example ? 0 : wrong_checksum(dataset, sample, err);
+    if (example)
+        return 0;
+    return budget.memory_is_short ? -ENOMEM : -EBADMSG;
 }
 
 static int tfrecord_fields(const struct dataset *dataset, const struct index_sample *sample,
@@ -735,12 +735,18 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
         return fd;
     r = sample->flags & INDEX_BAD ? -EBADMSG : read_record(fd, sample, &data, &len);
     archive_close(dataset, sample, fd);
-    if (r == 0)
-        r = parse_fields(dataset, sample, data, len, field, arg, memory, err);
-    else if (r == -EBADMSG)
-        r = wrong_checksum(dataset, sample, err);
-    else
+    if (r < 0 && r != -EBADMSG) {
         r = read_failed(dataset, sample, r, err);
+        goto out;
+    }
+    if (r == 0)
+        r = parse_fields(dataset, data, len, field, arg, memory);
+    if (r == -ENOMEM)
+        r = error_set(err, r, "out of memory");
+    else if (r < 0)
+        r = wrong_checksum(dataset, sample, err);
+
+out:
     free(data);
     return r;
 }
