@@ -161,7 +161,7 @@ static int listen_at(const char *own, uint16_t port, char *ret, size_t size,
     return fd;
 }
 
-static int listen_locally(const char *name, char *ret, size_t size, struct plenum_error *err)
+int dial_listen_here(const char *name, char *ret, size_t size, struct plenum_error *err)
 {
     struct address address;
     int fd, r;
@@ -195,8 +195,8 @@ static int listen_at_port(const char *own, uint16_t port, char *ret, size_t size
     return fd;
 }
 
-int dial_listen(bool local, const char *name, const char *network, const struct ports *ports,
-                char *ret, size_t size, struct plenum_error *err)
+int dial_listen(const char *network, const struct ports *ports, char *ret, size_t size,
+                struct plenum_error *err)
 {
     unsigned count = ports_count_blocks(ports);
     char address[INET6_ADDRSTRLEN];
@@ -204,8 +204,6 @@ int dial_listen(bool local, const char *name, const char *network, const struct 
     uint32_t first = 0;
     int fd = -EADDRINUSE;
 
-    if (local)
-        return listen_locally(name, ret, size, err);
     if (dial_find_own(network, address))
         own = address;
     if (count == 0)

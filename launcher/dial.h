@@ -27,15 +27,23 @@ struct dial_peer {
 };
 
 /**
- * Listen: on an abstract unix socket `name` if all shims are on this host, otherwise on a TCP port.
+ * Listen on the abstract unix socket `name`: all shims are on this host.
  *
- * @param network  "10.1.0.0/16", the shims' network: over TCP, listen only on our address there;
- *                 anything else: on all addresses
- * @param ports  over TCP, use one of these (ports_get_own()) @param ret  the text for
- * dial_connect(), `size` bytes @return a descriptor (owned), or -errno with an error text
+ * @param ret  the text for dial_connect(), `size` bytes
+ *
+ * Returns a descriptor (owned), or -errno with an error text.
  */
-int dial_listen(bool local, const char *name, const char *network, const struct ports *ports,
-                char *ret, size_t size, struct plenum_error *err);
+int dial_listen_here(const char *name, char *ret, size_t size, struct plenum_error *err);
+
+/**
+ * Like dial_listen_here(), but on a TCP port.
+ *
+ * @param network  "10.1.0.0/16", the shims' network: listen only on our address there; anything
+ *                 else: on all addresses
+ * @param ports    use one of these (ports_get_own())
+ */
+int dial_listen(const char *network, const struct ports *ports, char *ret, size_t size,
+                struct plenum_error *err);
 
 /** Get this host's address on a network, as text. False if the network is NULL or invalid, or this
  * host has no address there. */

@@ -198,8 +198,10 @@ static int start_job(struct supervisor *s, struct plenum_error *err)
 
     assert(!s->tls && s->listener < 0);
     (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
-    s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include,
-                              s->job->ports, s->control, sizeof(s->control), err);
+    s->listener = plan_is_local(s->plan)
+                      ? dial_listen_here(name, s->control, sizeof(s->control), err)
+                      : dial_listen(s->job->ready->daemon_include, s->job->ports, s->control,
+                                    sizeof(s->control), err);
     if (s->listener < 0)
         return s->listener;
     r = make_place(s, err);

@@ -129,7 +129,7 @@ static int ask_hosts(const struct ready_request *request, const struct plan *pla
         if (!plan->loader_hosts[i].local)
             h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
     if (!plan_is_local(plan)) {
-        question.listener = dial_listen(false, "", NULL, request->ports, back, sizeof(back), &err);
+        question.listener = dial_listen(NULL, request->ports, back, sizeof(back), &err);
         if (question.listener < 0) {
             log_error("%s", err.text);
             return STATUS_LAUNCH;

@@ -73,7 +73,8 @@ static void go_through(bool local)
     int listener, there, here;
 
     snprintf(name, sizeof(name), "test-dial-%d", (int)getpid());
-    listener = dial_listen(local, name, NULL, &any, text, sizeof(text), &err);
+    listener = local ? dial_listen_here(name, text, sizeof(text), &err)
+                     : dial_listen(NULL, &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     there = dial_connect(text, 5000, &err);
     cr_assert(ge(int, there, 0), "%s", err.text);
@@ -113,7 +114,7 @@ Test(dial, on_the_network_of_the_job_alone)
     if (!at)
         cr_skip_test("this host has no address on a network");
     subnet_format(&at->at, subnet);
-    listener = dial_listen(false, "unused", subnet, &any, text, sizeof(text), &err);
+    listener = dial_listen(subnet, &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     cr_expect(strchr(text, ',') == NULL, "one address of one network: %s", text);
     there = dial_connect(text, 5000, &err);
@@ -133,7 +134,7 @@ Test(dial, the_address_that_answers_is_used)
     int listener, there;
 
     snprintf(name, sizeof(name), "test-dial-list-%d", (int)getpid());
-    listener = dial_listen(true, name, NULL, &any, text, sizeof(text), &err);
+    listener = dial_listen_here(name, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     snprintf(list, sizeof(list), "tcp:127.0.0.1:1,tcp:[::1]:1,nonsense,tcp:,%s,unix:@gone", text);
     there = dial_connect(list, 5000, &err);
@@ -176,7 +177,7 @@ Test(dial, ports_of_a_range)
     for (unsigned i = 0; i < 8; i++) {
         unsigned block;
 
-        fd = dial_listen(false, "unused", "127.0.0.0/8", &ports, text, sizeof(text), &err);
+        fd = dial_listen("127.0.0.0/8", &ports, text, sizeof(text), &err);
         cr_assert(ge(int, fd, 0), "%s", err.text);
         cr_expect(eq(u32, dial_get_port(text), port_of(text)));
         block = (port_of(text) - ports.first) / 4;
@@ -185,7 +186,7 @@ Test(dial, ports_of_a_range)
         cr_expect(eq(int, seen[block], 0));
         seen[block] = true;
     }
-    fd = dial_listen(false, "unused", "127.0.0.0/8", &ports, text, sizeof(text), &err);
+    fd = dial_listen("127.0.0.0/8", &ports, text, sizeof(text), &err);
     cr_expect(eq(int, fd, -EADDRINUSE));
     cr_expect(strstr(err.text, "--port-range") != NULL, "%s", err.text);
 }
@@ -202,7 +203,7 @@ Test(dial, each_address_is_tried)
 {
     char text[DIAL_TEXT_MAX], list[DIAL_TEXT_MAX], said[1000] = "";
     struct plenum_error err = {""};
-    int listener = dial_listen(false, "unused", "127.0.0.0/8", &any, text, sizeof(text), &err);
+    int listener = dial_listen("127.0.0.0/8", &any, text, sizeof(text), &err);
 
     cr_assert(ge(int, listener, 0), "%s", err.text);
     (void)snprintf(list, sizeof(list), "tcp:127.0.0.1:%u", port_of(text));
@@ -235,7 +236,7 @@ static int listen_and_fill(const char *name, char *text, size_t size)
     struct plenum_error err = {""};
     struct address address;
 
-    queue.listener = dial_listen(true, name, NULL, &any, text, size, &err);
+    queue.listener = dial_listen_here(name, text, size, &err);
     cr_assert(ge(int, queue.listener, 0), "%s", err.text);
     cr_assert(eq(int, address_parse(text, &address, &err), 0));
     for (int i = 0; address_connect(&address, 0) >= 0; i++) /* they stay open until the test ends */
@@ -286,12 +287,12 @@ Test(dial, who_connects)
     int listener;
 
     snprintf(name, sizeof(name), "test-dial-who-%d", (int)getpid());
-    listener = dial_listen(true, name, NULL, &any, text, sizeof(text), &err);
+    listener = dial_listen_here(name, text, sizeof(text), &err);
     cr_assert(ge(int, dial_connect(text, 5000, &err), 0), "%s", err.text);
     cr_assert(ge(int, dial_accept(listener, &peer), 0));
     cr_expect(eq(u32, peer.uid, geteuid()));
 
-    listener = dial_listen(false, "unused", "127.0.0.0/8", &any, text, sizeof(text), &err);
+    listener = dial_listen("127.0.0.0/8", &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     snprintf(name, sizeof(name), "tcp:127.0.0.1:%s", strrchr(text, ':') + 1);
     cr_assert(ge(int, dial_connect(name, 5000, &err), 0), "%s", err.text);

@@ -134,7 +134,8 @@ static void open_port(struct port *p, bool local, char *text, size_t size)
                                .instances = p->instances,
                                .token = "secret"};
     snprintf(name, sizeof(name), "test-instances-%d", (int)getpid());
-    p->s.listener = dial_listen(local, name, "127.0.0.0/8", &any, text, size, &err);
+    p->s.listener = local ? dial_listen_here(name, text, size, &err)
+                          : dial_listen("127.0.0.0/8", &any, text, size, &err);
     cr_assert(ge(int, p->s.listener, 0), "%s", err.text);
     p->at = (struct sockaddr_in){.sin_family = AF_INET};
     if (!local)
