@@ -200,24 +200,25 @@ static int check(int fd, uint32_t instances, const char *address, struct plenum_
     return 0;
 }
 
-int meeting_join(const char *address, const char *job, uint32_t instances, uint32_t index,
-                 uint64_t deadline_ns, struct meeting **ret, struct plenum_error *err)
+int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
+                 struct plenum_error *err)
 {
+    const uint32_t instances = self->instances, index = self->index;
     struct meeting_question question = {
         .version = MEETING_LAYOUT, .instances = instances, .index = index};
     struct meeting_answer answer = {.pid = 0};
     struct meeting *m;
-    int fd = dial(address, err), memory, r;
+    int fd = dial(self->address, err), memory, r;
 
     if (fd < 0)
         return fd;
     memcpy(question.magic, meeting_magic, sizeof(meeting_magic));
-    (void)snprintf(question.job, sizeof(question.job), "%s", job);
+    (void)snprintf(question.job, sizeof(question.job), "%s", self->job);
     memory = ask(fd, &question, deadline_ns, &answer);
     (void)close(fd);
     if (memory < 0)
-        return explain(&answer, memory, address, index, err);
-    r = check(memory, instances, address, err);
+        return explain(&answer, memory, self->address, index, err);
+    r = check(memory, instances, self->address, err);
     m = r < 0 ? NULL : malloc(sizeof(*m));
     if (m) {
         *m = (struct meeting){

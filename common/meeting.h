@@ -53,6 +53,13 @@ void meeting_server_destroy(struct meeting_server *server);
 
 /* ---- a program ---- */
 
+/** A program of a job. */
+struct meeting_member {
+    const char *address; /* of the meeting */
+    const char *job;
+    uint32_t instances, index;
+};
+
 /**
  * Join as this instance until the process ends. Only one process per instance can. Keeps no
  * descriptor open.
@@ -62,8 +69,8 @@ void meeting_server_destroy(struct meeting_server *server);
  * Errors: -ENOTSUP with a message: it does not exist, or belongs to another user or job;
  * -ETIMEDOUT: the launcher does not answer.
  */
-int meeting_join(const char *address, const char *job, uint32_t instances, uint32_t index,
-                 uint64_t deadline_ns, struct meeting **ret, struct plenum_error *err);
+int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
+                 struct plenum_error *err);
 
 /** Free it. The process can join again. */
 void meeting_destroy(struct meeting *meeting);

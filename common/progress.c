@@ -33,7 +33,7 @@ static const char *time_left(double seconds, char *text, size_t size)
 }
 
 char *progress_text(struct progress *p, const char *what, uint64_t done, uint64_t total,
-                    uint64_t now_ns, char *text, size_t size)
+                    uint64_t now_ns, char ret[PROGRESS_TEXT])
 {
     bool bytes = strncmp(what, "bytes", 5) == 0;
     char d[32], t[32], r[32], left[32];
@@ -46,17 +46,17 @@ char *progress_text(struct progress *p, const char *what, uint64_t done, uint64_
     seconds = (double)(now_ns - p->began_ns) / (double)NS_PER_SEC;
     rate = seconds > 0 && done > p->first ? (double)(done - p->first) / seconds : 0;
     if (total == 0 && done == 0)
-        (void)snprintf(text, size, "%s", what);
+        (void)snprintf(ret, PROGRESS_TEXT, "%s", what);
     else if (total == 0)
-        (void)snprintf(text, size, "%s: %s", what, quantity(done, bytes, d, sizeof(d)));
+        (void)snprintf(ret, PROGRESS_TEXT, "%s: %s", what, quantity(done, bytes, d, sizeof(d)));
     else if (rate < 1e-9)
-        (void)snprintf(text, size, "%s: %s of %s", what, quantity(done, bytes, d, sizeof(d)),
-                       quantity(total, bytes, t, sizeof(t)));
+        (void)snprintf(ret, PROGRESS_TEXT, "%s: %s of %s", what,
+                       quantity(done, bytes, d, sizeof(d)), quantity(total, bytes, t, sizeof(t)));
     else
         (void)snprintf(
-            text, size, "%s: %s of %s (%.0f %%), %s/s, %s left", what,
+            ret, PROGRESS_TEXT, "%s: %s of %s (%.0f %%), %s/s, %s left", what,
             quantity(done, bytes, d, sizeof(d)), quantity(total, bytes, t, sizeof(t)),
             100.0 * (double)done / (double)total, quantity((uint64_t)rate, bytes, r, sizeof(r)),
             time_left((double)(total - min_u64(done, total)) / rate, left, sizeof(left)));
-    return text;
+    return ret;
 }

@@ -13,13 +13,15 @@ struct progress {
     uint64_t first;    /* what had been done by then */
 };
 
+enum { PROGRESS_TEXT = 200 };
+
 /**
- * Write a message like "files of the list: 1200 of 5000 (24 %), 310/s, 12 s left" into `text`;
- * sizes if `what` begins with "bytes". `total` 0: unknown. `now_ns`: time_now_ns(). Returns `text`.
+ * Write a message like "files of the list: 1200 of 5000 (24 %), 310/s, 12 s left"; sizes if `what`
+ * begins with "bytes". `total` 0: unknown. `now_ns`: time_now_ns(). Returns `ret`.
  *
  * Rate and time left are measured from the first call with this `what`.
  */
 char *progress_text(struct progress *p, const char *what, uint64_t done, uint64_t total,
-                    uint64_t now_ns, char *text, size_t size);
+                    uint64_t now_ns, char ret[PROGRESS_TEXT]);
 
 #endif

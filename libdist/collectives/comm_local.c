@@ -81,10 +81,10 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
 {
     struct local_call c = begin(first_collective, timeout_ns, err);
     const char *job = getenv("PLENUM_JOB_ID");
+    const struct meeting_member self = {getenv(MEETING_VARIABLE), job ? job : "", instances, index};
     int r;
 
-    r = meeting_join(getenv(MEETING_VARIABLE), job ? job : "", instances, index, c.deadline_ns,
-                     &world.meeting, err);
+    r = meeting_join(&self, c.deadline_ns, &world.meeting, err);
     if (r < 0)
         return r;
     world.instances = instances;

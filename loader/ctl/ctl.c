@@ -29,10 +29,10 @@ void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t tota
 {
     bool terminal = isatty(STDERR_FILENO);
     uint64_t now = time_now_ns();
-    char text[200];
+    char text[PROGRESS_TEXT];
 
     (void)arg;
-    (void)progress_text(&progress, what, done, total, now, text, sizeof(text));
+    (void)progress_text(&progress, what, done, total, now, text);
     if (progress_told_ns == 0)
         progress_told_ns = now;
     if (terminal) {

@@ -120,9 +120,9 @@ static void on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
 {
     struct opening *o = arg;
     uint64_t now = time_now_ns();
-    char text[200];
+    char text[PROGRESS_TEXT];
 
-    (void)progress_text(&o->rate, what, done, total, now, text, sizeof(text));
+    (void)progress_text(&o->rate, what, done, total, now, text);
     if (o->logged_ns == 0)
         o->logged_ns = now;
     if (now - o->logged_ns >= log_progress_ns) {

@@ -47,7 +47,7 @@ static pid_t start(instance run, uint32_t count, uint32_t index)
     if (pid != 0)
         return pid;
     (void)alarm(60);
-    if (meeting_join(address, "job", count, index, 0, &m, &err) < 0)
+    if (meeting_join(&(struct meeting_member){address, "job", count, index}, 0, &m, &err) < 0)
         _exit(100);
     _exit(run(m, index));
 }
@@ -273,7 +273,9 @@ static int come_from_elsewhere(uint32_t index)
     pid = fork();
     if (pid == 0) {
         (void)alarm(60);
-        _exit(meeting_join(address, "job", 2, index, 0, &m, &err) < 0 ? 100 : come_twice(m, index));
+        _exit(meeting_join(&(struct meeting_member){address, "job", 2, index}, 0, &m, &err) < 0
+                  ? 100
+                  : come_twice(m, index));
     }
     while (*met < 2)
         (void)usleep(1000);
@@ -375,7 +377,7 @@ static int begin_anew(struct meeting *m, uint32_t index)
         return 1;
     if (index == 1) { /* as if its program had crashed, and a script had started it again */
         meeting_destroy(m);
-        if (meeting_join(address, "job", 2, 1, 0, &m, &err) < 0)
+        if (meeting_join(&(struct meeting_member){address, "job", 2, 1}, 0, &m, &err) < 0)
             return 2;
     }
     return meeting_come(m, 0, &who) == -EPROTO && who == 1 - index ? 0 : 3;
@@ -407,7 +409,9 @@ static void refused(const char *at, const char *job, uint32_t count, const char 
     struct plenum_error err = {""};
     struct meeting *m = NULL;
 
-    cr_expect(eq(int, meeting_join(at, job, count, 0, 0, &m, &err), -ENOTSUP), "%s", why);
+    cr_expect(
+        eq(int, meeting_join(&(struct meeting_member){at, job, count, 0}, 0, &m, &err), -ENOTSUP),
+        "%s", why);
     cr_expect(strstr(err.text, why) != NULL, "'%s' does not say '%s'", err.text, why);
     cr_expect(m == NULL);
 }
@@ -429,7 +433,8 @@ Test(meeting, what_is_not_ours_is_refused)
         if (pid == 0) {
             if (setuid(65534) < 0)
                 _exit(1);
-            _exit(meeting_join(address, "job", 2, 0, 0, &m, &err) == -ENOTSUP &&
+            _exit(meeting_join(&(struct meeting_member){address, "job", 2, 0}, 0, &m, &err) ==
+                              -ENOTSUP &&
                           strstr(err.text, "belongs to another user")
                       ? 0
                       : 2);
@@ -444,7 +449,8 @@ Test(meeting, what_is_not_ours_is_refused)
     refused(address, "job", 2, want);
     (void)kill(pid, SIGKILL);
     (void)end_of(pid);
-    cr_expect(eq(int, meeting_join(address, "job", 2, 0, 0, &m, &err), 0), "%s", err.text);
+    cr_expect(eq(int, meeting_join(&(struct meeting_member){address, "job", 2, 0}, 0, &m, &err), 0),
+              "%s", err.text);
     meeting_destroy(m);
     close_place();
     meeting_server_destroy(NULL);
@@ -577,7 +583,9 @@ Test(meeting, nobody_waits_for_an_answer_beyond_the_time_limit)
 
     (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
     cr_assert(eq(int, meeting_server_create(name, "job", 2, &place, address, &err), 0));
-    cr_expect(eq(int, meeting_join(address, "job", 2, 0, time_now_ns() + 50 * NS_PER_MS, &m, &err),
+    cr_expect(eq(int,
+                 meeting_join(&(struct meeting_member){address, "job", 2, 0},
+                              time_now_ns() + 50 * NS_PER_MS, &m, &err),
                  -ETIMEDOUT));
     meeting_server_dispatch(place); /* the requester is gone */
     meeting_server_destroy(place);

@@ -10,10 +10,10 @@
 static void tells(struct progress *p, const char *what, uint64_t done, uint64_t total,
                   uint64_t seconds, const char *want)
 {
-    char text[200];
+    char text[PROGRESS_TEXT];
 
-    cr_expect(eq(str, progress_text(p, what, done, total, seconds * NS_PER_SEC, text, sizeof(text)),
-                 (char *)want));
+    cr_expect(
+        eq(str, progress_text(p, what, done, total, seconds * NS_PER_SEC, text), (char *)want));
 }
 
 Test(progress, tells_how_far_how_fast_and_how_long)
