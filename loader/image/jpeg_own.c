@@ -7,15 +7,14 @@
  *     jpeg_tiles.c   hint               -> where tiles begin
  *     here           bits               -> coefficients, and the region's blocks of samples
  *     jpeg_coefs.c   bits               -> coefficients, of files with several scans
- *     jpeg_pixels.c  coefficients       -> samples -> upsampled -> RGBX
+ *     jpeg_planes.c  samples            -> rows of pixels
+ *     jpeg_pixels.c  the loops over coefficients, samples and pixels
  *
  * Nothing in the entropy-coded data marks where a block begins. So all blocks from the top to the
  * region's last row are read; but blocks outside of the region are skipped, several symbols at a
  * time. If tiles are known from an earlier decode, only those under the region are read, two rows
  * of them at once: while the look-up of one row waits for memory, that of the other computes. Rows
- * whose tiles are not known are read from the end of the known ones. The samples of three MCU rows
- * are in memory, in rings of rows: two MCU rows may be read at once, and upsampling a row may need
- * the row above or below it.
+ * whose tiles are not known are read from the end of the known ones.
  *
  *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
  *     read()        <- rows of pixels whose samples are there, a few at a time
@@ -44,6 +43,7 @@
 #include "loader/image/jpeg_frame.h"
 #include "loader/image/jpeg_huff.h"
 #include "loader/image/jpeg_pixels.h"
+#include "loader/image/jpeg_planes.h"
 #include "loader/image/jpeg_scan.h"
 #include "loader/image/jpeg_tiles.h"
 #include "loader/image/scratch.h"
@@ -51,23 +51,13 @@
 /* Rows per read(), and blocks that are transformed together. */
 enum { STRIP_ROWS = 8, BATCH = 16 };
 
-/* A component's samples under the region. */
-struct plane {
-    uint32_t left, right; /* blocks, across */
-    uint32_t top, bottom; /* blocks, down */
-    uint32_t rows;        /* in memory: those of three MCU rows */
-    size_t pitch;
-    uint8_t *samples; /* of block `left`, row 0; JPEG_PAD bytes before and after each row */
-    uint8_t *wide;    /* room for one enlarged row */
-};
-
 /* One block of an MCU. */
 struct mcu_block {
     const struct jpeg_huff *dc, *ac;
     uint8_t component, x, y; /* in blocks, within the component's part of the MCU */
     uint8_t h;               /* blocks per MCU, across */
     bool keep;               /* in this row of MCUs; then: */
-    const struct plane *plane;
+    const struct jpeg_plane *plane;
     const int16_t *quant;
     uint8_t *samples; /* of the plane's first block in the row */
 };
@@ -78,19 +68,18 @@ struct jpeg_own {
     struct jpeg_frame frame;
     struct image_file file;
 
-    struct rect region;
-    uint32_t left, right; /* MCUs that contain the region, across */
-    uint32_t top, end;    /* MCU rows that have needed blocks: top ... end - 1 */
-    uint32_t bottom;      /* the last MCU row to be read */
-    uint32_t row;         /* the next MCU row */
-    uint32_t y, y_ready;  /* the next row of pixels; rows before y_ready can be produced */
-    struct plane planes[JPEG_COMPONENTS];
+    struct jpeg_planes planes; /* of the region */
+    uint32_t left, right;      /* MCUs that contain the region, across */
+    uint32_t top, end;         /* MCU rows that have needed blocks: top ... end - 1 */
+    uint32_t bottom;           /* the last MCU row to be read */
+    uint32_t row;              /* the next MCU row */
+    uint32_t y, y_ready;       /* the next row of pixels; rows before y_ready can be produced */
     /* For MCU rows with even numbers, and for those with odd ones. */
     struct mcu_block mcu_blocks[2][JPEG_MCU_BLOCKS];
     const struct mcu_block
         *mcu_block[2]; /* of the rows that the two scans, or the only one, are reading */
     uint32_t mcu_block_count;
-    struct scratch samples, strip;
+    struct scratch strip;
     size_t strip_pitch;
     struct jpeg_coefs coefs; /* of a file with several scans */
 
@@ -509,42 +498,19 @@ static void begin_unknown(struct jpeg_own *o)
                     o->row * o->frame.mcus, t->mcus > 0);
 }
 
-/* Fancy upsampling weights samples with their neighbours; at the edges of the image a sample is its
- * own neighbour. */
-static void pad_edges(struct jpeg_own *o, uint32_t row_of_mcus)
-{
-    for (uint32_t i = 0; i < o->frame.count; i++) {
-        const struct jpeg_component *c = &o->frame.component[i];
-        const struct plane *p = &o->planes[i];
-        uint32_t begin = row_of_mcus * c->v * JPEG_BLOCK % p->rows;
-        size_t end = c->width - (size_t)p->left * JPEG_BLOCK; /* of the image, in p->samples */
-
-        if (c->stretch_across != JPEG_FANCY)
-            continue;
-        for (uint32_t y = begin; y < begin + c->v * JPEG_BLOCK; y++) {
-            uint8_t *row = p->samples + y * p->pitch;
-
-            if (p->left == 0)
-                row[-1] = row[0];
-            if (p->right * JPEG_BLOCK >= c->width)
-                row[end] = row[end - 1];
-        }
-    }
-}
-
 /* Set which blocks of a row of MCUs are needed, and where their samples are stored. */
 static void locate_row(struct jpeg_own *o, uint32_t row)
 {
     for (uint32_t i = 0; i < o->mcu_block_count; i++) {
         struct mcu_block *p = &o->mcu_blocks[row % 2][i];
         const struct jpeg_component *c = &o->frame.component[p->component];
-        const struct plane *plane = &o->planes[p->component];
+        const struct jpeg_plane *plane = &o->planes.of[p->component];
         uint32_t y = row * c->v + p->y;
 
         p->keep = row >= o->top && y >= plane->top && y < plane->bottom;
         p->plane = plane;
         p->quant = o->frame.quant[c->quant];
-        p->samples = plane->samples + y * JPEG_BLOCK % plane->rows * plane->pitch;
+        p->samples = jpeg_plane_row(plane, y * JPEG_BLOCK);
     }
 }
 
@@ -564,8 +530,8 @@ static void make_blocks(struct jpeg_own *o, uint32_t component, uint32_t y)
 {
     const uint64_t first_row = 0x1800c063; /* bits of a word of jpeg_coefs.h */
     const struct jpeg_coef_plane *from = &o->coefs.planes[component];
-    const struct plane *p = &o->planes[component];
-    uint8_t *to = p->samples + y * JPEG_BLOCK % p->rows * p->pitch;
+    const struct jpeg_plane *p = &o->planes.of[component];
+    uint8_t *to = jpeg_plane_row(p, y * JPEG_BLOCK);
 
     for (uint32_t x = p->left; x < p->right; x++, to += JPEG_BLOCK) {
         size_t at = (size_t)y * from->pitch + x;
@@ -597,7 +563,7 @@ static void make_mcus(struct jpeg_own *o)
         uint32_t v = o->frame.component[i].v, y = o->row * v;
 
         for (uint32_t end = y + v; y < end; y++)
-            if (y >= o->planes[i].top && y < o->planes[i].bottom)
+            if (y >= o->planes.of[i].top && y < o->planes.of[i].bottom)
                 make_blocks(o, i, y);
     }
 }
@@ -621,7 +587,7 @@ static bool read_rows(struct jpeg_own *o)
     }
     for (; n > 0; n--, o->row++)
         if (o->row >= o->top && o->row < o->end)
-            pad_edges(o, o->row);
+            jpeg_planes_pad_edges(&o->planes, o->row);
     o->y_ready =
         o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
     if (known || !ok)
@@ -629,108 +595,6 @@ static bool read_rows(struct jpeg_own *o)
     if (o->tiles.mcus > 0)
         o->tiles.rows = o->row;
     return jpeg_scan_ready(o->scan); /* the last MCU must be complete before its row is delivered */
-}
-
-static const uint8_t *row_of(const struct jpeg_own *o, uint32_t component, uint32_t y)
-{
-    const struct plane *p = &o->planes[component];
-
-    return p->samples + y % p->rows * p->pitch;
-}
-
-/* Upsample a component for row o->y, as wide as the region. */
-static const uint8_t *enlarge(struct jpeg_own *o, uint32_t component)
-{
-    const struct jpeg_component *c = &o->frame.component[component];
-    const struct plane *p = &o->planes[component];
-    uint32_t y = o->y / c->down, other = y, base = p->left * JPEG_BLOCK;
-    uint32_t left = o->region.left, last = left + o->region.width - 1;
-    const uint8_t *near, *far;
-
-    if (c->stretch_down == JPEG_FANCY && o->y % 2 == 0)
-        other = y > 0 ? y - 1 : 0;
-    else if (c->stretch_down == JPEG_FANCY)
-        other = y + 1 < c->height ? y + 1 : y;
-    near = row_of(o, component, y);
-    far = row_of(o, component, other);
-    if (c->stretch_across == JPEG_FANCY) {
-        uint32_t first = left / 2 - base, count = last / 2 - left / 2 + 1;
-
-        if (c->stretch_down == JPEG_FANCY)
-            o->kernels->h2v2(near + first, far + first, count, p->wide);
-        else
-            o->kernels->h2v1(near + first, count, p->wide);
-        return p->wide + left % 2;
-    }
-    if (c->stretch_across == JPEG_REPEAT) {
-        uint32_t first = left / c->across - base, count = last / c->across - left / c->across + 1;
-
-        for (uint32_t i = 0; i < count; i++) { /* across is 4 at most */
-            uint32_t four = near[first + i] * UINT32_C(0x01010101);
-
-            memcpy(p->wide + (size_t)i * c->across, &four, sizeof(four));
-        }
-        return p->wide + left % c->across;
-    }
-    if (c->stretch_down == JPEG_FANCY) {
-        o->kernels->h1v2(near + left - base, far + left - base, o->y % 2 == 0 ? 1 : 2,
-                         o->region.width, p->wide);
-        return p->wide;
-    }
-    return near + left - base;
-}
-
-/* Convert YCCK to RGB, given its first three components converted from YCbCr; or CMYK, with `flip`.
- * Inks are inverted: see jpeg.c. The loops have constant counts, so that compilers vectorise
- * them. */
-static void print_black(uint8_t *pixels, const uint8_t *black, uint32_t count, uint8_t flip)
-{
-    enum { RUN = 16 };
-    uint8_t four[4 * RUN];
-
-    for (uint32_t at = 0; at < count; at += RUN, pixels += 4 * RUN) {
-        for (uint32_t i = 0; i < RUN; i++) {
-            uint32_t k = black[at + i] * UINT32_C(0x01010101);
-
-            memcpy(four + 4 * (size_t)i, &k, sizeof(k));
-        }
-        for (uint32_t i = 0; i < 4 * RUN; i++)
-            pixels[i] = (uint8_t)(four[i] - jpeg_times_255th(pixels[i] ^ flip, four[i]));
-    }
-}
-
-static void make_row(struct jpeg_own *o, uint8_t *to)
-{
-    const uint8_t *rows[JPEG_COMPONENTS];
-
-    for (uint32_t i = 0; i < o->frame.count; i++)
-        rows[i] = enlarge(o, i);
-    (o->frame.count == 1 ? o->kernels->grey
-     : o->frame.ycc      ? o->kernels->ycc
-                         : o->kernels->rgb)(rows, o->region.width, to);
-    if (o->frame.count == 4)
-        print_black(to, rows[3], o->region.width, o->frame.ycc ? 0 : 255);
-    o->y++;
-}
-
-/* Determine which blocks of a component the region needs. */
-static void locate_plane(const struct jpeg_component *c, const struct rect *region, struct plane *p)
-{
-    uint32_t x_margin = c->stretch_across == JPEG_FANCY ? 2 : 0;
-    uint32_t y_margin = c->stretch_down == JPEG_FANCY ? 2 : 0;
-    uint32_t x = region->left > x_margin ? region->left - x_margin : 0;
-    uint32_t y = region->top > y_margin ? region->top - y_margin : 0;
-    uint32_t x_last = (region->left + region->width - 1 + x_margin) / c->across;
-    uint32_t y_last = (region->top + region->height - 1 + y_margin) / c->down;
-
-    x_last = x_last < c->width ? x_last : c->width - 1;
-    y_last = y_last < c->height ? y_last : c->height - 1;
-    p->left = x / c->across / JPEG_BLOCK;
-    p->top = y / c->down / JPEG_BLOCK;
-    p->right = x_last / JPEG_BLOCK + 1;
-    p->bottom = y_last / JPEG_BLOCK + 1;
-    p->rows = 3U * c->v * JPEG_BLOCK;
-    p->pitch = align_up((size_t)(p->right - p->left) * JPEG_BLOCK + 2 * JPEG_PAD, 64);
 }
 
 /* Returns the last row of MCUs that libjpeg would read for this row of pixels. */
@@ -750,39 +614,16 @@ static void find_rows_and_columns(struct jpeg_own *o)
 
     o->left = o->top = UINT32_MAX;
     o->right = o->end = 0;
-    o->bottom = last_row(f, o->region.top + o->region.height - 1);
+    o->bottom = last_row(f, o->planes.region.top + o->planes.region.height - 1);
     for (uint32_t i = 0; i < f->count; i++) {
         const struct jpeg_component *c = &f->component[i];
-        struct plane *p = &o->planes[i];
+        const struct jpeg_plane *p = &o->planes.of[i];
 
-        locate_plane(c, &o->region, p);
         o->left = (uint32_t)min_u64(o->left, p->left / c->h);
         o->top = (uint32_t)min_u64(o->top, p->top / c->v);
         o->right = (uint32_t)max_u64(o->right, (p->right - 1) / c->h + 1);
         o->end = (uint32_t)max_u64(o->end, (p->bottom - 1) / c->v + 1);
     }
-}
-
-static int make_room(struct jpeg_own *o)
-{
-    size_t wide = align_up(o->region.width + 2, 64) + JPEG_PAD, at = 0;
-
-    for (uint32_t i = 0; i < o->frame.count; i++)
-        at += o->planes[i].rows * o->planes[i].pitch + wide;
-    o->strip_pitch = align_up((size_t)o->region.width * 4, 32) + 4 * JPEG_PAD;
-    if (scratch_reserve(&o->samples, at) < 0 ||
-        scratch_reserve(&o->strip, STRIP_ROWS * o->strip_pitch) < 0)
-        return -ENOMEM;
-    at = 0;
-    for (uint32_t i = 0; i < o->frame.count; i++) {
-        struct plane *p = &o->planes[i];
-
-        p->samples = (uint8_t *)o->samples.bytes + at + JPEG_PAD;
-        at += p->rows * p->pitch;
-        p->wide = (uint8_t *)o->samples.bytes + at;
-        at += wide;
-    }
-    return 0;
 }
 
 int jpeg_own_create(struct jpeg_own **ret)
@@ -809,7 +650,7 @@ void jpeg_own_destroy(struct jpeg_own *o)
         return;
     jpeg_huffs_fini(&o->huffs);
     jpeg_tiles_fini(&o->tiles);
-    scratch_free(&o->samples);
+    jpeg_planes_fini(&o->planes);
     scratch_free(&o->strip);
     scratch_free(&o->coefs.room);
     free(o);
@@ -874,7 +715,7 @@ static int read_coefs(struct jpeg_own *o)
         .huffs = &o->huffs, .scan = &o->scans[0], .bmi2 = o->kernels->bmi2};
 
     for (uint32_t i = 0; i < o->frame.count; i++) {
-        const struct plane *p = &o->planes[i];
+        const struct jpeg_plane *p = &o->planes.of[i];
 
         o->coefs.planes[i] = (struct jpeg_coef_plane){
             .left = p->left, .right = p->right, .top = p->top, .bottom = p->bottom};
@@ -886,15 +727,16 @@ int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
 {
     int r;
 
-    o->region = *region;
+    jpeg_planes_locate(&o->planes, &o->frame, region);
     find_rows_and_columns(o);
     jpeg_huffs_begin(&o->huffs, o->kernels->fill, o->file.len - o->frame.data);
     r = o->frame.several ? read_coefs(o) : list_mcu_blocks(o);
     if (r != 0)
         return r;
-    r = make_room(o);
-    if (r < 0)
-        return r;
+    o->strip_pitch = align_up((size_t)region->width * 4, 32) + 4 * JPEG_PAD;
+    if (jpeg_planes_make_room(&o->planes) < 0 ||
+        scratch_reserve(&o->strip, STRIP_ROWS * o->strip_pitch) < 0)
+        return -ENOMEM;
     o->row = o->frame.several ? o->top : (uint32_t)min_u64(o->top, o->tiles.known);
     o->y = region->top;
     o->y_ready = 0;
@@ -906,20 +748,21 @@ int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
 
 int jpeg_own_read(struct jpeg_own *o, struct image_rows *ret)
 {
-    uint32_t end = o->region.top + o->region.height, count = 0;
+    uint32_t end = o->planes.region.top + o->planes.region.height, count = 0;
 
     while (o->y_ready <= o->y || (o->y_ready >= end && o->row <= o->bottom))
         if (!read_rows(o))
             return JPEG_OWN_GIVES_UP;
     for (; count < STRIP_ROWS && o->y < end && o->y < o->y_ready; count++)
-        make_row(o, (uint8_t *)o->strip.bytes + count * o->strip_pitch);
+        jpeg_planes_make_row(&o->planes, o->kernels, o->y++,
+                             (uint8_t *)o->strip.bytes + count * o->strip_pitch);
     *ret = (struct image_rows){o->strip.bytes, o->strip_pitch, count};
     return 0;
 }
 
 void jpeg_own_close(struct jpeg_own *o)
 {
-    scratch_trim(&o->samples, 4 << 20);
+    scratch_trim(&o->planes.samples, 4 << 20);
     scratch_trim(&o->strip, 4 << 20);
     scratch_trim(&o->coefs.room, 16 << 20);
     scratch_trim(&o->tiles.room, 1 << 20);

@@ -33,6 +33,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/jpeg_pixels.c %D%/jpeg_pixels.h %D%/jpeg_idct.h \
 	%D%/jpeg_pixels_avx2.c \
 	%D%/jpeg_pixels_neon.c \
+	%D%/jpeg_planes.c %D%/jpeg_planes.h \
 	%D%/jpeg_scan.c %D%/jpeg_scan.h \
 	%D%/jpeg_tiles.c %D%/jpeg_tiles.h \
 	%D%/jpeg_pack.c \
