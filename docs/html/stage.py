@@ -115,11 +115,6 @@ class Manual:
             return f'href="https://manpages.debian.org/{match.group(1)[:-3]}.{match.group(1)[-2]}"'
 
         html = re.sub(r'href="man:([^"]*)"', reference, html)
-        # pages in man(7) name others in bold type
-        html = re.sub(r"<b>([\w.]+)</b>(\(\d\))",
-                      lambda m: f'<a href="{os.path.basename(self.man[m.group(1) + m.group(2)])}.html">'
-                                f"<b>{m.group(1)}</b>{m.group(2)}</a>"
-                      if m.group(1) + m.group(2) in self.man else m.group(0), html)
         body = html[html.index('<section class="Sh">'):html.rindex('<table class="foot">')].rstrip()
         body = re.sub(r"</?section[^>]*>|</div>\s*\Z", "", body)
         text = f"# {page}({section})\n\n"

@@ -38,19 +38,17 @@ def help_options(text):
 def page_options(path):
     """What a man page defines: [(section, subsection, options of one entry)]."""
     section = subsection = ""
-    entries, lines = [], open(path, encoding="utf-8").read().splitlines()
-    for i, line in enumerate(lines):
-        heading = re.match(r"\.S([Hh]|[Ss]) (.*)", line)
-        if heading:
-            name = heading.group(2).replace("\\-", "-").strip('"')
-            section, subsection = (name, "") if heading.group(1) in "Hh" else (section, name)
-        elif line.startswith(".It Fl"):  # mdoc(7)
-            entries.append((section, subsection, set(re.findall(r"Fl (-?[A-Za-z][\w-]*)", line))))
-            entries[-1] = (*entries[-1][:2], {"-" + name for name in entries[-1][2]})
-        elif line == ".TP":  # man(7)
-            text = re.sub(r"\\f.", " ", lines[i + 1].replace("\\-", "-"))
-            entries.append((section, subsection, set(OPTION.findall(text))))
-    return [(s, ss, options) for s, ss, options in entries if options]
+    entries = []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            heading = re.match(r"\.S([hs]) (.*)", line)
+            if heading:
+                name = heading.group(2)
+                section, subsection = (name, "") if heading.group(1) == "h" else (section, name)
+            elif line.startswith(".It Fl"):
+                names = re.findall(r"Fl (-?[A-Za-z][\w-]*)", line)
+                entries.append((section, subsection, {"-" + name for name in names}))
+    return entries
 
 
 def page(name):
@@ -101,9 +99,10 @@ class ManualTest(unittest.TestCase):
 
     def test_commands(self):
         """plenumctl(1) has a section for every command"""
-        text = open(page("plenumctl.1"), encoding="utf-8").read().replace("\\-", "-")
+        with open(page("plenumctl.1"), encoding="utf-8") as file:
+            text = file.read()
         for command in re.findall(r"^  (\S+) ", help_text("plenumctl").split("commands:")[1], re.M):
-            self.assertIn(f"\n.SS {command}\n", text)
+            self.assertIn(f"\n.Ss {command}\n", text)
 
     def test_size(self):
         """every --help fits 80 columns"""

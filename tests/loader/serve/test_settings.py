@@ -59,8 +59,8 @@ class SettingsTest(ServiceCase):
         """plenumd.conf(5) and the installed file have every key, and no other"""
         keys = set(options()) - COMMAND_LINE_ONLY
         with open(os.path.join(SOURCE, "docs", "man", "plenumd.conf.5"), encoding="utf-8") as f:
-            section = f.read().split(".SH KEYS")[1].split(".SH ")[0]
-        documented = {m.replace("\\-", "-") for m in re.findall(r"^\.TP\n\.B (\S+)", section, re.M)}
+            section = f.read().split(".Sh KEYS")[1].split(".Sh ")[0]
+        documented = set(re.findall(r"^\.It Cm (\S+)$", section, re.M))
         self.assertEqual(documented, keys)
         with open(os.path.join(SOURCE, "systemd", "plenumd.conf"), encoding="utf-8") as f:
             installed = f.read()
