@@ -21,7 +21,7 @@ CONTENTS = (
     ("Python", ("python/pyplenum", "python/pyplenum.torch")),
     ("C", ("man/libplenum.3", "man/plenum_job.3", "man/plenum_collectives.3", "man/plenum_stream.3",
            "man/plenum_batch.3", "man/plenum_cursor.3", "man/plenum_normalise.3", "include/index")),
-    ("Exactly", ("docs/pixels", "docs/order", "docs/protocol", "docs/architecture", "docs/states",
+    ("Exactly", ("docs/pixels", "docs/order", "docs/protocol", "docs/architecture", "docs/tour", "docs/states",
                  "docs/decoding", "docs/launcher", "bench/README")),
     ("The project", ("docs/versions", "NEWS", "HACKING", "SECURITY", "LICENSE")),
 )

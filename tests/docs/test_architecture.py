@@ -30,7 +30,8 @@ class Architecture(unittest.TestCase):
         files = {os.path.basename(path) for room in ROOMS
                  for path in glob.glob(os.path.join(SOURCE, room, "**"), recursive=True)}
         missing = []
-        for page in ("docs/architecture.md", "docs/decoding.md", "docs/launcher.md", "docs/states.md", "HACKING.md"):
+        for page in ("docs/architecture.md", "docs/decoding.md", "docs/launcher.md", "docs/states.md",
+                     "docs/tour.md", "HACKING.md"):
             paths, names = named(page)
             self.assertGreater(len(paths), 9, page)
             missing += [f"{page}: {path}" for path in sorted(paths)
