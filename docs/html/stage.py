@@ -23,7 +23,7 @@ CONTENTS = (
            "man/plenum_batch.3", "man/plenum_cursor.3", "man/plenum_normalise.3", "include/index")),
     ("Exactly", ("docs/pixels", "docs/order", "docs/protocol", "docs/architecture", "docs/tour", "docs/states",
                  "docs/decoding", "docs/launcher", "bench/README")),
-    ("The project", ("docs/versions", "NEWS", "HACKING", "SECURITY", "LICENSE")),
+    ("The project", ("docs/versions", "NEWS", "CONTRIBUTING", "HACKING", "SECURITY", "LICENSE")),
 )
 # Folders of the source that have a page here, and folders that have none.
 INSTEAD = {"include/plenum": "include/index.md", "examples": "examples/index.md"}
@@ -137,7 +137,7 @@ class Manual:
             else:
                 os.makedirs(os.path.join(self.out, "docs"), exist_ok=True)
                 shutil.copy(os.path.join(self.source, "docs", name), os.path.join(self.out, "docs", name))
-        for name in ("HACKING.md", "SECURITY.md", "NEWS", "bench/README.md"):
+        for name in ("CONTRIBUTING.md", "HACKING.md", "SECURITY.md", "NEWS", "bench/README.md"):
             self.page(name)
         write(f"# Licence\n\n{read(self.source, 'LICENSE')}", self.out, "LICENSE.md")
         for name in sorted(os.listdir(os.path.join(self.source, "docs", "man"))):
