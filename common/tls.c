@@ -142,10 +142,8 @@ static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
         return fd;
     return error_set(err, r,
                      "key file %s: %s. It is a descriptor of process %llu, whom this process does "
-                     "not see: is it in a "
-                     "container with a PID name space of its own? Start that with the host's "
-                     "(--pid=host), and as the "
-                     "same user",
+                     "not see: is it in a container with a PID name space of its own? Start that "
+                     "with the host's (--pid=host), and as the same user",
                      path, strerror(-r), (unsigned long long)pid);
 }
 

@@ -501,8 +501,8 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
         return error_set(err, -ESTALE,
                          "this stream of %s cannot resume: the cursor was made with another data "
-                         "set, pipeline, seed "
-                         "or order, or with another list of bad samples (plenumctl verify)",
+                         "set, pipeline, seed or order, or with another list of bad samples "
+                         "(plenumctl verify)",
                          s->open.dataset);
     if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
         return error_set(err, -EINVAL,
