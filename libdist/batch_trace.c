@@ -29,8 +29,8 @@ struct trace {
     FILE *file;
     struct json json;
     unsigned process; /* number of the stream in the trace */
-    uint64_t
-        offset_ns;  /* from CLOCK_MONOTONIC to CLOCK_REALTIME, so that traces of hosts line up */
+    /* From CLOCK_MONOTONIC to CLOCK_REALTIME, so that traces of hosts line up. */
+    uint64_t offset_ns;
     uint32_t slots; /* tracks that have been named */
 };
 

@@ -47,13 +47,13 @@
 #include "launcher/script.h"
 
 enum {
-    SIDE_BY_SIDE = 64, /* parallel logins, */
-    PROMPT_MS = 3000,  /* not counting those that have been silent for this long */
+    SIDE_BY_SIDE = 64, /* parallel logins, without silent ones */
+    PROMPT_MS = 3000,  /* a login counts as silent after this time */
     LEAVE_MS = 1000,   /* for logins to end after their answer */
     POLL_MS = 1000,
     READS = 16,          /* of one login's output, before others have their turn */
-    BACK_MS = 5000,      /* for a connection to plenumrun, */
-    BACK_PART = 3,       /* or this fraction of the time for the answer */
+    BACK_MS = 5000,      /* the longest time for a connection to plenumrun */
+    BACK_PART = 3,       /* it gets at most this fraction of the time for the answer */
     BACK_MORE_MS = 1500, /* for the other addresses, once one has connected */
     ACCEPTS = 64,
 };

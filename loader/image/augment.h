@@ -19,8 +19,8 @@
 /** One operation applied to a sample. */
 struct augment_step {
     enum pipeline_op_kind kind; /* for a jitter, one of its parts */
-    uint32_t
-        number; /* factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or levels */
+    /* Factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or levels. */
+    uint32_t number;
     uint32_t size;            /* size of a blur's kernel */
     struct affine map;        /* PIPELINE_AFFINE: used for all operations that move pixels */
     struct rect rect;         /* the erased part of the window as stored in memory */

@@ -76,8 +76,8 @@ struct jpeg_own {
     uint32_t y, y_ready;       /* the next row of pixels; rows before y_ready can be produced */
     /* For MCU rows with even numbers, and for those with odd ones. */
     struct mcu_block mcu_blocks[2][JPEG_MCU_BLOCKS];
-    const struct mcu_block
-        *mcu_block[2]; /* of the rows that the two scans, or the only one, are reading */
+    /* For the rows that the two scans, or the only one, are reading. */
+    const struct mcu_block *mcu_block[2];
     uint32_t mcu_block_count;
     struct scratch strip;
     size_t strip_pitch;

@@ -67,8 +67,7 @@ struct resize {
 
     /* Memory that is kept: no more than a few hundred KiB, unless an image has unusual
      * proportions. */
-    const struct resize_kernels
-        *prepared; /* the set whose form of the table across is in `own`, if any */
+    const struct resize_kernels *prepared; /* `own` has its form of the table across; or NULL */
     struct scratch own;
     struct scratch ring;     /* [ring_pairs][pair_bytes]: pair k is at k % ring_pairs */
     struct scratch pointers; /* [ring_pairs] pointers to the pairs of one output */

@@ -334,7 +334,7 @@ struct settings {
     struct arguments arguments;
     struct settings_texts texts;
     struct arguments fresh;         /* read by the last reload */
-    struct settings_texts reloaded; /* and its texts */
+    struct settings_texts reloaded; /* the texts of `fresh` */
     int argc;
     char **argv;
 };

@@ -272,8 +272,7 @@ void pin_worker(const struct pin *pin, unsigned index)
 
 void pin_widen(void)
 {
-    unsigned char
-        all[8192]; /* 65536 CPUs; the kernel cuts it down to what the control group allows */
+    unsigned char all[8192]; /* 65536 CPUs; the kernel removes those outside the control group */
 
     memset(all, 0xff, sizeof(all));
     (void)sched_setaffinity(0, sizeof(all), (cpu_set_t *)(void *)all);

@@ -85,8 +85,8 @@ struct main_loop {
 enum {
     BEAT_MS = 1000,
     RELOAD_MS = 1000,       /* longest time that new clients wait for settings to be read */
-    CACHE_PART = 10,        /* by default the cache folder may use a tenth of its file system, */
-    CACHE_USER_PART = 4,    /* and one user a quarter of that */
+    CACHE_PART = 10,        /* by default the cache folder may use a tenth of its file system */
+    CACHE_USER_PART = 4,    /* by default one user may use a quarter of the folder's limit */
     OPENING_SILENT_S = 900, /* after this, opening a data set from hanging storage fails */
     END_LIMIT_S = 5,        /* the process ends after this time, even if something hangs */
 };

@@ -73,7 +73,7 @@ struct session {
     struct window window;
     unsigned under_way; /* submitted requests that have not finished */
     bool draining;      /* the loader is shutting down */
-    bool told;          /* and the client has been notified */
+    bool told;          /* the client has been notified of that */
 
     /* A STATUS that is being answered at the client's reading speed. */
     struct snapshot *status; /* or NULL */
