@@ -2,15 +2,15 @@
 /* comm.h - collectives: seeds, weights, sums and barriers across all instances of a job.
  *
  * Every instance of the job calls the same functions in the same order with the same sizes. Before
- * any data moves, the instances compare their calls: if they differ, all of them return -EIO, no
- * buffer has changed, and the next call is compared again.
+ * any data moves, the instances compare their calls. If the calls differ, all instances return
+ * -EIO, no buffer has changed, and the next call is compared again.
  *
- * Collectives work in place on the caller's memory, of any size. In a job of one instance they
- * return success at once. In a single-host job that plenumrun started without mpirun, they use
- * memory shared by the instances; PLENUM_COLLECTIVES in the environment names the socket that hands
- * it out. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first call. A
- * program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
- * MPI_THREAD_FUNNELED and calls from its main thread) and finalises it itself. Otherwise plenum
+ * Collectives read and write the caller's memory directly, whatever its size. In a job of one
+ * instance they return success at once. In a single-host job that plenumrun started without mpirun,
+ * they use memory shared by the instances; PLENUM_COLLECTIVES in the environment names the socket
+ * that hands it out. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
+ * call. A program that uses MPI itself must initialise it before that (with MPI_THREAD_SERIALIZED,
+ * or MPI_THREAD_FUNNELED and calls from its main thread), and finalises it itself. Otherwise plenum
  * initialises MPI at the first collective and finalises it when the process exits.
  *
  * An instance that waits for the others sleeps, which leaves its cores to the loader.
@@ -57,15 +57,16 @@ enum plenum_type {
 
 enum plenum_op {
     PLENUM_SUM,  /**< Integers wrap modulo 2^32 or 2^64. */
-    PLENUM_MIN,  /**< Floats: NaN if any is NaN; -0 is less than +0. */
-    PLENUM_MAX,  /**< Floats: NaN if any is NaN; -0 is less than +0. */
+    PLENUM_MIN,  /**< Floats: NaN if any value is NaN; -0 is less than +0. */
+    PLENUM_MAX,  /**< Floats: NaN if any value is NaN; -0 is less than +0. */
     PLENUM_MEAN, /**< The sum divided by the number of instances; integers round towards zero. */
 };
 
 /**
  * Copy the buffer of instance `root` to every instance.
  *
- * @param buffer  [bytes]; read in `root`, written in the others. Any size, including above 2^31.
+ * @param buffer  [bytes]; read in `root`, written in the others. May have any size, even above
+ *                2^31.
  */
 PLENUM_API int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_t root,
                                 struct plenum_error *err);
@@ -80,7 +81,7 @@ PLENUM_API int plenum_allreduce(struct plenum_job *job, void *buffer, size_t cou
                                 enum plenum_type type, enum plenum_op op, struct plenum_error *err);
 
 /**
- * Collect the bytes of every instance in every instance, ordered by instance index.
+ * Collect the bytes of all instances, ordered by instance index. Every instance gets the result.
  *
  * @param send  [bytes] from this instance.
  * @param recv  [num_instances][bytes], written. Must not overlap `send`.
@@ -93,8 +94,8 @@ PLENUM_API int plenum_barrier(struct plenum_job *job, struct plenum_error *err);
 
 /**
  * Describe the next collective that this thread calls. Instances whose descriptions differ get
- * -EIO, as if they had called different functions. For language bindings, which know more about the
- * data than its size.
+ * -EIO, as if they had called different functions. This is for language bindings, which know more
+ * about the data than its size.
  *
  * @param name  the function that the user called, at most 31 bytes
  * @param what  its data, such as "float32 (2, 3)", at most 55 bytes
@@ -102,22 +103,22 @@ PLENUM_API int plenum_barrier(struct plenum_job *job, struct plenum_error *err);
 PLENUM_API void plenum_job_describe(struct plenum_job *job, const char *name, const char *what);
 
 /**
- * Check that all instances hold the same bytes, for example that weights have not drifted apart.
+ * Check that all instances have the same bytes, for example that weights have not drifted apart.
  * Compares hashes (XXH3-128), so it costs one read of the bytes and a few bytes of traffic.
  *
  * @param bytes  [size] in this instance. Sizes may differ between instances; that counts as a
  *               difference.
  *
- * Returns 0 if they are equal and -EBADMSG if they differ: the message names the instances whose
- * bytes differ from the majority's (or from instance 0's if there is no majority). Otherwise an
- * error that any collective can return.
+ * Returns 0 if all instances have the same bytes. Returns -EBADMSG if they differ; the message
+ * names the instances whose bytes differ from the majority's (or from instance 0's if there is no
+ * majority). Otherwise returns an error that any collective can return.
  */
 PLENUM_API int plenum_same(struct plenum_job *job, const void *bytes, size_t size,
                            struct plenum_error *err);
 
 /**
- * Agree on one seed for the whole job: `*seed` of instance 0, or a number from the system's random
- * source if that is 0.
+ * Agree on one seed for the whole job: `*seed` of instance 0 or, if that is 0, a number from the
+ * system's random source.
  *
  * @param seed  read in instance 0, written in every instance; never 0 afterwards.
  */
@@ -131,8 +132,8 @@ PLENUM_API int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed,
 PLENUM_API uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica);
 
 /**
- * Run a function in one instance of each host, for example to prepare data on a local disk. A
- * collective of the whole job: it returns once all hosts are done.
+ * Run a function in one instance of each host, for example to prepare data on a local disk. This is
+ * a collective of the whole job: it returns once all hosts are done.
  *
  * @param prepare  called in the instance with local index 0 on each host. Returns 0, or a negative
  *                 errno and a message, which then become the result in every instance of the job.
@@ -142,15 +143,15 @@ PLENUM_API int plenum_once_per_host(struct plenum_job *job,
                                     struct plenum_error *err);
 
 /**
- * Carries collectives over something other than MPI, such as torch.distributed under torchrun.
- * Plain data.
+ * A carrier: carries collectives over something other than MPI, such as torch.distributed under
+ * torchrun. Plain data.
  *
- * Each function does what the plenum_*() function of the same name does, for all instances, within
+ * Each function does what the plenum_*() function with its name does, for all instances, within
  * `timeout_ns` nanoseconds (0: no limit). It returns 0, or -ETIMEDOUT or -EIO with a message in
  * `err`, which is never NULL. Plenum calls one function at a time, in the thread that called the
  * collective, and never with 0 bytes or elements. Every collective begins with an allgather() of
- * 256 bytes, in which the instances compare their calls; a collective of at most 128 bytes needs
- * nothing else.
+ * 256 bytes, in which the instances compare their calls. A collective of at most 128 bytes needs no
+ * other call.
  */
 struct plenum_carrier {
     void *arg; /**< Passed to each function. */
@@ -168,9 +169,10 @@ struct plenum_carrier {
  * Use `carrier` instead of MPI for all further collectives of this process. Every instance must
  * call this before its first collective.
  *
- * @param carrier  copied; what its `arg` points to must stay valid until the process ends.
+ * @param carrier  copied; the memory that its `arg` points to must stay valid until the process
+ *                 ends.
  *
- * Errors: -EBUSY a collective has already run over something else. Threads: any.
+ * Errors: -EBUSY a collective has already run without this carrier. Threads: any.
  */
 PLENUM_API int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *carrier,
                                       struct plenum_error *err);

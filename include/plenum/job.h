@@ -41,8 +41,8 @@ struct plenum_job_info {
     uint32_t devices_per_replica; /**< Accelerators that one replica uses; defaults to 1. */
     uint32_t restart_count;       /**< How many times plenumrun has restarted the job. */
     enum plenum_launcher launcher; /**< Where these numbers come from. */
-    /** Identifies the job: equal in all its instances, unique among the jobs on its hosts. Borrowed
-     *  from the job. */
+    /** Identifies the job: the same in all its instances, and unique among the jobs on its hosts.
+     *  Borrowed from the job. */
     const char *job_id;
     /** Loader addresses (PLENUM_LOADER), or NULL if there are none. Borrowed from the job. */
     const char *loader;
@@ -52,16 +52,16 @@ struct plenum_job_info {
  * Read this process's rank and world size from the environment.
  *
  * The first complete set of variables wins, in this order: plenumrun's, torchrun's, an MPI's,
- * Slurm's (in a step started by srun). Without any, the job has one instance. A process that knows
- * the job's size but not its own rank is rejected, and so is one whose launchers disagree because
- * one was started inside the other. Two cases are allowed: torchrun inside plenumrun's only
- * instance, and one torchrun in each process of another launcher, all in the same torchrun job.
- * Calling it again returns the same object and adds a reference; the environment is read once. A
- * forked child has a job of its own.
+ * Slurm's (in a step started by srun). Without any of these variables, the job has one instance. A
+ * process that knows the job's size but not its own rank is rejected. So is a process whose
+ * launchers disagree because one was started inside the other. Two cases are allowed: torchrun
+ * inside plenumrun's only instance, and one torchrun in each process of another launcher, all in
+ * the same torchrun job. Calling this function again returns the same object and adds a reference;
+ * the environment is read once. A forked child has its own job.
  *
- * Programs that an instance starts inherit its variables. plenum_stream_open() therefore fails with
- * -EBUSY in a process whose rank, in a job of several instances, is already used by a running
- * process. A process claims its rank when it opens its first stream and keeps it until it ends.
+ * Programs that an instance starts inherit its variables. In a job of several instances,
+ * plenum_stream_open() therefore fails with -EBUSY if a running process already uses this process's
+ * rank. A process claims its rank when it opens its first stream, and keeps it until it ends.
  *
  * Ownership: call plenum_job_close() once for each successful call.
  * Errors:
@@ -77,7 +77,7 @@ PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err
  * plenum_job_open() returns this job from then on.
  *
  * @param info  Copied. Its `launcher`, `job_id` and `loader` are ignored: the launcher becomes
- *              PLENUM_LAUNCHER_PROGRAM, and the others are found as in plenum_job_open().
+ *              PLENUM_LAUNCHER_PROGRAM, and the other two are found as in plenum_job_open().
  *
  * Ownership: as in plenum_job_open().
  * Errors:
@@ -93,8 +93,8 @@ PLENUM_API int plenum_job_open_as(const struct plenum_job_info *info, struct ple
  * Release one reference to the job. NULL is ignored. The job can be opened again.
  *
  * If plenum's collectives initialised MPI, it is finalised when the process ends. A process that
- * exits with status 0 first waits up to 30 s for the other instances to exit too. One that failed
- * does not wait, so that its launcher sees the failure at once.
+ * exits with status 0 first waits up to 30 s for the other instances to exit, too. A process that
+ * failed does not wait, so that its launcher notices the failure at once.
  *
  * Threads: any.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* normalise.h - convert pixels to the normalised floats that a network takes.
  *
- * If the accelerator's framework can normalise, let it: copying pixels as bytes moves a quarter of
- * the data (see docs/training.md). These functions are for programs that need floats on the host.
- * They run at the speed of memory:
+ * If the accelerator's framework can normalise, let it do so: copying pixels as bytes moves only a
+ * quarter of the data (see docs/training.md). These functions are for programs that need floats on
+ * the host. They run at the speed of memory:
  *
  *     static const double mean[3] = {0.485, 0.456, 0.406}, std[3] = {0.229, 0.224, 0.225};
  *     struct plenum_images images = {
@@ -38,8 +38,8 @@ enum plenum_float {
     PLENUM_TO_BFLOAT16, /**< The upper half of a binary32. */
 };
 
-/** Images that are contiguous in memory, such as those of a batch or of a batch's view (`count` is
- *  then the batch's count times the view's). */
+/** Images that are contiguous in memory, such as the images of a batch or of a batch's view
+ *  (`count` is then the batch's count times the view's). */
 struct plenum_images {
     /** sizeof(struct plenum_images). */
     size_t size;
@@ -49,7 +49,7 @@ struct plenum_images {
     uint64_t count;            /**< Number of images; 0 makes the call a no-op. */
     uint32_t height;           /**< Image height in pixels, at least 1. */
     uint32_t width;            /**< Image width in pixels, at least 1. */
-    uint32_t channels;         /**< 3, or 4, whose last channel is dropped. */
+    uint32_t channels;         /**< 3, or 4, of which the last channel is dropped. */
     enum plenum_dtype dtype;   /**< Type of a pixel's channel. */
     enum plenum_layout layout; /**< Layout of an image. */
 };
@@ -66,7 +66,7 @@ struct plenum_images {
  *                                             rounded; never fused
  *
  * `value` is then rounded to the nearest float16 or bfloat16, ties to even; values beyond the
- * largest become infinite. The result is therefore the same on every processor and bitwise equal to
+ * largest one become infinite. So the result is the same on every processor, and bitwise equal to
  * NumPy's `level.astype("f4") * scale + bias`. (The floating-point environment must be the one that
  * a program starts with.)
  *
@@ -80,12 +80,12 @@ struct plenum_images {
  * @param layout  Layout of the floats; it may differ from that of the images.
  *
  * Ownership: all memory is the caller's; nothing is kept.
- * Errors: nothing has been written.
+ * Errors: in each case, nothing has been written.
  *   -EINVAL     a pointer is NULL; a size, type or layout is invalid; mean or std is not finite;
  *               std is not above 0; floats would be infinite; or `to` is misaligned or overlaps
  *               the pixels;
  *   -EOVERFLOW  images and floats do not fit in the address space.
- * Threads: any, also concurrently: a pure function. It runs in the calling thread only, never
+ * Threads: any, even concurrently: it is a pure function. It runs only in the calling thread, never
  *          blocks, allocates nothing, and may be called in a forked child.
  */
 PLENUM_API int plenum_normalise(const struct plenum_images *from, const double mean[3],

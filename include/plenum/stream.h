@@ -2,7 +2,7 @@
 /* stream.h - one instance's stream of batches.
  *
  * A batch is a pure function of (data set, pipeline, seed, epoch, positions): the same options give
- * the same bytes in the same order, no matter what happens to loaders, threads and hosts meanwhile.
+ * the same bytes in the same order, even if loaders, threads or hosts fail meanwhile.
  *
  *     struct plenum_stream_options options;
  *     plenum_stream_options_init(&options);
@@ -17,8 +17,9 @@
  *     }
  *     // here r is -ENODATA: all epochs have ended
  *
- * PLENUM_VERIFY_BATCHES is a percentage of the batches. Two loaders render each of these; if the
- * results differ, the stream fails with -EBADMSG and names both loaders. It needs two loaders.
+ * PLENUM_VERIFY_BATCHES in the environment is a percentage of the batches. Two loaders render each
+ * of these batches. If the results differ, the stream fails with -EBADMSG and names both loaders.
+ * This needs at least two loaders.
  *
  * Two environment variables help to find out what an unchanged program waits for; see plenumctl(1).
  * PLENUM_SOURCE is real, generated (pixels from a table instead of decoded images) or synthetic
@@ -59,12 +60,12 @@ enum plenum_layout {
 /** What happens to the positions at the end of an epoch that do not fill a whole step. */
 enum plenum_last {
     PLENUM_PAD,  /**< The last step is padded with samples that are marked not valid. */
-    PLENUM_DROP, /**< They are dropped. */
+    PLENUM_DROP, /**< These positions are dropped. */
 };
 
 /** What happens to a sample that cannot be decoded. */
 enum plenum_bad {
-    /** It is counted, and another sample, chosen by the seed, replaces it. */
+    /** It is counted, and a different sample, chosen by the seed, replaces it. */
     PLENUM_BAD_SUBSTITUTE,
     /** The stream fails with -EBADMSG and names the file and the reason. */
     PLENUM_BAD_FAIL,
@@ -74,8 +75,8 @@ enum plenum_bad {
 enum plenum_split {
     /** Every instance can read the whole data set and takes its share of each step. */
     PLENUM_SPLIT_SAMPLE,
-    /** Each instance reads an equal part of the data set's archives as a data set of its own. For
-     *  data on each host's local disks. Only with plenum_stream_open_all(). */
+    /** Each instance reads an equal part of the data set's archives as its own data set. This is
+     *  for data on each host's local disks. Only with plenum_stream_open_all(). */
     PLENUM_SPLIT_FILE,
 };
 
@@ -89,13 +90,14 @@ enum plenum_deal {
 };
 
 /**
- * Called when memory for batches appears or goes away, for programs that pin it (cudaHostRegister).
+ * Called when memory for batches is mapped or unmapped, for programs that pin it
+ * (cudaHostRegister).
  *
  * @param present  1: batches in [base, base + bytes) will be handed out.
  *                 0: the memory is about to be unmapped; no batch in it is leased.
  *
- * A stream has a ring for each loader on this host and one for all remote loaders. Losing a loader
- * replaces its ring; the old one goes away when its last batch has been released.
+ * A stream has a ring for each loader on this host and one ring for all remote loaders. If a loader
+ * is lost, its ring is replaced; the old ring is unmapped when its last batch has been released.
  *
  * Threads: called in the thread that calls plenum_stream_next(), plenum_stream_shutdown() or
  *          plenum_stream_destroy(), or plenum_batch_release() for a stream that has already ended.
@@ -103,7 +105,7 @@ enum plenum_deal {
  */
 typedef void (*plenum_ring_call)(void *arg, void *base, size_t bytes, int present);
 
-/** What to stream. plenum_stream_options_init() fills in the defaults; change fields afterwards. */
+/** What to stream. plenum_stream_options_init() fills in the defaults; change fields after that. */
 struct plenum_stream_options {
     /** sizeof(struct plenum_stream_options): set by the init function. */
     size_t size;
@@ -113,9 +115,9 @@ struct plenum_stream_options {
     const char *pipeline;
     /** "global", "none" or "block:B". Copied. Default "global". */
     const char *shuffle;
-    /** Loader addresses, separated by commas, or NULL for the job's: unix:PATH, unix:@NAME,
-     *  tcp:HOST:PORT, where each address that a host name resolves to is a loader. The stream uses
-     *  every loader that answers. Copied. */
+    /** Loader addresses, separated by commas, or NULL for the job's addresses: unix:PATH,
+     *  unix:@NAME, tcp:HOST:PORT. Each address that a host name resolves to is a loader. The stream
+     *  uses every loader that answers. Copied. */
     const char *loader;
     /** Key of all random numbers. Default 0. */
     uint64_t seed;
@@ -132,8 +134,8 @@ struct plenum_stream_options {
     enum plenum_dtype dtype;
     /** Default PLENUM_NHWC. */
     enum plenum_layout layout;
-    /** 3, or 4, which adds a channel holding the value of 0.0: 0 as int8, 128 as uint8. Default
-     *  3. */
+    /** 3, or 4, which adds a channel that has the value of 0.0: 0 as int8, 128 as uint8. Default 3.
+     *  */
     uint32_t channels;
     /** Default PLENUM_PAD. */
     enum plenum_last last;
@@ -142,8 +144,8 @@ struct plenum_stream_options {
     /** Time without any loader before the stream fails with -ECONNRESET; also how long to wait for
      *  an absent loader when the others cannot render a batch. Default 60 s. */
     uint64_t loader_timeout_ns;
-    /** A loader that has a pending request and sends nothing for this long is given up. Other
-     *  loaders, if there are any, get its batches much earlier. Default 5 s. */
+    /** If a loader has a pending request and sends nothing for this long, the stream gives up on
+     *  it. Other loaders, if there are any, get its batches much earlier. Default 5 s. */
     uint64_t silence_ns;
     /** "a:b": only samples a ... b - 1 of the data set; NULL: all. Copied. */
     const char *subset;
@@ -153,7 +155,7 @@ struct plenum_stream_options {
     enum plenum_split split;
     /** Default PLENUM_DEAL_CONSECUTIVE. */
     enum plenum_deal deal;
-    /** Called when rings appear and go away, or NULL, the default. */
+    /** Called when rings are mapped and unmapped; or NULL, the default. */
     plenum_ring_call on_ring;
     /** Passed to on_ring. */
     void *on_ring_arg;
@@ -166,28 +168,28 @@ struct plenum_stream_options {
 struct plenum_stream_info {
     uint64_t num_samples;     /**< Samples in the data set, or in the subset. */
     uint64_t num_positions;   /**< N: positions per epoch, num_samples times `repeat`. */
-    uint64_t steps_per_epoch; /**< Equal in all instances. */
+    uint64_t steps_per_epoch; /**< The same in all instances. */
     uint64_t batches;         /**< In the whole stream, from epoch 0 on; 0 if it is endless. */
-    uint32_t num_classes;     /**< In the data set: labels are below it. */
+    uint32_t num_classes;     /**< Classes in the data set; each label is below this number. */
     /** Size of one image; with several views, the first view's. */
     uint32_t height, width, channels;
     uint32_t steps, replicas, micro_batch; /**< The shape of a batch: [S][local R][M]. */
-    uint32_t slots;          /**< In the ring; each batch that has not been released takes one. */
+    uint32_t slots;          /**< Slots of a ring; each batch that is not yet released takes one. */
     uint64_t batch_bytes;    /**< Size of one batch's pixels, including all its views. */
     uint8_t fingerprint[16]; /**< Identifies the data set. */
-    uint8_t identity[16];    /**< Hash of all that determines the samples: see plenum_cursor. */
+    uint8_t identity[16];    /**< Hash of all that decides the samples: see plenum_cursor. */
 };
 
 /**
  * A leased batch. Plain data: read every field, write none.
  *
- * Arrays have the shape [S][local R][M] unless noted otherwise, S being the slowest dimension. They
- * borrow the stream's ring until plenum_batch_release(), even after plenum_stream_destroy(). Until
- * then the program owns their contents and may change them in place.
+ * Arrays have the shape [S][local R][M] unless noted otherwise; S is the slowest dimension. They
+ * are borrowed from the stream's ring until plenum_batch_release(), even after
+ * plenum_stream_destroy(). Until then the program owns their contents and may change them.
  */
 struct plenum_batch {
     /** int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. If the pipeline
-     *  has views, the first view's: see plenum_batch_get_views(). */
+     *  has views, these are the first view's pixels: see plenum_batch_get_views(). */
     void *pixels;
     int64_t *labels;          /**< Class indices. */
     uint32_t *samples;        /**< Index in the data set of the sample shown. */
@@ -206,8 +208,8 @@ struct plenum_batch {
 };
 
 /**
- * A position in the stream, for the program's checkpoint: 32 bytes, little-endian, to be stored as
- * they are. A run with any number of replicas and any micro-batch can resume from it.
+ * A position in the stream, for the program's checkpoint. It is 32 bytes, little-endian, and can be
+ * stored as it is. A run with any number of replicas and any micro-batch can resume from it.
  */
 struct plenum_cursor {
     /** Hash of data set, pipeline, seed and order, none of which may change. */
@@ -220,7 +222,7 @@ struct plenum_cursor {
 struct plenum_place {
     uint64_t epoch;      /**< The next step's epoch. */
     uint64_t position;   /**< The next step's position in its epoch's order: below N. */
-    uint64_t steps_left; /**< Steps left in that epoch, at least 1; equal in all instances. */
+    uint64_t steps_left; /**< Steps left in that epoch, at least 1; the same in all instances. */
 };
 
 /** Memory that holds batches. */
@@ -237,7 +239,7 @@ struct plenum_stream_stats {
     uint64_t wait_ns;     /**< Time spent waiting in plenum_stream_next(). */
     uint64_t elapsed_ns;  /**< Time since the stream was opened, or until it ended. */
     uint64_t incidents;   /**< Loaders that died, went silent or were restarted. */
-    uint64_t lost_ns;     /**< Total time from losing a loader to having one again. */
+    uint64_t lost_ns;     /**< Total time from losing a loader to having a loader again. */
     uint64_t rendered;    /**< Samples that loaders have rendered, including prefetched ones. */
     /** Time that batches waited in a loader before it started on their first sample, summed over
      *  batches. */
@@ -251,8 +253,8 @@ struct plenum_stream_stats {
     /** Address of a loader in use, preferably one on this host, or "". */
     char loader[128];
     uint32_t loaders; /**< Loaders in use. */
-    /** Batches requested again from another loader, because theirs was lost or could not render
-     *  them. */
+    /** Batches requested again from another loader, because their own loader was lost or could not
+     *  render them. */
     uint64_t moved;
     uint64_t hedged;     /**< Late batches that were also requested from a second loader. */
     uint64_t hedges_won; /**< Hedged batches that the second loader delivered first. */
@@ -274,12 +276,12 @@ PLENUM_API void plenum_stream_options_init(struct plenum_stream_options *options
  * Ownership: destroy `*ret` with plenum_stream_destroy().
  * Errors:
  *   -EINVAL                      an option is out of range; the message names it;
- *   -ENOENT                      no such data set;
+ *   -ENOENT                      the data set does not exist;
  *   -EBADMSG                     the data set contains nothing usable;
  *   -EACCES                      the data set may not be read;
- *   -EBUSY                       another process on this host already is this instance;
+ *   -EBUSY                       another process on this host already acts as this instance;
  *   -ECONNREFUSED, -ECONNRESET   no loader answered within loader_timeout_ns; all are named;
- *   -EPROTONOSUPPORT             a loader speaks another major version of the protocol;
+ *   -EPROTONOSUPPORT             a loader has a different major version of the protocol;
  *   -ENOSPC, -ENOMEM             the ring cannot be allocated.
  * Threads: any. Blocks while an index is being built, which takes minutes the first time for
  *          millions of files. One thread of the library talks to loaders for all streams of the
@@ -290,18 +292,19 @@ PLENUM_API int plenum_stream_open(const struct plenum_job_info *info,
                                   struct plenum_stream **ret, struct plenum_error *err);
 
 /**
- * Open a stream in all instances of a job and check that they stream the same data. A collective.
+ * Open a stream in all instances of a job and check that they stream the same data. This is a
+ * collective.
  *
- * Works like plenum_stream_open(), with two checks more. If one instance cannot open its stream,
+ * Works like plenum_stream_open(), with two further checks. If one instance cannot open its stream,
  * all return its error. If instances would show different samples (because data set, pipeline, seed
- * or order differ), all fail, and the message names two instances and what differs first.
+ * or order differ), all fail, and the message names two instances and their first difference.
  *
  * With PLENUM_SPLIT_FILE, instance i of I streams the i-th of I equal parts of the archives, in its
- * own order. The instances agree on a number of steps: the largest (PLENUM_PAD) or the smallest
- * (PLENUM_DROP) of any part. The data set's name must list the archives ("x-{000..146}.tar"), so
- * that it means the same on hosts that have only some of them; an instance needs only its own.
- * Cursors then count positions within a part, and only the same instance of a job of the same size
- * can resume from them.
+ * own order. The instances agree on a number of steps: that of the largest part (PLENUM_PAD) or of
+ * the smallest (PLENUM_DROP). The data set's name must list the archives ("x-{000..146}.tar"), so
+ * that it means the same on hosts that have only some of them; an instance needs only the archives
+ * of its own part. Cursors then count positions within a part, and only the same instance of a job
+ * of the same size can resume from them.
  *
  * Errors: those of plenum_stream_open(), those of all collectives, and
  *   -ESTALE   the instances' data sets differ;
@@ -322,8 +325,8 @@ PLENUM_API void plenum_stream_shutdown(struct plenum_stream *stream);
  * Shut the stream down and free the handle. NULL is ignored.
  *
  * Threads: any. Ends calls in progress in other threads and waits for them; no new call may begin.
- * If a prefetching thread could be about to call, use plenum_stream_shutdown(), join the thread,
- * and then destroy. Must not be called from on_ring.
+ * If a prefetching thread might begin a call, use plenum_stream_shutdown(), join the thread, and
+ * then destroy the stream. Must not be called from on_ring.
  */
 PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
 
@@ -336,13 +339,14 @@ PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
  *   -ENODATA      the stream's epochs have ended;
  *   -ENOBUFS      every slot of the ring is leased: release one first;
  *   -ECONNRESET   no loader answered for loader_timeout_ns;
- *   -EBADMSG      a bad sample with PLENUM_BAD_FAIL, or two loaders rendered a batch differently;
+ *   -EBADMSG      a sample is bad (with PLENUM_BAD_FAIL), or two loaders rendered a batch
+ *                 differently;
  *   -EIO          a file could not be read, or the program closed the library's descriptors;
- *   -ENOTSUP      a WebP or AVIF image, and no loader was built with support for it;
+ *   -ENOTSUP      the batch has a WebP or AVIF image, and no loader was built with support for it;
  *   -ESTALE       the data set has changed since it was opened;
  *   -ECHILD       this process was forked from the one that opened the stream;
  *   -EBADF        another thread has shut the stream down.
- * After -EBADMSG, -EIO, -ENOTSUP, -ESTALE and -ECONNRESET, every further call returns the same.
+ * After -EBADMSG, -EIO, -ENOTSUP, -ESTALE and -ECONNRESET, every further call returns that error.
  * Threads: one at a time per stream; streams are independent. Blocks: keep it off event loops.
  */
 PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns,
@@ -350,23 +354,23 @@ PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout
 
 /**
  * Get a descriptor for event loops (poll, epoll, select, asyncio). It is readable when
- * plenum_stream_next() would return a batch, the end or an error at once instead of -EAGAIN.
+ * plenum_stream_next() would at once return a batch, the end or an error, and not -EAGAIN.
  *
- * Ownership: the stream's. Do not read from it or close it; it is closed with the stream and the
- * last of its leases.
- * Returns it, or -EMFILE, -ENFILE, -ENOMEM, -ECHILD, -EBADF. Threads: any.
+ * Ownership: the stream's. Do not read from it or close it; it is closed when the stream and the
+ * last of its leases have ended.
+ * Returns the descriptor, or -EMFILE, -ENFILE, -ENOMEM, -ECHILD, -EBADF. Threads: any.
  */
 PLENUM_API int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err);
 
 /**
  * Get a ring that new batches come from. There is one for each loader on this host and one for all
- * remote loaders; losing a loader replaces its ring, and leased batches may still lie in the old
- * one. To follow these changes, use plenum_stream_options.on_ring. Threads: any.
+ * remote loaders. If a loader is lost, its ring is replaced, and leased batches may still be in the
+ * old one. To follow these changes, use plenum_stream_options.on_ring. Threads: any.
  */
 PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret);
 
 /**
- * Get the names of samples as their data set names them: in a folder, the paths of the files.
+ * Get the names that the data set has for samples: in a folder, the paths of the files.
  *
  * @param samples  [count] indices in the data set, such as those of a batch.
  *
@@ -429,11 +433,12 @@ struct plenum_view {
 PLENUM_API int plenum_batch_get_views(const struct plenum_batch *batch,
                                       struct plenum_view ret[PLENUM_VIEWS_MAX]);
 
-/** Where a batch's pixels come from, for masks, boxes and key points that the program handles. */
+/** Which part of the pictures a batch's pixels show, for masks, boxes and key points that the
+ *  program handles itself. */
 struct plenum_geometry {
     /** [S][R][M][images][4]: left, top, right and bottom of the crop, in pixels of the whole
-     *  picture (as rotated by EXIF if the pipeline says exif). A crop may extend beyond the
-     *  picture; that part is padding. The image is this crop, resized to its own size, then
+     *  picture (rotated by EXIF if the pipeline has exif). A crop may extend beyond the picture;
+     *  the part beyond it is padding. The image is this crop, resized to its own size, then
      *  flipped. */
     float *boxes;
     uint32_t *sizes; /**< [S][R][M][2]: height and width of the whole picture. */
@@ -442,10 +447,10 @@ struct plenum_geometry {
 };
 
 /**
- * Get the crops and flips of a batch's images, which are those of all views in the pipeline's
- * order; without views there is one. Rotations and other operations that move pixels are not
- * included. A mixed sample has the geometry of the sample itself, and a bad one that of its
- * substitute.
+ * Get the crops and flips of a batch's images: the images of all views, in the pipeline's order;
+ * without views a sample has one image. Rotations and other operations that move pixels are not
+ * included. A mixed sample has the geometry of the sample itself, and a bad sample has the geometry
+ * of its substitute.
  *
  * Ownership: borrowed until plenum_batch_release(), like the batch's other arrays.
  * Returns the number of images per sample; or 0 with `*ret` cleared if the batch has been released
@@ -487,8 +492,8 @@ struct plenum_box {
     int64_t id;       /**< The object's id, or its index in the data set's list. */
 };
 
-/** The boxes of one image: this header, followed by room for a fixed number of struct plenum_box,
- *  of which those after the first `count` are zeros. */
+/** The boxes of one image: this header, followed by a fixed number of struct plenum_box. All after
+ *  the first `count` are zeros. */
 struct plenum_boxes {
     uint64_t count; /**< Number of boxes. */
 };
@@ -514,11 +519,12 @@ struct plenum_field {
 };
 
 /**
- * Get the fields that plenum_stream_options.fields lists, in its order. Each is NAME:SOURCE:KIND.
+ * Get the fields that plenum_stream_options.fields lists, in its order. Each field is
+ * NAME:SOURCE:KIND.
  *
- * NAME (letters, digits, _) is the program's name for it.
+ * NAME (letters, digits, _) is the program's name for the field.
  *
- * SOURCE is where the data set has it, and defaults to NAME:
+ * SOURCE is the field's place in the data set, and defaults to NAME:
  *
  *     tar:, folder:  the extension of a member or file beside the image ("txt", "seg.png"), or a
  *                    member of its JSON ("json.caption", "json.meta.size")
@@ -533,7 +539,7 @@ struct plenum_field {
  *     bytes     as they are
  *     npy       an array in NumPy's format, of the same type and shape in all samples
  *     int64     integers, the same count in all samples: features, or text separated by blanks,
- *               commas or brackets; one is a number, several are an array
+ *               commas or brackets; one integer is a number, several are an array
  *     float32   numbers, in the same way
  *     mask      a PNG of indices or grey levels, of the image's size: cropped and flipped like each
  *               of its images, with nearest-neighbour sampling; 255 (65535 with 16 bits) where the
@@ -546,9 +552,9 @@ struct plenum_field {
  *               than this fraction is visible. docs/datasets.md, section 4, has the rules
  *
  * A sample is bad (see plenum_bad) if it lacks a field, or if a field is damaged, longer than 1 MiB
- * (a mask's file: 4 MiB), or of a different shape than in the first sample. When such fields are
- * first requested, the loader reads those of all samples once and caches the result beside the
- * index.
+ * (a mask's file: 4 MiB), or has a different shape than in the first sample. When fields are first
+ * requested, the loader reads those fields of all samples once, and caches the result in the
+ * index's folder.
  *
  * Ownership: borrowed until plenum_batch_release(), like the batch's other arrays.
  * Returns the number of fields. Threads: any.
@@ -564,9 +570,9 @@ PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
                                        struct plenum_stream_info *ret);
 
 /**
- * Get the name of the data set that the stream opened: with absolute paths and, with
- * PLENUM_SPLIT_FILE, limited to this instance's part. It names the same files after the program has
- * changed its working directory.
+ * Get the name of the data set that the stream opened, with absolute paths. With PLENUM_SPLIT_FILE,
+ * it is limited to this instance's part. It names the same files even after the program has changed
+ * its working directory.
  *
  * The string belongs to the stream and is valid until plenum_stream_destroy(). Threads: any.
  */
@@ -580,16 +586,16 @@ PLENUM_API const char *plenum_stream_get_dataset(const struct plenum_stream *str
 PLENUM_API int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
 
 /**
- * Like plenum_stream_cursor(), but in terms of the next step: at the end of an epoch, this is the
- * start of the next one.
+ * Like plenum_stream_cursor(), but in terms of the next step. At the end of an epoch, this is the
+ * start of the next epoch.
  *
  * Returns 0, or -ECHILD with `*ret` cleared. Threads: any.
  */
 PLENUM_API int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret);
 
 /**
- * Continue from `cursor`: the next batch begins there. Leased batches stay valid; prefetched ones
- * are dropped.
+ * Continue from `cursor`: the next batch begins there. Leased batches stay valid; prefetched
+ * batches are dropped.
  *
  * Errors:
  *   -ESTALE            the cursor comes from a different data set, pipeline, seed or order;
@@ -601,28 +607,27 @@ PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct ple
                                   struct plenum_error *err);
 
 /**
- * Get the stream's statistics so far, or those at its end after plenum_stream_shutdown().
+ * Get the stream's statistics so far. After plenum_stream_shutdown(), they are those at its end.
  * Threads: any.
  */
 PLENUM_API void plenum_stream_get_stats(struct plenum_stream *stream,
                                         struct plenum_stream_stats *ret);
 
 /**
- * Take the oldest pending warning. There is one sentence per incident, such as a lost loader and
- * the time that it cost.
+ * Take the oldest pending warning. Each incident, such as a lost loader, has one warning: a
+ * sentence with the time that it cost.
  *
  * Returns 1 and fills `*ret`, or 0 if there is none. Threads: any.
  */
 PLENUM_API int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error *ret);
 
 /**
- * Hash a batch: the sum modulo 2^64 of the hashes of its valid samples. Sums of batches, instances
- * and parts of a run add up to the hash of the stream, which `plenumctl hash` computes on one
- * thread.
+ * Hash a batch: the sum modulo 2^64 of the hashes of its valid samples. The sums of all batches of
+ * all instances add up to the hash of the stream, which `plenumctl hash` computes on one thread.
  *
  * The hash of a sample is XXH3-64 over u64 epoch, u64 position and i64 label (little-endian); i64
- * second label and f32 weight if the pipeline mixes; the pixels of all images as u8 RGB NHWC; and
- * u64 length and bytes of each field. Threads: any.
+ * second label and f32 weight if the pipeline mixes samples; the pixels of all images as u8 RGB
+ * NHWC; and u64 length and bytes of each field. Threads: any.
  */
 PLENUM_API uint64_t plenum_batch_hash(const struct plenum_batch *batch);
 
