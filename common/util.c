@@ -465,8 +465,8 @@ int parse_percent(const char *text, double *ret_share)
     char *end;
     double percent = parse_real(text, &end);
 
-    end += *end == '%';
-    if (*end || end == text || !(percent >= 0 && percent <= 100))
+    if (end == text || strcmp(end, *end == '%' ? "%" : "") != 0 ||
+        !(percent >= 0 && percent <= 100))
         return -EINVAL;
     *ret_share = percent / 100;
     return 0;
