@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* instance_plans.c - what each instance is told to run: where, bound to what, with which variables.
+/* instance_plans.c - builds what each instance receives before its program starts.
  *
  * All plans are queued, or none: if the job cannot start, no program must. */
 #include "config.h"

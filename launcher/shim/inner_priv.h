@@ -93,7 +93,7 @@ static inline bool inner_is_running(const struct inner *in)
     return in->state == INNER_STARTING || in->state == INNER_RUNNING;
 }
 
-/** Is no process left that could print? */
+/** Have all processes that could print ended, or been given up? */
 static inline bool inner_is_swept(const struct inner *in)
 {
     return in->state >= INNER_DRAINING || in->given_up;
