@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* job_settings.h - the user's settings, in parts: each module gets only those that it needs, and none
- * gets all of them (struct cmdline). Plain data. */
+/* job_settings.h - the user's settings, in parts: each module gets only those that it needs, and
+ * none gets all of them (struct cmdline). Plain data. */
 #ifndef LAUNCHER_JOB_SETTINGS_H
 #define LAUNCHER_JOB_SETTINGS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* remote_loaders.c - one login per host, for as long as the job runs. keeper.c is on the other side.
+/* remote_loaders.c - one login per host, for as long as the job runs. keeper.c is on the other
+ * side.
  *
  *     starting ──"plenumrun-loader ADDRESS"──> listening ──the login ends──> lost ──> starting ...
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* remote_loaders.h - hosts without instances that lend their cores to the job (--loader-host): each has a
- * loader while the job runs, with a key created for this job. */
+/* remote_loaders.h - hosts without instances that lend their cores to the job (--loader-host):
+ * each has a loader while the job runs, with a key created for this job. */
 #ifndef LAUNCHER_REMOTE_LOADERS_H
 #define LAUNCHER_REMOTE_LOADERS_H
 
@@ -32,8 +32,8 @@ struct remote_loaders_request {
 int remote_loaders_create(const struct remote_loaders_request *request, struct remote_loaders **ret,
                           struct plenum_error *err);
 
-/** A descriptor that becomes readable when remote_loaders_dispatch() has something to do; -1 if there are
- * no loaders. Borrowed. */
+/** A descriptor that becomes readable when remote_loaders_dispatch() has something to do; -1 if
+ * there are no loaders. Borrowed. */
 int remote_loaders_get_fd(const struct remote_loaders *loaders);
 /** Handle events. Call this also after SIGCHLD. */
 void remote_loaders_dispatch(struct remote_loaders *loaders);

@@ -9,8 +9,8 @@
  *        └───────────────cannot fork──────────────────────────────────────────┘
  *
  * In SWEEPING, processes that the program has left behind are killed. In DRAINING, data left in its
- * pipes is sent, as fast as plenumrun grants credit; the exit itself has already been reported. This
- * process ends when plenumrun sends END or is lost, and no process of the program is left.
+ * pipes is sent, as fast as plenumrun grants credit; the exit itself has already been reported.
+ * This process ends when plenumrun sends END or is lost, and no process of the program is left.
  *
  * The program is ended (SIGTERM, then SIGKILL after the grace period) when plenumrun requests it,
  * when mpirun requests it and plenumrun does not decide otherwise within a second, and when
