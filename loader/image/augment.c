@@ -227,6 +227,7 @@ static void erase(const struct augment *a, const struct augment_step *step, uint
 {
     const struct rect *rect = &step->rect;
 
+    assert(rect->left + rect->width <= width && rect->top + rect->height <= height);
     for (uint32_t c = 0; c < 3; c++)
         for (uint32_t y = 0; y < rect->height; y++) {
             uint8_t *to = planes + ((size_t)c * height + rect->top + y) * width + rect->left;
@@ -317,6 +318,7 @@ static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, 
 {
     uint8_t *kept = a->mixed.bytes;
 
+    assert(step->kind == PIPELINE_MIX_BEGIN || a->mixed_count > 0);
     if (step->kind == PIPELINE_MIX_END) {
         a->loops->sum_windows(kept, n, a->weights, a->mixed_count, v);
         return;

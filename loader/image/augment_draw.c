@@ -29,6 +29,7 @@ static uint32_t draw_factor(struct rational low, struct rational high, uint32_t 
 {
     uint32_t from = to_factor(low);
 
+    assert(from <= to_factor(high));
     return from + philox_below(word, to_factor(high) - from + 1);
 }
 
@@ -46,6 +47,7 @@ static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
     int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
     int32_t v = from + (int32_t)philox_below(word, (uint32_t)count);
 
+    assert(count > 0);
     return (uint32_t)(v < 0 ? v + AUGMENT_TURN : v);
 }
 
@@ -108,6 +110,7 @@ static bool is_erased(const struct augment_step *step)
 
 static void mirror_step(struct augment_step *step, uint32_t width)
 {
+    assert(!is_erased(step) || step->rect.left + step->rect.width <= width);
     step->mirror = !step->mirror;
     if (is_erased(step))
         step->rect.left = width - step->rect.left - step->rect.width;
@@ -117,6 +120,7 @@ static void mirror_step(struct augment_step *step, uint32_t width)
 
 static void turn_step(struct augment_step *step, uint32_t height)
 {
+    assert(!is_erased(step) || step->rect.top + step->rect.height <= height);
     step->upside_down = !step->upside_down;
     if (is_erased(step))
         step->rect.top = height - step->rect.top - step->rect.height;
@@ -135,6 +139,7 @@ static struct rect cut_out(uint32_t side, const struct philox_block *d,
 
     top = top < 0 ? 0 : top;
     left = left < 0 ? 0 : left;
+    assert(top <= bottom && left <= right);
     return (struct rect){
         .left = (uint32_t)left,
         .top = (uint32_t)top,

@@ -21,6 +21,7 @@
 
 #include "common/philox.h"
 #include "common/util.h"
+#include "loader/image/limits.h"
 
 enum {
     TRIES = 10,      /* torchvision's */
@@ -35,8 +36,11 @@ __extension__ typedef unsigned __int128 u128;
 /* a / b to the nearest integer, with halves to the even one, like Python's round(). */
 static uint64_t divide_half_even(uint64_t a, uint64_t b)
 {
-    uint64_t whole = a / b, rest = a % b;
+    uint64_t whole, rest;
 
+    assert(b > 0);
+    whole = a / b;
+    rest = a % b;
     if (2 * rest > b || (2 * rest == b && (whole & 1)))
         whole++;
     return whole;
@@ -85,9 +89,11 @@ static uint64_t draw_ratio(const struct crop_tables *t, uint32_t word)
 /* Compute the sides of a rectangle of this area and ratio, to the nearest pixel. */
 static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *height)
 {
-    uint64_t root = sqrt_product(area, ratio);            /* the width, Q40 */
-    u128 other = ((u128)area << (SIDE_BITS + 16)) / root; /* area / width, Q48 */
+    uint64_t root = sqrt_product(area, ratio); /* the width, Q40 */
+    u128 other;
 
+    assert(root > 0);                                /* no area and no ratio is 0 */
+    other = ((u128)area << (SIDE_BITS + 16)) / root; /* area / width, Q48 */
     *width = (root + (UINT64_C(1) << (SIDE_BITS - 1))) >> SIDE_BITS;
     *height = (uint64_t)((other + (UINT64_C(1) << 47)) >> 48);
 }
@@ -106,6 +112,7 @@ static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_
         box.width = 1;
     if (box.height == 0)
         box.height = 1;
+    assert(box.width <= width && box.height <= height);
     box.left = (width - box.width) / 2;
     box.top = (height - box.height) / 2;
     return box;
@@ -163,6 +170,7 @@ static void locate_resized(const struct pipeline *p, uint32_t width, uint32_t he
 
 static void locate_center(const struct pipeline *p, struct crop *ret)
 {
+    assert(ret->width >= p->width && ret->height >= p->height);
     ret->window = (struct rect){
         .left = (uint32_t)divide_half_even(ret->width - p->width, 2),
         .top = (uint32_t)divide_half_even(ret->height - p->height, 2),
@@ -191,6 +199,7 @@ void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t 
 void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint32_t *begin,
                       uint32_t *end)
 {
+    assert(step == 1 || step == -1);
     *begin = *end = 0;
     for (uint32_t i = 0, start = 0; i < count; i++) {
         if (i == 0 || places[i - 1] < 0 || places[i] != places[i - 1] + step)
@@ -224,7 +233,7 @@ static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint
         low = high = begin < 0 ? 0 : axis->size - 1;
     *first = (uint32_t)low;
     *seen = (uint32_t)(high - low + 1);
-    assert(*seen <= count);
+    assert(low >= 0 && high < axis->size && *seen <= count);
 }
 
 /* ret->across and ret->down are set: compute the part of the image that they show. */
@@ -245,6 +254,7 @@ static struct crop_axis draw_axis(const struct pipeline *p, uint32_t size, uint3
 {
     uint32_t padded = size + 2 * p->pad, more = padded < count ? count - padded : 0;
 
+    assert(size > 0 && padded + 2 * more >= count);
     return (struct crop_axis){
         .size = size,
         .pad = p->pad,
@@ -275,6 +285,7 @@ static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t 
         ret->width = 1;
     if (ret->height == 0)
         ret->height = 1;
+    assert(ret->width <= p->width && ret->height <= p->height);
     ret->across = (struct crop_axis){.size = ret->width,
                                      .more = (uint32_t)divide_half_even(p->width - ret->width, 2)};
     ret->down = (struct crop_axis){.size = ret->height,
@@ -324,6 +335,8 @@ static enum pipeline_filter draw_filter(enum pipeline_filter asked, const struct
 void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
                  uint32_t height, struct crop_tables *tables, struct crop *ret)
 {
+    assert(width > 0 && width <= IMAGE_SIDE_MAX && height > 0 && height <= IMAGE_SIDE_MAX);
+    assert((uint64_t)width * height <= IMAGE_PIXELS_MAX);
     ret->padded = false;
     switch (pipeline->crop) {
     case PIPELINE_RRC:
@@ -347,6 +360,10 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
     case PIPELINE_NO_IMAGE:
         assert(false); /* nothing is decoded */
     }
+    assert(ret->box.width > 0 && ret->box.left + ret->box.width <= width);
+    assert(ret->box.height > 0 && ret->box.top + ret->box.height <= height);
+    assert(ret->window.width > 0 && ret->window.left + ret->window.width <= ret->width);
+    assert(ret->window.height > 0 && ret->window.top + ret->window.height <= ret->height);
     ret->mirror = draw_mirror(pipeline->flip, draw);
     ret->filter = draw_filter(pipeline->filter, draw);
 }

@@ -15,6 +15,7 @@
 
 #include "loader/image/inflate.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <string.h>
 
@@ -81,6 +82,7 @@ static uint32_t take(struct inflate *s, uint32_t count)
 {
     uint32_t r = low(s->bits, count);
 
+    assert(count <= s->count);
     s->bits >>= count;
     s->count -= count;
     return r;
@@ -151,6 +153,7 @@ static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uin
     uint16_t sorted[SYMBOLS];
     const uint16_t *next = sorted;
 
+    assert(symbols <= SYMBOLS && main <= CODE_BITS && UINT32_C(1) << main <= room);
     if (!count_codes(bits, symbols, distance, counts))
         return false;
     at[1] = 0;
@@ -170,6 +173,7 @@ static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uin
             code = next_code(code, n);
         }
     }
+    assert(used == UINT32_C(1) << main);
     for (uint32_t n = main + 1; n <= CODE_BITS; n++)
         for (uint32_t left = counts[n]; left > 0; left--) {
             uint32_t entry;
@@ -184,6 +188,7 @@ static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uin
                 used += UINT32_C(1) << wide;
                 table[lower] = begin << 16 | LONGER | wide << 8 | main;
             }
+            assert(begin + (code >> main) < used && used <= room);
             entry = entry_of(*next++, distance, n - main);
             for (uint32_t i = begin + (code >> main); i < used; i += UINT32_C(1) << (n - main))
                 table[i] = entry;
@@ -290,6 +295,7 @@ static bool align(struct inflate *s)
     if (!is_inside(s))
         return false;
     s->in -= s->count / 8;
+    assert(s->in <= s->end);
     s->bits = s->count = 0;
     return true;
 }
@@ -335,6 +341,7 @@ static bool copy_stored(struct inflate *s, uint8_t **out, const uint8_t *target)
 {
     size_t count = min_u64(s->stored, (size_t)(target - *out));
 
+    assert(s->in <= s->end && *out <= target);
     if (count > (size_t)(s->end - s->in))
         return false;
     memcpy(*out, s->in, count);
@@ -442,6 +449,7 @@ static bool decode_codes(struct inflate *s, const uint8_t *first, uint8_t **ret,
     }
 #undef USE
 #undef LOOK
+    assert(out >= *ret && out < target + INFLATE_BEHIND_OUT);
     s->in = in;
     s->bits = bits;
     s->count = count;
@@ -472,6 +480,7 @@ bool inflate_run(struct inflate *s, const uint8_t *first, uint8_t **out, uint8_t
 {
     bool good = true;
 
+    assert(first <= *out && *out <= target);
     while (good && *out < target && s->state != INFLATE_END) {
         if (s->state == INFLATE_HEADER)
             good = begin_block(s);
@@ -487,6 +496,7 @@ bool inflate_is_whole(const struct inflate *s, uint32_t adler)
 {
     uint32_t found;
 
+    assert(s->state == INFLATE_END && s->in <= s->end);
     if (s->end - s->in != 4)
         return false;
     memcpy(&found, s->in, 4);

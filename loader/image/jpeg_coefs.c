@@ -18,6 +18,7 @@
 
 #include "loader/image/jpeg_coefs.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -357,6 +358,7 @@ static bool read_blocks(struct reader *r, struct jpeg_coef_plane *p, uint32_t x,
     bool more = r->frame.scan.high > 0;
     struct jpeg_scan *s = r->s;
 
+    assert(x <= end && end <= p->pitch);
     while (x < end) {
         uint64_t *nonzero = p->nonzero + (size_t)y * p->pitch + x;
         uint32_t n = end - x;
@@ -386,6 +388,8 @@ static bool read_band_scan(struct reader *r)
     struct jpeg_coef_plane *p = &r->coefs->planes[component];
     uint32_t across = jpeg_blocks(c->width), down = jpeg_blocks(c->height);
 
+    assert(r->frame.scan.count == 1 && r->frame.scan.first > 0);
+    assert(p->right <= across && p->bottom <= down);
     r->run = 0;
     r->band = ~UINT64_C(0) >> (63 - r->frame.scan.last) & ~UINT64_C(0) << r->frame.scan.first;
     for (uint32_t y = 0; y < down; y++) {
@@ -467,6 +471,7 @@ static bool read_mcu_scan(struct reader *r)
     uint32_t mcus = mixed ? f->mcus : jpeg_blocks(only->width);
     uint32_t rows = mixed ? f->rows : jpeg_blocks(only->height);
 
+    assert(r->member_count > 0 && mcus <= f->mcus * only->h && rows <= f->rows * only->v);
     for (uint32_t row = 0; row < rows; row++) {
         locate_row(r, row);
         for (uint32_t mcu = 0; mcu < mcus; mcu++)
@@ -513,6 +518,7 @@ static int prepare_scan(struct reader *r, const struct jpeg_coefs_tools *tools)
         for (m.y = 0; m.y < m.v; m.y++)
             for (m.x = 0; m.x < m.h; m.x++)
                 r->members[r->member_count++] = m;
+        assert(r->member_count <= JPEG_MCU_BLOCKS);
     }
     return 0;
 }
@@ -525,6 +531,7 @@ static int make_room(struct jpeg_coefs *coefs, const struct jpeg_frame *f)
         struct jpeg_coef_plane *p = &coefs->planes[i];
 
         p->pitch = f->mcus * f->component[i].h;
+        assert(p->left < p->right && p->right <= p->pitch && p->top < p->bottom);
         words += (size_t)p->pitch * f->rows * f->component[i].v;
         blocks += (size_t)(p->right - p->left) * (p->bottom - p->top);
     }
@@ -549,6 +556,7 @@ static int make_room(struct jpeg_coefs *coefs, const struct jpeg_frame *f)
         p->dc = (int16_t *)((uint8_t *)coefs->room.bytes + at);
         at += (size_t)p->pitch * f->rows * f->component[i].v * sizeof(*p->dc);
     }
+    assert(at <= coefs->room.size);
     return 0;
 }
 

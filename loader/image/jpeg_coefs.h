@@ -4,6 +4,7 @@
 #ifndef LOADER_IMAGE_JPEG_COEFS_H
 #define LOADER_IMAGE_JPEG_COEFS_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,6 +36,7 @@ struct jpeg_coefs {
 /** Returns the block at (x, y) of a plane, which must be a needed one. */
 static inline int16_t *jpeg_coefs_block(const struct jpeg_coef_plane *p, uint32_t x, uint32_t y)
 {
+    assert(x >= p->left && x < p->right && y >= p->top && y < p->bottom);
     return p->ac + ((size_t)(y - p->top) * (p->right - p->left) + (x - p->left)) * 64;
 }
 

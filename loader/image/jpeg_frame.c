@@ -9,6 +9,7 @@
 
 #include "loader/image/jpeg_frame.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "common/util.h"
@@ -140,6 +141,7 @@ static bool parse_components(struct jpeg_frame *f, struct segment s)
 {
     uint32_t next = 0;
 
+    assert(s.at[0] >= 1 && s.at[0] <= f->count && f->count <= JPEG_COMPONENTS);
     f->scan.count = s.at[0];
     for (uint32_t i = 0; i < f->scan.count; i++, next++) {
         while (next < f->count && f->component[next].id != s.at[1 + 2 * i])
@@ -186,6 +188,7 @@ static bool is_next(struct jpeg_frame *f)
 {
     const struct jpeg_scan_spec *s = &f->scan;
 
+    assert(s->first <= s->last && s->last < 64); /* is_band() */
     for (uint32_t i = 0; i < s->count; i++) {
         int8_t *sent = f->sent[s->component[i]];
 
@@ -241,6 +244,7 @@ static bool find_stretch(struct jpeg_component *c, uint32_t h_max, uint32_t v_ma
 {
     bool wide = c->width > 2;
 
+    assert(c->h > 0 && c->h <= h_max && c->v > 0 && c->v <= v_max);
     if (h_max % c->h != 0 || v_max % c->v != 0)
         return false;
     c->across = (uint8_t)(h_max / c->h);
@@ -285,6 +289,11 @@ static bool find_sizes(struct jpeg_frame *f)
     f->mcu_height = v_max * JPEG_BLOCK;
     f->mcus = (f->width + f->mcu_width - 1) / f->mcu_width;
     f->rows = (f->height + f->mcu_height - 1) / f->mcu_height;
+    assert(f->mcus > 0 && f->rows > 0);
+    for (uint32_t i = 0; i < f->count; i++) { /* MCUs contain all blocks */
+        assert(jpeg_blocks(f->component[i].width) <= f->mcus * f->component[i].h);
+        assert(jpeg_blocks(f->component[i].height) <= f->rows * f->component[i].v);
+    }
     return true;
 }
 
@@ -302,6 +311,7 @@ static bool next_segment(struct parser *p, uint8_t *code, struct segment *ret)
         return false;
     *ret = (struct segment){p->bytes + p->at + 3, len - 2};
     p->at += 1 + len;
+    assert(p->at <= p->len);
     return true;
 }
 
@@ -358,6 +368,7 @@ bool jpeg_frame_next(struct jpeg_frame *f, const uint8_t *bytes, size_t len, siz
     struct segment s;
     uint8_t code;
 
+    assert(f->several && f->count > 0 && at <= len);
     *end = at + 2 <= len && bytes[at] == 0xFF && bytes[at + 1] == M_EOI;
     if (*end)
         return true;

@@ -3,6 +3,7 @@
 
 #include "loader/image/jpeg_huff.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,6 +21,7 @@ static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t co
 {
     uint32_t size = symbol & 15, step = kind != JPEG_HUFF_DC ? (symbol >> 4) + 1U : 0;
 
+    assert(code >= 1 && code <= 16);
     if (kind == JPEG_HUFF_BAND && size == 0 && symbol != SYMBOL_ZRL) {
         size = symbol >> 4;
         step = JPEG_STEP_EOB;
@@ -37,6 +39,7 @@ static jpeg_entry *put(jpeg_entry *to, jpeg_entry entry, uint32_t times)
     const jpeg_entry four[4] = {entry, entry, entry, entry};
     jpeg_entry *end = to + times;
 
+    assert((times & (times - 1)) == 0);
     if (times < 4) {
         while (to < end)
             *to++ = entry;
@@ -70,6 +73,7 @@ static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
         h->beyond[len] = (int32_t)(code << (16 - len));
     }
     h->beyond[17] = INT32_MAX;
+    assert(at == h->count && to <= h->one + JPEG_LOOKS);
     memset(to, 0, (size_t)(h->one + JPEG_LOOKS - to) * sizeof(*to));
     return true;
 }
@@ -166,6 +170,8 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_k
 {
     struct jpeg_huff **slots = huffs->slots[kind], **oldest = &slots[0];
 
+    assert(kind < JPEG_HUFF_KINDS && huffs->fill);
+    assert(spec->bytes && spec->count <= sizeof(slots[0]->symbols));
     huffs->clock++;
     for (size_t i = 0; i < JPEG_HUFF_SLOTS; i++) {
         if (slots[i] && slots[i]->used > 0 && same(slots[i], spec)) {

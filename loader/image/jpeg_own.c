@@ -102,6 +102,7 @@ INLINE bool wanted(const struct mcu_block *p, uint32_t x)
 
 static void flush(struct jpeg_own *o)
 {
+    assert(o->batch_count <= BATCH);
     o->kernels->idct(o->batch, o->batch_count);
     memset(o->coef, 0, sizeof(o->coef)); /* faster than one by one */
     o->batch_count = 0;
@@ -324,8 +325,10 @@ static bool read_run(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t 
     const struct loops *loops = loops_of(o);
     uint32_t left = keep ? o->left : end, right = keep ? o->right : end;
 
+    assert(begin <= end && end <= o->frame.mcus);
     left = left < begin ? begin : left > end ? end : left;
     right = right < left ? left : right > end ? end : right;
+    assert(begin <= left && left <= right && right <= end);
     o->mcu_block[0] = mcu_blocks_of(o, row);
     return loops->skip(o, left - begin) && loops->keep(o, left, right) &&
            loops->skip(o, end - right);
@@ -334,6 +337,7 @@ static bool read_run(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t 
 /* Returns the tile that contains MCU `mcu` of a row. */
 static struct jpeg_tile *tile_of(struct jpeg_own *o, uint32_t row, uint32_t mcu)
 {
+    assert(o->tiles.mcus > 0 && mcu < o->frame.mcus && row < o->frame.rows);
     return &o->tiles.tiles[(size_t)row * o->tiles.across + mcu / o->tiles.mcus];
 }
 
@@ -464,6 +468,7 @@ static bool read_two_known_rows(struct jpeg_own *o)
 
     if (check <= first)
         check = end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
+    assert(first < check && check <= end && end <= o->frame.mcus);
     for (uint32_t k = 0; k < 2; k++) {
         begin_until(o, s[k], o->row + k, first, end);
         o->mcu_block[k] = mcu_blocks_of(o, o->row + k);
@@ -575,6 +580,7 @@ static bool read_rows(struct jpeg_own *o)
     bool known = o->row < o->tiles.known || f->several, ok = true;
     uint32_t n = f->several ? 1 : choose_rows(o);
 
+    assert(o->row + n <= f->rows);
     if (f->several) {
         make_mcus(o);
     } else {
@@ -624,6 +630,8 @@ static void find_rows_and_columns(struct jpeg_own *o)
         o->right = (uint32_t)max_u64(o->right, (p->right - 1) / c->h + 1);
         o->end = (uint32_t)max_u64(o->end, (p->bottom - 1) / c->v + 1);
     }
+    assert(o->left < o->right && o->right <= f->mcus);
+    assert(o->top < o->end && o->end <= f->rows && o->bottom < f->rows);
 }
 
 int jpeg_own_create(struct jpeg_own **ret)
@@ -704,6 +712,7 @@ static int list_mcu_blocks(struct jpeg_own *o)
                 o->mcu_blocks[0][o->mcu_block_count++] = (struct mcu_block){
                     .dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
     }
+    assert(o->mcu_block_count > 0 && o->mcu_block_count <= JPEG_MCU_BLOCKS);
     memcpy(o->mcu_blocks[1], o->mcu_blocks[0], sizeof(o->mcu_blocks[1]));
     return 0;
 }
@@ -750,12 +759,14 @@ int jpeg_own_read(struct jpeg_own *o, struct image_rows *ret)
 {
     uint32_t end = o->planes.region.top + o->planes.region.height, count = 0;
 
+    assert(o->y < end);
     while (o->y_ready <= o->y || (o->y_ready >= end && o->row <= o->bottom))
         if (!read_rows(o))
             return JPEG_OWN_GIVES_UP;
     for (; count < STRIP_ROWS && o->y < end && o->y < o->y_ready; count++)
         jpeg_planes_make_row(&o->planes, o->kernels, o->y++,
                              (uint8_t *)o->strip.bytes + count * o->strip_pitch);
+    assert(count > 0);
     *ret = (struct image_rows){o->strip.bytes, o->strip_pitch, count};
     return 0;
 }

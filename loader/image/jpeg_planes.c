@@ -3,6 +3,7 @@
 
 #include "loader/image/jpeg_planes.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ static void locate_plane(const struct jpeg_component *c, const struct rect *regi
     p->top = y / c->down / JPEG_BLOCK;
     p->right = x_last / JPEG_BLOCK + 1;
     p->bottom = y_last / JPEG_BLOCK + 1;
+    assert(p->left < p->right && p->top < p->bottom);
     p->rows = 3U * c->v * JPEG_BLOCK;
     p->pitch = align_up((size_t)(p->right - p->left) * JPEG_BLOCK + 2 * JPEG_PAD, 64);
 }
@@ -37,6 +39,9 @@ static void locate_plane(const struct jpeg_component *c, const struct rect *regi
 void jpeg_planes_locate(struct jpeg_planes *s, const struct jpeg_frame *frame,
                         const struct rect *region)
 {
+    assert(region->width > 0 && region->height > 0);
+    assert(region->left < frame->width && region->width <= frame->width - region->left);
+    assert(region->top < frame->height && region->height <= frame->height - region->top);
     s->frame = frame;
     s->region = *region;
     for (uint32_t i = 0; i < frame->count; i++)
@@ -98,6 +103,7 @@ static const uint8_t *enlarge(const struct jpeg_planes *s, const struct jpeg_ker
         other = y > 0 ? y - 1 : 0;
     else if (c->stretch_down == JPEG_FANCY)
         other = y + 1 < c->height ? y + 1 : y;
+    assert(y >= p->top * JPEG_BLOCK && y < p->bottom * JPEG_BLOCK && y < c->height);
     near = jpeg_plane_row(p, y);
     far = jpeg_plane_row(p, other);
     if (c->stretch_across == JPEG_FANCY) {

@@ -3,6 +3,7 @@
 
 #include "loader/image/jpeg_scan.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -18,6 +19,7 @@ static void unstuff(struct jpeg_scan *s)
     uint8_t *to = s->room + (s->end - s->room);
     uint8_t *to_end = s->room + JPEG_SCAN_LEAD + JPEG_SCAN_CHUNK;
 
+    assert(s->from <= s->len);
     while (!s->ended && to < to_end) {
         const uint8_t *from = s->bytes + s->from;
         size_t left = s->len - s->from, room = (size_t)(to_end - to), n = left < room ? left : room;
@@ -40,6 +42,7 @@ static void unstuff(struct jpeg_scan *s)
             s->ended = true;
         }
     }
+    assert(s->from <= s->len && to < s->room + sizeof(s->room) - 64);
     s->end = to;
 }
 
@@ -57,6 +60,7 @@ static size_t count_stuffed(const uint8_t *begin, const uint8_t *end)
 
 static void tell(struct jpeg_scan *s, const uint8_t *at)
 {
+    assert(at >= s->told && at <= s->room + sizeof(s->room));
     s->told_at += (size_t)(at - s->told) + count_stuffed(s->told, at);
     s->told = at;
 }
@@ -67,6 +71,7 @@ static void fill(struct jpeg_scan *s)
     size_t left = s->end > s->bits.at ? (size_t)(s->end - s->bits.at) : 0;
     ptrdiff_t back = s->bits.at - (s->room + JPEG_SCAN_LEAD);
 
+    assert(back >= 0);
     /* Including the eight bytes before, some of which are in bits.word and unread. */
     if (back > 0) {
         if (s->telling && s->told < s->bits.at - sizeof(s->bits.word))
@@ -109,6 +114,7 @@ static void begin_segment(struct jpeg_scan *s)
 static void begin_at(struct jpeg_scan *s, const struct jpeg_tile *tile, uint32_t restart,
                      uint32_t mcu)
 {
+    assert(tile->at / 8 <= s->len);
     s->from = tile->at / 8;
     s->restart = restart;
     s->number = restart > 0 && mcu > 0 ? (mcu - 1) / restart % 8 : 0;
@@ -137,6 +143,7 @@ void jpeg_scan_begin_until(struct jpeg_scan *s, const struct image_file *file,
 {
     size_t behind = end->at / 8 + 2; /* a stuffed byte may follow the last byte */
 
+    assert(tile->at <= end->at); /* tiles are in order, in any hint */
     s->bytes = file->bytes;
     s->len = behind < file->len ? behind : file->len;
     s->margin = 0;
@@ -176,6 +183,7 @@ void jpeg_scan_tell(struct jpeg_scan *s, struct jpeg_tile *ret)
 {
     uint32_t bit;
 
+    assert(s->telling);
     tell(s, next_bit(s, &bit));
     ret->at = (uint32_t)s->told_at * 8 + bit;
     get_dc(s, ret);
@@ -229,6 +237,7 @@ bool jpeg_scan_restart(struct jpeg_scan *s)
         fill(s);
     if (!jpeg_scan_complete(s))
         return false;
+    assert(s->from + 2 <= s->len); /* unstuff() saw the marker */
     s->from += 2;
     s->number = (s->number + 1) % 8;
     begin_segment(s);
@@ -239,6 +248,7 @@ bool jpeg_scan_begin_next(struct jpeg_scan *s, const struct jpeg_scan *before)
 {
     if (!before->ended || before->marker != M_RST0 + before->number)
         return false;
+    assert(before->from + 2 <= before->len);
     s->bytes = before->bytes;
     s->len = before->len;
     s->margin = before->margin;

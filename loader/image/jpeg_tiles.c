@@ -3,6 +3,7 @@
 
 #include "loader/image/jpeg_tiles.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -31,6 +32,7 @@ static size_t tile_bytes(const struct jpeg_tiles *t)
 
 static size_t hint_bytes(const struct jpeg_tiles *t, uint32_t rows)
 {
+    assert(rows <= t->rows_max);
     return sizeof(struct hint_head) + (size_t)rows * t->across * tile_bytes(t);
 }
 
@@ -80,6 +82,7 @@ static void load_hint(struct jpeg_tiles *t, const uint8_t *hint, size_t len)
         *tile = (struct jpeg_tile){.at = (uint32_t)at};
         memcpy(tile->dc, hint + sizeof(bits), t->components * sizeof(tile->dc[0]));
     }
+    assert(t->tiles[(size_t)head.rows * t->across].at == at);
     t->rows = t->known = head.rows;
 }
 
@@ -117,6 +120,7 @@ size_t jpeg_tiles_hint(const struct jpeg_tiles *t, uint8_t *to)
     uint8_t *at = to + sizeof(head);
     uint32_t row = 0;
 
+    assert(t->mcus > 0 && t->known <= t->rows && t->rows <= t->rows_max);
     for (; row < t->rows; row++) {
         for (uint32_t i = 0; i < t->across; i++, at += tile_bytes(t)) {
             const struct jpeg_tile *tile = &t->tiles[(size_t)row * t->across + i + 1];

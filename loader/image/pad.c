@@ -7,6 +7,7 @@
 
 #include "loader/image/pad.h"
 
+#include <assert.h>
 #include <string.h>
 
 void pad_fini(struct pad *pad)
@@ -19,6 +20,7 @@ uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const stru
 {
     size_t plane = (size_t)crop->window.width * crop->window.height;
 
+    assert(crop->padded && plane > 0);
     if (scratch_reserve(&pad->seen, 3 * plane) < 0 ||
         scratch_reserve(&pad->columns, pipeline->width * sizeof(int32_t)) < 0)
         return NULL;
@@ -56,6 +58,8 @@ void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct c
                 memset(to, (int)pipeline->fill, width);
                 continue;
             }
+            assert(source >= crop->window.top &&
+                   source < (int64_t)crop->window.top + crop->window.height);
             row += c * plane + ((size_t)source - crop->window.top) * crop->window.width;
             for (uint32_t x = 0; x < begin; x++)
                 to[x] = columns[x] < 0 ? (uint8_t)pipeline->fill : row[columns[x]];

@@ -82,6 +82,7 @@ struct chunk {
 /* Get the chunk that begins here. Returns false if it is not within the file. */
 static bool chunk_at(const struct png_own *o, size_t at, struct chunk *ret)
 {
+    assert(at <= o->len);
     if (o->len - at < AROUND || get_be32(o->bytes + at) > o->len - at - AROUND)
         return false;
     *ret = (struct chunk){o->bytes + at + 8, get_be32(o->bytes + at)};
@@ -148,6 +149,7 @@ static bool read_ihdr(struct png_own *o)
     bits = o->depth * samples_of(o->colour);
     o->step = (bits + 7) / 8;
     o->row = ((size_t)o->width * bits + 7) / 8;
+    assert(o->step >= 1 && o->step <= 8 && o->row > 0);
     return true;
 }
 
@@ -288,6 +290,7 @@ static void slide(struct png_own *o)
     uint8_t *begin = o->window.bytes;
     size_t keep = (size_t)(o->out - o->at);
 
+    assert(begin <= o->at && o->at <= o->out && o->out <= o->limit + INFLATE_BEHIND_OUT);
     if (keep < INFLATE_WINDOW)
         keep = INFLATE_WINDOW;
     if ((size_t)(o->out - begin) <= keep)
@@ -295,6 +298,7 @@ static void slide(struct png_own *o)
     memmove(begin, o->out - keep, keep);
     o->at -= o->out - keep - begin;
     o->out = begin + keep;
+    assert(begin <= o->at && o->at <= o->out);
 }
 
 /* Inflate more of the stream, at most up to the byte after the needed ones. */
@@ -372,6 +376,7 @@ static bool make_row(struct png_own *o, uint32_t i)
     uint8_t *above = (uint8_t *)o->line.bytes + (o->y + 1) % 2 * o->row;
     uint32_t filter;
 
+    assert(i < STRIP_ROWS && o->y < o->height);
     while ((size_t)(o->out - o->at) < o->row + 1)
         if (inflate_ended(&o->inflate) || !produce(o))
             return false;
@@ -396,6 +401,7 @@ int png_own_read(struct png_own *o, struct image_rows *ret)
     size_t pitch = (size_t)o->width * 4;
     uint8_t *strip = o->strip.bytes;
 
+    assert(o->y < bottom);
     do {
         uint32_t end = o->y < o->region.top ? o->region.top : bottom;
 
@@ -407,6 +413,7 @@ int png_own_read(struct png_own *o, struct image_rows *ret)
     } while (o->y <= o->region.top);
     if (o->y == bottom && !ends_well(o))
         return -ENOTSUP;
+    assert(count > 0 && o->y <= bottom);
     *ret = (struct image_rows){
         .pixels = strip + pitch + (size_t)o->region.left * 4,
         .pitch = pitch,
@@ -422,6 +429,8 @@ int png_own_seek(struct png_own *o, const struct rect *region)
     size_t room =
         min_u64(o->row + 1 > ROOM ? o->row + 1 : ROOM, total) + min_u64(INFLATE_WINDOW, total);
 
+    assert(region->height > 0 && region->top + region->height <= o->height);
+    assert(region->width > 0 && region->left + region->width <= o->width);
     o->region = *region;
     o->y = o->rows = 0;
     o->needed = ((uint64_t)region->top + region->height) * (o->row + 1);

@@ -8,6 +8,7 @@
 
 #include "loader/image/png_rows.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,6 +192,7 @@ static inline __attribute__((always_inline)) void choose(uint32_t filter, uint32
 void png_rows_pixels(uint32_t filter, uint32_t step, const uint8_t *filtered, const uint8_t *above,
                      uint8_t *ret, size_t width)
 {
+    assert(filter < PNG_ROWS_FILTERS && (step == 3 || step == 4));
     if (step == 3)
         choose(filter, 3, filtered, above, ret, width);
     else
@@ -211,6 +213,7 @@ void png_rows_bytes(uint32_t filter, uint32_t step, const uint8_t *filtered, con
 {
     size_t first = step < len ? step : len;
 
+    assert(filter < PNG_ROWS_FILTERS && step > 0);
     switch (filter) {
     case NONE:
         memcpy(ret, filtered, len);

@@ -83,6 +83,7 @@ struct walk {
 
 static struct walk walk_from(int64_t at, int64_t step, int64_t unit)
 {
+    assert(step > 0 && unit > 0);
     int64_t whole = at / unit - (at % unit < 0);
 
     return (struct walk){whole, at - whole * unit, step / unit, step % unit, unit};
@@ -283,6 +284,7 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
         axis->end = end;
         fill_output(axis, q, q->mirror ? q->count - 1 - k : k, &w);
     }
+    assert(axis->begin < axis->end && axis->end <= q->n);
     t->request = *q;
     return 0;
 }
@@ -302,6 +304,8 @@ static void finish_row(struct resize *r)
         .out = r->dst + i * r->store.pitch,
     };
 
+    assert(i < down->count && line.pairs_count > 0 && line.pairs_count <= r->ring_pairs);
+    assert(first + line.pairs_count <= r->pairs_made && first + r->ring_pairs >= r->pairs_made);
     for (uint32_t k = 0; k < line.pairs_count; k++)
         pairs[k] = (const uint8_t *)r->ring.bytes + (first + k) % r->ring_pairs * r->pair_bytes;
     r->kernels->down(&line);
@@ -419,10 +423,13 @@ int resize_begin(struct resize *r, const struct crop *crop, uint32_t pixel,
         .unit = 2,
         .filter = crop->filter,
     };
-    int made = fill_table(&r->across, &across);
     struct resize_axis *x = &r->across.axis, *y = &r->down.axis;
+    int made;
 
     assert(pixel == 3 || pixel == 4);
+    assert(across.n > 0 && across.count > 0 && across.first + across.count <= across.m);
+    assert(down.n > 0 && down.count > 0 && down.first + down.count <= down.m);
+    made = fill_table(&r->across, &across);
     if (made <= 0)
         r->prepared = NULL;
     if (made < 0 || fill_table(&r->down, &down) < 0)
@@ -468,6 +475,7 @@ void resize_push(struct resize *r, const uint8_t *rows, size_t pitch, uint32_t c
     size_t row_bytes = (size_t)(r->across.axis.end - r->across.axis.begin) * r->pixel;
     uint32_t height = r->down.axis.end - r->down.axis.begin;
 
+    assert(count <= height - r->rows_in);
     if (count > 0 && r->rows_in % 2 == 1) {
         make_pair(r, r->held.bytes, rows);
         r->rows_in++;

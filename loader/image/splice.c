@@ -16,6 +16,7 @@
 
 #include "loader/image/splice.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct rect splice_pixels(const struct splice *s, const struct pack_layout *layout)
@@ -39,6 +40,8 @@ bool splice_plan(const struct pack_layout *layout, const struct rect *region, st
     uint64_t wanted = (uint64_t)(s.right - s.left) * (s.bottom - s.top);
     uint64_t before = (uint64_t)layout->across * s.bottom; /* decoded from the top */
 
+    assert(s.left < s.right && s.right <= layout->across);
+    assert(s.top < s.bottom && s.bottom <= layout->down);
     *ret = s;
     return wanted * 8 <= before * 7;
 }
@@ -68,6 +71,7 @@ int splice_write(const struct splice *s, const struct pack_layout *layout, const
     uint32_t width = s->right - s->left, number = 0;
     uint8_t *to;
 
+    assert(s->left < s->right && s->right <= layout->across && s->bottom <= layout->down);
     if (scratch_reserve(scratch, len) < 0) /* a part is not longer than the whole */
         return -ENOMEM;
     to = write_header(s, layout, bytes, scratch->bytes);
@@ -84,5 +88,6 @@ int splice_write(const struct splice *s, const struct pack_layout *layout, const
     }
     to[-1] = 0xD9; /* EOI */
     *ret_len = (size_t)(to - (uint8_t *)scratch->bytes);
+    assert(*ret_len <= len);
     return 0;
 }

@@ -45,6 +45,7 @@ int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const st
         count_places(crop->mirror, u->width, u->columns.bytes);
         count_places(false, u->height, u->rows.bytes);
     }
+    assert(crop->box.width == crop->width && crop->box.height == crop->height);
     u->back = crop->mirror;
     crop_longest_run(u->columns.bytes, u->width, u->back ? -1 : 1, &u->run_begin, &u->run_end);
     u->pixel = pixel;
@@ -236,6 +237,7 @@ void unscaled_push(struct unscaled *u, const uint8_t *rows, size_t pitch, uint32
 {
     const int32_t *shows = u->rows.bytes;
 
+    assert(u->rows_out <= u->height);
     for (uint32_t y = 0; y < u->height && count > 0; y++) {
         if (shows[y] < 0 && u->rows_in == 0)
             write_padding(u, y);
