@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # How sources are laid out, and the words of comments, messages and pages.
-EXTRA_DIST += %D%/test_style.py %D%/test_words.py .editorconfig .shellcheckrc ruff.toml
+EXTRA_DIST += %D%/test_parameters.py %D%/test_style.py %D%/test_words.py .editorconfig .shellcheckrc ruff.toml
 if PYTHON_FOUND
-TESTS += %D%/test_style.py %D%/test_words.py
+TESTS += %D%/test_parameters.py %D%/test_style.py %D%/test_words.py
 endif
