@@ -10,10 +10,10 @@ A table of states is a constant array in a .c file, indexed by states, whose ele
         ...
     };
 
-The page names each table in a comment, `<!-- table: door_may -->`. Everything from there to `<!-- end -->` is
-generated: a drawing, and the meaning of each state, which is the comment of its enumerator. `<!-- drawing: FILE.c -->`
-takes the drawing from the comment at the top of a file that has no such table. tests/docs/test_states.py checks that
-the page is up to date and has every table."""
+or in the form of common/state.h. The page names each table by the prefix of its states: `<!-- states: DOOR -->`.
+Everything from there to `<!-- end -->` is generated: a drawing, and the meaning of each state, which is the comment of
+its enumerator. `<!-- drawing: FILE.c -->` takes the drawing from the comment at the top of a file that has no such
+table. tests/docs/test_states.py checks that the page is up to date and has every table."""
 
 import os
 import re
@@ -63,13 +63,16 @@ def rows_of(body):
 
 
 def tables(files):
-    """{name: Table} of all sources."""
+    """{prefix of the states: Table} of all sources."""
     found = {}
     for path, text in sorted(files.items()):
         for name, body in re.findall(r"^static const [\w ]+ (\w+)\[\w*\] = \{\n(.*?)^\};", text, re.M | re.S):
             rows = rows_of(body)
             if rows:
-                found[name] = Table(name, path, rows)
+                table = Table(name, path, rows)
+                if table.prefix in found:
+                    raise LookupError(f"{found[table.prefix].path} and {path} both have states of {table.prefix}")
+                found[table.prefix] = table
     return found
 
 
@@ -125,25 +128,33 @@ def section(table, files):
 
 def drawing(name, files):
     """The drawing in the comment at the top of a file."""
-    (path,) = [path for path in files if os.path.basename(path) == name]
+    path = next((path for path in files if os.path.basename(path) == name), None)
+    if path is None:
+        raise LookupError(f"{PAGE} names {name}, which does not exist")
     comment = re.search(r"/\* .*?\*/", files[path].split("\n", 1)[1], re.S).group(0)
     blocks = re.findall(r"(?:^ \* {5,}.*\n|^ \*\n(?= \* {5}))+", comment, re.M)
-    (block,) = [block for block in blocks if "->" in block or "─" in block]
+    block = next((block for block in blocks if "->" in block or "─" in block), None)
+    if block is None:
+        raise LookupError(f"{path} has no drawing at its top")
     return f"From `{path}`:\n\n" + re.sub(r"^ \* ?", "", block, flags=re.M).strip("\n") + "\n"
 
 
 def renew(text, files):
-    """The page as it should be, and the names of the tables that it has."""
+    """The page as it should be, and the prefixes of the tables that it has."""
     known, shown = tables(files), []
 
     def one(match):
         kind, name = match.groups()
-        if kind == "table":
+        if kind == "drawing":
+            made = drawing(name, files)
+        elif name in known:
             shown.append(name)
-        made = section(known[name], files) if kind == "table" else drawing(name, files)
+            made = section(known[name], files)
+        else:
+            raise LookupError(f"{PAGE}: no table has states of {name}; there are {', '.join(sorted(known))}")
         return f"<!-- {kind}: {name} -->\n{made}<!-- end -->\n"
 
-    return re.sub(r"^<!-- (table|drawing): (\S+) -->\n.*?^<!-- end -->\n", one, text, flags=re.M | re.S), shown
+    return re.sub(r"^<!-- (states|drawing): (\S+) -->\n.*?^<!-- end -->\n", one, text, flags=re.M | re.S), shown
 
 
 def main():
@@ -153,8 +164,9 @@ def main():
         text, shown = renew(file.read(), files)
     with open(os.path.join(top, PAGE), "w", encoding="utf-8") as file:
         file.write(text)
-    for name in sorted(set(tables(files)) - set(shown)):
-        print(f"{PAGE} has no section for {name} of {tables(files)[name].path}")
+    for prefix, table in sorted(tables(files).items()):
+        if prefix not in shown:
+            print(f"{PAGE} has no <!-- states: {prefix} --> for {table.name} of {table.path}")
 
 
 if __name__ == "__main__":

@@ -58,9 +58,9 @@ class States(unittest.TestCase):
     def test_reading(self):
         """a table of states is read in either form, and other arrays are not"""
         found = states.tables({"door.c": DOOR})
-        self.assertEqual(list(found), ["door_states"])
-        self.assertEqual(found["door_states"].next["DOOR_LOCKED"], ["DOOR_OPEN", "DOOR_GONE"])
-        self.assertEqual("\n" + states.draw(found["door_states"]), DRAWING)
+        self.assertEqual(list(found), ["DOOR"])
+        self.assertEqual(found["DOOR"].next["DOOR_LOCKED"], ["DOOR_OPEN", "DOOR_GONE"])
+        self.assertEqual("\n" + states.draw(found["DOOR"]), DRAWING)
 
 
 if __name__ == "__main__":
