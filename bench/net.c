@@ -117,8 +117,8 @@ static double measure_iperf(const struct arguments *a)
 
     (void)snprintf(command, sizeof(command),
                    "command -v iperf3 >/dev/null || exit 0; taskset -c 1 iperf3 -s -1 -p 7449 "
-                   ">/dev/null 2>&1 & "
-                   "sleep 0.5; taskset -c 0 iperf3 -c 127.0.0.1 -p 7449 -t %u -J 2>/dev/null",
+                   ">/dev/null 2>&1 & sleep 0.5; taskset -c 0 iperf3 -c 127.0.0.1 -p 7449 -t %u -J "
+                   "2>/dev/null",
                    a->seconds);
     p = popen(command, "r");
     if (!p)

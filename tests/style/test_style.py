@@ -101,6 +101,17 @@ class Style(unittest.TestCase):
                 wide += [f"{path}:{number}" for number in too_wide(path, width, ".sh" in endings)]
         self.assertEqual("\n".join(wide), "", "lines too wide")
 
+    def test_crumbs(self):
+        """no sentence has a crumb of a line in its middle, as some formatter left it"""
+        crumb = re.compile(r' "\n +"[^"\n]{1,24} "\n +"')
+        found = []
+        for path in self.files:
+            if path.endswith((".c", ".h")):
+                with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+                    text = file.read()
+                found += [f"{path}:{text.count(chr(10), 0, m.start()) + 2}" for m in crumb.finditer(text)]
+        self.assertEqual(found, [])
+
     def test_clang_format(self):
         """clang-format would change nothing"""
         if shutil.which("clang-format") is None:

@@ -166,8 +166,7 @@ Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
     tree_write_text(&tree, "void/b/z.jpe", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
             "there are 4 images of other formats or names (1 .bmp, 1 .heic, 1 .jfif, 1 .jpe): "
-            "convert or "
-            "rename them");
+            "convert or rename them");
     tree_write_text(&tree, "flat/1.jpg", "x");
     refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
     tree_write_text(&tree, "named/a/1.jfif", "x");

@@ -155,8 +155,7 @@ Test(tfrecord, features_have_other_names_and_types_if_told)
     dataset_unref(d);
     refused_in(&tree, "tfrecord,image=jpeg,label=number:", "x.tfrecord", -EBADMSG,
                "x.tfrecord: the label of the record at byte 0: label '-1' is out of range: class "
-               "numbers are 0 "
-               "to 2147483646 (see label-offset)");
+               "numbers are 0 to 2147483646 (see label-offset)");
     refused_in(&tree, "tfrecord,image=jpeg,label=number,label-offset=-2:", "x.tfrecord", -EBADMSG,
                "out of range with the label-offset");
     refused_in(&tree, "tfrecord,image=jpeg,label=text,label-offset=1:", "x.tfrecord", -EINVAL,

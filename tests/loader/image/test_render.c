@@ -382,8 +382,7 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
         {"P6\n3 2", 6, "the PPM file ends in its header"},
         {"P3\n3 2", 6,
          "this is a PNM image that is written as text (P3); of these only binary PPMs and PGMs "
-         "(P6, "
-         "P5) are decoded: convert it"},
+         "(P6, P5) are decoded: convert it"},
         {"P6x", 3, "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x50"},
         {"qoif", 4,
          "this is a QOI image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
