@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plenum's collectives over torch.distributed, for jobs without MPI: under torchrun.
+"""Plenum's collectives over torch.distributed, for jobs without MPI, such as those under torchrun.
 
 They work on host memory, so they use a gloo group, whatever the program's own group is. The caller's memory is
 transferred directly, without copies.

@@ -35,7 +35,7 @@ class Copies:
     ``begin(make)`` calls ``make(to)``, now or later, and returns a ticket for its result: tensors, or lists and tuples
     of them. ``is_over(ticket)`` and ``wait(ticket)`` concern the host's memory, which may be overwritten once the copy
     is complete. ``take(ticket)`` returns the result, ready for the program's next operations on the device. ``times()``
-    returns the seconds that copies took, and those in which the program waited for them.
+    returns the seconds that copies took, and the seconds that the program waited for them.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -174,7 +174,7 @@ class Copier:
             return True
 
     def drop(self) -> None:
-        """Complete all copies, and forget those that the loop has not received."""
+        """Complete all copies, and forget the batches that the loop has not received."""
         while self.give_back(wait=True):
             pass
         self.ahead.clear()
@@ -259,7 +259,7 @@ class _Cudart:
 
 @functools.lru_cache(maxsize=None)
 def pinned_for_cuda(device: Optional[torch.device] = None) -> Pinned:
-    """Pinning for torch.cuda, which must be available; by default on the current device."""
+    """Pin memory for torch.cuda, which must be available; by default on the current device."""
     cudart = _Cudart(device)
     return Pinned(cudart, cudart.clear_error)
 

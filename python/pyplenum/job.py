@@ -224,25 +224,25 @@ class Job:
     ``num_instances``, ``instance_index``
         Processes in the job (the world size), and the index of this one (its rank).
     ``num_local_instances``, ``local_instance_index``
-        Processes of the job on this host, and the index of this one among them.
+        Processes of the job on this host, and the index of this process among them.
     ``num_replicas``, ``num_local_replicas``, ``replica_offset``
-        Copies of the model in the job, the number in this process, and the index of its first.
+        Copies of the model in the job, their number in this process, and the index of the first one in this process.
     ``devices_per_replica``
         Accelerators that a replica uses.
     ``restart_count``
-        How many times the job has been restarted.
+        The number of times that the job has been restarted.
     ``launcher``
-        Where these numbers come from: "plenumrun", "torchrun", "mpirun", "srun", "torch.distributed", "program" or
+        The source of these numbers: "plenumrun", "torchrun", "mpirun", "srun", "torch.distributed", "program" or
         "none".
     ``job_id``
-        Identifies the job; equal in all its instances.
+        Identifies the job; the same in all its instances.
 
-    All instances call collectives in the same order, with the same dtypes and shapes. Before any data moves, the
-    instances compare their calls: if the calls differ, or if an instance's program has ended, all raise ``EIO`` and
-    name the difference. Collectives work in place on NumPy arrays and on torch tensors in host memory. With one
-    instance they do nothing. They do not hold the interpreter's lock while they wait.
+    All instances must call collectives in the same order, with the same dtypes and shapes. Before any data moves, the
+    instances compare their calls. If the calls differ, or if an instance's program has ended, all instances raise
+    ``EIO`` and name the difference. Collectives work in place on NumPy arrays and on torch tensors in host memory. With
+    one instance they have no effect. They do not hold the interpreter's lock while they wait.
 
-    Without MPI, for example under torchrun, torch.distributed carries them once the program has called its
+    Without MPI, for example under torchrun, torch.distributed carries the collectives once the program has called its
     ``init_process_group()``; before that, they raise ``ENOTSUP``.
 
     Errors are raised as :class:`PlenumError` with the C library's ``errno`` (see comm.h). They include ``ETIMEDOUT``,
@@ -409,7 +409,7 @@ class Job:
         check(lib.plenum_barrier(self._for_collective(), byref(error)), error)
 
     def same(self, x: Any) -> None:
-        """Raise ``EBADMSG``, naming the instances that differ, unless all hold the same bytes in ``x``.
+        """Raise ``EBADMSG``, naming the instances that differ, unless ``x`` has the same bytes in all instances.
 
         It costs one read of the bytes and 24 bytes of traffic per instance.
         """
@@ -417,14 +417,14 @@ class Job:
         check(lib.plenum_same(self._for_collective(), memory.address, memory.nbytes, byref(error)), error)
 
     def broadcast_seed(self, seed: Optional[int] = None) -> int:
-        """Agree on one seed for the whole job: instance 0's ``seed``, or a number from the system's random source if it
-        passes none."""
+        """Agree on one seed for the whole job: instance 0's ``seed``, or a number from the system's random source if
+        instance 0 passes none."""
         mine = secrets.randbits(64) or 1 if seed is None else whole(seed, "seed", 0, 2**64 - 1)
         return int(self._broadcast("broadcast_seed", np.array([mine], np.uint64), 0)[0])
 
     def replica_seed(self, seed: int, replica: Optional[int] = None) -> int:
-        """Return a replica's seed, by default that of this process's first replica. Each replica has its own, which
-        does not depend on where it runs. Not a collective."""
+        """Return a replica's seed, by default that of this process's first replica. Each replica has its own seed,
+        which does not depend on where the replica runs. This is not a collective."""
         number = self.replica_offset if replica is None else whole(replica, "replica", 0, _MOST)
         return int(lib.plenum_replica_seed(whole(seed, "seed", 0, 2**64 - 1), number))
 
@@ -472,8 +472,9 @@ class Job:
     def once_per_host(self, prepare: Callable[[], Any]) -> None:
         """Call ``prepare()`` in one instance of each host; return in all instances once all hosts are done.
 
-        For work that a host's other instances depend on, such as unpacking data on a local disk. If ``prepare()``
-        raises, its instance raises the same exception, and the others raise a :class:`PlenumError` with its text.
+        Use it for work on which a host's other instances depend, such as unpacking data on a local disk. If
+        ``prepare()`` raises, its instance raises the same exception, and the others raise a :class:`PlenumError` with
+        its text.
         """
         raised: List[BaseException] = []
 
@@ -517,13 +518,13 @@ def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_r
         local_world_size: Optional[int] = None) -> Job:
     """Return this process's job: the same object at each call.
 
-    Rank and world size come from the launcher's variables (see plenum_job(3)). Without any, they come from a
-    torch.distributed process group if one has been initialised, for example under ``torch.multiprocessing.spawn``;
-    unless LOCAL_RANK and LOCAL_WORLD_SIZE are set, all ranks must then open their job or a stream. A group that
-    contradicts the launcher is rejected.
+    Rank and world size come from the launcher's variables (see plenum_job(3)). If there are none, they come from a
+    torch.distributed process group if one has been initialised, for example under ``torch.multiprocessing.spawn``. All
+    ranks must then open their job or a stream, unless LOCAL_RANK and LOCAL_WORLD_SIZE are set. A group that contradicts
+    the launcher is rejected.
 
-    ``rank`` and ``world_size`` override all of these, and optionally ``local_rank`` and ``local_world_size`` (on this
-    host; default 0 of 1).
+    ``rank`` and ``world_size`` override the launcher and the group. ``local_rank`` and ``local_world_size`` are
+    optional; they set the rank and the number of processes on this host (default 0 of 1).
     """
     global _job
     place = _place_of(rank, world_size, local_rank, local_world_size)

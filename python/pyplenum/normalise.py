@@ -54,20 +54,20 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
     Parameters
     ----------
     images
-        int8 (value - 128, as in a stream) or uint8, [..., H, W, C] or [..., C, H, W], where C is 3, or 4, whose last
-        channel is dropped. C-contiguous: ``batch.images``, ``batch.pixels``, ``batch.views["a"]``, or a slice of their
-        first dimension.
+        int8 (value - 128, as in a stream) or uint8, [..., H, W, C] or [..., C, H, W], where C is 3 or 4; a fourth
+        channel is dropped. The array must be C-contiguous: ``batch.images``, ``batch.pixels``, ``batch.views["a"]``, or
+        a slice of their first dimension.
     mean, std
         Values for red, green and blue, in units where pixels are 0 ... 1. They default to ImageNet's.
     dtype
-        "float32", "float16" or "bfloat16", or the corresponding type of NumPy or torch. NumPy has no bfloat16: the
+        "float32", "float16" or "bfloat16", or the corresponding type of NumPy or torch. NumPy has no bfloat16, so the
         result is then uint16 with the same bits, which torch reads without a copy as
         ``torch.from_numpy(floats.view("i2")).view(torch.bfloat16)``.
     layout
         Layout of the floats: "nhwc", "nchw", or None for the layout of the images.
     out
-        An array for the result, C-contiguous, with its shape and type. Memory that has been written to before is
-        several times faster than fresh memory. For a tensor, pass ``tensor.numpy()``, or with bfloat16
+        A C-contiguous array for the result, with the shape and type of the result. Memory that has been written to
+        before is several times faster than fresh memory. For a tensor, pass ``tensor.numpy()``, or with bfloat16
         ``tensor.view(torch.int16).numpy().view("u2")``.
     source
         Layout of the images, needed if their shape could be either.

@@ -76,7 +76,7 @@ class Place(NamedTuple):
 class Boxes(NamedTuple):
     """The boxes of objects in each image: arrays [S, R, M], with views [S, R, M, COUNT]; from a Loader, tensors [N].
 
-    Each image has room for K boxes, the most that any sample has; those after the first ``counts`` are zeros.
+    Each image has room for K boxes, the largest number of any sample. Entries after the first ``counts`` are zeros.
     """
 
     boxes: Any  # float32 [..., K, 4]: left, top, right, bottom in pixels of the image, after crop, resize and flips
@@ -86,7 +86,7 @@ class Boxes(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """Statistics of a stream. Times are in seconds; those of loaders are summed over the samples they rendered."""
+    """Statistics of a stream. Times are in seconds. Times of loaders are sums over the samples that they rendered."""
 
     batches: int
     samples: int
@@ -105,12 +105,12 @@ class Stats(NamedTuple):
     loader_threads: int
     loader_io_threads: int
     loaders: int  # in use
-    moved: int  # batches requested again from another loader: theirs was lost or could not render them
+    moved: int  # batches requested again from another loader, because the first was lost or could not render them
     hedged: int  # late batches that were also requested from a second loader
     hedges_won: int  # hedged batches that the second loader delivered first
-    verified: int  # batches that two loaders rendered alike
-    copied: float = 0.0  # copying batches to a device; only with pyplenum.torch.Loader(device=...)
-    copy_waited: float = 0.0  # the program, or the device, waiting for such copies; only with device=...
+    verified: int  # batches that two loaders rendered with the same result
+    copied: float = 0.0  # duration of copies to a device; only with pyplenum.torch.Loader(device=...)
+    copy_waited: float = 0.0  # time that the program or the device waited for these copies; only with device=...
 
 
 class _Lease:
@@ -204,7 +204,7 @@ class Batch:
 
         - ``boxes``: float32 [S, R, M, 4], left, top, right and bottom of the crop, in pixels of the whole picture (as
           rotated by EXIF if the pipeline says exif). A crop may extend beyond the picture; that part is padding.
-        - ``flips``: uint8 [S, R, M], bit 0: left and right are swapped; bit 1: top and bottom are.
+        - ``flips``: uint8 [S, R, M], bit 0: left and right are swapped; bit 1: top and bottom are swapped.
         - ``sizes``: uint32 [S, R, M, 2], height and width of the whole picture.
 
         The image is the crop, resized, then flipped. Rotations and other operations that move pixels are not included.
@@ -235,8 +235,8 @@ class Batch:
     DLPack; use ``batch.valid.view("u1")`` there.
 
     The ring has few slots, and a batch's slot is free again once the last view of it is gone. A program that keeps
-    images or labels beyond the next batches must copy them, ``batch.images.copy()``. So must one that passes them to a
-    framework that keeps its input (TensorFlow).
+    images or labels beyond the next batches must copy them with ``batch.images.copy()``. So must a program that passes
+    them to a framework that keeps its input (TensorFlow).
     """
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
@@ -565,11 +565,11 @@ def with_home(dataset: str) -> str:
 class Stream:
     """The batches of one instance, in order. An iterator.
 
-    ``cursor`` and ``place`` are the position after the last batch that the program received. If an exception, or one
-    raised in a signal handler, interrupts a ``for`` loop or :meth:`next`, the batch is not lost: the next call returns
-    it. Python's built-in ``next(stream)`` cannot promise that: Python runs signal handlers after the built-in function
-    has returned and before the program has the batch, so a handler that raises then loses it. Threads that share a
-    stream take turns; each batch goes to one of them, and all of them see the end.
+    ``cursor`` and ``place`` are the position after the last batch that the program received. If an exception, even one
+    from a signal handler, interrupts a ``for`` loop or :meth:`next`, the batch is not lost: the next call returns it.
+    Python's built-in ``next(stream)`` cannot guarantee this, because Python runs signal handlers after the built-in
+    function has returned and before the program has the batch. If a handler raises at that time, the batch is lost.
+    Threads that share a stream take turns: each batch goes to one of the threads, and all threads see the end.
 
     >>> for batch in Stream("/data/train", pipeline="train", micro_batch=16, epochs=90):  # doctest: +SKIP
     ...     train(batch.pixels, batch.labels)
@@ -577,18 +577,19 @@ class Stream:
     Parameters
     ----------
     dataset
-        "folder:DIR", "tar:ARCHIVES" or a plain path, also a :class:`pathlib.Path`: see plenumctl(1). A path may begin
-        with ``~``.
+        "folder:DIR", "tar:ARCHIVES", or a plain path, which can be a :class:`pathlib.Path`; see plenumctl(1). A path
+        may begin with ``~``.
     pipeline
         "train", "eval", or stages such as "rrc(160, scale=0.25:1) flip(0.5)" or "rrc(224) mixup(0.2)".
     job
-        The job whose share to stream; defaults to this process's. Or a number of replicas, all in this process.
+        The job whose share to stream; defaults to this process's job. It can also be a number of replicas, all in this
+        process.
     rank, world_size
         The share to stream, regardless of this process's own rank. Rank 0 of 1 gets everything.
     seed
-        Key of all random numbers, 0 ... 2**64 - 1.
+        The seed of all random numbers, 0 ... 2**64 - 1.
     epochs
-        The stream ends before this epoch, counted from 0. None: never.
+        The stream ends before this epoch, counted from 0. With None, it never ends.
     micro_batch
         Samples per replica and step.
     steps
@@ -600,17 +601,17 @@ class Stream:
     bad
         "substitute": replace samples that cannot be decoded with others; "fail": raise an error.
     dtype, layout, channels
-        "int8" (value - 128) or "uint8"; "nhwc" or "nchw"; 3, or 4, which adds a channel holding the value of 0.0.
+        "int8" (value - 128) or "uint8"; "nhwc" or "nchw"; 3, or 4, which adds a channel of zeros (128 as uint8).
     prefetch_depth
         Batches requested in advance.
     loader
-        Addresses, separated by commas. None: the job's own.
+        Addresses of loaders, separated by commas. None means those of the job.
     loader_timeout
-        Seconds without any loader before an error.
+        The stream fails after this number of seconds without any loader.
     silence
-        Seconds of silence before another loader is used.
+        Another loader is used after this number of seconds without an answer.
     subset
-        "a:b": only samples a ... b - 1 of the data set.
+        "a:b" shows only samples a ... b - 1 of the data set.
     repeat
         Show each sample this many times in a row, each time with a different crop.
     split
@@ -620,17 +621,17 @@ class Stream:
         "consecutive": a replica takes micro_batch consecutive positions of a step. "round-robin": replicas take turns.
         With ``repeat``, the latter is repeated augmentation: the copies of a sample go to different replicas.
     together
-        Open the stream as a collective of all instances of the job. If their streams would not show the same (because
-        data set, pipeline, seed or order differ), all raise an error that names the difference.
+        Open the stream as a collective of all instances of the job. If their streams would show different samples
+        (because data set, pipeline, seed or order differ), all instances raise an error that names the difference.
     fields
         Further data to deliver with each sample: a list of "NAME:SOURCE:KIND".
 
         NAME is the field's name in a batch.
 
-        SOURCE is where the data set has it, and defaults to NAME. In tar: and folder: it is the extension of a member
-        or file beside the image ("txt", "seg.png"), or a member of its JSON ("json.caption"). In tfrecord: it is a
-        feature. In list: it is a column, by its name, or by its number if the list has no header; for bytes, npy and
-        mask the column holds paths.
+        SOURCE is where the data set stores the field, and defaults to NAME. In tar: and folder: it is the extension of
+        a member or file that belongs to the image ("txt", "seg.png"), or a member of its JSON ("json.caption"). In
+        tfrecord: it is a feature. In list: it is a column, by its name, or by its number if the list has no header; for
+        bytes, npy and mask the column holds paths.
 
         KIND is one of
 
@@ -638,25 +639,25 @@ class Stream:
         - "line": one line of such a text, drawn for each position;
         - "bytes";
         - "npy": an array in NumPy's format, of the same type and shape in all samples;
-        - "int64", "float32": numbers, the same count in all samples: features, or text separated by blanks, commas or
-          brackets;
-        - "mask": a PNG of indices or grey levels, of the image's size. It is cropped and flipped like each of its
-          images, with nearest-neighbour sampling, and is 255 (65535 with 16 bits) where these show padding;
+        - "int64", "float32": numbers, with the same count in all samples: features, or a text with numbers that are
+          separated by spaces, commas or brackets;
+        - "mask": a PNG of indices or grey levels, of the image's size. It is cropped and flipped like each image of the
+          sample, with nearest-neighbour sampling, and is 255 (65535 with 16 bits) where the image shows padding;
         - "boxes": JSON with the boxes of objects in the form of COCO ("bbox", "category_id"), Pascal VOC ("bndbox") or
-          torchvision ("boxes", "labels"), cropped and flipped like each of its images (:class:`Boxes`). "boxes:0.3"
-          drops boxes of which an image shows less than 0.3.
+          torchvision ("boxes", "labels"), cropped and flipped like each image of the sample (:class:`Boxes`).
+          "boxes:0.3" drops boxes if the image shows less than 0.3 of their area.
 
-        A sample that lacks a field, or has a damaged one, is bad. docs/datasets.md, section 4, has the rules.
+        A sample that lacks a field, or has a damaged field, is bad. docs/datasets.md, section 4, has the rules.
     classes
-        The classes and their numbers, so that a validation set can use those of its training set. One of: the names
-        themselves (``train.classes``; the first is class 0); a file with one name per line; a folder with one folder
-        per class; or "numbers": the names are the numbers. A data set with any other class is rejected; a class
-        without samples keeps its number. None: the data set's own, in byte order. docs/datasets.md, section 3, has the
-        rules.
+        The classes and their numbers, so that a validation set can use the classes of its training set. This can be the
+        names themselves (``train.classes``; the first name is class 0), a file with one name per line, a folder with
+        one folder per class, or "numbers", which means that the names are the numbers. A data set that contains any
+        other class is rejected; a class without samples keeps its number. None means the data set's own classes, in
+        byte order. docs/datasets.md, section 3, has the rules.
     on_ring
         Called as ``on_ring(address, size, present)`` when memory for batches appears (True) or is about to go away
-        (False), for programs that pin it; for example :func:`pyplenum.torch.pin_ring`. A stream has a ring for each
-        loader on this host and one for all remote loaders; losing a loader replaces its ring.
+        (False), for programs that pin this memory; for example :func:`pyplenum.torch.pin_ring`. A stream has a ring for
+        each loader on this host and one for all remote loaders. When a loader is lost, its ring is replaced.
 
     ``num_samples``, ``num_classes``, ``steps_per_epoch``, ``slots``, ``fingerprint`` and ``identity`` are constant
     properties of the open stream; see ``struct plenum_stream_info``.
@@ -671,8 +672,8 @@ class Stream:
     process that opened it. In a forked process, such as a DataLoader worker, everything that returns batches or a
     position raises ``ECHILD``. One thread at a time may request batches.
 
-    A :class:`LoaderWarning` about the data set is issued when the stream is opened, any other before a batch is taken:
-    turning one into an error does not lose a batch.
+    A :class:`LoaderWarning` about the data set is issued when the stream is opened. Any other warning is issued before
+    a batch is taken, so no batch is lost if warnings are turned into errors.
     """
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch: batches as tensors, a loader with a state, and models that start equal in all instances.
+"""PyTorch: batches as tensors, a loader with a state, and models that start with the same weights in all instances.
 
 Tensors are views of the memory that the loader wrote to, unless documented otherwise.
 """
@@ -157,9 +157,9 @@ class _DataSet:
 
     @property
     def targets(self) -> List[int]:
-        """The labels of all samples, in the order of the data set; with ``subset``, -1 for samples outside it. The
-        first use requests them from the loader, which reads no images. ``loader.stream.targets`` has them as an
-        array."""
+        """The labels of all samples, in the order of the data set. With ``subset``, samples outside it have -1. The
+        first use requests the labels from the loader, which reads no images. ``loader.stream.targets`` is an array of
+        the same labels."""
         return cast(List[int], self._stream.targets.tolist())
 
     def __getitem__(self, index: Any) -> NoReturn:
@@ -175,23 +175,23 @@ class Loader:
     ...         train(images, labels)
     ...     torch.save({"loader": loader.state_dict(), ...}, "checkpoint.pt")
 
-    Each ``for`` loop iterates over one epoch, and the next one over the next. Leaving a loop early skips the rest of
-    its epoch. If an error of the loader ended the loop (a warning turned into an error, a lost loader), the next loop
-    continues where it stopped. ``len()`` is the number of batches per epoch, equal in all instances.
+    Each ``for`` loop iterates over one epoch, and the next loop over the next epoch. Leaving a loop early skips the
+    rest of its epoch. If an error of the loader ended the loop (a warning turned into an error, a lost loader), the
+    next loop continues where it stopped. ``len()`` is the number of batches per epoch, the same in all instances.
 
     ``peek()`` shows the next batch without taking it. ``next(iter(loader))`` counts as a loop that is left early.
 
-    ``state_dict()`` is the position after the last batch that the loop received, also in mid-epoch. If an exception, or
-    one raised in a signal handler, interrupts the loop, its batch is not lost; only the built-in ``next()`` can lose
-    one if a signal handler raises as it returns. After ``load_state_dict()``, the next loop continues from there to the
-    end of that epoch. This works like torchdata's StatefulDataLoader, but the state is valid for any number of
-    instances and any micro-batch, and resuming costs nothing.
+    ``state_dict()`` returns the position after the last batch that the loop received, even in mid-epoch. If an
+    exception, even one from a signal handler, interrupts the loop, no batch is lost. Only the built-in ``next()`` can
+    lose a batch, if a signal handler raises just as ``next()`` returns. After ``load_state_dict()``, the next loop
+    continues from that position to the end of its epoch. This works like torchdata's StatefulDataLoader, but the state
+    is valid for any number of instances and any micro-batch, and resuming does not read the skipped batches.
 
-    Threads that share one loop take turns: each batch goes to one of them, and the loop ends in all of them.
+    Threads that share one loop take turns: each batch goes to one of the threads, and the loop ends in all threads.
 
     A Loader belongs to the process that created it. It has no worker processes and cannot be passed to a DataLoader.
 
-    Parameters are those of :class:`Stream`, with the defaults ``layout="nchw"`` and ``dtype="uint8"``, and:
+    A Loader has the parameters of :class:`Stream`, with the defaults ``layout="nchw"`` and ``dtype="uint8"``, and:
 
     fields
         The elements of each batch, a tuple. Default: ("images", "labels"); ("views", "labels") if the pipeline has
@@ -200,17 +200,17 @@ class Loader:
         - The names of :func:`tensor`. With mixing, "labels" without "weights" or "soft_labels" raises ValueError.
         - "soft_labels": float32 [N, num_classes], from ``Batch.soft_labels()``, for ``cross_entropy()``.
         - "views": a list of tensors, from :func:`view_list`.
-        - "hash": an int, :meth:`Batch.hash`. Summed over all instances, modulo 2**64, it is what ``plenumctl hash``
-          prints.
+        - "hash": an int, :meth:`Batch.hash`. The sum over all batches of all instances, modulo 2**64, equals the output
+          of ``plenumctl hash``.
         - Names with a colon, such as "caption:txt" or "mask:seg.png:mask": further data of each sample, as in the
           ``fields`` of a :class:`Stream`. Text is a list of str, bytes a list of bytes; numbers and arrays are tensors
           [N, ...], masks [N, H, W], and boxes :class:`pyplenum.Boxes` of tensors. With views, masks and boxes are lists
           of these, like "views". Unsigned integers become signed tensors: uint16 becomes int32, others keep their bits.
     dtype
         "uint8" or "int8", as in a Stream; or "float32", "float16" or "bfloat16"; or the corresponding type of torch or
-        NumPy. With floats, images and views are (pixel / 255 - mean) / std for each channel
-        (:func:`pyplenum.normalise`), are copies, and have three channels. With ``device``, bytes are copied and
-        converted to floats there.
+        NumPy. With floats, images and views are copies with three channels, and their values are
+        (pixel / 255 - mean) / std for each channel (:func:`pyplenum.normalise`). With ``device``, bytes are copied to
+        the device and converted to floats there.
     mean, std
         For floats: values for red, green and blue, in units where pixels are 0 ... 1. They default to ImageNet's.
     smoothing
@@ -231,16 +231,16 @@ class Loader:
         As in a Stream. The default is "round-robin" if shuffle is "none" and "last" leaves short batches, so that
         instances share the last step evenly.
     device
-        Device of the tensors in a batch, such as "cuda". The Loader copies them ahead of the loop, on a stream of its
-        own and from pinned memory, and they are ready for what the loop does next. Text, bytes and names stay on the
-        host. "cuda" is the device that is current when the Loader is created; "cpu" means none. ``loader.stats`` has
-        the time that copies took, and how long the loop waited for them.
+        Device of the tensors in a batch, such as "cuda". The Loader copies the tensors in advance, on its own CUDA
+        stream and from pinned memory, so that they are ready for the loop's next operation. Text, bytes and names stay
+        on the host. "cuda" is the device that is current when the Loader is created; "cpu" means no device.
+        ``loader.stats`` has the time that copies took, and how long the loop waited for them.
     prefetch
-        Number of batches that are copied to the device ahead of the loop (default 2), within an epoch. Not to be
-        confused with ``prefetch_depth``, the batches that the loader renders in advance, which should not be smaller.
+        Number of batches that are copied to the device in advance, within an epoch (default 2). Do not confuse it with
+        ``prefetch_depth``, the number of batches that the loader renders in advance, which should not be smaller.
     memory_format
-        With torch.channels_last, images and views still have the shape [N, C, H, W], but that memory format; ``layout``
-        is then "nhwc".
+        With torch.channels_last, images and views have this memory format, but still the shape [N, C, H, W];
+        ``layout`` is then "nhwc".
     pin_memory
         Copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot
         is free at once. Without an accelerator there is a warning and no copy, as in a DataLoader.
@@ -248,15 +248,16 @@ class Loader:
         Copy each batch. Without this (and without ``pin_memory``), a batch holds a slot of the ring until its last
         tensor is gone, and the program can hold at most ``slots`` of them.
 
-    ``steps`` must divide the steps of an epoch, because a batch belongs to one epoch here.
+    The number of steps in an epoch must be a multiple of ``steps``, because each batch of a Loader belongs to one
+    epoch.
 
     ``len(loader.dataset)`` is the number of samples in an epoch. ``loader.dataset.classes``, ``class_to_idx`` and
-    ``targets`` work like those of torchvision's ImageFolder, and ``loader.batch_size`` like a DataLoader's. Pass
+    ``targets`` work as in torchvision's ImageFolder, and ``loader.batch_size`` works as in a DataLoader. Pass
     ``classes=train.dataset.classes`` to give a validation set the class numbers of its training set.
 
     ``stream`` is the underlying :class:`Stream`, for its properties: ``loader.stream.num_samples``, ``num_classes``,
-    ``classes``, ``fingerprint`` and ``names()``. The Loader itself takes its batches and moves its position: call
-    neither ``next()`` nor ``seek()`` on it.
+    ``classes``, ``fingerprint`` and ``names()``. The Loader itself takes batches from this stream and moves its
+    position, so call neither ``next()`` nor ``seek()`` on it.
     """
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
