@@ -5,7 +5,7 @@
     python3 clip.py "tar,label=none:pairs-{000..009}.tar"
     plenumrun --num-instances 2 python3 clip.py "tar,label=none:pairs-{000..009}.tar"
 
-The archives are in WebDataset format, with a .txt beside each image. For a list with a column "caption", add
+The archives are in WebDataset format, with a .txt for each image. For a list with a column "caption", add
 --caption caption.
 
 The loss is that of Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021).

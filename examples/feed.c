@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* feed.c - consume a stream of batches, only counting and hashing them.
+/* feed.c - read a stream of batches, and count and hash them.
  *
  *     feed folder:/data/train --pipeline train --micro-batch 16 --epochs 2
  *     plenumrun --num-instances 2 --num-replicas 4 feed folder:/data/train
  *
  * It prints the rate of batches, the share of time that the program waited for them, and the hash
  * of all batches delivered to all instances, which must equal the one that `plenumctl hash`
- * computes alone. A training program has the same loop, with a training step instead of the hash.
+ * computes in one process. A training program has the same loop, with a training step instead of
+ * the hash.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -268,7 +269,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The cursor, 32 bytes, is all that a checkpoint needs of the stream. */
+/* The cursor, 32 bytes, is the only part of the stream that a checkpoint needs. */
 static int read_cursor(const char *path, struct plenum_cursor *ret)
 {
     FILE *f = fopen(path, "rb");
@@ -342,7 +343,7 @@ static int consume(struct plenum_stream *stream, const struct arguments *a, stru
     return 0;
 }
 
-/* Turns one instance's numbers into those of the job. */
+/* Turns one instance's numbers into the numbers of the whole job. */
 static int add_up(struct plenum_job *job, struct totals *t, struct plenum_error *err)
 {
     int64_t sums[] = {t->images,    t->batches, t->substituted, t->hash,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Train a linear classifier with NumPy alone, on any number of processes: Plenum without a framework.
+"""Train a linear classifier with only NumPy, on any number of processes: Plenum without a framework.
 
     plenumctl make-sample /tmp/sample
     python3 numpy_feed.py /tmp/sample

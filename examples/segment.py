@@ -6,8 +6,8 @@
     python3 segment.py tar:pairs --mask seg.png --classes 21
     plenumrun --num-instances 2 python3 segment.py ...
 
-Masks are PNGs of class numbers, cropped and flipped with their images. Padding is 255 in a mask; such pixels do not
-count, as in torchvision's reference scripts.
+Masks are PNGs of class numbers, and are cropped and flipped together with their images. Padding is 255 in a mask; such
+pixels do not count, as in torchvision's reference scripts.
 """
 
 import argparse

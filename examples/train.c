@@ -10,10 +10,10 @@
  * It shows everything that a distributed program needs: its rank, a common seed, the batches of
  * this instance, gradients added up over all instances, a checkpoint, and resuming from it.
  *
- * A checkpoint holds the position in the stream (a cursor) beside the weights. A run that is killed
- * and resumes from its checkpoint repeats the uninterrupted run: the same samples in every step,
- * and the same weights to the last bit if the number of instances is the same. (With another number
- * the samples are still the same, but sums are formed in a different order.)
+ * A checkpoint holds the weights and the position in the stream (a cursor). A run that is killed
+ * and resumes from its checkpoint repeats the uninterrupted run: it has the same samples in every
+ * step, and the same weights to the last bit if the number of instances is the same. (With a
+ * different number, the samples are still the same, but sums are formed in a different order.)
  *
  * The network has 8 x 8 means of each channel as inputs, a hidden layer, and softmax. */
 #include <errno.h>

@@ -7,21 +7,21 @@
     plenumrun --num-instances 2 --num-replicas 4 python3 train.py /tmp/sample
     torchrun --nproc_per_node 2 train.py /tmp/sample
 
-This is an ordinary PyTorch script: DistributedDataParallel with gloo, which takes rank and world size from the
+This is an ordinary PyTorch script that uses DistributedDataParallel with gloo, which takes rank and world size from the
 environment. Only its batches come from Plenum. As long as replicas times micro-batch is the same, a step has the same
 samples on any number of processes, and the same loss, up to rounding.
 
     plenumrun -n 2 --max-restarts 3 python3 train.py /tmp/sample --checkpoint run.pt --checkpoint-every 20 --resume
 
-A checkpoint holds the position in the stream beside weights and optimizer. A run that is killed and resumes from it
-repeats the uninterrupted run: the same samples in every step and, with one or two processes, the same weights to the
-last bit. (With more, DistributedDataParallel adds up in a different order in its first step.) The number of processes
-may change.
+A checkpoint holds weights, optimizer and the position in the stream. A run that is killed and resumes from it repeats
+the uninterrupted run: it has the same samples in every step and, with one or two processes, the same weights to the
+last bit. (With more processes, DistributedDataParallel adds up in a different order in its first step.) The number of
+processes may change.
 
     python3 train.py /tmp/sample --evaluate /tmp/validation
 
-An evaluation shows each sample once, on any number of processes; the last batches are short. Its classes have
-the same numbers as those of the training set.
+An evaluation shows each sample once, on any number of processes; the last batches are short. Its classes have the same
+numbers as in the training set.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def make_model(classes: int, seed: int) -> nn.Module:
 
 
 class Exchange:
-    """Exchanges losses and sample numbers between the processes in every step, beside the gradients.
+    """Exchanges losses and sample numbers between the processes in every step, in addition to the gradients.
 
     Its tensors live until the process group is destroyed, because a gloo thread releases a tensor some time after its
     collective has ended. If the thread held the last reference, it would need the GIL, while Python waits for that very

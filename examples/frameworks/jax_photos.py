@@ -8,9 +8,10 @@
     plenumrun --num-instances 2 --num-replicas 8 -x XLA_FLAGS=--xla_force_host_platform_device_count=4 \\
         python3 jax_photos.py photos
 
-A batch's arrays are views of the loader's memory. JAX copies them to an accelerator; on the CPU it computes on them
-directly. It keeps them, and thus their slot of the ring, until it has finished. Python runs ahead of JAX, so the loop
-waits for the previous step and holds at most two batches. To keep images, use jnp.array(x, copy=True).
+A batch's arrays are views of the memory that the loader wrote. JAX copies them to an accelerator; on the CPU it
+computes on them directly. It holds the arrays, and with them their slot of the ring, until it has finished. Python runs
+ahead of JAX, so the loop waits for the previous step and holds at most two batches. To keep images, use
+jnp.array(x, copy=True).
 """
 
 import argparse

@@ -7,9 +7,9 @@
     python3 lightning_photos.py photos --resume run.ckpt
     python3 lightning_photos.py photos --devices 2
 
-Create the Loader in the method that Lightning calls for it, because the process group exists only then. Its position is
-saved as the data module's state. Lightning also saves the state of loaders, but restores it only in mid-epoch, and
-starts at epoch 0 after a checkpoint from the end of an epoch.
+Create the Loader in the method that Lightning calls to get it, because the process group exists only then. The Loader's
+position is saved as the data module's state. Lightning also saves the state of loaders, but restores it only in
+mid-epoch, and starts at epoch 0 after a checkpoint from the end of an epoch.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class Photos(lightning.LightningDataModule):
         self.loader, self.state = None, None
 
     def num_classes(self) -> int:
-        # Lightning calls this before the process group exists, in each process alone.
+        # Lightning calls this in each process separately, before the process group exists.
         with pyplenum.Stream(self.folder, "resize(32x32)", rank=0, world_size=1) as stream:
             return stream.num_classes
 

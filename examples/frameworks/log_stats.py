@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TensorBoard and W&B: log the loader's statistics beside the loss.
+"""TensorBoard and W&B: log the loader's statistics together with the loss.
 
     plenumctl make-sample photos
     python3 log_stats.py photos runs
