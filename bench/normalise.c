@@ -77,11 +77,16 @@ static void *room(size_t bytes)
     return p;
 }
 
+/* The memory that the loops read and write. */
+struct buffers {
+    uint8_t *pixels, *copied, *floats;
+};
+
 static void measure(const struct arguments *a, const struct normalise_loops *loops, struct row *row,
-                    uint32_t round, const uint8_t *pixels, const uint8_t *copied, uint8_t *floats)
+                    uint32_t round, const struct buffers *b)
 {
     struct plenum_images images = {.size = sizeof(images),
-                                   .pixels = pixels,
+                                   .pixels = b->pixels,
                                    .count = a->images,
                                    .height = a->side,
                                    .width = a->side,
@@ -91,7 +96,7 @@ static void measure(const struct arguments *a, const struct normalise_loops *loo
     const struct normalise_job job = {.from = &images,
                                       .mean = mean,
                                       .std = std,
-                                      .to = floats,
+                                      .to = b->floats,
                                       .type = row->type,
                                       .layout = row->layout};
     size_t bytes = (size_t)a->images * a->side * a->side * 3 * normalise_float_bytes(row->type);
@@ -101,8 +106,8 @@ static void measure(const struct arguments *a, const struct normalise_loops *loo
 
     begin = time_cpu_ns();
     for (uint32_t i = 0; i < times; i++) {
-        memcpy(floats, copied, bytes);
-        __asm__ volatile("" : : "r"(floats) : "memory"); /* keeps compilers from omitting it */
+        memcpy(b->floats, b->copied, bytes);
+        __asm__ volatile("" : : "r"(b->floats) : "memory"); /* keeps compilers from omitting it */
     }
     middle = time_cpu_ns();
     for (uint32_t i = 0; i < times; i++)
@@ -157,7 +162,7 @@ int main(int argc, char **argv)
 {
     struct arguments a = {.images = 64, .side = 224, .rounds = 11};
     const struct normalise_loops *loops = NULL;
-    uint8_t *pixels, *copied, *floats;
+    struct buffers b;
     size_t all;
     int operands, r = options_start(&program, &a, argc, argv, &operands);
 
@@ -171,11 +176,11 @@ int main(int argc, char **argv)
     if (a.loops && !loops)
         bench_die(&program, "there are no such loops for this processor");
     all = (size_t)a.images * a.side * a.side;
-    pixels = room(4 * all);
+    b.pixels = room(4 * all);
     for (size_t i = 0; i < 4 * all; i++)
-        pixels[i] = (uint8_t)(i * 2654435761U >> 13);
-    copied = room(all * 3 * sizeof(float));
-    floats = room(all * 3 * sizeof(float));
+        b.pixels[i] = (uint8_t)(i * 2654435761U >> 13);
+    b.copied = room(all * 3 * sizeof(float));
+    b.floats = room(all * 3 * sizeof(float));
     for (uint32_t i = 0; i < ROWS; i++) {
         rows[i].source = i / 6;
         rows[i].layout = i / 3 % 2 ? PLENUM_NCHW : PLENUM_NHWC;
@@ -183,10 +188,10 @@ int main(int argc, char **argv)
     }
     for (uint32_t round = 0; round < a.rounds; round++)
         for (uint32_t i = 0; i < ROWS; i++) /* starts from another row each time */
-            measure(&a, loops, &rows[(i + round * 7) % ROWS], round, pixels, copied, floats);
+            measure(&a, loops, &rows[(i + round * 7) % ROWS], round, &b);
     report(&a);
-    free(floats);
-    free(copied);
-    free(pixels);
+    free(b.floats);
+    free(b.copied);
+    free(b.pixels);
     return 0;
 }

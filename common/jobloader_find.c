@@ -56,7 +56,6 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
     }
     return error_set(err, -ENOENT,
                      "the loader program plenumd was not found: not beside libplenum, not beside "
-                     "this program, not "
-                     "in %s, not in PATH; install it or set PLENUM_PLENUMD",
+                     "this program, not in %s, not in PATH; install it or set PLENUM_PLENUMD",
                      PLENUM_BINDIR);
 }

@@ -260,12 +260,10 @@ static const char *why_not(const struct loader_session *se, int r)
         return "no program listens there: is plenumd running?";
     if (r == -EPERM)
         return "another user listens there, who is neither root nor this user: name another "
-               "loader, "
-               "or have that user end it";
+               "loader, or have that user end it";
     if (r == -EACCES && se->setup->tls && se->address->tcp)
         return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: its plenumd must "
-               "have "
-               "the one that this was made from, with --tls-key";
+               "have the one that this was made from, with --tls-key";
     if (r == -EAGAIN && !se->address->tcp)
         return "its queue of connections is full: too many connect to it at once";
     if (r == -EPROTO && !se->address->tcp)

@@ -247,7 +247,8 @@ struct pattern_braces {
 static int expand(struct pattern_expansion *e, const char *pattern, unsigned depth);
 
 /* The pattern with its braces replaced by one alternative. */
-static int expand_with(struct pattern_expansion *e, const struct pattern_braces *b, const char *text, size_t len)
+static int expand_with(struct pattern_expansion *e, const struct pattern_braces *b,
+                       const char *text, size_t len)
 {
     char *one = str_format("%.*s%.*s%s", (int)(b->open - b->pattern), b->pattern, (int)len, text,
                            b->close + 1);
@@ -257,7 +258,8 @@ static int expand_with(struct pattern_expansion *e, const struct pattern_braces 
     return r;
 }
 
-static int expand_range(struct pattern_expansion *e, const struct pattern_braces *b, const struct pattern_range *range)
+static int expand_range(struct pattern_expansion *e, const struct pattern_braces *b,
+                        const struct pattern_range *range)
 {
     int64_t step = range->first <= range->last ? range->step : -range->step;
     uint64_t count, span = (uint64_t)(range->first <= range->last ? range->last - range->first

@@ -700,7 +700,7 @@ static void note_memory(struct field_memory *memory, size_t len, const struct bu
     memory->turn = max_u64(memory->turn, len > LARGE ? parsed : 0);
 }
 
-/* Returns 0, -ENOMEM, or -EBADMSG: it is no Example. */
+/* Returns 0, -ENOMEM, or -EBADMSG if the data are not an Example. */
 static int parse_fields(const struct dataset *dataset, const uint8_t *data, size_t len,
                         dataset_field *field, void *arg, struct field_memory *memory)
 {

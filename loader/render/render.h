@@ -149,8 +149,8 @@ int render_read(const struct render_spec *spec, struct render_try *try, struct r
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err);
 
-/** One decode: a try at a position, or at the first position of a run, whose files render_read() has
- * read. */
+/** One decode: a try at a position, or at the first position of a run, whose files render_read()
+ * has read. */
 struct render_job {
     const struct render_spec *spec;
     struct render_scratch *scratch;
