@@ -78,8 +78,7 @@ static int parse_tcp(const char *text, const char *where, uint64_t port_min, str
 
     if (!split_host(where, host, sizeof(host), &digits))
         return error_set(err, -EINVAL,
-                         "address '%s' is not HOST:PORT (an IPv6 address stands in brackets)",
-                         text);
+                         "address '%s' is not HOST:PORT (put an IPv6 address in brackets)", text);
     if (parse_u64(digits, 65535, &port) < 0 || port < port_min)
         return error_set(err, -EINVAL, "address '%s': '%s' is not a port from %u to 65535", text,
                          digits, (unsigned)port_min);
@@ -91,7 +90,7 @@ static int parse_tcp(const char *text, const char *where, uint64_t port_min, str
     }
     if (*where != '[') {
         if (!*host || host[strspn(host, of_names)] || !host[strspn(host, "0123456789.")])
-            return error_set(err, -EINVAL, "address '%s': '%s' is not the name of a host", text,
+            return error_set(err, -EINVAL, "address '%s': '%s' is not a valid host name", text,
                              host);
         return 0;
     }
@@ -152,7 +151,8 @@ static int look_up(const struct address *address, struct addrinfo **ret, struct 
     r = getaddrinfo(host, port, &hints, ret);
     if (r != 0)
         return error_set(err, r == EAI_AGAIN ? -EAGAIN : -ENOENT,
-                         "host '%s' of %s is not known: %s", host, address->text, gai_strerror(r));
+                         "cannot resolve host '%s' in %s: %s", host, address->text,
+                         gai_strerror(r));
     return 0;
 }
 
@@ -260,7 +260,7 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
             if (len >= sizeof(one))
                 return error_set(err, -EINVAL, "loader address '%.60s...' is too long", text);
             if (count == ADDRESS_LIST_MAX)
-                return error_set(err, -EINVAL, "more than %d loader addresses are named",
+                return error_set(err, -EINVAL, "more than %d loader addresses were given",
                                  ADDRESS_LIST_MAX);
             memcpy(one, text, len);
             one[len] = '\0';
@@ -274,7 +274,7 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
         text += *text == ',';
     }
     if (count == 0)
-        return error_set(err, -EINVAL, "no loader address is named");
+        return error_set(err, -EINVAL, "no loader address was given");
     return count;
 }
 
@@ -363,7 +363,8 @@ int address_listen(const struct address *address, unsigned mode, struct plenum_e
 
         if (probe >= 0 || probe == -EAGAIN) {
             io_close(&probe);
-            return error_set(err, -EADDRINUSE, "another program listens on %s", address->text);
+            return error_set(err, -EADDRINUSE, "another program is already listening on %s",
+                             address->text);
         }
         if (probe == -ECONNREFUSED) /* a socket without a listener: its process is gone */
             (void)unlink(address->un.sun_path);
@@ -371,7 +372,7 @@ int address_listen(const struct address *address, unsigned mode, struct plenum_e
     at = choose(address, 0, &len);
     fd = open_socket(at->sa_family);
     if (fd < 0)
-        return error_set(err, fd, "cannot make a socket: %s", strerror(-fd));
+        return error_set(err, fd, "cannot create a socket: %s", strerror(-fd));
     /* Connections of a loader that has just ended can linger in TIME_WAIT; do not let them block
      * us. */
     if (address->tcp)

@@ -194,17 +194,16 @@ int dataname_refuse_url(const char *text, struct plenum_error *err)
     if (is_url(text)) /* the part before its colon may look like a format */
         path = text;
     if (strncmp(text, "pipe:", 5) == 0 || (path && strncmp(path, "pipe:", 5) == 0))
-        return error_set(
-            err, -EINVAL,
-            "data set '%s': Plenum starts no command (pipe:) to read data: store them as "
-            "files first",
-            text);
+        return error_set(err, -EINVAL,
+                         "data set '%s': Plenum does not run commands (pipe:) to read data: store "
+                         "the data in files first",
+                         text);
     if (path && strncmp(path, "file://", 7) == 0)
-        return error_set(err, -EINVAL, "data set '%s': name the path alone, without file://", text);
+        return error_set(err, -EINVAL, "data set '%s': give only the path, without file://", text);
     if (path && is_url(path))
         return error_set(err, -EINVAL,
-                         "data set '%s': Plenum reads files, and no URLs: mount what it names as a "
-                         "file system, or copy it to a disk",
+                         "data set '%s': Plenum reads files, not URLs: mount the storage as a file "
+                         "system, or copy the data to a disk",
                          text);
     return 0;
 }
@@ -218,7 +217,7 @@ int dataname_make_absolute(const char *text, const char *folder, char *ret, size
     int r = 0;
 
     if (!*text)
-        return error_set(err, -EINVAL, "no data set is named");
+        return error_set(err, -EINVAL, "no data set was given");
     if (dataname_refuse_url(text, err) < 0)
         return -EINVAL;
     for (const char *rest = text; wrapped && r == 0; rest = name.where) {
@@ -252,7 +251,7 @@ int dataname_make_part(const char *text, uint32_t part, uint32_t parts, char *re
     while (name.format &&
            dataname_next_setting(&at, name.where, &key, &key_len, &value, &value_len))
         if (key_len == 4 && memcmp(key, "part", 4) == 0)
-            return error_set(err, -EINVAL, "data set '%s' is a part already", text);
+            return error_set(err, -EINVAL, "data set '%s' already has the setting part=", text);
     if (name.format)
         n = snprintf(ret, size, "%.*s,part=%u/%u:%s", (int)(name.where - 1 - text), text, part,
                      parts, name.where);

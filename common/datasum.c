@@ -52,10 +52,10 @@ char *datasum_difference(const struct datasum *a, const struct datasum *b, char 
                  end = datasum_segment_begin(a->samples, i + 1);
 
         if (what && end - begin > 1)
-            (void)snprintf(ret, size, "the %s of samples differ, first among samples %u to %u",
+            (void)snprintf(ret, size, "the %s of samples differ, first within samples %u to %u",
                            what, begin, end - 1);
         else if (what)
-            (void)snprintf(ret, size, "the %s of samples differ, first of sample %u", what, begin);
+            (void)snprintf(ret, size, "the %s of samples differ, first at sample %u", what, begin);
         if (what)
             return ret;
     }
@@ -65,8 +65,8 @@ char *datasum_difference(const struct datasum *a, const struct datasum *b, char 
     else if (a->class_names != b->class_names)
         (void)snprintf(ret, size, "the names of classes differ");
     else if (a->bad != b->bad)
-        (void)snprintf(ret, size, "other samples are known to be bad (plenumctl verify)");
+        (void)snprintf(ret, size, "different samples are known to be bad (plenumctl verify)");
     else if (a->heads != b->heads || a->bytes != b->bytes)
-        (void)snprintf(ret, size, "names, sizes and labels are equal, but not the contents");
+        (void)snprintf(ret, size, "names, sizes and labels are equal, but the contents differ");
     return ret;
 }

@@ -40,8 +40,8 @@ static int set_text(const char *text, size_t len, const char *what, char *ret, s
                     struct plenum_error *err)
 {
     if (len == 0 || len >= size)
-        return error_set(err, -EINVAL, "fields: the %s '%.*s' has %s", what, (int)min_u64(len, 200),
-                         text, len ? "too many bytes" : "no letter");
+        return error_set(err, -EINVAL, "fields: the %s '%.*s' %s", what, (int)min_u64(len, 200),
+                         text, len ? "is too long" : "is empty");
     assert(len < size);
     memcpy(ret, text, len);
     ret[len] = '\0';
@@ -56,8 +56,8 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
             return 0;
         }
     return error_set(err, -EINVAL,
-                     "fields: '%.*s' is not a kind of field: there are text, bytes, npy, int64, "
-                     "float32, mask, line and boxes",
+                     "fields: '%.*s' is not a kind of field: use text, bytes, npy, int64, float32, "
+                     "mask, line or boxes",
                      (int)min_u64(len, 200), word);
 }
 
@@ -83,8 +83,8 @@ static int parse_visible(const char *word, size_t len, uint32_t *ret, struct ple
     if (i == len && digits && unit > 0 && value <= FIELD_VISIBLE_ONE)
         return 0;
     return error_set(err, -EINVAL,
-                     "fields: '%.*s' is not a share of a box: it is 0 to 1, with at most 4 digits "
-                     "behind the point",
+                     "fields: '%.*s' is not a valid share of a box: it must be 0 to 1, with at "
+                     "most 4 decimal places",
                      (int)min_u64(len, 200), word);
 }
 
@@ -103,8 +103,8 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
         return r;
     if (!is_name(ret->name))
         return error_set(err, -EINVAL,
-                         "fields: '%s' is not the name of a field: it has letters, digits and _, "
-                         "and does not begin with a digit; a field is NAME:SOURCE:KIND",
+                         "fields: '%s' is not a valid field name: use letters, digits and _, with "
+                         "no digit at the beginning; write a field as NAME:SOURCE:KIND",
                          ret->name);
     if (at)
         word = take_word(&at, end, ':', &n);
@@ -153,20 +153,20 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
         int r;
 
         if (ret->count == FIELDS_MAX)
-            return error_set(err, -EINVAL, "fields: a sample has at most %d", FIELDS_MAX);
+            return error_set(err, -EINVAL, "fields: a sample can have at most %d", FIELDS_MAX);
         word = take_word(&at, end, ',', &len);
         r = parse_one(word, len, spec, err);
         if (r < 0)
             return r;
         for (uint32_t i = 0; i < ret->count; i++)
             if (strcmp(ret->spec[i].name, spec->name) == 0)
-                return error_set(err, -EINVAL, "fields: '%s' is there twice", spec->name);
+                return error_set(err, -EINVAL, "fields: '%s' is given twice", spec->name);
         assert(ret->count < FIELDS_MAX);
         n = put_spec(ret, n, spec);
         ret->count++;
     }
     if (n >= sizeof(ret->text))
-        return error_set(err, -EINVAL, "fields: their text is longer than %d bytes",
+        return error_set(err, -EINVAL, "fields: the list is longer than %d bytes",
                          FIELDS_TEXT_MAX - 1);
     return 0;
 }

@@ -7,6 +7,7 @@
 
 int git_lfs_refuse(int code, struct plenum_error *err)
 {
-    return error_set(err, code,
-                     "it is a pointer of git-lfs, not the file itself: 'git lfs pull' fetches it");
+    return error_set(
+        err, code,
+        "it is a git-lfs pointer, not the file itself: fetch the file with 'git lfs pull'");
 }

@@ -88,7 +88,7 @@ static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
         return 0;
     }
     if (list->count == HOSTLIST_MAX)
-        return error_set(err, -EINVAL, "more than %d hosts are named", HOSTLIST_MAX);
+        return error_set(err, -EINVAL, "more than %d hosts were given", HOSTLIST_MAX);
     if (array_grow(&list->hosts, &list->cap, list->count, sizeof(*list->hosts)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     assert(list->count < list->cap);
@@ -164,7 +164,7 @@ static int expand_range(struct hostlist_expansion *x, const char **p, const char
         return error_set(x->err, -EINVAL, "host '%s': the range %.*s runs backwards", x->item,
                          (int)(*p - start), start);
     if (last - first >= HOSTLIST_MAX)
-        return error_set(x->err, -EINVAL, "host '%s': more than %d hosts are named", x->item,
+        return error_set(x->err, -EINVAL, "host '%s': more than %d hosts were given", x->item,
                          HOSTLIST_MAX);
     assert(first <= last && width < 16);
     for (uint64_t n = first; n <= last; n++) {
@@ -205,7 +205,7 @@ static int expand(struct hostlist_expansion *x, const char *rest)
     }
     close = strchr(p, ']');
     if (*p == ']' || !close)
-        return error_set(x->err, -EINVAL, "host '%s': a bracket has no partner", x->item);
+        return error_set(x->err, -EINVAL, "host '%s': a bracket is unmatched", x->item);
     assert(*p == '[' && close > p);
     do {
         p++; /* the bracket or the comma */
@@ -227,7 +227,7 @@ static int check_characters(const char *name, const char *others, const char *wh
                             struct plenum_error *err)
 {
     if (!*name)
-        return error_set(err, -EINVAL, "a %s without a name is in the list", what);
+        return error_set(err, -EINVAL, "the list contains a %s without a name", what);
     if (*name == '-')
         return error_set(err, -EINVAL, "%s '%s': a %s's name cannot begin with '-'", what, name,
                          what);
@@ -304,7 +304,7 @@ static int split_item(char *item, struct hostlist_host *ret, bool *address,
         char *close = strchr(host.name, ']');
 
         if (!close || (close[1] && close[1] != ':'))
-            return error_set(err, -EINVAL, "host '%s': a bracket has no partner", host.name);
+            return error_set(err, -EINVAL, "host '%s': a bracket is unmatched", host.name);
         numbers = close[1] ? close + 2 : NULL;
         *close = '\0';
         host.name++;
@@ -405,8 +405,7 @@ static int parse_word(struct hostlist_host *host, char *word, struct plenum_erro
         return check_characters(host->user, ".-_", "user", err);
     }
     return error_set(err, -EINVAL,
-                     "'%s' is not understood after a host; slots=N, port=N and user=NAME are",
-                     word);
+                     "'%s' is not allowed after a host; use slots=N, port=N or user=NAME", word);
 }
 
 /* Remove the blanks around each '=': "slots = 2". */
@@ -471,7 +470,7 @@ int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_err
     if (r < 0)
         goto out;
     if (list->count == before)
-        r = error_set(err, -EINVAL, "the host file %s names no host", path);
+        r = error_set(err, -EINVAL, "the host file %s lists no hosts", path);
 out:
     free(line);
     (void)fclose(file);

@@ -79,14 +79,14 @@ enum {
 
 static const char *const phases[] = {
     [JOBLOADER_SERVES] = "serves",
-    [JOBLOADER_UNKNOWN] = "has not begun to run: its program file, or a library of it, is slow to "
-                          "be read or initialised",
-    [JOBLOADER_SETTINGS] = "reads its settings",
-    [JOBLOADER_PIXELS] = "tests its decoders",
-    [JOBLOADER_ROOTS] = "looks at the folders that it may serve",
-    [JOBLOADER_TOPOLOGY] = "reads the topology of this machine (hwloc, sched_getaffinity)",
-    [JOBLOADER_THREADS] = "starts its threads",
-    [JOBLOADER_SOCKETS] = "opens its sockets",
+    [JOBLOADER_UNKNOWN] =
+        "has not begun to run: its program file or one of its libraries is slow to load",
+    [JOBLOADER_SETTINGS] = "is reading its settings",
+    [JOBLOADER_PIXELS] = "is testing its decoders",
+    [JOBLOADER_ROOTS] = "is checking the folders that it may serve",
+    [JOBLOADER_TOPOLOGY] = "is reading the topology of this machine (hwloc, sched_getaffinity)",
+    [JOBLOADER_THREADS] = "is starting its threads",
+    [JOBLOADER_SOCKETS] = "is opening its sockets",
 };
 
 const char *jobloader_describe_phase(enum jobloader_phase phase)
@@ -517,8 +517,8 @@ static void note_no_start(struct jobloader *l, int r)
 
     (void)snprintf(text, sizeof(text), "the loader %s%s%s could not be started: %s%s", l->plenumd,
                    on_host(l), l->host, strerror(-r),
-                   r == -EMFILE   ? "; this process needs some descriptors more (ulimit -n)"
-                   : r == -EAGAIN ? "; this user may have no more processes (ulimit -u)"
+                   r == -EMFILE   ? "; this process needs more file descriptors (ulimit -n)"
+                   : r == -EAGAIN ? "; this user cannot have more processes (ulimit -u)"
                                   : "");
     l->strikes = STRIKES_MAX;
     note_failure(l, text);
@@ -609,13 +609,13 @@ static void describe_end(struct jobloader *l, const int *wait_status, bool again
         (void)snprintf(how, sizeof(how), "gave no sign of life for %d s and was killed",
                        SILENT_MAX);
     (void)snprintf(ret, size,
-                   again      ? "the loader %s%s%s %s%s%s%s%s; it is started again"
-                   : l->beats ? "the loader %s%s%s %s soon after its start%s%s%s%s"
-                              : "the loader %s%s%s %s while it started%s%s%s%s",
+                   again      ? "the loader %s%s%s %s%s%s%s%s; it is being restarted"
+                   : l->beats ? "the loader %s%s%s %s soon after it started%s%s%s%s"
+                              : "the loader %s%s%s %s while it was starting%s%s%s%s",
                    l->plenumd, on_host(l), l->host, how,
-                   killed ? ", by hand or for want of memory (see dmesg)" : "",
+                   killed ? ", by a user or because memory ran out (see dmesg)" : "",
                    l->last[0] ? "; its last message: " : "", l->last,
-                   l->last[0] || wait_status || l->hung ? "" : "; it has printed why, most likely");
+                   l->last[0] || wait_status || l->hung ? "" : "; its output probably says why");
 }
 
 /* Forget everything about the loader except its pidfd, which becomes readable when it is gone. */
@@ -748,7 +748,7 @@ static void tell_slow(struct jobloader *l)
     (void)snprintf(
         text, sizeof(text), "the loader %s%s%s has been starting for %.0f s: it %s", l->plenumd,
         on_host(l), l->host, (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,
-        is_stopped(l->pid) ? "is stopped, by a signal or a debugger: kill -CONT continues it"
+        is_stopped(l->pid) ? "is stopped by a signal or a debugger: continue it with kill -CONT"
                            : jobloader_describe_phase(l->phase));
     if (l->silent == SLOW_MAX)
         report(l, text);

@@ -14,7 +14,7 @@
 #include "common/error.h"
 #include "common/module.h"
 
-/* Is the program in this folder, whose name has `len` characters? Then return its path. */
+/* If the program is in this folder, whose name has `len` characters, return its path. */
 static bool find_in(const char *folder, size_t len, char *ret, size_t size)
 {
     int n = snprintf(ret, size, "%.*s/plenumd", (int)len, folder);
@@ -55,7 +55,7 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
         path += *path == ':';
     }
     return error_set(err, -ENOENT,
-                     "the loader program plenumd was not found: not beside libplenum, not beside "
-                     "this program, not in %s, not in PATH; install it or set PLENUM_PLENUMD",
+                     "the loader program plenumd was not found beside libplenum, beside this "
+                     "program, in %s or in PATH; install it or set PLENUM_PLENUMD",
                      PLENUM_BINDIR);
 }

@@ -88,14 +88,15 @@ static int dial(const char *text, struct plenum_error *err)
     int fd, r = 0;
 
     if (strncmp(text, "unix:@", 6) != 0 || address_parse(text, &address, NULL) < 0)
-        return refuse(err, text, "it is not what plenumrun sets");
+        return refuse(err, text, "plenumrun did not set this value");
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || bind(fd, (const void *)&own, offsetof(struct sockaddr_un, sun_path)) < 0 ||
         connect(fd, (const void *)&address.un, address.len) < 0)
         r = -errno;
     if (r == -ECONNREFUSED)
-        (void)refuse(err, text,
-                     "plenumrun is not there, or this program is in another network name space");
+        (void)refuse(
+            err, text,
+            "plenumrun is not running, or this program is in a different network namespace");
     else if (r < 0)
         (void)refuse(err, text, strerror(-r));
     if (r < 0)
@@ -166,20 +167,21 @@ static int explain(const struct meeting_answer *answer, int r, const char *addre
         return refuse(err, address, strerror(-r));
     if (memcmp(answer->magic, meeting_magic, sizeof(meeting_magic)) != 0 ||
         answer->version != MEETING_LAYOUT)
-        return refuse(err, address, "plenumrun and libplenum are of different versions");
+        return refuse(err, address, "plenumrun and libplenum have different versions");
     switch (answer->refusal) {
     case MEETING_OTHER_USER:
         return refuse(err, address, "it belongs to another user");
     case MEETING_OTHER_JOB:
-        return refuse(err, address, "it is of another job");
+        return refuse(err, address, "it belongs to another job");
     case MEETING_TAKEN:
-        return error_set(err, -ENOTSUP,
-                         "process %u has the collectives of instance %u: they are that one's",
-                         answer->pid, index);
+        return error_set(
+            err, -ENOTSUP,
+            "process %u is already using the collectives of instance %u, and only one process can",
+            answer->pid, index);
     default:
-        (void)snprintf(why, sizeof(why), "plenumrun cannot make the memory: %s%s",
+        (void)snprintf(why, sizeof(why), "plenumrun cannot create the shared memory: %s%s",
                        strerror(answer->error),
-                       answer->error == EFBIG ? " (raise the limit of file sizes, ulimit -f)" : "");
+                       answer->error == EFBIG ? " (raise the limit on file sizes, ulimit -f)" : "");
         return refuse(err, address, why);
     }
 }
@@ -196,7 +198,8 @@ static int check(int fd, uint32_t instances, const char *address, struct plenum_
     if (st.st_uid != geteuid())
         return refuse(err, address, "it belongs to another user");
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || st.st_size != (off_t)meeting_bytes(instances))
-        return refuse(err, address, "it is not what plenumrun makes for a job of this size");
+        return refuse(err, address,
+                      "its memory does not have the size that a job of this size needs");
     return 0;
 }
 

@@ -74,6 +74,6 @@ const void *module_load(const char *file, const char *symbol, struct plenum_erro
     }
     found = dlsym(handle, symbol);
     if (!found)
-        (void)error_set(err, -ENOENT, "%s belongs to another version of Plenum", file);
+        (void)error_set(err, -ENOENT, "%s belongs to a different version of Plenum", file);
     return found;
 }

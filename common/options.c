@@ -56,8 +56,7 @@ static int out_of_range(const struct option_def *def, uint64_t max, const char *
 
     (void)format_limit(def->type, days, def->min, least, sizeof(least));
     if (max == UINT64_MAX)
-        return error_set(err, -EINVAL,
-                         "--%s must be at least %s, and small enough to be counted, not %s",
+        return error_set(err, -EINVAL, "--%s must be at least %s and fit into 64 bits, not %s",
                          def->name, least, value);
     return error_set(err, -EINVAL, "--%s must be %s to %s, not %s", def->name, least,
                      format_limit(def->type, days, max, most, sizeof(most)), value);

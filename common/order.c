@@ -167,8 +167,7 @@ int order_parse_subset(const char *text, struct order_subset *ret, struct plenum
     }
     if (!good)
         return error_set(err, -EINVAL,
-                         "subset '%s' is not a:b, the samples from number a up to but without "
-                         "number b",
+                         "subset '%s' must have the form a:b, which selects samples a to b - 1",
                          text);
     if (colon[1] && a >= b)
         return error_set(err, -EINVAL, "subset '%s' holds no samples", text);
@@ -218,7 +217,8 @@ int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t 
         return 0;
     }
     return error_set(err, -EINVAL,
-                     "shuffle '%s' is none of: global, none, block:B (B samples in a block)", text);
+                     "shuffle '%s' is not one of global, none and block:B (B samples in a block)",
+                     text);
 }
 
 uint64_t order_part_seed(uint64_t seed, uint32_t part)

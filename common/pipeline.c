@@ -53,12 +53,12 @@ static const struct {
     const char *sentence;
     const char *names[8];
 } foreign[] = {
-    {"a pipeline makes bytes: floats, with mean and std, are made of them by "
-     "Loader(dtype=\"float32\", mean=, std=) or normalise()",
+    {"a pipeline produces bytes: use Loader(dtype=\"float32\", mean=, std=) or normalise() to turn "
+     "them into floats",
      {"normalize", "normalise", "totensor", "todtype", "convertimagedtype", "tofloat"}},
-    {"the loader's batches are arrays or tensors already: leave this out",
+    {"the loader's batches are already arrays or tensors: leave this out",
      {"piltotensor", "topilimage", "toimage", "topuretensor", "totensorv2"}},
-    {"stages are written one after the other, separated by blanks, as in 'rrc(224) flip(0.5)'",
+    {"write stages one after another, separated by spaces, as in 'rrc(224) flip(0.5)'",
      {"compose", "sequential"}},
 };
 
@@ -101,22 +101,21 @@ int pipeline_refuse_op(struct parser *p)
     if (r < 0)
         return r;
     if (parser_word(&(struct parser){.at = p->at}, "view"))
-        return parser_error(p, "a view stands alone or beside others, and has its stages within "
-                               "its parentheses: view(a, 2, rrc(32)) view(b, 1, rrc(16))");
+        return parser_error(p, "views cannot be mixed with other stages; write a view's stages "
+                               "within its parentheses: view(a, 2, rrc(32)) view(b, 1, rrc(16))");
     if (*p->at == ',' || *p->at == ';')
-        return parser_error(p, "operations are separated by blanks, not by commas or semicolons");
+        return parser_error(p, "separate operations with spaces, not with commas or semicolons");
     pipeline_try_ops(&near);
     op = near.name;
     try_crops(&near);
     try_cuts(&near);
     if (!near.name)
-        return parser_error(p, "unknown operation (flip(p), color_jitter(...) and others: "
-                               "docs/pipelines.md)");
+        return parser_error(p, "unknown operation (docs/pipelines.md lists all of them)");
     if (near.name == op)
         (void)snprintf(what, sizeof(what), "unknown operation (did you mean %s?)", op);
     else
         (void)snprintf(what, sizeof(what),
-                       "%s belongs to the crop, which comes first and only once", near.name);
+                       "%s belongs to the crop, which must come first, and only once", near.name);
     return parser_error(p, what);
 }
 
@@ -125,8 +124,8 @@ static int parse_end(struct parser *p)
 {
     parser_skip_space(p);
     p->stage = p->at;
-    return *p->at ? parser_error(p, "mixup, cutmix or mix comes last, and once; to mix by either, "
-                                    "write mix(mixup=0.8, cutmix=1)")
+    return *p->at ? parser_error(p, "mixup, cutmix or mix must come last, and only once; to use "
+                                    "both, write mix(mixup=0.8, cutmix=1)")
                   : 0;
 }
 
@@ -134,7 +133,8 @@ int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipelin
 {
     if (op->kind == PIPELINE_BLUR &&
         (op->number / 2 >= ret->width || op->number / 2 >= ret->height))
-        return parser_error(p, "a blur's kernel is at most twice as large as the image, less 1");
+        return parser_error(p,
+                            "a blur's kernel can be at most twice as large as the image, minus 1");
     if (ret->ops_count == PIPELINE_OPS_MAX)
         return parser_error(p, "there are more than 16 operations");
     ret->ops[ret->ops_count++] = *op;
@@ -251,7 +251,7 @@ static int check_start(struct parser *p)
                        near.name);
     else
         (void)snprintf(what, sizeof(what),
-                       "%s follows the crop: begin with rrc(S), resize(S) center_crop(S) or "
+                       "%s must follow the crop: begin with rrc(S), resize(S) center_crop(S) or "
                        "another crop of docs/pipelines.md",
                        near.name);
     return parser_error(p, what);
@@ -276,23 +276,24 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
             break;
         }
     if (parser_word(&p, "fast-v1"))
-        return error_set(err, -EINVAL,
-                         "pipeline: fast-v1 is no longer there, as v1 is the faster one: leave the "
-                         "word out");
+        return error_set(
+            err, -EINVAL,
+            "pipeline: fast-v1 no longer exists, because v1 is now faster: leave the word out");
     parser_head(&p, &made.exif, &made.junk);
     parser_skip_space(&p);
     p.stage = p.at;
     for (int i = 0; i < PIPELINE_VERSIONS; i++)
         if (parser_word(&p, version_names[i]))
-            return parser_error(&p, "the version comes first, as in 'v1 exif train'");
+            return parser_error(&p, "the version must come first, as in 'v1 exif train'");
     for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
         if (!parser_word(&p, presets[i][0]))
             continue;
         parser_skip_space(&p);
         if (*p.at)
-            return error_set(err, -EINVAL,
-                             "pipeline: %s means '%s' and takes no further stages: write them out",
-                             presets[i][0], presets[i][1]);
+            return error_set(
+                err, -EINVAL,
+                "pipeline: %s means '%s' and takes no further stages: write all stages out instead",
+                presets[i][0], presets[i][1]);
         p.text = p.at = presets[i][1];
         break;
     }
@@ -303,7 +304,8 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
     if (parser_word(&p, "none")) {
         parser_skip_space(&p);
         if (*p.at || made.exif || made.junk)
-            return parser_error(&p, "none makes no images, and stands alone");
+            return parser_error(
+                &p, "none produces no images, and must be the only word of the pipeline");
         made.crop = PIPELINE_NO_IMAGE;
     } else {
         r = pipeline_parse_crop(&p, &made);

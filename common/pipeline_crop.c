@@ -40,7 +40,7 @@ static int parse_pixels(struct parser *p, uint32_t *ret)
     for (; isdigit((unsigned char)*p->at) && value <= PIPELINE_SIDE_MAX; p->at++)
         value = value * 10 + (uint32_t)(*p->at - '0');
     if (is_pair(p))
-        return parser_error(p, "a size is written 224, or 224x160 for height x width");
+        return parser_error(p, "write a size as 224, or as 224x160 (height x width)");
     if (p->at == start)
         return parser_error(p, "a size in pixels is missing");
     if (value > PIPELINE_SIDE_MAX)
@@ -70,8 +70,8 @@ static int parse_one_or_two(struct parser *p, uint32_t *height, uint32_t *width)
         return 0;
     parser_skip_space(p);
     if (!isdigit((unsigned char)*p->at))
-        return parser_error(p, "the width is missing: a size is written 224, or 224x160 for height "
-                               "x width");
+        return parser_error(
+            p, "the width is missing: write a size as 224, or as 224x160 (height x width)");
     return parse_side(p, width);
 }
 
@@ -109,8 +109,8 @@ static int parse_filter(struct parser *p, const char *takes, enum pipeline_filte
         *ret = (enum pipeline_filter)i;
         return 0;
     }
-    return parser_error(p, "interpolation is one of bilinear, bicubic, lanczos, nearest and random "
-                           "(bilinear or bicubic, drawn for each sample)");
+    return parser_error(p, "interpolation must be bilinear, bicubic, lanczos, nearest or random "
+                           "(bilinear or bicubic, chosen for each sample)");
 }
 
 /* Parse "fill=LEVEL": 0, -ENOENT if it is another word, -EINVAL. */
@@ -125,7 +125,7 @@ static int parse_fill(struct parser *p, uint32_t *ret)
     if (r < 0)
         return r;
     if (value.den != 1 || value.num > 255)
-        return parser_error(p, "fill is a level, 0 to 255");
+        return parser_error(p, "fill must be a level from 0 to 255");
     *ret = value.num;
     return 0;
 }
@@ -202,8 +202,8 @@ static int parse_pad_mode(struct parser *p, const char *takes, enum pipeline_pad
 
 static int parse_pad(struct parser *p, struct pipeline *ret)
 {
-    static const char takes[] = "pad takes pixels, constant, edge, reflect or symmetric, and, of a "
-                                "constant, fill=LEVEL (0 to 255)";
+    static const char takes[] = "pad takes a number of pixels; constant, edge, reflect or "
+                                "symmetric; and, for constant, fill=LEVEL (0 to 255)";
     bool filled = false;
     int r;
 
@@ -219,7 +219,7 @@ static int parse_pad(struct parser *p, struct pipeline *ret)
     if (r < 0)
         return r;
     if (filled && ret->pad_mode != PIPELINE_CONSTANT)
-        return parser_error(p, "fill= goes with constant alone");
+        return parser_error(p, "fill= can be used only with constant");
     return parser_close(p, takes);
 }
 
@@ -240,8 +240,8 @@ static bool begin_stage(struct parser *p, const char *word)
  * image. */
 static int parse_crop_size(struct parser *p, enum pipeline_crop crop, struct pipeline *ret)
 {
-    const char *takes = crop == PIPELINE_CENTER ? "center_crop takes a size alone"
-                                                : "random_crop takes a size alone";
+    const char *takes =
+        crop == PIPELINE_CENTER ? "center_crop takes only a size" : "random_crop takes only a size";
     uint32_t height = ret->resize_height + 2 * ret->pad;
     uint32_t width = (ret->resize_width ? ret->resize_width : ret->resize_height) + 2 * ret->pad;
     int r;
@@ -272,7 +272,7 @@ static int parse_cut(struct parser *p, bool padded, struct pipeline *ret)
         return parser_error(p, "pad(N) must be followed by random_crop(S)");
     if (ret->resize_width == 0)
         return parser_error(p, "resize(S) must be followed by center_crop(S) or random_crop(S), so "
-                               "that all images get one shape; or write resize(HxW)");
+                               "that all images get the same shape; or write resize(HxW)");
     ret->crop = PIPELINE_STRETCH;
     ret->height = ret->resize_height;
     ret->width = ret->resize_width;
@@ -301,14 +301,15 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
     if (resized || padded)
         r = parse_cut(p, padded, ret);
     else if (parser_word(p, "random_crop"))
-        r = parser_error(p, "random_crop stands behind resize(S) or pad(N); pad(0) random_crop(S) "
-                            "crops images as they are");
+        r = parser_error(p, "random_crop must follow resize(S) or pad(N); pad(0) random_crop(S) "
+                            "crops images without resizing them");
     else if (parser_word(p, "center_crop"))
-        r = parser_error(p, "center_crop follows resize(S), as in resize(256) center_crop(224)");
+        r = parser_error(p,
+                         "center_crop must follow resize(S), as in resize(256) center_crop(224)");
     else
         r = parser_error(p, *p->at ? "it must begin with rrc(S), resize(S) center_crop(S), "
                                      "resize(HxW), letterbox(S), pad(N) random_crop(S), or be "
-                                     "train, eval, none or another name of docs/pipelines.md"
+                                     "train, eval, none or another preset of docs/pipelines.md"
                                    : "it is empty; try train or eval");
     if (r == 0 && resized && ret->pad == 0) { /* nothing is ever padded then */
         ret->pad_mode = PIPELINE_CONSTANT;

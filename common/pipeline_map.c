@@ -34,7 +34,7 @@ static int parse_degrees(struct parser *p, struct pipeline_map *map)
     int r = parse_spread(p, map->degrees);
 
     if (r == 0 && !is_between(-360, map->degrees[0], map->degrees[1], 360))
-        return parser_error(p, "degrees must lie in -360 <= low <= high <= 360");
+        return parser_error(p, "degrees must be low:high with -360 <= low <= high <= 360");
     return r;
 }
 
@@ -46,13 +46,14 @@ static int parse_shear(struct parser *p, struct pipeline_map *map)
     if (r == 0 && parser_char(p, ':')) {
         r = parser_signed(p, &map->shear_y[0]);
         if (r == 0)
-            r = parser_char(p, ':') ? parser_signed(p, &map->shear_y[1])
-                                    : parser_error(p, "shear is written low:high along x, or "
-                                                      "low:high:low:high along x and y");
+            r = parser_char(p, ':')
+                    ? parser_signed(p, &map->shear_y[1])
+                    : parser_error(
+                          p, "write shear as low:high along x, or low:high:low:high along x and y");
     }
     if (r == 0 && (!is_between(-89, map->shear_x[0], map->shear_x[1], 89) ||
                    !is_between(-89, map->shear_y[0], map->shear_y[1], 89)))
-        return parser_error(p, "degrees of a shear must lie in -89 <= low <= high <= 89");
+        return parser_error(p, "degrees of a shear must be low:high with -89 <= low <= high <= 89");
     return r;
 }
 
@@ -60,7 +61,7 @@ static int parse_part(struct parser *p, struct rational *ret)
 {
     int r = parser_rational(p, ret);
 
-    return r == 0 && ret->num > ret->den ? parser_error(p, "a part must lie in 0 ... 1") : r;
+    return r == 0 && ret->num > ret->den ? parser_error(p, "a fraction must be from 0 to 1") : r;
 }
 
 /* Parse "x:y", or "x, y" if that stands alone. */
@@ -71,7 +72,7 @@ static int parse_translate(struct parser *p, char between, struct pipeline_map *
     if (r < 0)
         return r;
     if (!parser_char(p, between))
-        return parser_error(p, "translate takes parts of the width and of the height, as in "
+        return parser_error(p, "translate takes fractions of the width and the height, as in "
                                "translate(0.1, 0.1) or translate=0.1:0.1");
     return parse_part(p, &map->translate[1]);
 }
@@ -84,7 +85,7 @@ static int parse_scale(struct parser *p, struct pipeline_map *map)
     if (r == 0 &&
         (rational_less(map->scale[0], least) || rational_less(map->scale[1], map->scale[0]) ||
          rational_less(most, map->scale[1])))
-        return parser_error(p, "scale must lie in 1/100 <= low <= high <= 100");
+        return parser_error(p, "scale must be low:high with 1/100 <= low <= high <= 100");
     return r;
 }
 
@@ -92,7 +93,7 @@ int parser_map_interpolation(struct parser *p, bool *bilinear)
 {
     *bilinear = parser_word(p, "bilinear");
     if (!*bilinear && !parser_word(p, "nearest"))
-        return parser_error(p, "interpolation of this operation is one of nearest and bilinear");
+        return parser_error(p, "interpolation of this operation must be nearest or bilinear");
     return 0;
 }
 
@@ -104,7 +105,7 @@ int parser_levels(struct parser *p, uint8_t ret[3])
 
         if (i > 0 && !parser_char(p, ':')) {
             if (i > 1)
-                return parser_error(p, "levels are written as one (128) or as red:green:blue");
+                return parser_error(p, "write one level (128), or red:green:blue");
             ret[1] = ret[2] = ret[0];
             return 0;
         }
@@ -112,7 +113,7 @@ int parser_levels(struct parser *p, uint8_t ret[3])
         if (r < 0)
             return r;
         if (level.den != 1 || level.num > 255)
-            return parser_error(p, "a level is a whole number, 0 to 255");
+            return parser_error(p, "a level must be a whole number from 0 to 255");
         ret[i] = (uint8_t)level.num;
     }
     return 0;

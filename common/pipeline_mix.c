@@ -23,7 +23,7 @@ static int parse_alpha(struct parser *p, struct rational *ret)
     if (r < 0)
         return r;
     if (rational_less(*ret, least) || rational_less(most, *ret))
-        return parser_error(p, "alpha must lie in 0.01 to 10");
+        return parser_error(p, "alpha must be from 0.01 to 10");
     return 0;
 }
 

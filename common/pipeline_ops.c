@@ -48,7 +48,7 @@ static const struct op_form {
     {"sharpness", PIPELINE_SHARPNESS, RANGE, 0, 0,
      "sharpness takes a range of factors, as in sharpness(0:2), and p=PROBABILITY"},
     {"blur", PIPELINE_BLUR, KERNEL, 1, PIPELINE_KERNEL_MAX,
-     "blur takes the size of its kernel, odd, 1 to 99, a range of sigma and p=PROBABILITY, as in "
+     "blur takes the size of its kernel (odd, 1 to 99), a range of sigma and p=PROBABILITY, as in "
      "blur(23, 0.1:2)"},
     {"grayscale", PIPELINE_GRAYSCALE, PROBABILITY, 0, 0,
      "grayscale takes a probability, as in grayscale(0.2)"},
@@ -60,7 +60,7 @@ static const struct op_form {
     {"solarize", PIPELINE_SOLARIZE, NUMBER, 0, 256,
      "solarize takes a threshold of 0 to 256 and p=PROBABILITY, as in solarize(128, p=0.2)"},
     {"posterize", PIPELINE_POSTERIZE, NUMBER, 0, 8,
-     "posterize takes bits, 0 to 8, and p=PROBABILITY, as in posterize(4, p=0.2)"},
+     "posterize takes a number of bits (0 to 8) and p=PROBABILITY, as in posterize(4, p=0.2)"},
     {"erase", PIPELINE_ERASE, RECTANGLE, 0, 255,
      "erase takes a probability, scale=low:high, ratio=low:high and value=LEVEL (0 to 255), "
      "RED:GREEN:BLUE, random or pixel, as in erase(0.25, value=pixel)"},
@@ -73,7 +73,7 @@ static const struct op_form {
      "rotate takes degrees, a spread (30) or a range (-10:20), interpolation=nearest or bilinear, "
      "fill=LEVEL and p=PROBABILITY"},
     {"translate", PIPELINE_TRANSLATE, MAP, 0, 0,
-     "translate takes parts of the width and of the height, as in translate(0.1, 0.1), "
+     "translate takes fractions of the width and the height, as in translate(0.1, 0.1), "
      "interpolation=nearest or bilinear, fill=LEVEL and p=PROBABILITY"},
     {"shear", PIPELINE_SHEAR, MAP, 0, 0,
      "shear takes degrees, a spread (10) or ranges along x and y (-10:10:-5:5), "
@@ -85,16 +85,16 @@ static const struct op_form {
      "perspective takes a distortion of 0 to 1, interpolation=nearest or bilinear, fill=LEVEL and "
      "p=PROBABILITY, as in perspective(0.5, p=0.5)"},
     {"rand_augment", PIPELINE_RAND_AUGMENT, POLICY, 0, 0,
-     "rand_augment takes the number of operations (1 to 15) and the magnitude (0 to 30), and for "
-     "timm's form (0 to 10) mstd=DEVIATION and inc=0|1; then interpolation=nearest or bilinear and "
-     "p=PROBABILITY"},
+     "rand_augment takes the number of operations (1 to 15), the magnitude (0 to 30), "
+     "interpolation=nearest or bilinear and p=PROBABILITY; timm's form (magnitude 0 to 10) also "
+     "takes mstd=DEVIATION and inc=0|1"},
     {"trivial_augment_wide", PIPELINE_TRIVIAL_AUGMENT_WIDE, POLICY, 0, 0,
      "trivial_augment_wide takes interpolation=nearest or bilinear, and p=PROBABILITY"},
     {"auto_augment", PIPELINE_AUTO_AUGMENT, POLICY, 0, 0,
      "auto_augment takes imagenet, cifar10 or svhn, interpolation=nearest or bilinear, and "
      "p=PROBABILITY, as in auto_augment(imagenet)"},
     {"augmix", PIPELINE_AUGMIX, POLICY, 0, 0,
-     "augmix takes severity=1 ... 10, width=1 ... 5, depth=1 ... 3 (or -1: drawn), "
+     "augmix takes severity=1 ... 10, width=1 ... 5, depth=1 ... 3 (or -1: random), "
      "interpolation=nearest or bilinear, and p=PROBABILITY"},
 };
 
@@ -132,10 +132,10 @@ static int parse_factors(struct parser *p, bool spread, struct rational *low, st
         *high = rational_nearest((uint64_t)x.den + x.num, x.den);
         *low = rational_nearest(x.num < x.den ? x.den - x.num : 0, x.den);
     } else {
-        return parser_error(p, "a range is written low:high");
+        return parser_error(p, "write a range as low:high");
     }
     if (rational_less(*high, *low) || rational_less(most, *high))
-        return parser_error(p, "factors must lie in 0 <= low <= high <= 3");
+        return parser_error(p, "factors must be low:high with 0 <= low <= high <= 3");
     return 0;
 }
 
@@ -155,11 +155,11 @@ static int parse_turns(struct parser *p, bool spread, struct pipeline_op *op)
         op->hue_high = op->hue_low;
         op->hue_low.num = -op->hue_low.num;
     } else {
-        return parser_error(p, "a range is written low:high");
+        return parser_error(p, "write a range as low:high");
     }
     if (rational_signed_less(op->hue_low, least) ||
         rational_signed_less(op->hue_high, op->hue_low) || rational_signed_less(most, op->hue_high))
-        return parser_error(p, "hue must lie in -1/2 <= low <= high <= 1/2");
+        return parser_error(p, "hue must be low:high with -1/2 <= low <= high <= 1/2");
     return 0;
 }
 
@@ -180,7 +180,7 @@ static int parse_kernel(struct parser *p, const struct op_form *form, struct pip
         return r;
     if (rational_less(op->low[0], least) || rational_less(op->high[0], op->low[0]) ||
         rational_less(most, op->high[0]))
-        return parser_error(p, "sigma must lie in 0.01 <= low <= high <= 100");
+        return parser_error(p, "sigma must be low:high with 0.01 <= low <= high <= 100");
     return 0;
 }
 

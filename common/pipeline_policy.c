@@ -43,7 +43,7 @@ static int parse_deviation(struct parser *p, struct pipeline_policy *policy)
     if (r < 0)
         return r;
     if (rational_less(most, policy->deviation))
-        return parser_error(p, "mstd must lie in 0 ... 100");
+        return parser_error(p, "mstd must be from 0 to 100");
     policy->timm = true;
     return 0;
 }
@@ -160,7 +160,7 @@ int pipeline_parse_policy(struct parser *p, const char *takes, struct pipeline_o
     if (r < 0)
         return r;
     if (op->policy.timm && op->policy.magnitude > TIMM_MAGNITUDE_MAX)
-        return parser_error(p, "the magnitude must lie in 0 ... 10 with mstd= or inc=");
+        return parser_error(p, "with mstd= or inc=, the magnitude must be from 0 to 10");
     if (op->policy.reading == usual_reading(op))
         op->policy.reading = PIPELINE_READING_USUAL;
     return 0;
@@ -209,9 +209,9 @@ static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op
         }
         p->stage = p->at;
         if (parser_word(p, "one_of") || parser_word(p, "three_augment"))
-            return parser_error(p, "one_of cannot stand within one_of");
+            return parser_error(p, "one_of cannot contain one_of or three_augment");
         if (parser_word(p, "mixup") || parser_word(p, "cutmix") || parser_word(p, "mix"))
-            return parser_error(p, "mixup, cutmix or mix comes last, behind one_of");
+            return parser_error(p, "mixup, cutmix or mix must come last, after one_of");
         r = pipeline_parse_op(p, &op);
         if (r == -ENOENT)
             return pipeline_refuse_op(p);
@@ -269,10 +269,10 @@ int pipeline_parse_one_of(struct parser *p, struct pipeline *ret)
     if (!parser_word(p, "three_augment"))
         return -ENOENT;
     if (parser_char(p, '('))
-        return parser_error(p, "three_augment takes nothing; with a probability write "
+        return parser_error(p, "three_augment takes no arguments; for a probability, write "
                                "one_of(grayscale(1) | solarize(128) | blur(23, 0.1:2), p=0.5)");
     if (parse_lists(&within, ret) < 0)
-        return parser_error(p, "three_augment is four of the 16 operations that may be there, and "
-                               "blurs images of at least 12 pixels");
+        return parser_error(p, "three_augment counts as four of the 16 possible operations, and "
+                               "needs images of at least 12 pixels");
     return 0;
 }

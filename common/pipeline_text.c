@@ -172,12 +172,11 @@ int parser_rational(struct parser *p, struct rational *ret)
             }
     }
     if (p->at == start || (p->at == start + 1 && *start == '.'))
-        return parser_error(p,
-                            "a number is missing here: write 0.25 or 1/4; the first arguments have "
-                            "no name");
+        return parser_error(p, "a number is missing here: write 0.25 or 1/4, without a name if it "
+                               "is one of the first arguments");
     if (*p->at == 'e' || *p->at == 'E' || *p->at == '%')
         return parser_error(p,
-                            "a number is written as 0.25 or 1/4, without exponent or percent sign");
+                            "write a number as 0.25 or 1/4, without an exponent or a percent sign");
     if (*start != '.' && p->at[-1] != '.' && decimals == 0 && parser_char(p, '/'))
         return parse_denominator(p, (uint64_t)num, ret);
     *ret = nearest(num, den);
@@ -208,7 +207,7 @@ int parser_probability(struct parser *p, struct rational *ret)
     if (r < 0)
         return r;
     if (ret->num > ret->den)
-        return parser_error(p, "a probability must lie in 0 ... 1");
+        return parser_error(p, "a probability must be from 0 to 1");
     return 0;
 }
 
@@ -231,12 +230,12 @@ int parser_range(struct parser *p, struct rational *low, struct rational *high)
 
     parser_skip_space(p);
     if (*p->at == '(' || *p->at == '[')
-        return parser_error(p, "a range is written low:high, without brackets");
+        return parser_error(p, "write a range as low:high, without brackets");
     r = parser_rational(p, low);
     if (r < 0)
         return r;
     if (!parser_char(p, ':'))
-        return parser_error(p, "a range is written low:high");
+        return parser_error(p, "write a range as low:high");
     return parser_rational(p, high);
 }
 
@@ -308,11 +307,11 @@ int parser_check_shape(struct parser *p, const struct pipeline_shape *shape)
 
     if (shape->scale_min.num == 0 || rational_less(shape->scale_max, shape->scale_min) ||
         rational_less(one, shape->scale_max))
-        return parser_error(p, "scale must lie in 0 < low <= high <= 1");
+        return parser_error(p, "scale must be low:high with 0 < low <= high <= 1");
     if (rational_less(shape->ratio_min, hundredth) ||
         rational_less(shape->ratio_max, shape->ratio_min) ||
         rational_less(hundred, shape->ratio_max))
-        return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
+        return parser_error(p, "ratio must be low:high with 1/100 <= low <= high <= 100");
     return 0;
 }
 

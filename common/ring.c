@@ -102,7 +102,7 @@ int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct p
     fd = memfd_create("plenum-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         r = -errno;
-        return error_set(err, r, "cannot make the ring's memory: %s%s", strerror(-r),
+        return error_set(err, r, "cannot create the ring's memory: %s%s", strerror(-r),
                          r == -EMFILE ? " (see ulimit -n)" : "");
     }
     ring = ring_new(fd, slots, slot_bytes);
@@ -148,8 +148,9 @@ static int check_blocks(const struct stat *st, bool first, struct plenum_error *
     uint64_t size = (uint64_t)st->st_size, blocks = (uint64_t)st->st_blocks * 512;
 
     if (blocks < size)
-        return error_set(err, -EPERM,
-                         "the ring that was sent has holes: its memory must be reserved, and stay");
+        return error_set(
+            err, -EPERM,
+            "the ring that was sent has holes: its memory must be reserved, and stay reserved");
     if (first && blocks > size + huge)
         return error_set(err, -EPERM, "the ring that was sent has memory beyond its end");
     return 0;
@@ -171,7 +172,7 @@ static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
         return error_set(err, -EPERM, "the ring that was sent is sealed against writing");
     /* On hugetlbfs, a hole punched by the client may be impossible to fill: SIGBUS. */
     if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
-        return error_set(err, -EPERM, "the ring that was sent does not lie in ordinary memory");
+        return error_set(err, -EPERM, "the ring that was sent is not in ordinary memory");
     if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
         return error_set(err, -EPERM, "the ring that was sent is smaller than its slots");
     return check_blocks(&st, true, err);
@@ -184,7 +185,7 @@ int ring_check(const struct ring *ring, struct plenum_error *err)
     if (ring->fd < 0)
         return 0;
     if (fstat(ring->fd, &st) < 0)
-        return error_set(err, -EPERM, "the ring that was sent cannot be looked at: %s",
+        return error_set(err, -EPERM, "the ring that was sent cannot be inspected: %s",
                          strerror(errno));
     return check_blocks(&st, false, err);
 }
@@ -230,7 +231,7 @@ int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
     r = ring_map(ring);
     if (r < 0) {
         ring_unref(ring);
-        return error_set(err, r, "cannot have %llu bytes for batches: %s",
+        return error_set(err, r, "cannot allocate %llu bytes for batches: %s",
                          (unsigned long long)(slots * slot_bytes), strerror(-r));
     }
     *ret = ring;

@@ -321,7 +321,7 @@ static void put_stream_lines(struct status_table *t, const struct wire_status_st
         (void)snprintf(epoch, sizeof(epoch), "epoch %s; ", at);
     put_line(t, "     %s%s; %s", epoch, tail(s->dataset, 36, set, sizeof(set)), s->pipeline);
     if (s->substituted > 0)
-        put_line(t, "     %s bad samples replaced by others: plenumctl verify names them", bad);
+        put_line(t, "     %s bad samples replaced by others: plenumctl verify lists them", bad);
 }
 
 void status_write_text(FILE *file, const struct status *status, unsigned width, unsigned height,

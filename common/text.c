@@ -73,7 +73,7 @@ int text_read_line(FILE *file, const char *path, char **line, size_t *cap, struc
     errno = 0;
     while (c != '\n' && (c = getc_unlocked(file)) != EOF) {
         if (c == '\0')
-            return error_set(err, -EINVAL, "%s holds a zero byte: is it a text file?", path);
+            return error_set(err, -EINVAL, "%s contains a zero byte: is it a text file?", path);
         if (len == LINE_MOST)
             return error_set(err, -EINVAL, "%s has a line of more than 1 MiB: is it a text file?",
                              path);

@@ -88,7 +88,8 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
     if (!S_ISREG(st.st_mode))
         return error_set(err, -EINVAL, "key file %s is not a regular file", path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
-        return error_set(err, -EACCES, "key file %s belongs to user %u: make it your own", path,
+        return error_set(err, -EACCES,
+                         "key file %s belongs to user %u: it must belong to you or to root", path,
                          (unsigned)st.st_uid);
     if (st.st_mode & 077 && (st.st_uid != 0 || st.st_mode & 037 || !is_in_group(st.st_gid)))
         return error_set(err, -EACCES, "key file %s can be read by others: chmod 600 %s", path,
@@ -141,9 +142,9 @@ static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
     if (fd >= 0)
         return fd;
     return error_set(err, r,
-                     "key file %s: %s. It is a descriptor of process %llu, whom this process does "
-                     "not see: is it in a container with a PID name space of its own? Start that "
-                     "with the host's (--pid=host), and as the same user",
+                     "key file %s: %s. It is a descriptor of process %llu, which this process "
+                     "cannot see: is it in a container with its own PID namespace? Start the "
+                     "container with the host's PID namespace (--pid=host), and as the same user",
                      path, strerror(-r), (unsigned long long)pid);
 }
 
@@ -253,11 +254,11 @@ static int understand(const char *path, char bytes[FILE_MAX], size_t len, struct
         if (strlen(bytes) == len && tls_key_parse(bytes, ret) == 0)
             return 0;
     }
-    return error_set(err, -EINVAL,
-                     "key file %s holds no key: a loader's are 32 random bytes (head -c 32 "
-                     "/dev/urandom >FILE), no words that somebody could guess; a client's is made "
-                     "from it by plenumctl key",
-                     path);
+    return error_set(
+        err, -EINVAL,
+        "key file %s contains no key: a loader's key is 32 random bytes (head -c 32 /dev/urandom "
+        ">FILE), not words that can be guessed; plenumctl key makes a client's key from it",
+        path);
 }
 
 int tls_key_read(const char *path, struct tls_key *ret, struct plenum_error *err)
@@ -278,7 +279,8 @@ static int find_backend(const struct tls_backend **ret, struct plenum_error *err
     if (!*ret)
         return error_set(err, -ENOTSUP, "a key needs TLS, which is not installed: %s", why.text);
     if ((*ret)->version != TLS_BACKEND_VERSION)
-        return error_set(err, -ENOTSUP, "libplenum-tls.so belongs to another version of Plenum");
+        return error_set(err, -ENOTSUP,
+                         "libplenum-tls.so belongs to a different version of Plenum");
     return 0;
 }
 
@@ -296,10 +298,10 @@ int tls_key_of_client(const struct tls_key *loader, const char *name, struct tls
     int r;
 
     if (!is_name(name, strlen(name)))
-        return error_set(err, -EINVAL,
-                         "'%s' is not a name for a client, which has up to %d letters, digits and "
-                         ". _ - @",
-                         name, TLS_NAME_MAX - 1);
+        return error_set(
+            err, -EINVAL,
+            "'%s' is not a valid client name, which has up to %d letters, digits and . _ - @", name,
+            TLS_NAME_MAX - 1);
     r = find_backend(&backend, err);
     if (r < 0)
         return r;
@@ -338,13 +340,14 @@ static int create_from(const char *path, bool loader, struct tls **ret, struct p
     if (r < 0)
         return r;
     if (loader && key.name[0])
-        r = error_set(err, -EINVAL,
-                      "key file %s is of client %s: a loader has the key that this was made from",
-                      path, key.name);
+        r = error_set(
+            err, -EINVAL,
+            "key file %s is the key of client %s: a loader needs the key that it was made from",
+            path, key.name);
     else if (!loader && !key.name[0])
         r = error_set(err, -EINVAL,
-                      "key file %s is a loader's: with it this program could be the loader of "
-                      "others. Make a client's from it: plenumctl key %s NAME",
+                      "key file %s is a loader's key, with which this program could act as a "
+                      "loader for others. Make a client's key from it: plenumctl key %s NAME",
                       path, path);
     else
         r = tls_create(&key, ret, err);

@@ -166,7 +166,7 @@ void io_fill_standard(int mode);
 
 /** Set O_NONBLOCK on an open descriptor: 0 or -errno. */
 int io_set_nonblock(int fd);
-/** Raise the limit on descriptors, so that there is room for this many beside those that every
+/** Raise the limit on descriptors, so that there is room for this many besides those that every
  *  program has, as far as the hard limit allows. Returns the resulting limit. */
 uint64_t io_raise_descriptors(uint64_t wanted);
 

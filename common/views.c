@@ -13,9 +13,9 @@
 #include "common/pipeline_priv.h"
 #include "common/util.h"
 
-static const char takes[] = "it is view(NAME, COUNT, STAGES), as in view(local, 8, rrc(96))";
-static const char takes_count[] = "the number of images, 1 to 32, follows the name, as in "
-                                  "view(local, 8, rrc(96))";
+static const char takes[] = "write view(NAME, COUNT, STAGES), as in view(local, 8, rrc(96))";
+static const char takes_count[] =
+    "the number of images, 1 to 32, must follow the name, as in view(local, 8, rrc(96))";
 
 /* Find the parenthesis that closes a view's stages. NULL if there is none. */
 static const char *find_end(const char *at)
@@ -37,10 +37,10 @@ static int parse_name(struct parser *p, const struct views *views, char ret[VIEW
     while (isalnum((unsigned char)p->at[len]) || p->at[len] == '_')
         len++;
     if (len == 0 || isdigit((unsigned char)*p->at))
-        return parser_error(p, "a view's name begins with a letter or _, and has letters, digits "
-                               "and _, as in view(local, 8, rrc(96))");
+        return parser_error(p, "a view's name must begin with a letter or _, and contain only "
+                               "letters, digits and _, as in view(local, 8, rrc(96))");
     if (len >= VIEW_NAME_MAX)
-        return parser_error(p, "the name of a view has at most 31 letters");
+        return parser_error(p, "the name of a view can have at most 31 characters");
     memcpy(ret, p->at, len);
     ret[len] = '\0';
     for (uint32_t i = 0; i < views->count; i++)
@@ -68,16 +68,17 @@ static int parse_stages(struct parser *p, const char *prefix, struct view *view)
     if (pipeline_parse(text, &view->pipeline, &why) < 0)
         return error_set(p->err, -EINVAL, "view %s: %s", view->name, why.text);
     if (pipeline_mixes(&view->pipeline))
-        return error_set(p->err, -EINVAL,
-                         "view %s: pipeline: samples with views are not mixed: leave mixup, cutmix "
-                         "or mix out",
-                         view->name);
+        return error_set(
+            p->err, -EINVAL,
+            "view %s: pipeline: samples with views cannot be mixed: leave mixup, cutmix or mix out",
+            view->name);
     if (view->pipeline.crop == PIPELINE_NO_IMAGE)
-        return parser_error(p, "a view has images: none stands alone, without views");
+        return parser_error(
+            p, "a view has images: none must be the only word of the pipeline, without views");
     if (view->pipeline.exif && !strstr(prefix, "exif"))
-        return parser_error(p, "exif stands before the first view, and holds for all");
+        return parser_error(p, "write exif before the first view: it applies to all views");
     if (view->pipeline.junk && !strstr(prefix, "junk"))
-        return parser_error(p, "junk stands before the first view, and holds for all");
+        return parser_error(p, "write junk before the first view: it applies to all views");
     p->at = end + 1;
     return 0;
 }
@@ -108,7 +109,7 @@ static int parse_view(struct parser *p, const char *prefix, struct views *views)
     views->images += view->count;
     return views->images <= VIEWS_IMAGES_MAX
                ? 0
-               : parser_error(p, "the views of a sample are more than 32 images");
+               : parser_error(p, "the views of a sample have more than 32 images");
 }
 
 static int write_canonical(struct views *views, const char *prefix, struct plenum_error *err)
@@ -168,7 +169,7 @@ int views_parse(const char *text, struct views *ret, struct plenum_error *err)
         if (!*p.at)
             return write_canonical(ret, prefix, err);
         if (!parser_word(&p, "view"))
-            return parser_error(&p, "behind a view only another view may stand");
+            return parser_error(&p, "only another view may follow a view");
     }
 }
 
@@ -193,20 +194,21 @@ static bool moves_pixels(enum pipeline_op_kind kind)
 int views_check_followers(const struct views *views, struct plenum_error *err)
 {
     if (!views_have_images(views))
-        return error_set(err, -EINVAL,
-                         "masks and boxes follow the crops of images: the pipeline cannot be none");
+        return error_set(
+            err, -EINVAL,
+            "masks and boxes are cropped with the images: the pipeline cannot be none");
     if (views_mix(views))
-        return error_set(err, -EINVAL,
-                         "masks and boxes cannot go along where samples are mixed (mixup, cutmix, "
-                         "mix)");
+        return error_set(
+            err, -EINVAL,
+            "masks and boxes cannot be used if samples are mixed (mixup, cutmix, mix)");
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 
         for (uint32_t k = 0; k < p->ops_count; k++)
             if (moves_pixels(p->ops[k].kind))
                 return error_set(err, -EINVAL,
-                                 "masks and boxes cannot go along with %s, which moves pixels: "
-                                 "they follow crops and flips",
+                                 "masks and boxes cannot be used with %s, which moves pixels: they "
+                                 "follow only crops and flips",
                                  pipeline_op_name(p->ops[k].kind));
     }
     return 0;

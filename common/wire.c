@@ -137,8 +137,8 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
                              v->width);
         if (v->count == 0 || v->count > VIEWS_IMAGES_MAX - images)
             return error_set(err, -EINVAL,
-                             "a view of %u images was requested; 1 to %d are possible, of all "
-                             "views of a sample",
+                             "a view of %u images was requested; 1 to %d are possible, counting "
+                             "all views of a sample",
                              v->count, VIEWS_IMAGES_MAX);
         images += v->count;
     }
@@ -157,11 +157,11 @@ static int check_fields(const struct wire_open *open, struct plenum_error *err)
     if (r < 0)
         return r;
     if (open->num_fields > 0 && open->num_fields != fields.count)
-        return error_set(err, -EINVAL, "%u fields were requested, with shapes of %u", fields.count,
-                         open->num_fields);
+        return error_set(err, -EINVAL, "%u fields were requested, but shapes of %u were sent",
+                         fields.count, open->num_fields);
     for (uint32_t i = 0; i < open->num_fields; i++)
         if (!field_shape_is_valid(&open->field[i]))
-            return error_set(err, -EINVAL, "the field '%s' has a shape that cannot be",
+            return error_set(err, -EINVAL, "the field '%s' has an impossible shape",
                              fields.spec[i].name);
     return 0;
 }
@@ -243,8 +243,8 @@ int wire_hello_check(const struct wire_hello *m, struct plenum_error *err)
         return error_set(err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol");
     if (m->major != WIRE_MAJOR)
         return error_set(err, -EPROTONOSUPPORT,
-                         "protocol %u.%u is spoken there and %d.%d here: install the same major "
-                         "version on both sides",
+                         "the other side speaks protocol %u.%u and this side %d.%d: install the "
+                         "same major version on both",
                          m->major, m->minor, WIRE_MAJOR, WIRE_MINOR);
     return 0;
 }

@@ -49,7 +49,7 @@ static const char usage[] =
     "  --epochs E            epochs (default 1)\n"
     "  --steps S             steps per batch (default 1)\n"
     "  --shuffle ORDER       global (default), none or block:B\n"
-    "  --subset A:B          only samples A ... B - 1 of the data set\n"
+    "  --subset A:B          use only samples A to B - 1 of the data set\n"
     "  --repeat K            show each sample at K consecutive positions (default 1)\n"
     "  --deal WAY            consecutive (default) or round-robin: how replicas share a step's "
     "positions\n"

@@ -35,7 +35,7 @@ int control_secure(const char *token, bool shim, struct tls **ret, struct plenum
     int r = tls_key_parse(token, &key);
 
     if (r < 0)
-        return error_set(err, r, "the job's token is not a key");
+        return error_set(err, r, "the job's token is not a valid key");
     own = key;
     if (shim)
         r = tls_key_of_client(&key, "shim", &own, err);
@@ -152,7 +152,6 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     frame_put_text(b, m->nodes);
     frame_put_text(b, m->loader_cpus);
     frame_put_text(b, m->loader_key);
-    assert(argc > 0);
     frame_put_u32(b, (uint32_t)argc);
     for (size_t i = 0; i < argc; i++)
         frame_put_text(b, m->argv[i]);

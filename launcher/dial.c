@@ -472,11 +472,11 @@ int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err
     for (size_t i = 0; i < t.count; i++)
         io_close(&t.fds[i].fd);
     if (fd < 0)
-        return error_set(err, t.error, "cannot reach plenumrun at %s: %s", addresses,
-                         t.error == -EAGAIN
-                             ? "its queue of connections stays full: a process of this host "
-                               "connects to it again and again"
-                             : strerror(-t.error));
+        return error_set(
+            err, t.error, "cannot reach plenumrun at %s: %s", addresses,
+            t.error == -EAGAIN
+                ? "its connection queue stays full: a process on this host keeps connecting to it"
+                : strerror(-t.error));
     keep_alive(fd);
     return fd;
 }

@@ -310,13 +310,13 @@ int host_check_proc(struct plenum_error *err)
 
     if (proc_self() != getpid())
         return error_set(err, -ESRCH,
-                         "/proc is not mounted, or not that of this PID name space: mount it there "
-                         "(mount -t proc proc /proc; unshare --mount-proc)");
+                         "/proc is not mounted, or belongs to a different PID namespace: mount it "
+                         "here (mount -t proc proc /proc; unshare --mount-proc)");
     if (prctl(PR_GET_CHILD_SUBREAPER, &adopts) < 0)
         return error_set(
             err, -ENOSYS,
-            "no process may adopt orphans here (PR_SET_CHILD_SUBREAPER), without which something "
-            "could outlive the job: plenumrun does not run where qemu plays another processor");
+            "no process can adopt orphans here (PR_SET_CHILD_SUBREAPER), so something could "
+            "outlive the job: plenumrun does not run where qemu emulates another processor");
     return 0;
 }
 

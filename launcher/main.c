@@ -31,8 +31,8 @@ static bool has_stack(void)
     if (getrlimit(RLIMIT_STACK, &limit) < 0 || limit.rlim_cur >= STACK_LEAST_KIB << 10)
         return true;
     fprintf(stderr,
-            "plenumrun: error: the stack of a process is limited to %llu KiB here (ulimit -s), and "
-            "%d KiB are needed\n",
+            "plenumrun: error: the stack of a process is limited to %llu KiB here (ulimit -s), but "
+            "%d KiB is needed\n",
             (unsigned long long)limit.rlim_cur >> 10, STACK_LEAST_KIB);
     return false;
 }

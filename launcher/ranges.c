@@ -42,7 +42,7 @@ int ranges_parse(const char *text, unsigned long *words, size_t count, struct pl
                 goto malformed;
         }
         if (last >= count)
-            return error_set(err, -ERANGE, "%llu in '%s' is too high: %zu is the last",
+            return error_set(err, -ERANGE, "%llu in '%s' is too high: the last is %zu",
                              (unsigned long long)last, text, count - 1);
         assert(first <= last && last < count);
         for (uint64_t n = first; n <= last; n++)

@@ -55,8 +55,8 @@ static int check_dynamic_loader(int fd, const char *file, const Elf64_Ehdr *head
     if (!*name || stat(name, &st) == 0 || errno != ENOENT)
         return 0;
     return error_set(err, -ENOENT,
-                     "program '%s' needs the dynamic loader '%s', which is missing: install what "
-                     "it belongs to, or a build for this system",
+                     "program '%s' needs the dynamic loader '%s', which is missing: install its "
+                     "package, or a build of the program for this system",
                      file, name);
 }
 
@@ -103,7 +103,7 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
     if (str_ends_with(file, ".py") && !memmem(bytes, strcspn(bytes, "\n"), "exec", 4))
         return error_set(err, -ENOEXEC,
                          "program '%s' does not begin with a line like '#!/usr/bin/env python3', "
-                         "so a shell would run it: start it by python3 %s",
+                         "so a shell would run it: start it with python3 %s",
                          file, file);
     return 0;
 }
@@ -186,7 +186,7 @@ static int tell_return(const char *file, const char *word, struct plenum_error *
         len--;
     return error_set(err, -ENOENT,
                      "program '%s' has lines that end with CR LF, as on Windows, so its first line "
-                     "asks for '%.*s\\r': convert it, for instance by sed -i 's/\\r$//' %s",
+                     "asks for '%.*s\\r': convert it, for instance with sed -i 's/\\r$//' %s",
                      file, (int)len, word, file);
 }
 
@@ -212,7 +212,7 @@ static int tell_env(const char *file, const struct hashbang *h, const char *name
         return tell_return(file, name, err);
     if (strpbrk(name, " \t"))
         return error_set(err, -ENOENT,
-                         "program '%s': '#!%s %s' makes env look for one program of that whole "
+                         "program '%s': '#!%s %s' makes env look for a program with that whole "
                          "name; write '#!%s -S %s'",
                          file, h->interpreter, name, h->interpreter, name);
     return error_set(err, -ENOENT,
@@ -345,14 +345,14 @@ int script_find(const char *program, const char *path, struct plenum_error *err)
     case 0:
         return script_check(found, path, err);
     case -EACCES:
-        return error_set(err, -EACCES,
-                         "program '%s' cannot be executed: is it a program, and has it the "
-                         "permission (chmod +x)?%s",
-                         program, python ? " Python scripts are started by python3 FILE" : "");
+        return error_set(
+            err, -EACCES,
+            "program '%s' cannot be executed: is it a program, and is it executable (chmod +x)?%s",
+            program, python ? " Start Python scripts with python3 FILE" : "");
     default: /* a bare name is not searched for in the working directory */
         if (python)
             return error_set(err, -ENOENT,
-                             "there is no program '%s'%s: a Python script is started by python3 %s",
+                             "there is no program '%s'%s: start a Python script with python3 %s",
                              program, in_path ? " in PATH" : "", program);
         return error_set(err, -ENOENT, "there is no program '%s'%s", program,
                          in_path ? " in PATH" : "");

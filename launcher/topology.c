@@ -105,13 +105,13 @@ int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct p
     int r;
 
     if (len == 0 || len > INT_MAX || xml[len - 1] != '\0')
-        return error_set(err, -EINVAL, "the text of a topology is cut short");
+        return error_set(err, -EINVAL, "the text of a topology is truncated");
     r = prepare(true, &t);
     if (r < 0)
         return error_set(err, r, "cannot prepare a topology: %s", strerror(-r));
     if (hwloc_topology_set_xmlbuffer(t, xml, (int)len) < 0 || hwloc_topology_load(t) < 0) {
         hwloc_topology_destroy(t);
-        return error_set(err, -EINVAL, "the text of a topology is not understood");
+        return error_set(err, -EINVAL, "the text of a topology is invalid");
     }
     *ret = t;
     return 0;
@@ -127,8 +127,8 @@ static int make_synthetic(const char *text, hwloc_topology_t *ret, struct plenum
     if (hwloc_topology_set_synthetic(t, text) < 0 || hwloc_topology_load(t) < 0) {
         hwloc_topology_destroy(t);
         return error_set(err, -EINVAL,
-                         "synthetic:'%s' is not understood; synthetic:'package:2 [numa] core:8 "
-                         "pu:2' would be",
+                         "synthetic:'%s' is invalid; write, for example, synthetic:'package:2 "
+                         "[numa] core:8 pu:2'",
                          text);
     }
     *ret = t;

@@ -125,7 +125,7 @@ int verify_arbitrate(const struct batch_verify *v, const struct verify_stream *s
     position = place.position + wire_step_position(open, (uint32_t)(v->differs % open->local));
     if (like_one || like_two)
         (void)snprintf(who, sizeof(who),
-                       "%s makes what %s makes, so %s, or its copy of the data, is broken",
+                       "%s agrees with %s, so %s, or its copy of the data, is broken",
                        sides[2].loader, like_one ? one : two, like_one ? two : one);
     else
         (void)snprintf(
@@ -134,9 +134,8 @@ int verify_arbitrate(const struct batch_verify *v, const struct verify_stream *s
             "which");
     return error_set(
         err, -EBADMSG,
-        "the loaders %s and %s do not make the same of sample %u (epoch %llu, position "
-        "%llu): %s",
-        one, two,
+        "loaders %s and %s rendered sample %u differently (epoch %llu, position %llu): %s", one,
+        two,
         order_sample(stream->order, (uint32_t)place.epoch, (uint32_t)(position % stream->steps->n)),
         (unsigned long long)place.epoch, (unsigned long long)position, who);
 }

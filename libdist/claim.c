@@ -257,7 +257,7 @@ static int claim_by_name(const struct plenum_job *job, int *fd, struct plenum_er
     if (other > 0)
         return error_set(err, -EBUSY,
                          "process %d, which started this one, is instance %u of %u of this job, "
-                         "and this process has inherited its variables, " REMEDY,
+                         "and this process has inherited its environment variables, " REMEDY,
                          (int)other, job->info.instance_index, job->info.num_instances);
     if (!has_name(job))
         return 0;
@@ -265,7 +265,7 @@ static int claim_by_name(const struct plenum_job *job, int *fd, struct plenum_er
     if (*fd != -EBUSY)
         return 0;
     *fd = -1;
-    return error_set(err, -EBUSY, "process %d is instance %u of %u of this job already, " REMEDY,
+    return error_set(err, -EBUSY, "process %d is already instance %u of %u of this job, " REMEDY,
                      (int)other, job->info.instance_index, job->info.num_instances);
 }
 

@@ -63,10 +63,10 @@ static int open_job(const struct plenum_job_info *info, struct plenum_job **ret,
     if (!the_job || the_job->pid != getpid())
         r = make_job(info, &the_job, err);
     else if (info && !is_same_place(info, &the_job->info))
-        r = error_set(
-            err, -EBUSY,
-            "this process is instance %u of %u already: say who it is before anything else asks",
-            the_job->info.instance_index, the_job->info.num_instances);
+        r = error_set(err, -EBUSY,
+                      "this process is already instance %u of %u: pass its rank before anything "
+                      "else opens the job",
+                      the_job->info.instance_index, the_job->info.num_instances);
     if (r == 0) {
         the_job->opens++;
         *ret = the_job;

@@ -308,7 +308,7 @@ static int check_instances(const struct plenum_job_info *info, const struct name
                            struct plenum_error *err)
 {
     if (info->num_instances == 0 || info->instance_index >= info->num_instances)
-        return error_set(err, -EINVAL, "%s is %u, but %s is %u: an index lies below the count",
+        return error_set(err, -EINVAL, "%s is %u, but %s is %u: an index must be below the count",
                          n->index, info->instance_index, n->count, info->num_instances);
     if (info->num_local_instances == 0 || info->num_local_instances > info->num_instances ||
         info->local_instance_index >= info->num_local_instances)

@@ -9,7 +9,7 @@
  * for something. Before that we send STATS, which a loader's event loop answers at once, however
  * busy its workers are. So a slow loader never counts as dead, and a stopped one (SIGSTOP) does. If
  * other loaders are open, one that takes much longer for that answer than it ever has counts as
- * silent: its batches are requested from others long before it is given up (schedule.c).
+ * silent: its batches are requested from others long before it is abandoned (schedule.c).
  *
  * Losing a loader of this host abandons its ring, because the loader may only be stopped and write
  * later. Its batches that are ready or leased stay valid; those being filled are requested from
@@ -41,7 +41,7 @@
 #include "libdist/loader_session_core.h"
 
 enum {
-    /* After this many consecutive deaths while opening our data set, a loader is given up. */
+    /* After this many consecutive deaths while opening our data set, a loader is abandoned. */
     FAILED_OPENINGS_MAX = 8,
     /* After this many consecutive late answers to STATS, they count as the new normal. */
     ODD_PONGS_MAX = 3,
@@ -259,19 +259,20 @@ static const char *why_not(const struct loader_session *se, int r)
     if (r == -ECONNREFUSED)
         return "no program listens there: is plenumd running?";
     if (r == -EPERM)
-        return "another user listens there, who is neither root nor this user: name another "
-               "loader, or have that user end it";
+        return "the listening program belongs to another user, neither root nor this user: name "
+               "another loader, or ask that user to end the program";
     if (r == -EACCES && se->setup->tls && se->address->tcp)
-        return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: its plenumd must "
-               "have the one that this was made from, with --tls-key";
+        return "does not have the key of PLENUM_LOADER_KEY, or does not use TLS: give its plenumd "
+               "the key that this one was made from, with --tls-key";
     if (r == -EAGAIN && !se->address->tcp)
-        return "its queue of connections is full: too many connect to it at once";
+        return "its connection queue is full: too many programs are connecting at once";
     if (r == -EPROTO && !se->address->tcp)
-        return "sent a descriptor, which no loader does";
+        return "sent a file descriptor, which loaders never do";
     if (r == -ECONNRESET || r == -EPIPE)
         return se->state == SESSION_HELLO ? "closed the connection at once"
-               : se->setup->own_loader    ? "ended with the process that had started it, or died"
-                                          : "died";
+               : se->setup->own_loader
+                   ? "ended together with the process that had started it, or died"
+                   : "died";
     return strerror(-r);
 }
 
@@ -444,7 +445,7 @@ int session_ask_name(struct loader_session *se, uint64_t request, const struct w
 {
     assert(lock_is_held(se->setup->lock));
     if (se->loader_minor < (m->of == WIRE_NAMED_CLASS ? WIRE_MINOR_CLASSES : WIRE_MINOR_NAME))
-        return error_set(err, -ENOTSUP, "%s is too old to tell the names of %s", se->loader_name,
+        return error_set(err, -ENOTSUP, "%s is too old to report the names of %s", se->loader_name,
                          m->of == WIRE_NAMED_CLASS ? "classes" : "samples");
     se->asked_ns = time_now_ns();
     if (wire_put_ask_name(&se->conn.tx, request, m) < 0)
@@ -509,7 +510,7 @@ uint64_t session_tick(struct loader_session *se, uint64_t now_ns, bool others)
     if (now_ns >= sum_u64(since, se->setup->silence_ns)) {
         char text[64];
 
-        (void)snprintf(text, sizeof(text), "said nothing for %.1f s",
+        (void)snprintf(text, sizeof(text), "sent nothing for %.1f s",
                        (double)(now_ns - since) / (double)NS_PER_SEC);
         lose_since(se, since, text);
         return now_ns;

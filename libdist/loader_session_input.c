@@ -44,7 +44,7 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
     if (minor < WIRE_MINOR_VIEWS && open->views > 0)
         return "views";
     if (minor < WIRE_MINOR_JUNK && strstr(open->pipeline, " junk "))
-        return "the word junk of pipelines";
+        return "the word junk in pipelines";
     if (minor < WIRE_MINOR_BOXES && open->height == 0)
         return "streams without images";
     if (minor < WIRE_MINOR_FIELDS && open->fields[0])
@@ -105,7 +105,7 @@ static void handle_fields(struct loader_session *se, const struct frame_header *
 
     (void)h;
     if (wire_get_fields(payload, &m) < 0) {
-        session_lose(se, "sent what was not understood");
+        session_lose(se, "sent a malformed message");
         return;
     }
     r = se->setup->events->fields(se->loader, &m, &err);
@@ -130,7 +130,8 @@ static void handle_hello(struct loader_session *se, const struct frame_header *h
             : wire_hello_check(&m, &err);
     if (r == 0 && !wire_hello_has_version(&m, version))
         r = error_set(&err, -EPROTONOSUPPORT,
-                      "it renders pixel versions '%s', but '%s' is requested", m.versions, version);
+                      "it renders pixel versions '%s', but '%s' was requested", m.versions,
+                      version);
     if (r < 0) {
         session_refuse(se, r, err.text);
         return;
@@ -140,7 +141,8 @@ static void handle_hello(struct loader_session *se, const struct frame_header *h
     what = lacks(m.minor, open, se->setup->split);
     if (what) {
         (void)error_set(&err, -EPROTONOSUPPORT,
-                        "it is too old for %s: install the version of this library there", what);
+                        "it is too old for %s: install the same version as this library there",
+                        what);
         session_refuse(se, -EPROTONOSUPPORT, err.text);
         return;
     }
@@ -159,7 +161,7 @@ static void handle_opened(struct loader_session *se, const struct frame_header *
 
     (void)h;
     if (wire_get_opened(payload, &m) < 0 || m.samples == 0) {
-        session_lose(se, "sent what was not understood");
+        session_lose(se, "sent a malformed message");
         return;
     }
     if (se->loader_minor < WIRE_MINOR_CLASSES)
@@ -208,7 +210,7 @@ static void handle_done(struct loader_session *se, const struct frame_header *h,
 
     if ((!slot && !cancelled) || (h->type == WIRE_DONE && wire_get_done(payload, &m) < 0) ||
         (h->type == WIRE_CANCELLED && slot && slot->state != SLOT_CANCELLING)) {
-        session_lose(se, "sent an answer to nothing that was asked");
+        session_lose(se, "sent an answer to a request that was never made");
         return;
     }
     follows = se->address->tcp && h->type == WIRE_DONE && m.status >= 0;
@@ -258,7 +260,7 @@ static void handle_name(struct loader_session *se, const struct frame_header *h,
 
     if (wire_get_name(payload, &m) < 0 || se->naming == 0 ||
         se->setup->events->named(se->loader, h->request, &m) < 0) {
-        session_lose(se, "sent a name that was not asked for");
+        session_lose(se, "sent a name that was not requested");
         return;
     }
     se->naming--;
@@ -288,7 +290,7 @@ static void handle_error(struct loader_session *se, const struct frame_header *h
 
     (void)h;
     if (wire_get_error(payload, &m) < 0)
-        session_lose(se, "sent what was not understood");
+        session_lose(se, "sent a malformed message");
     else if (m.code == -EINPROGRESS) /* from its keeper: jobloader.c */
         lose_starting(se, m.text);
     else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
@@ -323,7 +325,7 @@ static void handle_frame(struct loader_session *se, const struct frame_header *h
             messages[i].handle(se, h, payload);
             return;
         }
-    session_lose(se, "sent a message that has no meaning here");
+    session_lose(se, "sent an unexpected message");
 }
 
 /* Handle what has been read, up to the bytes of a batch. */

@@ -82,7 +82,7 @@ static void list_errors(struct plenum_stream *s, char *text, size_t size)
             n += (size_t)snprintf(text + n, size - n, "%s%s (%s)", n ? ", " : "", l->address->text,
                                   session_error(l->session)[0]  ? session_error(l->session)
                                   : session_is_down(l->session) ? "not tried"
-                                                                : "says nothing");
+                                                                : "does not answer");
     for (int i = 0; i < s->loaders->num_named; i++)
         if (n < size - 1 && s->loaders->named[i].error.text[0] && !has_loader(s, i))
             n += (size_t)snprintf(text + n, size - n, "%s%s (%s)", n ? ", " : "",
@@ -168,7 +168,7 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
 
         if (m->samples == s->num_samples && memcmp(m->fingerprint, s->fingerprint, 16) == 0)
             return 0;
-        return error_set(err, -ESTALE, "%s is another data set now, under the same name: %s",
+        return error_set(err, -ESTALE, "%s is now a different data set under the same name: %s",
                          s->open.dataset,
                          datasum_difference(&s->sum, &m->sum, difference, sizeof(difference)));
     }
@@ -267,10 +267,10 @@ static int take_fields(struct loader *l, const struct wire_fields *m, struct ple
             memcmp(m->hash, s->fields_hash, sizeof(m->hash)) == 0 &&
             memcmp(m->field, s->open.field, m->count * sizeof(m->field[0])) == 0)
             return 0;
-        return error_set(err, -ESTALE, "the fields of %s are others there", s->open.dataset);
+        return error_set(err, -ESTALE, "the fields of %s are different there", s->open.dataset);
     }
     if (m->count != s->fields.count)
-        return error_set(err, -EPROTO, "%u fields were requested, and %u were announced",
+        return error_set(err, -EPROTO, "%u fields were requested, but %u were announced",
                          s->fields.count, m->count);
     for (uint32_t i = 0; i < m->count; i++)
         if (!field_shape_is_as(&m->field[i], s->fields.spec[i].as))
@@ -423,8 +423,8 @@ static void lost(struct loader *l, bool ran, uint64_t since_ns)
     if (ran && others > 0) {
         unsigned moved = schedule_count_moved(s);
 
-        stream_warn(s, "loader %s %s; %u batches are asked of others (%u)", l->address->text,
-                    session_error(l->session), moved, others);
+        stream_warn(s, "loader %s %s; %u batches are requested from other loaders (%u)",
+                    l->address->text, session_error(l->session), moved, others);
         l->warned = refusal;
     } else if (ran && s->loaders->lost_ns == 0) {
         s->loaders->lost_ns = since_ns;

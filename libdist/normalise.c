@@ -185,17 +185,17 @@ static int check_images(const struct plenum_images *from, enum plenum_float type
                         enum plenum_layout layout, struct plenum_error *err)
 {
     if (from->size != sizeof(*from))
-        return error_set(err, -EINVAL,
-                         "the images' 'size' is %zu: say sizeof(struct plenum_images), which is "
-                         "%zu",
-                         from->size, sizeof(*from));
+        return error_set(
+            err, -EINVAL,
+            "the images' 'size' is %zu: set it to sizeof(struct plenum_images), which is %zu",
+            from->size, sizeof(*from));
     if ((uint32_t)from->dtype > PLENUM_UINT8)
-        return error_set(err, -EINVAL, "there is no type of pixels %d", (int)from->dtype);
+        return error_set(err, -EINVAL, "pixel type %d does not exist", (int)from->dtype);
     if ((uint32_t)from->layout > PLENUM_NCHW || (uint32_t)layout > PLENUM_NCHW)
-        return error_set(err, -EINVAL, "there is no layout %d",
+        return error_set(err, -EINVAL, "layout %d does not exist",
                          (int)((uint32_t)layout > PLENUM_NCHW ? layout : from->layout));
     if ((uint32_t)type > PLENUM_TO_BFLOAT16)
-        return error_set(err, -EINVAL, "there is no type of floats %d", (int)type);
+        return error_set(err, -EINVAL, "float type %d does not exist", (int)type);
     if (from->channels != 3 && from->channels != 4)
         return error_set(err, -EINVAL, "the images have %u channels, not 3 or 4", from->channels);
     if (from->height == 0 || from->width == 0)
@@ -274,15 +274,15 @@ int normalise_with(const struct normalise_loops *loops, size_t past_cache,
         return 0;
     if (!from->pixels || !job->to)
         return error_set(err, -EINVAL,
-                         "pixels and a place for floats are needed: one of them is "
-                         "NULL");
+                         "pixels and a buffer for floats are needed: one of them is NULL");
     begin = (uintptr_t)from->pixels;
     floats_begin = (uintptr_t)job->to;
     if (floats_begin % normalise_float_bytes(job->type) != 0)
-        return error_set(err, -EINVAL, "the floats must lie at a multiple of %zu bytes",
+        return error_set(err, -EINVAL, "the address of the floats must be a multiple of %zu bytes",
                          normalise_float_bytes(job->type));
     if (begin < floats_begin + floats && floats_begin < begin + pixels)
-        return error_set(err, -EINVAL, "the floats would overlap the pixels that they are made of");
+        return error_set(err, -EINVAL,
+                         "the floats would overlap the pixels that they are computed from");
     run_all(loops ? loops : best_loops(), &values, from, job->to, job->layout,
             floats >= past_cache);
     return 0;

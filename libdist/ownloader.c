@@ -37,7 +37,7 @@ static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_
     if (*ret)
         return 0;
     if (random_bytes(&fresh, sizeof(fresh)) < 0)
-        return error_set(err, -EIO, "the system gives no random numbers: %s", strerror(errno));
+        return error_set(err, -EIO, "the system provides no random numbers: %s", strerror(errno));
     fresh |= 1; /* 0 means not drawn yet */
     *ret = atomic_compare_exchange_strong(at, &before, fresh) ? fresh : before;
     return 0;

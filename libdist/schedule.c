@@ -506,7 +506,8 @@ static void note_failure(struct loader *l, struct entry *e, struct plenum_lease 
     l->avoid_ns = time_now_ns() + l->avoid_for_ns;
     s->schedule->stats.moved++;
     if (!l->warned)
-        stream_warn(s, "loader %s could not render a batch (%s); other loaders are asked",
+        stream_warn(s,
+                    "loader %s could not render a batch (%s); it is requested from other loaders",
                     l->address->text, m->text);
     l->warned = true;
 }
@@ -653,7 +654,7 @@ static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t no
     bool first = e->slot && e->slot->state == SLOT_CHECKING;
     struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
 
-    if (e->verify.arbiter) /* worth waiting for, until it answers or is given up */
+    if (e->verify.arbiter) /* worth waiting for, until it answers or is abandoned */
         return true;
     if (!made || made->state != SLOT_CHECKING || !other)
         return false;

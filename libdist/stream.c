@@ -56,8 +56,8 @@ static int stream_create(const struct plenum_job_info *info,
 
     if (options->size != sizeof(*options))
         return error_set(err, -EINVAL,
-                         "the options were not made by plenum_stream_options_init() of "
-                         "this library's version");
+                         "the options were not initialised by this library version's "
+                         "plenum_stream_options_init()");
     s = stream_new(&stream_calls);
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
@@ -152,8 +152,8 @@ int plenum_stream_open(const struct plenum_job_info *info,
 {
     if (options->size == sizeof(*options) && options->split == PLENUM_SPLIT_FILE)
         return error_set(err, -EINVAL,
-                         "split = file needs plenum_stream_open_all(): the instances have to agree "
-                         "on the number of steps");
+                         "split = file needs plenum_stream_open_all(): the instances must agree on "
+                         "the number of steps");
     return stream_open(info, options, NULL, false, ret, err);
 }
 
@@ -190,8 +190,9 @@ static void show_ring(struct plenum_stream *s, struct slot_set *set)
 
 static int forked(struct plenum_error *err)
 {
-    return error_set(err, -ECHILD,
-                     "this process was forked from the one that opened the stream; open one here");
+    return error_set(
+        err, -ECHILD,
+        "this process was forked from the one that opened the stream; open another stream here");
 }
 
 /* Begin a call, with the lock: plenum_stream_destroy() waits for its end. 0, or -ECHILD or -EBADF
@@ -361,7 +362,7 @@ int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
     if (s->ready_fd < 0) {
         s->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (s->ready_fd < 0)
-            r = error_set(err, -errno, "no descriptor can be had: %s", strerror(errno));
+            r = error_set(err, -errno, "no file descriptor is available: %s", strerror(errno));
         stream_update_fd(s);
     }
     if (s->ready_fd >= 0)
@@ -493,11 +494,12 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
         return forked(err);
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0 &&
         is_from_before_bad(s, cursor))
-        return error_set(err, -ESTALE,
-                         "the cursor was made before samples of %s became known to be bad "
-                         "(plenumctl verify), so that its epoch would not be the same: restart the "
-                         "epoch, or remove the list of bad samples (plenumctl index names it)",
-                         s->open.dataset);
+        return error_set(
+            err, -ESTALE,
+            "the cursor was made before samples of %s became known to be bad (plenumctl verify), "
+            "so that its epoch would not be the same: restart the epoch, or remove the list of bad "
+            "samples (plenumctl index shows its path)",
+            s->open.dataset);
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
         return error_set(err, -ESTALE,
                          "this stream of %s cannot resume: the cursor was made with another data "
@@ -505,11 +507,10 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
                          "(plenumctl verify)",
                          s->open.dataset);
     if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
-        return error_set(err, -EINVAL,
-                         "the cursor lies at position %llu of epoch %llu, but an epoch has %u "
-                         "positions",
-                         (unsigned long long)cursor->position, (unsigned long long)cursor->epoch,
-                         s->steps.n);
+        return error_set(
+            err, -EINVAL,
+            "the cursor is at position %llu of epoch %llu, but an epoch has %u positions",
+            (unsigned long long)cursor->position, (unsigned long long)cursor->epoch, s->steps.n);
     r = enter(s, err);
     if (r < 0)
         return r;

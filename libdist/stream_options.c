@@ -88,7 +88,7 @@ static int check_values(struct plenum_stream *s, const struct wanted *w, struct 
     uint64_t per_step = (uint64_t)s->info.num_replicas * o->micro_batch;
 
     if (!o->dataset)
-        return error_set(err, -EINVAL, "no data set is named");
+        return error_set(err, -EINVAL, "no data set was given");
     if (o->micro_batch == 0 || o->steps == 0)
         return error_set(err, -EINVAL, "micro_batch and steps must be at least 1");
     if (o->prefetch_depth == 0 || o->prefetch_depth > DEPTH_MAX)
@@ -101,7 +101,7 @@ static int check_values(struct plenum_stream *s, const struct wanted *w, struct 
         (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL ||
         (unsigned)o->split > PLENUM_SPLIT_FILE || (unsigned)o->deal > PLENUM_DEAL_ROUND_ROBIN)
         return error_set(err, -EINVAL,
-                         "dtype, layout, last, bad, split or deal has a value that does not exist");
+                         "dtype, layout, last, bad, split or deal has an invalid value");
     return o->repeat == 0 ? error_set(err, -EINVAL, "repeat must be at least 1") : 0;
 }
 
@@ -128,7 +128,7 @@ static int set_dataset(struct plenum_stream *s, const struct wanted *w, struct p
 
     /* The current folder may have been removed, which matters to relative paths only. */
     if (path && *path && *path != '/' && !getcwd(here, sizeof(here)))
-        return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
+        return error_set(err, -errno, "cannot find the current folder: %s", strerror(errno));
     return dataname_make_absolute(name, here, s->open.dataset, sizeof(s->open.dataset), err);
 }
 
@@ -226,7 +226,7 @@ static int set_source(struct plenum_stream *s, const struct wanted *w, struct pl
         return 0;
     }
     if (strcmp(source, "generated") != 0)
-        return error_set(err, -EINVAL, "PLENUM_SOURCE=%s: it can be real, generated or synthetic",
+        return error_set(err, -EINVAL, "PLENUM_SOURCE=%s: it must be real, generated or synthetic",
                          source);
     if (strncmp(s->open.dataset, generated, strlen(generated)) == 0)
         return 0;
@@ -254,10 +254,11 @@ static int set_verify(struct plenum_stream *s, const struct wanted *w, struct pl
     if (!text || !*text)
         return 0;
     if (parse_percent(text, &s->verify_share) < 0)
-        return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",
-                         text);
+        return error_set(err, -EINVAL,
+                         "PLENUM_VERIFY_BATCHES=%s: it must be a percentage from 0 to 100", text);
     if (s->verify_share > 0 && loaders_count(s) < 2)
-        stream_warn(s, "PLENUM_VERIFY_BATCHES: no batch is verified, since that takes two loaders");
+        stream_warn(s,
+                    "PLENUM_VERIFY_BATCHES: no batch is verified, because that takes two loaders");
     return 0;
 }
 

@@ -68,34 +68,33 @@ static int compare(const struct together *all, uint32_t i, struct plenum_error *
     if (memcmp(a->choices, b->choices, sizeof(a->choices)) != 0 || a->split != b->split ||
         a->epochs != b->epochs)
         return error_set(err, -EINVAL,
-                         "%s and %s ask for different streams: pipeline, seed, shuffle, last, "
-                         "subset, repeat, split or epochs are not the same",
+                         "%s and %s request different streams: pipeline, seed, shuffle, last, "
+                         "subset, repeat, split or epochs differ",
                          one, two);
     if (a->split == PLENUM_SPLIT_FILE) {
         if (a->sum.class_names != b->sum.class_names)
-            return error_set(err, -EINVAL,
-                             "the parts of %s and %s hold other classes by name, so that a label "
-                             "would mean one thing here and another there: with split = file, "
-                             "labels must be numbers",
-                             one, two);
+            return error_set(
+                err, -EINVAL,
+                "the parts of %s and %s have different named classes, so the same label would have "
+                "different meanings: with split = file, labels must be numbers",
+                one, two);
         return 0;
     }
     if (a->per_step != b->per_step)
         return error_set(err, -EINVAL,
-                         "%s takes steps of %u samples and %s of %u: micro_batch is not the same",
-                         one, a->per_step, two, b->per_step);
+                         "%s takes steps of %u samples and %s of %u: micro_batch differs", one,
+                         a->per_step, two, b->per_step);
     if (a->deal != b->deal)
         return error_set(err, -EINVAL,
-                         "%s and %s share the same steps out in different ways: micro_batch or "
-                         "deal is not the same",
-                         one, two);
+                         "%s and %s divide steps differently: micro_batch or deal differs", one,
+                         two);
     if (datasum_difference(&a->sum, &b->sum, difference, sizeof(difference))[0])
         return error_set(err, -ESTALE, "the data sets of %s and %s differ: %s (%s and %s)", one,
                          two, difference, hex_of(&a->sum, hex[0]), hex_of(&b->sum, hex[1]));
     if (memcmp(a->fields, b->fields, sizeof(a->fields)) != 0)
         return error_set(err, -ESTALE,
-                         "%s and %s have other fields: they ask for others, or their data sets "
-                         "have others",
+                         "%s and %s have different fields: they request different ones, or their "
+                         "data sets differ",
                          one, two);
     return 0;
 }

@@ -59,7 +59,7 @@ pid_t daemon_start_with(const char *address, const char *threads, const char *co
         }
         (void)usleep(10000);
     }
-    die("the loader does not listen");
+    die("the loader is not listening");
     return -1;
 }
 

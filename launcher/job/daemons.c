@@ -65,10 +65,11 @@ static void describe_failure(struct daemon_failure *f)
                                        "place, or leave the host out (--exclude %s)",
                        f->hosts, f->reason, f->hosts);
     else
-        (void)snprintf(f->text, sizeof(f->text),
-                       "Open MPI's daemon on host %s ended before it had connected to mpirun "
-                       "(srun: %s): the lines above say why; is the same Open MPI there, complete?",
-                       f->hosts, f->end);
+        (void)snprintf(
+            f->text, sizeof(f->text),
+            "Open MPI's daemon on host %s ended before it had connected to mpirun (srun: %s): the "
+            "lines above say why; is the same Open MPI installed completely there?",
+            f->hosts, f->end);
 }
 
 bool daemons_read_line(struct daemon_failure *failure, const char *line)

@@ -154,7 +154,7 @@ static void report_others(const struct supervisor *s)
     else if (lost > 0 && s->plans_sent) {
         instances_list_missing(s, INSTANCE_DONE, NULL, missing, sizeof(missing));
         if (missing[0])
-            log_warn("no end was seen of %s: look for processes there", missing);
+            log_warn("plenumrun did not see %s end: look for processes there", missing);
     }
 }
 
@@ -288,7 +288,7 @@ void failure_print(const struct supervisor *s)
         if (explained)
             return;
         if (tail_get(&s->text_tail, MPIRUN_LINES, last) > 0) {
-            log_error("the last words of %s:", starter_name(s));
+            log_error("the last output of %s:", starter_name(s));
             put_lines(s, last);
         }
     }

@@ -144,8 +144,8 @@ static int put_plan(struct supervisor *s, struct instance *inst)
         return 0;
     supervise_fail_with(
         s, REPORT_OTHER, NULL,
-        "the program's arguments and variables take %zu MiB, and %d MiB is what "
-        "an instance can be given: pass fewer arguments or variables (-x, --env-file)",
+        "the program's arguments and variables take %zu MiB, but an instance can be given at most "
+        "%d MiB: pass fewer arguments or variables (-x, --env-file)",
         (tx->len - before) >> 20, CONTROL_MAX_PAYLOAD >> 20);
     assert(tx->len > before);
     tx->len = before;

@@ -174,7 +174,7 @@ static void hang_up(struct supervisor *s, struct peer *peer)
     drop_peer(s, peer);
     if (inst && s->phase != JOB_CLOSING)
         lose(s, inst,
-             "the connection to its shim broke; was that killed, or has the host gone down?");
+             "the connection to its shim was lost; was the shim killed, or did the host go down?");
 }
 
 void instances_cannot_place(struct supervisor *s, struct plan_host *host, const char *why)
@@ -205,7 +205,8 @@ void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topolog
         log_warn("host %s: %u instances share %u core%s", host->name, host->count,
                  host->shape.cores, host->shape.cores == 1 ? "" : "s");
     if (host->blind)
-        log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
+        log_warn("host %s: the location of its accelerators is unknown: instances are placed as "
+                 "with spreadnuma",
                  host->name);
     if (!host->real && s->plan->place.policy != PLACE_DISABLED)
         instances_cannot_place(
@@ -250,7 +251,7 @@ static void note_loader(struct supervisor *s, const char *host, const struct con
         log_about(LOG_LEVEL_NOTICE, NULL, "status page of host %s: %s", host, hello->page);
     else if (hello->page[0] && (!several || hello->instance == 0))
         log_about(LOG_LEVEL_NOTICE, NULL, "status page%s: %s",
-                  several ? " of each host, there" : "", hello->page);
+                  several ? " of each host, on that host" : "", hello->page);
 }
 
 static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_reader *payload)
@@ -308,20 +309,20 @@ static int handle_started(struct supervisor *s, struct instance *inst, struct fr
                  host, instance->cpus, strerror(-started.cpus_error));
     else if (instance->bind_cpus && instance_host(s, inst)->real &&
              strcmp(started.cpus, instance->cpus) != 0)
-        log_warn("instance %u on host %s was to be bound to CPUs %s; the kernel says %s",
+        log_warn("instance %u on host %s should be bound to CPUs %s, but the kernel reports %s",
                  instance_index(s, inst), host, instance->cpus, started.cpus);
     if (started.memory_error)
         log_warn("instance %u on host %s cannot be bound to memory of NUMA node %s: %s%s",
                  instance_index(s, inst), host, instance->nodes, strerror(-started.memory_error),
                  started.memory_error == -EPERM || started.memory_error == -ENOSYS
-                     ? " (a container without the permission for set_mempolicy?)"
+                     ? " (is this a container without permission for set_mempolicy?)"
                      : "");
     else if (instance_host(s, inst)->real &&
              (instance->memory == NUMA_BIND || instance->memory == NUMA_INTERLEAVE) &&
              strcmp(started.nodes, instance->nodes) != 0)
-        log_warn("instance %u on host %s was to have memory of NUMA nodes %s; the kernel says %s",
-                 instance_index(s, inst), host, instance->nodes,
-                 *started.nodes ? started.nodes : "any");
+        log_warn(
+            "instance %u on host %s should have memory of NUMA nodes %s, but the kernel reports %s",
+            instance_index(s, inst), host, instance->nodes, *started.nodes ? started.nodes : "any");
     log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", instance_index(s, inst),
              host, started.pid, started.cpus, numa_policy_name((enum numa_policy)started.memory),
              *started.nodes ? ", NUMA node " : "", started.nodes);
@@ -377,7 +378,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     switch (inst->exited.cause) {
     case CONTROL_CAUSE_SHIM:
         supervise_fail_with(s, REPORT_LOST, inst,
-                            "the outer one of its two shims ended; was it killed?");
+                            "the outer of its two shims ended; was it killed?");
         break;
     case CONTROL_CAUSE_MPIRUN:
         supervise_fail_with(s, REPORT_MPIRUN, inst, "%s, or its daemon on host %s, ended the job",
@@ -451,7 +452,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
     case CONTROL_UNREAD:
         if (control_get_number(payload, &number) < 0 || number > INT32_MAX)
             return -EPROTO;
-        log_warn("what instance %u on host %s prints cannot be read: %s; the rest of it is lost",
+        log_warn("the output of instance %u on host %s cannot be read: %s; the rest is lost",
                  instance_index(s, inst), instance_host(s, inst)->name, strerror((int)number));
         s->output_unread = true;
         return 0;
@@ -467,7 +468,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
         if (control_get_number(payload, &number) < 0)
             return -EPROTO;
         log_debug(number ? "the process that started instance %u is gone"
-                         : "what started instance %u wants it to end",
+                         : "the process that started instance %u wants the instance to end",
                   instance_index(s, inst));
         if (number && !s->orphan && !inst->asked) /* otherwise its daemon has left in good order */
             s->orphan = inst;
@@ -479,7 +480,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
             return -EPROTO;
         inst->stopped_by = (int)number;
         if (number)
-            log_warn("instance %u on host %s was stopped by SIG%s, and waits to be continued",
+            log_warn("instance %u on host %s was stopped by SIG%s, and is waiting to be continued",
                      instance_index(s, inst), instance_host(s, inst)->name,
                      sigabbrev_np((int)number));
         else
@@ -558,8 +559,8 @@ static bool drop_stranger(struct supervisor *s)
     if (!found)
         return false;
     if (s->strangers.dropped++ == 0 && found->from.uid == (uid_t)-1)
-        log_warn("%zu connections from host %s do not say who they are: the oldest are closed to "
-                 "make room for those of the job",
+        log_warn("%zu connections from host %s have not identified themselves: the oldest are "
+                 "closed to make room for those of the job",
                  found->mates + 1, dial_format_host(&found->from, host, sizeof(host)));
     s->strangers.worst = found->from;
     assert(!found->instance);
@@ -571,7 +572,7 @@ static void note_refused(struct supervisor *s, const struct dial_peer *from)
 {
     s->strangers.worst = *from;
     if (++s->strangers.refused == REFUSED_TOLD)
-        log_warn("processes of user %u connect to this job again and again, and are refused",
+        log_warn("processes of user %u keep connecting to this job, and are refused",
                  (unsigned)from->uid);
 }
 
@@ -584,11 +585,11 @@ void instances_describe_strangers(const struct supervisor *s, char *ret, size_t 
     if (n->refused >= REFUSED_TOLD)
         (void)snprintf(ret, size,
                        "; meanwhile %llu connections of other users of this host were refused, the "
-                       "last of user %u",
+                       "last from user %u",
                        (unsigned long long)n->refused, (unsigned)n->worst.uid);
     else if (n->dropped > 0)
         (void)snprintf(ret, size,
-                       "; meanwhile %llu connections were closed that did not say who they are, "
+                       "; meanwhile %llu connections that did not identify themselves were closed, "
                        "the last from %s",
                        (unsigned long long)n->dropped,
                        n->worst.uid == (uid_t)-1 ? dial_format_host(&n->worst, host, sizeof(host))
@@ -635,7 +636,7 @@ void instances_accept(struct supervisor *s)
     if (fd >= 0 || fd == -EAGAIN)
         return;
     if (s->deaf_until == 0)
-        log_warn("no instance can connect for the moment: %s", strerror(-fd));
+        log_warn("no instance can connect at the moment: %s", strerror(-fd));
     s->deaf_until = time_now_ns() + DEAF_MS * NS_PER_MS;
 }
 
@@ -671,7 +672,7 @@ void instances_send_credit(struct supervisor *s)
     }
     files = output_take_file_failures(s->output, why);
     if (files > 0)
-        log_warn("--output-dir: %s; what follows is lost", why);
+        log_warn("--output-dir: %s; further output is lost", why);
     r = output_get_failure(s->output, &stream);
     if (r == s->output_failure)
         return;
@@ -726,8 +727,7 @@ static void check_silence(struct supervisor *s, uint64_t now)
 
         if (!is_heard(inst) || now < inst->heard_ns + s->job->limits->heartbeat_timeout_ns)
             continue;
-        (void)snprintf(why, sizeof(why),
-                       "host %s has said nothing for %.1f s (--heartbeat-timeout)",
+        (void)snprintf(why, sizeof(why), "host %s has been silent for %.1f s (--heartbeat-timeout)",
                        instance_host(s, inst)->name, (double)(now - inst->heard_ns) / 1e9);
         lose(s, inst, why);
     }

@@ -65,7 +65,7 @@ static int choose_hosts(struct cmdline *options, struct plenum_error *err)
         if (r < 0)
             return r;
         if (allocation.name)
-            log_info("%zu host%s given by %s", allocation.hosts.count,
+            log_info("%zu host%s, from %s", allocation.hosts.count,
                      allocation.hosts.count == 1 ? "" : "s", allocation.name);
         options->hosts = allocation.hosts;
         if (options->num_instances == 0 && options->excluded.count == 0 &&
@@ -126,8 +126,8 @@ static int check_loaders(const struct cmdline *options, struct plenum_error *err
 
     if (options->status_port != SETTINGS_NO_PORT && strcmp(named, "auto") != 0)
         return error_set(err, -EINVAL,
-                         "--status-port is for the loader that a job starts for itself, and this "
-                         "job has none (loader: %s): leave it out, or give plenumd --http-port",
+                         "--status-port is for a loader that the job starts itself, but this job "
+                         "starts none (loader: %s): leave it out, or give plenumd --http-port",
                          named);
 #ifndef HAVE_MICROHTTPD
     if (options->status_port != SETTINGS_NO_PORT)
@@ -142,16 +142,16 @@ static int check_loaders(const struct cmdline *options, struct plenum_error *err
     if (count < 0)
         return error_prefix(err, count, "PLENUM_LOADER");
     if (count == ADDRESS_LIST_MAX)
-        return error_set(err, -EINVAL,
-                         "--loader-host: a program uses %d loaders, and that number is already "
-                         "named",
-                         ADDRESS_LIST_MAX);
+        return error_set(
+            err, -EINVAL,
+            "--loader-host: a program uses at most %d loaders, and that many are already named",
+            ADDRESS_LIST_MAX);
     for (int i = 0; i < count; i++)
         if (list[i].tcp)
             return error_set(err, -EINVAL,
                              "--loader-host gives the programs a key of the job's own, with which "
-                             "loader %s cannot be used: name that host there, too, or leave one of "
-                             "them out",
+                             "loader %s cannot be used: name that host with --loader-host, too, or "
+                             "leave one of the two out",
                              list[i].text);
     return 0;
 }
@@ -208,10 +208,10 @@ static int place_on_given(const struct cmdline *options, struct plan *plan,
     int r = 0;
 
     if (count != 1 && count != plan->num_hosts)
-        return error_set(
-            err, -EINVAL,
-            "%zu times --topology for %u hosts: give it once for all, or once for each", count,
-            plan->num_hosts);
+        return error_set(err, -EINVAL,
+                         "--topology is given %zu times for %u hosts: give it once for all hosts, "
+                         "or once for each",
+                         count, plan->num_hosts);
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         if (i < count) {
             if (topology)
@@ -265,15 +265,13 @@ static const char *find_mpirun_option(const struct cmdline *options)
 static int choose_own(const struct plan *plan, const char *option, struct plenum_error *why)
 {
     if (!plan_is_local(plan))
+        return error_set(why, -EINVAL,
+                         "--starter own starts instances only on this host, but the job has other "
+                         "hosts: leave it out");
+    if (option)
         return error_set(
             why, -EINVAL,
-            "--starter own starts instances on this host only, and the job has others: "
-            "leave it out");
-    if (option)
-        return error_set(why, -EINVAL,
-                         "%s is for mpirun, and --starter own uses none: leave one "
-                         "of them out",
-                         option);
+            "%s is for mpirun, which --starter own does not use: leave one of them out", option);
     (void)snprintf(why->text, sizeof(why->text), "--starter own");
     return 0;
 }
@@ -299,16 +297,15 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     if (options->mpi.starter == STARTER_MPIRUN)
         return error_set(why, r, "--starter mpirun: %s", lack.text);
     if (!plan_is_local(plan))
-        return error_set(
-            why, r,
-            "%s: to start instances on other hosts, install Open MPI 4 or 5 on all of "
-            "them (Debian: openmpi-bin), and let its mpirun come first in PATH; on one "
-            "host none is needed",
-            lack.text);
+        return error_set(why, r,
+                         "%s: to start instances on other hosts, install Open MPI 4 or 5 on all of "
+                         "them (Debian: openmpi-bin), and put its mpirun first in PATH; a job on a "
+                         "single host does not need it",
+                         lack.text);
     if (option)
         return error_set(why, r,
                          "%s is for mpirun, and %s: leave it out, or install Open MPI 4 or 5 "
-                         "(Debian: openmpi-bin), and let its mpirun come first in PATH",
+                         "(Debian: openmpi-bin), and put its mpirun first in PATH",
                          option, lack.text);
     if (r != -ENOENT && plan->num_instances > 1)
         log_warn(
@@ -348,7 +345,8 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     }
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         if (plan->hosts[i].blind)
-            log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
+            log_warn("host %s: the location of its accelerators is unknown: instances are placed "
+                     "as with spreadnuma",
                      plan->hosts[i].name);
     starter = tell_starter(options, plan);
     if (options->output.table == TABLE_JSON)
@@ -370,7 +368,7 @@ static void warn_of_folder(void)
 
     if (r < 0)
         log_warn("Open MPI's files cannot be written here: %s: %s; programs that use MPI may fail: "
-                 "free some space, or name another folder by TMPDIR",
+                 "free some space, or name another folder with TMPDIR",
                  folder, strerror(-r));
 }
 
@@ -525,7 +523,7 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     if (result && (r = result_prepare(result, err)) < 0)
         return r;
     if (random_hex(all->id, sizeof(all->id) / 2) < 0)
-        return error_set(err, -EIO, "the kernel has no random numbers");
+        return error_set(err, -EIO, "the kernel provides no random numbers");
     if ((r = host_check_proc(err)) < 0 ||
         (r = host_get_directory(all->directory, sizeof(all->directory), err)) < 0)
         return r;

@@ -583,7 +583,7 @@ int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
     if (r < 0)
         return error_set(err, r, "mpirun was not found in PATH");
     if (version_ask(ret->path, "--version", ANSWER_MS, version, sizeof(version)) < 0)
-        return error_set(err, -ENODATA, "'%s --version' says nothing", ret->path);
+        return error_set(err, -ENODATA, "'%s --version' prints nothing", ret->path);
     number = strstr(version, open_mpi);
     number = number ? number + strlen(open_mpi) : "";
     if (parse_next_u64(&number, UINT32_MAX, &major) < 0 || *number != '.' || major < 4)

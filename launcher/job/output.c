@@ -424,10 +424,10 @@ static void write_left_out(struct output *o)
     lock_release(&o->lock);
     if (count == 0)
         return;
-    n = snprintf(
-        text, sizeof(text),
-        "plenumrun: warning: %llu messages were left out, as standard error took no more\n",
-        (unsigned long long)count);
+    n = snprintf(text, sizeof(text),
+                 "plenumrun: warning: %llu messages were left out, because standard error accepted "
+                 "no more\n",
+                 (unsigned long long)count);
     c = malloc(sizeof(*c) + (size_t)n);
     if (!c)
         return;

@@ -118,10 +118,11 @@ static void exited_sentence(const struct report *report, const struct plan *plan
     }
     if (report->by_traceback) {
         describe_instance(plan, report->ended, first, sizeof(first));
-        n = (size_t)snprintf(ret, size,
-                             "%s failed first, by its traceback; the first to end was %s, which "
-                             "%s after %.1f s",
-                             who, first, status, seconds(exited->elapsed_ns));
+        n = (size_t)snprintf(
+            ret, size,
+            "%s failed first, according to its traceback; the first to end was %s, which "
+            "%s after %.1f s",
+            who, first, status, seconds(exited->elapsed_ns));
     } else {
         n = (size_t)snprintf(ret, size, "%s %s after %.1f s", who, status,
                              seconds(exited->elapsed_ns));
@@ -132,7 +133,7 @@ static void exited_sentence(const struct report *report, const struct plan *plan
                               "/dev/shm, /tmp or the disk full there?");
     if (exited->memory_kills > 0 && n < size)
         (void)snprintf(ret + n, size - n,
-                       "; meanwhile the kernel killed %llu process%s there for want of memory",
+                       "; meanwhile the kernel killed %llu process%s there because memory ran out",
                        (unsigned long long)exited->memory_kills,
                        exited->memory_kills == 1 ? "" : "es");
 }
@@ -167,7 +168,7 @@ void report_sentence(const struct report *report, const struct plan *plan, const
                        format_time_limit(report->limit_ns, limit, sizeof(limit)), report->text);
         break;
     case REPORT_CLOSED:
-        (void)snprintf(ret, size, "the job was ended because its reader has closed its %s",
+        (void)snprintf(ret, size, "the job was ended because the reader of its %s has closed it",
                        report->text);
         break;
     case REPORT_MPIRUN:

@@ -181,7 +181,7 @@ static void forgive(struct supervisor *s)
         *times[i] = time_put_off(*times[i], gap);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         s->instances[i].heard_ns += gap;
-    log_debug("nothing of us ran for %.1f s", (double)gap / 1e9);
+    log_debug("plenumrun did not run for %.1f s", (double)gap / 1e9);
 }
 
 /* Ctrl-Z: stop the programs, then ourselves; later, all continue together. */
@@ -213,7 +213,7 @@ static void interrupt(struct supervisor *s, int signal)
         s->report.signal = signal;
         if (signal == SIGINT)
             show_state(s);
-        log_warn("SIG%s: ending the job; once more kills it", sigabbrev_np(signal));
+        log_warn("SIG%s: ending the job; send the signal again to kill it", sigabbrev_np(signal));
         if (s->phase == JOB_STARTING) {
             supervise_fail_with(s, REPORT_OTHER, NULL,
                                 "the job was interrupted while it was starting");
@@ -346,7 +346,7 @@ static void blame_starter(struct supervisor *s)
     s->reason_at = SUPERVISE_NEVER;
     if (silent) {
         supervise_fail_with(s, REPORT_LOST, silent,
-                            "host %s has said nothing for %.1f s, and %s ended the job",
+                            "host %s has been silent for %.1f s, and %s ended the job",
                             instance_host(s, silent)->name, (double)silence / 1e9, starter_name(s));
         return;
     }
@@ -358,14 +358,14 @@ static void blame_starter(struct supervisor *s)
     if (s->orphan && has_lost_daemon(s)) {
         supervise_fail_with(
             s, REPORT_LOST, s->orphan,
-            "the process of Open MPI on host %s that started it is gone; was it killed?",
+            "the Open MPI process that started it on host %s is gone; was it killed?",
             instance_host(s, s->orphan)->name);
         return;
     }
     if (!s->starter_ended) {
         supervise_fail_with(
             s, REPORT_MPIRUN, NULL,
-            "%s ended the job: on request, or because it lost a host or a process of its own",
+            "%s ended the job: on request, or because it lost a host or one of its own processes",
             starter_name(s));
         return;
     }
@@ -375,10 +375,9 @@ static void blame_starter(struct supervisor *s)
         s, REPORT_MPIRUN, NULL, "%s, which starts the instances, %s%s%s%s", starter_name(s), status,
         s->phase == JOB_STARTING ? " before all of them had started" : "",
         s->phase == JOB_STARTING ? strangers : "",
-        has_crashed_at_arguments(s)
-            ? ": that of Open MPI 5.0 crashes when an instance has arguments of its own other than "
-              "-x (--instance-mpi-local-args)"
-            : "");
+        has_crashed_at_arguments(s) ? ": the mpirun of Open MPI 5.0 crashes if an instance has its "
+                                      "own arguments other than -x (--instance-mpi-local-args)"
+                                    : "");
 }
 
 /* ---- time ---- */
@@ -397,8 +396,8 @@ static void describe_late(const struct supervisor *s, char *ret, size_t size)
     len = strlen(ret);
     if (any)
         (void)snprintf(ret + len, size - len,
-                       ": Open MPI's daemon there has not connected to mpirun on this host: does a "
-                       "firewall stop it (--port-range), or is the login slow?");
+                       ": Open MPI's daemon there has not connected to mpirun on this host: is a "
+                       "firewall blocking it (--port-range), or is the login slow?");
 }
 
 static void be_late(struct supervisor *s)
@@ -412,7 +411,7 @@ static void be_late(struct supervisor *s)
     else
         describe_late(s, missing, sizeof(missing));
     instances_describe_strangers(s, strangers, sizeof(strangers));
-    (void)snprintf(report.text, sizeof(report.text), "no sign of %s%s", missing, strangers);
+    (void)snprintf(report.text, sizeof(report.text), "no response from %s%s", missing, strangers);
     supervise_fail(s, &report);
 }
 
@@ -751,7 +750,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         int r = turn(&s);
 
         if (r < 0) {
-            supervise_fail_with(&s, REPORT_OTHER, NULL, "cannot watch over the job: %s",
+            supervise_fail_with(&s, REPORT_OTHER, NULL, "cannot supervise the job: %s",
                                 strerror(-r));
             break;
         }

@@ -49,7 +49,7 @@ void supervise_log_last_words(void)
 static int make_ids(struct supervisor *s, struct plenum_error *err)
 {
     if (random_hex(s->token, CONTROL_TOKEN_BYTES) < 0)
-        return error_set(err, -EIO, "the kernel has no random numbers");
+        return error_set(err, -EIO, "the kernel provides no random numbers");
     /* Sockets of the previous attempt may not be gone yet. */
     if (s->job->restart_count > 0)
         (void)snprintf(s->id, sizeof(s->id), "%s-%u", s->job->id, s->job->restart_count);
@@ -77,7 +77,7 @@ static int raise_descriptors(const struct supervisor *s, struct plenum_error *er
     if (allowed >= needed)
         return 0;
     return error_set(err, -EMFILE,
-                     "%u instances need %llu open files here, and %llu are allowed: raise the "
+                     "%u instances need %llu open files here, but only %llu are allowed: raise the "
                      "limit (ulimit -Hn, or LimitNOFILE= of the service)",
                      s->plan->num_instances, (unsigned long long)needed,
                      (unsigned long long)allowed);
@@ -145,8 +145,8 @@ static void secure_control(struct supervisor *s)
 
     if (plan_is_local(s->plan) || control_secure(s->token, false, &s->tls, &err) == 0)
         return;
-    log_warn("what plenumrun and the other hosts say to each other is not encrypted, output and "
-             "variables of -x among it: %s",
+    log_warn("the traffic between plenumrun and the other hosts, including output and variables of "
+             "-x, is not encrypted: %s",
              err.text);
 }
 

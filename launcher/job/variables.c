@@ -110,7 +110,7 @@ static int put_travelling(struct environ_list *list, const struct texts *exports
     return 0;
 }
 
-/* mpirun arguments for this instance alone, if they are only variables. */
+/* mpirun arguments only for this instance, if they are only variables. */
 static int put_own(struct environ_list *list, const struct mpi_settings *mpi, uint32_t instance)
 {
     int r;
@@ -305,9 +305,9 @@ static void warn_of_job_around(void)
 
         if (!index || !text || parse_u64(text, UINT32_MAX, &count) < 0 || count < 2)
             continue;
-        log_warn("%s=%s and %s=%s: plenumrun was started by a process of another job. This job is "
-                 "complete by itself: where each process of that one starts plenumrun, each such "
-                 "job sees all samples",
+        log_warn("%s=%s and %s=%s: plenumrun was started by a process of another job. This is a "
+                 "separate job: if every process of the other job starts plenumrun, each of these "
+                 "jobs sees all samples",
                  around[i][0], index, around[i][1], text);
         return;
     }

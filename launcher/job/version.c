@@ -90,7 +90,7 @@ static void ask_program(struct version_part *part, const char *argument)
     if (!part->path[0] && host_find_program(part->name, part->path, sizeof(part->path)) < 0)
         (void)snprintf(part->version, sizeof(part->version), "not found");
     else if (version_ask(part->path, argument, ANSWER_MS, part->version, sizeof(part->version)) < 0)
-        (void)snprintf(part->version, sizeof(part->version), "does not tell");
+        (void)snprintf(part->version, sizeof(part->version), "unknown");
 }
 
 static size_t list_parts(struct version_part parts[8])

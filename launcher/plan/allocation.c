@@ -84,10 +84,10 @@ int allocation_add_slurm(struct hostlist *list, const char *nodes, const char *t
     if (told < 0)
         return error_set(err, -EINVAL, "SLURM_TASKS_PER_NODE: '%s' is not like 2(x3),1", tasks);
     if (told != (int64_t)(list->count - before))
-        return error_set(err, -EINVAL,
-                         "SLURM_TASKS_PER_NODE '%s' speaks of %lld hosts, SLURM_JOB_NODELIST '%s' "
-                         "of %zu",
-                         tasks, (long long)told, nodes, list->count - before);
+        return error_set(
+            err, -EINVAL,
+            "SLURM_TASKS_PER_NODE '%s' describes %lld hosts, but SLURM_JOB_NODELIST '%s' has %zu",
+            tasks, (long long)told, nodes, list->count - before);
     return 0;
 }
 
@@ -113,7 +113,7 @@ int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_er
     free(copy);
     if (r < 0)
         return r;
-    return list->count == before ? error_set(err, -EINVAL, "LSB_MCPU_HOSTS names no host") : 0;
+    return list->count == before ? error_set(err, -EINVAL, "LSB_MCPU_HOSTS lists no hosts") : 0;
 }
 
 /* Parse "HOST", one line per slot, or "HOST SLOTS ..." if `counted`. */
@@ -140,8 +140,8 @@ int allocation_add_file(struct hostlist *list, const char *variable, const char 
 
     if (!file) {
         r = -errno;
-        return error_set(err, r, "%s: cannot read %s: %s; --host wins over it", variable, path,
-                         strerror(-r));
+        return error_set(err, r, "%s: cannot read %s: %s; use --host, which overrides it", variable,
+                         path, strerror(-r));
     }
     while ((r = text_read_line(file, path, &line, &cap, err)) > 0)
         if ((r = add_line(list, line, counted, err)) < 0) {
@@ -155,7 +155,7 @@ out:
     (void)fclose(file);
     if (r < 0)
         return r;
-    return list->count == before ? error_set(err, -EINVAL, "%s: %s names no host", variable, path)
+    return list->count == before ? error_set(err, -EINVAL, "%s: %s lists no hosts", variable, path)
                                  : 0;
 }
 
@@ -178,7 +178,7 @@ static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_e
     if (told("SLURM_PROCID") && step && parse_u64(step, UINT32_MAX, &total) == 0 && total > 1)
         return error_set(err, -EINVAL,
                          "srun has started plenumrun %s times, and each would start the whole job: "
-                         "start it without srun, or by srun -n1",
+                         "start it without srun, or with srun -n1",
                          step);
     if (told("SLURM_STEP_ID") || !(told("SLURM_NTASKS") || told("SLURM_NTASKS_PER_NODE")))
         tasks = NULL;
@@ -210,12 +210,11 @@ static int refuse_parts(const char *count, struct plenum_error *err)
             break;
         (void)snprintf(parts + len, sizeof(parts) - len, "%s%s", len > 0 ? " and " : "", nodes);
     }
-    return error_set(
-        err, -EINVAL,
-        "a heterogeneous job of Slurm (SLURM_HET_SIZE=%s) with the hosts %s is not "
-        "understood: name hosts by --host; if these are several, they must let you log "
-        "in by ssh (--mpi-global-args '--mca plm rsh')",
-        count, parts[0] ? parts : "of several parts");
+    return error_set(err, -EINVAL,
+                     "a heterogeneous Slurm job (SLURM_HET_SIZE=%s) with the hosts %s is not "
+                     "supported: name hosts with --host; if you name several, you must be able to "
+                     "log in to them with ssh (--mpi-global-args '--mca plm rsh')",
+                     count, parts[0] ? parts : "of several components");
 }
 
 /* Flux has no file of hosts, and starts as many copies of plenumrun as it was asked to. */
@@ -227,10 +226,10 @@ static int read_flux(const char *job, struct plenum_error *err)
     if (size && parse_u64(size, UINT32_MAX, &total) == 0 && total > 1)
         return error_set(err, -EINVAL,
                          "flux has started plenumrun %s times, and each would start the whole job: "
-                         "start it without flux run, or by flux run -n1",
+                         "start it without flux run, or with flux run -n1",
                          size);
-    log_warn("this job of Flux (%s) may have several hosts, of which only this one is used: "
-             "name them by --host \"$(flux hostlist local)\"",
+    log_warn("this Flux job (%s) may have several hosts, of which only this one is used: name them "
+             "with --host \"$(flux hostlist local)\"",
              job);
     return 0;
 }

@@ -116,7 +116,7 @@ static int add_words(struct texts *list, const char *name, const char *value,
     for (p += strspn(p, " \t\n"); *p; p += strspn(p, " \t\n")) {
         r = next_word(&p, word, &len);
         if (r < 0)
-            (void)error_set(err, r, "%s: a quote in '%s' has no partner", name, value);
+            (void)error_set(err, r, "%s: a quote in '%s' is unmatched", name, value);
         else
             r = add_item(list, word, len, err);
         if (r < 0)
@@ -177,8 +177,7 @@ static int add_export(void *target, const char *value, struct plenum_error *err)
         return error_set(err, -EINVAL, "--export needs NAME or NAME=VALUE, not '%s'", value);
     if (star && (!equals || star < equals) && (star[1] || star == value))
         return error_set(err, -EINVAL,
-                         "--export '%s': '*' stands at the end of the first letters of names",
-                         value);
+                         "--export '%s': '*' may only follow the first letters of names", value);
     return add_item(&c->exports, value, strlen(value), err);
 }
 
@@ -469,16 +468,16 @@ static const struct option_def defs[] = {
     {"ipus-per-replica", 0, "N", OPTION_U32, FIELD(devices_per_replica), 1, COUNT_MAX,
      .help = NULL},
     {"device-env", 0, "NAME[=LIST]", OPTION_CALL, .call = set_device_env,
-     .help = "divide the devices in LIST, or in the variable's current value, or 0, 1, ..., and "
-             "pass each instance its own in this variable: CUDA_VISIBLE_DEVICES (or cuda, rocr, "
-             "hip, oneapi, ze, habana, tpu)"},
+     .help = "pass each instance its own devices in this variable, such as CUDA_VISIBLE_DEVICES "
+             "(or cuda, rocr, hip, oneapi, ze, habana, tpu), from LIST, the variable's current "
+             "value, or 0, 1, ..."},
 
     {.help = "Network"},
     {"host-subnet", 0, "ADDRESS/BITS", OPTION_CALL, .call = set_host_subnet,
      .help = "use this network between the hosts (default: one that they all share)"},
     {"port-range", 0, "FIRST-LAST", OPTION_CALL, .call = set_ports,
-     .help = "plenumrun and Open MPI listen on these TCP ports only (default: any); for firewalls "
-             "between the hosts"},
+     .help = "let plenumrun and Open MPI listen only on these TCP ports, for firewalls between the "
+             "hosts (default: any)"},
     {"no-host-check", 0, NULL, OPTION_FLAG, FIELD(no_host_check),
      .help = "do not check the hosts before the job starts"},
 
@@ -498,28 +497,30 @@ static const struct option_def defs[] = {
     {"smt", 0, "on|off", OPTION_CALL, .call = set_smt,
      .help = "off: use one hardware thread per core (default: on)"},
     {"reserve-cores", 0, "N", OPTION_U32, FIELD(reserve_cores), 0, COUNT_MAX,
-     .help = "reserve N cores of each host for the loader, spread over its NUMA nodes (default: "
-             "0: it shares those of the instances)"},
+     .help = "reserve N cores of each host for the loader, spread over its NUMA nodes (default: 0: "
+             "the loader shares the instances' cores)"},
     {"strict-binding", 0, NULL, OPTION_FLAG, FIELD(strict_binding),
      .help = "end the job if an instance cannot be bound as planned (default: only warn)"},
     {"print-topology", 0, "text|json", OPTION_OPTIONAL, .call = set_format,
-     .help = "print hosts, instances, replicas and their bindings, then run"},
-    {"dry-run", 0, NULL, OPTION_FLAG, FIELD(dry_run), .help = "print that and start nothing"},
+     .help = "print the hosts, instances, replicas and their bindings, then run"},
+    {"dry-run", 0, NULL, OPTION_FLAG, FIELD(dry_run),
+     .help = "print the hosts, instances, replicas and their bindings, and start nothing"},
     {"offline-mode", 0, "yes|no", OPTION_OPTIONAL, .call = set_offline, .help = NULL},
     {"topology", 0, "SOURCE", OPTION_CALL, .call = add_topology,
-     .help = "plan for other machines and start nothing: a FILE.xml of lstopo, or "
-             "synthetic:'package:2 [numa] core:8 pu:2'; once for all hosts, or once for each"},
+     .help =
+         "plan for other machines and start nothing: a FILE.xml from lstopo, or "
+         "synthetic:'package:2 [numa] core:8 pu:2'; give it once for all hosts, or once for each"},
 
     {.help = "Environment of the instances"},
     {"export", 'x', "NAME[=VALUE]", OPTION_CALL, .call = add_export,
-     .help = "pass them this variable, with its current value or with VALUE; PREFIX*: all "
-             "variables with this prefix"},
+     .help = "pass the instances this variable, with its current value or with VALUE; PREFIX*: "
+             "pass all variables with this prefix"},
     {"env-file", 0, "FILE", OPTION_CALL, .call = add_env_file,
-     .help = "pass them the variables in a file, one NAME=value per line"},
+     .help = "pass the instances the variables in a file, one NAME=value per line"},
     {"loader", 0, "auto|none|ADDRESSES", OPTION_CALL, .call = set_loader,
      .help = "auto: one loader per host for this job, started when first needed (default, unless "
-             "PLENUM_LOADER is set); none; or running loaders, unix:PATH or tcp:HOST:PORT, "
-             "separated by commas"},
+             "PLENUM_LOADER is set); none: no loader; otherwise use these running loaders: "
+             "unix:PATH or tcp:HOST:PORT, separated by commas"},
     {"status-port", 0, "PORT", OPTION_U32, FIELD(status_port), 0, 65535,
      .help = "serve the status page of the job's own loader at http://127.0.0.1:PORT/ on each "
              "host that runs instances (0: any free port)"},
@@ -532,7 +533,7 @@ static const struct option_def defs[] = {
 
     {.help = "Input and output"},
     {"only-output-from-instance", 0, "LIST", OPTION_TEXT, FIELD(output.only),
-     .help = "show the output of these instances only: 0,2-3"},
+     .help = "show only the output of these instances: 0,2-3"},
     {"tag-output", 0, "TEMPLATE", OPTION_OPTIONAL, .call = set_tag,
      .help = "begin each line with a tag: %i instance, %h host, %p process, %s stream, %t time, "
              "%% percent sign (default template: [%i@%h])"},
@@ -541,7 +542,7 @@ static const struct option_def defs[] = {
     {"result", 0, "FILE", OPTION_TEXT, FIELD(output.result),
      .help = "write a report on each instance to FILE, as JSON"},
     {"stdin", 0, "0|none", OPTION_CALL, .call = set_stdin,
-     .help = "which instance reads standard input: 0 (default) or none"},
+     .help = "pass standard input to instance 0 (default) or to none"},
 
     {.help = "Limits (a number of seconds, or 500ms, 5m, 2h)"},
     {"grace", 0, "TIME", OPTION_DURATION, FIELD(limits.grace_ns), 0, LIMIT_MAX,
@@ -559,14 +560,16 @@ static const struct option_def defs[] = {
 
     {.help = "Open MPI"},
     {"starter", 0, "auto|mpirun|own", OPTION_CALL, .call = set_starter,
-     .help = "mpirun, or plenumrun's own starter, which is for one host and programs without MPI "
-             "(default: mpirun; on one host, our own if mpirun is missing or fails)"},
+     .help = "start instances with mpirun, or with plenumrun's own starter, which is for a single "
+             "host and programs without MPI (auto, default: mpirun; on one host, own if mpirun is "
+             "missing or fails)"},
     {"mpi-global-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_global_args,
      .help = "additional arguments for mpirun"},
     {"mpi-local-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_local_args,
-     .help = "additional arguments for mpirun that apply to the instances, after the global ones"},
+     .help = "additional arguments for mpirun that apply to the instances, after those of "
+             "--mpi-global-args"},
     {"instance-mpi-local-args", 0, "I:ARGUMENTS", OPTION_CALL, .call = add_instance_args,
-     .help = "additional arguments for instance I only"},
+     .help = "additional arguments for mpirun that apply only to instance I"},
     {"allow-run-as-root", 0, NULL, OPTION_FLAG, FIELD(mpi.allow_root),
      .help = "start the job as root, which is otherwise rejected"},
 
@@ -574,7 +577,7 @@ static const struct option_def defs[] = {
     {"import-config", 0, "FILE", OPTION_TEXT, FIELD(import_config),
      .help = "read options from a file of 'name = value' lines; the command line overrides it"},
     {"export-config", 0, "FILE", OPTION_TEXT, FIELD(export_config),
-     .help = "write the options to such a file; without a program, do nothing else"},
+     .help = "write the options to a file for --import-config; without a program, do nothing else"},
     {"overwrite-config", 0, NULL, OPTION_FLAG, FIELD(overwrite_config),
      .help = "let --export-config replace an existing file"},
 
@@ -582,7 +585,8 @@ static const struct option_def defs[] = {
     {"verbose", 'v', NULL, OPTION_CALL, .call = say_more,
      .help = "print more; -vv prints even more"},
     {"version-format", 0, "FORMAT", OPTION_CALL, .call = set_version,
-     .help = "print the version as text, or with those of everything used: full-text, full-json"},
+     .help = "print the version: text, or full-text or full-json to add the versions of everything "
+             "that plenumrun uses"},
 };
 
 static const struct option_words words[] = {
@@ -686,7 +690,7 @@ static int check(struct cmdline *c, struct plenum_error *err)
     if (c->topologies.count > 0)
         idle = c->dry_run = true;
     if (!c->program[0] && !idle)
-        return error_set(err, -EINVAL, "no program is named; --help shows how to call plenumrun");
+        return error_set(err, -EINVAL, "no program was given; --help shows how to call plenumrun");
     return 0;
 }
 

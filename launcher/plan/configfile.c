@@ -95,7 +95,7 @@ static int apply_option(struct configfile_reader *r, const struct option_def *de
         return 0;
     if (!def->arg) {
         if (*value && cmdline_parse_truth(value, &on) < 0)
-            return error_set(r->err, -EINVAL, "%s is yes or no, not '%s'", def->name, value);
+            return error_set(r->err, -EINVAL, "%s must be yes or no, not '%s'", def->name, value);
         value = NULL;
     } else if (def->type == OPTION_OPTIONAL && !*value) {
         value = NULL;
@@ -132,9 +132,9 @@ static int read_line(struct configfile_reader *r, char *line)
     if (!def)
         return error_set(r->err, -EINVAL, "there is no option '%s'", name);
     if (is_about_files(def))
-        return error_set(r->err, -EINVAL, "'%s' has no meaning in a file", name);
+        return error_set(r->err, -EINVAL, "'%s' cannot be used in a file", name);
     if (unquote(value) < 0)
-        return error_set(r->err, -EINVAL, "a quote around the value of %s has no partner", name);
+        return error_set(r->err, -EINVAL, "a quote around the value of %s is unmatched", name);
     return apply_option(r, def, value);
 }
 
@@ -237,7 +237,7 @@ int configfile_write(const char *path, const struct options_settings *settings, 
     }
     r = io_write_file(path, text, len, overwrite);
     if (r == -EEXIST)
-        (void)error_set(err, r, "--export-config: %s exists; --overwrite-config would replace it",
+        (void)error_set(err, r, "--export-config: %s exists; use --overwrite-config to replace it",
                         path);
     else if (r < 0)
         (void)error_set(err, r, "--export-config: cannot write %s: %s", path, strerror(-r));

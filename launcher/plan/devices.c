@@ -84,7 +84,7 @@ static int add_items(struct device_pool *pool, const char *text, size_t len,
 
     if (!is_range(text, len, &first, &last)) {
         if (is_in(pool, text, len))
-            return error_set(err, -EINVAL, "device %.*s is named twice", (int)len, text);
+            return error_set(err, -EINVAL, "device %.*s is given twice", (int)len, text);
         return add_item(pool, text, len) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
     }
     if (first > last)

@@ -131,8 +131,8 @@ static int find_usable(struct state *s, struct plenum_error *err)
     } else {
         (void)hwloc_bitmap_andnot(missing, wanted, s->usable);
         if (!hwloc_bitmap_iszero(missing))
-            r = error_set(err, -EINVAL, "--cpus %s: CPU %d is not there, or may not be used", cpus,
-                          hwloc_bitmap_first(missing));
+            r = error_set(err, -EINVAL, "--cpus %s: CPU %d does not exist, or may not be used",
+                          cpus, hwloc_bitmap_first(missing));
         (void)hwloc_bitmap_and(s->usable, s->usable, wanted);
     }
     hwloc_bitmap_free(wanted);

@@ -158,8 +158,8 @@ static int split_replicas(struct plan *plan, const struct plan_request *request,
                          total, count);
     if (total % count != 0 && !request->allow_uneven)
         return error_set(err, -EINVAL,
-                         "%u replicas cannot be split evenly over %u instances: let --num-replicas "
-                         "be a multiple of --num-instances, or say --allow-uneven",
+                         "%u replicas cannot be split evenly over %u instances: make "
+                         "--num-replicas a multiple of --num-instances, or use --allow-uneven",
                          total, count);
     plan->num_replicas = total;
     for (uint32_t i = 0; i < count; i++) {

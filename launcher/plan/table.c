@@ -137,7 +137,7 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader, c
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         unknown |= !plan->hosts[i].known;
     if (unknown)
-        (void)fprintf(file, "\n?: known when the job has been started there\n");
+        (void)fprintf(file, "\n?: not known until the job has been started there\n");
 }
 
 /* Write a number, or null if the host is not known. */

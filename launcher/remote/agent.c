@@ -415,9 +415,9 @@ static char *wrap_command(char **words, int count)
     static const char take[] =
         "while IFS= read -r line; do "
         "case $line in " SECRET_MARK "*) " SHIM_ENV_TOKEN "=${line#" SECRET_MARK "}; break;; esac; "
-        "done; [ -n \"$" SHIM_ENV_TOKEN "\" ] || { "
-        "echo \"plenumrun: nothing has come by standard input: has the agent (ssh) an argument -n, "
-        "or does a file like ~/.bashrc read it?\" >&2; exit 1; }; "
+        "done; [ -n \"$" SHIM_ENV_TOKEN
+        "\" ] || { echo \"plenumrun: nothing arrived on standard input: does the agent (ssh) have "
+        "the argument -n, or does a file like ~/.bashrc read it?\" >&2; exit 1; }; "
         "export " SHIM_ENV_TOKEN "; "
         "[ -x \"$2\" ] && exec \"$2\" " LOGIN_ARGUMENT " \"${SHELL:-sh}\" -c \"$1\" </dev/null; "
         "exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";

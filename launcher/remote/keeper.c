@@ -80,7 +80,7 @@ static int begin(struct remote_keeper *keeper, struct plenum_error *err)
     if (r < 0)
         return r;
     printf(KEEPER_ANSWER "%s\n", jobloader_get_address(keeper->loader, at, sizeof(at)));
-    return fflush(stdout) == 0 ? 0 : error_set(err, -EPIPE, "plenumrun is gone");
+    return fflush(stdout) == 0 ? 0 : error_set(err, -EPIPE, "plenumrun has ended");
 }
 
 static int handle_frame(struct remote_keeper *keeper, const struct frame_header *header,
@@ -93,7 +93,7 @@ static int handle_frame(struct remote_keeper *keeper, const struct frame_header 
 
         if (r == -ENOMEM)
             return error_set(err, r, "out of memory");
-        return r < 0 ? error_set(err, r, "plenumrun is of another version") : begin(keeper, err);
+        return r < 0 ? error_set(err, r, "plenumrun has a different version") : begin(keeper, err);
     }
     if (header->type == CONTROL_SUSPEND && control_get_number(payload, &number) == 0)
         keeper->suspended = number != 0;

@@ -200,9 +200,10 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
     struct network_address address;
 
     if (strcmp(key, "version") == 0 && strcmp(value, PACKAGE_VERSION) != 0)
-        probe_fail(p, "version",
-                   "plenumrun %s is there, %s is here: install the same version on all hosts",
-                   value, PACKAGE_VERSION);
+        probe_fail(
+            p, "version",
+            "plenumrun %s is installed there, but %s here: install the same version on all hosts",
+            value, PACKAGE_VERSION);
     else if (strcmp(key, "time") == 0)
         read_clock(value, asked_ns, heard_ns, p);
     else if (strcmp(key, "directory") == 0 && strcmp(value, "0") != 0)
@@ -255,7 +256,7 @@ void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct 
         handle_line(line, value, asked_ns, heard_ns, ret);
     }
     if (!complete)
-        probe_fail(ret, "log in", "the answer of plenumrun there was cut short");
+        probe_fail(ret, "log in", "the answer of plenumrun there was truncated");
 }
 
 /* Reap a login, which may have closed its output without ending. True if it had to be killed. */
@@ -291,7 +292,7 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
     int status = 0;
 
     if (q->pid == 0) {
-        probe_fail(p, "log in", "there was no time left to ask");
+        probe_fail(p, "log in", "there was no time left to query it");
         return;
     }
     stayed = end_login(q, silent ? 0 : patience_ns, &status);
@@ -308,11 +309,11 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
                    question->self);
     else if (strstr(q->said->text, "unknown option " PROBE_ARGUMENT) ||
              strstr(q->said->text, PROBE_ARGUMENT " is for plenumrun's own use"))
-        probe_fail(p, "version", "another version of plenumrun is there");
+        probe_fail(p, "version", "a different version of plenumrun is installed there");
     else if (*answer_last_line(q->said->text))
         probe_fail(p, "log in", "%s", answer_last_line(q->said->text));
     else
-        probe_fail(p, "log in", "%s ended without a word", agent_program(question->agent));
+        probe_fail(p, "log in", "%s ended without any output", agent_program(question->agent));
 }
 
 /* Does it count as one of the SIDE_BY_SIDE? Not if the host has been silent for PROMPT_MS:
@@ -344,7 +345,7 @@ static uint32_t ask_more(const struct probe_question *question, struct probe *pr
             break; /* retried when one of those has ended */
         }
         if (r < 0)
-            probe_fail(&probes[*next], "log in", "cannot be asked: %s", strerror(-r));
+            probe_fail(&probes[*next], "log in", "cannot be queried: %s", strerror(-r));
         busy += r == 0;
         open += r == 0;
     }

@@ -89,10 +89,10 @@ static void warn_of(const struct probe *p)
                  p->clock_ns > 0 ? "ahead of" : "behind");
     if (p->memory_total > 0 &&
         (p->memory_free < MEMORY_LEAST || p->memory_free < p->memory_total / MEMORY_PART))
-        log_warn("host %s: only %s of its %s of memory are free", p->host->name,
+        log_warn("host %s: only %s of its %s of memory is free", p->host->name,
                  format_bytes(p->memory_free, available, sizeof(available)),
                  format_bytes(p->memory_total, all, sizeof(all)));
-    log_info("host %s answered in %.2f s: %s of %s of memory free", p->host->name,
+    log_info("host %s answered in %.2f s: %s of %s of memory is free", p->host->name,
              (double)p->took_ns / 1e9, format_bytes(p->memory_free, available, sizeof(available)),
              format_bytes(p->memory_total, all, sizeof(all)));
 }
@@ -140,7 +140,7 @@ static int ask_hosts(const struct ready_request *request, const struct plan *pla
     r = probe_hosts(&question, h->probes, h->count, ret_stopped_ns);
     io_close(&question.listener);
     if (r < 0) {
-        log_error("the hosts cannot be asked: out of memory");
+        log_error("the hosts cannot be queried: out of memory");
         return STATUS_LAUNCH;
     }
     return 0;
@@ -445,7 +445,7 @@ int ready_check(const struct ready_request *request, struct plan *plan, struct r
         status = report(&h);
     }
     if (status == 0 && ret->subnet[0])
-        log_info("the hosts talk over %s", ret->subnet);
+        log_info("the hosts communicate over %s", ret->subnet);
     hosts_fini(&h);
     return status;
 }

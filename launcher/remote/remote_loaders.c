@@ -281,7 +281,7 @@ static void explain(const struct remote_loaders *all, struct remote_loader *l, i
         (void)snprintf(ret, size, "there is no %.200s: install it at the same place on all hosts",
                        all->self);
     else if (strstr(l->last, "unknown option " KEEPER_ARGUMENT))
-        (void)snprintf(ret, size, "another version of plenumrun is there");
+        (void)snprintf(ret, size, "a different version of plenumrun is installed there");
     else if (l->last[0])
         (void)snprintf(ret, size, "%s", l->last);
     else if (*printed)
@@ -418,7 +418,7 @@ static void tell_slow(struct remote_loader *l, uint64_t now_ns)
         now_ns < l->started_ns + SLOW_MS * NS_PER_MS)
         return;
     l->told_slow = true;
-    log_warn("host %s: a login to start its loader again has not done so for %d s%s%s",
+    log_warn("host %s: the login that should restart its loader has not done so for %d s%s%s",
              l->host->name, SLOW_MS / 1000, l->last[0] ? "; its last message: " : "", l->last);
 }
 
@@ -596,11 +596,12 @@ fail:
     remote_loaders_destroy(all);
     if (r == -E2BIG)
         return error_set(err, r,
-                         "the job's variables take more than %d MiB, which is what a loader host "
+                         "the job's variables take more than %d MiB, the most that a loader host "
                          "can be given: pass fewer variables (-x, --env-file)",
                          CONTROL_MAX_PAYLOAD >> 20);
-    return r == -ENOTSUP ? error_prefix(err, r, "--loader-host")
-                         : error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
+    return r == -ENOTSUP
+               ? error_prefix(err, r, "--loader-host")
+               : error_set(err, r, "the loader hosts cannot be queried: %s", strerror(-r));
 }
 
 void remote_loaders_destroy(struct remote_loaders *loaders)

@@ -331,10 +331,10 @@ static void break_control(struct inner *in, int r)
         return;
     }
     if (r == -EACCES && in->tls)
-        say_why(in, "who answers in place of plenumrun does not have the job's key");
+        say_why(in, "a program that answers in place of plenumrun does not have the job's key");
     else if (in->link == LINK_OPEN && !in->end)
-        say_why(in, "plenumrun closes each connection before it knows whose it is: do others "
-                    "connect to it without end?");
+        say_why(in, "plenumrun closes each connection before the instance can identify itself: is "
+                    "another program flooding it with connections?");
     lose_control(in);
 }
 

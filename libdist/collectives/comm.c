@@ -90,7 +90,8 @@ static const struct comm_backend *find_backend(const struct plenum_job *job,
         return NULL;
     }
     if (backend->version != COMM_BACKEND_VERSION) {
-        (void)error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
+        (void)error_set(err, -ENOTSUP, "%s belongs to a different version of libplenum",
+                        backend_file);
         return NULL;
     }
     return backend;
@@ -151,19 +152,19 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
     int r = 0;
 
     if (job->pid != getpid())
-        return error_set(
-            err, -ECHILD,
-            "this process was forked from the one that opened the job; collectives are "
-            "that one's");
+        return error_set(err, -ECHILD,
+                         "this process was forked from the one that opened the job; only that "
+                         "process can use collectives");
     job_ref(job); /* another thread may close it meanwhile */
     (void)pthread_mutex_lock(&world.mu);
     if (world.carried && world.pid != getpid())
         r = error_set(err, -ECHILD,
-                      "this process was forked from one that has collectives: they are that one's");
+                      "this process was forked from one that has collectives: only that process "
+                      "can use them");
     else if (world.broken)
         r = error_set(err, -ENOTRECOVERABLE,
-                      "an earlier collective timed out, or an instance had ended: no further one "
-                      "can be trusted; end the process");
+                      "an earlier collective timed out, or an instance had ended: later "
+                      "collectives cannot be trusted; end the process");
     else if (!world.carried)
         r = open_backend(job, err);
     if (r < 0)
@@ -363,7 +364,7 @@ int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum pl
         return error_set(err, -EINVAL, "allreduce: type %d or operation %d does not exist",
                          (int)type, (int)op);
     if (count > SIZE_MAX / sizeof(uint64_t))
-        return error_set(err, -EINVAL, "allreduce: no memory holds %zu elements", count);
+        return error_set(err, -EINVAL, "allreduce: %zu elements do not fit into memory", count);
     if (alone(job))
         return 0;
     c.header.bytes = count * combine_size(type);
@@ -492,7 +493,7 @@ int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed, struct plenum_
     if (job->info.instance_index == 0)
         while (*seed == 0)
             if (random_bytes(seed, sizeof(*seed)) < 0)
-                return error_set(err, -EIO, "the system gives no random numbers: %s",
+                return error_set(err, -EIO, "the system provides no random numbers: %s",
                                  strerror(errno));
     plenum_job_describe(job, "broadcast_seed", "");
     return plenum_broadcast(job, seed, sizeof(*seed), 0, err);
@@ -542,7 +543,7 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
     (void)pthread_mutex_lock(&world.mu);
     if (world.used && world.pid == getpid()) {
         r = error_set(err, -EBUSY,
-                      "collectives have begun: what carries them cannot be changed any more");
+                      "collectives have begun: their carrier can no longer be changed");
     } else {
         world.carrier = *carrier;
         world.carried = true;

@@ -77,7 +77,7 @@ int comm_header_compare(const struct comm_block *all, uint32_t instances, uint32
         if (memcmp(other, mine, sizeof(*mine)) == 0)
             continue;
         if (!is_sound(other))
-            return error_set(err, -EIO, "%s: instance %u has another version of libplenum",
+            return error_set(err, -EIO, "%s: instance %u has a different version of libplenum",
                              mine->name, i);
         describe(mine, other, ours);
         describe(other, mine, theirs);

@@ -118,8 +118,8 @@ static int fill_room(const struct local_call *c, unsigned char *rooms, const voi
 
     if (r < 0)
         return error_set(c->err, r,
-                         "%s: no memory is left for what the instances of this host exchange; free "
-                         "some, or raise the memory limit",
+                         "%s: no memory is left for the data that the instances of this host "
+                         "exchange; free some, or raise the memory limit",
                          c->what);
     memcpy(room_of(rooms, world.index), from, bytes);
     return 0;

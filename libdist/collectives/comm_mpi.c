@@ -253,9 +253,9 @@ static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
 
     (void)MPI_Finalized(&finalised);
     if (finalised)
-        return error_set(err, -ENOTSUP,
-                         "the program has finalised MPI already: no collective is possible after "
-                         "that");
+        return error_set(
+            err, -ENOTSUP,
+            "the program has already finalised MPI: collectives are no longer possible");
     (void)MPI_Initialized(&initialised);
     if (initialised && !ours) {
         r = check_programs_own(err);

@@ -8,8 +8,8 @@
 
 #include "common/error.h"
 
-/* Write "instance 3 has not come", "instances 1, 4 and 5 have not come", or "instances 0, 1, 2, ...
- * (17 in all) have not come". */
+/* Write "instance 3 has not arrived", "instances 1, 4 and 5 have not arrived", or "instances 0, 1,
+ * 2, ... (17 in all) have not arrived". */
 static void name_missing(const bool *came, uint32_t instances, char *text, size_t size)
 {
     uint32_t missing = 0, named = 0;
@@ -18,7 +18,7 @@ static void name_missing(const bool *came, uint32_t instances, char *text, size_
     for (uint32_t i = 0; i < instances; i++)
         missing += !came[i];
     if (missing == 0) {
-        (void)snprintf(text, size, "all instances had come, but it was not done");
+        (void)snprintf(text, size, "all instances had arrived, but the operation had not finished");
         return;
     }
     n = (size_t)snprintf(text, size, "instance%s", missing > 1 ? "s" : "");
@@ -35,7 +35,7 @@ static void name_missing(const bool *came, uint32_t instances, char *text, size_
     if (missing > named && n < size)
         n += (size_t)snprintf(text + n, size - n, ", ... (%u in all)", missing);
     if (n < size)
-        (void)snprintf(text + n, size - n, " %s not come", missing > 1 ? "have" : "has");
+        (void)snprintf(text + n, size - n, " %s not arrived", missing > 1 ? "have" : "has");
 }
 
 int missing_in_time(const char *what, const bool *came, uint32_t instances,
@@ -49,5 +49,5 @@ int missing_in_time(const char *what, const bool *came, uint32_t instances,
 
 int missing_ended(const char *what, uint32_t instance, struct plenum_error *err)
 {
-    return error_set(err, -EIO, "%s: instance %u has ended, and will not come", what, instance);
+    return error_set(err, -EIO, "%s: instance %u has ended and will not arrive", what, instance);
 }

@@ -54,10 +54,10 @@ static int parse_sources(void *target, const char *value, struct plenum_error *e
                (strlen(source_names[i]) != len || strncmp(value, source_names[i], len) != 0))
             i++;
         if (i == SOURCES)
-            return error_set(err, -EINVAL,
-                             "sources are real, generated and synthetic, separated by commas, not "
-                             "'%s'",
-                             value);
+            return error_set(
+                err, -EINVAL,
+                "sources must be real, generated or synthetic, separated by commas, not '%s'",
+                value);
         a->sources[i] = true;
         value += len;
         value += *value == ',';
@@ -83,8 +83,8 @@ static const struct option_def defs[] = {
     {"rounds", 0, "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
      .help = "number of rounds (default 3)"},
     {"step-time", 0, "TIME", OPTION_DURATION, AT(step_ns),
-     .help = "time that the accelerators take for one step, such as 120ms: is the host fast "
-             "enough?"},
+     .help = "time that the accelerators take for one step, such as 120ms: report whether the host "
+             "is fast enough"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
@@ -189,7 +189,7 @@ static int measure_once(const char *dataset, const struct arguments *a, unsigned
     o.steps = a->steps;
     o.prefetch_depth = a->depth;
     if (strcmp(a->stream.bad, "substitute") != 0 && strcmp(a->stream.bad, "fail") != 0)
-        return error_set(err, -EINVAL, "--bad is substitute or fail, not '%s'", a->stream.bad);
+        return error_set(err, -EINVAL, "--bad must be substitute or fail, not '%s'", a->stream.bad);
     o.bad = strcmp(a->stream.bad, "fail") == 0 ? PLENUM_BAD_FAIL : PLENUM_BAD_SUBSTITUTE;
     r = stream_open(&info, &o, &(struct stream_trial){.source = source_names[source]}, false,
                     &stream, err);
@@ -267,7 +267,7 @@ static void verdict(const struct arguments *a, struct measure *m, char *ret, siz
         return;
     }
     if (!a->step_ns) {
-        (void)snprintf(ret, size, "%s bounds this host, at %.0f images/s", least->name,
+        (void)snprintf(ret, size, "%s limits this host to %.0f images/s", least->name,
                        median(&m[0]));
         return;
     }
@@ -281,8 +281,7 @@ static void verdict(const struct arguments *a, struct measure *m, char *ret, siz
                        (double)a->step_ns / 1e6, need, waiting);
     else
         (void)snprintf(ret, size,
-                       "host-bound by %s: steps of %.0f ms could take %.0f images/s and were given "
-                       "%.0f",
+                       "host-bound by %s: steps of %.0f ms could take %.0f images/s but got %.0f",
                        least->name, (double)a->step_ns / 1e6, need, median(&m[0]));
 }
 
@@ -380,7 +379,7 @@ static int run(int argc, char **argv)
     if (r >= 0)
         return r;
     if (a.duration_ns == 0) {
-        fputs("plenumctl bench: --seconds is how long to measure: more than nothing\n", stderr);
+        fputs("plenumctl bench: --seconds must be more than 0\n", stderr);
         return 2;
     }
     if (a.stream.cache_dir) /* of the loader that is started */

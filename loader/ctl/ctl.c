@@ -80,9 +80,8 @@ void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn)
     else
         printf("progressive  %llu of the JPEGs (%.1f %%)", (unsigned long long)jpegs->progressive,
                percent);
-    printf(
-        ": plenumctl pack makes copies of them with the same pixels, which take about half of the "
-        "time\n");
+    printf(": plenumctl pack makes copies of them with the same pixels, which take about half the "
+           "time to decode\n");
 }
 
 void ctl_strip_name(struct plenum_error *err, const char *name)
@@ -156,9 +155,9 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
             return r;
     }
     if (strcmp(args->last, "pad") != 0 && strcmp(args->last, "drop") != 0)
-        return error_set(err, -EINVAL, "--last is pad or drop, not '%s'", args->last);
+        return error_set(err, -EINVAL, "--last must be pad or drop, not '%s'", args->last);
     if (strcmp(args->bad, "substitute") != 0 && strcmp(args->bad, "fail") != 0)
-        return error_set(err, -EINVAL, "--bad is substitute or fail, not '%s'", args->bad);
+        return error_set(err, -EINVAL, "--bad must be substitute or fail, not '%s'", args->bad);
     options.junk = views_forgive_junk(&s.spec.views);
     if ((uint64_t)args->replicas * args->micro_batch > UINT32_MAX)
         return error_set(err, -EINVAL, "a step of %u replicas with %u samples each is too large",
@@ -189,9 +188,10 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
                              .per_step = args->replicas * args->micro_batch,
                              .last = strcmp(args->last, "drop") == 0 ? ORDER_DROP : ORDER_PAD};
     if (s.steps.last == ORDER_DROP && s.steps.per_step > s.steps.n) {
-        r = error_set(err, -EINVAL,
-                      "--last drop leaves nothing: a step takes %u samples, the data set has %u",
-                      s.steps.per_step, s.steps.n);
+        r = error_set(
+            err, -EINVAL,
+            "--last drop leaves nothing: a step takes %u samples, but the data set has %u",
+            s.steps.per_step, s.steps.n);
         ctl_stream_close(&s);
         return r;
     }

@@ -46,13 +46,13 @@ struct ctl_stream_args {
     {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(t, f.shuffle),                                   \
      .help = "global (default), none or block:B"},                                                 \
     {"subset", 0, "A:B", OPTION_TEXT, offsetof(t, f.subset),                                       \
-     .help = "only samples A ... B - 1 of the data set"},                                          \
+     .help = "use only samples A to B - 1 of the data set"},                                          \
     {"repeat", 0, "K", OPTION_U32, offsetof(t, f.repeat), 1, UINT32_MAX,                           \
      .help = "show each sample K times in a row, each time with a different crop (default 1)"},    \
     {"bad", 0, "POLICY", OPTION_TEXT, offsetof(t, f.bad),                                          \
      .help = "substitute (default) a bad sample, or fail"},                                        \
     {"cache-dir", 0, "DIR", OPTION_TEXT, offsetof(t, f.cache_dir),                                 \
-     .help = "folder of the indices"}
+     .help = "folder for indices"}
 /* clang-format on */
 
 /** The words that these options accept as values, and those of other common options. */

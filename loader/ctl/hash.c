@@ -42,13 +42,13 @@ static const struct option_def defs[] = {
      .help = "samples per replica and step (default 1)"},
     {"epochs", 'e', "E", OPTION_U64, AT(epochs), 1, UINT32_MAX, .help = "epochs (default 1)"},
     {"samples", 0, "N", OPTION_U64, AT(samples), 1, UINT64_MAX,
-     .help = "only the first N samples, as delivered by a run that was stopped"},
+     .help = "hash only the first N samples, like a run that was stopped there"},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last),
      .help = "pad (default) or drop the positions that do not fill a step"},
     {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
-     .help = "sum of the hashes of I instances with split = file"},
+     .help = "print the sum of the hashes of I instances with split = file"},
     {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
-     .help = "further fields of each sample: NAME:SOURCE:KIND, ..."},
+     .help = "include these fields of each sample in the hash: NAME:SOURCE:KIND, ..."},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "JPEG decoder: auto (default), plenum or libjpeg; the hash is the same"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
@@ -203,7 +203,7 @@ static int run(int argc, char **argv)
         return r;
     /* Because samples of several parts are delivered at the same time. */
     if (a.samples && a.parts) {
-        fprintf(stderr, "%s: --samples and --parts do not go together\n", program.name);
+        fprintf(stderr, "%s: --samples and --parts cannot be used together\n", program.name);
         return 2;
     }
     if (hash_all(argv[1], &a, &sum, &err) < 0)

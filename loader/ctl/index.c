@@ -41,11 +41,11 @@ static const struct option_def defs[] = {
      .help = "also decode every JPEG and record where its tiles begin, as a loader does in the "
              "first epoch"},
     {"rebuild", 0, NULL, OPTION_FLAG, AT(rebuild),
-     .help = "build the index even if a fresh one seems to exist"},
+     .help = "rebuild the index even if it seems to be up to date"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
      .help = "threads that read folders and decode (default: one per CPU)"},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir),
-     .help = "folder of the indices (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
+     .help = "folder for indices (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
              "~/.cache/plenum)"},
     {"compare", 0, "FILE", OPTION_TEXT, AT(compare),
      .help = "show the first difference from the index in FILE, for example from another host"},
@@ -116,7 +116,8 @@ static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *
     const char *path = dataset_get_index_path(d), *where = path ? path : "there is no cache folder";
 
     if (dataset_is_generated(d))
-        return error_set(err, -EINVAL, "--tiles: the images of %s are made up, there are no JPEGs",
+        return error_set(err, -EINVAL,
+                         "--tiles: the images of %s are generated: there are no JPEGs",
                          dataset_get_name(d));
     if (code == -EFBIG)
         return error_set(err, code, "--tiles: the samples of %s are too small to have tiles",
@@ -124,14 +125,14 @@ static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *
     if (code == -EROFS || code == -EACCES)
         return error_set(
             err, code,
-            "--tiles: the notes cannot be written beside the index (%s): give a folder "
-            "of your own by --cache-dir, and the same to the loader",
+            "--tiles: the notes cannot be written beside the index (%s): name a folder that you "
+            "can write to with --cache-dir, and give the loader the same one",
             where);
     if (code == -ENOSPC)
         return error_set(err, code,
                          "--tiles: there is no room for all notes: either the disk of %s is full, "
-                         "or they have taken a 25th of the bytes of the data set; if so, remove "
-                         "%s.notes and run this again",
+                         "or the notes have reached 1/25 of the size of the data set, their limit; "
+                         "in that case remove %s.notes and run this again",
                          path, path);
     return error_set(err, code, "--tiles: %s.notes: %s", path, strerror(-code));
 }
@@ -159,7 +160,8 @@ static int find_all_tiles(struct tiles *t, uint32_t threads, struct plenum_error
         return 0;
     return hint_cache_state(t->hints) < 0
                ? refuse_tiles(t->dataset, hint_cache_state(t->hints), err)
-               : error_set(err, r, "%s: a sample could not be read: %s; plenumctl verify names it",
+               : error_set(err, r,
+                           "%s: a sample could not be read: %s; plenumctl verify shows which",
                            dataset_get_name(t->dataset), strerror(-r));
 }
 
@@ -201,7 +203,7 @@ static void print_tiles(const struct dataset *d, const struct tiles *t)
            format_bytes(atomic_load(&t->bytes), bytes, sizeof(bytes)),
            100 * (double)atomic_load(&t->bytes) / (double)dataset_get_bytes(d));
     if (atomic_load(&t->without) > 0)
-        printf("; %llu need none or can have none", (unsigned long long)atomic_load(&t->without));
+        printf("; %llu need none or cannot have any", (unsigned long long)atomic_load(&t->without));
     if (atomic_load(&t->bad) > 0)
         printf("; %llu are bad (see plenumctl verify)", (unsigned long long)atomic_load(&t->bad));
     putchar('\n');
@@ -222,7 +224,7 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
         printf("skipped      %llu files with other names than %s\n",
                (unsigned long long)dataset_get_skipped(d), dataset_image_names());
     printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
-    printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");
+    printf("index        %s\n", path ? path : "in memory only: the cache folder is not writable");
     if (dataset_get_known_bad(d) > 0)
         printf("known bad    %u of them: %s\n", dataset_get_known_bad(d), dataset_get_bad_path(d));
     if (t)
@@ -239,7 +241,7 @@ static int compare(const struct dataset *d, const char *path, struct plenum_erro
     if (r < 0)
         return r;
     if (difference[0])
-        fprintf(stderr, "plenumctl index: the two differ: %s\n", difference);
+        fprintf(stderr, "plenumctl index: the two indices differ: %s\n", difference);
     return difference[0] != '\0';
 }
 

@@ -32,9 +32,10 @@ static int run(int argc, char **argv)
     if (r < 0)
         goto out;
     if (loader.name[0]) {
-        r = error_set(&err, -EINVAL,
-                      "key file %s is of client %s: a loader has the key that this was made from",
-                      argv[1], loader.name);
+        r = error_set(
+            &err, -EINVAL,
+            "key file %s is the key of client %s: a loader needs the key that it was made from",
+            argv[1], loader.name);
         goto out;
     }
     r = tls_key_of_client(&loader, argv[2], &client, &err);

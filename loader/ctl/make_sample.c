@@ -174,7 +174,7 @@ static int run(int argc, char **argv)
     struct parallel loop = {.turn = turn, .progress = show_progress, .arg = &job};
     int r;
 
-    r = ctl_start(&program, &a, argc, argv, 1, "one folder to make is");
+    r = ctl_start(&program, &a, argc, argv, 1, "one folder to create is");
     if (r >= 0)
         return r;
     job.dir = argv[1];

@@ -105,14 +105,14 @@ static int list_positions(const struct ctl_stream *s, const struct arguments *a,
     int r = a->positions ? order_parse_subset(a->positions, &range, NULL) : 0;
 
     if (r < 0)
-        return error_set(err, r, "--positions %s is not a:b", a->positions);
+        return error_set(err, r, "--positions %s must have the form a:b", a->positions);
     if (a->count > s->steps.n)
-        return error_set(err, -EINVAL, "--count %u: an epoch has %u positions", a->count,
+        return error_set(err, -EINVAL, "--count %u: an epoch has only %u positions", a->count,
                          s->steps.n);
     end = range.end ? range.end : s->steps.n;
     if (end > s->steps.n || range.first >= end)
-        return error_set(err, -EINVAL, "--positions %s: an epoch has %u positions", a->positions,
-                         s->steps.n);
+        return error_set(err, -EINVAL, "--positions %s: an epoch has only %u positions",
+                         a->positions, s->steps.n);
     if (a->json)
         json_begin_array(&j, NULL, false);
     else
@@ -280,11 +280,12 @@ static int check(struct arguments *a, struct plenum_error *err)
     if (a->instances == 0)
         a->instances = a->hosts;
     if (strcmp(a->split, "sample") != 0 && strcmp(a->split, "file") != 0)
-        return error_set(err, -EINVAL, "--split is sample or file, not '%s'", a->split);
+        return error_set(err, -EINVAL, "--split must be sample or file, not '%s'", a->split);
     if (strcmp(a->deal, "consecutive") != 0 && strcmp(a->deal, "round-robin") != 0)
-        return error_set(err, -EINVAL, "--deal is consecutive or round-robin, not '%s'", a->deal);
+        return error_set(err, -EINVAL, "--deal must be consecutive or round-robin, not '%s'",
+                         a->deal);
     if (a->positions && a->count)
-        return error_set(err, -EINVAL, "--positions and --count do not go together");
+        return error_set(err, -EINVAL, "--positions and --count cannot be used together");
     if (a->instances % a->hosts != 0)
         return error_set(err, -EINVAL, "%u instances cannot be shared evenly by %u hosts",
                          a->instances, a->hosts);

@@ -34,7 +34,7 @@ static int parse_subsampling(void *target, const char *value, struct plenum_erro
     struct arguments *a = target;
 
     if (strcmp(value, "420") != 0 && strcmp(value, "444") != 0)
-        return error_set(err, -EINVAL, "--subsampling is 420 or 444, not '%s'", value);
+        return error_set(err, -EINVAL, "--subsampling must be 420 or 444, not '%s'", value);
     a->resize.subsampling = strcmp(value, "444") == 0 ? ENCODE_444 : ENCODE_420;
     a->subsampling = true;
     return 0;
@@ -59,11 +59,11 @@ static const struct option_def defs[] = {
     {"raw-share", 0, "P", OPTION_U32, AT(resize.raw_share), 1, 99,
      .help = "write P percent of the samples as raw pixels and the others as JPEGs"},
     {"junk", 0, NULL, OPTION_FLAG, AT(resize.junk),
-     .help = "also pack JPEGs with junk bytes in their headers, as pipelines with the word junk "
-             "show them; without it they are copied unchanged"},
+     .help = "also pack JPEGs with junk bytes in their headers, the way that pipelines with the "
+             "word junk decode them; without this option they are copied unchanged"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
      .help = "threads that pack (default: one per CPU)"},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder of the indices"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder for indices"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
@@ -108,7 +108,7 @@ static int check_target(const struct dataset *source, const char *folder, struct
     if (!real)
         return error_set(err, -errno, "%s: %s", folder, strerror(errno));
     if (strncmp(real, root, len) == 0 && (real[len] == '/' || !real[len]))
-        r = error_set(err, -EINVAL, "%s lies in the data set itself: name another folder", folder);
+        r = error_set(err, -EINVAL, "%s is inside the data set: name another folder", folder);
     free(real);
     return r;
 }
@@ -119,10 +119,10 @@ static int check_prefix(const char *prefix, struct plenum_error *err)
 
     if (len == 0 || len >= sizeof(((struct pack_plan *)0)->prefix) || *prefix == '.' ||
         strpbrk(prefix, "/\t\n\\{}*?["))
-        return error_set(err, -EINVAL,
-                         "--prefix '%s': it is the beginning of a file's name, without any of "
-                         "/ \\ { } * ? [",
-                         prefix);
+        return error_set(
+            err, -EINVAL,
+            "--prefix '%s': it must be the beginning of a file name, without any of / \\ { } * ? [",
+            prefix);
     return 0;
 }
 
@@ -133,21 +133,19 @@ static int check_resize(struct arguments *a, struct plenum_error *err)
     bool resizes = resize->longest || resize->shortest;
 
     if (resize->longest && resize->shortest)
-        return error_set(err, -EINVAL,
-                         "--longest and --shortest: a side of an image can follow from one of "
-                         "them, not from both");
+        return error_set(err, -EINVAL, "--longest and --shortest cannot be used together");
     if (a->raw && resize->raw_share)
         return error_set(err, -EINVAL,
-                         "--raw and --raw-share: either all images become raw pixels, or a share "
-                         "of them");
+                         "--raw and --raw-share cannot be used together: either all images become "
+                         "raw pixels, or a share of them");
     if (a->raw && (resize->quality || a->subsampling))
         return error_set(err, -EINVAL,
-                         "--quality and --subsampling are for JPEGs, and by --raw no image "
-                         "becomes one");
+                         "--quality and --subsampling are for JPEGs, but --raw turns all images "
+                         "into raw pixels");
     if (!resizes && (resize->quality || a->subsampling))
         return error_set(err, -EINVAL,
-                         "--quality and --subsampling are for JPEGs that are made smaller: "
-                         "--longest or --shortest says which");
+                         "--quality and --subsampling are for JPEGs that are made smaller: also "
+                         "give --longest or --shortest");
     if (a->raw)
         resize->raw_share = 100;
     if (resizes && !resize->quality)

@@ -200,7 +200,7 @@ static int begin_archive(struct job *job, uint32_t archive, struct plenum_error 
         return error_set(err, -ENOMEM, "out of memory");
     r = make_keys(job, archive, o->keys);
     if (r < 0)
-        return error_set(err, r, "%s: no names can be found for its members", o->path);
+        return error_set(err, r, "%s: cannot find unique names for its members", o->path);
     return tar_writer_create(o->partial, &o->writer, err);
 }
 
@@ -457,11 +457,12 @@ static int check_archive(const struct job *job, uint32_t archive, struct plenum_
         return error_set(err, -ENOMEM, "out of memory");
     r = stat(path, &st) == 0;
     if (r && !a->there)
-        r = error_set(err, -EEXIST,
-                      "%s is there, but was not written by this run or an earlier one", path);
+        r = error_set(err, -EEXIST, "%s exists, but was not written by this run or an earlier one",
+                      path);
     else if (r && (uint64_t)st.st_size != a->written.bytes)
         r = error_set(err, -EEXIST,
-                      "%s is not as it was written: remove it, and it will be packed again", path);
+                      "%s has changed since it was written: remove it, and it will be packed again",
+                      path);
     free(path);
     return r;
 }

@@ -185,28 +185,28 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
         strcmp(words[2][0], "archives") != 0 || !take_u64(words[2][1], UINT32_MAX, &each) ||
         split(lines[3], words[3]) != 2 || strcmp(words[3][0], "images") != 0)
         return error_set(err, -EBADMSG,
-                         "%s is not a record of plenumctl pack, or it has another "
-                         "version",
+                         "%s is not a record of plenumctl pack, or has a different version",
                          r->path);
     if (samples != r->plan.samples || memcmp(fingerprint, r->plan.fingerprint, 16) != 0)
-        return error_set(err, -EEXIST,
-                         "%s is of another data set, with %llu samples, or of one that has changed "
-                         "since: pack into a new folder",
-                         r->path, (unsigned long long)samples);
-    if (each != r->plan.per_archive)
-        return error_set(err, -EEXIST,
-                         "%s was begun with --samples-per-archive %llu: continue with that, or "
-                         "pack into a new folder",
-                         r->path, (unsigned long long)each);
-    if (strcmp(words[2][2], r->plan.prefix) != 0)
         return error_set(
             err, -EEXIST,
-            "%s was begun with --prefix %s: continue with that, or pack into a new folder", r->path,
-            words[2][2]);
+            "%s belongs to another data set, with %llu samples, or to one that has changed "
+            "since: pack into a new folder",
+            r->path, (unsigned long long)samples);
+    if (each != r->plan.per_archive)
+        return error_set(err, -EEXIST,
+                         "%s was begun with --samples-per-archive %llu: continue with the same "
+                         "option, or pack into a new folder",
+                         r->path, (unsigned long long)each);
+    if (strcmp(words[2][2], r->plan.prefix) != 0)
+        return error_set(err, -EEXIST,
+                         "%s was begun with --prefix %s: continue with the same option, or pack "
+                         "into a new folder",
+                         r->path, words[2][2]);
     if (strcmp(words[3][1], pack_resize_text(&r->plan.resize, resize)) != 0)
         return error_set(err, -EEXIST,
-                         "%s was begun with %s, not %s: continue with that, or pack into a new "
-                         "folder",
+                         "%s was begun with %s, not %s: continue with the same options, or pack "
+                         "into a new folder",
                          r->path, words[3][1], resize);
     return 0;
 }
@@ -239,11 +239,10 @@ static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum
         else
             ok = count == WORDS_MAX && strcmp(words[0], "archive") == 0 && parse_archive(r, words);
         if (!ok)
-            return error_set(
-                err, -EBADMSG,
-                "%s is damaged in line %u: pack into a new folder, or remove all files "
-                "of this one",
-                r->path, line);
+            return error_set(err, -EBADMSG,
+                             "%s is damaged in line %u: pack into a new folder, or remove all "
+                             "files from this one",
+                             r->path, line);
         if (count == WORDS_MAX) {
             *valid = (size_t)(end + 1 - text);
             r->first_pending = r->num_kept;
@@ -354,7 +353,7 @@ static int open_locked(struct pack_record *r, const char *folder, struct plenum_
         return error_set(err, -errno, "cannot write %s: %s", r->path, strerror(errno));
     if (flock(r->fd, LOCK_EX | LOCK_NB) < 0)
         return error_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno, "%s: %s", folder,
-                         errno == EWOULDBLOCK ? "another plenumctl pack is at work there"
+                         errno == EWOULDBLOCK ? "another plenumctl pack is running there"
                                               : strerror(errno));
     return 0;
 }

@@ -168,13 +168,13 @@ static void print_kept(const struct pack_sum *s)
         enum pack_outcome outcome;
         const char *what;
     } lines[] = {
-        {PACK_KEPT_PACKED, "are packed already"},
+        {PACK_KEPT_PACKED, "are already packed"},
         {PACK_KEPT_PNG, "are not JPEGs"},
         {PACK_KEPT_CMYK, "have four components"},
         {PACK_KEPT_ARITHMETIC, "are arithmetic coded"},
         {PACK_KEPT_ODD, "cannot be packed"},
         {PACK_KEPT_BAD,
-         "do not decode whole: loaders show others in their place, or what lies above the damage"},
+         "do not decode completely: loaders replace them, or show the part above the damage"},
     };
     const char *title = "kept";
 
@@ -192,7 +192,7 @@ static void print_resized(const struct pack_report *report)
     const struct pack_sum *s = &report->sum;
     char text[PACK_RESIZE_TEXT];
 
-    printf("resized      %llu by %s; %llu are not larger and have the pixels that they had\n",
+    printf("resized      %llu by %s; %llu are not larger and keep their pixels\n",
            (unsigned long long)resized_of(s), pack_resize_text(&report->plan->resize, text),
            (unsigned long long)(s->samples - resized_of(s) - s->outcomes[PACK_KEPT_BAD]));
 }
@@ -230,7 +230,7 @@ void pack_report_print_text(const struct pack_report *report)
         printf("raw          %llu are raw pixels\n", (unsigned long long)raw_of(s));
     printf("packed       %llu, of which %llu were progressive or had several scans\n",
            (unsigned long long)packed_of(s), (unsigned long long)s->outcomes[PACK_CONVERTED]);
-    printf("no divisor   %llu (%.1f %%): only whole rows can be left out of these\n",
+    printf("no divisor   %llu (%.1f %%): only whole rows of these can be skipped\n",
            (unsigned long long)s->whole_row,
            100 * share(s->whole_row, packed_of(s) + s->outcomes[PACK_RESIZED]));
     print_kept(s);

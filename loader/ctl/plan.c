@@ -50,8 +50,7 @@ static int parse_replicas(void *target, const char *value, struct plenum_error *
         size_t len = strcspn(p, ",");
 
         if (len == 0 || len >= sizeof(word) || a->num_replicas == REPLICAS_MAX)
-            return error_set(err, -EINVAL,
-                             "up to %d numbers are wanted, separated by commas, not '%s'",
+            return error_set(err, -EINVAL, "give up to %d numbers, separated by commas, not '%s'",
                              REPLICAS_MAX, value);
         memcpy(word, p, len);
         word[len] = '\0';
@@ -175,8 +174,8 @@ static void print_text(const struct arguments *a)
         putchar('\n');
     ctl_print_progressive(&a->jpegs, true);
     if (a->substituted > 0)
-        printf("\n%.1f %% of the samples that were measured are bad, and others were shown in "
-               "their place: plenumctl verify names them\n",
+        printf("\n%.1f %% of the samples that were measured are bad and were replaced by "
+               "others: plenumctl verify lists them\n",
                100 * (double)a->substituted / SAMPLES_MEASURED);
 }
 
@@ -222,7 +221,7 @@ static int run(int argc, char **argv)
         return r;
     if (operands > 1 || a.stream.micro_batch == 0 || a.micro_batch_ns == 0) {
         fprintf(stderr, "%s: %s; see --help\n", program.name,
-                operands > 1 ? "one data set is enough"
+                operands > 1 ? "only one data set can be given"
                              : "--micro-batch and --micro-batch-time are needed");
         return 2;
     }

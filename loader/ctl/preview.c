@@ -475,7 +475,7 @@ static int write_sheet(const struct sheet *s, const char *path, struct plenum_er
     int r = encode_jpeg(&encode, &bytes, &len);
 
     if (r < 0)
-        return error_set(err, r, "the sheet could not be made a JPEG");
+        return error_set(err, r, "the sheet could not be encoded as a JPEG");
     r = ctl_write_file(path, bytes, len, err);
     free(bytes);
     return r;
@@ -508,7 +508,7 @@ static int run(int argc, char **argv)
     if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
         return ctl_fail("preview", &err);
     if (!views_have_images(&stream.spec.views)) {
-        r = error_set(&err, -EINVAL, "the pipeline 'none' has no images to be shown");
+        r = error_set(&err, -EINVAL, "the pipeline 'none' has no images to show");
         goto out;
     }
     r = draw(&sheet, &err);

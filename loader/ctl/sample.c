@@ -22,7 +22,7 @@ struct arguments {
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder of the indices"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder for indices"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON, one object per line"},
 };
 

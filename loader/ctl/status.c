@@ -67,7 +67,7 @@ struct answer {
 static int store_answer(struct answer *a, const struct frame_header *h,
                         struct frame_reader *payload, const char *address, struct plenum_error *err)
 {
-    static const char nonsense[] = "it sent what was not understood";
+    static const char nonsense[] = "it sent a malformed message";
     struct wire_error e;
     struct wire_hello hello;
 
@@ -78,9 +78,10 @@ static int store_answer(struct answer *a, const struct frame_header *h,
         if (wire_hello_check(&hello, err) < 0)
             return error_prefix(err, -EPROTO, "%s", address);
         if (hello.minor < WIRE_MINOR_STATUS)
-            return error_set(err, -EPROTO,
-                             "%s: that loader is too old to tell (%s); upgrade and restart it",
-                             address, hello.name);
+            return error_set(
+                err, -EPROTO,
+                "%s: that loader is too old to report this (%s); upgrade and restart it", address,
+                hello.name);
         return 0;
     case WIRE_ERROR:
         if (wire_get_error(payload, &e) < 0)
@@ -127,7 +128,7 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
 
         if (now >= end)
             return error_set(err, -ETIMEDOUT,
-                             "%s: it said nothing for %d s: is the loader stopped or overloaded?",
+                             "%s: no answer for %d s: is the loader stopped or overloaded?",
                              address, ANSWER_MS / 1000);
         if (poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) < 0 && interrupted)
             return error_set(err, -EINTR, "interrupted");
@@ -158,7 +159,7 @@ static int ask(const struct address *address, struct answer *a, struct plenum_er
         return error_set(err, fd, "%s: %s%s", address->text, strerror(-fd),
                          fd == -ENOENT || fd == -ECONNREFUSED ? "; is plenumd running?"
                          : fd == -EACCES ? "; are you in the group of the socket?"
-                         : fd == -EAGAIN ? "; its queue of connections is full"
+                         : fd == -EAGAIN ? "; its connection queue is full"
                                          : "");
     r = address_check_peer(address, fd);
     if (r < 0) {
@@ -391,7 +392,8 @@ static int run(int argc, char **argv)
         return r;
     if (operands > 1 || (arguments.json && arguments.watch)) {
         fprintf(stderr, "%s: %s; see --help\n", program.name,
-                operands > 1 ? "one address is enough" : "--json and --watch do not go together");
+                operands > 1 ? "only one address can be given"
+                             : "--json and --watch cannot be used together");
         return 2;
     }
     r = choose_loaders(operands ? argv[1] : NULL, &loaders, &err);

@@ -204,8 +204,8 @@ fail:
 
 static void print_summary(struct join *join)
 {
-    static const char *const what[KINDS] = {"asked for, until the loader takes it up",
-                                            "being rendered", "ready, before it is wanted",
+    static const char *const what[KINDS] = {"requested, until the loader starts it",
+                                            "being rendered", "ready, until the program takes it",
                                             "held by the program", "the program waited"};
 
     printf("%u streams, %zu batches\n\n", join->files, join->times[3].count);

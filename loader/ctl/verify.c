@@ -48,7 +48,7 @@ static int parse_decoder(void *target, const char *value, struct plenum_error *e
     a->both = strcmp(value, "both") == 0;
     if (a->both || image_jpeg_parse("--decoder", value, &a->decoder, NULL) == 0)
         return 0;
-    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, both, not '%s'",
+    return error_set(err, -EINVAL, "--decoder must be one of auto, plenum, libjpeg, both, not '%s'",
                      value);
 }
 
@@ -60,12 +60,13 @@ static const struct option_def defs[] = {
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "JPEG decoder: auto (default), plenum or libjpeg; or both, and compare them"},
     {"fields", 0, "FIELDS", OPTION_TEXT, AT(fields),
-     .help = "also read these fields of each sample: NAME:SOURCE:KIND, separated by commas"},
+     .help =
+         "also read and check these fields of each sample: NAME:SOURCE:KIND, separated by commas"},
     {"no-list", 0, NULL, OPTION_FLAG, AT(no_list),
      .help = "only report; leave the list of bad samples, which loaders honour, unchanged"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
      .help = "threads that read and decode (default: one per CPU)"},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder of the indices"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder for indices"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
@@ -236,7 +237,7 @@ static int check_boxes(const struct image_info *info, const uint8_t *bytes, size
         if (b.right <= 1 && b.bottom <= 1)
             return error_set(err, -EBADMSG,
                              "the box with the id %lld lies in its picture's first pixel: boxes "
-                             "are in pixels, and not in shares of the sides",
+                             "must be in pixels, not in fractions of the sides",
                              (long long)b.id);
     }
     return 0;
@@ -418,11 +419,12 @@ static void print_list(const struct verify *v)
 
     printf("bad list     %s%s\n",
            path              ? path
-           : v->kept.changed ? "none any more"
-                             : "none is needed",
-           v->kept.changed ? ": streams that are opened now use it, and refuse older cursors"
-           : path          ? ": as it was"
-                           : "");
+           : v->kept.changed ? "removed"
+                             : "none needed",
+           v->kept.changed
+               ? ": applies to streams that are opened from now on, which reject older cursors"
+           : path ? ": unchanged"
+                  : "");
     if (path)
         printf("             (other hosts need it, too: verify there, or copy it)\n");
     printf("fingerprint  %s\n", datasum_hex(v->kept.fingerprint, hex));
@@ -436,10 +438,10 @@ static void print_text(const struct verify *v, double seconds)
     printf("data set     %s\n", ctl_plain_name(v->dataset, name, sizeof(name)));
     printf("samples      %u, %s\n", dataset_get_samples(v->dataset),
            format_bytes(v->bytes, bytes, sizeof(bytes)));
-    printf(
-        "good         %llu JPEGs, %llu PNGs, %llu WebPs, %llu AVIFs and %llu PPMs decode whole\n",
-        (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp,
-        (unsigned long long)v->avif, (unsigned long long)v->ppm);
+    printf("good         %llu JPEGs, %llu PNGs, %llu WebPs, %llu AVIFs and %llu PPMs decode "
+           "completely\n",
+           (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->webp,
+           (unsigned long long)v->avif, (unsigned long long)v->ppm);
     ctl_print_progressive(&(struct ctl_jpegs){v->jpeg, v->progressive}, false);
     if (v->deep > 0)
         printf("16 bits      %llu of the PNGs: only the upper 8 bits of their channels are shown\n",
@@ -448,7 +450,7 @@ static void print_text(const struct verify *v, double seconds)
            (unsigned long long)v->packed);
     if (v->content)
         printf("content      %s\n",
-               content[0] ? content : "not known: some samples could not be read");
+               content[0] ? content : "unknown: some samples could not be read");
     printf("problems     %zu\n", v->num_problems);
     for (size_t i = 0; i < v->num_problems; i++)
         printf("             sample %u, %s: %s\n", v->problems[i].sample,
@@ -470,8 +472,8 @@ static int keep_list(struct verify *v, struct plenum_error *err)
     for (size_t i = 0; i < v->num_problems; i++)
         if (v->problems[i].unreadable)
             return error_set(err, -EIO,
-                             "the list of bad samples was left as it is, since some could not be "
-                             "read: run it again when all can, or give --no-list");
+                             "the list of bad samples was not changed, because some samples could "
+                             "not be read: run this again when they all can be, or use --no-list");
     bad = calloc(v->num_problems + 1, sizeof(*bad));
     if (!bad)
         return error_set(err, -ENOMEM, "out of memory");

@@ -68,7 +68,7 @@ static int parse_part(const struct dataset *d, uint32_t count, uint32_t *begin, 
     at = text;
     if (parse_next_u64(&at, UINT32_MAX, &part) < 0 || *at++ != '/' ||
         parse_u64(at, UINT32_MAX, &parts) < 0 || part >= parts)
-        return error_set(err, -EINVAL, "part=%s is not i/k with i below k", text);
+        return error_set(err, -EINVAL, "part=%s must be i/k with i below k", text);
     if (parts > count)
         return error_set(err, -EINVAL,
                          "%s:%s has %u files, which cannot be split into %lu parts: use more files "
@@ -108,7 +108,7 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
         if (!format_has_name(d->format, entry->d_name))
             continue;
         if (ret->count == PATTERN_PATHS_MAX) {
-            r = error_set(err, -E2BIG, "it names more than %d files", PATTERN_PATHS_MAX);
+            r = error_set(err, -E2BIG, "it matches more than %d files", PATTERN_PATHS_MAX);
             goto out;
         }
         if (pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name)) < 0) {
@@ -218,7 +218,7 @@ static int check_twice(const struct pattern_list *list, struct plenum_error *err
     qsort(sorted, list->count, sizeof(*sorted), compare_paths);
     for (size_t i = 1; i < list->count; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0) {
-            r = error_set(err, -EINVAL, "%s is named twice", sorted[i]);
+            r = error_set(err, -EINVAL, "%s is given twice", sorted[i]);
             break;
         }
     free(sorted);

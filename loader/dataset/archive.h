@@ -10,7 +10,7 @@
 #define ARCHIVE_SETTINGS                                                              \
     CLASSES_SETTING, {"part", "i/k: the i-th of k equal parts of the files, from 0"}, \
     {                                                                                 \
-        "label-offset", "a whole number that is added to every label"                 \
+        "label-offset", "a whole number to add to every label"                        \
     }
 
 /** One archive while one thread scans it. */

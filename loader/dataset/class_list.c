@@ -88,7 +88,7 @@ static int read_file(int fd, const struct stat *st, struct class_list *list,
                          r == -ENODATA ? "it has become shorter" : strerror(-r));
     r = class_names_of_text(list->text, len, CLASS_LIST_MAX, &list->names, &list->count);
     if (r == -EBADMSG)
-        return error_set(err, r, "classes=%s: it holds bytes of 0, so it is not a list of names",
+        return error_set(err, r, "classes=%s: it contains zero bytes, so it is not a list of names",
                          list->path);
     return r == -E2BIG ? error_set(err, -EBADMSG, "classes=%s: it names more than %d classes",
                                    list->path, CLASS_LIST_MAX)
@@ -243,7 +243,7 @@ static int sort_names(struct class_list *list, struct plenum_error *err)
 
         if (*list->names[first] && strcmp(list->names[first], list->names[second]) == 0)
             return error_set(err, -EBADMSG,
-                             "classes=%s: '%.100s' is there twice, in lines %u and %u", list->path,
+                             "classes=%s: '%.100s' appears twice, in lines %u and %u", list->path,
                              list->names[first], first + 1, second + 1);
     }
     return 0;
@@ -263,8 +263,8 @@ static int read_names(const struct scope *scope, struct class_list *list, struct
     io_close(&fd);
     if (r == 0 && list->count == 0)
         r = error_set(err, -EBADMSG,
-                      "classes=%s names no class: it must be a file with the name of "
-                      "a class in each line, or a folder with a sub-folder for each class",
+                      "classes=%s names no class: it must be a file with one class name per line, "
+                      "or a folder with one sub-folder per class",
                       list->path);
     return r < 0 ? r : sort_names(list, err);
 }

@@ -58,17 +58,17 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
     r = index_read(index_path, &there);
     if (r < 0)
         return error_set(err, r, "%s: %s", index_path,
-                         r == -EBADMSG ? "this is not an index, or it has another version"
+                         r == -EBADMSG ? "this is not an index, or it has a different version"
                                        : strerror(-r));
     common = here->header->samples < there.header->samples ? here->header->samples
                                                            : there.header->samples;
     while (i < common && compare_sample(here, &there, i, ret, size))
         i++;
     if (!ret[0] && here->header->samples > common)
-        (void)snprintf(ret, size, "sample %u, %s, is here and not there", i,
+        (void)snprintf(ret, size, "sample %u, %s, is here but not there", i,
                        name_of(here, i, name, sizeof(name)));
     else if (!ret[0] && there.header->samples > common)
-        (void)snprintf(ret, size, "sample %u, %s, is there and not here", i,
+        (void)snprintf(ret, size, "sample %u, %s, is there but not here", i,
                        name_of(&there, i, name, sizeof(name)));
     if (!ret[0])
         (void)datasum_difference(&here->header->sum, &there.header->sum, ret, size);

@@ -75,8 +75,8 @@ static void warn_of_deep(struct dataset *d)
     if (h->deep == 0 || !dataset_has_images(d))
         return;
     (void)snprintf(text, sizeof(text),
-                   "only the upper 8 bits are shown of PNGs of 16 bits a channel (%llu of the %u "
-                   "images that were looked at)",
+                   "only the upper 8 bits of PNGs with 16 bits per channel are used (%llu of the "
+                   "%u images that were checked)",
                    (unsigned long long)h->deep, (unsigned)min_u64(h->samples, FINGERPRINT_SAMPLES));
     dataset_add_warning(d, text, "");
 }
@@ -148,7 +148,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
 
 fail:
     if (r == -ECANCELED)
-        (void)error_set(err, r, "data set '%s': no client waits for it any more", name);
+        (void)error_set(err, r, "data set '%s': no client is waiting for it any more", name);
     dataset_unref(d);
     return r;
 }
@@ -434,8 +434,8 @@ bool dataset_has_images(const struct dataset *dataset)
 int dataset_refuse_images(const struct dataset *dataset, struct plenum_error *err)
 {
     return error_set(err, -EINVAL,
-                     "%s: its samples have fields alone (image=none), and no images: only the "
-                     "pipeline 'none' can show them",
+                     "%s: its samples have only fields (image=none), and no images: they need the "
+                     "pipeline 'none'",
                      dataset->name);
 }
 

@@ -31,12 +31,13 @@ static int wants(struct json_at value, const char *what, struct plenum_error *er
     const char *hint = "";
 
     if (json_type(value) == JSON_AT_LIST)
-        hint = ": line draws one of a list of texts, int64 and float32 are for one of numbers";
+        hint = ": use line to choose one from a list of texts, and int64 or float32 for a list of "
+               "numbers";
     else if (json_type(value) == JSON_AT_NUMBER)
-        hint = ": numbers are int64 or float32";
+        hint = ": use int64 or float32 for numbers";
     else if (json_type(value) == JSON_AT_OBJECT)
         hint = ": name a member of it";
-    return error_set(err, -EBADMSG, "it is %s, and %s is wanted%s", json_kind(value), what, hint);
+    return error_set(err, -EBADMSG, "it is %s, but %s is needed%s", json_kind(value), what, hint);
 }
 
 static const char numbers_are[] = "a number, or a list of numbers,";
@@ -186,7 +187,7 @@ static int add_box(struct field_stored *s, size_t index, const struct outline *c
                              .id = c->id};
 
     if (!isfinite(box.left) || !isfinite(box.top) || !isfinite(box.right) || !isfinite(box.bottom))
-        return error_set(err, -EBADMSG, "box %zu has an edge that is not a number within float32",
+        return error_set(err, -EBADMSG, "box %zu has an edge that does not fit into float32",
                          index);
     if (c->right < c->left || c->bottom < c->top)
         return error_set(err, -EBADMSG, "box %zu ends before it begins: it is %s", index, c->form);
@@ -251,8 +252,7 @@ static int add_object(struct field_stored *s, size_t index, struct json_at objec
     if (r < 0)
         return r;
     if (!json_get(object, "category_id", &class) || !json_whole(class, &class_id))
-        return error_set(err, -EBADMSG,
-                         "box %zu has no whole number as \"category_id\", which is its class",
+        return error_set(err, -EBADMSG, "box %zu has no whole number as \"category_id\", its class",
                          index);
     if (json_get(object, "id", &id) && !json_whole(id, &number))
         return error_set(err, -EBADMSG, "the \"id\" of box %zu is not a whole number", index);

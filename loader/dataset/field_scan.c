@@ -183,10 +183,9 @@ static void add_hint(const struct dataset *d, const struct field_spec *spec, enu
         (void)error_set(err, -EBADMSG, "%s: it has %s", why.text, names.text);
     else if (state == FIELD_MISSING && field_names_member(spec) && !field_member(spec))
         (void)error_set(err, -EBADMSG,
-                        "%s: members of JSON are text, line, int64, float32 or boxes", why.text);
+                        "%s: members of JSON can be text, line, int64, float32 or boxes", why.text);
     else if (state == FIELD_THERE && spec->as == FIELD_AS_TEXT && !field_member(spec))
-        (void)error_set(err, -EBADMSG,
-                        "%s: is it of another kind than text? then say which, as in %s:%s:npy",
+        (void)error_set(err, -EBADMSG, "%s: if it is not text, say what it is, as in %s:%s:npy",
                         why.text, spec->name, spec->source);
 }
 
@@ -206,7 +205,7 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
     }
     field_stored_fini(all, d->fields.count);
     if (r == 0)
-        return error_set(err, -EBADMSG, "%s: the field '%s' changes while it is read", d->name,
+        return error_set(err, -EBADMSG, "%s: the field '%s' changed while it was read", d->name,
                          spec->name);
     return error_prefix(err, -EBADMSG, "%s: no sample has the field '%s' ('%s'); the first one, %s",
                         d->name, spec->name, spec->source,

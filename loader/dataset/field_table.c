@@ -131,8 +131,8 @@ static int make_table(struct dataset *d, const struct dataset_options *options,
 
     if (options->memory && len > options->memory)
         return error_set(err, -ENOMEM,
-                         "%s: the places of its fields would take more memory than this loader has "
-                         "for that",
+                         "%s: the locations of its fields would take more memory than this loader "
+                         "may use for them",
                          d->name);
     h = calloc(1, len);
     if (!h)
@@ -170,12 +170,11 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
     if (!options->rebuild && open_kept(d, path))
         return 0;
     if (options->how == DATASET_IF_FRESH)
-        return error_set(err, -EINPROGRESS, "%s has no table of these fields, or an old one",
-                         d->name);
+        return error_set(err, -EINPROGRESS, "%s has no up-to-date table of these fields", d->name);
     if (path) {
         r = indexing_lock(d, options, waits ? UINT_MAX : 1, &lock);
         if (r < 0)
-            return error_set(err, r, "another process indexes %s", d->name);
+            return error_set(err, r, "another process is indexing %s", d->name);
         if (!options->rebuild && open_kept(d, path)) { /* another process has built it */
             io_close(&lock);
             return 0;
@@ -203,8 +202,8 @@ static int check_masks(const struct dataset *d, struct plenum_error *err)
         (void)snprintf(name, sizeof(name), ".%s", spec->source);
         if (d->format->field_path && spec->as == FIELD_AS_MASK && dataset_takes_name(d, name))
             return error_set(err, -EINVAL,
-                             "%s: files named *%s are images of it, not masks: folder,image=jpg:%s "
-                             "has those named *.jpg as images alone",
+                             "%s: files named *%s are its images, not masks: folder,image=jpg:%s "
+                             "uses only files named *.jpg as images",
                              d->name, name, d->where);
     }
     return 0;

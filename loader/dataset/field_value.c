@@ -124,7 +124,7 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
         count++;
     }
     if (count == 0)
-        return error_set(err, -EBADMSG, "there is no number in it");
+        return error_set(err, -EBADMSG, "it contains no number");
     assert(s->numbers.len <= FIELD_BYTES_MAX);
     ret->bytes = s->numbers.bytes;
     ret->len = (uint32_t)s->numbers.len;
@@ -149,7 +149,7 @@ static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
         return error_set(err, -EBADMSG, "it is not a PNG, and a mask must be one");
     if (bytes[COLOUR_AT] != GREY && bytes[COLOUR_AT] != PALETTE)
         return error_set(err, -EBADMSG,
-                         "it is a PNG of colours; a mask is one of indices or grey levels");
+                         "it is a colour PNG, but a mask must have indices or grey levels");
     wide = bytes[DEPTH_AT] == 16;
     *ret = (struct field_shape){
         .type = wide ? PLENUM_FIELD_UINT16 : PLENUM_FIELD_UINT8, .room = wide ? 2 : 1, .mask = 1};
@@ -166,7 +166,7 @@ static int measure_lines(const struct dataset_buffer *text, struct field_shape *
     while (field_next_line(&at, end, &len))
         longest = len > longest ? len : longest;
     *ret = (struct field_shape){.type = PLENUM_FIELD_TEXT, .room = (uint32_t)longest};
-    return longest ? 0 : error_set(err, -EBADMSG, "there is no line in it");
+    return longest ? 0 : error_set(err, -EBADMSG, "it contains no line");
 }
 
 int field_make_piece(const struct field_spec *spec, struct field_stored *s, struct field_piece *ret,
@@ -174,7 +174,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
 {
     static const char *const why[FIELD_STATES] = {
         [FIELD_MISSING] = "it is missing",
-        [FIELD_TWICE] = "it is there twice",
+        [FIELD_TWICE] = "it occurs twice",
         [FIELD_A_LINK] = "it is a link: 'tar --dereference --hard-dereference' stores what it "
                          "leads to",
         [FIELD_SPARSE] = "it is stored with holes: make the archive without --sparse",
@@ -190,7 +190,7 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
     if (s->too_long)
         return error_set(err, -EBADMSG, "it has more than 4 MiB");
     if (s->count > 1 && !field_is_numbers(spec) && spec->as != FIELD_AS_LINE)
-        return error_set(err, -EBADMSG, "it has %u values, and one is wanted", s->count);
+        return error_set(err, -EBADMSG, "it has %u values, but only one is allowed", s->count);
     if (spec->as == FIELD_AS_BOXES)
         return field_make_boxes(s, ret, err);
     r = picked ? field_pick(spec, s, err) : 0;

@@ -320,7 +320,7 @@ static int add_class(struct folder_scan *s, const char *name, struct plenum_erro
     if (r == 0 && c->label.is_open && d->labels.offset != 0)
         return error_set(err, -EINVAL,
                          "folder,label-offset=...: names of folders are not numbers unless "
-                         "classes=numbers says so");
+                         "classes=numbers is set");
     return r < 0 ? error_prefix(err, r, "%s/%s", d->scope.folder, name) : 0;
 }
 
@@ -456,18 +456,16 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
         (void)snprintf(why, sizeof(why), "; there %s %s: %s", index_builder_foreign_verb(b), others,
                        index_builder_advise_foreign(b));
     else if (stray)
-        (void)snprintf(
-            why, sizeof(why),
-            " (there are images, but none in a sub-folder); without classes, write a list "
-            "of their paths, one a line, and name it list,label=none:LIST");
+        (void)snprintf(why, sizeof(why),
+                       " (there are images, but none in a sub-folder); if there are no classes, "
+                       "write a list of their paths, one per line, and use list,label=none:LIST");
     else if (num_folders == 0)
         (void)snprintf(why, sizeof(why), "; it has no sub-folders");
     else if (b->skipped > 0)
         (void)snprintf(why, sizeof(why), "; there are %llu files with other names",
                        (unsigned long long)b->skipped);
     return error_set(
-        err, -EBADMSG,
-        "%s holds no images: %s are looked for in its sub-folders, one for each class%s",
+        err, -EBADMSG, "%s contains no images: put %s into sub-folders, one per class%s",
         dataset->scope.folder, dataset_describe_images(dataset, names, sizeof(names)), why);
 }
 
@@ -593,8 +591,8 @@ static int folder_locate(struct dataset *d, const struct dataset_options *option
 
 static const struct format_setting settings[] = {
     CLASSES_SETTING,
-    {"image", "the extension of images, where other files are named like images, too"},
-    {"label-offset", "with classes=numbers, added to every number"},
+    {"image", "the extension of images, if other files have image extensions, too"},
+    {"label-offset", "a whole number to add to every label; only with classes=numbers"},
 };
 
 const struct format format_folder = {

@@ -237,15 +237,15 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
     what = compression_of(&probe);
     if (what)
         return error_set(err, -EINVAL,
-                         "it is compressed (%s), and samples cannot be read from the middle of it: "
-                         "uncompress it; images are compressed themselves",
+                         "it is compressed (%s), so samples cannot be read from the middle of it: "
+                         "decompress it, because the images are already compressed",
                          what);
     if (probe.head_len >= 6 && memcmp(probe.head, "\x93NUMPY", 6) == 0)
         return error_set(err, -EINVAL,
-                         "it is an array of NumPy, and no data set of images: write them into an "
-                         "archive (the guide's page \"Preparing data\" has the lines)");
+                         "it is a NumPy array, not a data set of images: write the images into an "
+                         "archive (the guide's page \"Preparing data\" shows how)");
     return error_set(err, -EINVAL,
-                     "it is of no known format: name a folder with one sub-folder for each class, "
+                     "its format is unknown: name a folder with one sub-folder per class, "
                      "archives, a list of files with their labels, or FORMAT:PATH; "
                      "list,label=none:PATH is a list of files without labels");
 }

@@ -27,8 +27,7 @@ static int use_dataset(struct dataset *d, const struct dataset_options *options,
 
     if (strncmp(d->where, "generated:", 10) == 0 || strncmp(d->where, "generated,", 10) == 0)
         return error_set(err, -EINVAL,
-                         "generated:%s: a number or another data set is needed, none "
-                         "that is generated",
+                         "generated:%s: a number is needed, or a data set that is not generated",
                          d->where);
     r = dataset_open(d->where, options, &d->inner, err);
     if (r < 0)

@@ -244,7 +244,7 @@ int64_t index_builder_add_label(struct index_builder *b, enum label_source sourc
     int r;
 
     if (memchr(text, '\0', len)) /* such as a binary number */
-        return error_set(err, -EBADMSG, "label '%.*s' has bytes of 0: labels are text",
+        return error_set(err, -EBADMSG, "label '%.*s' contains zero bytes: labels must be text",
                          (int)min_u64(len, 100), text);
     number = find_label(b, text, len);
     if (number < 0 || b->num_labels == had)
@@ -446,10 +446,10 @@ static int check_labels(const struct index_builder *b, struct plenum_error *err)
         if (r < 0)
             return error_prefix(err, r, "%s", place_of(b, label, place, sizeof(place)));
         if (label->label.is_open && b->rule && b->rule->offset != 0)
-            return error_set(err, -EINVAL,
-                             "%s: label '%.100s' is a name: a label-offset is for labels that are "
-                             "numbers",
-                             place_of(b, label, place, sizeof(place)), b->names + label->text);
+            return error_set(
+                err, -EINVAL,
+                "%s: label '%.100s' is a name: label-offset needs labels that are numbers",
+                place_of(b, label, place, sizeof(place)), b->names + label->text);
     }
     return 0;
 }

@@ -82,8 +82,8 @@ char *index_builder_describe_foreign(const struct index_builder *b, char *ret, s
     ret[0] = '\0';
     if (total == 0)
         return ret;
-    (void)snprintf(ret, size, "%llu image%s of other formats or names (", (unsigned long long)total,
-                   total > 1 ? "s" : "");
+    (void)snprintf(ret, size, "%llu image%s with other formats or names (",
+                   (unsigned long long)total, total > 1 ? "s" : "");
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
         at = strlen(ret);
         if (b->foreign[i] > 0)
@@ -268,8 +268,8 @@ static const char *describe_names(const struct index_builder *b, char *room, siz
                    : "all class names are numbers, but they are numbered in byte order (1, 10, 2): "
                      "classes=numbers makes each name its own number";
     if (are_parts(b))
-        return "its classes are called like the parts of a data set: name one part, such as its "
-               "folder train, instead of the folder above them";
+        return "its classes have the names of parts of a data set: name one part, such as its "
+               "folder train, instead of the folder above";
     astray = find_numbered_astray(b);
     if (astray == 0)
         return "";
@@ -310,7 +310,7 @@ int index_builder_set_warning(struct index_builder *b)
     add_clause(text, sizeof(text), classes);
     if (b->dotted > 0)
         (void)snprintf(dotted, sizeof(dotted),
-                       "samples are left out whose images have a further dot in their names, such "
+                       "samples whose images have a further dot in their names are left out, such "
                        "as '%s' (%llu of them)",
                        b->dotted_name, (unsigned long long)b->dotted);
     add_clause(text, sizeof(text), dotted);

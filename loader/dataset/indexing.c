@@ -75,7 +75,7 @@ static int scan(struct dataset *d, const struct dataset_options *options, struct
     if (r < 0)
         return r;
     if (b->num_samples == 0)
-        return error_set(err, -EBADMSG, "%s holds no samples", d->name);
+        return error_set(err, -EBADMSG, "%s contains no samples", d->name);
     r = index_builder_set_subject(b, d->subject);
     if (r < 0)
         return error_set(err, r, "out of memory");
@@ -100,8 +100,8 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     if (r < 0 && atomic_load(&memory.over))
         return error_set(
             err, -ENOMEM,
-            "%s: to index it would take more than %s of memory, which is what this "
-            "loader has for that; make several data sets of it, or give the loader more",
+            "%s: indexing it would take more than %s of memory, the most that this loader may use "
+            "for that; split it into several data sets, or give the loader more memory",
             d->name, format_bytes(memory.limit, limit, sizeof(limit)));
     if (r < 0)
         return r;
@@ -189,11 +189,11 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
     if (!options->rebuild && options->how != DATASET_NO_WAITING && open_fresh(d))
         return 0;
     if (options->how == DATASET_IF_FRESH)
-        return error_set(err, -EINPROGRESS, "%s has no index, or an old one", d->name);
+        return error_set(err, -EINPROGRESS, "%s has no up-to-date index", d->name);
     if (d->index_path) {
         r = indexing_lock(d, options, options->how == DATASET_NO_WAITING ? 1 : UINT_MAX, &lock);
         if (r < 0)
-            return error_set(err, r, "another process indexes %s", d->name);
+            return error_set(err, r, "another process is indexing %s", d->name);
         if (lock < 0)
             forget_path(d);
         if (!options->rebuild && open_fresh(d)) { /* another process has built it */

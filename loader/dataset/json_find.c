@@ -92,10 +92,10 @@ static bool check_text(struct checker *c)
     size_t n;
 
     if (!take(c, '"'))
-        return fail(c, "a text in double quotes is missing");
+        return fail(c, "a string in double quotes is missing");
     while (c->at < c->end && *c->at != '"') {
         if ((unsigned char)*c->at < 0x20)
-            return fail(c, "a control character in a text");
+            return fail(c, "a control character in a string");
         if (take(c, '\\')) {
             if (!check_escape(c))
                 return false;
@@ -106,7 +106,7 @@ static bool check_text(struct checker *c)
             return fail(c, "bytes that are not UTF-8");
         c->at += n;
     }
-    return take(c, '"') || fail(c, "a text without its closing quote");
+    return take(c, '"') || fail(c, "a string without its closing quote");
 }
 
 static bool take_digits(struct checker *c)
@@ -582,12 +582,12 @@ int json_find(const char *text, size_t len, const char *path, struct json_value 
     } else if (ret->type == JSON_AT_TEXT) {
         n = json_copy(value, NULL, &is_sound);
         if (n >= sizeof(ret->text))
-            return error_set(err, -EBADMSG, "a text of %zu bytes is too long", n);
+            return error_set(err, -EBADMSG, "a string of %zu bytes is too long", n);
         (void)json_copy(value, ret->text, NULL);
         if (strlen(ret->text) != n)
-            return error_set(err, -EBADMSG, "a text holds U+0000");
+            return error_set(err, -EBADMSG, "a string contains U+0000");
         if (!is_sound)
-            return error_set(err, -EBADMSG, "a text holds half a surrogate");
+            return error_set(err, -EBADMSG, "a string contains half of a surrogate pair");
     }
     return 0;
 }

@@ -49,12 +49,12 @@ static int read_list(struct dataset *d, struct plenum_error *err)
 
     switch (r) {
     case -EPERM:
-        dataset_add_warning(d, d->bad_path,
-                            " belongs to another user, or others may write to it: it is ignored");
+        dataset_add_warning(
+            d, d->bad_path,
+            " is ignored, because it belongs to another user or others may write to it");
         return 0;
     case -EACCES:
-        dataset_add_warning(d, d->bad_path,
-                            ", a list of bad samples, if it is there, may not be read");
+        dataset_add_warning(d, d->bad_path, " may be a list of bad samples, but cannot be read");
         return 0;
     case -EBADMSG:
         return error_set(err, r, "%s: %s", d->bad_path,
@@ -105,9 +105,9 @@ int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *ba
     int r;
 
     if (!path)
-        return error_set(err, -EROFS,
-                         "the list of bad samples cannot be kept: there is no cache folder; see "
-                         "--cache-dir");
+        return error_set(
+            err, -EROFS,
+            "the list of bad samples cannot be saved: there is no cache folder; see --cache-dir");
     r = badlist_read(path, h->fingerprint, h->samples, &before);
     kept.changed = r < 0 || differ(&before, bad, count);
     badlist_fini(&before);
@@ -118,7 +118,7 @@ int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *ba
     if (count == 0 && r == -ENOENT)
         r = 0;
     if (r < 0)
-        return error_set(err, r, "%s: the list of bad samples cannot be kept: %s", path,
+        return error_set(err, r, "%s: the list of bad samples cannot be saved: %s", path,
                          strerror(-r));
     sum_with(dataset, &now, &sum, kept.fingerprint);
     *ret = kept;

@@ -60,12 +60,11 @@ static int take_numeral(const struct label_rule *rule, int64_t value, struct sho
     if (count == 0)
         return not_listed(classes, s, err);
     if (count > 1)
-        return error_set(
-            err, -EBADMSG,
-            "label '%.*s' could be class '%.50s' (number %u) or '%.50s' (number %u) of "
-            "%s (classes=): a number may be listed only once, however it is spelled",
-            s.len, s.text, classes->names[found[0].class], found[0].class,
-            classes->names[found[1].class], found[1].class, classes->path);
+        return error_set(err, -EBADMSG,
+                         "label '%.*s' could be class '%.50s' (number %u) or '%.50s' (number %u) "
+                         "of %s (classes=): list each number only once, whatever its spelling",
+                         s.len, s.text, classes->names[found[0].class], found[0].class,
+                         classes->names[found[1].class], found[1].class, classes->path);
     if (rule->offset != 0)
         return error_set(err, -EBADMSG,
                          "label '%.*s' is the name of a class, because names in %s (classes=) are "
@@ -110,7 +109,7 @@ int label_read(const struct label_rule *rule, enum label_source source, const ch
         return not_listed(classes, s, err);
     if (classes)
         return error_set(err, -EBADMSG,
-                         "label '%.*s' is not an integer, as classes=numbers wants it", s.len,
+                         "label '%.*s' is not an integer, which classes=numbers requires", s.len,
                          s.text);
     ret->is_open = true;
     return 0;

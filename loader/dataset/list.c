@@ -56,7 +56,8 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
     if (r < 0)
         return r;
     if (!dataset_has_images(d) && dataset_setting(d, "path", NULL))
-        return error_set(err, -EINVAL, "list:%s: path=%s: with image=none no column is the path",
+        return error_set(err, -EINVAL,
+                         "list:%s: path=%s: with image=none there is no column with paths",
                          d->where, dataset_setting(d, "path", NULL));
     r = scope_resolve(&d->scope, d->where, &file);
     if (r == -EXDEV)
@@ -185,11 +186,10 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
         int r = scope_stat(&s->dataset->scope, f->path, &st);
 
         if (r == -ENOENT && may_be_header(s, i))
-            return error_set(
-                err, r,
-                "%s, line %zu: there is no file '%s'; if this line names the columns, "
-                "say which are the path's and the label's, as in list,path=%s,label=%s:",
-                s->dataset->where, f->line, f->path, f->path, f->label);
+            return error_set(err, r,
+                             "%s, line %zu: there is no file '%s'; if this line names the columns, "
+                             "specify those of path and label, as in list,path=%s,label=%s:",
+                             s->dataset->where, f->line, f->path, f->path, f->label);
         if (r < 0)
             return error_prefix(err, scope_error(&s->dataset->scope, err, r, f->path),
                                 "%s, line %zu", s->dataset->where, f->line);
@@ -490,9 +490,9 @@ static bool list_recognise(const struct path_probe *probe)
 static const struct format_setting settings[] = {
     {"base", "the folder that relative paths begin in (the list's own)"},
     CLASSES_SETTING,
-    {"image", "none: each line is a sample, of fields alone; the first one names columns"},
+    {"image", "none: each line is a sample without an image; the first line names the columns"},
     {"label", "the label's column, by name or number (2); none: all labels are 0"},
-    {"label-offset", "a whole number that is added to every label"},
+    {"label-offset", "a whole number to add to every label"},
     {"path", "the path's column, by name or number (1)"},
 };
 

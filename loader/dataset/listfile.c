@@ -227,11 +227,10 @@ static int refuse_two(const struct listfile_line *header, int first, int second,
     if (strcasecmp(a, b) == 0)
         return error_set(
             err, -EBADMSG,
-            "its first line names two columns '%s': say which is the %s by its number, "
-            "as in list,%s=%d:",
+            "its first line names two columns '%s': choose the %s by its number, as in list,%s=%d:",
             a, what, what, first + 1);
     return error_set(err, -EBADMSG,
-                     "its first line names two columns that could be the %s, '%s' and '%s': say "
+                     "its first line names two columns that could be the %s, '%s' and '%s': write "
                      "list,%s=%s: or list,%s=%s:",
                      what, a, b, what, a, what, b);
 }
@@ -254,7 +253,7 @@ static int named_column(const struct listfile_line *header, const char *name, un
     int i = column_of(header, &name, 1);
 
     if (i < 0)
-        return error_set(err, -EBADMSG, "its first line names no column '%s'", name);
+        return error_set(err, -EBADMSG, "its first line has no column '%s'", name);
     *column = (unsigned)i;
     return 0;
 }
@@ -270,14 +269,14 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     if (git_lfs_is_pointer(l->text, l->len))
         return git_lfs_refuse(-EBADMSG, err);
     if (memchr(l->text, '\0', l->len))
-        return error_set(err, -EBADMSG, "it holds bytes of 0, so it is not a list");
+        return error_set(err, -EBADMSG, "it contains zero bytes, so it is not a list");
     l->text[l->len] = '\0';
     l->at = l->len >= 3 && memcmp(l->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (l->len > l->at && l->text[l->at] == '{')
         return error_set(
             err, -EBADMSG,
-            "its lines are JSON, and a list has a path and a label in each: write a CSV "
-            "with the columns path and label (Python's json.loads() reads each line)");
+            "its lines are JSON, but each line of a list has a path and a label: convert it to a "
+            "CSV with the columns path and label (Python's json.loads() reads each line)");
     l->line = 0;
     l->num_header = 0;
     l->path_field = l->no_images ? LISTFILE_FIELDS_MAX : 0;
@@ -353,9 +352,9 @@ int listfile_next(struct listfile *l, struct listfile_line *ret, struct plenum_e
     if (!ret->path && !l->no_images)
         return error_set(err, -EBADMSG, "line %zu names no file", ret->number);
     if (!ret->label && l->label_field < LISTFILE_FIELDS_MAX)
-        return error_set(err, -EBADMSG,
-                         "line %zu ('%.100s') has no label; list,label=none: is for lists without "
-                         "labels",
-                         ret->number, ret->path ? ret->path : ret->fields[0]);
+        return error_set(
+            err, -EBADMSG,
+            "line %zu ('%.100s') has no label; use list,label=none: for lists without labels",
+            ret->number, ret->path ? ret->path : ret->fields[0]);
     return 1;
 }

@@ -42,8 +42,8 @@ static int parse_settings(struct dataset *d, const struct dataname *name, struct
             for (unsigned i = 0; i < f->num_settings; i++)
                 (void)snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
                                i ? ", " : "", f->settings[i].key);
-            return error_set(err, -EINVAL, "%s: has no setting '%.*s'; its settings: %s", f->name,
-                             (int)key_len, key, list[0] ? list : "none");
+            return error_set(err, -EINVAL, "%s: there is no setting '%.*s'; its settings: %s",
+                             f->name, (int)key_len, key, list[0] ? list : "none");
         }
         for (unsigned i = 0; i < d->num_settings; i++)
             if (strlen(d->settings[i].key) == key_len &&
@@ -108,7 +108,7 @@ int dataset_check_image_setting(const struct dataset *dataset, struct plenum_err
 
     return strcmp(image, "none") == 0
                ? 0
-               : error_set(err, -EINVAL, "%s,image=%s: there is image=none alone",
+               : error_set(err, -EINVAL, "%s,image=%s: only image=none is possible",
                            dataset->format->name, image);
 }
 
@@ -123,7 +123,7 @@ int dataset_check_image_extension(const struct dataset *dataset, struct plenum_e
     return strlen(image) < sizeof(name) - 1 && dataset_is_image_name(name)
                ? 0
                : error_set(err, -EINVAL,
-                           "%s,image=%s: '%s' is not an extension of images; these are %s",
+                           "%s,image=%s: '%s' is not an image extension; use one of %s",
                            dataset->format->name, image, image, dataset_image_names());
 }
 
@@ -192,10 +192,10 @@ static int parse_format(struct dataset *d, const struct dataname *parts, struct 
     if (d->format && *parts->where)
         return 0;
     if (d->format)
-        return error_set(err, -ENOENT, "nothing is named behind the colon");
+        return error_set(err, -ENOENT, "nothing follows the colon");
     format_names(list, sizeof(list));
-    return error_set(err, -EINVAL, "there is no format '%.*s:', but %s", (int)parts->format_len,
-                     parts->format, list);
+    return error_set(err, -EINVAL, "there is no format '%.*s:'; the formats are %s",
+                     (int)parts->format_len, parts->format, list);
 }
 
 /* Parse a name. "auto:" introduces a plain path with settings. */

@@ -139,8 +139,8 @@ static int parse_header(struct npy_text *t, struct field_shape *ret, struct plen
         return damaged(err);
     if (take(t, "True"))
         return error_set(err, -EBADMSG,
-                         "its array is in Fortran's order: numpy.ascontiguousarray() makes one "
-                         "that can be a field");
+                         "its array is in Fortran order: numpy.ascontiguousarray() makes one that "
+                         "can be a field");
     if (!take(t, "False") || !take(t, ",") || !take(t, "'shape'") || !take(t, ":"))
         return damaged(err);
     r = take_shape(t, ret, err);
@@ -175,7 +175,7 @@ int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *re
     if (r < 0)
         return r;
     if (len - begin - header != ret->room)
-        return error_set(err, -EBADMSG, "its array has %zu bytes where its header says %u",
+        return error_set(err, -EBADMSG, "its array has %zu bytes, but its header says %u",
                          len - begin - header, ret->room);
     assert(begin + header + ret->room == len);
     *ret_at = begin + header;

@@ -58,7 +58,7 @@ static int add_path(struct pattern_expansion *e, char *path)
         return error_set(e->err, -ENOMEM, "out of memory");
     return e->list.count <= PATTERN_PATHS_MAX
                ? 0
-               : error_set(e->err, -E2BIG, "it names more than %d files", PATTERN_PATHS_MAX);
+               : error_set(e->err, -E2BIG, "it matches more than %d files", PATTERN_PATHS_MAX);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -272,7 +272,7 @@ static int expand_range(struct pattern_expansion *e, const struct pattern_braces
                          b->open);
     count = span / (uint64_t)range->step + 1;
     if (count > PATTERN_PATHS_MAX)
-        return error_set(e->err, -E2BIG, "'%.*s' names more than %d files",
+        return error_set(e->err, -E2BIG, "'%.*s' matches more than %d files",
                          (int)(b->close + 1 - b->open), b->open, PATTERN_PATHS_MAX);
     for (uint64_t i = 0; i < count; i++) {
         int64_t value = range->first + (int64_t)i * step;

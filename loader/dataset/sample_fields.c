@@ -230,7 +230,7 @@ int fields_make_alike(const struct dataset *d, uint32_t field, struct field_stor
     if (r < 0)
         return r;
     if (!is_alike(&ret->shape, shape))
-        return error_set(err, -EBADMSG, "it is %s, and the first sample's is %s",
+        return error_set(err, -EBADMSG, "it is %s, but the first sample's is %s",
                          field_name_shape(&ret->shape, ours, sizeof(ours)),
                          field_name_shape(shape, theirs, sizeof(theirs)));
     return 0;

@@ -452,6 +452,6 @@ int(scope_error)(const struct scope *scope, struct plenum_error *err, int code, 
 
     (void)scope_name(scope, path, name, sizeof(name));
     if (code == -EXDEV)
-        return error_set(err, -EACCES, "%s does not lie below a --root of this loader", name);
+        return error_set(err, -EACCES, "%s is not below a --root of this loader", name);
     return error_set(err, code, "%s: %s", name, strerror(-code));
 }

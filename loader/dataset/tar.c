@@ -134,7 +134,7 @@ static int check_written(const struct written *w, struct plenum_error *err)
     return error_set(err, -EBADMSG, "the label in '%s' %s", w->what,
                      w->len == 0               ? "is empty"
                      : w->len > CLASS_NAME_MAX ? "has more than 255 bytes"
-                                               : "holds a zero byte");
+                                               : "contains a zero byte");
 }
 
 static int label_of_json(const char *text, size_t len, const char *field, struct written *ret,
@@ -159,7 +159,7 @@ static int label_of_folder(const char *name, struct written *ret, struct plenum_
     const char *end = strrchr(name, '/'), *begin = end;
 
     if (!end)
-        return error_set(err, -EBADMSG, "'%s' lies in no folder that could be its class", name);
+        return error_set(err, -EBADMSG, "'%s' is not in a folder that could be its class", name);
     while (begin > name && begin[-1] != '/')
         begin--;
     assert(name <= begin && begin <= end);
@@ -208,9 +208,8 @@ static int find_label(const struct tar_set *set, const struct tar_group *g, stru
     if (set->from == FROM_ANY)
         return error_set(
             err, -EBADMSG,
-            "'%s' has no label: no .cls, .json with \"label\" or .txt with a number is "
-            "next to it; tar,label=...: says where labels are, tar,label=none: that "
-            "there are none",
+            "'%s' has no label: no .cls, .json with \"label\" or .txt with a number is next to it; "
+            "say where labels are with tar,label=...:, or that there are none with tar,label=none:",
             g->name);
     return error_set(err, -EBADMSG, "'%s' has no label: there is no .%s next to it", g->name,
                      extension_of(set, set->from));
@@ -235,8 +234,8 @@ static const struct tar_set *set_of(const struct archive *a)
 static int refuse_name(const struct written *w, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG,
-                     "the label in '%s' is '%.*s', which is not an integer; tar,label=...: says "
-                     "where labels are, tar,label=none: that there are none",
+                     "the label in '%s' is '%.*s', which is not an integer; say where labels are "
+                     "with tar,label=...:, or that there are none with tar,label=none:",
                      w->what, (int)min_u64(w->len, 40), w->text);
 }
 
@@ -311,8 +310,8 @@ static int add_image(struct archive *a, struct tar_group *g, const struct tar_me
     assert(g->any);
     if (g->image[0])
         return error_set(&a->err, -EBADMSG,
-                         "'%s' has two images: .%s and .%s; tar,image=%s: says which one is the "
-                         "sample's, and a field may have the other",
+                         "'%s' has two images: .%s and .%s; choose the sample's image with "
+                         "tar,image=%s:; the other one can be a field",
                          g->key, g->image, extension, g->image);
     if (m->type == TAR_SYMBOLIC_LINK)
         return error_set(&a->err, -EBADMSG,
@@ -359,7 +358,7 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct tar_g
 {
     assert(from < FROM_TYPES && g->any);
     if (g->labels[from].there)
-        return error_set(&a->err, -EBADMSG, "'%s' is there twice", name);
+        return error_set(&a->err, -EBADMSG, "'%s' occurs twice", name);
     if (m->type != TAR_FILE)
         return error_set(&a->err, -EBADMSG,
                          "'%s' is a link: 'tar --dereference --hard-dereference' stores what it "
@@ -484,7 +483,7 @@ static int check_names(struct archive *a)
     for (size_t i = 1; i < n && !ascending; i++)
         if (compare_names(&sorted[i - 1], &sorted[i], part) == 0) {
             r = error_set(&a->err, -EBADMSG,
-                          "'%s' is there twice: was something appended to the archive?",
+                          "'%s' occurs twice: was something appended to the archive?",
                           part->names + part->samples[sorted[i]].name);
             goto out;
         }
@@ -587,12 +586,11 @@ static int name_classes(const struct dataset *d, char *text, size_t len, struct 
 
     if (r == -EBADMSG)
         return error_set(err, -EBADMSG,
-                         "%s/%s holds bytes of 0, so it is not a list of class "
-                         "names",
+                         "%s/%s contains zero bytes, so it is not a list of class names",
                          d->scope.folder, classes_file);
     if (r == -E2BIG || (r == 0 && used > CLASSES_MAX))
-        r = error_set(err, -EBADMSG, "%s/%s: it can name %d classes, and there are more",
-                      d->scope.folder, classes_file, CLASSES_MAX);
+        r = error_set(err, -EBADMSG, "%s/%s: it names more than %d classes", d->scope.folder,
+                      classes_file, CLASSES_MAX);
     b->num_classes = 0;
     b->unnamed = false;
     for (uint32_t i = 0; i < count && r >= 0; i++)
@@ -649,20 +647,20 @@ static int no_images(const struct dataset *d, const struct index_builder *b,
     char others[256], why[400] = "", names[80], way[200] = "";
 
     if (b->dotted > 0 && b->dotted_extension[0])
-        (void)snprintf(way, sizeof(way), "tar,image=%s: takes these as images; or ",
+        (void)snprintf(way, sizeof(way), "use tar,image=%s: to read these as images, or ",
                        b->dotted_extension);
     if (b->dotted > 0)
-        return error_set(
-            err, -EBADMSG,
-            "%s holds no images: an extension begins at the first dot of a member's name, and that "
-            "of '%s' is not an image's; %srename the members so that their keys have no dot",
-            d->name, b->dotted_name, way);
+        return error_set(err, -EBADMSG,
+                         "%s contains no images: an extension begins at the first dot of a "
+                         "member's name, and that of '%s' is not an image extension; %srename the "
+                         "members so that their keys have no dot",
+                         d->name, b->dotted_name, way);
     if (index_builder_describe_foreign(b, others, sizeof(others))[0])
         (void)snprintf(why, sizeof(why), "%s %s: %s", index_builder_foreign_verb(b), others,
                        index_builder_advise_foreign(b));
     return error_set(err, -EBADMSG,
-                     "%s holds no images: members named %s are looked for (%llu other files were "
-                     "found)%s%s; tar,image=none: is for samples without images",
+                     "%s contains no images: no member is named %s (%llu other files were "
+                     "found)%s%s; use tar,image=none: for samples without images",
                      d->name, dataset_describe_images(d, names, sizeof(names)),
                      (unsigned long long)b->skipped, why[0] ? "; there " : "", why);
 }
@@ -675,7 +673,7 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
 
     r = archive_scan(dataset, options, &work, b, err);
     if (r >= 0 && b->num_samples == 0 && !dataset_has_images(dataset)) {
-        r = error_set(err, -EBADMSG, "%s holds no samples", dataset->name);
+        r = error_set(err, -EBADMSG, "%s contains no samples", dataset->name);
     } else if (r >= 0 && b->num_samples == 0) {
         r = no_images(dataset, b, err);
     }
@@ -703,11 +701,10 @@ static int parse_label_setting(const char *text, struct tar_set *set, struct ple
     if (json)
         len = (size_t)(json - text);
     if (len == 0 || len >= sizeof(set->extension) || (json && *json && !json[1]))
-        return error_set(
-            err, -EINVAL,
-            "tar,label=%s: there is label=EXTENSION (of the member with the label, as cls "
-            "or target.cls), label=json.FIELD, label=folder and label=none",
-            text);
+        return error_set(err, -EINVAL,
+                         "tar,label=%s: use label=EXTENSION (of the member with the label, such as "
+                         "cls or target.cls), label=json.FIELD, label=folder or label=none",
+                         text);
     set->from = json ? FROM_JSON : strcmp(last ? last + 1 : text, "cls") == 0 ? FROM_CLS : FROM_TXT;
     (void)snprintf(set->extension, sizeof(set->extension), "%.*s", (int)len, text);
     return 0;
@@ -790,7 +787,7 @@ static int read_sparse(int fd, const struct index_container *c, const struct ind
         r = m.size == sample->len ? tar_reader_read(reader, bytes, sample->len, err)
                                   : error_set(err, -ESTALE, "its size has changed");
     else if (r == 0)
-        r = error_set(err, -ESTALE, "it is not there any more");
+        r = error_set(err, -ESTALE, "it no longer exists");
     tar_reader_close(reader);
     return r == -EBADMSG ? -ESTALE : r;
 }
@@ -845,7 +842,7 @@ static const char *const patterns[] = {"*.tar"};
 
 static const struct format_setting settings[] = {
     ARCHIVE_SETTINGS,
-    {"image", "the extension of images; none: each key is a sample, of fields alone"},
+    {"image", "the extension of images; none: each key is a sample without an image"},
     {"label", "the extension of the member with the label, json.FIELD, folder or none"},
 };
 

@@ -210,10 +210,9 @@ int tar_find_fields(const struct dataset *dataset, const struct dataset_options 
     int r;
 
     if (strcmp(dataset_setting(dataset, "label", ""), "folder") == 0)
-        return error_set(
-            err, -EINVAL,
-            "%s: with label=folder each image is a sample by itself, and has no fields",
-            dataset->name);
+        return error_set(err, -EINVAL,
+                         "%s: with label=folder each image is a separate sample without fields",
+                         dataset->name);
     f.begin = calloc(containers + 1, sizeof(*f.begin));
     if (!f.begin)
         return error_set(err, -ENOMEM, "out of memory");

@@ -92,7 +92,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
         return error_set(err, -EBADMSG, "it is not a tar archive");
     return error_set(err, -EBADMSG, "it is damaged near byte %llu: %s",
                      (unsigned long long)(t->begin + (uint64_t)at),
-                     text ? text : "its structure makes no sense");
+                     text ? text : "its structure is invalid");
 }
 
 /* The program that compressed a file, by its first bytes, or NULL. */
@@ -132,10 +132,11 @@ static int check_compression(int fd, struct plenum_error *err)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (!program)
         return 0;
-    return error_set(err, -EOPNOTSUPP,
-                     "it is compressed (%s), so that no member can be read by itself; images are "
-                     "compressed already: unpack it with '%s -d', or store it without",
-                     program, program);
+    return error_set(
+        err, -EOPNOTSUPP,
+        "it is compressed (%s), so that no member can be read by itself; decompress it with '%s "
+        "-d', or store it uncompressed, because images are already compressed",
+        program, program);
 }
 
 int tar_reader_open(int fd, uint64_t begin, uint64_t size, struct tar_reader **ret,
@@ -188,8 +189,8 @@ static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct p
         for (size_t i = 0; i < n; i++)
             if (t->window[i] != 0)
                 return error_set(err, -EBADMSG,
-                                 "something follows its end mark at byte %llu: archives are joined "
-                                 "by 'tar --concatenate', not by cat",
+                                 "something follows its end mark at byte %llu: join archives with "
+                                 "'tar --concatenate', not with cat",
                                  (unsigned long long)(at + i));
         at += n;
     }
@@ -270,7 +271,7 @@ int tar_reader_next(struct tar_reader *t, struct tar_member *ret, struct plenum_
         return failed(t, err);
     if (t->next && header != t->next)
         return error_set(err, -EBADMSG,
-                         "the bytes of the member before byte %llu do not lie together",
+                         "the bytes of the member before byte %llu are not contiguous",
                          (unsigned long long)header);
     t->next = 0;
     if (r == ARCHIVE_EOF)
@@ -288,8 +289,8 @@ int tar_reader_next(struct tar_reader *t, struct tar_member *ret, struct plenum_
         if (m.data_at > t->size || m.size > t->size - m.data_at)
             return error_set(
                 err, -EBADMSG,
-                "it is cut off: '%s' reaches up to byte %llu, and the archive has %llu", m.name,
-                (unsigned long long)(m.data_at + m.size), (unsigned long long)t->size);
+                "it is cut off: '%s' extends to byte %llu, but the archive has only %llu bytes",
+                m.name, (unsigned long long)(m.data_at + m.size), (unsigned long long)t->size);
         assert(m.data_at >= m.header_at);
         t->next = m.data_at + align_up(m.size, BLOCK);
     }

@@ -292,8 +292,8 @@ static int copy_name(struct archive *a, const ProtobufCBinaryData *name, const c
 
     if (len > 0 && memchr(name->data, '\0', name->len))
         return error_set(&a->err, -EBADMSG,
-                         "%s: the name of the record at byte %llu, its feature '%s', has bytes of "
-                         "0: names are text (name=FEATURE names another)",
+                         "%s: the name of the record at byte %llu, its feature '%s', contains zero "
+                         "bytes: names must be text (choose another feature with name=FEATURE)",
                          a->path, (unsigned long long)offset, key);
     if (len > 0)
         memcpy(ret, name->data, len);
@@ -315,8 +315,8 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
 
     if (!found && has_image)
         return error_set(&a->err, -EBADMSG,
-                         "%s: the record at byte %llu has no feature '%s' of one piece of bytes; "
-                         "its features: %s (image=FEATURE names another)",
+                         "%s: the record at byte %llu has no feature '%s' with exactly one byte "
+                         "string; its features: %s (choose one with image=FEATURE)",
                          a->path, (unsigned long long)offset, keys->image,
                          list_features(example, list, sizeof(list)));
     r = keys->label ? add_label(a, find(example, keys->label), offset) : -1;
@@ -324,8 +324,8 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
         return -EBADMSG;
     if (r == -EINVAL)
         return error_set(&a->err, -EBADMSG,
-                         "%s: the record at byte %llu has no label: no feature '%s' of one number "
-                         "or text; its features: %s (label=FEATURE names another)",
+                         "%s: the record at byte %llu has no label: no feature '%s' with exactly "
+                         "one number or text; its features: %s (choose one with label=FEATURE)",
                          a->path, (unsigned long long)offset, keys->label,
                          list_features(example, list, sizeof(list)));
     assert(!has_image || (found >= data && image->len <= len - (size_t)(found - data)));
@@ -382,8 +382,8 @@ static int add_record(struct archive *a, const struct keys *keys, const uint8_t 
 static int cut(struct archive *a, uint64_t offset)
 {
     return error_set(&a->err, -EBADMSG,
-                     "%s ends in the middle of the record that begins at byte %llu: it was cut; "
-                     "copy it again",
+                     "%s ends in the middle of the record that begins at byte %llu: it was cut "
+                     "off; copy it again",
                      a->path, (unsigned long long)offset);
 }
 
@@ -761,7 +761,7 @@ static const char *const patterns[] = {"*.tfrecord", "*.tfrecords", "*-of-*",
 
 static const struct format_setting settings[] = {
     ARCHIVE_SETTINGS,
-    {"image", "the feature with the encoded image (image/encoded); none: fields alone"},
+    {"image", "the feature with the encoded image (image/encoded); none: no images"},
     {"label", "the feature with the class (image/class/label)"},
     {"name", "the feature with the file's name (image/filename)"},
 };

@@ -199,8 +199,8 @@ static int find_image(struct avif_reader *a, struct plenum_error *err)
         (!find_clean(across, &clean->left, &clean->width) ||
          !find_clean(down, &clean->top, &clean->height)))
         return error_set(err, -EBADMSG,
-                         "the AVIF file is damaged: its clean aperture is none of whole pixels "
-                         "within the image");
+                         "the AVIF file is damaged: its clean aperture does not consist of whole "
+                         "pixels within the image");
     return 0;
 }
 
@@ -272,11 +272,11 @@ static int find_planes(struct avif_reader *a, struct plenum_error *err)
             return error_set(err, -EBADMSG, "the AVIF file is damaged: it lacks a plane");
     }
     if (image->depth != 8 && image->depth != 10 && image->depth != 12)
-        return error_set(err, -EBADMSG, "an AVIF of %u bits is not decoded: convert it",
+        return error_set(err, -EBADMSG, "an AVIF with %u bits is not supported: convert it",
                          image->depth);
     if (!yuv_find_rule(&a->planes, &a->rule))
         return error_set(err, -EBADMSG,
-                         "an AVIF with matrix coefficients %u%s is not decoded: convert it",
+                         "an AVIF with matrix coefficients %u%s is not supported: convert it",
                          a->planes.matrix, a->planes.matrix == 0 ? " and shared chroma" : "");
     return 0;
 }
@@ -296,9 +296,9 @@ static int decode(struct avif_reader *a, struct plenum_error *err)
     image = a->decoder->image;
     if (image->width != width || image->height != height ||
         (width == 1 && height == 1 && image->imageOwnsYUVPlanes)) /* scaled nevertheless */
-        return error_set(err, -EBADMSG,
-                         "the AVIF file is damaged: its image has another size than its header "
-                         "says");
+        return error_set(
+            err, -EBADMSG,
+            "the AVIF file is damaged: its image does not have the size that its header gives");
     return find_planes(a, err);
 }
 

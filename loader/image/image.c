@@ -146,14 +146,14 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
         return git_lfs_refuse(-EBADMSG, err);
     if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '3' && isspace(bytes[2]))
         return error_set(err, -EBADMSG,
-                         "this is a PNM image that is written as text (P%c); of these only binary "
-                         "PPMs and PGMs (P6, P5) are decoded: convert it",
+                         "this is a PNM image in text form (P%c), but only binary PPMs and PGMs "
+                         "(P6, P5) are supported: convert it",
                          bytes[1]);
     if (guess)
-        return error_set(err, -EBADMSG,
-                         "this is %s image; only JPEG, PNG, WebP, AVIF and PPM are decoded: "
-                         "convert it",
-                         guess);
+        return error_set(
+            err, -EBADMSG,
+            "this is %s image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it",
+            guess);
     return error_set(err, -EBADMSG,
                      "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte "
                      "0x%02x%s",
@@ -527,7 +527,7 @@ int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
         *ret = (enum image_jpeg)i;
         return 0;
     }
-    return error_set(err, -EINVAL, "%s is one of auto, plenum, libjpeg, not '%s'", what, text);
+    return error_set(err, -EINVAL, "%s must be one of auto, plenum, libjpeg, not '%s'", what, text);
 }
 
 void image_decoder_use_jpeg(struct image_decoder *d, enum image_jpeg jpeg)
@@ -577,7 +577,7 @@ static int explain(struct image_decoder *d, const struct image_file *file, int r
                          text);
     if (!d->readers[JPEG]->refused_junk || !junk_is_its_only_fault(d, file))
         return r;
-    return error_set(err, r, "%s: a pipeline with the word junk forgives that", text);
+    return error_set(err, r, "%s: a pipeline with the word junk tolerates that", text);
 }
 
 int image_render_views(struct image_decoder *d, struct image_view *views, uint32_t count,
@@ -633,7 +633,7 @@ static int render_mask(struct image_decoder *d, struct image_view *views, uint32
     if (r < 0)
         return r;
     if (opened.header.width != width || opened.header.height != height)
-        r = error_set(err, -EBADMSG, "the mask has %u x %u pixels, and its image %u x %u",
+        r = error_set(err, -EBADMSG, "the mask has %u x %u pixels, but its image has %u x %u",
                       opened.header.height, opened.header.width, height, width);
     else
         r = render_opened(d, &opened, views, count, &planes, err);
@@ -753,13 +753,12 @@ int image_verify(struct image_decoder *d, const struct image_file *file, struct 
 int image_refuse_junk(size_t junk, struct plenum_error *err)
 {
     if (junk == 1)
-        return error_set(
-            err, -EBADMSG,
-            "1 byte before the first scan belongs to no segment; a pipeline that begins with the "
-            "word junk forgives it");
+        return error_set(err, -EBADMSG,
+                         "1 byte before the first scan belongs to no segment; a pipeline that "
+                         "begins with the word junk tolerates it");
     return error_set(err, -EBADMSG,
                      "%zu bytes before the first scan belong to no segment; a pipeline that begins "
-                     "with the word junk forgives them",
+                     "with the word junk tolerates them",
                      junk);
 }
 

@@ -204,7 +204,7 @@ static void on_progress(j_common_ptr cinfo)
     int scans = j->d.input_scan_number;
 
     if (scans > IMAGE_SCANS_MAX || j->blocks * (uint64_t)scans > IMAGE_BLOCK_VISITS_MAX)
-        leave(j, -EBADMSG, "a JPEG of %ux%u pixels with more than %d scans is not decoded",
+        leave(j, -EBADMSG, "a JPEG of %ux%u pixels with more than %d scans is not supported",
               j->d.image_width, j->d.image_height, scans - 1);
 }
 
@@ -262,11 +262,11 @@ static void check_process(struct jpeg_reader *j)
     uint8_t bits = 8, code = frame_code(j->part, j->part_len, &bits);
 
     if (code % 4 == 3)
-        leave(j, -EBADMSG, "a lossless JPEG is not decoded");
+        leave(j, -EBADMSG, "a lossless JPEG is not supported");
     if (code % 8 >= 5)
-        leave(j, -EBADMSG, "a hierarchical JPEG is not decoded");
+        leave(j, -EBADMSG, "a hierarchical JPEG is not supported");
     if (bits != 8)
-        leave(j, -EBADMSG, "a JPEG of %u bits a sample is not decoded, only of 8", bits);
+        leave(j, -EBADMSG, "a JPEG with %u bits per sample is not supported, only 8", bits);
 }
 
 static void start(struct jpeg_reader *j)
@@ -505,7 +505,7 @@ static void read_rows(struct jpeg_reader *j, uint8_t *pixels, size_t pitch, uint
         JDIMENSION n = jpeg_read_scanlines(&j->d, rows + done, count - done);
 
         if (n == 0)
-            leave(j, -EBADMSG, "JPEG decoder: it gave no further rows at row %u",
+            leave(j, -EBADMSG, "JPEG decoder: it returned no further rows at row %u",
                   j->d.output_scanline);
         done += n;
     }

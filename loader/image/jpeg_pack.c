@@ -81,7 +81,7 @@ static void on_progress(j_common_ptr cinfo)
 
     if (!jpeg_has_multiple_scans(d) && d->input_scan_number > 1)
         leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD,
-              "there are further scans behind its last one");
+              "there are further scans after its last one");
 }
 
 static void trap_init(struct trap *t)
@@ -106,7 +106,7 @@ static void check_form(struct trap *t, const struct jpeg_decompress_struct *d)
     for (int i = 0; i < d->num_components; i++)
         blocks += (uint64_t)d->comp_info[i].width_in_blocks * d->comp_info[i].height_in_blocks;
     if (blocks > IMAGE_BLOCKS_MAX)
-        leave(t, -EBADMSG, PACK_KEPT_ODD, "it has more pixels than are packed");
+        leave(t, -EBADMSG, PACK_KEPT_ODD, "it has too many pixels to be packed");
 }
 
 /* A file whose coefficients have been read. */

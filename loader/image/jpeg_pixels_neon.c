@@ -22,7 +22,8 @@
 
 #define NEON_INLINE static inline __attribute__((always_inline))
 
-/* The factors of words: lanes of two registers. */
+/* Factors for the 16-bit values, in the lanes of registers: `even` and `z` take half of one each,
+ * `odd` a whole one. */
 static const int16_t even_factors[4] = {F_0_541, F_0_541 - F_1_847, F_0_541 + F_0_765, 0};
 static const int16_t z_factors[4] = {F_1_175 - F_1_961, F_1_175, F_1_175 - F_0_390, 0};
 static const int16_t odd_factors[8] = {F_0_298 - F_0_899,

@@ -299,7 +299,7 @@ int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct 
     if (len - segment < SEGMENT_SIZE ||
         get64(bytes + segment + AT_CHECKSUM) != checksum_of(bytes, len, segment))
         return error_set(err, -EBADMSG,
-                         "the file is not as it was when it was packed: its checksum is wrong");
+                         "the file has changed since it was packed: its checksum is wrong");
     if (read_header(&h) && read_intervals(&h)) {
         if (scratch_reserve(scratch, ((size_t)h.layout.across * h.layout.down + SPARE) * 4) < 0)
             return error_set(err, -ENOMEM, "out of memory");
@@ -309,8 +309,7 @@ int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct 
             return 1;
         }
     }
-    return error_set(err, -EBADMSG,
-                     "it says that it is packed, but is not as a packed file must be");
+    return error_set(err, -EBADMSG, "it is marked as packed, but is not a valid packed file");
 }
 
 uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes)
@@ -456,7 +455,7 @@ static int pack(struct image_decoder *decoder, const struct image_file *file,
     if (r < 0)
         return r;
     if (again.pixels != info->pixels || again.orientation != info->orientation)
-        return error_set(err, -EBADMSG, "its pixels are not the same when it is packed");
+        return error_set(err, -EBADMSG, "its pixels would change if it were packed");
     ret->outcome = t.converted ? PACK_CONVERTED : PACK_BASELINE;
     return 0;
 }
@@ -504,7 +503,7 @@ static int write_raw(struct image_decoder *decoder, const struct image_file *fil
         again.orientation != target->orientation ||
         again.pixels != XXH3_64bits(ret->bytes + ret->len - count, count) ||
         (!target->resized && again.pixels != pixels))
-        return error_set(err, -EBADMSG, "its pixels are not the same when they are raw");
+        return error_set(err, -EBADMSG, "its pixels would change if they were raw");
     ret->outcome = target->resized ? PACK_RAW_RESIZED : PACK_RAW;
     return 0;
 }
@@ -537,7 +536,7 @@ static int check_and_pack(struct image_decoder *decoder, const struct pack_resiz
     }
     if (pack_prove(file->bytes, file->len, NULL) > 0) {
         ret->outcome = PACK_KEPT_PACKED;
-        return error_set(err, -EOPNOTSUPP, "it is packed already");
+        return error_set(err, -EOPNOTSUPP, "it is already packed");
     }
     return pack(decoder, file, &info, ret, err);
 }

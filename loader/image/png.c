@@ -134,9 +134,9 @@ static void ignore_chunks(png_structp png)
 static void check_mask(const struct png_reader *p, int depth, int colour)
 {
     if (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE)
-        give_up(p->png, "it has colours; a mask has indices or grey levels");
+        give_up(p->png, "it has colours, but a mask must have indices or grey levels");
     if ((depth == 16) != (p->base.mask == 2))
-        give_up(p->png, "a mask of other bits than the first one's");
+        give_up(p->png, "its bit depth differs from that of the first mask");
     if (p->interlaced)
         give_up(p->png, "a mask must not be interlaced");
 }

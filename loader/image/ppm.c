@@ -111,11 +111,12 @@ static int read_header(struct ppm_reader *p, struct header *h, struct plenum_err
     if (r < 0)
         return r;
     if (p->width == 0 || p->height == 0)
-        return error_set(err, -EBADMSG, "the %s header is damaged: it says %ux%u pixels", h->name,
+        return error_set(err, -EBADMSG, "the %s header is damaged: it gives %ux%u pixels", h->name,
                          p->width, p->height);
     if (most != 255)
-        return error_set(err, -EBADMSG, "the largest value of the %s is %u; only 255 is decoded",
-                         h->name, most);
+        return error_set(err, -EBADMSG,
+                         "the largest value of the %s is %u, but only 255 is supported", h->name,
+                         most);
     return 0;
 }
 

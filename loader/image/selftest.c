@@ -77,14 +77,14 @@ static int test_image(struct image_decoder *decoder, enum pipeline_version versi
     if (r == -ENOMEM)
         return r;
     if (r < 0)
-        return error_prefix(err, -EPROTO, "pixels %s: the built-in image '%s' is not decoded", name,
-                            image->name);
+        return error_prefix(err, -EPROTO, "pixels %s: the built-in image '%s' cannot be decoded",
+                            name, image->name);
     if (hash != golden)
-        return error_set(
-            err, -EPROTO,
-            "pixels %s: the built-in image '%s' comes out with hash %016llx instead of "
-            "%016llx: %s is not one that gives the pixels of the definition",
-            name, image->name, (unsigned long long)hash, (unsigned long long)golden, suspect);
+        return error_set(err, -EPROTO,
+                         "pixels %s: the built-in image '%s' has hash %016llx instead of %016llx: "
+                         "%s does not produce the pixels that are defined",
+                         name, image->name, (unsigned long long)hash, (unsigned long long)golden,
+                         suspect);
     return 0;
 }
 
@@ -107,7 +107,7 @@ int image_self_test(enum pipeline_version version, struct plenum_error *err)
     int r;
 
     if (version >= PIPELINE_VERSIONS)
-        return error_set(err, -EPROTO, "this build does not know pixels of version %d",
+        return error_set(err, -EPROTO, "this build does not support pixels of version %d",
                          (int)version);
     r = image_decoder_create(&decoder);
     if (r < 0)

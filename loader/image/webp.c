@@ -137,7 +137,7 @@ static uint8_t find_orientation(struct chunks c)
 
 static int damaged(struct plenum_error *err)
 {
-    return error_set(err, -EBADMSG, "the WebP file is damaged: its chunks hold no image");
+    return error_set(err, -EBADMSG, "the WebP file is damaged: its chunks contain no image");
 }
 
 /* Read the size in pixels of the image in a chunk. */
@@ -201,12 +201,12 @@ static int read_header(struct webp_reader *w, struct chunks c, uint8_t *orientat
         w->frame = (struct rect){0, 0, width, height};
     }
     if (width != w->frame.width || height != w->frame.height)
-        return error_set(err, -EBADMSG,
-                         "the WebP file is damaged: its image has another size than its header "
-                         "says");
+        return error_set(
+            err, -EBADMSG,
+            "the WebP file is damaged: its image does not have the size that its header gives");
     if ((uint64_t)w->frame.left + width > w->width || (uint64_t)w->frame.top + height > w->height)
         return error_set(err, -EBADMSG,
-                         "the WebP file is damaged: its first frame lies outside of the image");
+                         "the WebP file is damaged: its first frame lies outside the image");
     w->chunk = c.data - CHUNK_HEADER;
     w->size = c.size + CHUNK_HEADER;
     if ((size_t)(c.data - all.bytes) > IMAGE_HEADER_MAX)
@@ -273,7 +273,7 @@ static int decode_part(struct webp_reader *w, struct plenum_error *err)
     if (scratch_reserve(&w->pixels, bytes) < 0)
         return error_set(err, -ENOMEM, "out of memory for %ux%u pixels", part->width, part->height);
     if (!WebPInitDecoderConfig(&config))
-        return error_set(err, -ENOTSUP, "libwebp is of another version than this build is for");
+        return error_set(err, -ENOTSUP, "libwebp does not have the version that this build needs");
     config.options.use_cropping = 1;
     config.options.crop_left = (int)part->left;
     config.options.crop_top = (int)part->top;

@@ -432,7 +432,7 @@ static enum MHD_Result answer_health(struct http *h, struct MHD_Connection *c, b
     starting = !h->status.bytes;
     lock_release(&h->mu);
     if (stale)
-        return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader's loop does not turn\n");
+        return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader's event loop is stuck\n");
     if (ready && stopping)
         return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader is being stopped\n");
     if (ready && starting)
@@ -511,10 +511,11 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
         (void)dataset_ref(view.dataset);
     lock_release(&h->mu);
     if (!view.dataset)
-        return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
+        return say(c, MHD_HTTP_NOT_FOUND,
+                   "there is no such stream, or it has not requested any batch\n");
     if (large)
         return say(c, MHD_HTTP_NOT_FOUND,
-                   "there are no thumbnails of images of more than 1024 pixels a side\n");
+                   "images of more than 1024 pixels a side have no thumbnails\n");
     return make_thumbnail(h, c, &view, (unsigned)index, state);
 }
 
@@ -556,9 +557,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
         return answer_made(c, *state);
     if (h->loopback &&
         !names_loopback(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
-        return say(c, 421, "this page is for this host alone: ask for localhost\n");
+        return say(c, 421, "this page is available only on this host: use the address localhost\n");
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
-        return say(c, MHD_HTTP_METHOD_NOT_ALLOWED, "there is nothing here to be changed\n");
+        return say(c, MHD_HTTP_METHOD_NOT_ALLOWED, "nothing can be changed here\n");
     if (strcmp(url, "/") == 0)
         return answer(c, MHD_HTTP_OK, "text/html; charset=utf-8", page, sizeof(page) - 1);
     if (strcmp(url, "/status.json") == 0)
@@ -574,7 +575,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
     if (h->thumbnails && strncmp(url, prefix, sizeof(prefix) - 1) == 0)
         return answer_thumbnail(h, c, url + sizeof(prefix) - 1, state);
     return say(c, MHD_HTTP_NOT_FOUND,
-               "here are /, /status.json, /history.json, /metrics, /healthz and /readyz\n");
+               "the pages are /, /status.json, /history.json, /metrics, /healthz and /readyz\n");
 }
 
 /* The request is over, whether it was answered or not. */
@@ -674,7 +675,7 @@ static int take_socket(int fd, struct plenum_error *err)
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0)
         return error_set(err, -errno, "--http-fd %d: %s", fd, strerror(errno));
     if (!listens)
-        return error_set(err, -EINVAL, "--http-fd %d: this socket does not listen", fd);
+        return error_set(err, -EINVAL, "--http-fd %d: this is not a listening socket", fd);
     (void)io_set_cloexec(fd, true);
     r = io_set_nonblock(fd);
     return r < 0 ? error_set(err, r, "--http-fd %d: %s", fd, strerror(-r)) : fd;
@@ -757,7 +758,7 @@ int http_start(const struct server_options *options, struct blocking *blocking, 
     (void)ret;
     return error_set(err, -ENOTSUP,
                      "this plenumd was built without libmicrohttpd and has no status page: leave "
-                     "http-port and http-fd away");
+                     "http-port and http-fd out");
 }
 
 void http_publish(struct http *http, const struct server *server)

@@ -116,7 +116,7 @@ static void close_excess(struct listening *l, int fd)
 
     if (log_limit_check(&l->server->log_limit, "", "EMFILE", time_now_ns(), &untold) ==
         LOG_LIMIT_LOG)
-        log_warn("no descriptor left for a new client: it is closed, as are those that follow (see "
+        log_warn("no file descriptor is left for a new client: it and later ones are closed (see "
                  "ulimit -n)");
     l->server->refused++;
     if (fd < 0)
@@ -213,11 +213,11 @@ int listening_check(const struct server_options *o, struct plenum_error *err)
 {
     if (!o->listen || o->tls_key || o->num_roots > 0)
         return 0;
-    return error_set(err, -EPERM,
-                     "--listen %s: any client that connects there could read everything that this "
-                     "user can; name the folders that may be read with --root, or a key with "
-                     "--tls-key",
-                     o->listen);
+    return error_set(
+        err, -EPERM,
+        "--listen %s: any client that connects there could read everything that this user can; use "
+        "--root to name the folders that may be read, or --tls-key to require a key",
+        o->listen);
 }
 
 static int load_key(struct listening *l, struct plenum_error *err)
@@ -238,11 +238,12 @@ int listening_open_tcp(struct listening *l, struct plenum_error *err)
     if (!o->listen)
         return !o->tls_key || l->tcp.fd >= 0
                    ? 0
-                   : error_set(err, -EINVAL,
-                               "--tls-key is for clients of TCP: say with --listen where "
-                               "they come to");
+                   : error_set(
+                         err, -EINVAL,
+                         "--tls-key is for TCP clients: use --listen to say where they connect");
     if (l->tcp.fd >= 0)
-        return error_set(err, -EINVAL, "--listen and --listen-fd both name a TCP socket: give one");
+        return error_set(err, -EINVAL,
+                         "--listen and --listen-fd both name a TCP socket: give only one");
     r = address_parse_listen(o->listen, &address, err);
     if (r < 0)
         return error_prefix(err, r, "--listen");
@@ -254,8 +255,8 @@ int listening_open_tcp(struct listening *l, struct plenum_error *err)
         return r;
     if (!o->tls_key && !address_is_local(&address))
         return error_set(err, -EPERM,
-                         "--listen %s: other hosts would reach it without proving who they are; "
-                         "give it and its clients a key (--tls-key), or listen on 127.0.0.1",
+                         "--listen %s: other hosts could connect without authentication; give the "
+                         "loader and its clients a key (--tls-key), or listen on 127.0.0.1",
                          o->listen);
     r = listening_check(o, err);
     if (r < 0)
@@ -278,8 +279,8 @@ static int give_socket(struct listening *l, const struct user *user, struct plen
     if (o->socket_group) {
         if (!l->owns_path)
             return error_set(err, -EINVAL,
-                             "--socket-group %s: %s has no file that could be a group's: name "
-                             "unix:PATH with --socket",
+                             "--socket-group %s: %s has no file whose group could be set: use "
+                             "--socket unix:PATH",
                              o->socket_group, o->socket);
         r = users_find_id(o->socket_group, true, &group, err);
         if (r < 0)
@@ -291,8 +292,8 @@ static int give_socket(struct listening *l, const struct user *user, struct plen
                          strerror(errno));
     if (group != UINT32_MAX && lchown(path, (uid_t)-1, group) < 0)
         return error_set(err, -errno,
-                         "--socket-group %s: cannot give %s to it: %s; who is not root can give it "
-                         "only to groups of their own",
+                         "--socket-group %s: cannot give %s to it: %s; only root can give it to a "
+                         "group that the user is not in",
                          o->socket_group, o->socket, strerror(errno));
     return 0;
 }

@@ -67,7 +67,7 @@ static int parse_pin(void *target, const char *value, struct plenum_error *err)
             a->pin_given = true;
             return 0;
         }
-    return error_set(err, -EINVAL, "--pin is one of core, node, none, not '%s'", value);
+    return error_set(err, -EINVAL, "--pin must be one of core, node, none, not '%s'", value);
 }
 
 static int parse_decoder(void *target, const char *value, struct plenum_error *err)
@@ -87,7 +87,7 @@ static int read_environment(struct arguments *a)
     if (decoder && *decoder)
         r = image_jpeg_parse("PLENUM_DECODER", decoder, &a->server.jpeg, &err);
     if (r < 0)
-        log_error("%s: set it to one of these, or not at all", err.text);
+        log_error("%s: set it to one of these, or unset it", err.text);
     return r;
 }
 
@@ -123,7 +123,7 @@ static int parse_log_format(void *target, const char *value, struct plenum_error
     struct arguments *a = target;
 
     if (strcmp(value, "text") != 0 && strcmp(value, "json") != 0)
-        return error_set(err, -EINVAL, "--log-format is text or json, not '%s'", value);
+        return error_set(err, -EINVAL, "--log-format must be text or json, not '%s'", value);
     a->log_format = value[0] == 'j' ? LOG_JSON : LOG_TEXT;
     return 0;
 }
@@ -155,22 +155,22 @@ static const struct option_def defs[] = {
     {"socket-mode", 0, "MODE", OPTION_CALL, .call = parse_mode,
      .help = "mode of the socket file (default 0600)"},
     {"socket-group", 0, "GROUP", OPTION_TEXT, AT(server.socket_group),
-     .help = "give the socket file to GROUP, whose members may then connect (default mode 0660)"},
+     .help = "give the socket file to GROUP, whose members may then connect; the default mode is "
+             "then 0660"},
     {"user", 0, "USER", OPTION_TEXT, AT(server.user),
      .help = "as root: become USER once the sockets are open and the key is read"},
     {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen),
-     .help = "also serve clients over TCP at HOST:PORT; a PORT alone means 127.0.0.1 (default: "
-             "none)"},
+     .help =
+         "also serve clients over TCP at HOST:PORT; without HOST, at 127.0.0.1 (default: none)"},
     {"tls-key", 0, "FILE", OPTION_TEXT, AT(server.tls_key),
-     .help = "serve TCP clients only if they have the key in FILE, and encrypt the traffic (TLS "
-             "1.3)"},
+     .help = "serve only TCP clients that have the key in FILE, and encrypt the traffic (TLS 1.3)"},
     {"threads", 't', "N", OPTION_U32, AT(server.threads), 1, 4096,
      .help = "decoder threads (default: one per CPU that this process may use)"},
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
      .help = "threads that read files (default: half as many, 2 to 16)"},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
-     .help = "JPEG decoder; the pixels are the same: Plenum's own where it is fast (auto, "
-             "default) or wherever it can (plenum), or libjpeg-turbo (libjpeg)"},
+     .help = "JPEG decoder: Plenum's own where it is fast (auto, default), Plenum's own wherever "
+             "possible (plenum), or libjpeg-turbo (libjpeg); the pixels are the same"},
     {"pin", 0, "POLICY", OPTION_CALL, .call = parse_pin,
      .help = "bind each decoder thread to its own CPU (core, default), to a NUMA node (node, "
              "default with --job) or not at all (none)"},
@@ -178,59 +178,60 @@ static const struct option_def defs[] = {
      .help = "use all CPUs of the control group, regardless of the inherited affinity"},
     {"root", 'r', "DIR", OPTION_CALL, .call = add_root,
      .help = "serve only data sets below DIR (may be given several times); 'DIR "
-             "readers=USER,@GROUP' restricts it to these. Without it, serve everything that this "
-             "user can read, to this user only"},
+             "readers=USER,@GROUP' restricts it to these. Without this option, serve everything "
+             "that this user can read, but only to this user"},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(server.cache_dir),
      .help = "keep indices of data sets in DIR (default $PLENUM_CACHE_DIR, "
              "$XDG_CACHE_HOME/plenum or ~/.cache/plenum)"},
     {"cache-limit", 0, "BYTES", OPTION_BYTES, AT(server.cache_limits.bytes), 0, 0,
-     .help = "remove the least recently used indices above this total (default: a tenth of the "
-             "file system; 0: no limit)"},
+     .help = "remove the least recently used indices if all together exceed this (default: a tenth "
+             "of the file system; 0: no limit)"},
     {"cache-user-limit", 0, "BYTES", OPTION_BYTES, AT(server.cache_limits.user_bytes), 0, 0,
-     .help = "also those created for a single user above this total (default: a quarter of "
-             "--cache-limit if several users are served; 0: no limit)"},
+     .help =
+         "remove the least recently used indices of a user if those created for that user exceed "
+         "this (default: a quarter of --cache-limit if several users are served; 0: no limit)"},
     {"cache-age", 0, "TIME", OPTION_DURATION, AT(server.cache_limits.age_ns),
-     .help = "also those that have not been used for this long (default 90d; 0: no "
-             "limit)"},
+     .help = "remove indices that have not been used for this long (default 90d; 0: no limit)"},
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),
-     .help = "neither write nor use hints about the tiles of JPEGs; the pixels are the same"},
+     .help = "neither write nor use hints about the tiles of JPEGs, which do not affect pixels"},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
-     .help = "reject rings of batches above this total of all clients (default: half the memory "
-             "of the machine or the control group)"},
+     .help = "reject a ring of batches if the rings of all clients would exceed this (default: "
+             "half the memory of the machine or the control group)"},
     {"cpu-budget", 0, "CORES", OPTION_CALL, .call = parse_cpu_budget,
      .help = "use at most the CPU time of this many cores, such as 2.5 (default: no limit)"},
     {"memory-budget", 0, "BYTES", OPTION_BYTES, AT(server.memory_budget), 1, 0,
-     .help = "reject streams whose rings, together with the loader's own memory, would exceed "
-             "this (default: no limit but --ring-limit)"},
+     .help = "reject a stream if the rings of all clients and the loader's own memory would exceed "
+             "this (default: no limit except --ring-limit)"},
     {"max-clients", 0, "N", OPTION_U32, AT(server.max_clients), 1, 1 << 20,
-     .help = "reject clients above this number (default 4096)"},
+     .help = "serve at most this many clients, and reject others (default 4096)"},
     {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns),
      .help = "how long SIGTERM waits for batches in progress (default 10s; 0: not at all)"},
     {"http-port", 0, "PORT", OPTION_U32, AT(server.http_port), 0, 65535,
      .help = "serve a status page, and metrics for Prometheus, at this TCP port (default 0: off)"},
     {"http-address", 0, "IP", OPTION_TEXT, AT(server.http_address),
-     .help = "serve them at this address of the host (default 127.0.0.1: only this host)"},
+     .help = "serve the status page and metrics at this address of the host (default 127.0.0.1: "
+             "only this host)"},
     {"no-thumbnails", 0, NULL, OPTION_FLAG, AT(server.no_thumbnails),
      .help = "show no images on the status page"},
     {"job", 0, NULL, OPTION_FLAG, AT(job),
      .help = "serve a single job: only this user's processes, sharing its CPUs"},
     {"listen-fd", 0, "FD", OPTION_U32, AT(listen_fd), 0, 1 << 20,
-     .help = "use this socket, which already listens, instead of --socket"},
+     .help = "use this descriptor, a listening socket, instead of --socket"},
     {"http-fd", 0, "FD", OPTION_U32, AT(http_fd), 0, 1 << 20,
-     .help = "serve the status page on this socket, which already listens, instead of "
-             "--http-port"},
+     .help =
+         "serve the status page on this descriptor, a listening socket, instead of --http-port"},
     {"client-fd", 0, "FD", OPTION_U32, AT(client_fd), 0, 1 << 20,
-     .help = "also serve this client, whose connection has already been accepted"},
+     .help = "also serve the client on this descriptor, an accepted connection"},
     {"leash-fd", 0, "FD", OPTION_U32, AT(lifeline_fd), 0, 1 << 20,
      .help = "end when this descriptor reaches end of file"},
     {"start-fd", 0, "FD", OPTION_U32, AT(start_fd), 0, 1 << 20,
-     .help = "report progress of the start through --leash-fd, and close this descriptor when it "
-             "is complete"},
+     .help = "report the progress of the start through --leash-fd, and close this descriptor when "
+             "the start is complete"},
     {"log-format", 0, "FORMAT", OPTION_CALL, .call = parse_log_format,
      .help = "write messages as text (default) or as json, one object per line"},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), .help = "log errors and warnings only"},
     {"verbose", 'v', NULL, OPTION_CALL, .call = count_verbose,
-     .help = "log more (twice: for debugging)"},
+     .help = "log more (give it twice for debugging)"},
 };
 
 static const struct option_words words[] = {
@@ -479,7 +480,7 @@ int main(int argc, char **argv)
     if (a->check_config) {
         r = read_settings(&s);
         if (r == 0)
-            printf("%s is good\n", a->config ? a->config : DEFAULT_CONFIG);
+            printf("%s is valid\n", a->config ? a->config : DEFAULT_CONFIG);
         settings_texts_fini(&s.texts);
         return r < 0 ? 1 : 0;
     }

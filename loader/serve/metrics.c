@@ -81,17 +81,20 @@ static void put_streams(FILE *f, const struct status *status)
         {"plenum_stream_samples_total", "counter", "Samples rendered for the stream.",
          FIELD(samples), 1},
         {"plenum_stream_substituted_samples_total", "counter",
-         "Of them, samples shown in place of bad ones.", FIELD(substituted), 1},
-        {"plenum_stream_batches_total", "counter", "Batches answered.", FIELD(batches), 1},
-        {"plenum_stream_batches_in_flight", "gauge", "Batches asked for and not answered.", 0, 1},
+         "Samples that were shown in place of bad ones.", FIELD(substituted), 1},
+        {"plenum_stream_batches_total", "counter",
+         "Batches that were answered, including failed ones.", FIELD(batches), 1},
+        {"plenum_stream_batches_in_flight", "gauge",
+         "Batches requested by the stream and not yet answered.", 0, 1},
         {"plenum_stream_trainer_waited_ratio", "gauge",
-         "Share of its time that the program waited for batches, of the last ten seconds.",
-         FIELD(waited), 1e6},
+         "Fraction of the last ten seconds that the program waited for batches.", FIELD(waited),
+         1e6},
         {"plenum_stream_cores_enough", "gauge",
-         "Cores with which the program would never wait, by the last ten seconds.", FIELD(cores),
-         1e3},
+         "Number of cores with which the program would not wait, estimated over the last ten "
+         "seconds.",
+         FIELD(cores), 1e3},
         {"plenum_stream_cpu_seconds_per_sample", "gauge",
-         "CPU time that reading and rendering a sample takes.", FIELD(cpu_ns), 1e9},
+         "CPU time to read and render one sample of the stream.", FIELD(cpu_ns), 1e9},
 #undef FIELD
     };
 
@@ -128,53 +131,60 @@ void metrics_write(FILE *file, const struct status *status, const struct server 
 
     queue_get_counters(server->queue, &c);
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    head(file, "plenum_build_info", "gauge", "1, with the version of the loader.");
+    head(file, "plenum_build_info", "gauge",
+         "Version of the loader, as a label; the value is always 1.");
     (void)fprintf(file, "plenum_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
-    put_one(file, "plenum_start_time_seconds", "gauge", "When the loader was started, Unix time.",
+    put_one(file, "plenum_start_time_seconds", "gauge",
+            "Start time of the loader, in seconds since the Unix epoch.",
             (double)now.tv_sec + (double)now.tv_nsec / 1e9 - seconds(l->uptime_ns));
-    put_one(file, "plenum_stopping", "gauge", "1 while the loader drains.", l->stopping);
-    put_one(file, "plenum_clients", "gauge", "Connected clients.", l->sessions);
-    put_one(file, "plenum_streams", "gauge", "Open streams.", l->streams);
+    put_one(file, "plenum_stopping", "gauge",
+            "1 while the loader finishes its last batches before it ends, otherwise 0.",
+            l->stopping);
+    put_one(file, "plenum_clients", "gauge", "Number of connected clients.", l->sessions);
+    put_one(file, "plenum_streams", "gauge", "Number of open streams.", l->streams);
     put_one(file, "plenum_samples_total", "counter", "Samples rendered.", (double)c.all.samples);
     put_one(file, "plenum_substituted_samples_total", "counter",
-            "Of them, samples shown in place of bad ones.", (double)c.all.substituted);
-    put_one(file, "plenum_batches_total", "counter", "Batches answered.", (double)c.all.batches);
-    put_one(file, "plenum_failed_batches_total", "counter", "Of them, with an error.",
-            (double)c.all.failed);
-    put_one(file, "plenum_refused_clients_total", "counter",
-            "Clients that were refused with a reason.", (double)l->refused);
-    put_one(file, "plenum_queued_samples", "gauge", "Samples that wait for their turn.",
-            (double)l->queued);
-    put_one(file, "plenum_ring_bytes", "gauge", "Clients' memory that is mapped.",
-            (double)l->ring_bytes);
-    put_one(file, "plenum_ring_limit_bytes", "gauge", "How much may be mapped.",
-            (double)l->ring_limit);
-    head(file, "plenum_threads", "gauge", "Threads of the loader.");
+            "Samples that were shown in place of bad ones.", (double)c.all.substituted);
+    put_one(file, "plenum_batches_total", "counter",
+            "Batches that were answered, including failed ones.", (double)c.all.batches);
+    put_one(file, "plenum_failed_batches_total", "counter",
+            "Batches that were answered with an error.", (double)c.all.failed);
+    put_one(file, "plenum_refused_clients_total", "counter", "Clients that the loader refused.",
+            (double)l->refused);
+    put_one(file, "plenum_queued_samples", "gauge",
+            "Samples that are waiting to be read and rendered.", (double)l->queued);
+    put_one(file, "plenum_ring_bytes", "gauge",
+            "Memory of clients' rings that the loader has mapped.", (double)l->ring_bytes);
+    put_one(file, "plenum_ring_limit_bytes", "gauge",
+            "Limit on the memory of clients' rings that the loader maps.", (double)l->ring_limit);
+    head(file, "plenum_threads", "gauge", "Number of threads, by kind.");
     (void)fprintf(file, "plenum_threads{kind=\"render\"} %u\nplenum_threads{kind=\"read\"} %u\n",
                   l->threads, l->io_threads);
-    head(file, "plenum_thread_busy_seconds_total", "counter", "Time that threads worked.");
+    head(file, "plenum_thread_busy_seconds_total", "counter",
+         "Time that the loader's threads spent working, by kind.");
     (void)fprintf(file,
                   "plenum_thread_busy_seconds_total{kind=\"render\"} %.9f\n"
                   "plenum_thread_busy_seconds_total{kind=\"read\"} %.9f\n",
                   seconds(c.all.render_ns), seconds(c.all.read_ns));
     put_one(file, "plenum_sample_cpu_seconds_total", "counter",
-            "CPU time that reading and rendering samples took.", seconds(c.all.cpu_ns));
-    put_histogram(file, "plenum_read_seconds", "Reading one sample.", &c.read);
-    put_histogram(file, "plenum_render_seconds", "Decoding, cropping and resizing one sample.",
+            "CPU time spent reading and rendering samples.", seconds(c.all.cpu_ns));
+    put_histogram(file, "plenum_read_seconds", "Time to read one sample.", &c.read);
+    put_histogram(file, "plenum_render_seconds", "Time to decode, crop and resize one sample.",
                   &c.render);
-    put_histogram(file, "plenum_queue_seconds", "From the request of a batch to its first turn.",
-                  &c.queue);
-    put_histogram(file, "plenum_wait_seconds", "What programs waited for one batch.",
+    put_histogram(file, "plenum_queue_seconds",
+                  "Time from the request of a batch until work on it starts.", &c.queue);
+    put_histogram(file, "plenum_wait_seconds", "Time that programs waited for one batch.",
                   &server->waits);
-    head(file, "plenum_node_threads", "gauge", "Threads that decode, by NUMA node.");
+    head(file, "plenum_node_threads", "gauge", "Number of decoder threads, by NUMA node.");
     for (uint32_t i = 0; i < l->lanes; i++)
         (void)fprintf(file, "plenum_node_threads{node=\"%u\"} %u\n", i, l->lane[i].threads);
-    head(file, "plenum_node_ring_bytes", "gauge", "Clients' memory, by NUMA node.");
+    head(file, "plenum_node_ring_bytes", "gauge", "Memory of clients' rings, by NUMA node.");
     for (uint32_t i = 0; i < l->lanes; i++)
         (void)fprintf(file, "plenum_node_ring_bytes{node=\"%u\"} %llu\n", i,
                       (unsigned long long)l->lane[i].ring_bytes);
     put_streams(file, status);
-    put_one(file, "process_resident_memory_bytes", "gauge", "Resident memory.",
+    put_one(file, "process_resident_memory_bytes", "gauge", "Resident memory of the loader.",
             (double)l->memory_bytes);
-    put_one(file, "process_open_fds", "gauge", "Open file descriptors.", l->descriptors);
+    put_one(file, "process_open_fds", "gauge", "Number of open file descriptors of the loader.",
+            l->descriptors);
 }

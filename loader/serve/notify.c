@@ -54,11 +54,10 @@ int notify_get_socket(struct plenum_error *err)
     for (uint64_t i = 0; i < count && i < 64; i++)
         (void)io_set_cloexec(FIRST_FD + (int)i, true);
     if (count != 1)
-        return error_set(
-            err, -EINVAL,
-            "the service manager handed over %llu sockets, but one is served: leave one "
-            "ListenStream= in plenumd.socket",
-            (unsigned long long)count);
+        return error_set(err, -EINVAL,
+                         "the service manager handed over %llu sockets, but plenumd serves only "
+                         "one: keep only one ListenStream= in plenumd.socket",
+                         (unsigned long long)count);
     if (socket_option(FIRST_FD, SO_DOMAIN) != AF_UNIX ||
         socket_option(FIRST_FD, SO_TYPE) != SOCK_STREAM ||
         socket_option(FIRST_FD, SO_ACCEPTCONN) != 1)

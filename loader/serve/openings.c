@@ -97,8 +97,8 @@ static int check_path(const char *text, struct plenum_error *err)
     if (dataname_is_absolute(text))
         return 0;
     return error_set(err, -EINVAL,
-                     "data set '%s': a loader needs an absolute path, since its own folder is "
-                     "another than its clients'",
+                     "data set '%s': a loader needs an absolute path, because its working "
+                     "directory differs from its clients'",
                      text);
 }
 
@@ -274,7 +274,7 @@ static void index_in_turn(struct opening *o)
     if (!other && next == o)
         begin(o, STAGE_INDEXING);
     else
-        tell(o, "waiting for another client, for which it is being indexed", 0, 0);
+        tell(o, "waiting while it is indexed for another client", 0, 0);
 }
 
 /* Building an index has succeeded or failed: the next opening finds the index, or builds it. */
@@ -337,9 +337,9 @@ static void begin(struct opening *o, enum stage stage)
 static void give_up(struct opening *o)
 {
     struct plenum_error err;
-    int r = error_set(&err, -ETIMEDOUT,
-                      "data set '%s': nothing has come from its storage for %llu minutes", o->name,
-                      (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
+    int r =
+        error_set(&err, -ETIMEDOUT, "data set '%s': its storage has not responded for %llu minutes",
+                  o->name, (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
 
     answer(o, r, &err);
     atomic_store(&o->cancel, true); /* no other opening inherits it */
@@ -385,7 +385,7 @@ static void on_tick(uv_timer_t *timer)
             wait_on(o);
         } else if (!blocking_has_begun(&o->job)) {
             touch(o);
-            tell(o, "waiting for other data sets that the same user opens", 0, 0);
+            tell(o, "waiting for other data sets that the same user is opening", 0, 0);
         } else if (now > changed && now - changed > all->options.silent_ns) {
             give_up(o);
         }

@@ -69,12 +69,11 @@ int quota_check_client(const struct server *server, const char *user, struct ple
     if (most == 0 || fits(server, &a, 1, most, &share) || (share && a.own == 0))
         return 0;
     if (share)
-        return error_set(
-            err, -EUSERS,
-            "your user has %u of the %u clients that it takes, and gets no more than is "
-            "left for others (--max-clients)",
-            (unsigned)a.own, most);
-    return error_set(err, -EUSERS, "it has %u clients and takes no more (--max-clients)",
+        return error_set(err, -EUSERS,
+                         "your user has %u of at most %u clients, and must leave as many free for "
+                         "others (--max-clients)",
+                         (unsigned)a.own, most);
+    return error_set(err, -EUSERS, "it has %u clients, and accepts no more (--max-clients)",
                      (unsigned)a.all);
 }
 
@@ -92,13 +91,13 @@ static int check_mapped(const struct server *server, const struct usage *a, uint
     (void)format_bytes(limit, most, sizeof(most));
     if (share)
         return error_set(err, -ENOSPC,
-                         "with a ring of %s your user would have more of the %s for all rings than "
-                         "is then left for others (--ring-limit)",
+                         "with a ring of %s, your user would take more of the %s for all rings "
+                         "than would be left for others (--ring-limit)",
                          want, most);
-    return error_set(err, -ENOSPC,
-                     "a ring of %s goes beyond the %s that this loader maps for all its clients "
-                     "(--ring-limit)",
-                     want, most);
+    return error_set(
+        err, -ENOSPC,
+        "a ring of %s would exceed the %s that this loader maps for all its clients (--ring-limit)",
+        want, most);
 }
 
 /* What the loader itself holds, and how much `added` would add to that. */
@@ -130,16 +129,16 @@ int quota_check_ring(struct server *server, const char *user, uint64_t bytes, ui
         return 0;
     (void)format_bytes(bytes, want, sizeof(want));
     (void)format_bytes(own.more, beside, sizeof(beside));
-    (void)snprintf(text, sizeof(text), own.more > 0 ? "%s, and %s to make its samples," : "%s",
+    (void)snprintf(text, sizeof(text), own.more > 0 ? "%s, and %s to render its samples," : "%s",
                    want, beside);
     (void)format_bytes(share ? budget - own.held : budget, most, sizeof(most));
     if (share)
         return error_set(err, -ENOSPC,
-                         "with a ring of %s your user would have more of the %s for all rings than "
-                         "is then left for others (--memory-budget)",
+                         "with a ring of %s, your user would take more of the %s for all rings "
+                         "than would be left for others (--memory-budget)",
                          text, most);
     return error_set(err, -ENOSPC,
-                     "a ring of %s goes beyond the %s that this loader may use, of which %s are "
+                     "a ring of %s would exceed the %s that this loader may use, of which %s is "
                      "taken (--memory-budget)",
                      text, most, format_bytes(own.held + a.all, held, sizeof(held)));
 }
@@ -156,11 +155,11 @@ int quota_check_fields(struct server *server, uint64_t reading, struct plenum_er
     own = count_own(server, &(struct stream_memory){.reading = reading});
     if (own.more == 0 || own.held + own.more + a.all <= budget)
         return 0;
-    return error_set(err, -ENOSPC,
-                     "the fields of its samples take up to %s while %u threads read them, which "
-                     "goes beyond the %s that this loader may use, of which %s are taken "
-                     "(--memory-budget)",
-                     format_bytes(reading, want, sizeof(want)), server->io_threads,
-                     format_bytes(budget, most, sizeof(most)),
-                     format_bytes(own.held + a.all, held, sizeof(held)));
+    return error_set(
+        err, -ENOSPC,
+        "the fields of its samples take up to %s while %u threads read them, which would exceed "
+        "the %s that this loader may use, of which %s is taken (--memory-budget)",
+        format_bytes(reading, want, sizeof(want)), server->io_threads,
+        format_bytes(budget, most, sizeof(most)),
+        format_bytes(own.held + a.all, held, sizeof(held)));
 }

@@ -143,10 +143,10 @@ static int parse_root(struct root *root, const char *text, struct plenum_error *
     }
     root->path = realpath(copy, NULL);
     if (!root->path)
-        r = error_set(err, -errno, "root %s: %s; mount or make it, or take it away", copy,
+        r = error_set(err, -errno, "root %s: %s; mount or create it, or remove this root", copy,
                       strerror(errno));
     else if (stat(root->path, &st) < 0 || !S_ISDIR(st.st_mode))
-        r = error_set(err, -ENOTDIR, "root %s is not a folder; name the folder that it lies in",
+        r = error_set(err, -ENOTDIR, "root %s is not a folder; name the folder that contains it",
                       copy);
     else if (readers && (r = parse_readers(root, readers, err)) < 0)
         (void)error_prefix(err, r, "root %s", copy);

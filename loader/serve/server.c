@@ -106,7 +106,7 @@ static void *exit_after_limit(void *arg)
 
     (void)arg;
     (void)nanosleep(&limit, NULL);
-    log_warn("ended without waiting for what hangs, most likely storage, for more than %d s",
+    log_warn("something still hangs after %d s, most likely storage: ended without waiting for it",
              END_LIMIT_S);
     _exit(EXIT_SUCCESS);
 }
@@ -173,9 +173,8 @@ static void on_drain(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
 
-    log_warn(
-        "clients that were still being served when --drain-timeout was over: %u; they are closed",
-        m->server.num_sessions);
+    log_warn("clients that were still being served after --drain-timeout, and are now closed: %u",
+             m->server.num_sessions);
     stop_now(m, "--drain-timeout");
 }
 
@@ -333,8 +332,7 @@ static void warn_unchanged(const struct server_options *old, const struct server
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (!keys[i].same)
-            log_warn("%s was changed; that takes effect when the loader is started again",
-                     keys[i].key);
+            log_warn("%s was changed; this takes effect when the loader is restarted", keys[i].key);
 }
 
 /* Check the settings of a reload. The addresses that we listen on do not change. */
@@ -357,14 +355,14 @@ static void read_settings(struct blocking_job *job)
 
     r->code = m->live.reload(m->live.reload_arg, &r->fresh);
     if (r->code < 0) {
-        log_error("the settings stay as they were");
+        log_error("the settings are unchanged");
         return;
     }
     r->code = check_after_hangup(m, &r->fresh, &err);
     if (r->code >= 0)
         r->code = roots_create(r->fresh.roots, r->fresh.num_roots, &r->roots, &err);
     if (r->code < 0)
-        log_error("%s; the settings stay as they were", err.text);
+        log_error("%s; the settings are unchanged", err.text);
 }
 
 /* New settings apply to new clients. Connected clients stay, even if their root was removed. */
@@ -392,7 +390,7 @@ static void on_settings_read(struct blocking_job *job)
     r->began_ns = 0;
     listening_resume(&m->listening);
     if (job->code < 0)
-        log_error("no thread is left to read the settings: %s; the settings stay as they were",
+        log_error("no thread is left to read the settings: %s; the settings are unchanged",
                   strerror(-job->code));
     else if (r->code == 0 && !m->server.stopping)
         apply_settings(m, &r->fresh);
@@ -427,8 +425,8 @@ static void on_hangup(uv_signal_t *handle, int signum)
         return;
     }
     m->reload.again = true;
-    log_warn("the settings are still being read since the last SIGHUP, and are read again after "
-             "that: where it does not end, the storage of a root does not answer");
+    log_warn("the settings are still being read for the previous SIGHUP, and will then be read "
+             "again: if this takes very long, the storage of a root is not responding");
 }
 
 /* Returns the CPU time that we may use. A quota of the control group counts, too: when it is used
@@ -586,8 +584,8 @@ static int find_user(struct main_loop *m, struct plenum_error *err)
     if (r < 0)
         return error_prefix(err, r, "--user");
     if (m->user.unknown && geteuid() == 0)
-        log_warn("user %s has no account on this host: its group is %u, and it has no others and "
-                 "no home",
+        log_warn("user %s has no account on this host: its group is %u, and it has no other groups "
+                 "and no home folder",
                  m->user.name, (unsigned)m->user.gid);
     /* Use that user's cache, not root's. */
     (void)setenv("HOME", m->user.home, 1);
@@ -642,9 +640,9 @@ static int test_pixels(struct server *server, struct plenum_error *err)
         if (server->renders[i])
             r = 0;
         else
-            log_error("%s; streams of such pixels are refused", why.text);
+            log_error("%s; streams that request them are refused", why.text);
     }
-    return r < 0 ? error_set(err, r, "no definition of pixels is left that could be served") : 0;
+    return r < 0 ? error_set(err, r, "no version of pixels is left that could be served") : 0;
 }
 
 static void log_started(struct main_loop *m)

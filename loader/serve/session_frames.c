@@ -194,7 +194,7 @@ static void handle_frame(struct session *s, const struct frame_header *h,
     if (h->type < ARRAY_LEN(messages) && (messages[h->type].states & IN(s->state)))
         messages[h->type].handle(s, h->request, payload);
     else
-        session_refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
+        session_refuse(s, h->request, -EPROTO, "an unexpected message arrived");
 }
 
 /* Handle frames that have arrived, but only a limited number at once, so that other clients get a
@@ -214,7 +214,7 @@ static void handle_frames(struct session *s)
         }
         r = frame_conn_next(&s->conn, &header, &payload);
         if (r < 0)
-            session_refuse(s, 0, -EPROTO, "a malformed frame came");
+            session_refuse(s, 0, -EPROTO, "a malformed frame arrived");
         else if (r > 0)
             handle_frame(s, &header, &payload);
     }
@@ -229,7 +229,8 @@ void session_readable(struct session *s)
         return;
     }
     if (blocking_is_stuck(s->server->blocking, s->peer.uid)) {
-        session_refuse(s, 0, -EPROTO, "what its user sent to be closed is not closed yet");
+        session_refuse(s, 0, -EPROTO,
+                       "file descriptors that its user sent have not been closed yet");
         return;
     }
     n = frame_conn_fill(&s->conn);
@@ -239,13 +240,13 @@ void session_readable(struct session *s)
         else if (n == -ENOMEM)
             session_log_once(s, LOG_LEVEL_WARN, "closed", "the loader is out of memory");
         else if (n != -EAGAIN && s->remote && s->state == STATE_HELLO)
-            session_log_once(s, LOG_LEVEL_INFO, "gone", "it has not said who it is");
+            session_log_once(s, LOG_LEVEL_INFO, "gone", "it has not identified itself");
         if (n != -EAGAIN)
             session_close(s);
         return;
     }
     if (s->conn.unwanted_fds > 0)
-        session_refuse(s, 0, -EPROTO, "it sent a descriptor that was not requested");
+        session_refuse(s, 0, -EPROTO, "it sent a file descriptor that was not requested");
     else
         handle_frames(s);
 }

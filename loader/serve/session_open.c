@@ -65,8 +65,8 @@ static int ask_for_dataset(struct session *s, const char *dataset, const char *f
     if (count > 0 && request.num_allowed == 0) {
         free(request.allowed);
         return error_set(err, -EACCES,
-                         "all roots of this loader are for certain readers, and %s is none of "
-                         "them: its operator names readers in plenumd.conf",
+                         "all roots of this loader are restricted to certain readers, and %s is "
+                         "not one of them: its operator can add readers in plenumd.conf",
                          name_peer(s, who, sizeof(who)));
     }
     s->waiter.done = done;
@@ -100,9 +100,10 @@ static void refuse_opening(struct session *s, int code, const struct plenum_erro
     struct plenum_error err = *why;
 
     if (code == -EACCES && s->kept_out)
-        (void)error_set(&err, code,
-                        "%s; there are roots for certain readers, and %s is none of them",
-                        why->text, name_peer(s, who, sizeof(who)));
+        (void)error_set(
+            &err, code,
+            "%s; some roots are restricted to certain readers, and %s is not one of them",
+            why->text, name_peer(s, who, sizeof(who)));
     session_refuse(s, s->open_request, code, err.text);
 }
 
@@ -117,7 +118,7 @@ static int check_fields(const struct session *s, struct plenum_error *err)
     if (s->open.num_fields == fields->count &&
         memcmp(s->open.field, fields->shape, fields->count * sizeof(fields->shape[0])) == 0)
         return 0;
-    return error_set(err, -ESTALE, "%s: its fields are not those that slots have room for",
+    return error_set(err, -ESTALE, "%s: its fields are not the ones that the client expects",
                      dataset_get_name(s->dataset));
 }
 
@@ -174,9 +175,8 @@ static void log_hints_state(const struct session *s)
     if (hints)
         code = hint_cache_state(hints);
     if (code < 0 && code != -EFBIG)
-        log_debug(
-            "%s: where tiles of JPEGs begin cannot be recorded (%s); nothing is wrong with that",
-            dataset_get_name(s->dataset), strerror(-code));
+        log_debug("%s: hints about the tiles of JPEGs cannot be recorded (%s), which is harmless",
+                  dataset_get_name(s->dataset), strerror(-code));
 }
 
 /* Warn that the data set is indexed again at each opening, which takes minutes for millions of
@@ -189,12 +189,11 @@ static void tell_about_index(struct session *s)
         !session_may_log(s, LOG_LEVEL_WARN))
         return;
     (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
-    log_about(
-        LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
-        "%s: its index cannot be kept in the cache folder %s and is rebuilt at each opening: check "
-        "that this is a folder with free space that the loader may write to, or name another one "
-        "with PLENUM_CACHE_DIR or --cache-dir",
-        dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
+    log_about(LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
+              "%s: its index cannot be saved in the cache folder %s, so it is rebuilt each time "
+              "the data set is opened: check that this is a folder with free space that the loader "
+              "may write to, or name another one with PLENUM_CACHE_DIR or --cache-dir",
+              dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
 static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
@@ -253,7 +252,7 @@ static int check_views(const struct session *s, struct plenum_error *err)
 
     if (views->named != (s->open.views > 0) || views->count != count)
         return error_set(err, -EPROTONOSUPPORT,
-                         "the pipeline has %u views, but the client speaks of %u: is it older than "
+                         "the pipeline has %u views, but the client requests %u: is it older than "
                          "version 1.9 of the protocol?",
                          views->named ? views->count : 0, s->open.views);
     for (uint32_t i = 0; i < count; i++) {
@@ -262,7 +261,7 @@ static int check_views(const struct session *s, struct plenum_error *err)
         if (view->pipeline.width != asked[i].width || view->pipeline.height != asked[i].height ||
             view->count != asked[i].count)
             return error_set(err, -EINVAL,
-                             "the pipeline makes %u images of %u x %u pixels, not %u of %u x %u",
+                             "the pipeline produces %u images of %u x %u pixels, not %u of %u x %u",
                              view->count, view->pipeline.height, view->pipeline.width,
                              asked[i].count, asked[i].height, asked[i].width);
     }
@@ -297,13 +296,13 @@ static int check_open(struct session *s, struct plenum_error *err)
         return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
                          s->open.mix ? "second labels were requested, but the pipeline does not mix"
                                      : "the client is too old for mixup and cutmix: install the "
-                                       "version of this loader there");
+                                       "same version as this loader there");
     if (s->ring_fd < 0 && s->conn.lost_fds)
         return error_set(err, -EMFILE,
-                         "no descriptor is left in the loader for the ring of a stream: its "
-                         "operator raises ulimit -n (LimitNOFILE=)");
+                         "no file descriptor is left in the loader for the ring of a stream: ask "
+                         "its operator to raise ulimit -n (LimitNOFILE=)");
     if (s->ring_fd < 0 && !s->remote)
-        return error_set(err, -EINVAL, "no ring came with the request to open a stream");
+        return error_set(err, -EINVAL, "the request to open a stream came without a ring");
     return 0;
 }
 

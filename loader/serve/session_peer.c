@@ -173,7 +173,7 @@ void session_watch_silent(struct session *s, uint64_t now_ns)
     } else if (silent >= SILENT_MS * NS_PER_MS && now_ns > s->asked_ns + SILENT_MS * NS_PER_MS) {
         if (session_may_log(s, LOG_LEVEL_WARN))
             log_about(LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
-                      "client %s has not been heard of for %d s, and others are waiting: closed",
+                      "client %s has not been heard from for %d s, and others are waiting: closed",
                       s->name, SILENT_MS / 1000);
         session_close(s);
     }

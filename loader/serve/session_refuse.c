@@ -83,13 +83,14 @@ void session_log_once(struct session *s, enum log_level level, const char *what,
         log_debug("client %s: %s again: %s", session_describe(s, who, sizeof(who)), what, why);
         return;
     case LOG_LIMIT_LOG_OVERFLOW:
-        log_warn("clients are refused for more reasons than are named in a minute");
+        log_warn("clients are refused for more reasons than are logged in a minute");
         return;
     case LOG_LIMIT_LOG:
         break;
     }
     if (untold > 0)
-        (void)snprintf(times, sizeof(times), " (and %u times since that was said last)", untold);
+        (void)snprintf(times, sizeof(times), " (and %u more times since this was last logged)",
+                       untold);
     log_budget_spend(&s->server->lines, s->user, time_now_ns());
     log_about(level, session_about(s, &(struct session_about){0}), "client %s: %s: %s%s",
               session_describe(s, who, sizeof(who)), what, why, times);
@@ -103,7 +104,7 @@ void session_refuse(struct session *s, uint64_t request, int code, const char *t
     s->server->refused += code != -ECANCELED && code != -ETIMEDOUT;
     strncpy(m.text, text, sizeof(m.text) - 1);
     if (code == -ECANCELED)
-        log_debug("client %s: sent away", s->name);
+        log_debug("client %s: asked to leave", s->name);
     else
         session_log_once(s, LOG_LEVEL_INFO, "refused", text);
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
@@ -133,16 +134,16 @@ void session_refuse_peer(struct session *s, int code, const char *text)
     s->server->refused++;
     if (code == -EUSERS) {
         (void)snprintf(m.text, sizeof(m.text), "%s", text);
-        session_log_once(s, LOG_LEVEL_WARN, "refused", "there are as many as --max-clients allows");
+        session_log_once(s, LOG_LEVEL_WARN, "refused",
+                         "there are already as many clients as --max-clients allows");
     } else {
-        (void)snprintf(
-            m.text, sizeof(m.text),
-            "it serves user %u alone: its operator names the folders that others may read with "
-            "--root, or root in plenumd.conf",
-            (unsigned)geteuid());
+        (void)snprintf(m.text, sizeof(m.text),
+                       "it serves only user %u: its operator can open folders to others with "
+                       "--root, or root in plenumd.conf",
+                       (unsigned)geteuid());
         (void)snprintf(why, sizeof(why),
-                       "it is of user %u, and this loader serves user %u alone, since no --root is "
-                       "named",
+                       "it belongs to user %u, and this loader serves only user %u, because no "
+                       "--root is given",
                        (unsigned)s->peer.uid, (unsigned)geteuid());
         session_log_once(s, LOG_LEVEL_WARN, "refused", why);
     }
@@ -156,13 +157,14 @@ void session_refuse_peer(struct session *s, int code, const char *text)
 void session_refuse_unauthenticated(struct session *s)
 {
     struct wire_error m = {.code = -EACCES,
-                           .text = "it serves only who has its key: name the file of the key in "
-                                   "PLENUM_LOADER_KEY"};
+                           .text =
+                               "it serves only clients that have its key: name the key's file in "
+                               "PLENUM_LOADER_KEY"};
     uint8_t bytes[4096];
 
     s->server->refused++;
     session_log_once(s, LOG_LEVEL_WARN, "refused",
-                     "it does not have the key of --tls-key, or speaks no TLS");
+                     "it does not have the key of --tls-key, or does not use TLS");
     s->conn.carrier->destroy(s->conn.carrier);
     s->conn.carrier = NULL;
     for (int i = 0; i < 16 && recv(s->conn.fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0; i++)

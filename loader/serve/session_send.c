@@ -123,7 +123,7 @@ static void on_send_timer(uv_timer_t *timer)
         time_now_ns() - s->sent_ns <= SEND_LIMIT_MS * NS_PER_MS)
         return;
     if (session_may_log(s, LOG_LEVEL_WARN))
-        log_warn("client %s has not taken its pixels for %d s: closed", s->name,
+        log_warn("client %s has not read its pixels for %d s: closed", s->name,
                  SEND_LIMIT_MS / 1000);
     session_close(s);
 }

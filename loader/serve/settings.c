@@ -144,12 +144,12 @@ static int on_key(void *arg, const char *section, const char *key, const char *v
         return 1;
     }
     if (named(f->rules->command_line_only, key)) {
-        fault(f, "%s is for the command line alone: take the line away", key);
+        fault(f, "%s is only for the command line: remove this line", key);
         return 1;
     }
     seen = &f->seen[def - p->defs];
     if (*seen && !named(f->rules->repeatable, key))
-        fault(f, "%s was set on line %u already: leave one of the two", key, *seen);
+        fault(f, "%s is already set on line %u: remove one of the two", key, *seen);
     *seen = f->line;
     set(f, def, value);
     return 1;
@@ -163,7 +163,7 @@ static char *next_line(char *text, int size, void *arg)
     size_t blanks;
 
     if (f->line > 0 && !f->understood)
-        fault(f, "this is not 'key = value': write one, or # before a comment");
+        fault(f, "this is not 'key = value': correct it, or begin a comment with #");
     if (!fgets(text, size, f->file)) {
         f->understood = true;
         return NULL;
@@ -180,7 +180,7 @@ static char *next_line(char *text, int size, void *arg)
     blanks = strspn(text, " \t");
     memmove(text, text + blanks, strlen(text + blanks) + 1);
     if (text[0] == '[')
-        fault(f, "there are no sections here: take the line away");
+        fault(f, "sections are not supported: remove this line");
     f->understood =
         strchr("#;[\r\n", text[0]) != NULL; /* strchr() finds the NUL of an empty line, too */
     return text;
@@ -192,7 +192,7 @@ static void read_file(struct reading *f)
 
     if (ini_parse_stream(next_line, f, on_key, f) != 0 && f->faults == before) {
         f->line = 0;
-        fault(f, "a line could not be understood: each is 'key = value'");
+        fault(f, "a line could not be understood: each must be 'key = value'");
     } else if (ferror(f->file)) {
         f->line = 0;
         fault(f, "it cannot be read: %s", strerror(errno));
@@ -201,7 +201,7 @@ static void read_file(struct reading *f)
 #else
 static void read_file(struct reading *f)
 {
-    fault(f, "this plenumd was built without libinih and reads no files: use the command line");
+    fault(f, "this plenumd was built without libinih and cannot read files: use the command line");
 }
 #endif
 
@@ -221,7 +221,7 @@ int settings_read_stream(FILE *file, const char *path, const struct settings_rul
     if (file)
         read_file(&f);
     else
-        fault(&f, "%s; make the file, or name another with --config", strerror(errno));
+        fault(&f, "%s; create the file, or name another with --config", strerror(errno));
     return f.faults > 0 ? -EINVAL : 0;
 }
 

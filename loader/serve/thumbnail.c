@@ -156,7 +156,7 @@ int thumbnail_get(struct thumbnail *thumbnail, const void **png, size_t *len, co
     lock_release(&t->mu);
     *png = r == 0 ? t->png : NULL;
     *len = r == 0 ? t->len : 0;
-    *sentence = r == 0 ? "" : r == -ETIMEDOUT ? "its storage does not answer\n" : t->err.text;
+    *sentence = r == 0 ? "" : r == -ETIMEDOUT ? "its storage is not responding\n" : t->err.text;
     return r;
 }
 

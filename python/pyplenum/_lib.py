@@ -293,9 +293,9 @@ for _name, (_result, _arguments) in _PROTOTYPES.items():
 def nanoseconds(seconds: float, what: str) -> int:
     """A time limit for the C library, which takes no negative numbers: 0 polls, infinity means no limit."""
     if isinstance(seconds, str):
-        raise TypeError(f"{what} is a number of seconds, not {seconds!r}")
+        raise TypeError(f"{what} must be a number of seconds, not {seconds!r}")
     if seconds != seconds or seconds < 0:
-        raise ValueError(f"{what} is a number of seconds, 0 or more, not {seconds}")
+        raise ValueError(f"{what} must be a number of seconds, 0 or more, not {seconds}")
     return min(int(seconds * 1e9), FOREVER) if seconds < 1e10 else FOREVER
 
 
@@ -310,9 +310,9 @@ def whole(value: Any, what: str, low: int, high: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} is a whole number, not {value!r}") from None
+        raise TypeError(f"{what} must be a whole number, not {value!r}") from None
     if not low <= number <= high:
-        raise ValueError(f"{what} must lie in {low} ... {high}: {number} does not")
+        raise ValueError(f"{what} must be from {low} to {high}, not {number}")
     return number
 
 
@@ -330,7 +330,7 @@ def text_of(value: Any, what: str, example: str = "") -> bytes:
     if not isinstance(value, str):
         raise TypeError(f"{what} must be a str{f', such as {example},' if example else ','} not {value!r}")
     if "\0" in value:
-        raise ValueError(f"{what} holds a NUL character: {value!r}")
+        raise ValueError(f"{what} contains a NUL character: {value!r}")
     return value.encode("utf-8", "surrogateescape")
 
 

@@ -61,9 +61,9 @@ class _TorchCarrier:
         except Exception:
             names = []
         if not names:
-            return "not all instances have come, or it was not done"
-        return (f"instances {', '.join(names)} have not come" if len(names) > 1
-                else f"instance {names[0]} has not come")
+            return "not all instances have arrived, or the operation did not finish"
+        return (f"instances {', '.join(names)} have not arrived" if len(names) > 1
+                else f"instance {names[0]} has not arrived")
 
     def run(self, what: str, timeout_ns: int, error: Any, begin: Callable[[], Any]) -> int:
         """Start a collective and wait for it; turn exceptions into the C library's errors."""

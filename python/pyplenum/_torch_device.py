@@ -234,7 +234,7 @@ class Pinned:
                 return
             self._warned = True
         warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches (error {code}): copies to "
-                      "the device are slower, and nothing else is lost", stacklevel=caller())
+                      "the device are slower, but everything else works", stacklevel=caller())
 
 
 class _Cudart:

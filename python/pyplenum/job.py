@@ -49,9 +49,9 @@ def _place_of(rank: Any, world_size: Any, local_rank: Any = None, local_world_si
     for one, other, names in ((rank, world_size, "rank and world_size"),
                               (local_rank, local_world_size, "local_rank and local_world_size")):
         if (one is None) != (other is None):
-            raise ValueError(f"{names} are given together: which process this is, and of how many")
+            raise ValueError(f"pass both {names}: which process this is, and how many there are")
     if rank is None:
-        raise ValueError("local_rank and local_world_size are given beside rank and world_size")
+        raise ValueError("local_rank and local_world_size can only be passed with rank and world_size")
     world = whole(world_size, "world_size", 1, _MOST)
     local_world = 1 if local_world_size is None else whole(local_world_size, "local_world_size", 1, world)
     return _Place(whole(rank, "rank", 0, world - 1), world,
@@ -91,9 +91,9 @@ def _hosts(rank: int, world_size: int) -> List[str]:
         store = here.distributed_c10d._get_default_store()
         store.set(f"plenum/host/{rank}", host)
     except Exception as error:
-        raise PlenumError(errno.ENOTSUP, "torch.distributed does not tell which ranks are on this host: set LOCAL_RANK "
-                          "and "
-                          f"LOCAL_WORLD_SIZE, or call pyplenum.job(rank=..., world_size=..., ...) ({error})") from None
+        raise PlenumError(errno.ENOTSUP, "torch.distributed does not report which ranks are on this host: set "
+                          "LOCAL_RANK and LOCAL_WORLD_SIZE, or call pyplenum.job(rank=..., world_size=..., ...) "
+                          f"({error})") from None
     hosts = []
     for other in range(world_size):
         try:
@@ -101,7 +101,7 @@ def _hosts(rank: int, world_size: int) -> List[str]:
             hosts.append(store.get(f"plenum/host/{other}").decode())
         except Exception:
             raise PlenumError(errno.ETIMEDOUT, f"rank {other} of torch.distributed has opened neither a job nor a "
-                              f"stream within {_OTHERS_S:.0f} s: all ranks do so, unless LOCAL_RANK and "
+                              f"stream within {_OTHERS_S:.0f} s: all ranks must, unless LOCAL_RANK and "
                               f"LOCAL_WORLD_SIZE are set") from None
     return hosts
 
@@ -155,7 +155,7 @@ def _memory_of(x: Any, what: str, written: bool) -> _Memory:
     if hasattr(x, "detach") and hasattr(x, "data_ptr"):
         x = x.detach()
         if x.device.type != "cpu":
-            raise ValueError(f"{what}: the tensor lies on {x.device}; collectives work on host memory")
+            raise ValueError(f"{what}: the tensor is on {x.device}; collectives work on host memory")
         if str(x.layout) != "torch.strided":
             raise TypeError(f"{what}: a tensor of layout {x.layout} has no memory of its own: pass x.to_dense()")
         if getattr(x, "is_quantized", False):
@@ -264,13 +264,13 @@ class Job:
                 raise self._half_told
             elif alone and in_worker():
                 self.close()
-                raise PlenumError(errno.ECHILD, "a worker process of a DataLoader is not told which process of the job "
-                                  "it belongs to: say rank= and world_size=")
+                raise PlenumError(errno.ECHILD, "a worker process of a DataLoader cannot know which process of the job "
+                                  "it belongs to: pass rank= and world_size=")
             elif group is None and self._info.num_instances == 1 and _in_child():
                 self.close()
-                raise PlenumError(errno.ECHILD, "multiprocessing has started this process, and nothing says whether it "
-                                  "is one of several: pass rank= and world_size= (rank=0, world_size=1: all samples), "
-                                  "or call torch.distributed.init_process_group() first")
+                raise PlenumError(errno.ECHILD, "multiprocessing has started this process, which cannot know whether "
+                                  "it is one of several: pass rank= and world_size= (rank=0, world_size=1: all "
+                                  "samples), or call torch.distributed.init_process_group() first")
         self._info = lib.plenum_job_get_info(self._handle).contents
         self._carrier: Any = None
         info = self._info
@@ -312,9 +312,8 @@ class Job:
         if group is not None and group != (self.instance_index, self.num_instances):
             raise PlenumError(errno.EINVAL, f"torch.distributed says that this is rank {group[0]} of {group[1]}, but "
                               f"when the job was opened it was instance {self.instance_index} of {self.num_instances} "
-                              f"(told by {self.launcher}): call "
-                              "init_process_group() before the first job, stream or loader is opened, or say rank= and "
-                              "world_size=")
+                              f"(according to {self.launcher}): call init_process_group() before the first job, stream "
+                              "or loader is opened, or pass rank= and world_size=")
 
     def _open_handle(self) -> int:
         if self._handle is None:
@@ -330,8 +329,8 @@ class Job:
             group = _group()
             if group is not None and group != (self.instance_index, self.num_instances):
                 raise PlenumError(errno.EINVAL, f"torch.distributed cannot carry the collectives of instance "
-                                  f"{self.instance_index} of {self.num_instances}: there it is rank {group[0]} of "
-                                  f"{group[1]}")
+                                  f"{self.instance_index} of {self.num_instances}, which is rank {group[0]} of "
+                                  f"{group[1]} there")
             if group is not None:
                 from ._torch_carrier import carry
 
@@ -375,9 +374,9 @@ class Job:
         """
         memory, error = _memory_of(x, "allreduce", True), CError()
         if memory.dtype not in _TYPES:
-            raise TypeError(f"allreduce: {memory.dtype} is none of {', '.join(_TYPES)}")
+            raise TypeError(f"allreduce: dtype must be one of {', '.join(_TYPES)}, not {memory.dtype}")
         if op not in _OPS:
-            raise ValueError(f"allreduce: '{op}' is none of {', '.join(_OPS)}")
+            raise ValueError(f"allreduce: op must be one of {', '.join(_OPS)}, not '{op}'")
         if isinstance(x, np.ndarray) and not x.dtype.isnative:
             x[...] = self.allreduce(x.astype(x.dtype.newbyteorder("=")), op)
             return x
@@ -467,7 +466,7 @@ class Job:
         for instance, row in told.items():
             if _size_told(row) < 0:
                 text = row[8:].tobytes().rstrip(b"\0").decode("utf-8", "replace")
-                raise PlenumError(errno.EBADMSG, f"{name}: instance {instance} cannot pickle what it gave: {text}")
+                raise PlenumError(errno.EBADMSG, f"{name}: instance {instance} cannot pickle its object: {text}")
 
     def once_per_host(self, prepare: Callable[[], Any]) -> None:
         """Call ``prepare()`` in one instance of each host; return in all instances once all hosts are done.
@@ -502,7 +501,7 @@ class Job:
     def __repr__(self) -> str:
         return (f"<plenum job {self.job_id}: instance {self.instance_index} of {self.num_instances}, replicas "
                 f"{self.replica_offset}..{self.replica_offset + self.num_local_replicas - 1} of "
-                f"{self.num_replicas}, told by {self.launcher}>")
+                f"{self.num_replicas}, according to {self.launcher}>")
 
 
 _job: Optional[Job] = None
@@ -537,9 +536,9 @@ def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_r
         if _job is None or _job._handle is None:
             _job = Job(place)
         elif place is not None and place[:4] != _as_place(_job)[:4]:
-            raise PlenumError(errno.EBUSY, f"this process is instance {_job.instance_index} of {_job.num_instances} "
-                              f"already (told by {_job.launcher}): call pyplenum.job(rank=..., world_size=...) before "
-                              f"anything else asks who it is")
+            raise PlenumError(errno.EBUSY, f"this process is already instance {_job.instance_index} of "
+                              f"{_job.num_instances} (according to {_job.launcher}): call pyplenum.job(rank=..., "
+                              "world_size=...) before opening any stream or loader")
         return _job
 
 

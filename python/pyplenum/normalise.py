@@ -24,21 +24,21 @@ def _three(values: Any, what: str) -> "ctypes.Array[ctypes.c_double]":
     try:
         return (ctypes.c_double * 3)(*np.broadcast_to(np.asarray(values, np.float64), (3,)).tolist())
     except (TypeError, ValueError):
-        raise ValueError(f"{what} is three numbers, of red, green and blue, or one for all, not {values!r}") from None
+        raise ValueError(f"{what} must be three numbers (red, green, blue), or one, not {values!r}") from None
 
 
 def _layout_of(shape: Tuple[int, ...], told: Optional[str]) -> str:
     """The layout of images with this shape: finds their three or four channels."""
     if told is not None and told not in _LAYOUTS:
-        raise ValueError(f"source is one of nhwc, nchw, not {told!r}")
+        raise ValueError(f"source must be nhwc or nchw, not {told!r}")
     found = [layout for layout, at in (("nhwc", -1), ("nchw", -3)) if len(shape) >= 3 and shape[at] in (3, 4)]
     if told in found:
         return str(told)
     if told is not None or not found:
-        raise ValueError(f"images are [..., H, W, C] or [..., C, H, W] with 3 or 4 channels C: {list(shape)} are not "
-                         f"{told or 'so'}")
+        raise ValueError(f"images must be [..., H, W, C] or [..., C, H, W] with 3 or 4 channels C: {list(shape)} is "
+                         f"not {told or 'such a shape'}")
     if len(found) == 2:
-        raise ValueError(f"images of {list(shape)} may be NHWC or NCHW: say source=\"nhwc\" or source=\"nchw\"")
+        raise ValueError(f"images of {list(shape)} could be NHWC or NCHW: pass source=\"nhwc\" or source=\"nchw\"")
     return found[0]
 
 
@@ -81,17 +81,17 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
     or bfloat16. The result is bitwise the same on every processor.
     """
     if not isinstance(images, np.ndarray) or images.dtype not in (np.int8, np.uint8):
-        raise TypeError("images are a NumPy array of int8 or uint8, not "
+        raise TypeError("images must be a NumPy array of int8 or uint8, not "
                         f"{images.dtype if isinstance(images, np.ndarray) else type(images).__name__}")
     if not images.flags.c_contiguous:
-        raise ValueError("the images are not contiguous: numpy.ascontiguousarray(images) is a copy that is")
+        raise ValueError("the images are not contiguous: numpy.ascontiguousarray(images) makes a contiguous copy")
     dtype = dtype_name(dtype)
     if dtype not in _FLOATS:
-        raise ValueError(f"dtype is one of {', '.join(_FLOATS)}, not {dtype!r}")
+        raise ValueError(f"dtype must be one of {', '.join(_FLOATS)}, not {dtype!r}")
     if max(_three(mean, "mean")) > 1:
-        raise ValueError(f"mean is in units in which pixels are 0 ... 1, and so is std: divide {mean!r} by 255")
+        raise ValueError(f"mean and std must be in units in which pixels are 0 to 1: divide {mean!r} by 255")
     if layout is not None and layout not in _LAYOUTS:
-        raise ValueError(f"layout is one of nhwc, nchw, not {layout!r}")
+        raise ValueError(f"layout must be nhwc or nchw, not {layout!r}")
     lies = _layout_of(images.shape, source)
     layout = layout or lies
     height, width, channels = images.shape[-3:] if lies == "nhwc" else images.shape[-2:] + images.shape[-3:-2]
@@ -102,7 +102,7 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
         what = f"{out.dtype} {list(out.shape)}" if isinstance(out, np.ndarray) else type(out).__name__
         raise ValueError(f"out must be a NumPy array, {_FLOATS[dtype].name} {list(shape)}, not {what}")
     elif not (out.flags.c_contiguous and out.flags.writeable):
-        raise ValueError("out must be contiguous, and writeable")
+        raise ValueError("out must be contiguous and writeable")
     count = int(np.prod(images.shape[:-3], dtype=np.int64))
     described = CImages(ctypes.sizeof(CImages), images.ctypes.data, count, height, width, channels,
                         int(images.dtype == np.uint8), _LAYOUTS.index(lies))

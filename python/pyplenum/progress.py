@@ -41,7 +41,7 @@ def progress(batches: Iterable[T], *, job: Optional[Job] = None, **options: Any)
     try:
         from tqdm import tqdm
     except ImportError:
-        warnings.warn("tqdm is not installed: there is no bar", stacklevel=caller())
+        warnings.warn("tqdm is not installed: no progress bar is shown", stacklevel=caller())
         yield from batches
         return
     options = {"unit": "batch", **options}

@@ -26,26 +26,26 @@ _MOST = 2**32 - 1
 
 # Options of DataLoader and other loaders, and what to use instead.
 _ELSEWHERE = {
-    "batch_size": "'micro_batch' says how many samples a replica (in PyTorch: a process) takes in a step",
-    "drop_last": "it is last='drop'",
-    "num_workers": "there are no worker processes: plenumd decodes, with a thread for each CPU",
+    "batch_size": "use 'micro_batch', the number of samples that a replica (in PyTorch: a process) takes in a step",
+    "drop_last": "use last='drop'",
+    "num_workers": "there are no worker processes: plenumd decodes with one thread per CPU",
     "persistent_workers": "there are no worker processes",
-    "prefetch_factor": "it is 'prefetch_depth'",
-    "sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
-    "batch_sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
-    "collate_fn": "batches come as arrays; change them in the loop",
-    "transform": "crop, flip, colours, mixup and cutmix are the 'pipeline'; everything else is done with the batch",
-    "mixup_alpha": "it is the pipeline's last word, as in 'rrc(224) mixup(0.2)'",
-    "cutmix_alpha": "it is the pipeline's last word, as in 'rrc(224) cutmix(1)'",
-    "timeout": "it is 'loader_timeout'",
-    "num_replicas": "it is 'world_size', beside 'rank'",
+    "prefetch_factor": "use 'prefetch_depth'",
+    "sampler": "'seed' and 'shuffle' determine the order, and each instance gets its share of it",
+    "batch_sampler": "'seed' and 'shuffle' determine the order, and each instance gets its share of it",
+    "collate_fn": "a batch consists of arrays; change them in the loop",
+    "transform": "use 'pipeline' for crop, flip, colours, mixup and cutmix, and do everything else on the batch",
+    "mixup_alpha": "write it as the pipeline's last word, as in 'rrc(224) mixup(0.2)'",
+    "cutmix_alpha": "write it as the pipeline's last word, as in 'rrc(224) cutmix(1)'",
+    "timeout": "use 'loader_timeout'",
+    "num_replicas": "use 'world_size', with 'rank'",
     "root": "the first argument is the data set",
-    "weights": "no sample is drawn more often than others; 'repeat' shows all of them that number of times per epoch",
-    "limit": "it is 'subset', such as subset=\"0:1000\"",
-    "num_samples": "it is 'subset', such as subset=\"0:1000\"",
-    "target_transform": "labels come as the data set has them: map them in the loop, as in table[labels]",
-    "return_paths": "have \"samples\" among the fields: stream.names(batch.samples) are the files",
-    "return_indices": "have \"samples\" among the fields",
+    "weights": "all samples are drawn equally often; 'repeat' shows each of them several times per epoch",
+    "limit": "use 'subset', such as subset=\"0:1000\"",
+    "num_samples": "use 'subset', such as subset=\"0:1000\"",
+    "target_transform": "labels are those of the data set: map them in the loop, as in table[labels]",
+    "return_paths": "request the field \"samples\": stream.names(batch.samples) returns the files",
+    "return_indices": "request the field \"samples\"",
 }
 
 # A name that is a decimal number, as the loader reads it.
@@ -320,8 +320,8 @@ class Batch:
     def pixels(self) -> "npt.NDArray[Any]":
         (name, array), *_ = self._views()
         if name:
-            raise ValueError("the pipeline has views, and a sample several images: they are in "
-                             f"batch.views[{name!r}] and similar keys; in a Loader they are the field \"views\"")
+            raise ValueError("the pipeline has views, so a sample has several images: use "
+                             f"batch.views[{name!r}] and similar keys, or in a Loader the field \"views\"")
         return array[:, :, :, 0]
 
     @property
@@ -354,7 +354,7 @@ class Batch:
         """
         labels, labels2, weights = self.labels, self.labels2, self.weights
         if not 0 <= smoothing <= 1:
-            raise ValueError(f"smoothing must lie in 0 to 1, not {smoothing}")
+            raise ValueError(f"smoothing must be from 0 to 1, not {smoothing}")
         for some in (labels,) if labels2 is None else (labels, labels2):
             if not 0 <= int(some.min()) <= int(some.max()) < num_classes:
                 raise ValueError(f"labels are {some.min()} to {some.max()}, but num_classes is {num_classes}")
@@ -480,7 +480,7 @@ class Batch:
 
 def _choice(value: Any, choices: Tuple[str, ...], what: str) -> int:
     if value not in choices:
-        raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
+        raise ValueError(f"{what} must be one of {', '.join(choices)}, not {value!r}")
     return choices.index(value)
 
 
@@ -489,8 +489,8 @@ def path_of(dataset: Any) -> str:
     if isinstance(dataset, (str, bytes, os.PathLike)):
         return os.fsdecode(dataset)
     root = getattr(dataset, "root", None)
-    way = f"its root, {os.fspath(root)!r}" if isinstance(root, (str, os.PathLike)) else "what it reads its files from"
-    raise TypeError(f"the data set is a folder or a name such as tar:train.tar, not a {type(dataset).__name__}: "
+    way = f"its root, {os.fspath(root)!r}" if isinstance(root, (str, os.PathLike)) else "the folder or archive it reads"
+    raise TypeError(f"the data set must be a folder or a name such as tar:train.tar, not a {type(dataset).__name__}: "
                     f"pass {way}. plenumd reads and decodes the files itself")
 
 
@@ -499,7 +499,7 @@ def shuffle_of(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "global" if value else "none"
     if not isinstance(value, str):
-        raise TypeError(f"shuffle is \"global\", \"none\", \"block:B\", True or False, not {value!r}")
+        raise TypeError(f"shuffle must be \"global\", \"none\", \"block:B\", True or False, not {value!r}")
     return value
 
 
@@ -519,11 +519,11 @@ def _names_of(classes: Any) -> Optional[List[str]]:
     names = list(classes)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"classes is a path, \"numbers\" or names of classes, which are texts, not {name!r}")
+            raise TypeError(f"classes must be a path, \"numbers\" or names of classes, which are strings, not {name!r}")
     seen = set()
     for name in names:
         if name and name in seen:
-            raise ValueError(f"classes names {name!r} twice")
+            raise ValueError(f"classes contains {name!r} twice")
         seen.add(name)
     if not names:
         raise ValueError("classes is empty: it must name at least one class")
@@ -732,15 +732,15 @@ class Stream:
         self._of_job: Optional[Job] = None
         told = rank is not None or world_size is not None
         if told and job is not None:
-            raise ValueError("'job' says whose share to stream, and so do 'rank' and 'world_size': give one of them")
+            raise ValueError("pass either 'job' or 'rank' and 'world_size': both say which share to stream")
         if in_worker() and not told:
             raise PlenumError(errno.ECHILD, "each worker process of a DataLoader would be given all of this process's "
-                              "samples: take the batches in the process itself (num_workers=0), or say with rank= and "
-                              "world_size= whose share is this worker's")
+                              "samples: take the batches in the process itself (num_workers=0), or pass this worker's "
+                              "share as rank= and world_size=")
         if together or split == "file":
             if told or (job is not None and not isinstance(job, Job)):
-                raise ValueError("streams that are opened together are those of a whole job: 'job' cannot be a number, "
-                                 "nor are 'rank' and 'world_size' given: see pyplenum.job()")
+                raise ValueError("streams that are opened together belong to a whole job: 'job' cannot be a number, "
+                                 "and 'rank' and 'world_size' cannot be passed: see pyplenum.job()")
             self._of_job = job or this_job()
             whole_job = self._of_job._for_collective()
             self._open(lambda *to: lib.plenum_stream_open_all(whole_job, byref(o), *to))
@@ -780,7 +780,7 @@ class Stream:
         elif own is None:
             if self.num_classes > len(names):
                 raise ValueError(f"{self._named}: its labels are numbers up to {self.num_classes - 1}, but 'classes' "
-                                 f"names {len(names)}")
+                                 f"has {len(names)} names")
         else:
             for name in own:
                 if name not in numbers:
@@ -807,7 +807,7 @@ class Stream:
                 raise ValueError(f"{self._named}: its label {value} is not among the {len(names)} names in 'classes'")
             if len(found) > 1:
                 raise ValueError(f"{self._named}: its label {value} could be {found[0]!r} or {found[1]!r} of "
-                                 "'classes': a number may be named only once, however it is spelled")
+                                 "'classes': list each number only once, whatever its spelling")
         table = np.array([numbers[value][0] for value in values.tolist()], np.int64)
         self._renumbered = lambda labels: table[np.searchsorted(values, labels)]
 
@@ -828,7 +828,7 @@ class Stream:
         ctypes.memmove(byref(info), byref(source._info), ctypes.sizeof(info))
         if job is not None and not isinstance(job, Job):
             if source.num_instances > 1:
-                raise ValueError("a number of replicas can be chosen only where the job has one instance")
+                raise ValueError("a number of replicas can be chosen only if the job has one instance")
             info.num_replicas = info.num_local_replicas = whole(job, "job, a number of replicas,", 1, _MOST)
         return info
 
@@ -867,7 +867,7 @@ class Stream:
             raise PlenumError(errno.EBADF, "the stream is closed")
         if self._pid != os.getpid():
             raise PlenumError(errno.ECHILD, "this process was forked from the one that opened the stream (as workers "
-                              "of a DataLoader are): ask for batches there")
+                              "of a DataLoader are): request batches there")
         return self._handle
 
     def next(self, timeout: Optional[float] = None) -> Batch:
@@ -934,9 +934,9 @@ class Stream:
             raise StopIteration
         if code == -errno.ENOBUFS:
             raise SlotsHeldError(errno.ENOBUFS, f"views of earlier batches hold all {self.slots} slots of the ring: "
-                                 "drop or copy some before asking for the next batch (an array's .copy(), a tensor's "
-                                 ".clone(), Loader(..., copy=True); frameworks such as TensorFlow hold what they are "
-                                 "given)")
+                                 "drop or copy some before requesting the next batch (an array's .copy(), a tensor's "
+                                 ".clone(), Loader(..., copy=True); frameworks such as TensorFlow keep the arrays that "
+                                 "they are given)")
         check(code, error)
         raise AssertionError("a code that is neither 0 nor an error")
 
@@ -997,7 +997,7 @@ class Stream:
     def seek(self, cursor: bytes) -> None:
         """Continue from a cursor, which may come from a run with other numbers of replicas or another micro-batch."""
         if not isinstance(cursor, (bytes, bytearray)):
-            raise TypeError(f"a cursor is the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
+            raise TypeError(f"a cursor must be the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
         if len(cursor) != ctypes.sizeof(CCursor):
             raise ValueError(f"a cursor has {ctypes.sizeof(CCursor)} bytes, not {len(cursor)}")
         handle, error, wanted = self._open_handle(), CError(), CCursor.from_buffer_copy(cursor)
@@ -1069,7 +1069,7 @@ class Stream:
         """The data set's names of samples, such as ``batch.samples``: in a folder, the paths of their files."""
         given = np.asarray(samples if isinstance(samples, np.ndarray) else list(samples)).reshape(-1)
         if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _MOST):
-            raise ValueError(f"samples are whole numbers from 0 to {_MOST}")
+            raise ValueError(f"samples must be whole numbers from 0 to {_MOST}")
         ids = np.ascontiguousarray(given, dtype=np.uint32)
         result, error = ctypes.POINTER(ctypes.c_char_p)(), CError()
         check(lib.plenum_stream_sample_names(self._open_handle(), ids.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32)),
@@ -1119,7 +1119,7 @@ class Stream:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("a Stream belongs to the process that opened it and cannot be copied or pickled: open another "
-                        "one, and give that its cursor")
+                        "one, and pass it this one's cursor")
 
     def _where(self) -> str:
         """The stream's position, for people."""

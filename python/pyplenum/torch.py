@@ -47,11 +47,11 @@ def _of_numpy(array: Any) -> torch.Tensor:
 
 def _no_field(field: str) -> ValueError:
     if field in ("names", "paths", "filenames", "index", "indices"):
-        return ValueError(f"a batch has no '{field}': it has \"samples\", their numbers in the data set, and "
-                          "loader.stream.names(samples) are the names of their files")
+        return ValueError(f"a batch has no '{field}': use \"samples\", their numbers in the data set: "
+                          "loader.stream.names(samples) returns the names of their files")
     near = difflib.get_close_matches(field, _FIELDS, 1)
     return ValueError(f"a batch has no '{field}'{f' (did you mean {near[0]!r}?)' if near else ''}: it has "
-                      f"{', '.join(_FIELDS)}; one of the data set has a colon, as in 'caption:txt'")
+                      f"{', '.join(_FIELDS)}; a field of the data set has a colon, as in 'caption:txt'")
 
 
 def tensor(batch: Batch, field: str) -> torch.Tensor:
@@ -68,19 +68,19 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     if field not in _FIELDS:
         raise _no_field(field)
     if field == "views":
-        raise ValueError("views are several tensors: pyplenum.torch.view_list(batch)")
+        raise ValueError("views are several tensors: use pyplenum.torch.view_list(batch)")
     if field == "hash":
-        raise ValueError("a batch's hash is an int, too large for a tensor: batch.hash()")
+        raise ValueError("a batch's hash is an int, too large for a tensor: use batch.hash()")
     if field == "soft_labels":
-        raise ValueError("soft labels need the number of classes: torch.from_numpy(batch.soft_labels(num_classes))")
+        raise ValueError("soft labels need the number of classes: use torch.from_numpy(batch.soft_labels(num_classes))")
     array = getattr(batch, field)
     if array is None and field in _GEOMETRY:
-        raise ValueError(f"a batch has '{field}' only from a loader of version 1.9 of the protocol or later")
+        raise ValueError(f"a batch has '{field}' only from a loader with protocol version 1.9 or later")
     if array is None:
-        raise ValueError(f"a batch has '{field}' only where the pipeline ends with mixup, cutmix or mix")
+        raise ValueError(f"a batch has '{field}' only if the pipeline ends with mixup, cutmix or mix")
     if isinstance(array, dict):
-        raise ValueError(f"{field} are several tensors where the pipeline has views: pyplenum.torch.view_list(batch, "
-                         f"{field!r})")
+        raise ValueError(f"{field} are several tensors if the pipeline has views: use "
+                         f"pyplenum.torch.view_list(batch, {field!r})")
     array = array.reshape((-1,) + array.shape[3:] if field in _GEOMETRY else -1)
     return torch.from_numpy(array.view(_SIGNED[field]) if field in _SIGNED else array)
 
@@ -93,9 +93,9 @@ def view_list(batch: Batch, field: str = "views") -> List[torch.Tensor]:
     ring, like those of :func:`tensor`. ``field`` can also be "boxes" (float32 [N, 4]) or "flips" (uint8 [N]).
     """
     if field not in ("views", "boxes", "flips"):
-        raise ValueError(f"views have views, boxes and flips, not {field!r}")
+        raise ValueError(f"field must be views, boxes or flips, not {field!r}")
     if not batch.views:
-        raise ValueError("the pipeline has no views: ask for \"images\", or write view(NAME, COUNT, STAGES) ...")
+        raise ValueError("the pipeline has no views: request \"images\", or write view(NAME, COUNT, STAGES) ...")
     return [torch.from_numpy(array.reshape((-1,) + array.shape[3:])[:, i])
             for array in getattr(batch, field).values() for i in range(array.shape[3])]
 
@@ -163,7 +163,7 @@ class _DataSet:
         return cast(List[int], self._stream.targets.tolist())
 
     def __getitem__(self, index: Any) -> NoReturn:
-        raise TypeError("a Loader's dataset has a length and classes: samples come in batches, by a loop over it")
+        raise TypeError("a Loader's dataset has a length and classes, but no samples: loop over the Loader for batches")
 
 
 class Loader:
@@ -271,7 +271,7 @@ class Loader:
         if "epochs" in options:
             raise TypeError("a Loader has no 'epochs': each loop over it is one epoch")
         if isinstance(fields, str):
-            raise TypeError(f"fields are several names, as in fields=({fields!r},)")
+            raise TypeError(f"fields must be a sequence of names, as in fields=({fields!r},)")
         self._fields_were_chosen = fields is not None
         self._fields_fit = False  # checked with the first batch
         chosen = ("images", "labels") if fields is None else tuple(fields)
@@ -282,11 +282,12 @@ class Loader:
             if field not in of_data and field not in _FIELDS:
                 raise _no_field(field)
         for field in self._of_data & set(_FIELDS):
-            raise ValueError(f"a field of the data set cannot be called {field!r}, as one of every batch is")
+            raise ValueError(f"a field of the data set cannot be called {field!r}, because every batch already has "
+                             "such a field")
         if last not in (None, "pad", "drop", "partial"):
-            raise ValueError(f"last is one of pad, drop, partial, not {last!r}")
+            raise ValueError(f"last must be one of pad, drop, partial, not {last!r}")
         if not 0 <= smoothing <= 1:
-            raise ValueError(f"smoothing must lie in 0 to 1, not {smoothing}")
+            raise ValueError(f"smoothing must be from 0 to 1, not {smoothing}")
         self.smoothing = smoothing
         self.copy = copy
         self.pin_memory = pin_memory
@@ -302,16 +303,17 @@ class Loader:
         if dtype in _FLOATS.values():
             self._floats, dtype = getattr(torch, dtype), "uint8"
         elif dtype not in (None, "uint8", "int8"):
-            raise ValueError(f"dtype is 'uint8', 'int8' or one of {', '.join(_FLOATS.values())}, or these of torch "
-                             f"or NumPy, not {dtype!r}")
+            raise ValueError(f"dtype must be 'uint8', 'int8' or one of {', '.join(_FLOATS.values())}, or such a type "
+                             f"of torch or NumPy, not {dtype!r}")
         elif mean is not None or std is not None:
             raise ValueError("mean and std apply to floats: add dtype=torch.float32, or another float type")
         self._mean, self._std = IMAGENET_MEAN if mean is None else mean, IMAGENET_STD if std is None else std
         if memory_format not in (torch.contiguous_format, torch.channels_last):
-            raise ValueError(f"memory_format is torch.contiguous_format or torch.channels_last, not {memory_format}")
+            raise ValueError("memory_format must be torch.contiguous_format or torch.channels_last, not "
+                             f"{memory_format}")
         self._channels_last = memory_format == torch.channels_last
         if self._channels_last and layout not in (None, "nhwc"):
-            raise ValueError(f"memory_format=torch.channels_last goes with layout='nhwc', not {layout!r}")
+            raise ValueError(f"memory_format=torch.channels_last needs layout='nhwc', not {layout!r}")
         layout = self._layout = layout or ("nhwc" if self._channels_last else "nchw")
         if self._floats:  # raises if mean or std is invalid
             normalise(np.zeros((0, 1, 1, 3), np.uint8), self._mean, self._std)
@@ -323,7 +325,7 @@ class Loader:
         self._astray = False  # a batch may have been taken from the stream and lost
         if device is not None and torch.device(device).type != "cpu":
             if pin_memory:
-                raise ValueError("with a device, batches are pinned where they lie: leave pin_memory out")
+                raise ValueError("with a device, batches are pinned in place: leave pin_memory out")
             self._use_device(open_copies(device), options)
         self.dtype = dtype or "uint8"
         self._dtype_was_chosen = dtype is not None
@@ -341,12 +343,13 @@ class Loader:
         steps = int(options.get("steps", 1))
         if self.stream.steps_per_epoch % steps:
             self.stream.close()
-            raise ValueError(f"an epoch has {self.stream.steps_per_epoch} steps, which batches of {steps} steps do not "
-                             "divide: choose others, or use pyplenum.Stream, whose batches may cross an epoch's end")
+            raise ValueError(f"an epoch has {self.stream.steps_per_epoch} steps, which is not a multiple of the "
+                             f"{steps} steps of a batch: choose another number, or use pyplenum.Stream, whose batches "
+                             "may cross an epoch's end")
         if pads_unasked and "valid" not in self.fields and self._is_filled_up(options):
-            warnings.warn("samples that do not count fill up the last batch of an epoch: an evaluation says "
-                          "last=\"partial\" (each sample counts once) or has \"valid\" among its fields, and training "
-                          "says last=\"pad\" or last=\"drop\"",
+            warnings.warn("samples that do not count fill up the last batch of an epoch: for an evaluation, pass "
+                          "last=\"partial\" (each sample counts once) or request the field \"valid\"; for training, "
+                          "pass last=\"pad\" or last=\"drop\"",
                           stacklevel=caller())
         self._steps = steps
         self._micro_batch = int(options.get("micro_batch", 1))
@@ -374,8 +377,8 @@ class Loader:
         return self.stream.steps_per_epoch // self._steps
 
     def __getitem__(self, index: Any) -> NoReturn:
-        raise TypeError("a Loader is not a data set for a DataLoader, but replaces the DataLoader: its batches come "
-                        "from a loop over it, for images, labels in loader")
+        raise TypeError("a Loader is not a data set for a DataLoader, but replaces the DataLoader: get its "
+                        "batches with a loop: for images, labels in loader")
 
     @property
     def batch_size(self) -> int:
@@ -432,8 +435,8 @@ class Loader:
         """Warn if the first loop was left early: just looking at the data that way shortens training by an epoch."""
         if self._fresh and self._choices["shuffle"] != "none":
             taken = len(self) - place.steps_left // self._steps
-            warnings.warn(f"the loop before was left after {taken} of {len(self)} batches of epoch {place.epoch}, and "
-                          f"this one goes through epoch {place.epoch + 1}: loader.peek() shows a batch without taking "
+            warnings.warn(f"the previous loop was left after {taken} of {len(self)} batches of epoch {place.epoch}, "
+                          f"and this one runs epoch {place.epoch + 1}: loader.peek() shows a batch without taking "
                           f"it, and loader.set_epoch({place.epoch}) goes back", stacklevel=caller())
         self._fresh = False
 
@@ -463,7 +466,7 @@ class Loader:
             self._loaded = loaded or isinstance(error, Exception)  # the next loop continues here
             raise
         if not loop.ended:
-            raise RuntimeError("another loop over this loader has begun: of two loops only the newer one continues")
+            raise RuntimeError("another loop over this loader has begun, and only the newer of two loops can continue")
         raise StopIteration
 
     def _ready(self) -> _Coming:
@@ -543,10 +546,10 @@ class Loader:
         if not self._fields_were_chosen and views:
             self.fields = ("views", "labels")
         if not views and "images" in self.fields and batch.pixels.size == 0:
-            raise ValueError("the pipeline 'none' makes no images: say which fields a batch has")
+            raise ValueError("the pipeline 'none' produces no images: choose the fields of a batch with fields=")
         if mixes and "labels" in self.fields and not {"weights", "soft_labels"} & set(self.fields):
-            raise ValueError("the pipeline mixes samples, so labels alone are wrong: have \"soft_labels\" among the "
-                             "fields, or \"labels2\" and \"weights\"")
+            raise ValueError("the pipeline mixes samples, so labels are not enough: request the field "
+                             "\"soft_labels\", or \"labels2\" and \"weights\"")
         self._fields_fit = True
 
     def _tensors(self, batch: Batch, to: Optional[To] = None) -> Tuple[Any, ...]:
@@ -638,10 +641,10 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next loop continue from there, to the end of that epoch."""
         if state.get("version") != 1 or not isinstance(state.get("cursor"), str):
-            raise ValueError("this is not a state of a pyplenum.torch.Loader, or it has another version")
+            raise ValueError("this is not a state of a pyplenum.torch.Loader, or it has a different version")
         if "dtype" not in state and not self._dtype_was_chosen:
-            raise ValueError("this state was made when a Loader gave int8 unless told, and now it gives uint8: say "
-                             "dtype=\"int8\" to continue as before")
+            raise ValueError("this state was made when a Loader returned int8 by default, but the default is now "
+                             "uint8: pass dtype=\"int8\" to continue as before")
         self._go_back()
         before = self.stream.cursor
         try:
@@ -651,8 +654,8 @@ class Loader:
         left = self.stream.place.steps_left
         if left % self._steps:
             self.stream.seek(before)
-            raise ValueError(f"{left} steps are left of the epoch there, which batches of {self._steps} steps do not "
-                             "divide")
+            raise ValueError(f"the epoch has {left} steps left there, which is not a multiple of the {self._steps} "
+                             "steps of a batch")
         self._loop = None
         self._loaded = self._fresh = True
 
@@ -662,7 +665,7 @@ class Loader:
             return ""
         # the loader sees "partial" as "pad", and None may have become any of them
         here = {**self._choices, "last": self.last}
-        differ = [f"{name} was {made[name]!r} and is {here[name]!r}" for name, now in self._choices.items()
+        differ = [f"{name} was {made[name]!r} and is now {here[name]!r}" for name, now in self._choices.items()
                   if name in made and made[name] != now]
         if made.get("last", self._choices["last"]) != self._choices["last"]:
             differ.append(f"pass last={made['last']!r} to continue as before")
@@ -683,8 +686,8 @@ class Loader:
         self.close()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Loader belongs to the process that made it and cannot be copied or pickled: make it in the "
-                        "process that takes its batches, and carry over its state_dict()")
+        raise TypeError("a Loader belongs to the process that created it and cannot be copied or pickled: create it in "
+                        "the process that uses its batches, and pass its state_dict() to that process")
 
     def __repr__(self) -> str:
         fields = f" of ({', '.join(self.fields)})" if self._fields_were_chosen or self._fields_fit else ""

@@ -46,8 +46,8 @@ ParameterizedTestParameters(address, parse)
         {"tcp:host:65536", -EINVAL, 0, "is not a port"},
         {"tcp:host:", -EINVAL, 0, "is not a port"},
         {"tcp:host:x", -EINVAL, 0, "is not a port"},
-        {"tcp:300.1.1.1:7000", -EINVAL, 0, "not the name of a host"},
-        {"tcp:a b:7000", -EINVAL, 0, "not the name of a host"},
+        {"tcp:300.1.1.1:7000", -EINVAL, 0, "is not a valid host name"},
+        {"tcp:a b:7000", -EINVAL, 0, "is not a valid host name"},
     };
 
     return cr_make_param_array(struct address_case, cases, sizeof(cases) / sizeof(cases[0]));

@@ -103,11 +103,11 @@ Test(datasum, names_the_first_difference)
     differ(&a, &b, "one has 1280 samples, the other 1279");
     b = a;
     b.segments[3].labels = 1;
-    differ(&a, &b, "the labels of samples differ, first among samples 60 to 79");
+    differ(&a, &b, "the labels of samples differ, first within samples 60 to 79");
     b.segments[3].sizes = 1;
-    differ(&a, &b, "the sizes of samples differ, first among samples 60 to 79");
+    differ(&a, &b, "the sizes of samples differ, first within samples 60 to 79");
     b.segments[1].names = 1;
-    differ(&a, &b, "the names of samples differ, first among samples 20 to 39");
+    differ(&a, &b, "the names of samples differ, first within samples 20 to 39");
     b = a;
     b.classes = 11;
     differ(&a, &b, "one has 10 classes, the other 11");
@@ -116,11 +116,11 @@ Test(datasum, names_the_first_difference)
     differ(&a, &b, "the names of classes differ");
     b = a;
     b.heads = 1;
-    differ(&a, &b, "names, sizes and labels are equal, but not the contents");
+    differ(&a, &b, "names, sizes and labels are equal, but the contents differ");
     b = a;
     b.bad = 1;
-    differ(&a, &b, "other samples are known to be bad (plenumctl verify)");
+    differ(&a, &b, "different samples are known to be bad (plenumctl verify)");
     a = b = (struct datasum){.samples = 64};
     b.segments[63].names = 5;
-    differ(&a, &b, "the names of samples differ, first of sample 63");
+    differ(&a, &b, "the names of samples differ, first at sample 63");
 }

@@ -249,7 +249,7 @@ Test(hostlist, file_errors_name_the_line)
     cr_expect(strstr(err.text, "','") != NULL, "one item a line: %s", err.text);
     hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "# nothing\n", &err), -EINVAL));
-    cr_expect(strstr(err.text, "names no host") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "lists no hosts") != NULL, "%s", err.text);
     cr_expect(eq(int, hostlist_add_file(&list, "/nonexistent/hosts", &err), -ENOENT));
     cr_expect(strstr(err.text, "/nonexistent/hosts") != NULL, "%s", err.text);
     hostlist_fini(&list);

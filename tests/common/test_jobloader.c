@@ -394,7 +394,7 @@ Test(jobloader, that_does_not_start_is_reported)
         jobloader_dispatch(loader);
         (void)close(connection);
     }
-    cr_expect(eq(str, reported, "the loader /bin/false exited with code 1 while it started"));
+    cr_expect(eq(str, reported, "the loader /bin/false exited with code 1 while it was starting"));
 }
 
 /* Running as process 1 of a container: 0 when no child is left, dead or alive. */

@@ -424,10 +424,10 @@ Test(meeting, what_is_not_ours_is_refused)
     pid_t pid;
 
     make(2);
-    refused("/proc/1/fd/1", "job", 2, "not what plenumrun sets");
-    refused("unix:@plenum-nobody-there", "job", 2, "plenumrun is not there");
-    refused(address, "job", 3, "of another job");
-    refused(address, "another", 2, "of another job");
+    refused("/proc/1/fd/1", "job", 2, "plenumrun did not set this value");
+    refused("unix:@plenum-nobody-there", "job", 2, "plenumrun is not running");
+    refused(address, "job", 3, "to another job");
+    refused(address, "another", 2, "to another job");
     if (getuid() == 0) {
         pid = fork();
         if (pid == 0) {
@@ -445,7 +445,8 @@ Test(meeting, what_is_not_ours_is_refused)
     pid = start(stay, 2, 0);
     while (*met < 1)
         (void)usleep(1000);
-    (void)snprintf(want, sizeof(want), "process %d has the collectives of instance 0", (int)pid);
+    (void)snprintf(want, sizeof(want), "process %d is already using the collectives of instance 0",
+                   (int)pid);
     refused(address, "job", 2, want);
     (void)kill(pid, SIGKILL);
     (void)end_of(pid);
@@ -496,9 +497,10 @@ Test(meeting, what_others_hand_out_is_refused)
 
     answered(-1, MEETING_LAYOUT + 1, "different versions");
     cr_assert(eq(int, ftruncate(fd, (off_t)meeting_bytes(3)), 0));
-    answered(fd, MEETING_LAYOUT, "not what plenumrun makes");
+    answered(fd, MEETING_LAYOUT, "its memory does not have the size");
     cr_assert(eq(int, ftruncate(fd, (off_t)meeting_bytes(2)), 0));
-    answered(fd, MEETING_LAYOUT, "not what plenumrun makes"); /* it could be made shorter */
+    answered(fd, MEETING_LAYOUT,
+             "its memory does not have the size"); /* it could be made shorter */
     cr_assert(eq(int, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0));
     if (getuid() == 0) {
         cr_assert(eq(int, fchown(fd, 65534, 65534), 0));
@@ -571,7 +573,7 @@ Test(meeting, a_hard_limit_of_file_sizes_is_told_to_who_joins)
 
     cr_assert(eq(int, setrlimit(RLIMIT_FSIZE, &limit), 0));
     make(2); /* instances that do not join are unaffected */
-    refused(address, "job", 2, "File too large (raise the limit of file sizes, ulimit -f)");
+    refused(address, "job", 2, "File too large (raise the limit on file sizes, ulimit -f)");
     close_place();
 }
 

@@ -30,7 +30,7 @@ class CodeTest(ServiceCase):
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
                               timeout=10 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("plenumd.conf is good", done.stdout)
+        self.assertIn("plenumd.conf is valid", done.stdout)
         self.assertRegex(done.stdout, r"(?m)^real  *[1-9]")
         self.assertRegex(done.stdout,
                          "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, 0 refused")
@@ -72,10 +72,10 @@ class CodeTest(ServiceCase):
                     if name.endswith(".c"):
                         with open(os.path.join(folder, name), encoding="utf-8") as f:
                             text += re.sub(r'"\s*"', "", f.read())
-        for words in ("no such socket: is plenumd running?", "alone: its operator",
-                      "does not lie below a --root of this loader", "goes beyond the",
+        for words in ("no such socket: is plenumd running?", "it serves only user %u: its operator",
+                      "is not below a --root of this loader", "goes beyond the",
                       "is being stopped or restarted", "the status page cannot be served at",
-                      "no descriptor left for a new client"):
+                      "no file descriptor is left for a new client"):
             self.assertIn(words, text)
 
 

@@ -55,11 +55,11 @@ is 12 "counted in each epoch" field substituted
 
 # ---- refused at once ----
 refuses "tar: a member without a label" "$here/x/no-label.tar.*'4.jpg' has no label" x/no-label.tar
-refuses "tar: a member twice" "$here/x/twice.tar.*'0.jpg' is there twice" x/twice.tar
+refuses "tar: a member twice" "$here/x/twice.tar.*'0.jpg' occurs twice" x/twice.tar
 refuses "tar: a label too large" \
     "too-large.tar: '3.cls': label '2147483647' is out of range: class numbers are 0 to 2147483646" x/too-large.tar
 refuses "tar: a label below 0" "negative.tar: '3.cls': label '-2' is out of range" x/negative.tar
-refuses "tar: no samples" "$here/x/nothing.tar.*holds no images" x/nothing.tar
+refuses "tar: no samples" "$here/x/nothing.tar.*contains no images" x/nothing.tar
 refuses "TFRecord: cut" "$here/x/cut.tfrecord ends in the middle of the record that begins at byte" x/cut.tfrecord
 refuses "TFRecord: no label" "$here/x/no-label.tfrecord: the record at byte .* has no label" x/no-label.tfrecord
 refuses "TFRecord: a label too large" \
@@ -67,11 +67,11 @@ refuses "TFRecord: a label too large" \
     x/too-large.tfrecord
 refuses "TFRecord: a label below 0" \
     "negative.tfrecord: the label of the record at byte [0-9]*: label '-2' is out of range" x/negative.tfrecord
-refuses "TFRecord: no samples" "$here/x/nothing.tfrecord.* holds no samples" tfrecord:x/nothing.tfrecord
+refuses "TFRecord: no samples" "$here/x/nothing.tfrecord.* contains no samples" tfrecord:x/nothing.tfrecord
 refuses "list: no label" "$here/x/no-label.txt: line 7 ('2.jpg') has no label" x/no-label.txt
 refuses "list: a label too large" "too-large.txt, line 7: label '2147483648' is out of range" x/too-large.txt
 refuses "list: a label below 0" "negative.txt, line 7: label '-2' is out of range" x/negative.txt
-refuses "list: no samples" "$here/x/nothing.txt holds no samples" list:x/nothing.txt
+refuses "list: no samples" "$here/x/nothing.txt contains no samples" list:x/nothing.txt
 refuses "list: a link in a circle" "$here/x/loop.txt, line 7: $here/x/loop.jpg: Too many levels of symbolic links" \
     x/loop.txt
 refuses "an archive that is a link in a circle" "x/loop.jpg.*Too many levels of symbolic links" tar:x/loop.jpg
@@ -85,7 +85,7 @@ mkdir -p circle/a none/a
 cp data/clouds/clouds-00001.jpg circle/a
 ln -s .. circle/a/up
 refuses "folder: a link that leads back" "$here/circle/a/up: a symbolic link leads back into a folder above" circle
-refuses "folder: no samples" "$here/none holds no images" none
+refuses "folder: no samples" "$here/none contains no images" none
 refuses "nothing at all" "data set '$here/nowhere': No such file or directory" nowhere
 
 # ---- files that change while a stream runs ----

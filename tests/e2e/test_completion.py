@@ -133,7 +133,7 @@ class Terminal:
         text, mark = b"", f"mark{self.count}.".encode()
         while mark not in text:
             if not select.select([self.fd], [], [], 120)[0]:
-                raise AssertionError(f"the shell does not answer: {text}")
+                raise AssertionError(f"the shell is not answering: {text}")
             text += os.read(self.fd, 65536)
         return re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[()].|[=>])|[\x00-\x1f]", "\n", text.decode(errors="replace"))
 

@@ -107,9 +107,9 @@ ok "each picture once, and none twice" test \
 job -n 4 "$feed" "ustar-{000..002}.tar" $stream --split file
 ok "more instances than archives: refused" says "has 3 files, which cannot be split into 4 parts"
 job -n 2 "$feed" data $stream --split file
-ok "no archives: refused" says "folder: has no setting 'part'"
+ok "no archives: refused" says "folder: there is no setting 'part'"
 job -n 3 "$feed" "tar,label=folder:{gnutar,json,gnutar}.tar" $stream --split file
-ok "an archive twice: refused" says "gnutar.tar is named twice"
+ok "an archive twice: refused" says "gnutar.tar is given twice"
 
 # ---- data sets that differ ----
 cp -r data other
@@ -127,7 +127,7 @@ chmod +x each.sh
 job -n 2 ./each.sh data other "$feed" $stream
 ok "instances with different data: refused" test "$code" = 1
 ok "... naming both, and what differs" says \
-    "the data sets of instance 0 (host .*) and instance 1 (host .*) differ: the names of samples differ, first of sample"
+    "the data sets of instance 0 (host .*) and instance 1 (host .*) differ: the names of samples differ, first at sample"
 job -n 2 ./each.sh data list.txt "$feed" $stream --bad substitute
 ok "the same pictures by other names are another data set" says "differ: the names of samples differ"
 job -n 2 ./each.sh data nowhere "$feed" $stream

@@ -83,9 +83,9 @@ END
     ok "a program in a PID name space of its own has the key" delivered "$alone"
     job --loader none --loader-host $one ./bare ./apart "$feed" data $stream --epochs 15 --json
     ok "where it was closed on the way, the program is told why it has none" says \
-        'key file /proc/[0-9]*/fd/[0-9]*: .*PID name space of its own'
+        'key file /proc/[0-9]*/fd/[0-9]*: .*in a container with its own PID namespace'
     unshare --user --map-root-user --pid --fork "$top_builddir/plenumrun" -n 1 true 2>err
-    ok "plenumrun wants a /proc of its own name space" says '/proc is not mounted, or not that of this PID name space'
+    ok "plenumrun wants a /proc of its own name space" says '/proc is not mounted, or belongs to a different PID namespace'
     unshare --user --map-root-user --pid --fork --mount-proc "$top_builddir/plenumrun" \
         --allow-run-as-root -x ASAN_OPTIONS="$asan_options_of_mpi" -n 2 "$feed" data $stream --epochs 15 --json >out \
         2>err
@@ -106,7 +106,7 @@ job_while_loaders_die 2 --loader none --loader-host $one -n 2 "$feed" data $stre
 ok "its loader is killed twice: the same hash" delivered "$alone"
 ok "it was started again" loaders 3
 ok "and the job was told why, each time" test \
-    "$(grep -c "host localhost: .*the loader $T/plenumd on host .* was ended by signal 9 (Killed).*is started again" err)" = 2
+    "$(grep -c "host localhost: .*the loader $T/plenumd on host .* was ended by signal 9 (Killed).*is being restarted" err)" = 2
 
 rm -f loaders/*
 plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 70 --json >out 2>err &
@@ -155,7 +155,7 @@ echo "no licence for today" >&2
 exit 3
 END
 chmod +x broken
-why='exited with code 3 while it started; its last message: no licence for today'
+why='exited with code 3 while it was starting; its last message: no licence for today'
 PLENUM_PLENUMD=$T/broken job -x PLENUM_PLENUMD --loader none --loader-host $one -n 1 "$feed" data $stream --epochs 1
 ok "its loader does not start: the program fails at once" test "$code" != 0
 ok "... and says why" says "feed: .*the loader $T/broken on host $(hostname) $why"

@@ -28,7 +28,7 @@ ok "notes are made" delivered "$alone"
 ok "... and kept beside the index" test -s "$(notes)"
 before=$(cksum "$(notes)")
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "the same epochs by the notes" delivered "$alone"
+ok "the same epochs with the notes" delivered "$alone"
 ok "... find nothing more" test "$before" = "$(cksum "$(notes)")"
 
 # ---- created in advance ----
@@ -46,7 +46,7 @@ ok "... and progressive ones are counted, of which there are some" test \
 ok "... and nothing more the next time" test \
     "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "a job by them" delivered "$alone"
+ok "a job that uses them" delivered "$alone"
 ok "... finds nothing more either" test "$before" = "$(cksum "$(notes)")"
 
 # ---- damaged ----
@@ -73,7 +73,7 @@ for decoder in libjpeg plenum; do
     ok "... by -x, too" grep -qx $decoder decoders
 done
 ok "a decoder that there is not is refused" \
-    sh -c '! PLENUM_DECODER=other "$0" --job >out 2>err && grep -q "PLENUM_DECODER is one of auto, plenum, libjpeg, not .other." err' "$top_builddir/plenumd"
+    sh -c '! PLENUM_DECODER=other "$0" --job >out 2>err && grep -q "PLENUM_DECODER must be one of auto, plenum, libjpeg, not .other." err' "$top_builddir/plenumd"
 ok "verify --decoder both: no difference" status 0 "$ctl" verify data --decoder both
 cp -r data bad
 for f in $(ls bad/*/*.jpg | head -n 3); do truncate -s -200 "$f"; done
@@ -85,7 +85,7 @@ ok "verify: another decoder is refused" \
 
 # ---- rejected options ----
 ok "--tiles of made-up images" \
-    sh -c '! "$0" index --tiles generated:10 2>err && grep -q "made up, there are no JPEGs" err' "$ctl"
+    sh -c '! "$0" index --tiles generated:10 2>err && grep -q "generated: there are no JPEGs" err' "$ctl"
 ok "--tiles without a cache folder" \
     sh -c '! "$0" index --tiles data --cache-dir /proc/none 2>err && grep -q "cannot be written beside the index (there is no cache folder)" err' "$ctl"
 finish

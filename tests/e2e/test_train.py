@@ -234,7 +234,7 @@ except pyplenum.PlenumError as error:
 """)
         self.assertEqual(jobs.run([*by_plenumrun(2, 2), program, "one", "one"]).count("opened"), 2)
         out = jobs.run([*by_plenumrun(2, 2), program, "one", "two"])
-        self.assertEqual(len(re.findall("instance 0 .* and instance 1 .* have other fields", out)), 2, out)
+        self.assertEqual(len(re.findall("instance 0 .* and instance 1 .* have different fields", out)), 2, out)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class LightningTest(FrameworkCase):
     def test_made_too_early(self):
         """a Loader that is made before the processes are: a sentence that says where to make it"""
         for strategy, words in (("ddp_notebook", "forked from the one that opened the stream"),
-                                ("ddp_spawn", "make it in the process that takes its batches")):
+                                ("ddp_spawn", "create it in the process that uses its batches")):
             with self.subTest(strategy):
                 self.assertIn(words, self.run_ok(sys.executable, __file__, "--early", strategy, self.photos))
 

@@ -46,7 +46,7 @@ class TorchvisionTest(FrameworkCase):
         """what the script looks up in the dataset of a DataLoader: a length and classes; samples are not to be had"""
         loader = pyplenum.torch.Loader(self.photos, "rrc(16)", micro_batch=8)
         self.assertEqual((len(loader.dataset), loader.dataset.classes), (COUNT, loader.stream.classes))
-        with self.assertRaisesRegex(TypeError, "samples come in batches"):
+        with self.assertRaisesRegex(TypeError, "but no samples: loop over the Loader"):
             loader.dataset[0]
 
 

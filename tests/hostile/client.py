@@ -14,7 +14,7 @@ loader's timing."""
 import argparse
 import collections
 import contextlib
-import encodings.idna  # noqa: F401  (who is another user later may not be able to read it)
+import encodings.idna  # noqa: F401  (as another user, it may not be readable later)
 import json
 import os
 import pwd

@@ -171,7 +171,7 @@ job 'read -r x; read -r y; read -n 1 z; echo "read: <$x$y$z>"' --host h1 true
 ok "nor one that reads some" all "$came" 'has err "read: <>"' secret_is_hidden
 job 'echo "$PLENUM_SHIM_TOKEN"; while read -r x; do echo "read: <$x>"; echo "${x#*=}" >>token; done' --host h1 true
 ok "one that reads all of it: it is said, and the secret is not printed" all 'same $code 125' \
-    'has err "nothing has come by standard input: has the agent (ssh) an argument -n, or does a file like ~/.bashrc read it"' \
+    'has err "nothing arrived on standard input: does the agent (ssh) have the argument -n, or does a file like ~/.bashrc read it"' \
     'has err "read: <plenum-secret=.*\*\*\*"' secret_is_hidden
 for verbosity in -v -vv -vvv; do
     job 'while read -r x; do echo "read: <$x>"; echo "${x#*=}" >>token; done' $verbosity --mpi-global-args=--x --host h1 true

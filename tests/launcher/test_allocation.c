@@ -42,8 +42,8 @@ ParameterizedTestParameters(allocation, slurm)
         {"n[1-3]", "2(x3)", "n1:2 n2:2 n3:2"},
         {"n[1-3],m", "2(x2),1,4", "n1:2 n2:2 n3:1 m:4"},
         {"gpu[08-10]", "8(x3)", "gpu08:8 gpu09:8 gpu10:8"},
-        {"n[1-3]", "2(x2)", "!speaks of 2 hosts"},
-        {"n[1-2]", "2(x3)", "!speaks of 3 hosts"},
+        {"n[1-3]", "2(x2)", "!describes 2 hosts"},
+        {"n[1-2]", "2(x3)", "!describes 3 hosts"},
         {"n1", "0", "!'0' is not like"},
         {"n1", "2(x", "!'2(x' is not like"},
         {"n1", "2(x1", "!is not like"},
@@ -139,7 +139,7 @@ Test(allocation, files_of_hosts)
         expect_hosts(cases[i].name, cases[i].want);
         write_text(path, "");
         cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
-        cr_expect(strstr(err.text, cases[i].variable) && strstr(err.text, "names no host"), "%s",
+        cr_expect(strstr(err.text, cases[i].variable) && strstr(err.text, "lists no hosts"), "%s",
                   err.text);
         setenv(cases[i].variable, "/nonexistent/file", 1);
         cr_expect(eq(int, allocation_read(&a, &err), -ENOENT));

@@ -276,7 +276,7 @@ Test(dial, a_queue_that_stays_full_is_named)
     snprintf(name, sizeof(name), "test-dial-flood-%d", (int)getpid());
     (void)listen_and_fill(name, text, sizeof(text));
     cr_expect(eq(int, dial_connect(text, 20, &err), -EAGAIN));
-    cr_expect(strstr(err.text, "its queue of connections stays full") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "its connection queue stays full") != NULL, "%s", err.text);
 }
 
 Test(dial, who_connects)

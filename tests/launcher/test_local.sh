@@ -39,7 +39,7 @@ ok "variables of an mpirun around are not handed on" all 'same $code 0' 'has out
 
 # ---- which start method ----
 job -n 2 -v true
-ok "who asks is told that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'
+ok "--verbose reports that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'
 job -n 2 --dry-run
 ok "--dry-run says so, too" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
 job -n 2 --dry-run --print-topology=json
@@ -129,13 +129,13 @@ for i in $(seq 180); do printf 'BIG%d=%0100000d\n' "$i" 0; done >variables
 "$run" -n 2 --env-file variables touch started >out 2>err
 code=$?
 ok "more variables than an instance can be given: one sentence, and nothing starts" all 'same $code 125' \
-    'last_line_has err "arguments and variables take 17 MiB, and 16 MiB is what an instance can be given"' \
-    'last_line_has err "can be given: pass fewer arguments or variables (-x, --env-file)"' \
+    'last_line_has err "arguments and variables take 17 MiB, but an instance can be given at most 16 MiB"' \
+    'last_line_has err "16 MiB: pass fewer arguments or variables (-x, --env-file)"' \
     '[ ! -e started ]' 'same "$(wc -l <err)" 1'
 "$run" -n 1 --loader-host elsewhere --no-host-check --env-file variables touch started >out 2>err
 code=$?
 ok "nor more than a loader host can be given" all 'same $code 125' '[ ! -e started ]' \
-    'last_line_has err "variables take more than 16 MiB, which is what a loader host can be given: pass fewer"'
+    'last_line_has err "variables take more than 16 MiB, the most that a loader host can be given: pass fewer"'
 printf '#!/bin/sh\nprintf "\\033]0;owned\\007\\033[2J" >&2; exit 7\n' >agent
 chmod +x agent
 OMPI_MCA_plm_rsh_agent=$PWD/agent "$run" --loader-host elsewhere -n 1 true >out 2>err
@@ -194,7 +194,7 @@ for part in job guard starter outer inner; do
     kill -KILL ${!part}
     await_end
     ok "kill -9 of $part leaves nothing" nothing_is_left
-    [ $part = job ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|started it is gone"'
+    [ $part = job ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|started it on host .* is gone"'
 done
 start
 kill -STOP $guard $starter
@@ -221,5 +221,5 @@ kill -STOP $outer $inner
 await_end
 kill -CONT $outer $inner
 ok "an instance whose shims are frozen is lost, and named" all 'same $code 125' \
-    'has err "was lost: host $host has said nothing"' nothing_is_left
+    'has err "was lost: host $host has been silent"' nothing_is_left
 finish

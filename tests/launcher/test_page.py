@@ -163,7 +163,7 @@ class Page(JobCase):
             done = subprocess.run([*RUN, "--loader", loader, "--status-port", "0", "echo", "started"],
                                   env=self.environment, capture_output=True, text=True, timeout=LIMIT)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertIn("--status-port is for the loader that a job starts for itself", done.stderr)
+            self.assertIn("--status-port is for a loader that the job starts itself", done.stderr)
 
 
 class Strangers(JobCase):

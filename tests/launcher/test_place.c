@@ -178,7 +178,7 @@ ParameterizedTestParameters(place, rows)
         {"halves of cores", "package:1 [numa] core:4 pu:2", PLACE_SPREADNUMA, 2, "1,3@0 5,7@0",
          .cpus = "1,3,5,7"},
         {"CPUs that are not there", "package:1 [numa] core:4 pu:1", PLACE_SPREADNUMA, 1,
-         "error: --cpus 2-5: CPU 4 is not there, or may not be used", .cpus = "2-5"},
+         "error: --cpus 2-5: CPU 4 does not exist, or may not be used", .cpus = "2-5"},
         {"reserved cores are spread", "package:2 [numa] core:4 pu:1", PLACE_SPREADNUMA, 2,
          "0-2@0m 4-6@1m loader 3,7", .reserve = 2},
         {"three of them", "package:2 [numa] core:4 pu:1", PLACE_COMPACT, 1,

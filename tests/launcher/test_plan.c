@@ -232,9 +232,9 @@ ParameterizedTestParameters(plan, devices)
         {"MY_DEVICES", "MY_DEVICES", "a,b,c,d", "a,b c,d"},
         {"cuda", "CUDA_VISIBLE_DEVICES", "0,1,2",
          "!host here: 2 replicas of 2 devices are more than the 3 that CUDA_VISIBLE_DEVICES names"},
-        {"cuda", "CUDA_VISIBLE_DEVICES", "0,1,1,2", "!device 1 is named twice"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "0,1,1,2", "!device 1 is given twice"},
         {"cuda=4-5,1,0", "CUDA_VISIBLE_DEVICES", "7", "4,5 1,0"},
-        {"cuda=0-2,1", "CUDA_VISIBLE_DEVICES", "7", "!device 1 is named twice"},
+        {"cuda=0-2,1", "CUDA_VISIBLE_DEVICES", "7", "!device 1 is given twice"},
         {"cuda=3-2", "CUDA_VISIBLE_DEVICES", "7", "!3-2 runs backwards"},
         {"cuda=0-999999999", "CUDA_VISIBLE_DEVICES", "7", "!there are more than"},
         {"cuda=a,4-+5,b,4--2", "CUDA_VISIBLE_DEVICES", "7", "a,4-+5 b,4--2"}, /* no ranges */
@@ -305,7 +305,7 @@ Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
         "1         a     1      2-3       1     4-7   CPUs, memory  -\n"
         "2         b     0      4-5       ?     ?     ?             -\n"
         "\n"
-        "?: known when the job has been started there\n";
+        "?: not known until the job has been started there\n";
     struct plan plan;
     char *text = NULL;
     size_t size = 0;

@@ -40,11 +40,11 @@ ParameterizedTestParameters(report, of)
           .by_traceback = true,
           .exited = {.status = EXIT_3, .elapsed_ns = 2500000000}},
          3,
-         "instance 1 on host n2 failed first, by its traceback; the first to end was instance 0 "
-         "on "},
+         "instance 1 on host n2 failed first, according to its traceback; the first to end was "
+         "instance 0 on "},
         {{.kind = REPORT_EXITED, .exited = {.status = KILLED, .memory_kills = 1}},
          137,
-         "; meanwhile the kernel killed 1 process there for want of memory"},
+         "; meanwhile the kernel killed 1 process there because memory ran out"},
         {{.kind = REPORT_EXITED, .instance = 1, .exited = {.status = SIGBUS}},
          135,
          "(Bus error) after 0.0 s; a file that it had mapped could not be read or written: is "
@@ -94,7 +94,7 @@ ParameterizedTestParameters(report, of)
         {{.kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = DAY + DAY / 2},
          124,
          "after 36h (--timeout)"},
-        {{.kind = REPORT_CLOSED, .instance = UINT32_MAX}, 141, "its reader has closed"},
+        {{.kind = REPORT_CLOSED, .instance = UINT32_MAX}, 141, "the reader of its"},
         {{.kind = REPORT_OTHER, .instance = UINT32_MAX, .signal = 15, .text = "killed"},
          143,
          "killed"},

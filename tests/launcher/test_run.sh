@@ -40,7 +40,7 @@ job -n 4 --grace 90 sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; echo s
                           exec sleep 1000.'$id
 ok "the first failing instance's code is ours" same $code 3
 ok "the report names it, last" last_line_has err "error: instance 1 on host $host exited with code 3"
-ok "its last lines stand above" all 'has err "^  | first"' 'has err "^  | second"'
+ok "its last lines are above" all 'has err "^  | first"' 'has err "^  | second"'
 ok "the others are gone" sleeping 1000.$id 0
 ok "and not only after the grace period" below $took 60000
 
@@ -53,7 +53,7 @@ ok "success is silent" all 'same $code 0' '[ ! -s out ]' 'has_not err error'
 
 job -n 2 --grace 500ms \
     sh -c '[ $RANK = 0 ] || { until [ -e deaf ]; do sleep 0.1; done; exit 4; }; trap "" TERM; : >deaf; sleep 1001.'$id'; sleep 1001.'$id
-ok "who does not listen to SIGTERM is killed after the grace period" \
+ok "an instance that ignores SIGTERM is killed after the grace period" \
     all 'same $code 4' 'sleeping 1001.$id 0' '[ $took -ge 500 ]'
 
 job -n 2 sh -c "setsid sleep 1002.$id & exit 0"
@@ -62,15 +62,15 @@ ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$i
 raise='echo "Traceback (most recent call last):" >&2; echo "ValueError: $RANK" >&2'
 job -n 3 sh -c "[ \$RANK != 2 ] || { trap '' TERM; $raise; : >first; sleep 2; exit 1; }
     while [ ! -e first ]; do sleep 0.05; done; sleep 1; [ \$RANK = 0 ] || sleep 1; $raise; exit 4"
-ok "who failed first is the cause, though others end first" all 'same $code 4' \
-    'last_line_has err "error: instance 2 on host $host failed first, by its traceback; the first to end was instance 0 on host $host, which exited with code 4"' \
+ok "the instance that failed first is the cause, though others end first" all 'same $code 4' \
+    'last_line_has err "error: instance 2 on host $host failed first, according to its traceback; the first to end was instance 0 on host $host, which exited with code 4"' \
     'has err "last lines of instance 0"' 'same "$(grep "ValueError" err | tail -n 1)" "  | ValueError: 2"'
 
 group=/sys/fs/cgroup/memory/plenum-test-$$
 if mkdir $group 2>/dev/null && echo 128M >$group/memory.limit_in_bytes && [ "$PYTHON" != : ]; then
     (echo $BASHPID >$group/tasks && job -n 1 "$PYTHON" -c 'b"x" * 600000000' && echo $code >code)
     ok "what the kernel killed for want of memory is told as such" all 'same "$(cat code)" 137' \
-        'last_line_has err "ended by signal 9 (Killed) after .*; meanwhile the kernel killed 1 process there for want of memory"'
+        'last_line_has err "ended by signal 9 (Killed) after .*; meanwhile the kernel killed 1 process there because memory ran out"'
 else
     skip "what the kernel killed for want of memory is told as such" "no control group can be made"
 fi
@@ -102,11 +102,11 @@ ok "a program that does not exist" all 'same $code 127' 'same "$(cat err)" \
     "plenumrun: error: there is no program '"'$T/nothing-there'"'"'
 job -n 2 train.py
 ok "a script that is named like a program" all 'same $code 127' 'same "$(cat err)" \
-    "plenumrun: error: there is no program '"'train.py'"' in PATH: a Python script is started by python3 train.py"'
+    "plenumrun: error: there is no program '"'train.py'"' in PATH: start a Python script with python3 train.py"'
 echo 'pass' >script.py
 job -n 2 ./script.py
 ok "a script that is none" all 'same $code 126' \
-    'has err "cannot be executed.*Python scripts are started by python3 FILE"'
+    'has err "cannot be executed.*Start Python scripts with python3 FILE"'
 job nothing-there-either
 ok "nor in PATH" all 'same $code 127' 'has err "no program .nothing-there-either. in PATH"'
 echo data >data
@@ -166,13 +166,13 @@ printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 5.0.7"; ex
     >other/mpirun
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:--display map' true
 ok "one that crashes when an instance has arguments of its own is told as such" all 'same $code 125' \
-    'last_line_has err "(Segmentation fault).*: that of Open MPI 5.0 crashes when .* other than -x"'
+    'last_line_has err "(Segmentation fault).*: the mpirun of Open MPI 5.0 crashes if .* other than -x"'
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:-x A=1' true
 ok "variables are none" all 'same $code 125' 'last_line_has err "(Segmentation fault) before all of them had started$"'
 printf '#!/bin/sh\nsleep 1\n' >other/mpirun
 PATH=$T/other:$PATH job -n 2 true
 ok "and one that does not tell whose it is: a program of MPI would be alone" all 'same $code 0' \
-    "has err \"'$T/other/mpirun --version' says nothing: plenumrun starts the instances itself\"" \
+    "has err \"'$T/other/mpirun --version' prints nothing: plenumrun starts the instances itself\"" \
     'same "$(wc -l <err)" 1'
 printf '#!/bin/sh\necho "[h:1] opal_ifinit: no interfaces" >&2\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexit 9\n' >other/mpirun
 PATH=$T/other:$PATH job --starter mpirun -n 2 true
@@ -256,9 +256,9 @@ fi
 job --starter own -n 2 -v sh -c 'echo ${OMPI_COMM_WORLD_RANK-own}'
 ok "--starter own" all 'same $code 0' 'same "$(sort -u out)" own' 'has err "by plenumrun itself: --starter own"'
 job --starter own --mpi-local-args '-x A' true
-ok "and options for mpirun" all 'same $code 125' 'has err "mpi-local-args is for mpirun, and --starter own uses none"'
+ok "and options for mpirun" all 'same $code 125' 'has err "mpi-local-args is for mpirun, which --starter own does not use"'
 job --starter own --no-host-check --host a,b true
-ok "and other hosts" all 'same $code 125' 'has err "--starter own starts instances on this host only"'
+ok "and other hosts" all 'same $code 125' 'has err "--starter own starts instances only on this host"'
 job --starter his true
 ok "another one" all 'same $code 2' 'has err "--starter must be auto, mpirun or own, not .his."'
 (hide_mpirun; job --starter mpirun true; echo $code >code)
@@ -345,7 +345,7 @@ job --host a --exclude a true
 ok "of all hosts" all 'same $code 2' 'has err "leaves no host"'
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job --dry-run -v
 ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n3 .* 4  "' \
-    'has err "3 hosts given by Slurm"'
+    'has err "3 hosts, from Slurm"'
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n 6 --dry-run
 ok "has no room for more" all 'same $code 2' 'has err "have 5 slots: raise them (--host n1:3)"'
 
@@ -366,17 +366,17 @@ export OMPI_MCA_plm_rsh_agent=$T/agent
 job --start-timeout 16 --host 'silent[001-100],last' true
 ok "a rack of silent hosts does not keep others from being asked" all 'same $code 125' \
     'has err "silent100  *log in  *no answer"' 'has_not err "no time left"' \
-    'last_line_has err "last .* ended without a word"'
+    'last_line_has err "last .* ended without any output"'
 job --start-timeout 90 --host stays1,gone true
 ok "a login that stays when it has answered does not hold up the rest" all 'same $code 125' \
     'has err "1 of 2 other hosts are not ready"' 'last_line_has err "gone "' 'below $took 60000'
 (ulimit -Sn 64; job --start-timeout 30 --host 'h[001-130]' true; echo $code >code)
 ok "more hosts than descriptors" all 'same "$(cat code)" 125' 'has err "130 of 130 other hosts are not ready"' \
-    'has_not err "no time\|no answer\|cannot be asked"'
+    'has_not err "no time\|no answer\|cannot be queried"'
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexec sleep 30\n' >other/mpirun
 PATH=$T/other:$PATH job --no-host-check --start-timeout 3 --host 'a-host-with-a-name-[001-040]' true
 ok "a list of those who are missing ends with a whole name" all 'same $code 125' \
-    'has err "no sign of instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
+    'has err "no response from instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
 # Stopped for longer than a host may take to answer; mpirun would also exceed its limit if that time counted.
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nsleep 6\nexit 9\n' \
     >other/mpirun
@@ -403,7 +403,7 @@ ok "256 instances on 64 hosts" all 'same $code 0' 'same "$(grep -c "\"index\"" o
 job --host a,b --topology synthetic:'core:2 pu:1' --topology synthetic:'core:4 pu:1'
 ok "one topology for each host" all 'has out "^a  *1  *2  *2 "' 'has out "^b  *1  *4  *4 "'
 job --host a,b,c --topology synthetic:'core:2 pu:1' --topology synthetic:'core:4 pu:1'
-ok "but not for some" all 'same $code 2' 'has err "2 times --topology for 3 hosts"'
+ok "but not for some" all 'same $code 2' 'has err "--topology is given 2 times for 3 hosts"'
 job -n 2 --topology "$T/nothing.xml"
 ok "a topology that is not there" all 'same $code 2' 'has err "$T/nothing.xml: No such file"'
 job -n 2 --topology data
@@ -454,7 +454,7 @@ ok "a line of 3 MB" same "$(wc -lc <out | tr -s ' ' | sed 's/^ //')" "1 3000001"
 timeout 40 "$run" -n 2 --heartbeat-timeout 4 seq 200000 2>err | { sleep 6; wc -l; } >out
 ok "a slow reader loses nothing and times nothing out" all 'same "$(cat out)" 400000' 'has_not err error'
 timeout 30 "$run" -n 2 sh -c 'echo pid $$; yes' 2>err | head -n 1 >out
-ok "a reader that leaves ends the job" all 'has err "its reader has closed"' 'sleeping 1003.$id 0'
+ok "a reader that leaves ends the job" all 'has err "the reader of its"' 'sleeping 1003.$id 0'
 
 timeout 30 "$run" -n 2 sh -c 'while sleep 0.05; do echo line >&2; done' 2>&1 >/dev/null | head -n 1 >out
 codes="${PIPESTATUS[*]}"
@@ -546,7 +546,7 @@ wait_for 20 grep -q 'trying again in 10 s' err
 kill -TERM $job
 wait $job
 code=$?
-ok "who ends it meanwhile need not wait, and that is told" all 'same $code 143' \
+ok "a signal meanwhile ends the job without the wait, and is reported" all 'same $code 143' \
     'has ended.json "\"exit_status\": 143"' \
     'has ended.json "the job was ended by SIGTERM before it started again"' 'same "$(grep -c "trying again" err)" 2'
 job -n 1 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
@@ -667,7 +667,7 @@ sleep 6 # longer than the heartbeat
 kill -KILL $mpirun
 await_end
 ok "a host that was silent when mpirun ended the job is named" all nothing_is_left \
-    'last_line_has err "host $host has said nothing for [0-9.]* s, and mpirun ended the job"'
+    'last_line_has err "host $host has been silent for [0-9.]* s, and mpirun ended the job"'
 
 for part in plenumrun guard mpirun outer inner; do
     start "trap '' TERM;"
@@ -730,7 +730,7 @@ first=$(sed -n 's/^Cpus_allowed_list:\s*\([0-9]*\).*/\1/p' /proc/self/status)
 job -n 1 --cpus $first sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status; echo $OMP_NUM_THREADS'
 ok "--cpus" same "$(tr '\n' ' ' <out)" "$first 1 "
 job -n 1 --cpus 8000 true
-ok "that are not there" all 'same $code 125' 'last_line_has err "host $host: --cpus 8000: CPU 8000 is not there"'
+ok "that are not there" all 'same $code 125' 'last_line_has err "host $host: --cpus 8000: CPU 8000 does not exist"'
 job -n 1 --reserve-cores 1000 true
 ok "more cores for the loader than there are" all 'same $code 125' 'has err "--reserve-cores 1000 leaves nothing"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 true
@@ -745,7 +745,7 @@ if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null &&
         timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 true >out \
             2>err
         ok "a kernel that does not bind memory: a warning with the reason" all \
-            'has err "warning: instance 0 .* memory of NUMA node 0: Operation not permitted (a container"' \
+            'has err "warning: instance 0 .* memory of NUMA node 0: Operation not permitted (is this a container"' \
             'same "$(grep -c "set_mempolicy(MPOL_BIND, \[0x0*[12]," trace)" 2'
         timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 \
             --strict-binding true >out 2>err

@@ -186,7 +186,7 @@ Test(script, what_only_a_shell_would_run)
 
     write_text("run.py", "import sys\n");
     cr_expect(eq(int, script_check("./run.py", NULL, &err), -ENOEXEC));
-    expect_says(err.text, "start it by python3 ./run.py");
+    expect_says(err.text, "start it with python3 ./run.py");
 
     write_text("run.py", "#! \nimport sys\n");
     cr_expect(eq(int, script_check("./run.py", NULL, &err), -ENOEXEC));

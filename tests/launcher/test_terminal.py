@@ -125,7 +125,7 @@ class TerminalTest(unittest.TestCase):
         t = Terminal(RUN, "-n", "2", "sh", "-c", "trap '' INT TERM; echo up; while :; do sleep 0.1; done")
         t.expect(rb"up\r\nup")
         t.type(b"\x03")
-        t.expect(rb"once more kills it")
+        t.expect(rb"send the signal again to kill it")
         t.type(b"\x03")
         self.assertEqual(t.end(), 130)
 
@@ -138,7 +138,7 @@ class TerminalTest(unittest.TestCase):
         job.send_signal(signal.SIGTSTP)
         end = time.monotonic() + 10
         while open(f"/proc/{job.pid}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
-            self.assertLess(time.monotonic(), end, "it does not stop")
+            self.assertLess(time.monotonic(), end, "it did not stop")
             time.sleep(0.02)
         time.sleep(2)  # longer than the heartbeat: a stopped job is not lost
         os.set_blocking(job.stdout.fileno(), False)

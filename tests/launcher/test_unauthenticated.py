@@ -53,7 +53,7 @@ class Strangers(unittest.TestCase):
                 if inode and names.get(inode[1], "").startswith("@plenumrun-"):
                     return "\0" + names[inode[1]][1:]
             time.sleep(0.05)
-        raise AssertionError("it does not listen")
+        raise AssertionError("it is not listening")
 
     def test_many(self):
         """more connections than unauthenticated peers are allowed, held while the job starts"""
@@ -98,7 +98,7 @@ class Strangers(unittest.TestCase):
         with open(errors) as f:
             err = f.read()
         self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
-        self.assertEqual(err, "plenumrun: warning: no instance can connect for the moment: Too many open files\n")
+        self.assertEqual(err, "plenumrun: warning: no instance can connect at the moment: Too many open files\n")
         self.assertLess(spent, 0.15)  # of 3 s; a busy loop would use more of the CPU
 
     def descriptors_at_rest(self, p):
@@ -122,7 +122,7 @@ class Strangers(unittest.TestCase):
                             "true"],
                            capture_output=True, text=True, timeout=LIMIT)
         self.assertEqual(p.returncode, 125, p.stderr)
-        self.assertIn("100 instances need 132 open files here, and 64 are allowed", p.stderr)
+        self.assertIn("100 instances need 132 open files here, but only 64 are allowed", p.stderr)
 
 
 class Shim(unittest.TestCase):

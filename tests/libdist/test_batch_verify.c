@@ -145,13 +145,13 @@ Test(verify, says_who_is_alone_with_what_it_makes)
     cr_expect(eq(int,
                  verify_arbitrate(&v, &stream, (struct order_place){.position = 6}, sides, &err),
                  -EBADMSG));
-    cr_expect(strstr(err.text, "first and second do not make the same of sample") &&
+    cr_expect(strstr(err.text, "loaders first and second rendered sample") &&
                   strstr(err.text, "position 7)") && strstr(err.text, "one of them"),
               "%s", err.text);
     make(arbiter, 1, 8);
     sides[2] = (struct verify_side){"third", arbiter};
     (void)verify_arbitrate(&v, &stream, (struct order_place){.position = 6}, sides, &err);
-    cr_expect(strstr(err.text, "third makes what second makes, so first") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "third agrees with second, so first") != NULL, "%s", err.text);
 }
 
 Test(verify, takes_the_share_that_it_should)

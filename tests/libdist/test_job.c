@@ -472,7 +472,7 @@ static int answer(struct other *o, uint64_t timeout_ns, struct plenum_error *err
     plenum_job_close(o->close);
     o->close = NULL;
     if (o->code < 0)
-        (void)snprintf(err->text, sizeof(err->text), "instance 1 has not come");
+        (void)snprintf(err->text, sizeof(err->text), "instance 1 has not arrived");
     return o->code;
 }
 
@@ -625,7 +625,7 @@ Test(job, collectives_may_be_carried_by_something_else)
 
     other.code = -ETIMEDOUT;
     cr_expect(eq(int, plenum_barrier(job, &err), -ETIMEDOUT));
-    cr_expect(eq(str, err.text, (char *)"barrier: instance 1 has not come"));
+    cr_expect(eq(str, err.text, (char *)"barrier: instance 1 has not arrived"));
     other.code = 0;
     cr_expect(eq(int, plenum_barrier(job, NULL), -ENOTRECOVERABLE));
     plenum_job_close(job);

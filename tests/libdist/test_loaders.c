@@ -713,7 +713,7 @@ Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
         for (unsigned i = 0; i < 2; i++)
             cr_expect(strstr(err.text, tcp ? at[i].tcp : at[i].unix_socket) != NULL, "%s",
                       err.text);
-        cr_expect(strstr(err.text, "of sample 11 (") != NULL, "%s", err.text);
+        cr_expect(strstr(err.text, "sample 11 differently (") != NULL, "%s", err.text);
         cr_expect(strstr(err.text, "position 11)") != NULL, "%s", err.text);
         plenum_stream_destroy(s);
     }
@@ -896,12 +896,12 @@ Test(loaders, who_has_no_key_or_another_is_refused)
     cr_expect(strstr(err.text, "does not have the key") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", key, 1);
     cr_expect(eq(int, open_error(&o, &err), -EINVAL), "the loader's own key");
-    cr_expect(strstr(err.text, "could be the loader of others") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "could act as a loader for others") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", make_client(key, "trainer"), 1);
     cr_expect(eq(int, open_error(&o, &err), 0), "%s", err.text);
     o.loader = at[1].tcp;
     cr_expect(eq(int, open_error(&o, &err), -EACCES), "a loader without TLS");
-    cr_expect(strstr(err.text, "speaks no TLS") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "does not use TLS") != NULL, "%s", err.text);
     o.loader = at[1].unix_socket;
     cr_expect(eq(int, open_error(&o, &err), 0), "a key is for TCP alone: %s", err.text);
     (void)daemon_end(with, SIGTERM);
@@ -920,7 +920,7 @@ Test(loaders, a_key_that_others_can_read_is_none)
     cr_expect(strstr(err.text, "can be read by others") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", make_key("words", "correct horse battery staple 123"), 1);
     cr_expect(eq(int, open_error(&o, &err), -EINVAL));
-    cr_expect(strstr(err.text, "words holds no key") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "words contains no key") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", tree_path(&tree, "nowhere"), 1);
     cr_expect(eq(int, open_error(&o, &err), -ENOENT));
     cr_expect(strstr(err.text, "nowhere") != NULL, "%s", err.text);

@@ -330,7 +330,7 @@ Test(lookup, what_became_of_the_name_is_said)
 
     fails = EAI_NONAME;
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ENOENT));
-    cr_expect(strstr(err.text, "host 'loaders.test' of tcp:loaders.test:") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "host 'loaders.test' in tcp:loaders.test:") != NULL, "%s", err.text);
 }
 
 /* A loader is dropped when no name resolves to it any more. */

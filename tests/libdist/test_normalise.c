@@ -253,12 +253,12 @@ Test(normalise, says_what_is_wrong)
     /* clang-format off */
     static const struct fault faults[] = {
         {"nothing", {SIZE, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, 0, ""},
-        {"size", {8, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "the images' 'size' is 8: say"},
-        {"type of pixels", {SIZE, some_pixels, 2, 4, 4, 3, 2, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "no type of pixels 2"},
-        {"negative", {SIZE, some_pixels, 2, 4, 4, 3, -1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "no type of pixels -1"},
-        {"layout", {SIZE, some_pixels, 2, 4, 4, 3, 1, 2}, 0.5, 1, 0, 0, 0, -EINVAL, "no layout 2"},
-        {"layout of floats", {SIZE, some_pixels, 2, 4, 4, 3, 1, 1}, 0.5, 1, 0, 5, 0, -EINVAL, "no layout 5"},
-        {"type", {SIZE, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 3, 0, 0, -EINVAL, "no type of floats 3"},
+        {"size", {8, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "the images' 'size' is 8: set it to sizeof"},
+        {"type of pixels", {SIZE, some_pixels, 2, 4, 4, 3, 2, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "pixel type 2"},
+        {"negative", {SIZE, some_pixels, 2, 4, 4, 3, -1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "pixel type -1"},
+        {"layout", {SIZE, some_pixels, 2, 4, 4, 3, 1, 2}, 0.5, 1, 0, 0, 0, -EINVAL, "layout 2"},
+        {"layout of floats", {SIZE, some_pixels, 2, 4, 4, 3, 1, 1}, 0.5, 1, 0, 5, 0, -EINVAL, "layout 5"},
+        {"type", {SIZE, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 3, 0, 0, -EINVAL, "float type 3"},
         {"channels", {SIZE, some_pixels, 2, 4, 4, 1, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "have 1 channels, not 3"},
         {"height", {SIZE, some_pixels, 2, 0, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "are 0x4: both must be 1"},
         {"width", {SIZE, some_pixels, 2, 4, 0, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "are 4x0: both must be 1"},

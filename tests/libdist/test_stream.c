@@ -605,7 +605,7 @@ Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
     struct plenum_stream_options o = options_of(socket_a);
 
     old_loader_versions = "v0";
-    expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' is requested");
+    expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' was requested");
 }
 
 /* It would read past the field and show each replica samples of other replicas. */
@@ -645,7 +645,7 @@ Test(stream, a_loader_that_forgives_no_junk_is_refused)
 
     o.pipeline = "junk rrc(16)";
     old_loader_minor = WIRE_MINOR_JUNK - 1;
-    expect_old_loader_refused(&o, "it is too old for the word junk of pipelines");
+    expect_old_loader_refused(&o, "it is too old for the word junk in pipelines");
 }
 
 /* It would mistake the width for the height. */
@@ -742,7 +742,7 @@ Test(stream, the_trainer_only_waits_while_there_is_no_loader)
     end_loader(loader, SIGTERM);
 }
 
-/* A loader that is stopped while it fills slots, given up, and continued later must not touch
+/* A loader that is stopped while it fills slots, abandoned, and continued later must not touch
  * delivered batches. */
 Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
 {
@@ -761,7 +761,7 @@ Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
         struct plenum_batch held[3];
         uint64_t before[3], hash = drain(s, 20);
 
-        held[0] = next_of(s); /* from the ring that is about to be given up */
+        held[0] = next_of(s); /* from the ring that is about to be abandoned */
         cr_assert(child_stop(a));
         for (int i = 1; i < 3; i++)
             held[i] = next_of(s);
@@ -1098,7 +1098,7 @@ Test(stream, what_cannot_be_opened_is_a_sentence)
     tree_write_text(&tree, "void/a/readme.txt", "no image");
     o.dataset = tree_path(&tree, "void");
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EBADMSG));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "holds no images"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "contains no images"), NULL), "%s", err.text);
     o = options_of(NULL);
     o.pipeline = "rrc(0)";
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
@@ -1297,7 +1297,7 @@ Test(stream, classes_have_names)
     o.dataset = path;
     s = opened(NULL, &o);
     cr_assert(eq(int, plenum_stream_take_warning(s, &err), 1));
-    (void)snprintf(want, sizeof(want), "1 image of other formats or names (1 .gif) is left out");
+    (void)snprintf(want, sizeof(want), "1 image with other formats or names (1 .gif) is left out");
     cr_expect(ne(ptr, (void *)strstr(err.text, want), NULL), "%s", err.text);
     cr_expect(
         ne(ptr, (void *)strstr(err.text, "1 folder without other images counts as a class"), NULL),
@@ -1857,7 +1857,9 @@ Test(stream, a_loader_that_sends_a_descriptor_is_none)
     if (client == 0) {
         int r = plenum_stream_open(NULL, &o, &s, &err);
 
-        _exit(r == -EPROTO && strstr(err.text, "sent a descriptor, which no loader does") ? 0 : 1);
+        _exit(r == -EPROTO && strstr(err.text, "sent a file descriptor, which loaders never do")
+                  ? 0
+                  : 1);
     }
     send_hostile(&hostile, WITH_ITS_HELLO, client);
     cr_assert(eq(int, waitpid(client, &status, 0), client));

@@ -5,7 +5,7 @@
  * Each loader has its own ring in shared memory, and can write into it at any time. The client relies on it writing only
  * into slots that it was asked to fill and has not answered for. Batches are requested in order, and late ones a second
  * time from the other loader (a hedge); requests that are no longer needed are cancelled. Connections may be lost at any
- * moment, and a loader that was given up may continue to write (it was stopped, or is slow): its ring is then abandoned,
+ * moment, and an abandoned loader may continue to write (it was stopped, or is slow): its ring is then abandoned,
  * and the next connection gets a new one.
  *
  * architecture.md 4.5 promises the following, which is checked in all interleavings:
@@ -196,7 +196,7 @@ loop:
         ask(1 - LOADER_OF(slot[e]));
         hedge[e] = found }
 
-    /* A connection is lost and re-established. A stopped loader is the same case: it is given up, and writes later. */
+    /* A connection is lost and re-established. A stopped loader is the same case: it is abandoned, and writes later. */
     :: atomic { losses < LOSSES && (open[0] || open[1]) ->
         losses++;
         if

@@ -70,8 +70,8 @@ class AdviceTest(unittest.TestCase):
         """a PNG of 16 bits causes a warning at the index, in the program, and is counted by verify"""
         put("data/a/0.png", image())
         put("data/a/1.png", deep_image())
-        sentence = ("only the upper 8 bits are shown of PNGs of 16 bits a channel "
-                    "(1 of the 2 images that were looked at)")
+        sentence = ("only the upper 8 bits of PNGs with 16 bits per channel are used "
+                    "(1 of the 2 images that were checked)")
         for _ in range(2):  # a new index, and a cached one
             self.assertIn(sentence, self.ctl("index", "data", status=0))
         with warnings.catch_warnings(record=True) as said:
@@ -123,22 +123,23 @@ class AdviceTest(unittest.TestCase):
             put(name, self.POINTER)
         for name in ("x.tar", "tar:x.tar", "x.tfrecord", "tfrecord:x.tfrecord", "x.csv", "list:x.csv", "x",
                      "list:x.txt", "tar:many", "many", "many/{a,b}.tar", "tfrecord:some"):
-            self.assertIn("is a pointer of git-lfs, not the file itself: 'git lfs pull'", self.refused(name), name)
+            self.assertIn("is a git-lfs pointer, not the file itself: fetch the file with 'git lfs pull'",
+                          self.refused(name), name)
         put("data/a/0.jpg", self.POINTER)
         put("data/a/1.png", image())
-        self.assertIn("0.jpg: it is a pointer of git-lfs", self.ctl("verify", "data", "--no-list", status=1))
+        self.assertIn("0.jpg: it is a git-lfs pointer", self.ctl("verify", "data", "--no-list", status=1))
 
     def test_urls(self):
         """a URL or a command instead of a path is reported as such"""
         for name in ("s3://bucket/train", "gs://b/x-{000..009}.tar", "https://host/x.tar", "http://host/x-{0..9}.tar",
                      "hf://datasets/x", "tar:s3://bucket/x-{000..009}.tar", "tfrecord:gs://bucket/x", "S3://Bucket/x",
                      "tar,label=none:https://host/x.tar"):
-            self.assertIn("Plenum reads files, and no URLs", self.refused(name), name)
-            with self.assertRaisesRegex(pyplenum.PlenumError, "Plenum reads files, and no URLs"):
+            self.assertIn("Plenum reads files, not URLs", self.refused(name), name)
+            with self.assertRaisesRegex(pyplenum.PlenumError, "Plenum reads files, not URLs"):
                 pyplenum.Stream(name, "eval")
         for name in ("pipe:aws s3 cp s3://b/x.tar -", "pipe:cat x-{000..009}.tar", "tar:pipe:cat x.tar"):
-            self.assertIn("starts no command (pipe:)", self.refused(name), name)
-        self.assertIn("name the path alone", self.refused("file:///data/train"))
+            self.assertIn("does not run commands (pipe:)", self.refused(name), name)
+        self.assertIn("give only the path", self.refused("file:///data/train"))
         put("s3:/a/0.png", image())  # a folder with such a name is reached by its path
         self.assertEqual(self.labels("./s3:"), [0])
 
@@ -146,7 +147,7 @@ class AdviceTest(unittest.TestCase):
         """a text PPM is reported as such"""
         put("data/a/0.ppm", "P3\n2 2\n255\n" + "1 2 3 " * 4)
         put("data/a/1.png", image())
-        self.assertIn("written as text (P3); of these only binary PPMs and PGMs (P6, P5) are decoded",
+        self.assertIn("in text form (P3), but only binary PPMs and PGMs (P6, P5) are supported",
                       self.ctl("verify", "data", "--no-list", status=1))
 
     def test_json_lines(self):
@@ -217,10 +218,10 @@ class AdviceTest(unittest.TestCase):
         self.assertEqual(self.labels(f"tar,image={advice},label=target.cls:a.tar"), [3, 4, 5])
         write_tar("b.tar", [(f"22.{n:02}", {"png": image(n), "cls": b"1"}) for n in range(3)])
         said = self.refused("b.tar")
-        self.assertIn("that of '22.00.png' is not an image's; rename the members", said)
+        self.assertIn("that of '22.00.png' is not an image extension; rename the members", said)
         self.assertNotIn("tar,image=", said)
         write_tar("c.tar", [("a", {"png": image(), "cls": b"1"}), ("b.5", {"png": image(), "cls": b"1"})])
-        self.assertIn("samples are left out whose images have a further dot in their names, such as 'b.5.png' (1 of",
+        self.assertIn("samples whose images have a further dot in their names are left out, such as 'b.5.png' (1 of",
                       self.ctl("index", "c.tar", status=0))
         write_tar("d.tar", [("a", {"png": image(), "seg.png": image(), "cls": b"1"})])
         self.assertNotIn("dot", self.ctl("index", "tar:d.tar", status=0))
@@ -236,7 +237,7 @@ class AdviceTest(unittest.TestCase):
         self.assertIn("has no label: there is no .target.cls next to it",
                       self.refused("tar,image=input.png,label=target.cls:a.tar"))
         for label in ("", "json.", "meta.json."):
-            self.assertIn("there is label=EXTENSION", self.refused(f"tar,image=input.png,label={label}:a.tar"))
+            self.assertIn("use label=EXTENSION", self.refused(f"tar,image=input.png,label={label}:a.tar"))
 
     def test_brackets_before_braces(self):
         """brackets in the name of an existing folder are literal"""

@@ -76,7 +76,7 @@ class Test(unittest.TestCase):
         with self.assertRaisesRegex(pyplenum.PlenumError,
                                     r"val/z: class 'z' is not listed in .*train \(classes=\), which has 1 class"):
             labels_of(val, classes=self.path("train"))
-        with self.assertRaisesRegex(ValueError, "names 'a' twice"):
+        with self.assertRaisesRegex(ValueError, "contains 'a' twice"):
             labels_of(val, classes=["a", "a"])
         with self.assertRaisesRegex(TypeError, "a path, \"numbers\" or names"):
             labels_of(val, classes=[1, 2])
@@ -93,7 +93,7 @@ class Test(unittest.TestCase):
         self.assertEqual((got, names), ([0, 2, 10], [str(i) for i in range(11)]))
         write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i).encode()}) for i in range(3)])
         self.assertEqual(labels_of(self.path("n.tar"), classes=["x", "y", "z", "w"]), ([0, 1, 2], ["x", "y", "z", "w"]))
-        with self.assertRaisesRegex(ValueError, "labels are numbers up to 2, but 'classes' names 2"):
+        with self.assertRaisesRegex(ValueError, "labels are numbers up to 2, but 'classes' has 2 names"):
             labels_of(self.path("n.tar"), classes=["x", "y"])
 
     def test_numbers_find_the_names_with_their_values(self):
@@ -194,8 +194,8 @@ class Test(unittest.TestCase):
                 self.assertTrue((targets[~shown] == -1).all())
                 self.assertTrue((targets[shown] >= 0).all())
 
-    def test_targets_of_a_subset_request_no_other_labels(self):
-        """wherever the subset begins: at most as many others as there are batches"""
+    def test_targets_of_a_subset_request_few_other_labels(self):
+        """no more than one other label per batch, wherever the subset begins"""
         taken = []
 
         class Watched(pyplenum.Stream):

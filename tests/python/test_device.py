@@ -495,9 +495,9 @@ class DeviceTest(unittest.TestCase):
 
     def test_refused(self):
         """invalid combinations are rejected with a message"""
-        for options, why in (({"prefetch": -1}, "batches copied ahead, must lie in 0 ... 64"),
-                             ({"memory_format": torch.preserve_format}, "memory_format is"),
-                             ({"memory_format": torch.channels_last, "layout": "nchw"}, "goes with layout='nhwc'"),
+        for options, why in (({"prefetch": -1}, "batches copied ahead, must be from 0 to 64"),
+                             ({"memory_format": torch.preserve_format}, "memory_format must be"),
+                             ({"memory_format": torch.channels_last, "layout": "nchw"}, "needs layout='nhwc'"),
                              ({"device": "cuda"}, "torch finds none here"), ({"device": "nothing"}, "."),
                              ({"device": "xla"}, "device='xla': torch finds none here")):
             if options.get("device") == "cuda" and torch.cuda.is_available():
@@ -507,7 +507,7 @@ class DeviceTest(unittest.TestCase):
         with warnings.catch_warnings(), self.assertRaisesRegex(ValueError, "leave pin_memory out"):
             warnings.simplefilter("ignore")
             late_loader(pin_memory=True)
-        with self.assertRaisesRegex(ValueError, "mean is three numbers"):
+        with self.assertRaisesRegex(ValueError, "mean must be three numbers"):
             late_loader(mean="red", dtype=torch.float32)
 
     def test_cpu(self):

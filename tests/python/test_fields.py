@@ -294,15 +294,15 @@ class FieldsTest(unittest.TestCase):
                            "it is missing": None, "it is a link": link, "it is not UTF-8 text ": b"a\0b"},
                    "npy": {"it is float16 \\[3\\]": npy(np.zeros(3, np.float16)), "it is not an array": b"\x93NUMPY",
                            "it is float32": npy(np.zeros((2, 3), np.float32)), "is empty": npy(np.zeros(0)),
-                           "has 11 bytes where its header says 12": npy(np.zeros((2, 3), np.float16))[:-1],
-                           "Fortran's order": npy(np.asfortranarray(np.zeros((2, 3)))), "'<U5'": npy(np.array("hello")),
+                           "has 11 bytes, but its header says 12": npy(np.zeros((2, 3), np.float16))[:-1],
+                           "Fortran order": npy(np.asfortranarray(np.zeros((2, 3)))), "'<U5'": npy(np.array("hello")),
                            "more than 4 dimensions": npy(np.zeros((1,) * 5)),
                            "little-endian": npy(np.zeros(2, ">f4"))},
                    "ids": {"it is int64 \\[2\\]": b"1 2", "'2\\.5', which is not an integer": b"1 2.5 3",
                            "'9223372036854775808', which is beyond 64 bits": b"1 2 9223372036854775808",
-                           "there is no number": b" [] "},
+                           "it contains no number": b" [] "},
                    "score": {"'one', which is not a decimal number": b"one", "it is float32 \\[2\\]": b"1 2"},
-                   "seg.png": {"it is not a PNG": b"GIF89a", "a PNG of colours": png(np.zeros((4, 4, 3), np.uint8)),
+                   "seg.png": {"it is not a PNG": b"GIF89a", "a colour PNG": png(np.zeros((4, 4, 3), np.uint8)),
                                "it is uint16": png(np.zeros((4, 4), np.uint16))}}
         for extension, kinds in damages.items():
             for why, data in kinds.items():
@@ -326,7 +326,7 @@ class FieldsTest(unittest.TestCase):
 
     def test_mask_of_another_size(self):
         """a mask that is not its image's, or is cut, is found when it is shown: a bad sample, too"""
-        for seg, why in ((png(np.zeros((5, 6), np.uint8)), "the mask has 5 x 6 pixels, and its image 40 x 43"),
+        for seg, why in ((png(np.zeros((5, 6), np.uint8)), "the mask has 5 x 6 pixels, but its image has 40 x 43"),
                          (members(7)["seg.png"][:-40], "the PNG file is cut off")):
             write_tar(path_of("bad.tar"), [(f"{n:03d}", {**members(n), **({"seg.png": seg} if n == 7 else {})})
                                            for n in range(12)])
@@ -342,27 +342,29 @@ class FieldsTest(unittest.TestCase):
         tar = f"tar:{path_of('tars')}"
         many = [f"f{i}:txt" for i in range(17)]
         for data, fields, pipeline, why in (
-                (tar, ["caption:txt:txet"], "eval", "'txet' is not a kind of field: there are text, bytes, npy"),
-                (tar, ["2nd:txt"], "eval", "'2nd' is not the name of a field"), (tar, [":txt"], "eval", "no letter"),
-                (tar, ["a:txt", "a:json"], "eval", "'a' is there twice"), (tar, many, "eval", "at most 16"),
-                (tar, ["a:txt:text:b"], "eval", "more parts"), (tar, ["a:" + "b" * 128], "eval", "too many bytes"),
-                (tar, ["a:"], "eval", "no letter"), (tar, ["a,,b"], "eval", "no letter"),
+                (tar, ["caption:txt:txet"], "eval", "'txet' is not a kind of field: use text, bytes, npy"),
+                (tar, ["2nd:txt"], "eval", "'2nd' is not a valid field name"), (tar, [":txt"], "eval", "is empty"),
+                (tar, ["a:txt", "a:json"], "eval", "'a' is given twice"), (tar, many, "eval", "at most 16"),
+                (tar, ["a:txt:text:b"], "eval", "more parts"), (tar, ["a:" + "b" * 128], "eval", "is too long"),
+                (tar, ["a:"], "eval", "is empty"), (tar, ["a,,b"], "eval", "is empty"),
                 (tar, ["a:text"], "eval", "no sample has the field 'a' .'text'.; the first one, .*000.*it is missing"),
-                (f"tar,label=folder:{path_of('tars/0.tar')}", ["a:txt"], "eval", "image is a sample by itself"),
+                (f"tar,label=folder:{path_of('tars/0.tar')}", ["a:txt"], "eval",
+                 "image is a separate sample without fields"),
                 ("generated:100", ["a:txt"], "eval", "generated samples have no fields"),
                 (f"list:{path_of('list.csv')}", ["a:txt"], "eval", "it is missing: it has .*caption, ids, score, mask"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:captoin"], "eval",
                  "missing: it has .*caption, ids, score, vec"),
-                (tar, ["json.a:int64"], "eval", "'json.a' is not the name of a field: .* a field is NAME:SOURCE:KIND"),
-                (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, and one is wanted"),
-                (tar, MASKS, "rrc(16) rotate(30)", "masks and boxes cannot go along with rotate"),
-                (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "boxes cannot go along with affine"),
-                (tar, MASKS, "rrc(16) cutmix(1)", "where samples are mixed")):
+                (tar, ["json.a:int64"], "eval",
+                 "'json.a' is not a valid field name: .* write a field as NAME:SOURCE:KIND"),
+                (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, but only one is allowed"),
+                (tar, MASKS, "rrc(16) rotate(30)", "masks and boxes cannot be used with rotate"),
+                (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "boxes cannot be used with affine"),
+                (tar, MASKS, "rrc(16) cutmix(1)", "if samples are mixed")):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, fields, pipeline)
         done = subprocess.run([CTL, "hash", tar, "--pipeline", "rrc(16) rotate(30)", "--fields", MASKS[0]],
                               capture_output=True, text=True)
-        self.assertEqual((done.returncode, "cannot go along with rotate" in done.stderr), (1, True), done.stderr)
+        self.assertEqual((done.returncode, "cannot be used with rotate" in done.stderr), (1, True), done.stderr)
 
     def test_changed(self):
         """a file that changes is never shown as if it had not; a new opening reads it"""
@@ -460,7 +462,7 @@ class LinesTest(unittest.TestCase):
         """a text without a line is damaged"""
         write_tar(path_of("bad.tar"), [(f"{n:03d}", {**members(n), "txt": b" \r\n\t\n" if n == 7 else b"a"})
                                        for n in range(12)])
-        with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples lack.*007.*there is no line in it"):
+        with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples lack.*007.*it contains no line"):
             stream(f"tar,label=cls:{path_of('bad.tar')}", ["a:txt:line"]).close()
 
 
@@ -548,13 +550,13 @@ class MasksTest(unittest.TestCase):
                 self.assertTrue((batch.pixels < 50).all())
                 self.assertEqual(batch["other"], [png(picture(n)) for n in batch.samples.reshape(-1)])
         for data, field, why in (
-                (path_of("pairs"), "mask:png:mask", "files named .*[.]png are images of it, not masks: folder,image"),
-                (path_of("pairs"), "mask:seg.png:mask", "files named .*seg.png are images of it"),
-                (f"folder,image=png:{path_of('pairs')}", "mask:png:mask", "are images of it"),
-                (f"tar:{path_of('pairs.tar')}", "mask:png:mask", "two images: .jpg and .png; tar,image=jpg: says"),
+                (path_of("pairs"), "mask:png:mask", "files named .*[.]png are its images, not masks: folder,image"),
+                (path_of("pairs"), "mask:seg.png:mask", "files named .*seg.png are its images"),
+                (f"folder,image=png:{path_of('pairs')}", "mask:png:mask", "are its images"),
+                (f"tar:{path_of('pairs.tar')}", "mask:png:mask", "two images: .jpg and .png; choose .* tar,image=jpg:"),
                 (f"folder,image=webp:{path_of('pairs')}", "text:txt",
-                 r"no images: [*][.]webp are looked|'webp' is not an ext"),
-                (f"tar,image=a.png:{path_of('pairs.tar')}", "text:txt", "no images: members named [*].a.png are")):
+                 r"no images: put [*][.]webp into sub-fold|'webp' is not an image ext"),
+                (f"tar,image=a.png:{path_of('pairs.tar')}", "text:txt", "no images: no member is named [*].a.png")):
             with self.subTest(data=data, field=field), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, [field], want)
 
@@ -602,17 +604,18 @@ class JsonTest(unittest.TestCase):
 
     def test_refused(self):
         """what a member is not"""
-        for field, why in (("a:json.nothing", "it has no member 'nothing'"), ("a:json.a", "an object, and a text is"),
-                           ("a:json.share", "a number, and a text is wanted: numbers are int64 or float32"),
-                           ("a:json.texts", "a list, and a text is wanted: line draws one of a list of texts"),
-                           ("a:json.caption:int64", "a text, and a number, or a list of numbers, is wanted"),
+        for field, why in (("a:json.nothing", "it has no member 'nothing'"), ("a:json.a", "an object, but a text is"),
+                           ("a:json.share", "a number, but a text is needed: use int64 or float32 for numbers"),
+                           ("a:json.texts",
+                            "a list, but a text is needed: use line to choose one from a list of texts"),
+                           ("a:json.caption:int64", "a text, but a number, or a list of numbers, is needed"),
                            ("a:json.share:int64", "is not an integer"), ("a:json.big:int64", "is beyond 64 bits"),
-                           ("a:json.vector:line", "a list, and a text is wanted"), ("a:png", "another kind than"),
-                           ("a:other.json.caption", "it is missing$"), ("a:json.a", "wanted: name a member of it"),
+                           ("a:json.vector:line", "a list, but a text is needed"), ("a:png", "if it is not text, say"),
+                           ("a:other.json.caption", "it is missing$"), ("a:json.a", "needed: name a member of it"),
                            ("a:json.:int64", "it has no member ''"),
                            ("a:json.caption.x", "it has no member 'caption.x'"),
-                           ("a:json.caption:npy", "it is missing: members of JSON are text, line, int64"),
-                           ("a:json.none:line", "there is no line in it")):
+                           ("a:json.caption:npy", "it is missing: members of JSON can be text, line, int64"),
+                           ("a:json.none:line", "it contains no line")):
             with self.subTest(field=field), self.assertRaisesRegex(pyplenum.PlenumError, "no sample.*" + why):
                 stream(f"tar:{path_of('json.tar')}", [field])
 
@@ -642,7 +645,7 @@ class JsonTest(unittest.TestCase):
         for text, why in ((b'{"caption": "x"', "it is not JSON: .* at byte 15"), (b"", "it is not JSON"),
                           (b'{"caption": "a\\u0000b"}', "not UTF-8 text"), (b'{"caption": "\xff"}', "it is not JSON"),
                           (b"[" * 100000, "it is not JSON"), (b'["caption"]', "it has no member"),
-                          (b'{"caption": 1e999}', "it is a number, and a text is wanted")):
+                          (b'{"caption": 1e999}', "it is a number, but a text is needed")):
             write_tar(path_of("bad.tar"), [(f"{n:03d}", {
                 "cls": b"0", "png": png(picture(n)),
                 "json": text if n == 7 else json.dumps(self.meta(n)).encode()}) for n in range(12)])
@@ -847,14 +850,14 @@ class BoxesTest(unittest.TestCase):
         for text, why in (("o:json:boxes:0.5:1", "more parts"), ("o:json:text:0.5", "more parts")):
             with self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, [text])
-        for pipeline, why in (("rrc(16) rotate(30)", "boxes cannot go along with rotate"),
-                              ("rrc(16) mixup(1)", "where samples are mixed")):
+        for pipeline, why in (("rrc(16) rotate(30)", "boxes cannot be used with rotate"),
+                              ("rrc(16) mixup(1)", "if samples are mixed")):
             with self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, ["o:json:boxes"], pipeline)
 
 
 class FieldsAloneTest(unittest.TestCase):
-    """Data sets without images, and streams of fields alone."""
+    """Data sets without images, and streams that have only fields."""
 
     @staticmethod
     def tokens(n):
@@ -970,7 +973,7 @@ class FieldsAloneTest(unittest.TestCase):
         why = {p["sample"]: (p["kind"], p["reason"]) for p in told["problems"]}
         self.assertEqual((done.returncode, sorted(why)), (1, [2, 3, 5, 6, 7, 8, 9]), done.stderr)
         self.assertEqual({n: kind for n, (kind, _) in why.items() if kind != "field"}, {8: "bad"})
-        for n, part in ((2, "field 'mask' ('seg.png'): the mask has 39 x 36 pixels, and its image 40 x 36"),
+        for n, part in ((2, "field 'mask' ('seg.png'): the mask has 39 x 36 pixels, but its image has 40 x 36"),
                         (3, "field 'mask' ('seg.png'): the PNG file is cut off"), (5, "'txt'): it is not UTF-8 text"),
                         (6, "the box with the id 66, from 20, 2 to 50, 5, reaches beyond its picture of 36 x 40"),
                         (7, "the box with the id 0 lies in its picture's first pixel"), (9, "'txt'): it is missing")):
@@ -991,16 +994,17 @@ class FieldsAloneTest(unittest.TestCase):
         alone, images = f"tar,image=none:{path_of('alone-0.tar')}", f"tar:{path_of('tars')}"
         write_tar(path_of("empty.tar"), [])
         for data, fields, pipeline, why in (
-                (alone, ["text:txt"], "eval", "its samples have fields alone .image=none., and no images"),
-                (images, MASKS, "none", "masks and boxes follow the crops of images"),
-                (images, None, "none flip(0.5)", "none makes no images, and stands alone"),
-                (images, None, "view(a, 1, none)", "a view has images"), (images, None, "none(3)", "stands alone"),
-                (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: 'x' is not an extension of images"),
-                (f"list,image=none,path=1:{path_of('alone.csv')}", None, "none", "no column is the path"),
-                (f"list,image=none,label=x:{path_of('alone.csv')}", None, "none", "names no column 'x'"),
-                (f"folder,image=none:{path_of('folder')}", None, "none", "'none' is not an extension of images"),
+                (alone, ["text:txt"], "eval", "its samples have only fields .image=none., and no images"),
+                (images, MASKS, "none", "masks and boxes are cropped with the images"),
+                (images, None, "none flip(0.5)", "none produces no images, and must be the only word of the pipeline"),
+                (images, None, "view(a, 1, none)", "a view has images"),
+                (images, None, "none(3)", "must be the only word"),
+                (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: 'x' is not an image extension"),
+                (f"list,image=none,path=1:{path_of('alone.csv')}", None, "none", "there is no column with paths"),
+                (f"list,image=none,label=x:{path_of('alone.csv')}", None, "none", "has no column 'x'"),
+                (f"folder,image=none:{path_of('folder')}", None, "none", "'none' is not an image extension"),
                 (f"tar,image=none,label=cls:{path_of('alone-0.tar')}", None, "none", "no .cls next to it"),
-                (f"tar,image=none:{path_of('empty.tar')}", None, "none", "empty.tar holds no samples"),
+                (f"tar,image=none:{path_of('empty.tar')}", None, "none", "empty.tar contains no samples"),
                 (f"tfrecord,image=none,label=x:{path_of('alone.tfrecord')}", None, "none", "no feature 'x'")):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, fields, pipeline)
@@ -1104,7 +1108,7 @@ class TorchTest(unittest.TestCase):
 
     def test_names(self):
         """a name without a colon is one of every batch"""
-        for fields, why in ((("caption",), "no 'caption'.*; one of the data set has a colon"),
+        for fields, why in ((("caption",), "no 'caption'.*; a field of the data set has a colon"),
                             (("labels:txt",), "cannot be called 'labels'")):
             with self.assertRaisesRegex(ValueError, why):
                 self.torch.Loader(f"tar:{path_of('tars')}", fields=fields)
@@ -1115,7 +1119,7 @@ class OlderLoaderTest(unittest.TestCase):
         """a loader before version 1.10 of the protocol has no fields, and that is said"""
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it plays one
         if not os.path.exists(wrong):
-            self.skipTest("plenumd-wrong is built with Criterion alone")
+            self.skipTest("plenumd-wrong is built only with Criterion")
         loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/older.sock", "--root", T.name, "--quiet"],
                                   env={**os.environ, "PLENUM_WRONG_VERSION": "1.9"})
         self.addCleanup(loader.wait)
@@ -1130,7 +1134,7 @@ class OlderLoaderTest(unittest.TestCase):
         """one before 1.11 has fields, but neither boxes nor members of JSON, and no streams without images"""
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
         if not os.path.exists(wrong):
-            self.skipTest("plenumd-wrong is built with Criterion alone")
+            self.skipTest("plenumd-wrong is built only with Criterion")
         loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/1.10.sock", "--root", T.name, "--quiet"],
                                   env={**os.environ, "PLENUM_WRONG_VERSION": "1.10"})
         self.addCleanup(loader.wait)

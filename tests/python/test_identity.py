@@ -98,7 +98,7 @@ class IdentityTest(unittest.TestCase):
         self.check_places(told, "program")
         for rank, one in enumerate(told):
             self.assertEqual((one["again"], one["all"]), (SHARES[rank], ALL))
-            self.assertIn(f"this process is instance {rank} of 2 already", one["other"])
+            self.assertIn(f"this process is already instance {rank} of 2 (according", one["other"])
             self.assertIn("call torch.distributed.init_process_group() first", one["early"])
 
     def test_late(self):
@@ -118,7 +118,7 @@ class IdentityTest(unittest.TestCase):
             for name in ("open", "job"):
                 if rank == 0:
                     self.assertIn("rank 0 of 2", one[name])
-                self.assertIn("told by torchrun", one[name])
+                self.assertIn("(according to torchrun)", one[name])
 
     def test_absent(self):
         """a rank that opens nothing is named, and no other rank waits forever"""

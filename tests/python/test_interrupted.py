@@ -394,7 +394,7 @@ class PeekTest(unittest.TestCase):
         for taken in (1, 2):
             epoch, said = words(lambda made: [next(loop) for loop in [iter(made)] for _ in range(taken)], copy=True)
             self.assertEqual((epoch, len(said)), (3, 1), said)
-            self.assertIn(f"left after {taken} of 12 batches of epoch 0, and this one goes through epoch 1", said[0])
+            self.assertIn(f"left after {taken} of 12 batches of epoch 0, and this one runs epoch 1", said[0])
             self.assertIn("loader.peek()", said[0])
             self.assertIn("loader.set_epoch(0)", said[0])
         self.assertEqual(words(lambda made: made.peek(), copy=True), (2, []))

@@ -42,7 +42,7 @@ def python_with(*modules):
 
 
 CHILD = ("which started this one, is instance 0 of 2", "rank=0, world_size=1")
-TWICE = ("is instance 0 of 2 of this job already", "rank=0, world_size=1")
+TWICE = ("is already instance 0 of 2 of this job", "rank=0, world_size=1")
 NO_FIT = ("do not fit", "one launcher was started within another", "rank=0, world_size=1")
 
 

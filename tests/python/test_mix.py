@@ -278,10 +278,10 @@ class MixTest(unittest.TestCase):
         with Loader(self.data, self.CROP, micro_batch=6) as loader:
             self.assertEqual(next(iter(loader))[1].dtype, torch.int64)
         with Loader(self.data, self.CROP, micro_batch=6, fields=("images", "weights")) as loader:
-            with self.assertRaisesRegex(ValueError, "only where the pipeline"):
+            with self.assertRaisesRegex(ValueError, "only if the pipeline"):
                 next(iter(loader))
         with Loader(self.data, f"{self.CROP} mixup(1)", micro_batch=6, fields=("images", "labels")) as loader:
-            with self.assertRaisesRegex(ValueError, "labels alone are wrong"):
+            with self.assertRaisesRegex(ValueError, "labels are not enough"):
                 next(iter(loader))
 
 

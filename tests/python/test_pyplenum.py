@@ -140,7 +140,7 @@ try:
 except pyplenum.PlenumError as error:
     print(error)
 """)
-        self.assertIn("56\n[Errno 2] the current folder is not known", out.stdout, out.stderr)
+        self.assertIn("56\n[Errno 2] cannot find the current folder", out.stdout, out.stderr)
 
     def test_closed_descriptors(self):
         """a program that closes descriptors it does not own gets an error"""
@@ -330,7 +330,7 @@ class StreamTest(unittest.TestCase):
                 for _ in s:
                     pass
         self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
-        sentence = ("3 images of other formats or names (1 .gif, 2 .bmp) are left out: convert them; "
+        sentence = ("3 images with other formats or names (1 .gif, 2 .bmp) are left out: convert them; "
                     "2 folders without other images count as classes: 'empty', 'scans'")
         self.assertIn(sentence, str(caught[0].message))
         told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout
@@ -443,9 +443,9 @@ class StreamTest(unittest.TestCase):
         with pyplenum.Stream(pathlib.Path(DATA), PIPELINE, shuffle=True, seed=2**64 - 1) as s:
             self.assertEqual(s.num_samples, 56)
         for error, said, options in (
-                (ValueError, "seed must lie in 0", {"seed": -1}), (ValueError, "seed must lie in 0", {"seed": 2**64}),
-                (TypeError, "seed is a whole number", {"seed": 1.5}),
-                (TypeError, "seed is a whole number", {"seed": None}), (ValueError, "micro_batch must lie in 1", {
+                (ValueError, "seed must be from 0", {"seed": -1}), (ValueError, "seed must be from 0", {"seed": 2**64}),
+                (TypeError, "seed must be a whole number", {"seed": 1.5}),
+                (TypeError, "seed must be a whole number", {"seed": None}), (ValueError, "micro_batch must be from 1", {
                     "micro_batch": 2**32}), (ValueError, "micro_batch", {"micro_batch": 0}),
                 (TypeError, "micro_batch", {"micro_batch": 2.0}), (ValueError, "steps", {"steps": 2**32 + 1}),
                 (ValueError, "repeat", {"repeat": 2**32 + 1}), (ValueError, "channels", {"channels": 2**32 + 3}),
@@ -454,12 +454,12 @@ class StreamTest(unittest.TestCase):
                 (ValueError, "seconds", {"silence": float("nan")}),
                 (TypeError, "seconds", {"silence": "5s"}), (TypeError, "shuffle", {"shuffle": 1}),
                 (TypeError, "subset", {"subset": (0, 8)}), (ValueError, "NUL", {"subset": "0:8\0"}),
-                (TypeError, "'micro_batch' says", {"batch_size": 8}), (TypeError, "no worker processes", {
+                (TypeError, "use 'micro_batch'", {"batch_size": 8}), (TypeError, "no worker processes", {
                     "num_workers": 8}), (TypeError, "there is no option 'colour'", {"colour": 1}),
-                (ValueError, "last is one of", {"last": "partial"}), (ValueError, "replicas", {"job": 0}),
-                (ValueError, "replicas", {"job": 2**32 + 1}), (ValueError, "given together", {"rank": 0}),
-                (ValueError, "rank must lie in 0 ... 1", {"rank": 2, "world_size": 2}),
-                (ValueError, "give one of them", {"rank": 0, "world_size": 2, "job": 1}),
+                (ValueError, "last must be one of", {"last": "partial"}), (ValueError, "replicas", {"job": 0}),
+                (ValueError, "replicas", {"job": 2**32 + 1}), (ValueError, "pass both", {"rank": 0}),
+                (ValueError, "rank must be from 0 to 1", {"rank": 2, "world_size": 2}),
+                (ValueError, "pass either 'job'", {"rank": 0, "world_size": 2, "job": 1}),
                 (ValueError, "whole job", {"rank": 0, "world_size": 1, "together": True})):
             with self.subTest(options=options), self.assertRaisesRegex(error, said):
                 stream(**options)
@@ -613,8 +613,8 @@ class StreamTest(unittest.TestCase):
                 done = run_program(program, PLENUM_CACHE_DIR=folder)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertRegex(done.stderr,
-                                 f"its index cannot be kept in the cache folder {folder} and is rebuilt at each "
-                                 "opening: check that this is a folder .*PLENUM_CACHE_DIR")
+                                 f"its index cannot be saved in the cache folder {folder}, so it is rebuilt each time "
+                                 "the data set is opened: check that this is a folder .*PLENUM_CACHE_DIR")
         with open(file) as f:
             self.assertEqual(f.read(), "mine")
 
@@ -1001,7 +1001,7 @@ class LoaderTest(unittest.TestCase):
         """the attributes of a DataLoader's dataset that programs use"""
         with loader(repeat=3, subset="0:20") as l:
             self.assertEqual((len(l.dataset), l.dataset.classes), (60, l.stream.classes))
-            with self.assertRaisesRegex(TypeError, "samples come in batches"):
+            with self.assertRaisesRegex(TypeError, "but no samples: loop over the Loader"):
                 l.dataset[0]
 
     def test_steps(self):
@@ -1009,12 +1009,12 @@ class LoaderTest(unittest.TestCase):
         with loader(steps=7) as l:
             self.assertEqual(len(l), 1)
             self.assertEqual(sorted(shown(l)), list(range(56)))
-        with self.assertRaisesRegex(ValueError, "an epoch has 7 steps, which batches of 2 steps do not divide"):
+        with self.assertRaisesRegex(ValueError, "an epoch has 7 steps, which is not a multiple of the 2 steps"):
             loader(steps=2)
         with loader() as one, loader(steps=7) as seven:
             next(iter(one))
             before = seven.state_dict()
-            with self.assertRaisesRegex(ValueError, "6 steps are left"):
+            with self.assertRaisesRegex(ValueError, "6 steps left"):
                 seven.load_state_dict(one.state_dict())
             self.assertEqual(seven.state_dict(), before)
 
@@ -1089,12 +1089,12 @@ class LoaderTest(unittest.TestCase):
             for call in (copy.copy, copy.deepcopy, pickle.dumps):
                 with self.assertRaisesRegex(TypeError, "state_dict"):
                     call(l)
-        for error, said, options in ((TypeError, "several names", {"fields": "images"}),
+        for error, said, options in ((TypeError, "a sequence of names", {"fields": "images"}),
                                      (ValueError, "no 'image'", {"fields": ("image",)}),
-                                     (TypeError, "'micro_batch' says", {"batch_size": 8}),
+                                     (TypeError, "use 'micro_batch'", {"batch_size": 8}),
                                      (ValueError, "seed", {"seed": -1}),
                                      (TypeError, "last='drop'", {"drop_last": True}),
-                                     (ValueError, "last is one of", {"last": "short"})):
+                                     (ValueError, "last must be one of", {"last": "short"})):
             with self.subTest(options=options), self.assertRaisesRegex(error, said):
                 loader(**options)
 
@@ -1150,7 +1150,7 @@ class LoaderTest(unittest.TestCase):
                     l.load_state_dict(state)
             with self.assertRaisesRegex(pyplenum.PlenumError, "another data set, pipeline, seed or order"):
                 l.load_state_dict(other.state_dict())
-            with self.assertRaisesRegex(pyplenum.PlenumError, "seed was 1 and is 0$"):
+            with self.assertRaisesRegex(pyplenum.PlenumError, "seed was 1 and is now 0$"):
                 l.load_state_dict(torch_roundtrip(other.state_dict()))
             old = {"version": 1, "cursor": l.state_dict()["cursor"]}
             with self.assertRaisesRegex(ValueError, 'dtype="int8"'):

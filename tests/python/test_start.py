@@ -111,10 +111,10 @@ class StartTest(ProgramCase):
                  ("exit 0", "exited with code 0"),
                  ("kill -SEGV $$", "signal 11 (Segmentation fault)"),
                  ("kill -ABRT $$", "signal 6 (Aborted)"),
-                 ("kill -KILL $$", "signal 9 (Killed)", "want of memory")]
+                 ("kill -KILL $$", "signal 9 (Killed)", "because memory ran out")]
         for text, *parts in cases:
             with self.subTest(text):
-                self.expect_failure(f"#!/bin/sh\n{text}\n", "while it started", *parts)
+                self.expect_failure(f"#!/bin/sh\n{text}\n", "while it was starting", *parts)
 
     def test_cannot_be_executed(self):
         """a loader that is not a program is named, with the reason"""
@@ -172,14 +172,14 @@ class StartTest(ProgramCase):
     def test_stopped(self):
         """a loader that a signal has stopped is not slow"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nkill -STOP $$\n"), LOADER_TIMEOUT="6")
-        self.assertIn("it is stopped, by a signal or a debugger", said)
+        self.assertIn("it is stopped by a signal or a debugger", said)
         self.assertNotIn("has not begun to run", said)
 
     @on_x86
     def test_topology(self):
         """hwloc loops forever if sched_getaffinity is refused: the error says so"""
         said = self.run_program(lambda: refuse(SCHED_GETAFFINITY, errno.EPERM), LOADER_TIMEOUT="6")
-        self.assertTrue("samples: 16" in said or "reads the topology of this machine" in said, said)
+        self.assertTrue("samples: 16" in said or "is reading the topology of this machine" in said, said)
 
     def killed(self, moment, before=None, **variables):
         """Kill a program `moment` seconds after its loader was started; wait until its standard error is closed."""
@@ -248,7 +248,7 @@ class DescriptorsTest(ProgramCase):
                                   preexec_fn=lambda kib=kib: limit(resource.RLIMIT_STACK, kib << 10))
             self.assertEqual((done.returncode, done.stderr),
                              (125, f"plenumrun: error: the stack of a process is limited to {kib} KiB here "
-                                   "(ulimit -s), and 256 KiB are needed\n"))
+                                   "(ulimit -s), but 256 KiB is needed\n"))
 
 
 if __name__ == "__main__":

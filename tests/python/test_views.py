@@ -219,7 +219,7 @@ class OlderLoaderTest(unittest.TestCase):
     def setUp(self):
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it plays one
         if not os.path.exists(wrong):
-            self.skipTest("plenumd-wrong is built with Criterion alone")
+            self.skipTest("plenumd-wrong is built only with Criterion")
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.addresses = [f"unix:{T.name}/older.sock", f"tcp:127.0.0.1:{port}"]
@@ -247,7 +247,7 @@ class OlderLoaderTest(unittest.TestCase):
         """it does not know the word, and that is said"""
         for loader in self.addresses:
             for pipeline in ("junk " + A, "exif junk view(a, 1, rrc(8))"):
-                with self.assertRaisesRegex(pyplenum.PlenumError, "too old for the word junk of pipelines|for views"):
+                with self.assertRaisesRegex(pyplenum.PlenumError, "too old for the word junk in pipelines|for views"):
                     stream(pipeline, loader=loader)
 
 
@@ -329,9 +329,10 @@ class TorchTest(unittest.TestCase):
         """what cannot be is said before anything is opened"""
         import torch
 
-        for options, what in (({"mean": 0.5}, "mean and std apply to floats"), ({"dtype": torch.int32}, "dtype is"),
+        for options, what in (({"mean": 0.5}, "mean and std apply to floats"),
+                              ({"dtype": torch.int32}, "dtype must be"),
                               ({"dtype": torch.float32, "std": 0}, r"std\[0\]"),
-                              ({"dtype": torch.float32, "mean": (1, 2)}, "mean is three numbers")):
+                              ({"dtype": torch.float32, "mean": (1, 2)}, "mean must be three numbers")):
             with self.assertRaisesRegex((ValueError, pyplenum.PlenumError), what):
                 self.torch.Loader(DATA, A, **options)
 

@@ -62,7 +62,7 @@ class WordsTest(unittest.TestCase):
             self.assertEqual(next(stream).pixels.dtype, np.uint8)
         for name in ("float64", torch.float64, np.int32, 8):
             self.refused(ValueError, "uint8", "float32", dtype=name)
-        self.refused(ValueError, "dtype is one of int8, uint8", call=pyplenum.Stream, dtype=torch.float32)
+        self.refused(ValueError, "dtype must be one of int8, uint8", call=pyplenum.Stream, dtype=torch.float32)
 
     def test_options(self):
         """options of other loaders"""
@@ -88,7 +88,7 @@ class WordsTest(unittest.TestCase):
             next(iter(loader))
             state = loader.state_dict()
         with pyplenum.torch.Loader("generated:21", PIPELINE, micro_batch=8) as loader:
-            with self.assertRaisesRegex(pyplenum.PlenumError, "last was 'drop' and is 'partial'; pass last='drop'"):
+            with self.assertRaisesRegex(pyplenum.PlenumError, "last was 'drop' and is now 'partial'; pass last='drop'"):
                 loader.load_state_dict(state)
 
 

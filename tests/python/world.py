@@ -248,7 +248,7 @@ def main():
         job.barrier()
         job.set_timeout(2)
         if me != last:
-            raises(110, f"instance {last} has not come", job.barrier)
+            raises(110, f"instance {last} has not arrived", job.barrier)
             raises(131, "an earlier collective timed out", job.barrier)
             say("timed out")
         # A launcher may end the others when one exits, so all stay until the others have reported.

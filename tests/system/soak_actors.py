@@ -332,7 +332,7 @@ result(loader_pid() == pid, "it is the same process as at the beginning")
 errors = subprocess.run(["journalctl", "-u", "plenumd", "-p", "err", "-o", "cat", "--no-pager"], capture_output=True,
                         text=True).stdout
 unexpected = [line for line in errors.splitlines()
-              if "ring-limt" not in line and "settings stay as they were" not in line
+              if "ring-limt" not in line and "settings are unchanged" not in line
               and "Reload failed" not in line]
 result(not unexpected, "no errors in the part of the journal that is kept", "\n".join(unexpected[:10]))
 

@@ -110,7 +110,7 @@ fault_shims() {
     start
     on v2 pkill -STOP -f 'plenumrun --shim'
     await_end
-    ok "its shims are stopped" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000'
+    ok "its shims are stopped" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
     on v2 pkill -CONT -f 'plenumrun --shim'
     ok "and continued: they clean up" nothing_is_left
 }
@@ -120,7 +120,7 @@ fault_dropped() {
         $kind
         "$vhosts" drop v2
         await_end
-        ok "the host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has said nothing"' \
+        ok "the host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
             'below $took 20000' nothing_is_left
         "$vhosts" undrop v2
     done
@@ -139,7 +139,7 @@ fault_default() { # a job like users start it: without options for times
     begin=$(date +%s%N)
     await_end 90
     ok "and for ever: the host is named" all 'same $code 125' \
-        'last_line_has "host v2 has said nothing for [0-9.]* s (--heartbeat-timeout)"' nothing_is_left
+        'last_line_has "host v2 has been silent for [0-9.]* s (--heartbeat-timeout)"' nothing_is_left
     "$vhosts" undrop v2
     eval "$("$vhosts" env agent)"
 }
@@ -152,7 +152,7 @@ fault_printing() { # queued output of an instance does not block others
     "$vhosts" drop v2
     begin=$(date +%s%N)
     await_end
-    ok "the host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has said nothing"' \
+    ok "the host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
         'below $took 25000' nothing_is_left
     "$vhosts" undrop v2
 }
@@ -161,7 +161,7 @@ fault_frozen() { # by ssh: the agent's processes on v2 descend from plenumrun, s
     start
     "$vhosts" freeze v2
     await_end
-    ok "the host is frozen" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000'
+    ok "the host is frozen" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
     "$vhosts" thaw v2
     ok "and thawed: it cleans up" nothing_is_left
     eval "$("$vhosts" env agent)"

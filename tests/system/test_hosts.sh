@@ -100,7 +100,7 @@ ok "one that a host is not on" all 'same $code 125' \
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' "$mpi_sum"
     ok "MPI does not try docker0" same "$(grep -c 'sum 6' out)" 6; }
 job --host v1,v2 -v true
-ok "-v tells of it" grep -q "the hosts talk over $VHOSTS_NET.0/24" err
+ok "-v tells of it" grep -q "the hosts communicate over $VHOSTS_NET.0/24" err
 
 # ---- a firewall: the kernel refuses, or drops, packets to and from ports of the head ----
 ip addr del fd77::fe/64 dev eth0 2>/dev/null # the rules are for IPv4
@@ -129,7 +129,7 @@ if on v2 ip rule add to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit 2>
     for p in 20001-20003 20005-20007; do ip rule add to "$VHOSTS_NET.2" ipproto tcp sport $p blackhole; done
     job --start-timeout 30 --host 'v[1-3]' --port-range "$ports" true
     ok "where mpirun's port alone does not, the host is named" all 'same $code 125' nothing_is_left \
-        'has "no sign of instance 1 on host v2: Open MPI.s daemon there has not connected"' 'has_not "host v[13]"'
+        'has "no response from instance 1 on host v2: Open MPI.s daemon there has not connected"' 'has_not "host v[13]"'
     for p in 20001-20003 20005-20007; do ip rule del to "$VHOSTS_NET.2" ipproto tcp sport $p blackhole; done
 else
     skip "a port that one host cannot reach is found before the start" "no rules for ports here"

@@ -242,7 +242,7 @@ fault_other_data() {
     end v1
     on v1 mount -n --bind other data
     start v1
-    noticed "loader tcp:v1:7000 is not used: .*is another data set now, under the same name: one has 120 samples, the other 116"
+    noticed "loader tcp:v1:7000 is not used: .*is now a different data set under the same name: one has 120 samples, the other 116"
     meanwhile
     end v1
     on v1 umount -n data
@@ -253,12 +253,12 @@ fault_other_major() {
     train
     with=("PLENUM_WRONG_VERSION=2.0") program=$wrong
     again v1
-    noticed "loader tcp:v1:7000 is not used: protocol 2.0 is spoken there and 1\.[0-9]* here"
+    noticed "loader tcp:v1:7000 is not used: the other side speaks protocol 2.0 and this side 1\.[0-9]*: "
     meanwhile
     as_before v1
     lost
 }
-# It must serve: the stream continues while it is the only loader.
+# A loader of another minor version must serve: the stream continues even while that is the only loader.
 minor() {
     train
     with=("PLENUM_WRONG_VERSION=$1") program=$wrong
@@ -280,7 +280,7 @@ fault_wrong_pixels() {
     again v1
     wait $trainer
     as_before v1
-    says "the loaders tcp:v[12]:7000 and tcp:v[12]:7000 do not make the same of sample 11 "
+    says "loaders tcp:v[12]:7000 and tcp:v[12]:7000 rendered sample 11 differently "
 }
 # A third loader shows which one is wrong.
 fault_wrong_pixels_of_three() {
@@ -293,7 +293,7 @@ fault_wrong_pixels_of_three() {
     wait $trainer
     as_before v1
     end v3
-    says "do not make the same of sample 11 .* makes what .* makes, so tcp:v1:7000, or its copy of the data, is broken"
+    says "rendered sample 11 differently .* agrees with .*, so tcp:v1:7000, or its copy of the data, is broken"
 }
 
 # ---- disks ----
@@ -344,7 +344,7 @@ fault_all_disks() {
 fault_full_disk() {
     local pages=$((1 + RANDOM % 3)) before
     train
-    before=$(grep -c "its index cannot be kept" log.v1)
+    before=$(grep -c "its index cannot be saved" log.v1)
     end v1
     on v1 mount -n -t tmpfs -o size=$((4 * pages))k full full
     with=("PLENUM_CACHE_DIR=$dir/full")
@@ -354,7 +354,7 @@ fault_full_disk() {
     as_before v2
     if [ $pages = 1 ]; then
         check "[ $(on v1 ls full | grep -c '\.index$\|\.tmp$') = 0 ]"
-        check "[ $(grep -c 'its index cannot be kept' log.v1) -gt $before ]"
+        check "[ $(grep -c 'its index cannot be saved' log.v1) -gt $before ]"
     fi
     with=("PLENUM_CACHE_DIR=$dir/full")
     again v1 # it finds the files that the first one left

@@ -73,7 +73,7 @@ printf '#!/bin/sh\necho $$ >%s/daemon.pid\nexec sleep 1000\n' "$PWD" >broken/dae
 daemon_ended() { ! on v2 kill -0 "$(cat daemon.pid)" 2>/dev/null; }
 job --start-timeout 30 --host v1,v2,v3 true
 ok "the host of a daemon that does not come is named, and no other" all 'same $code 125' \
-    'last_line_has "did not start within 30.0 s (--start-timeout): no sign of instance 1 on host v2: Open MPI.s daemon"' \
+    'last_line_has "did not start within 30.0 s (--start-timeout): no response from instance 1 on host v2: Open MPI.s daemon"' \
     'has_not "host v1"' 'has_not "host v3"' 'wait_for 20 daemon_ended' 'nothing_is_left'
 on v2 umount "$(readlink -f "$path")"
 

@@ -73,7 +73,7 @@ ok "and by its data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
 tells() { state StatusText | grep -q "samples rendered: [1-9]"; }
 ok "it tells what it does" wait_for 10 tells
 feed stranger --epochs 1 --loader-timeout 1 >"$T/out" 2>"$T/err"
-ok "who is not in the group is kept out" has "Permission denied" "$T/err"
+ok "a user outside the group is kept out" has "Permission denied" "$T/err"
 
 # ---- the sandbox ----
 status=/proc/$(pid)/status

@@ -184,7 +184,7 @@ inside() {
     alice env/bin/plenumrun -n 1 true 2>err
     if [ -n "$FOREIGN" ]; then
         ok "$NAME: plenumrun says that it does not run in qemu" \
-            grep -q '^plenumrun: error: no process may adopt orphans here' err
+            grep -q '^plenumrun: error: no process can adopt orphans here' err
     elif grep -q 'mpirun was not found' err; then
         skip "$NAME: plenumrun, without Open MPI" "it needs mpirun"
     else

@@ -56,7 +56,7 @@ bare() {
         "$@" >out 2>err; code=$?
 }
 bare --host v1,v2 sh -c 'echo $RANK'
-ok "without TLS: it runs, and says so" all 'same $code 0' 'has "the other hosts say to each other is not encrypted"' \
+ok "without TLS: it runs, and says so" all 'same $code 0' 'has "variables of -x, is not encrypted"' \
     nothing_is_left
 bare --loader none --loader-host v3 --host v1,v2 true
 ok "without TLS: no loaders with a key" all 'same $code 125' \

@@ -245,7 +245,7 @@ static void check_late(bool meet_first, size_t bytes)
     r = bytes ? plenum_broadcast(job, b, bytes, me->num_instances - 1, &err)
               : plenum_barrier(job, &err);
     CHECK(r == -ETIMEDOUT);
-    (void)snprintf(want, sizeof(want), "and instance %u has not come", me->num_instances - 1);
+    (void)snprintf(want, sizeof(want), "and instance %u has not arrived", me->num_instances - 1);
     if (!strstr(err.text, want))
         fprintf(stderr, "%s\n", err.text);
     CHECK(strstr(err.text, want));

@@ -86,7 +86,7 @@ ok "two programs of one instance at once are not both it" here -n 2 sh -c \
     '"$0" program 1 || exit 1
     "$0" holds &
     until [ -e "$MARKS/1$RANK" ]; do sleep 0.02; done
-    "$0" 2>&1 | grep -q "has the collectives of instance"
+    "$0" 2>&1 | grep -q "is already using the collectives of instance"
     status=$?
     : >"$MARKS/2$RANK"
     wait

@@ -99,10 +99,10 @@ Test(comm_header, texts_without_an_end_are_not_read_beyond_it)
     fill();
     memset(all[1].header.name, 'x', sizeof(all[1].header.name));
     memset(all[1].header.what, 'y', sizeof(all[1].header.what));
-    expect_sentence(0, "instance 1 has another version of libplenum");
+    expect_sentence(0, "instance 1 has a different version of libplenum");
     fill();
     all[1].header.version++;
-    expect_sentence(0, "instance 1 has another version of libplenum");
+    expect_sentence(0, "instance 1 has a different version of libplenum");
     fill();
     all[1].header.kind = all[1].header.type = all[1].header.op = 77;
     expect_sentence(0, "while instance 1 calls allreduce");

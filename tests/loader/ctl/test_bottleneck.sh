@@ -54,7 +54,7 @@ synthetic=$(hash_of synthetic)
 ok "synthetic: the same number of images" grep -q '"images": 42,' out
 ok "and not the real ones" test -n "$synthetic" -a "$synthetic" != "$alone"
 hash_of imaginary >/dev/null
-ok "another source is refused" says "PLENUM_SOURCE=imaginary: it can be real, generated or synthetic"
+ok "another source is refused" says "PLENUM_SOURCE=imaginary: it must be real, generated or synthetic"
 
 # ---- bench ----
 "$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 4 --seconds 300ms --rounds 3 --sources real,synthetic \

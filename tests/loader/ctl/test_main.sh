@@ -23,7 +23,7 @@ ok "a command that is like none" says 2 "there is no command 'wholly-other'; see
 
 ok "order --count lists the first positions" sh -c '"$1" order generated:20 --seed 5 --count 7 >few &&
     "$1" order generated:20 --seed 5 --positions 0:7 | cmp - few && [ "$(wc -l <few)" = 8 ]' sh "$ctl"
-ok "... at most as many as there are" says 1 "--count 21: an epoch has 20 positions" order generated:20 --count 21
-ok "... and not with --positions" says 2 "--positions and --count do not go together" \
+ok "... at most as many as there are" says 1 "--count 21: an epoch has only 20 positions" order generated:20 --count 21
+ok "... and not with --positions" says 2 "--positions and --count cannot be used together" \
     order generated:20 --count 2 --positions 0:2
 finish

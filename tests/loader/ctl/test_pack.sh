@@ -159,7 +159,7 @@ ok "an archive that was removed is made again" "$plenumctl" pack data torn -n 10
 is "$(cat want.archives)" "and is the same" archives torn
 printf x >>torn/archive-000001.tar
 ok "an archive that was changed is told" \
-    sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar is not as it was written" why' "$plenumctl"
+    sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar has changed since it was written" why' "$plenumctl"
 
 # --- errors ---
 no() { # SENTENCE PATTERN ARGUMENTS...: pack fails with a message that matches
@@ -173,12 +173,12 @@ no() { # SENTENCE PATTERN ARGUMENTS...: pack fails with a message that matches
 }
 no "another number of samples an archive" "begun with --samples-per-archive 10" data packed -n 11
 no "another prefix" "begun with --prefix archive" data packed -n 10 --prefix x
-no "another data set" "of another data set" packed torn -n 10
+no "another data set" "belongs to another data set" packed torn -n 10
 no "a folder with something in it" "not empty and was not written by plenumctl pack (it holds" data again/.. -n 10
-no "a folder in the data set" "lies in the data set itself" data data/bricks/packed
+no "a folder in the data set" "is inside the data set" data data/bricks/packed
 no "a file" "is not a folder" data want
 no "a place that is not there" "cannot make the folder" data not/there
-no "a prefix that is a path" "beginning of a file's name" data x --prefix a/b
+no "a prefix that is a path" "beginning of a file name" data x --prefix a/b
 rm -rf data/bricks/packed
 mkdir other && touch other/archive-000000.tar
 no "somebody's archive" "not empty" data other
@@ -189,7 +189,7 @@ f = open("busy/plenum-pack.txt", "a"); fcntl.flock(f, fcntl.LOCK_EX); print("hel
 holder=$!
 at_end() { kill $holder 2>/dev/null; }
 wait_for 20 grep -q held held
-no "two runs at once" "another plenumctl pack is at work" data busy
+no "two runs at once" "another plenumctl pack is running" data busy
 kill $holder
 cp -r packed damaged
 sed -i 's/^archive	1	/archixe	1	/' damaged/plenum-pack.txt

@@ -53,7 +53,7 @@ is "3 $((samples - 3)) 0 0" "verify reads them whole" sh -c '"$0" verify raw --n
 import json, sys
 j = json.load(sys.stdin)
 print(len(j[\"problems\"]), j[\"ppm\"], j[\"jpeg\"], j[\"png\"])"' "$plenumctl" "$PYTHON"
-ok "and says so" sh -c '"$0" verify raw --no-list | grep -q " 0 WebPs, 0 AVIFs and '$((samples - 3))' PPMs decode whole"' \
+ok "and says so" sh -c '"$0" verify raw --no-list | grep -q " 0 WebPs, 0 AVIFs and '$((samples - 3))' PPMs decode completely"' \
     "$plenumctl"
 ok "index --tiles finds none" "$plenumctl" index raw --tiles
 ok "preview draws them" sh -c '"$0" preview raw sheet.jpg && test -s sheet.jpg' "$plenumctl"
@@ -153,8 +153,8 @@ no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a
     fi
 }
 no 2 "both --raw and a share" "either all images become raw pixels, or a share" data x --raw --raw-share 50
-no 2 "a quality of raw pixels" "by --raw no image becomes one" data x --longest 100 --raw --quality 90
-no 2 "a subsampling of raw pixels" "by --raw no image becomes one" data x --longest 100 --raw --subsampling 444
+no 2 "a quality of raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --quality 90
+no 2 "a subsampling of raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --subsampling 444
 no 2 "a quality of a share, without a size" "for JPEGs that are made smaller" data x --raw-share 50 --quality 90
 for share in 0 100 -1 0.5 x; do
     no 2 "--raw-share $share" "raw-share" data x --raw-share $share

@@ -153,10 +153,10 @@ no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a
         result 0 "$sentence"
     fi
 }
-no 2 "both sides" "can follow from one of them" data x --longest 200 --shortest 100
+no 2 "both sides" "cannot be used together" data x --longest 200 --shortest 100
 no 2 "a quality without a size" "for JPEGs that are made smaller" data x --quality 90
 no 2 "a subsampling without a size" "for JPEGs that are made smaller" data x --subsampling 420
-no 2 "another subsampling" "--subsampling is 420 or 444, not '422'" data x --longest 200 --subsampling 422
+no 2 "another subsampling" "--subsampling must be 420 or 444, not '422'" data x --longest 200 --subsampling 422
 for n in 0 15 65501 2x; do
     no 2 "--longest $n" "--longest" data x --longest $n
     no 2 "--shortest $n" "--shortest" data x --shortest $n
@@ -168,7 +168,7 @@ no 1 "going on with another size" "was begun with --longest 200 --quality 90 --s
     data small -n 10 --longest 201
 no 1 "going on with the other side" "not --shortest 200 --quality 90" data small -n 10 --shortest 200
 no 1 "going on with another quality" "not --longest 200 --quality 91" data small -n 10 --longest 200 --quality 91
-no 1 "going on with another subsampling" "--subsampling 444: continue with that, or pack into a new folder" \
+no 1 "going on with another subsampling" "--subsampling 444: continue with the same options, or pack into a new folder" \
     data small -n 10 --longest 200 --subsampling 444
 no 1 "going on without a size" "not images as they are" data small -n 10
 no 1 "going on with a size" "was begun with images as they are, not --longest" data packed -n 10 --longest 200

@@ -99,7 +99,7 @@ class PreviewFieldsTest(unittest.TestCase):
         self.assertTrue(changed[31:40, 21:27].any())
 
     def test_lines(self):
-        """texts and numbers stand below, as many lines as they need; masks and boxes need none"""
+        """texts and numbers are below, as many lines as they need; masks and boxes need none"""
         self.write({"txt": LONG.encode(), "n": b"7 -8 9", "seg": png(self.mask(np.uint8)), "npy": npy(np.zeros((2, 3))),
                     "utf": "äöü ß".encode() * 3, "json": b"[]"})
         height = self.sheet().shape[0]

@@ -75,9 +75,9 @@ is "$(json fingerprint before.json)" "... and the data set as it was" \
 "$ctl" pack bad packed -n 10 >/dev/null
 "$ctl" verify bad >told
 ok "it says where the list is and what it does" \
-    grep -q "^bad list     $here/cache/.*\.bad: streams that are opened now use it, and refuse older cursors" told
+    grep -q "^bad list     $here/cache/.*\.bad: applies to streams that are opened from now on, which reject older cursors" told
 "$ctl" verify bad --json >bad.json
-ok "again: as it was" sh -c '"$0" verify bad | grep -q "^bad list .*: as it was"' "$ctl"
+ok "again: as it was" sh -c '"$0" verify bad | grep -q "^bad list .*: unchanged"' "$ctl"
 ok "the list is text with reasons" \
     sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*not a JPEG, PNG, WebP, AVIF or PPM" "$0"' \
     "$(json bad_list bad.json)"
@@ -96,7 +96,7 @@ is 4 "now the one that is cut in its last rows is bad, too" \
 
 "$ctl" pack bad packed2 -n 10 >pack.txt
 ok "it says what becomes of them" \
-    grep -q "4 do not decode whole: loaders show others in their place, or what lies above the damage$" \
+    grep -q "4 do not decode completely: loaders replace them, or show the part above the damage$" \
     pack.txt
 ok "packing keeps bad files as they are, known or not" \
     sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
@@ -167,7 +167,7 @@ is "$("$ctl" hash clean $stream)" "... and with it they are as without the junk"
 "$ctl" verify clean >/dev/null
 is " 1 bad 2 junk " "verify tells them from bad ones" kinds junk.json
 ok "... and what to say" \
-    grep -q '"4 bytes before the first scan belong to no segment; a pipeline that begins with .* forgives them"' \
+    grep -q '"4 bytes before the first scan belong to no segment; a pipeline that begins with .* tolerates them"' \
     junk.json
 ok "the list has them with a mark" grep -q "^bad 2 junk: 4 bytes before the first scan belong to no segment; " \
     "$(json bad_list junk.json)"
@@ -200,7 +200,7 @@ ok "generated: there is nothing to verify" sh -c \
     '! "$0" verify generated:10 2>why && grep -q "generated:10 has no files: there is nothing to verify" why' "$ctl"
 ok "no cache folder: the report comes all the same" \
     sh -c '! "$0" verify bad --cache-dir /proc/none >report 2>why && grep -q "^problems     5" report &&
-    grep -q "the list of bad samples cannot be kept: there is no cache folder" why' "$ctl"
+    grep -q "the list of bad samples cannot be saved: there is no cache folder" why' "$ctl"
 echo damaged >"$(json bad_list anew.json)"
 job -n 1 "$feed" bad $stream
 ok "a damaged list is refused and named" says \

@@ -303,7 +303,7 @@ Test(badlist, that_another_could_have_written_is_passed_over)
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(u32, dataset_get_known_bad(d), 0));
     cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), path), NULL));
-    cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), "it is ignored"), NULL));
+    cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), "is ignored"), NULL));
     dataset_unref(d);
 }
 

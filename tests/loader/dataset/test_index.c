@@ -245,10 +245,10 @@ Test(index, the_first_difference_of_two_data_sets_is_named)
     write_set("six", 200); /* so few that the beginnings of all are in the sum */
     write_set("seven", 200);
     tree_write_text(&tree, "seven/b/0004.jpg", "CONTENT");
-    differ("six", "seven", "names, sizes and labels are equal, but not the contents");
+    differ("six", "seven", "names, sizes and labels are equal, but the contents differ");
     write_set("three", 299);
-    differ("one", "three", "sample 299, c/0299.jpg, is here and not there");
-    differ("three", "one", "sample 299, c/0299.jpg, is there and not here");
+    differ("one", "three", "sample 299, c/0299.jpg, is here but not there");
+    differ("three", "one", "sample 299, c/0299.jpg, is there but not here");
     write_set("four", 300);
     tree_write_text(&tree, "four/a/0003.jpg", "longer than that");
     differ("one", "four", "sample 1, a/0003.jpg, has 7 bytes here and 16 there");

@@ -292,7 +292,7 @@ Test(label, binary_integers_are_refused)
         cr_assert(eq(int, tar_writer_add(w, "0.cls", &value, width, &err), 0));
         cr_assert(eq(int, tar_writer_finish(w, &written, &err), 0));
         tar_writer_destroy(w);
-        refused_in(&tree, "tar:", "b.tar", -EBADMSG, "the label in '0.cls' holds a zero byte");
+        refused_in(&tree, "tar:", "b.tar", -EBADMSG, "the label in '0.cls' contains a zero byte");
         f.len = file.len = 0;
         example_put_bytes(&f, "image/encoded", "x", 1);
         example_put_bytes(&f, "image/class/label", &value, width);
@@ -495,11 +495,11 @@ Test(label, lists_that_cannot_be_meant_are_refused)
     write_folders("d", (const char *const[]){"a", NULL});
     tree_write_text(&tree, "c", "a\nb\na\n");
     (void)snprintf(before, sizeof(before), "folder,classes=%s:", tree_path(&tree, "c"));
-    refused_in(&tree, before, "d", -EBADMSG, "'a' is there twice, in lines 1 and 3");
+    refused_in(&tree, before, "d", -EBADMSG, "'a' appears twice, in lines 1 and 3");
     tree_write_text(&tree, "c", "\n");
     refused_in(&tree, before, "d", -EBADMSG, "names no class");
     tree_write(&tree, "c", "a\0b", 3);
-    refused_in(&tree, before, "d", -EBADMSG, "bytes of 0");
+    refused_in(&tree, before, "d", -EBADMSG, "zero bytes");
     refused_in(&tree, "folder,classes=/no/such/file:", "d", -ENOENT, "/no/such/file: No such file");
     write_tar("n.tar", "cls", (const char *const[]){"1", NULL});
     refused_in(&tree, "tar,label=none,classes=numbers:", "n.tar", -EINVAL, "there are no labels");
@@ -513,14 +513,14 @@ Test(label, texts_with_bytes_of_0_are_refused)
 
     write_formed("j.tar", "json", "{\"label\": \"%s\"}",
                  (const char *const[]){"a", "a\\u0000b", NULL});
-    refused_in(&tree, "tar:", "j.tar", -EBADMSG, "/j.tar: '1.json': a text holds U+0000");
+    refused_in(&tree, "tar:", "j.tar", -EBADMSG, "/j.tar: '1.json': a string contains U+0000");
     example_put_bytes(&f, "image/encoded", "x", 1);
     example_put_bytes(&f, "image/class/label", "a\0b", 3);
     example_put_bytes(&f, "image/filename", "1\0.jpg", 6);
     record_put(&file, &f);
     tree_write_bytes(&tree, "r", &file);
     refused_in(&tree, "tfrecord:", "r", -EBADMSG,
-               "/r: the label of the record at byte 0: label 'a' has bytes of 0");
+               "/r: the label of the record at byte 0: label 'a' contains zero bytes");
     bytes_fini(&f);
     bytes_fini(&file);
 }
@@ -536,13 +536,15 @@ Test(label, names_with_bytes_of_0_are_refused)
     tree_write_bytes(&tree, "r", &file);
     refused_in(
         &tree, "tfrecord:", "r", -EBADMSG,
-        "/r: the name of the record at byte 0, its feature 'image/filename', has bytes of 0");
+        "/r: the name of the record at byte 0, its feature 'image/filename', contains zero bytes");
     dataset_unref(opened_in(&tree, "tfrecord,name=other:", "r"));
     tree_write(&tree, "d/classes.txt", "a\0b\nc\n", 6);
     write_tar("d/n.tar", "cls", (const char *const[]){"1", NULL});
-    refused_in(&tree, "tar:", "d", -EBADMSG, "d/classes.txt holds bytes of 0, so it is not a list");
+    refused_in(&tree, "tar:", "d", -EBADMSG,
+               "d/classes.txt contains zero bytes, so it is not a list");
     tree_write(&tree, "d/classes.txt", "a\nc\n\0", 5);
-    refused_in(&tree, "tar:", "d", -EBADMSG, "d/classes.txt holds bytes of 0, so it is not a list");
+    refused_in(&tree, "tar:", "d", -EBADMSG,
+               "d/classes.txt contains zero bytes, so it is not a list");
     bytes_fini(&f);
     bytes_fini(&file);
 }
@@ -561,8 +563,7 @@ Test(label, a_list_outside_the_roots_is_refused)
     (void)snprintf(root, sizeof(root), "%s", tree_path(&tree, "in"));
     (void)snprintf(name, sizeof(name), "folder,classes=%s/out:%s/in/d", tree.root, tree.root);
     cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "does not lie below a --root"), NULL), "%s",
-              err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "is not below a --root"), NULL), "%s", err.text);
     (void)snprintf(name, sizeof(name), "folder,classes=%s/in/list:%s/in/d", tree.root, tree.root);
     cr_assert(eq(int, dataset_open(name, &options, &d, &err), 0), "%s", err.text);
     cr_expect(eq(i64, dataset_get_label(d, 0), 1));

@@ -47,7 +47,7 @@ struct text_case {
     int code;
 };
 
-#define NO_LABEL "; list,label=none: is for lists without labels"
+#define NO_LABEL "; use list,label=none: for lists without labels"
 
 ParameterizedTestParameters(listfile, reads)
 {
@@ -73,7 +73,7 @@ ParameterizedTestParameters(listfile, reads)
         {"id,Label,path\n5,cat,x\n", LISTFILE_CSV, "path", "id", "2:x=5;", 0},
         {"id,Label,path\n5,cat,x\n", LISTFILE_CSV, "3", "", "2:x=cat;", 0},
         {"id,Label,path\n5,cat,x\n", LISTFILE_CSV, "where", "",
-         "its first line names no column 'where'", -EBADMSG},
+         "its first line has no column 'where'", -EBADMSG},
         {"a,b\nc,d\n", LISTFILE_CSV, "", "", "1:a=b;2:c=d;", 0},
         {"filename,class\n", LISTFILE_CSV, "", "", "", 0},
         {"a,\"b", LISTFILE_CSV, "", "", "line 1: a closing quote is missing", -EBADMSG},
@@ -207,7 +207,7 @@ Test(list, settings_and_further_columns)
 Test(list, what_cannot_be_meant_is_refused_with_file_and_line)
 {
     tree_write_text(&tree, "none", "# nothing\n");
-    refused_in(&tree, "list:", "none", -EBADMSG, "holds no samples");
+    refused_in(&tree, "list:", "none", -EBADMSG, "contains no samples");
     tree_write_text(&tree, "x", "a/1.jpg 1\na/9.jpg 1\n");
     refused_in(&tree, "list:", "x", -ENOENT, "/x, line 2: ");
     refused_in(&tree, "list:", "x", -ENOENT, "a/9.jpg: No such file");
@@ -228,7 +228,7 @@ Test(list, what_cannot_be_meant_is_refused_with_file_and_line)
         &tree, "list:", "x", -EBADMSG,
         "/x, line 2: label 'two' is a name, but '2', another label of the data set, is a number");
     tree_write(&tree, "x", "a/1.jpg\0 1\n", 11);
-    refused_in(&tree, "list:", "x", -EBADMSG, "holds bytes of 0");
+    refused_in(&tree, "list:", "x", -EBADMSG, "contains zero bytes");
     refused_in(&tree, "list:", "nowhere", -ENOENT, "No such file");
     refused_in(&tree, "list:", "a", -EISDIR, "Is a directory");
     refused_in(&tree, "list,base=nowhere:", "x", -ENOENT, "No such file");
@@ -326,7 +326,7 @@ Test(list, nothing_outside_the_roots_is_served)
         (void)snprintf(name, sizeof(name), "list%s:%s/a/%s", i == 2 ? ",base=.." : "", tree.root,
                        names[i]);
         cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES), "%s", name);
-        cr_expect(ne(ptr, (void *)strstr(err.text, "does not lie below a --root"), NULL));
+        cr_expect(ne(ptr, (void *)strstr(err.text, "is not below a --root"), NULL));
         if (i == 2)
             continue;
         cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);

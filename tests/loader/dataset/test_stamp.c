@@ -430,7 +430,7 @@ Test(stamp, a_sample_on_the_list_that_was_repaired_is_good)
     cr_expect(eq(u32, dataset_get_known_bad(d), 1));
     dataset_unref(d);
 
-    /* The index is of the repaired file, and only the list is not. */
+    /* The index describes the repaired file, and only the list does not. */
     write_text("data/a/599.jpg", "wholE");
     options.forget_bad = false;
     cr_assert(eq(int, dataset_open(name, &options, &d, &err), 0));

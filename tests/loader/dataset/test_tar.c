@@ -229,10 +229,10 @@ Test(tar, labels_come_from_where_the_name_says)
     EXPECT_SAMPLES(in_tree("tar,label=json.m.k:%T/data/a.tar"), "1 1.jpg=a", "0 2.jpg=b");
     EXPECT_SAMPLES(in_tree("tar,label=txt:%T/data/a.tar"), "1 1.jpg=a", "0 2.jpg=b");
     EXPECT_SAMPLES(in_tree("tar,label=none:%T/data/a.tar"), "0 1.jpg=a", "0 2.jpg=b");
-    refused(in_tree("tar,label=folder:%T/data/a.tar"), -EBADMSG, "'1.jpg' lies in no folder");
+    refused(in_tree("tar,label=folder:%T/data/a.tar"), -EBADMSG, "'1.jpg' is not in a folder");
     refused(in_tree("tar,label=other:%T/data/a.tar"), -EBADMSG, "there is no .other next to it");
-    refused(in_tree("tar,label=json.:%T/data/a.tar"), -EINVAL, "there is label=EXTENSION");
-    refused(in_tree("folder,label=cls:%T/data"), -EINVAL, "has no setting 'label'");
+    refused(in_tree("tar,label=json.:%T/data/a.tar"), -EINVAL, "use label=EXTENSION");
+    refused(in_tree("folder,label=cls:%T/data"), -EINVAL, "there is no setting 'label'");
 }
 
 Test(tar, without_a_cls_the_json_counts_and_then_the_txt)
@@ -305,7 +305,7 @@ Test(tar, names_stand_for_many_archives_in_order)
     dataset_unref(d);
     refused(in_tree("%T/data/x-{008..020}.tar"), -ENOENT, "x-013.tar: No such file");
     refused(in_tree("%T/data/y-*.tar"), -ENOENT, "no file matches 'y-*.tar'");
-    refused(in_tree("%T/data/x-{008,008}.tar"), -EINVAL, "x-008.tar is named twice");
+    refused(in_tree("%T/data/x-{008,008}.tar"), -EINVAL, "x-008.tar is given twice");
     refused(in_tree("tar:%T/nowhere/x.tar"), -ENOENT, "No such file");
     refused(in_tree("tar:%T/nowhere/x{1,2}.tar"), -ENOENT, "nowhere");
 }
@@ -358,18 +358,18 @@ ParameterizedTestParameters(tar, what_cannot_be_right_is_refused)
          "'1.json': label '1.5' is not an integer",
          {"1.jpg=x", "1.json={\"label\": 1.5}"}},
         {"twice",
-         "'a.jpg' is there twice",
+         "'a.jpg' occurs twice",
          {"a.jpg=x", "a.cls=1", "b.jpg=y", "b.cls=2", "a.jpg=x", "a.cls=1"}},
         {"two images", "'1' has two images", {"1.jpg=x", "1.png=y", "1.cls=0"}},
 #ifdef HAVE_WEBP
         {"JPEG and WebP", "'1' has two images: .jpg and .webp", {"1.jpg=x", "1.webp=y", "1.cls=0"}},
 #endif
         {"JPEG and PPM", "'1' has two images: .jpg and .ppm", {"1.jpg=x", "1.ppm=y", "1.cls=0"}},
-        {"two labels", "'1.cls' is there twice", {"1.jpg=x", "1.cls=0", "1.cls=1"}},
+        {"two labels", "'1.cls' occurs twice", {"1.jpg=x", "1.cls=0", "1.cls=1"}},
         {"numbers and names",
          "'2.json': label 'cat' is a name, but '0', another label of the data set",
          {"1.jpg=x", "1.cls=0", "2.jpg=y", "2.json={\"label\": \"cat\"}"}},
-        {"no image", "holds no images", {"1.txt=x", "1.cls=0", "2.gif=y"}},
+        {"no image", "contains no images", {"1.txt=x", "1.cls=0", "2.gif=y"}},
     };
     return cr_make_param_array(struct refusal, cases, ARRAY_LEN(cases));
 }
@@ -425,7 +425,7 @@ ParameterizedTest(struct compressed *c, tar, compressed_archives_are_refused_wit
     (void)snprintf(name, sizeof(name), "data/x%s", c->suffix);
     memcpy(bytes, c->mark, c->len);
     tree_write(&tree, name, bytes, sizeof(bytes));
-    (void)snprintf(way, sizeof(way), "unpack it with '%s -d'", c->program);
+    (void)snprintf(way, sizeof(way), "decompress it with '%s -d'", c->program);
     refused(tree_path(&tree, name), -EOPNOTSUPP, way);
 }
 
@@ -442,7 +442,7 @@ Test(tar, what_is_no_archive_is_refused)
     refused(in_tree("tar:%T/data/{folder,junk}.tar"), -EINVAL, "folder.tar: it is not a file");
     memset(junk, 0, sizeof(junk));
     tree_write(&tree, "data/zeros.tar", junk, sizeof(junk));
-    refused(tree_path(&tree, "data/zeros.tar"), -EBADMSG, "holds no images");
+    refused(tree_path(&tree, "data/zeros.tar"), -EBADMSG, "contains no images");
 }
 
 Test(tar, a_copy_in_text_mode_says_so)

@@ -143,10 +143,9 @@ Test(tfrecord, features_have_other_names_and_types_if_told)
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 1), "dog"));
     reads(d, 1, "odd", 3, 1);
     dataset_unref(d);
-    refused_in(
-        &tree, "tfrecord:", "x.tfrecord", -EBADMSG,
-        "no feature 'image/encoded' of one piece of bytes; its features: text, jpeg, number, "
-        "real (image=FEATURE names another)");
+    refused_in(&tree, "tfrecord:", "x.tfrecord", -EBADMSG,
+               "no feature 'image/encoded' with exactly one byte string; its features: text, jpeg, "
+               "number, real (choose one with image=FEATURE)");
     refused_in(&tree, "tfrecord,image=jpeg:", "x.tfrecord", -EBADMSG,
                "has no label: no feature "
                "'image/class/label'");
@@ -159,8 +158,9 @@ Test(tfrecord, features_have_other_names_and_types_if_told)
     refused_in(&tree, "tfrecord,image=jpeg,label=number,label-offset=-2:", "x.tfrecord", -EBADMSG,
                "out of range with the label-offset");
     refused_in(&tree, "tfrecord,image=jpeg,label=text,label-offset=1:", "x.tfrecord", -EINVAL,
-               "a label-offset is for labels that are numbers");
-    refused_in(&tree, "tfrecord,picture=jpeg:", "x.tfrecord", -EINVAL, "has no setting 'picture'");
+               "label-offset needs labels that are numbers");
+    refused_in(&tree, "tfrecord,picture=jpeg:", "x.tfrecord", -EINVAL,
+               "there is no setting 'picture'");
     bytes_fini(&f);
     bytes_fini(&file);
 }
@@ -235,7 +235,7 @@ Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
     refused_in(&tree, "tfrecord:", "nothing-{0..1}", -ENOENT, "nothing-0: No such file");
     refused_in(&tree, "tfrecord:", "nothing-*", -ENOENT, "no file matches 'nothing-*'");
     tree_write(&tree, "empty", "", 0);
-    refused_in(&tree, "tfrecord:", "empty", -EBADMSG, "holds no samples");
+    refused_in(&tree, "tfrecord:", "empty", -EBADMSG, "contains no samples");
     record_put_raw(&file, "\xff\xff\xff no Example", 14);
     tree_write_bytes(&tree, "raw", &file);
     refused_in(&tree, "tfrecord:", "raw", -EBADMSG,
@@ -245,7 +245,7 @@ Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
     record_put(&file, &f);
     tree_write_bytes(&tree, "bare", &file);
     refused_in(&tree, "tfrecord:", "bare", -EBADMSG, "its features: none");
-    refused_in(&tree, "tfrecord:", "{text,text}", -EINVAL, "text is named twice");
+    refused_in(&tree, "tfrecord:", "{text,text}", -EINVAL, "text is given twice");
     bytes_fini(&file);
     bytes_fini(&f);
 }
@@ -435,11 +435,11 @@ Test(tfrecord, parts_are_the_whole_without_a_rest)
     refused_in(&tree, "tfrecord,part=1/2:", "x-{0..6}", -ENOENT, "x-6: No such file");
     refused_in(&tree, "tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
     refused_in(&tree, "tfrecord,part=2/2:", "x-{0..6}", -EINVAL,
-               "part=2/2 is not i/k with i below k");
-    refused_in(&tree, "tfrecord,part=-2/-1:", "x-{0..6}", -EINVAL, "is not i/k");
-    refused_in(&tree, "tfrecord,part=1:", "x-{0..6}", -EINVAL, "is not i/k");
-    refused_in(&tree, "tfrecord,part=-1/2:", "x-{0..6}", -EINVAL, "is not i/k");
-    refused_in(&tree, "tfrecord,part=0/2x:", "x-{0..6}", -EINVAL, "is not i/k");
+               "part=2/2 must be i/k with i below k");
+    refused_in(&tree, "tfrecord,part=-2/-1:", "x-{0..6}", -EINVAL, "must be i/k");
+    refused_in(&tree, "tfrecord,part=1:", "x-{0..6}", -EINVAL, "must be i/k");
+    refused_in(&tree, "tfrecord,part=-1/2:", "x-{0..6}", -EINVAL, "must be i/k");
+    refused_in(&tree, "tfrecord,part=0/2x:", "x-{0..6}", -EINVAL, "must be i/k");
     bytes_fini(&file);
 }
 

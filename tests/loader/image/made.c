@@ -536,7 +536,7 @@ static struct made encode_webp(const struct made_webp *spec)
     struct made m = {0};
 
     if (!WebPConfigInit(&config) || !WebPPictureInit(&picture))
-        give_up("libwebp is of another version");
+        give_up("libwebp does not have the version");
     for (uint32_t y = 0; y < spec->height; y++)
         for (uint32_t x = 0; x < spec->width; x++)
             made_webp_pixel(spec, x, y, rgba + ((size_t)y * spec->width + x) * 4);

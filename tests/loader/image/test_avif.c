@@ -465,7 +465,7 @@ ParameterizedTest(struct aperture_case *c, avif, apertures_that_do_not_fit)
     put32(m.bytes + find_box(&m, "clap", 0) + 8 + 4 * (size_t)c->at, c->value);
     cr_expect(eq(int, oracle_decode(m.bytes, m.len, 0, &image), -EBADMSG), "%u = %u", c->at,
               c->value);
-    expect_bad(&m, "its clean aperture is none of whole pixels within the image");
+    expect_bad(&m, "its clean aperture does not consist of whole pixels within the image");
     free(m.bytes);
 }
 
@@ -646,7 +646,7 @@ static void expect_tiles(const struct made_avif *spec, const char *type, uint32_
 }
 
 /* All tiles may be the same frame, as large as an image: 1,300 of them took 60 KB in the file, but
- * 23 GB of memory and a minute. Here the image itself becomes a tile by the references. */
+ * 23 GB of memory and a minute. Here the references name the image itself as every tile. */
 Test(avif, tiles_have_a_limit_of_pixels)
 {
     struct made_avif spec = {.width = 200, .height = 200};
@@ -1026,9 +1026,9 @@ Test(avif, brands)
     for (size_t at = 8; at + 4 <= m.bytes[3]; at += 4)
         if (memcmp(m.bytes + at, "avif", 4) == 0)
             memcpy(m.bytes + at, "mif1", 4);
-    expect_bad(&m, "this is a HEIF image; only");
+    expect_bad(&m, "this is a HEIF image, but only");
     memcpy(m.bytes + 8, "heic", 4);
-    expect_bad(&m, "this is a HEIC image; only");
+    expect_bad(&m, "this is a HEIC image, but only");
     free(m.bytes);
 }
 
@@ -1117,7 +1117,7 @@ ParameterizedTestParameters(avif, sizes)
     static struct size_case cases[] = {
         {"smaller", 40, 50, 39, 50, "AVIF decoder: "},
         {"larger", 40, 50, 40, 51, "AVIF decoder: "},
-        {"a pixel", 2, 2, 1, 1, "its image has another size than its header"},
+        {"a pixel", 2, 2, 1, 1, "its image does not have the size that its header gives"},
         {"a side over the limit", 40, 50, IMAGE_SIDE_MAX + 1, 50, "are more than the limit of"},
         {"pixels over the limit", 40, 50, 1 << 14, (1 << 13) + 1, "are more than the limit of"},
         {"far more than the limit", 40, 50, 1 << 28, 1 << 20, "AVIF decoder: "},
@@ -1164,8 +1164,9 @@ ParameterizedTest(uint32_t *matrix, avif, matrices)
 
     m.bytes[find_box(&m, "colr", 0) + 17] = (uint8_t)*matrix;
     (void)snprintf(sentence, sizeof(sentence),
-                   *matrix ? "an AVIF with matrix coefficients %u is not decoded"
-                           : "an AVIF with matrix coefficients %u and shared chroma is not decoded",
+                   *matrix
+                       ? "an AVIF with matrix coefficients %u is not supported"
+                       : "an AVIF with matrix coefficients %u and shared chroma is not supported",
                    *matrix);
     expect_bad(&m, sentence);
     cr_expect(eq(int, oracle_decode(m.bytes, m.len, 0, &image), -EBADMSG));

@@ -445,13 +445,13 @@ Test(jpeg, odd_forms_are_refused_with_a_sentence)
     expect_sentence(&err, "a JPEG with 2 components is neither grey, colour nor CMYK");
     twelve.bytes[find_marker(&twelve, 0xC0, 2) + 4] = 12;
     cr_expect(eq(int, render(decoder, &twelve, pixels, &err), -EBADMSG));
-    expect_sentence(&err, "a JPEG of 12 bits a sample is not decoded, only of 8");
+    expect_sentence(&err, "a JPEG with 12 bits per sample is not supported, only 8");
     lossless.bytes[find_marker(&lossless, 0xC0, 2) + 1] = 0xC3;
     cr_expect(eq(int, render(decoder, &lossless, pixels, &err), -EBADMSG));
-    expect_sentence(&err, "a lossless JPEG is not decoded");
+    expect_sentence(&err, "a lossless JPEG is not supported");
     hierarchical.bytes[find_marker(&hierarchical, 0xC0, 2) + 1] = 0xCE;
     cr_expect(eq(int, render(decoder, &hierarchical, pixels, &err), -EBADMSG));
-    expect_sentence(&err, "a hierarchical JPEG is not decoded");
+    expect_sentence(&err, "a hierarchical JPEG is not supported");
     memcpy(adobe,
            "\xFF\xD8\xFF\xEE\0\x0E"
            "Adobe\0\x64\0\0\0\0\x02",

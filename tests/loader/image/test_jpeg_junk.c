@@ -428,7 +428,7 @@ Test(jpeg_junk, is_packed_where_that_is_asked_for)
         cr_expect(eq(int, packed.outcome, PACK_KEPT_BAD));
         cr_expect(eq(str, err.text,
                      "4 bytes before the first scan belong to no segment; a pipeline that begins "
-                     "with the word junk forgives them"));
+                     "with the word junk tolerates them"));
         cr_expect(eq(ptr, packed.bytes, NULL));
         cr_assert(eq(
             int, pack(decoder, resize, &(struct image_file){junk.bytes, junk.len}, &packed, &err),

@@ -175,12 +175,14 @@ ParameterizedTestParameters(ppm, headers)
         {"P6\n00000000002 1\n255\n", 0, 0, 1,
          "the PPM header is damaged: its width is not a number"},
         {"P6\n2 1\n", 0, 0, 1, "the PPM header is damaged: its largest value is not a number"},
-        {"P6\n0 1\n255\n", 0, 0, 1, "the PPM header is damaged: it says 0x1 pixels"},
-        {"P6\n2 0\n255\n", 0, 0, 1, "the PPM header is damaged: it says 2x0 pixels"},
-        {"P6\n2 1\n254\n", 0, 0, 1, "the largest value of the PPM is 254; only 255 is decoded"},
-        {"P6\n2 1\n1\n", 0, 0, 1, "the largest value of the PPM is 1; only 255 is decoded"},
-        {"P5\n1 3\n65535\n", 0, 0, 1, "the largest value of the PGM is 65535; only 255 is decoded"},
-        {"P6\n2 1\n0\n", 0, 0, 1, "the largest value of the PPM is 0; only 255 is decoded"},
+        {"P6\n0 1\n255\n", 0, 0, 1, "the PPM header is damaged: it gives 0x1 pixels"},
+        {"P6\n2 0\n255\n", 0, 0, 1, "the PPM header is damaged: it gives 2x0 pixels"},
+        {"P6\n2 1\n254\n", 0, 0, 1,
+         "the largest value of the PPM is 254, but only 255 is supported"},
+        {"P6\n2 1\n1\n", 0, 0, 1, "the largest value of the PPM is 1, but only 255 is supported"},
+        {"P5\n1 3\n65535\n", 0, 0, 1,
+         "the largest value of the PGM is 65535, but only 255 is supported"},
+        {"P6\n2 1\n0\n", 0, 0, 1, "the largest value of the PPM is 0, but only 255 is supported"},
         {"P6\n9999999999 1\n255\n", 0, 0, 1,
          "4294967295x1 pixels are more than the limit of 134217728, or 65500 on a side"},
         {"P6\n65501 1\n255\n", 0, 0, 1,
@@ -244,7 +246,7 @@ Test(ppm, others_are_no_ppm)
                          &plain, &(struct image_file){(const uint8_t *)heads[i], strlen(heads[i])},
                          &err),
             -EBADMSG));
-        want = i < 3 ? "a PNM image that is written as text (P" : "JPEG, PNG, WebP";
+        want = i < 3 ? "a PNM image in text form (P" : "JPEG, PNG, WebP";
         cr_expect(strstr(err.text, want) != NULL, "%s: %s", heads[i], err.text);
     }
 }

@@ -352,45 +352,51 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
          "other"},
         {"hello", 5, "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x68"},
         {"GIF89a", 6,
-         "this is a GIF image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is a GIF image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"RIFFxxxxWAVEfmt ", 16,
          "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x52"},
 #ifdef HAVE_WEBP
         {"RIFFxxxxWEBPVP8 ", 16, "the WebP file is cut off: it ends after 16 bytes"},
-        {"RIFF\x04\0\0\0WEBPVP8 ", 16, "the WebP file is damaged: its chunks hold no image"},
+        {"RIFF\x04\0\0\0WEBPVP8 ", 16, "the WebP file is damaged: its chunks contain no image"},
 #endif
         {"\0\0\0\x0cJXL \r\n\x87\n", 12,
-         "this is a JPEG XL image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is a JPEG XL image, but only JPEG, PNG, WebP, AVIF and PPM are supported: "
+         "convert it"},
         {"\0\0\0\x18"
          "ftypmif1",
-         12, "this is a HEIF image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         12,
+         "this is a HEIF image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"\0\0\0\x18"
          "ftypheic",
-         12, "this is a HEIC image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         12,
+         "this is a HEIC image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"BM6\0", 4,
-         "this is a BMP image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is a BMP image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"II*\0", 4,
-         "this is a TIFF image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is a TIFF image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"\xFF\x4F\xFF\x51", 4,
-         "this is a JPEG 2000 image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is a JPEG 2000 image, but only JPEG, PNG, WebP, AVIF and PPM are supported: "
+         "convert it"},
         {"MM\0+", 4,
-         "this is a BigTIFF image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is a BigTIFF image, but only JPEG, PNG, WebP, AVIF and PPM are supported: "
+         "convert it"},
         {"\0\0\1\0\1\0", 6,
-         "this is an ICO image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is an ICO image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"<svg xmlns", 10,
-         "this is an SVG image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is an SVG image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"P6\n3 2", 6, "the PPM file ends in its header"},
         {"P3\n3 2", 6,
-         "this is a PNM image that is written as text (P3); of these only binary PPMs and PGMs "
-         "(P6, P5) are decoded: convert it"},
+         "this is a PNM image in text form (P3), but only binary PPMs and PGMs "
+         "(P6, P5) are supported: convert it"},
         {"P6x", 3, "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte 0x50"},
         {"qoif", 4,
-         "this is a QOI image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is a QOI image, but only JPEG, PNG, WebP, AVIF and PPM are supported: convert it"},
         {"\x76\x2F\x31\x01", 4,
-         "this is an OpenEXR image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert it"},
+         "this is an OpenEXR image, but only JPEG, PNG, WebP, AVIF and PPM are supported: "
+         "convert it"},
         {"#?RADIANCE", 10,
-         "this is a Radiance HDR image; only JPEG, PNG, WebP, AVIF and PPM are decoded: convert "
-         "it"},
+         "this is a Radiance HDR image, but only JPEG, PNG, WebP, AVIF and PPM are supported: "
+         "convert it"},
         {"\x89PNX", 4,
          "this is not a JPEG, PNG, WebP, AVIF or PPM image: it begins with byte "
          "0x89"},

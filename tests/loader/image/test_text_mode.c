@@ -279,7 +279,7 @@ Test(text_mode, junk_is_advised_where_it_helps)
         if (i % 4 == 3)
             bad.bytes[bad.len / 2 + philox_below(d.word[0], (uint32_t)bad.len / 2)] ^= 0x40;
         cr_expect(eq(int, render("resize(16x16)", &bad, &err), -EBADMSG));
-        advice = strstr(err.text, "a pipeline with the word junk forgives that");
+        advice = strstr(err.text, "a pipeline with the word junk tolerates that");
         cr_expect(advice == (image_verify(decoder, &(struct image_file){bad.bytes, bad.len}, NULL,
                                           NULL) == 0),
                   "%u: %s", i, err.text);

@@ -350,11 +350,11 @@ ParameterizedTestParameters(webp, headers)
 {
     static struct canvas_case cases[] = {
         {"a frame beyond the canvas", true, 4, 0, .canvas_width = 43, .canvas_height = 50,
-         .sentence = "its first frame lies outside of the image"},
+         .sentence = "its first frame lies outside the image"},
         {"a canvas too small", false, .canvas_width = 39, .canvas_height = 50,
-         .sentence = "its image has another size"},
+         .sentence = "its image does not have the size"},
         {"a canvas too large", false, .canvas_width = 40, .canvas_height = 51,
-         .sentence = "its image has another size"},
+         .sentence = "its image does not have the size"},
         {"a side over the limit", true, .canvas_width = IMAGE_SIDE_MAX + 1, .canvas_height = 50,
          .sentence = "are more than the limit of"},
         {"pixels over the limit", true, .canvas_width = 1 << 14, .canvas_height = (1 << 13) + 1,

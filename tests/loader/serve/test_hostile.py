@@ -2,7 +2,7 @@
 """One client cannot harm the loader or other clients. An honest client of another user runs beside each attack; it gets
 every batch, with the right hash, and so does one that connects after the attack."""
 
-import encodings.idna  # noqa: F401  (who is another user later may not be able to read it)
+import encodings.idna  # noqa: F401  (as another user, it may not be readable later)
 import contextlib
 import ctypes
 import fcntl
@@ -210,7 +210,8 @@ class HostileTest(ServiceCase):
         server = os.fork()
         if server == 0:
             try:
-                signal.alarm(4 * LIMIT)  # where this test fails, who waits for a close() cannot even be killed before
+                # If this test fails, a process that waits in close() cannot even be killed earlier.
+                signal.alarm(4 * LIMIT)
                 answer_but_closing(fuse.fileno())
             finally:
                 os._exit(1)
@@ -390,7 +391,7 @@ class HostileTest(ServiceCase):
             ready()
 
         self.beside(attack)
-        self.assertIn("there are as many as --max-clients allows", self.said())
+        self.assertIn("there are already as many clients as --max-clients allows", self.said())
 
     def test_one_users_rings(self):
         """a ring that would leave others less than its user then has is rejected; a lone user's is not"""
@@ -401,7 +402,7 @@ class HostileTest(ServiceCase):
                 if alone:
                     b.open(self.set_name, side=1024, count=4)
                 else:
-                    with self.assertRaisesRegex(Refused, "than is then left for others"):
+                    with self.assertRaisesRegex(Refused, "than would be left for others"):
                         b.open(self.set_name, side=1024, count=2)
                     Raw(self.address).open(self.set_name, side=512, count=4)
             self.end(p)
@@ -410,7 +411,7 @@ class HostileTest(ServiceCase):
         """this host has 2^24 addresses of its own, and they count as one user: not a share for each"""
         address = self.serve_tcp("--max-clients", "8")
         held = []
-        with self.assertRaisesRegex(Refused, "gets no more than is left for others"):
+        with self.assertRaisesRegex(Refused, "must leave as many free for others"):
             for i in range(2, 10):
                 held.append(Raw(address, source=f"127.0.0.{i}"))
         self.assertEqual(len(held), 4)

@@ -60,8 +60,8 @@ class LimitsTest(ServiceCase):
         err = p.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(p.returncode, 0)
         self.assertRegex(
-            err, r"a ring of 18\d MiB(, and \S+ KiB to make its samples,)? goes beyond the 96 MiB that this loader may "
-            r"use, of which .*--memory-budget")
+            err, r"a ring of 18\d MiB(, and \S+ KiB to render its samples,)? would exceed the 96 MiB that this loader "
+            r"may use, of which .*--memory-budget")
         self.fed(self.feed("--epochs", "1"))
 
     def test_memory_of_operations(self):
@@ -73,12 +73,12 @@ class LimitsTest(ServiceCase):
         err = p.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(p.returncode, 0)
         # two windows, the original and five chains: 8 times 3 MiB in each of 4 threads, and a quarter more
-        self.assertRegex(err, r"a ring of 9\.\d MiB, and 1[12]\d MiB to make its samples, goes beyond the 96 MiB")
+        self.assertRegex(err, r"a ring of 9\.\d MiB, and 1[12]\d MiB to render its samples, would exceed the 96 MiB")
         for many in ("rrc(320) blur(9, 0.1:2)", "--repeat", "32"), ("view(a, 32, rrc(320) blur(9, 0.1:2))",):
             p = self.feed(*shape, "--pipeline", *many)  # also 32 times two windows of 300 KiB
             err = p.communicate(timeout=LIMIT)[1]
             self.assertNotEqual(p.returncode, 0)
-            self.assertRegex(err, r"and [89]\d MiB to make its samples, goes beyond the 96 MiB")
+            self.assertRegex(err, r"and [89]\d MiB to render its samples, would exceed the 96 MiB")
         if os.environ.get("PLENUM_SANITIZED"):
             return  # a sanitizer needs memory of its own, which streams would lack
         for operations in "", "flip(0.5) blur(9, 0.1:2)", "mixup(0.2)", "blur(9, 0.1:2) mixup(0.2)":
@@ -301,7 +301,7 @@ class LimitsTest(ServiceCase):
         late = self.feed("--epochs", "1", "--loader-timeout", "5")
         err = late.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(late.returncode, 0)
-        self.assertIn("it has 1 clients and takes no more (--max-clients)", err)
+        self.assertIn("it has 1 clients, and accepts no more (--max-clients)", err)
         self.end(first)
 
         def is_served():
@@ -321,7 +321,7 @@ class LimitsTest(ServiceCase):
             with self.assertRaises(Refused) as refused:
                 client.open(self.data)
             self.assertEqual(refused.exception.args[0], -errno.EMFILE)
-            self.assertIn("no descriptor is left in the loader", refused.exception.args[1])
+            self.assertIn("no file descriptor is left in the loader", refused.exception.args[1])
             resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (most, most))
         with Raw(f"unix:{self.socket}") as client:
             client.open(self.data)
@@ -401,7 +401,8 @@ class LimitsTest(ServiceCase):
         for path in (folders["theirs"], os.path.join(folders["open"], "zz"), folders["open"]):
             done = fed_as(path)
             self.assertNotEqual(done.returncode, 0, path)
-            self.assertIn(f"there are roots for certain readers, and user {user.pw_uid} is none of them", done.stderr)
+            self.assertIn(f"some roots are restricted to certain readers, and user {user.pw_uid} is not one of them",
+                          done.stderr)
         daemon = pwd.getpwnam("daemon").pw_gid
         for done in (fed_as(folders["theirs"], daemon), fed_as(folders["theirs"], gid=daemon)):
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -459,8 +460,8 @@ class LimitsTest(ServiceCase):
         for who in ("Uid", "Gid"):
             self.assertEqual(status[who].split(), [str(number)] * 4)
         self.assertEqual(status["Groups"].split(), [str(number)])
-        self.assertIn(f"user {number} has no account on this host: its group is {number}, and it has no others and no "
-                      f"home", self.said())
+        self.assertIn(f"user {number} has no account on this host: its group is {number}, and it has no other groups "
+                      "and no home", self.said())
         self.assertEqual(self.fed(self.feed("--epochs", "1"))[0]["hash"], self.alone(1))
         done = subprocess.run([PLENUMD, "--socket", f"unix:{self.folder}/x", "--user", str(number)],
                               env=self.environment, capture_output=True, text=True, timeout=LIMIT, user="daemon")
@@ -475,7 +476,7 @@ class LimitsTest(ServiceCase):
                  (["--socket-group", "no-such-group"],
                   "--socket-group: there is no group 'no-such-group' on this host"),
                  (["--socket", "unix:@plenum-test-x", "--socket-group", "root"],
-                  "--socket-group root: unix:@plenum-test-x has no file that could be a group's")]
+                  "--socket-group root: unix:@plenum-test-x has no file whose group could be set")]
         for arguments, sentence in cases:
             done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment,
                                   capture_output=True, text=True, timeout=LIMIT)
@@ -487,7 +488,7 @@ class LimitsTest(ServiceCase):
             user = {"user": pwd.getpwnam("daemon").pw_uid, "group": pwd.getpwnam("daemon").pw_gid, "extra_groups": []}
             for arguments, sentence in ((["--user", "root"], "only root can become user root"),
                                         (["--socket-group", "games"],
-                                         "who is not root can give it only to groups of their own")):
+                                         "only root can give it to a group that the user is not in")):
                 done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment,
                                       capture_output=True, text=True, timeout=LIMIT, **user)
                 self.assertEqual(done.returncode, 1, arguments)
@@ -505,8 +506,8 @@ class LimitsTest(ServiceCase):
                               env=self.environment, capture_output=True, text=True, timeout=LIMIT, user=nobody.pw_uid,
                               group=nobody.pw_gid, extra_groups=())
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn(f"all roots of this loader are for certain readers, and user {nobody.pw_uid} is none of them",
-                      done.stderr)
+        self.assertIn("all roots of this loader are restricted to certain readers, and user "
+                      f"{nobody.pw_uid} is not one of them", done.stderr)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ static void ask(struct asker *a, const char *user, const char *name)
     ask_below(a, user, name, "/");
 }
 
-/* The first ten askers are of user 1, and each asks for a folder of its own. */
+/* The first ten askers belong to user 1, and each asks for a folder of its own. */
 static void ask_ten(const char *kind)
 {
     char name[32];
@@ -316,7 +316,7 @@ Test(openings, end_with_the_last_who_waits)
     cr_assert(not(askers[0].done || askers[1].done || askers[2].done));
     storage.let_go = true;
     wait_done(&askers[2]);
-    cr_assert(zero(int, askers[2].code), "who comes then has one of their own");
+    cr_assert(zero(int, askers[2].code), "a later asker opens its own");
 }
 
 /* Indexing continues for the request that has waited longest, even if it is another user's. */

@@ -18,7 +18,7 @@ from service import CTL, ERROR, HELLO, ServiceCase, frame, text  # noqa: E402
 import tap  # noqa: E402
 
 ALICE, BOB = 2001, 2002
-OUTSIDE = "does not lie below a --root of this loader"
+OUTSIDE = "is not below a --root of this loader"
 OPENED, RENDER, DONE, NAME, SIDE = 3, 4, 5, 12, 32
 
 

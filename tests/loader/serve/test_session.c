@@ -239,7 +239,7 @@ Test(session, an_unknown_client_is_refused)
     start(NULL, NULL);
     dial(&c);
     (void)!write(c.fd, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 36);
-    expect_refused(&c, "a malformed frame came");
+    expect_refused(&c, "a malformed frame arrived");
     dial(&c);
     wire_hello_init(&m, "test");
     m.major++;
@@ -247,7 +247,7 @@ Test(session, an_unknown_client_is_refused)
     expect_refused(&c, "same major version");
     dial(&c);
     (void)wire_put_empty(&c.tx, WIRE_STATS, 1);
-    expect_refused(&c, "no meaning here");
+    expect_refused(&c, "an unexpected message");
     expect_served();
 }
 
@@ -261,20 +261,20 @@ Test(session, messages_out_of_turn_are_refused)
     dial(&c);
     say_hello(&c);
     (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0, 0});
-    expect_refused(&c, "no meaning here");
+    expect_refused(&c, "an unexpected message");
     dial(&c);
     say_hello(&c);
     (void)wire_put_empty(&c.tx, WIRE_DONE, 1);
-    expect_refused(&c, "no meaning here");
+    expect_refused(&c, "an unexpected message");
     dial(&c);
     say_hello(&c);
     (void)frame_end(&c.tx, frame_begin(&c.tx, 4711, 1));
-    expect_refused(&c, "no meaning here");
+    expect_refused(&c, "an unexpected message");
     dial(&c);
     say_hello(&c);
     send_open(&c, &o, good_ring(&o));
     (void)wire_put_open(&c.tx, 2, &o);
-    expect_refused(&c, "no meaning here");
+    expect_refused(&c, "an unexpected message");
     expect_served();
 }
 
@@ -315,7 +315,7 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
     start(NULL, NULL);
     REFUSED("No such file", ring, strcat(o.dataset, "/nowhere"));
     REFUSED("absolute path", ring, strcpy(o.dataset, "folder:data"));
-    REFUSED("none that is generated", ring, strcpy(o.dataset, "generated:generated:9"));
+    REFUSED("that is not generated", ring, strcpy(o.dataset, "generated:generated:9"));
     REFUSED("pipeline", ring, strcpy(o.pipeline, "v1 blur(3)"));
     REFUSED("16 x 16 pixels, not 1 of 16 x 17", ring, {
         struct wire_slot slot;
@@ -325,11 +325,11 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
         o.slot_bytes = slot.bytes;
     });
     REFUSED("client is too old for mixup", ring, strcat(o.pipeline, " mixup(1/5)"));
-    REFUSED("has 1 views, but the client speaks of 0", ring,
+    REFUSED("has 1 views, but the client requests 0", ring,
             strcpy(o.pipeline, "v1 view(a,1,resize(16) center_crop(16))"));
-    REFUSED("has 1 views, but the client speaks of 0", ring,
+    REFUSED("has 1 views, but the client requests 0", ring,
             strcpy(o.pipeline, "v1 view(a,31,resize(160) center_crop(160))"));
-    REFUSED("has 0 views, but the client speaks of 1", ring, { set_view(&o, 1); });
+    REFUSED("has 0 views, but the client requests 1", ring, { set_view(&o, 1); });
     REFUSED("2 images of 16 x 16 pixels, not 1 of", ring, {
         strcpy(o.pipeline, "v1 view(a,2,resize(16) center_crop(16))");
         set_view(&o, 1);
@@ -361,7 +361,7 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
     });
     REFUSED("disagree about the size", ring, o.slot_bytes += 4096);
     REFUSED("cannot take samples", ring, o.offset = 1);
-    REFUSED("no ring came", -1, (void)0);
+    REFUSED("came without a ring", -1, (void)0);
     fd = unsealed(1 << 20);
     REFUSED("not sealed", fd, (void)0);
     REFUSED("smaller than its slots", ring, o.slots = 3);
@@ -385,11 +385,11 @@ Test(session, roots_keep_clients_in)
     cr_assert(eq(int, unlink(tree_path(&tree, "data/link")), 0));
     (void)snprintf(other, sizeof(other), "folder:%s", tree_path(&tree, "data2"));
     start("--root", root);
-    REFUSED("does not lie below", ring, strcpy(o.dataset, other));
-    REFUSED("does not lie below", ring, strcat(o.dataset, "/../secret"));
+    REFUSED("is not below", ring, strcpy(o.dataset, other));
+    REFUSED("is not below", ring, strcat(o.dataset, "/../secret"));
     cr_assert(eq(int, symlink("data/../secret", tree_path(&tree, "out")), 0));
     (void)snprintf(other, sizeof(other), "folder:%s", tree_path(&tree, "out"));
-    REFUSED("does not lie below", ring, strcpy(o.dataset, other));
+    REFUSED("is not below", ring, strcpy(o.dataset, other));
     expect_served();
 }
 

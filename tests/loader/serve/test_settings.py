@@ -51,7 +51,7 @@ class SettingsTest(ServiceCase):
             code, out, err = self.check(f"{name} = {value}")
             if name in COMMAND_LINE_ONLY:
                 self.assertEqual(code, 1, name)
-                self.assertRegex(err, f"plenumd.conf:1: .*({name} is for the command line alone|no key '{name}')")
+                self.assertRegex(err, f"plenumd.conf:1: .*({name} is only for the command line|no key '{name}')")
             else:
                 self.assertEqual((code, err), (0, ""), name)
 
@@ -88,11 +88,11 @@ class SettingsTest(ServiceCase):
             n, text = re.fullmatch(r"plenumd: error: .*/plenumd\.conf:(\d+): (.*)", line).groups()
             said.setdefault(int(n), []).append(text)
         expected = {7: "/nowhere: No such file.*mount", 8: "did you mean ring-limit",
-                    9: "no sections.*take the line away", 10: "all-cpus needs yes or no", 11: "line 3 already",
-                    12: "write one", 13: "command line alone", 14: "one of core, node, none", 15: "whole number",
-                    16: "io-threads must be 1 to 1024|line 15",
-                    17: "begins with '/'", 18: "needs a value: socket = ADDRESS", 19: "socket was set|unix:",
-                    20: "longer than", 22: "line 21 already"}
+                    9: "sections are not supported: remove this line", 10: "all-cpus needs yes or no",
+                    11: "already set on line 3", 12: "correct it", 13: "only for the command line",
+                    14: "one of core, node, none", 15: "whole number", 16: "io-threads must be 1 to 1024|line 15",
+                    17: "begins with '/'", 18: "needs a value: socket = ADDRESS", 19: "socket is already set|unix:",
+                    20: "longer than", 22: "already set on line 21"}
         self.assertEqual(sorted(said), sorted(expected), err)
         for n, pattern in expected.items():
             self.assertTrue(any(re.search(pattern, text) for text in said[n]), f"{n}: {said[n]}")
@@ -101,7 +101,7 @@ class SettingsTest(ServiceCase):
         """a missing file"""
         p = subprocess.run([PLENUMD, "--config", self.conf], capture_output=True, text=True)
         self.assertEqual(p.returncode, 1)
-        self.assertIn("plenumd.conf: No such file or directory; make the file", p.stderr)
+        self.assertIn("plenumd.conf: No such file or directory; create the file", p.stderr)
 
     def test_command_line_wins(self):
         """the command line overrides the file, and its roots replace the file's"""
@@ -112,7 +112,7 @@ class SettingsTest(ServiceCase):
         self.serve("--config", self.conf, "--root", other)
         self.assertIn("2 threads decode", self.said())  # serve() says --threads 2 and --socket
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
-        self.assertIn("does not lie below", err)
+        self.assertIn("is not below", err)
 
     def test_json_log(self):
         """--log-format json: one object a line, whatever a message holds"""
@@ -152,14 +152,14 @@ class SettingsTest(ServiceCase):
         self.write("garbage")
         self.hup(p, manager)
         self.assertIn("plenumd.conf:1: this is not 'key = value'", self.said())
-        self.assertIn("the settings stay as they were", self.said())
+        self.assertIn("the settings are unchanged", self.said())
         self.assertEqual(self.fed(self.feed("--epochs", "1"))[0]["hash"], self.alone(1))
         self.write(f"root = {other}", "pin = node", "ring-limit = 4G")
         self.hup(p, manager)
-        self.assertIn("pin was changed; that takes effect when the loader is started again", self.said())
+        self.assertIn("pin was changed; this takes effect when the loader is restarted", self.said())
         self.assertNotIn("ring-limit was changed", self.said())
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
-        self.assertIn("does not lie below a --root", err)
+        self.assertIn("is not below a --root", err)
         for _ in range(20):
             self.hup(p, manager)
         result, err = self.fed(feed)
@@ -184,9 +184,9 @@ class SettingsTest(ServiceCase):
             self.write(*kept)
             self.hup(p, manager)
             self.assertIn("any client that connects there could read everything that this user can", self.said()[told:])
-            self.assertIn("the settings stay as they were", self.said()[told:])
+            self.assertIn("the settings are unchanged", self.said()[told:])
             _, err = self.feed("--epochs", "1", "--loader", address).communicate(timeout=LIMIT)
-            self.assertIn("does not lie below a --root", err)
+            self.assertIn("is not below a --root", err)
             self.end(p)
 
 

@@ -320,7 +320,7 @@ class StatusTest(ServiceCase):
         mine[0].send_signal(signal.SIGCONT)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"pid {mine[1].pid},", done.stdout)
-        self.assertRegex(done.stderr, f"unix:{place}-0: it said nothing for 5 s")
+        self.assertRegex(done.stderr, f"unix:{place}-0: no answer for 5 s")
         self.assertNotIn(f"{place}-daemon", done.stderr)
 
     def told_of_own(self):

@@ -92,15 +92,15 @@ class UnauthenticatedTest(ServiceCase):
         address = self.serve_tcp("--tls-key", key)
         self.served(address, key=self.client(key))
         count = self.descriptors(self.p)
-        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=self.client(other))
-        self.refused(address, "it serves only who has its key")
+        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or does not use TLS", key=self.client(other))
+        self.refused(address, "it serves only clients that have its key")
         for hello in (client_hello(), b"GET / HTTP/1.1\r\n\r\n"):
             s = self.connect(address)
             s.sendall(hello)
             self.assertTrue(self.said_by(s))
-        self.once("refused: it does not have the key of --tls-key, or speaks no TLS")
+        self.once("refused: it does not have the key of --tls-key, or does not use TLS")
         self.served(address, key=self.client(key))
-        wait_for("the descriptors of who has gone", lambda: self.descriptors(self.p) <= count)
+        wait_for("the descriptors of closed connections", lambda: self.descriptors(self.p) <= count)
 
     def impostor(self, *arguments):
         """OpenSSL's own server, without the key: its address, and a file of what it received."""
@@ -138,7 +138,7 @@ class UnauthenticatedTest(ServiceCase):
             done = self.fed_by(address, key=self.client(key), data="/data")
             self.assertEqual(done.returncode, 1, done.stderr)
             # Its last word is lost where it closes with something unread.
-            self.assertRegex(done.stderr, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS|closed the "
+            self.assertRegex(done.stderr, "does not have the key of PLENUM_LOADER_KEY, or does not use TLS|closed the "
                                           "connection at once")
             with open(told, "rb") as f:
                 self.assertEqual(f.read(), b"", arguments)
@@ -150,10 +150,10 @@ class UnauthenticatedTest(ServiceCase):
         for _ in range(3):
             s = self.connect(address)
             s.sendall(client_hello())
-            self.assertIn(b"a malformed frame came", self.said_by(s))
-        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS",
+            self.assertIn(b"a malformed frame arrived", self.said_by(s))
+        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or does not use TLS",
                      key=self.client(self.key("key")))
-        self.once("refused: a malformed frame came")
+        self.once("refused: a malformed frame arrived")
         self.served(address)
 
     def test_silence(self):
@@ -195,7 +195,7 @@ class UnauthenticatedTest(ServiceCase):
             if not os.environ.get("PLENUM_SANITIZED"):  # which keep what was freed
                 self.assertLess(resident[1], resident[0] + 65536)  # some tens of KiB each would be more
             self.served(address, **more)
-        self.once("gone: it has not said who it is", loaders=2)
+        self.once("gone: it has not identified itself", loaders=2)
 
     def test_places(self):
         """outside the roots: by name, by .., by links; missing paths look the same as existing ones"""
@@ -212,9 +212,9 @@ class UnauthenticatedTest(ServiceCase):
                       f"folder:{self.data}/zz/no-such-thing", f"tar:{self.folder}/no-such-{{0..9}}.tar",
                       f"list:{self.folder}/no-such.txt", f"generated:folder:{elsewhere}"):
             path = place[place.index("/"):]
-            self.refused(address, f"{path} does not lie below a --root of this loader", times=2, data=place)
-            self.once(f"refused: {path} does not lie below a --root of this loader")
-        self.refused(address, "does not lie below a --root of this loader", times=1,
+            self.refused(address, f"{path} is not below a --root of this loader", times=2, data=place)
+            self.once(f"refused: {path} is not below a --root of this loader")
+        self.refused(address, "is not below a --root of this loader", times=1,
                      data=f"list,base={elsewhere}:{self.data}/x.txt")
         self.refused(address, "No such file or directory", times=1, data=f"{self.data}/no-such-thing")
         os.unlink(os.path.join(self.data, "zz"))
@@ -228,9 +228,9 @@ class UnauthenticatedTest(ServiceCase):
         os.chmod(self.folder, 0o755)
         self.serve("--socket-mode", "0666")
         nobody = pwd.getpwnam("nobody")
-        self.refused(f"unix:{self.socket}", "it serves user 0 alone", user=nobody.pw_uid, group=nobody.pw_gid,
+        self.refused(f"unix:{self.socket}", "it serves only user 0", user=nobody.pw_uid, group=nobody.pw_gid,
                      extra_groups=())
-        self.once(f"refused: it is of user {nobody.pw_uid}, and this loader serves user 0 alone")
+        self.once(f"refused: it belongs to user {nobody.pw_uid}, and this loader serves only user 0")
         self.served(f"unix:{self.socket}")
 
     def enter(self, address, said):
@@ -255,8 +255,8 @@ class UnauthenticatedTest(ServiceCase):
         streams = [Raw(address) for _ in range(3)]
         for s in streams:
             s.open(f"folder:{self.data}")
-        self.refused(address, "it has 3 clients and takes no more (--max-clients)")
-        self.once("refused: there are as many as --max-clients allows")
+        self.refused(address, "it has 3 clients, and accepts no more (--max-clients)")
+        self.once("refused: there are already as many clients as --max-clients allows")
         streams.pop().close()
         for said in (b"", HELLO):
             silent = self.enter(address, said)
@@ -303,7 +303,7 @@ class UnauthenticatedTest(ServiceCase):
         many = [self.connect(f"unix:{self.socket}") for _ in range(20)]
         wait_for("all of them to be closed: the rest is for the files of the present client",
                  lambda: all(map(self.is_closed, many)))
-        self.once("no descriptor left for a new client")
+        self.once("no file descriptor is left for a new client")
         for s in many:
             s.close()
         self.assertIsNone(feed.poll())
