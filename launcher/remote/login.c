@@ -30,7 +30,7 @@
 enum {
     ALONE_MS = 3000, /* for a connected daemon to end by itself, and remove its files */
     KILL_MS = 5000,  /* after SIGTERM */
-    LOOK_MS = 20,    /* between two looks at processes that are not our children */
+    LOOK_MS = 20,    /* between two looks at processes that the shell has left behind */
 };
 
 static _Noreturn void become_command(char **argv, pid_t parent, const sigset_t *before)
@@ -66,25 +66,40 @@ static void signal_group(pid_t group, int signal)
     (void)kill(-group, SIGCONT); /* a stopped process cannot end */
 }
 
-/* The shell has ended after SIGTERM. Wait some time for the rest of its group, then kill it. */
-static void end_group(pid_t group)
+/* The shell has ended: end the rest of its group, which are our children now. `next`: the signal
+ * that they have not got yet. */
+static void end_group(pid_t group, int next, const char *command)
 {
-    for (int ms = 0; ms < KILL_MS && kill(-group, 0) == 0; ms += LOOK_MS)
+    int left_ms = KILL_MS;
+    pid_t pid;
+
+    if (next == SIGTERM)
+        signal_group(group, SIGTERM);
+    while ((pid = waitpid(-group, NULL, WNOHANG)) >= 0 && left_ms > -KILL_MS) {
+        if (pid > 0) {
+            sweep_after_daemon(pid, command);
+            continue;
+        }
+        if (left_ms == 0)
+            signal_group(group, SIGKILL);
+        left_ms -= LOOK_MS;
         (void)usleep(LOOK_MS * 1000);
-    signal_group(group, SIGKILL);
+    }
 }
 
 /* Wait for the command. Send it SIGTERM some time after the login has ended, or at once when a
  * signal says so, and then SIGKILL. Returns the shell's wait status. */
-static int watch(pid_t child, int signal_fd)
+static int watch(pid_t child, int signal_fd, const char *command)
 {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
     int next = SIGTERM, wait_ms = -1, status, n;
+    bool lost = false;
 
     while (waitpid(child, &status, WNOHANG) != child) {
         n = poll(fds, ARRAY_LEN(fds), wait_ms);
         if (n > 0 && fds[1].revents) {
-            wait_ms = fds[1].revents & POLLNVAL ? wait_ms : ALONE_MS;
+            lost = !(fds[1].revents & POLLNVAL);
+            wait_ms = lost ? ALONE_MS : wait_ms;
             fds[1].fd = -1; /* it stays broken, or closed */
         }
         if (n > 0 && is_asked_to_end(signal_fd))
@@ -95,24 +110,29 @@ static int watch(pid_t child, int signal_fd)
         next = SIGKILL;
         wait_ms = KILL_MS;
     }
-    if (next == SIGKILL)
-        end_group(child);
+    sweep_after_daemon(child, command);
+    if (lost || next == SIGKILL)
+        end_group(child, next, command);
     return status;
 }
 
 int login_main(char **argv)
 {
     static const int ending[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    const char *command = argv[2];
     pid_t parent = getpid(), child;
     sigset_t set, before;
     int signal_fd, status;
 
+    for (char **word = argv + 2; *word; word++)
+        command = *word; /* the last one, as in: sh -c COMMAND */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)sigemptyset(&set);
     for (size_t i = 0; i < ARRAY_LEN(ending); i++)
         (void)sigaddset(&set, ending[i]);
     (void)sigprocmask(SIG_BLOCK, &set, &before);
     signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    (void)proctree_adopt(); /* what the shell leaves behind */
     child = signal_fd < 0 ? -1 : fork();
     if (child == 0) {
         (void)signal(SIGPIPE, SIG_DFL);
@@ -124,10 +144,7 @@ int login_main(char **argv)
         fprintf(stderr, "plenumrun: cannot start Open MPI's daemon: %s\n", strerror(errno));
         return STATUS_LAUNCH;
     }
-    status = watch(child, signal_fd);
+    status = watch(child, signal_fd, command);
     (void)close(signal_fd);
-    for (char **word = argv + 2; *word; word++) /* such as: sh -c COMMAND */
-        if (!word[1])
-            sweep_after_daemon(child, *word);
     return WIFSIGNALED(status) ? STATUS_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -89,12 +89,15 @@ done
 sessions=$T/sessions
 mine=ompi.$(hostname).$(id -u)/jf.1234 other=ompi.$(hostname).$(id -u)/jf.1235
 for made in "mkdir -p \"$sessions/$mine/0\"" "mkdir -p \"$sessions/prted.$(hostname).\$\$.$(id -u)/0\""; do
-    rm -rf "$sessions"
-    mkdir -p "$sessions/$other"
-    TMPDIR=$sessions lose_login bash "$made; : -mca ess_base_jobid \"80871424\"; echo \$\$ >$T/daemon; exec sleep 600"
-    ok "its files go, too (${made#*sessions/})" wait_for 20 \
-        eval '[ "$(cd "$sessions" && find . -mindepth 2)" = "./$other" ]'
-    daemon_ended || kill -KILL "$(cat daemon)"
+    start="$made; : -mca ess_base_jobid 80871424; echo \$\$ >$T/daemon; exec sleep 600"
+    for command in "$start" "sh -c '$start'; exit 3"; do
+        rm -rf "$sessions"
+        mkdir -p "$sessions/$other"
+        TMPDIR=$sessions lose_login sh "$command"
+        ok "its files go, too (${command#*sessions/})" wait_for 20 \
+            eval '[ "$(cd "$sessions" && find . -mindepth 2)" = "./$other" ]'
+        daemon_ended || kill -KILL "$(cat daemon)"
+    done
 done
 
 # ---- output ----
