@@ -58,11 +58,11 @@ static bool split_host(const char *text, char *host, size_t size, const char **p
     } else if (memchr(text, ':', (size_t)(colon - text))) {
         return false; /* an IPv6 address without brackets: its port would be ambiguous */
     }
+    assert(begin <= end);
     if ((size_t)(end - begin) >= size)
         return false;
     memcpy(host, begin, (size_t)(end - begin));
     host[end - begin] = '\0';
-    assert(begin <= end);
     *port = colon + 1;
     return true;
 }

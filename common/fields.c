@@ -42,7 +42,6 @@ static int set_text(const char *text, size_t len, const char *what, char *ret, s
     if (len == 0 || len >= size)
         return error_set(err, -EINVAL, "fields: the %s '%.*s' %s", what, (int)min_u64(len, 200),
                          text, len ? "is too long" : "is empty");
-    assert(len < size);
     memcpy(ret, text, len);
     ret[len] = '\0';
     return 0;

@@ -34,29 +34,10 @@ void frame_buffer_fini(struct frame_buffer *buffer)
 
 static uint8_t *reserve(struct frame_buffer *b, size_t more)
 {
-    size_t cap = b->cap ? b->cap : 256;
-    uint8_t *bytes;
-
     assert(b->len <= b->cap);
-    if (b->failed)
-        return NULL;
-    if (more > SIZE_MAX / 4 - b->len) {
-        b->failed = true;
-        return NULL;
-    }
-    if (b->cap - b->len >= more)
-        return b->bytes + b->len;
-    while (cap - b->len < more)
-        cap *= 2;
-    bytes = realloc(b->bytes, cap);
-    if (!bytes) {
-        b->failed = true;
-        return NULL;
-    }
-    b->bytes = bytes;
-    b->cap = cap;
-    assert(b->cap - b->len >= more);
-    return bytes + b->len;
+    b->failed = b->failed || more > SIZE_MAX / 4 - b->len ||
+                array_reserve(&b->bytes, &b->cap, b->len + more, 1) < 0;
+    return b->failed ? NULL : b->bytes + b->len;
 }
 
 void frame_put_bytes(struct frame_buffer *b, const void *bytes, size_t len)

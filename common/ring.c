@@ -47,9 +47,10 @@
 static int ring_map(struct ring *ring)
 {
     int flags = ring->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-    void *base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, flags, ring->fd, 0);
+    void *base;
 
     assert(!ring->base && ring->bytes > 0);
+    base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, flags, ring->fd, 0);
     if (base == MAP_FAILED)
         return -errno;
     ring->base = base;

@@ -380,11 +380,11 @@ void io_refuse_descriptors(int fd)
 
 void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, int fd)
 {
+    assert(fd >= 0);
     *room = (union io_descriptor_room){.align = {.cmsg_level = SOL_SOCKET,
                                                  .cmsg_type = SCM_RIGHTS,
                                                  .cmsg_len = CMSG_LEN(sizeof(int))}};
     memcpy(CMSG_DATA(&room->align), &fd, sizeof(fd));
-    assert(fd >= 0);
     msg->msg_control = room;
     msg->msg_controllen = sizeof(*room);
 }

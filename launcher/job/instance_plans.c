@@ -129,12 +129,15 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
 /* Append the plan to the send buffer: 0, -ENOMEM, or -E2BIG: it exceeds a shim's frame limit. */
 static int put_plan(struct supervisor *s, struct instance *inst)
 {
-    struct frame_buffer *tx = &inst->peer->conn.tx;
+    struct frame_buffer *tx;
     struct control_plan plan;
-    size_t before = tx->len;
-    int r = make_plan(s, inst, &plan);
+    size_t before;
+    int r;
 
     assert(inst->peer && inst->state == INSTANCE_PRESENT);
+    tx = &inst->peer->conn.tx;
+    before = tx->len;
+    r = make_plan(s, inst, &plan);
     if (r == 0)
         r = control_put_plan(tx, &plan);
     environ_list_fini(&plan.environment);

@@ -79,8 +79,8 @@ void inner_handle_input(struct inner *in, struct frame_reader *payload)
         in->input_ended = true; /* end the input early rather than with a gap in it */
         return;
     }
-    memcpy(in->input + in->input_len, bytes, len);
     assert(in->input_cap - in->input_len >= len);
+    memcpy(in->input + in->input_len, bytes, len);
     in->input_len += len;
 }
 

@@ -225,9 +225,10 @@ char *field_name_shape(const struct field_shape *shape, char *ret, size_t size)
     static const char *const types[PLENUM_FIELD_TYPES] = {
         "text",   "bytes", "bool",   "int8",    "uint8",   "int16",   "uint16", "int32",
         "uint32", "int64", "uint64", "float16", "float32", "float64", "boxes"};
-    size_t at = (size_t)snprintf(ret, size, "%s", types[shape->type]);
+    size_t at;
 
     assert(shape->type < PLENUM_FIELD_TYPES);
+    at = (size_t)snprintf(ret, size, "%s", types[shape->type]);
     for (uint32_t i = 0; i < shape->dims && at < size; i++)
         at += (size_t)snprintf(ret + at, size - at, "%s[%u]", i ? "" : " ", shape->shape[i]);
     return ret;

@@ -195,10 +195,11 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
                     const uint8_t **ret, size_t *ret_len)
 {
     struct hint_record record;
-    uint64_t at = find_record(hints, sample, &record);
+    uint64_t at;
     size_t all;
 
     assert(sample < hints->samples);
+    at = find_record(hints, sample, &record);
     if (at == 0)
         return false;
     all = sizeof(record) + record.len;
@@ -329,10 +330,10 @@ fail:
 int hint_cache_put(struct hint_cache *hints, uint32_t sample, const void *bytes, size_t len,
                    size_t max, size_t had)
 {
-    assert(sample < hints->samples);
     struct lock *writing = &hints->writing[sample % WRITING];
     int r = atomic_load(&hints->state);
 
+    assert(sample < hints->samples);
     if (r < 0)
         return r;
     if (len > max || max > hints->limit)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index.c - builds, writes and maps the index of a data set.
+/* index.c - lays out, writes and opens the index of a data set.
  *
  *     header | samples [32 bytes each] | containers | heads | classes | names
  *

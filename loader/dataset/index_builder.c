@@ -88,10 +88,10 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
 
     if (grow(b, &b->names, 1, b->names_bytes, len + 1, &b->cap_names) < 0)
         return -ENOMEM;
+    assert(b->cap_names - at > len);
     memcpy(b->names + at, name, len);
     b->names[at + len] = '\0';
     b->names_bytes += len + 1;
-    assert(b->names_bytes <= b->cap_names);
     return (int64_t)at;
 }
 

@@ -113,7 +113,7 @@ static bool take_digits(struct checker *c)
 {
     const char *begin = c->at;
 
-    while (c->at < c->end && *c->at >= '0' && *c->at <= '9')
+    while (c->at < c->end && number_is_digit(*c->at))
         c->at++;
     return c->at > begin;
 }

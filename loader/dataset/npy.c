@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/dataset/number.h"
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
@@ -40,7 +41,6 @@ static bool take(struct npy_text *t, const char *word)
     skip_blanks(t);
     if ((size_t)(t->end - t->at) < len || memcmp(t->at, word, len) != 0)
         return false;
-    assert(len <= (size_t)(t->end - t->at));
     t->at += len;
     return true;
 }
@@ -57,7 +57,6 @@ static bool take_quoted(struct npy_text *t, const char **ret, size_t *len)
         return false;
     *ret = t->at;
     *len = (size_t)(close - t->at);
-    assert(close >= t->at && close < t->end);
     t->at = close + 1;
     return true;
 }
@@ -68,7 +67,7 @@ static bool take_number(struct npy_text *t, uint64_t *ret)
 
     skip_blanks(t);
     begin = t->at;
-    for (*ret = 0; t->at < t->end && *t->at >= '0' && *t->at <= '9' && t->at - begin < 12; t->at++)
+    for (*ret = 0; t->at < t->end && number_is_digit(*t->at) && t->at - begin < 12; t->at++)
         *ret = *ret * 10 + (uint64_t)(*t->at - '0');
     return t->at > begin;
 }

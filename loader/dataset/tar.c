@@ -295,10 +295,9 @@ static int begin_group(struct tar_group *g, const char *key, size_t len)
 {
     if (array_reserve(&g->key, &g->cap, len + 1, 1) < 0)
         return -ENOMEM;
-    assert(g->key); /* there is room for at least one byte */
+    assert(g->key && len < g->cap);
     memcpy(g->key, key, len);
     g->key[len] = 0;
-    assert(len < g->cap);
     g->key_len = len;
     g->any = true;
     return 0;
@@ -444,7 +443,7 @@ static int follow_link(struct archive *a, const uint32_t *sorted, struct index_s
         int order = strcmp(target, part->names + m->name);
 
         if (order == 0 && !(m->flags & FLAG_LINK)) {
-            assert(!(m->flags & FLAG_LINK) && s != m);
+            assert(s != m);
             s->where = m->where;
             s->len = m->len;
             s->flags = m->flags;
