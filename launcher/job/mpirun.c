@@ -63,7 +63,6 @@ static const struct {
 /* Keep host names unabbreviated. */
 #define KEEP_NAMES "OMPI_MCA_orte_keep_fqdn_hostnames="
 
-#define ATTACHED "OMPI_MCA_orte_leave_session_attached="
 #define CONCURRENT "OMPI_MCA_plm_rsh_num_concurrent="
 #define SLURM_EXPORT "SLURM_EXPORT_ENV="
 
@@ -251,8 +250,10 @@ int mpirun_arguments(const struct plan *plan, const struct starter_job *job, con
     }
     starter_words_add(&w, "--stdin");
     starter_words_add(&w, "none");
-    /* Without it mpirun discards what srun prints: why a daemon cannot run (daemons.c). */
-    if (!plan_is_local(plan) && !agent_is_used(job->agent))
+    /* Otherwise mpirun discards what srun prints (why a daemon cannot run: daemons.c), and a daemon
+     * that a login starts goes into the background: it could not report why it fails, and would
+     * outlive the login. (PRRTE has no setting for this.) */
+    if (!plan_is_local(plan) && (!agent_is_used(job->agent) || we_are_agent(plan, job)))
         starter_words_add(&w, "--leave-session-attached");
     add_global_arguments(&w, plan, job);
     for (uint32_t first = 0; first < plan->num_instances; first += count) {
@@ -328,8 +329,7 @@ static int add_agent(struct starter_words *w, const struct plan *plan,
     starter_words_take(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
     if (agent_must_translate(plan))
         starter_words_take(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
-    /* A daemon in the background could not report why it fails, so keep one login per host open. */
-    starter_words_take(w, strdup(ATTACHED "1"));
+    /* One login per host stays open (mpirun_arguments()). */
     starter_words_take(w, str_format(CONCURRENT "%u", plan->num_hosts + 1));
     return 0;
 }
@@ -466,8 +466,7 @@ static bool is_replaced(const char *entry, bool agent, bool translate)
         (str_after(entry, "SLURM_NODELIST=") || str_after(entry, "SLURM_TASKS_PER_NODE=") ||
          str_after(entry, "SLURM_OVERLAP=")))
         return true;
-    return (agent && (str_after(entry, "OMPI_MCA_plm_rsh_agent=") || str_after(entry, ATTACHED) ||
-                      str_after(entry, CONCURRENT) ||
+    return (agent && (str_after(entry, "OMPI_MCA_plm_rsh_agent=") || str_after(entry, CONCURRENT) ||
                       str_after(entry, "OMPI_MCA_plm_rsh_no_tree_spawn="))) ||
            (translate && str_after(entry, "OMPI_MCA_routed_radix="));
 }

@@ -116,7 +116,9 @@ Test(mpirun, arguments)
     options.mpi.allow_root = true;
     cr_assert(eq(int, arguments_for(&several, &options, "/bin/plenumrun", &w), 0));
     cr_expect(strstr(joined(&w), "--allow-run-as-root") != NULL, "%s", joined(&w));
-    cr_expect(strstr(joined(&w), "--map-by seq --stdin none --host n2,n2,n1 -n 3 ") != NULL,
+    cr_expect(strstr(joined(&w),
+                     "--map-by seq --stdin none --leave-session-attached --host n2,n2,n1 -n 3 ") !=
+                  NULL,
               "instances in the order of the plan: %s", joined(&w));
     cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is not visible");
     cr_expect(strstr(joined(&w), SHIM_ENV_TOKEN) == NULL, "nor is it sent by Open MPI");
