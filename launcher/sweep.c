@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* sweep.c - removes files that Open MPI leaves behind:
  *
- *                                 4.1                                      5
- *     by a killed mpirun          /tmp/ompi.HOST.UID/pid.N /tmp/prterun.HOST.PID.UID
- *     by its killed daemon        /tmp/ompi.HOST.UID/jf.N                  /tmp/prted.HOST.PID.UID
- *     by killed programs          /dev/shm/vader_segment.HOST.UID.JOB.RANK
- *                                 /dev/shm/sm_segment.HOST...
+ *                             4.1                           5.0            5.0.11
+ *     by a killed mpirun      /tmp/ompi.HOST.UID/pid.N      /tmp/prterun.HOST.PID.UID
+ *                                                                          /tmp/ompi.PID
+ *     by its killed daemon    /tmp/ompi.HOST.UID/jf.N       /tmp/prted.HOST.PID.UID
+ *                                                                          /tmp/prted.PID
+ *     by killed programs      /dev/shm/vader_segment.HOST.UID.JOB.RANK
+ *                                                           /dev/shm/sm_segment.HOST...
  *
  * Only this job's files are touched: the names contain its numbers, and we must be the owner. */
 #include "config.h"
@@ -50,26 +52,33 @@ static bool is_session(const char *path)
            lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
 }
 
-/* Is it "/.../prterun.<host>.<pid>.<our uid>", or prted's, and ours? */
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), end_len = strlen(end);
+
+    return len > end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+/* Is it the folder of PRRTE's process `pid`, and ours? */
 static bool is_prrte_session(const char *path, pid_t pid)
 {
     const char *last = strrchr(path, '/');
-    size_t len = strlen(path), mark_len;
-    char mark[48];
+    char before[48], from_11[48];
     struct stat st;
 
     if (!last || path[0] != '/' || strstr(path, "/../") ||
-        (!str_after(last, "/prterun.") && !str_after(last, "/prted.")))
+        (!str_after(last, "/prterun.") && !str_after(last, "/prted.") &&
+         !str_after(last, "/ompi.")))
         return false;
-    (void)snprintf(mark, sizeof(mark), ".%d.%u", (int)pid, (unsigned)getuid());
-    mark_len = strlen(mark);
-    return len > mark_len && strcmp(path + len - mark_len, mark) == 0 && lstat(path, &st) == 0 &&
-           S_ISDIR(st.st_mode) && st.st_uid == getuid();
+    (void)snprintf(before, sizeof(before), ".%d.%u", (int)pid, (unsigned)getuid());
+    (void)snprintf(from_11, sizeof(from_11), ".%d", (int)pid);
+    return (ends_with(last, before) || strcmp(strchr(last, '.'), from_11) == 0) &&
+           lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
 }
 
 static void remove_prrte_session(const char *path, pid_t pid)
 {
-    if (is_prrte_session(path, pid))
+    if (path && is_prrte_session(path, pid))
         (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -115,12 +124,16 @@ static const char *find_base(void)
 }
 
 /* Remove the session folders of one process: `last` ("pid.17", or "" for none) for 4.1, and for 5
- * what `program` (prterun, prted) with this process id creates. */
-static void remove_sessions(const char *last, const char *program, pid_t pid)
+ * what the daemon (or else mpirun) with this process id creates. */
+static void remove_sessions(const char *last, bool daemon, pid_t pid)
 {
     char names[2][HOST_NAME_MAX_BYTES];
     const char *base = find_base();
     size_t count = host_names(names);
+    char *short_path = str_format("%s/%s.%d", base, daemon ? "prted" : "ompi", (int)pid);
+
+    remove_prrte_session(short_path, pid);
+    free(short_path);
 
     for (size_t i = 0; i < count; i++) {
         char *path = str_format("%s/ompi.%s.%u/%s", base, names[i], (unsigned)getuid(), last);
@@ -128,9 +141,9 @@ static void remove_sessions(const char *last, const char *program, pid_t pid)
         if (path)
             remove_session(path);
         free(path);
-        path = str_format("%s/%s.%s.%d.%u", base, program, names[i], (int)pid, (unsigned)getuid());
-        if (path)
-            remove_prrte_session(path, pid);
+        path = str_format("%s/%s.%s.%d.%u", base, daemon ? "prted" : "prterun", names[i], (int)pid,
+                          (unsigned)getuid());
+        remove_prrte_session(path, pid);
         free(path);
     }
 }
@@ -140,7 +153,7 @@ void sweep_after_mpirun(pid_t mpirun)
     char last[32];
 
     (void)snprintf(last, sizeof(last), "pid.%d", (int)mpirun);
-    remove_sessions(last, "prterun", mpirun);
+    remove_sessions(last, false, mpirun);
 }
 
 void sweep_after_daemon(pid_t daemon, const char *command)
@@ -154,7 +167,7 @@ void sweep_after_daemon(pid_t daemon, const char *command)
         number += strcspn(number, "0123456789");
         (void)snprintf(last, sizeof(last), "jf.%lu", strtoul(number, NULL, 10) >> 16);
     }
-    remove_sessions(last, "prted", daemon);
+    remove_sessions(last, true, daemon);
 }
 
 /* Open MPI 5 derives a job's number from its name, "prterun-HOST-PID@1": a hash of the part before

@@ -85,10 +85,11 @@ for trap in ':' 'trap "" TERM HUP'; do
     ok "... as a child of its shell" wait_for 20 daemon_ended
     daemon_ended || kill -KILL "$(cat daemon)"
 done
-# Names that Open MPI 4.1 and 5 would use, and the folder of another job.
+# Names that Open MPI 4.1, 5.0, and 5.0.11 would use, and the folder of another job.
 sessions=$T/sessions
 mine=ompi.$(hostname).$(id -u)/jf.1234 other=ompi.$(hostname).$(id -u)/jf.1235
-for made in "mkdir -p \"$sessions/$mine/0\"" "mkdir -p \"$sessions/prted.$(hostname).\$\$.$(id -u)/0\""; do
+for name in "$mine" "prted.$(hostname).\$\$.$(id -u)" 'prted.$$'; do
+    made="mkdir -p \"$sessions/$name/0\""
     start="$made; : -mca ess_base_jobid 80871424; echo \$\$ >$T/daemon; exec sleep 600"
     for command in "$start" "sh -c '$start'; exit 3"; do
         rm -rf "$sessions"
