@@ -108,8 +108,10 @@ struct own_memory {
 static struct own_memory count_own(struct server *server, const struct stream_memory *added)
 {
     uint64_t held = monitor_own_bytes(server, &(struct stream_memory){0});
+    uint64_t with = monitor_own_bytes(server, added);
 
-    return (struct own_memory){.held = held, .more = monitor_own_bytes(server, added) - held};
+    /* The kernel may report less memory the second time. */
+    return (struct own_memory){.held = held, .more = max_u64(with, held) - held};
 }
 
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
