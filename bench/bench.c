@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "common/error.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 
 static int read_whole(const char *path, size_t len, uint8_t **ret)

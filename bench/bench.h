@@ -13,8 +13,8 @@
 
 #include <plenum/error.h>
 
-#include "common/json.h"
-#include "common/options.h"
+#include "common/options/options.h"
+#include "common/util/json.h"
 
 /** Like options_start(), for a benchmark that needs --images DIR and no operands: -1 to continue,
  * or the exit status. `images` is the field of `target` that the option sets. */

@@ -27,7 +27,7 @@
 
 #include <plenum/plenum.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum { ROUNDS_MAX = 101, LATE_SECONDS = 3 };
 

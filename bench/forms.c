@@ -19,7 +19,7 @@
 #include <webp/encode.h>
 #endif
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/encode.h"
 
 enum { STRIP_ROWS = 16, QUALITY = 90 };

@@ -34,7 +34,7 @@
 #include <plenum/plenum.h>
 
 #include "bench/bench.h"
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/image/encode.h"
 #include "tests/daemon.h"

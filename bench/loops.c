@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/crc32c.h"
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/data/crc32c.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/jpeg_pixels.h"
 #include "loader/image/resize_kernels.h"
 

@@ -27,11 +27,11 @@
 #include <plenum/plenum.h>
 
 #include "bench/bench.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/options.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/net/tls.h"
+#include "common/options/options.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "tests/daemon.h"
 
 enum { WAYS = 4, ROUNDS_MAX = 1000, PERIOD_MS = 50 };

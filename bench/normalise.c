@@ -15,8 +15,8 @@
 #include <plenum/plenum.h>
 
 #include "bench/bench.h"
-#include "common/options.h"
-#include "common/util.h"
+#include "common/options/options.h"
+#include "common/util/util.h"
 #include "libdist/normalise_loops.h"
 
 enum { ROWS = 18, ROUNDS_MAX = 1000, ALIGN = 4096, WORK_BYTES = 32 << 20 };

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pipeline.h"
-#include "common/util.h"
+#include "common/pipeline/pipeline.h"
+#include "common/util/util.h"
 #include "loader/image/augment.h"
 
 const char *const bench_operations[BENCH_OPERATIONS] = {

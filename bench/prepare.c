@@ -16,10 +16,10 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/options.h"
-#include "common/util.h"
+#include "common/options/options.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "loader/image/crop.h"
 #include "loader/image/pack.h"
 #ifdef HAVE_FFCV_WAY

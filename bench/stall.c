@@ -24,9 +24,9 @@
 #include <plenum/plenum.h>
 
 #include "bench/bench.h"
-#include "common/options.h"
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/options/options.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "tests/daemon.h"
 
 enum {

@@ -26,10 +26,10 @@
 #include <plenum/plenum.h>
 
 #include "bench/bench.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/options.h"
-#include "common/util.h"
+#include "common/options/options.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "loader/dataset/tar_writer.h"
 #include "loader/image/encode.h"
 #include "loader/image/ppm.h"

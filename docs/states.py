@@ -10,7 +10,7 @@ A table of states is a constant array in a .c file, indexed by states, whose ele
         ...
     };
 
-or in the form of common/state.h. The page names each table by the prefix of its states: `<!-- states: DOOR -->`.
+or in the form of common/util/state.h. The page names each table by the prefix of its states: `<!-- states: DOOR -->`.
 Everything from there to `<!-- end -->` is generated: a drawing, and the meaning of each state, which is the comment of
 its enumerator. `<!-- drawing: FILE.c -->` takes the drawing from the comment at the top of a file that has no such
 table. tests/docs/test_states.py checks that the page is up to date and has every table."""

@@ -39,8 +39,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/frame.h"
-#include "common/tls.h"
+#include "common/net/frame.h"
+#include "common/net/tls.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
 
@@ -167,7 +167,7 @@ struct control_exited {
     uint64_t max_rss_bytes;
     uint64_t traceback_ns; /* time since its last traceback began; UINT64_MAX: there was none */
     uint64_t memory_kills; /* kills by the kernel for lack of memory since then (memory.h) */
-    uint64_t reached;      /* reported by the program (common/departed.h) */
+    uint64_t reached;      /* reported by the program (common/job/departed.h) */
 };
 
 /** DEPARTED: an instance has ended, which others may be waiting for. */

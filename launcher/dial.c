@@ -23,9 +23,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/error.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "launcher/network.h"
 
 enum { TRIES_MAX = 64 };

@@ -3,7 +3,7 @@
 #ifndef LAUNCHER_EXIT_STATUS_H
 #define LAUNCHER_EXIT_STATUS_H
 
-#include "common/waitstatus.h" /* provides status_describe() */
+#include "common/job/waitstatus.h" /* provides status_describe() */
 
 /** Exit statuses that are plenumrun's own. The manual page lists them. */
 enum {

@@ -18,9 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 #include "launcher/network.h"
 
 void host_get_name(char *ret, size_t size)

@@ -9,7 +9,7 @@
 
 #include <plenum/error.h>
 
-#include "common/hostlist.h"
+#include "common/net/hostlist.h"
 
 enum { HOST_NAME_MAX_BYTES = 256 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum {
     READ_BYTES = 64 * 1024,

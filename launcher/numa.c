@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 static const char *const names[NUMA_POLICIES] = {
     [NUMA_BIND] = "bind",   [NUMA_PREFERRED] = "preferred", [NUMA_INTERLEAVE] = "interleave",

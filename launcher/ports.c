@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 enum { BLOCK = 4 };
 

@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum {
     ROUNDS = 8,           /* walks until the stopped tree counts as complete */

@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "launcher/host.h"
 
 enum {

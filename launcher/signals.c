@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum { SAME_MS = 1000 }; /* within this time, two SIGUSR1 count as one that arrived by two routes */
 

@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/host.h"
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)

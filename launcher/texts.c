@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 int texts_add(struct texts *texts, const char *text, size_t len)
 {

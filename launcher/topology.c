@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cgroup.h"
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/cgroup.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 /* Types listed here are kept; some only where NUMA nodes are attached to them. */
 static const struct {

@@ -11,8 +11,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/streamhash.h"
-#include "common/util.h"
+#include "common/pipeline/streamhash.h"
+#include "common/util/util.h"
 
 void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
                     struct plenum_batch *b)

@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/util.h"
 
 enum { TRACK_PROGRAM = 1, TRACK_SLOTS = 2, TEXT_MAX = 512 };
 

@@ -11,7 +11,7 @@
 #include <plenum/error.h>
 #include <plenum/job.h>
 
-#include "common/wire.h"
+#include "common/net/wire.h"
 
 struct trace;
 

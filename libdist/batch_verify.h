@@ -8,8 +8,8 @@
 
 #include <plenum/error.h>
 
-#include "common/order.h"
-#include "common/wire.h"
+#include "common/net/wire.h"
+#include "common/pipeline/order.h"
 #include "libdist/slot.h"
 
 /** The state of one batch; all zeros if it is not verified. */

@@ -31,9 +31,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/crc32c.h"
-#include "common/error.h"
-#include "common/util.h"
+#include "common/data/crc32c.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/job_environ.h"
 
 #define REMEDY                                                                               \

@@ -24,10 +24,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/error.h"
-#include "common/jobloader.h"
-#include "common/util.h"
+#include "common/job/jobloader.h"
+#include "common/net/address.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 enum { LOADER_GRACE_MS = 1000, EVENTS_MAX = 32 };
 

@@ -8,7 +8,7 @@
 
 #include <plenum/stream.h>
 
-#include "common/lock.h"
+#include "common/util/lock.h"
 
 /** What the thread calls, holding the stream's lock. */
 struct io_calls {

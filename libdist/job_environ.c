@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 /* The variables of one launcher. */
 struct names {

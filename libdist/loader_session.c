@@ -35,8 +35,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/io.h"
 #include "libdist/loader_session_core.h"
 

@@ -11,11 +11,11 @@
 
 #include <plenum/stream.h>
 
-#include "common/address.h"
-#include "common/lock.h"
-#include "common/order.h"
-#include "common/tls.h"
-#include "common/wire.h"
+#include "common/net/address.h"
+#include "common/net/tls.h"
+#include "common/net/wire.h"
+#include "common/pipeline/order.h"
+#include "common/util/lock.h"
 #include "libdist/slot.h"
 
 struct loader;

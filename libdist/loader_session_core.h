@@ -4,9 +4,9 @@
 #ifndef LIBDIST_LOADER_SESSION_CORE_H
 #define LIBDIST_LOADER_SESSION_CORE_H
 
-#include "common/frame.h"
-#include "common/message.h"
-#include "common/state.h"
+#include "common/net/frame.h"
+#include "common/util/message.h"
+#include "common/util/state.h"
 #include "libdist/loader_session.h"
 #include "libdist/rtt.h"
 

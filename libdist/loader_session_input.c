@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/loader_session_core.h"
 
 /* Bytes received per turn, so that the program does not wait long for the lock. */

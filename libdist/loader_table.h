@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/address.h"
-#include "common/error.h"
-#include "common/list.h"
+#include "common/net/address.h"
+#include "common/util/error.h"
+#include "common/util/list.h"
 #include "libdist/loader_session.h"
 #include "libdist/ownloader.h"
 #include "libdist/stream_core.h"

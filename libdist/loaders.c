@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/identity.h"
-#include "common/jobloader.h"
-#include "common/util.h"
+#include "common/job/jobloader.h"
+#include "common/pipeline/identity.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/io.h"
 #include "libdist/loader_table.h"
 #include "libdist/lookup.h"

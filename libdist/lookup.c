@@ -23,8 +23,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/io.h"
 #include "libdist/loader_table.h"
 #include "libdist/schedule.h"

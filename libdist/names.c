@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/list.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/list.h"
+#include "common/util/util.h"
 #include "libdist/io.h"
 #include "libdist/loader_table.h"
 

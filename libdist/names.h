@@ -7,7 +7,7 @@
 
 #include <plenum/stream.h>
 
-#include "common/wire.h"
+#include "common/net/wire.h"
 
 struct loader;
 

@@ -24,9 +24,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/jobloader.h"
-#include "common/util.h"
+#include "common/job/jobloader.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 /* 64 random bits that stay the same in this process. 0, or -EIO. */
 static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_error *err)

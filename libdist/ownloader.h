@@ -7,7 +7,7 @@
 
 #include <plenum/job.h>
 
-#include "common/address.h"
+#include "common/net/address.h"
 
 /** Number of addresses to try, because other users may have taken the first ones. */
 enum { OWNLOADER_TURNS = 16 };

@@ -44,9 +44,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/state.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/state.h"
+#include "common/util/util.h"
 #include "libdist/batch_verify.h"
 #include "libdist/loader_table.h"
 #include "libdist/rtt.h"

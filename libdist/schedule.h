@@ -9,8 +9,8 @@
 
 #include <plenum/stream.h>
 
-#include "common/order.h"
-#include "common/wire.h"
+#include "common/net/wire.h"
+#include "common/pipeline/order.h"
 #include "libdist/slot.h"
 
 struct loader;

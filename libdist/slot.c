@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "common/error.h"
-#include "common/state.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/state.h"
+#include "common/util/util.h"
 
 static const struct state_row slot_states[] = {
     [SLOT_FREE] = {"free", STATE(SLOT_FILLING)},

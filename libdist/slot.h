@@ -9,9 +9,9 @@
 
 #include <plenum/stream.h>
 
-#include "common/lock.h"
-#include "common/ring.h"
-#include "common/wire.h"
+#include "common/net/ring.h"
+#include "common/net/wire.h"
+#include "common/util/lock.h"
 #include "libdist/batch_trace.h"
 
 struct loader_session;

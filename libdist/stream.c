@@ -19,9 +19,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/identity.h"
-#include "common/util.h"
+#include "common/pipeline/identity.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/batch.h"
 #include "libdist/io.h"
 #include "libdist/job_priv.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 struct plenum_stream *stream_new(const struct stream_calls *calls)
 {

@@ -12,14 +12,14 @@
 
 #include <plenum/stream.h>
 
-#include "common/error.h"
-#include "common/lock.h"
-#include "common/message.h"
-#include "common/order.h"
-#include "common/ring.h"
-#include "common/tls.h"
-#include "common/views.h"
-#include "common/wire.h"
+#include "common/net/ring.h"
+#include "common/net/tls.h"
+#include "common/net/wire.h"
+#include "common/pipeline/order.h"
+#include "common/pipeline/views.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/message.h"
 #include "libdist/batch_trace.h"
 
 enum { WARNINGS_MAX = 8 };

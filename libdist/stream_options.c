@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/dataname.h"
-#include "common/error.h"
-#include "common/identity.h"
-#include "common/program.h"
-#include "common/util.h"
+#include "common/data/dataname.h"
+#include "common/options/program.h"
+#include "common/pipeline/identity.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/loaders.h"
 #include "libdist/slot.h"
 #include "libdist/stream_core.h"

@@ -15,8 +15,8 @@
 
 #include <plenum/comm.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/stream_core.h"
 #include "libdist/stream_open.h"

@@ -7,8 +7,8 @@
 
 #include <plenum/stream.h>
 
-#include "common/datasum.h"
-#include "common/order.h"
+#include "common/data/datasum.h"
+#include "common/pipeline/order.h"
 
 /** One instance's part. Sent as it is, because all instances have the same build. */
 struct together {

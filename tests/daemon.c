@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/address.h"
+#include "common/net/address.h"
 
 static void die(const char *what)
 {

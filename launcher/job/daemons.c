@@ -18,8 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "launcher/host.h"
 #include "launcher/remote/agent.h"
 

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/host.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"

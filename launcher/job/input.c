@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum { PIECE_BYTES = 16384 }; /* fits into a pipe, so that forwarding does not block */
 

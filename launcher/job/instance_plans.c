@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/util.h"
 #include "launcher/host.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"

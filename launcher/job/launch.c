@@ -21,10 +21,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/job/mpirun.h"

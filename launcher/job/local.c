@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/signals.h"

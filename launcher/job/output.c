@@ -37,10 +37,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/list.h"
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/list.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 #include "launcher/job/output_folder.h"
 #include "launcher/plan/tag.h"
 

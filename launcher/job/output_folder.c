@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 
 enum { EARLIER_MAX = 100000 };
 

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum { HOSTS_FIRST_S = 5, LAST_S = 60, LONG_S = 600 };
 

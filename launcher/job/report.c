@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/exit_status.h"
 
 static int status_code(int wait_status)

@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/plan/grid.h"
 

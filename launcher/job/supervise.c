@@ -33,10 +33,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/state.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/log.h"
+#include "common/util/state.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "launcher/job/input.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/remote/answer.h"

@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/frame.h"
-#include "common/meeting.h"
-#include "common/message.h"
+#include "common/job/meeting.h"
+#include "common/net/frame.h"
+#include "common/util/message.h"
 #include "launcher/control.h"
 #include "launcher/dial.h"
 #include "launcher/job/daemons.h"

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/dial.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"

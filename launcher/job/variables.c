@@ -20,9 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/meeting.h"
-#include "common/util.h"
+#include "common/job/meeting.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/job/mpirun.h"
 
 static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",

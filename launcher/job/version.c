@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/jobloader.h"
-#include "common/json.h"
-#include "common/util.h"
+#include "common/job/jobloader.h"
+#include "common/util/json.h"
+#include "common/util/util.h"
 #include "launcher/host.h"
 
 enum { ANSWER_MS = 3000 };

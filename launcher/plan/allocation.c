@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/log.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 
 enum { HET_PARTS_MAX = 128 };
 

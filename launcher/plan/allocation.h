@@ -8,7 +8,7 @@
 
 #include <plenum/error.h>
 
-#include "common/hostlist.h"
+#include "common/net/hostlist.h"
 
 /** The batch system's name and its hosts, from the environment. */
 struct allocation {

@@ -2,8 +2,8 @@
 /* cmdline.c - plenumrun's table of options.
  *
  * One row per option: its name, its --help text, and the field of struct cmdline or the function
- * that takes its value. Parsing and --help read the table (common/options.h), and so does the test
- * that compares it with the manual page. A new option is a new row and a field. */
+ * that takes its value. Parsing and --help read the table (common/options/options.h), and so does
+ * the test that compares it with the manual page. A new option is a new row and a field. */
 #include "config.h"
 
 #include "launcher/plan/cmdline.h"
@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/address.h"
-#include "common/error.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/error.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "launcher/numa.h"
 #include "launcher/plan/configfile.h"
 #include "launcher/plan/tag.h"

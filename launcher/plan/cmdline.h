@@ -9,8 +9,8 @@
 
 #include <plenum/error.h>
 
-#include "common/hostlist.h"
-#include "common/options.h"
+#include "common/net/hostlist.h"
+#include "common/options/options.h"
 #include "launcher/plan/devices.h"
 #include "launcher/plan/place.h"
 #include "launcher/plan/job_settings.h"

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "launcher/plan/cmdline.h"
 
 /* The option's row in --help, if this is another name of it. */

@@ -5,7 +5,7 @@
 
 #include <plenum/error.h>
 
-#include "common/options.h"
+#include "common/options/options.h"
 #include "launcher/texts.h"
 
 /**

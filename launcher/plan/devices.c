@@ -12,8 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 /* Each vendor's variable takes a list; only some need a prefix. */
 static const struct {

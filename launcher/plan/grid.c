@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 
 void grid_fini(struct grid *grid)
 {

@@ -31,8 +31,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "launcher/topology.h"
 
 enum { NO_NODE = -1 };

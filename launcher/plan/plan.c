@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/error.h"
+#include "common/util/error.h"
 #include "launcher/ranges.h"
 
 static void free_host(struct plan_host *host)

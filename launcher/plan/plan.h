@@ -9,7 +9,7 @@
 
 #include <plenum/error.h>
 
-#include "common/hostlist.h"
+#include "common/net/hostlist.h"
 #include "launcher/plan/devices.h"
 #include "launcher/plan/place.h"
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/json.h"
-#include "common/util.h"
+#include "common/util/json.h"
+#include "common/util/util.h"
 #include "launcher/plan/grid.h"
 
 static void print_grid(FILE *file, struct grid *grid)

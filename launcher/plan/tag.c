@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 /* Format the template's field after a '%': snprintf()'s result, or -1. */
 static int format_field(const struct tag_fields *fields, char field, char *ret, size_t size)

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum { KEPT_BYTES = ANSWER_BYTES / 2 }; /* kept of a full text without the mark */
 

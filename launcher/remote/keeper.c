@@ -5,7 +5,7 @@
  *
  * plenumrun writes to our standard input: KEEPER_GREETING, then KEEP (where to listen, the job's
  * key, the environment), then BEAT once a second. We bind a socket and print its address; plenumd
- * is started when a client connects, and restarted when it dies (common/jobloader.c). When the
+ * is started when a client connects, and restarted when it dies (common/job/jobloader.c). When the
  * input ends, or is silent for too long, the job is over: we end plenumd and exit. */
 #include "config.h"
 
@@ -19,11 +19,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/jobloader.h"
-#include "common/log.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/job/jobloader.h"
+#include "common/net/tls.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/control.h"
 
 enum {

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/proctree.h"
 #include "launcher/exit_status.h"
 #include "launcher/sweep.h"

@@ -36,10 +36,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/memory.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/net/tls.h"
+#include "common/util/error.h"
+#include "common/util/memory.h"
+#include "common/util/util.h"
 #include "launcher/dial.h"
 #include "launcher/host.h"
 #include "launcher/plan/grid.h"

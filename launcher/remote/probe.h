@@ -8,7 +8,7 @@
 
 #include <plenum/error.h>
 
-#include "common/message.h"
+#include "common/util/message.h"
 #include "launcher/network.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"

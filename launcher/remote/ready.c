@@ -13,10 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/log.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/net/tls.h"
+#include "common/util/util.h"
 #include "launcher/dial.h"
 #include "launcher/host.h"
 #include "launcher/remote/probe.h"

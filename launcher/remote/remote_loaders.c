@@ -23,11 +23,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/net/tls.h"
+#include "common/util/util.h"
 #include "launcher/control.h"
 #include "launcher/host.h"
 #include "launcher/lines.h"

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
                        struct bind_request *ret, struct plenum_error *err)

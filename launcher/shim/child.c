@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/proctree.h"
 #include "launcher/script.h"
 #include "launcher/signals.h"

@@ -35,14 +35,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/departed.h"
-#include "common/error.h"
-#include "common/jobloader.h"
-#include "common/log.h"
-#include "common/memory.h"
-#include "common/state.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/job/departed.h"
+#include "common/job/jobloader.h"
+#include "common/net/tls.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/memory.h"
+#include "common/util/state.h"
+#include "common/util/util.h"
 #include "launcher/shim/guard.h"
 
 enum {

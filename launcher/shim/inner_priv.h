@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/frame.h"
+#include "common/net/frame.h"
 #include "launcher/control.h"
 #include "launcher/lines.h"
 #include "launcher/proctree.h"

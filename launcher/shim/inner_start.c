@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/departed.h"
-#include "common/jobloader.h"
-#include "common/log.h"
-#include "common/memory.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/job/departed.h"
+#include "common/job/jobloader.h"
+#include "common/net/tls.h"
+#include "common/util/log.h"
+#include "common/util/memory.h"
+#include "common/util/util.h"
 #include "launcher/ranges.h"
 #include "launcher/topology.h"
 

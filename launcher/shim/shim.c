@@ -26,8 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "launcher/handover.h"
 #include "launcher/proctree.h"
 #include "launcher/shim/guard.h"

@@ -26,11 +26,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/meeting.h"
-#include "common/module.h"
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/job/meeting.h"
+#include "common/pipeline/philox.h"
+#include "common/util/error.h"
+#include "common/util/module.h"
+#include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_header.h"
 #include "libdist/collectives/comm_priv.h"

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 static_assert(sizeof(struct comm_header) == 128, "no holes");
 

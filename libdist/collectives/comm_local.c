@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* comm_local.c - carries collectives between instances that plenumrun itself started on this host,
- * through shared memory (common/meeting.h). MPI is not needed.
+ * through shared memory (common/job/meeting.h). MPI is not needed.
  *
  * A collective moves its bytes in pieces, one per round: instances with data write it to their
  * buffers, all meet, and instances that want data read it. Sums are computed by all instances
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/meeting.h"
-#include "common/util.h"
+#include "common/job/meeting.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/collectives/missing.h"

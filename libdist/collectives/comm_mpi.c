@@ -17,7 +17,7 @@
  * An instance that ends announces it in a separate message (END_TAG), with the number of the last
  * collective that it has reached. Instances that wait for a later one return at once. It then waits
  * for the others' message, because MPI_Finalize() would wait for them without sleeping. plenumrun
- * reports instances that could not send one (common/departed.h).
+ * reports instances that could not send one (common/job/departed.h).
  *
  * MPI counts are ints, and large requests use caches badly, so buffers are sent in pieces.
  *
@@ -35,9 +35,9 @@
 
 #include <mpi.h>
 
-#include "common/departed.h"
-#include "common/error.h"
-#include "common/util.h"
+#include "common/job/departed.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/collectives/missing.h"

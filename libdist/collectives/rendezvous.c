@@ -32,8 +32,8 @@
 #include <pmix.h>
 #pragma GCC diagnostic pop
 
-#include "common/departed.h"
-#include "common/util.h"
+#include "common/job/departed.h"
+#include "common/util/util.h"
 
 /* How long to look for marks when the time is up, for any number of instances. */
 static const uint64_t look_within_ns = 5 * NS_PER_SEC;

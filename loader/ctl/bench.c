@@ -23,9 +23,9 @@
 
 #include <plenum/plenum.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/util.h"
 #include "libdist/stream_open.h"
 #include "loader/ctl/ctl.h"
 

@@ -11,11 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/dataname.h"
-#include "common/error.h"
-#include "common/progress.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/data/dataname.h"
+#include "common/util/error.h"
+#include "common/util/progress.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/image/jpeg_marker.h"
 
 /* The interval of progress lines if standard error is not a terminal. */

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/options.h"
-#include "common/order.h"
+#include "common/options/options.h"
+#include "common/pipeline/order.h"
 #include "loader/render/render.h"
 
 struct ctl_command {

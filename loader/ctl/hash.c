@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/streamhash.h"
-#include "common/util.h"
+#include "common/pipeline/streamhash.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 struct arguments {

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/parallel.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/dataset/hint_cache.h"
 

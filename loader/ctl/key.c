@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/tls.h"
-#include "common/util.h"
+#include "common/net/tls.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 static const struct options_program program = {

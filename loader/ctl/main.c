@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 static const struct ctl_command *const commands[] = {

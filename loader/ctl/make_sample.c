@@ -12,10 +12,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/error.h"
-#include "common/parallel.h"
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/error.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/scene.h"
 #include "loader/image/encode.h"

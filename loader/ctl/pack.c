@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/pack_job.h"
 #include "loader/ctl/pack_report.h"

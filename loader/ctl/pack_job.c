@@ -21,10 +21,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/lock.h"
-#include "common/parallel.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/image/image.h"
 

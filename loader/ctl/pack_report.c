@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/datasum.h"
-#include "common/json.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/data/datasum.h"
+#include "common/util/json.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 enum { SHOWN_MAX = 20 }; /* files for which the summary lists why they were kept */

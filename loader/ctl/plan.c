@@ -20,9 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 enum { REPLICAS_MAX = 64, SAMPLES_MEASURED = 200 };

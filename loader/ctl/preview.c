@@ -14,9 +14,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/error.h"
-#include "common/parallel.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/font.h"
 #include "loader/ctl/preview_fields.h"

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/dataset/field_value.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/fields.h"
+#include "common/data/fields.h"
 #include "loader/ctl/font.h"
 
 /** Tint an image with a mask of its size, [height][width] of `item` bytes each (1 or 2): 0 leaves a

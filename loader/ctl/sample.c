@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 enum { FIELD_MAX = 4096 }; /* bytes of a field that are shown */

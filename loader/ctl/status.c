@@ -12,12 +12,12 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/error.h"
-#include "common/frame.h"
-#include "common/jobloader.h"
-#include "common/status.h"
-#include "common/util.h"
+#include "common/job/jobloader.h"
+#include "common/net/address.h"
+#include "common/net/frame.h"
+#include "common/net/status.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 enum { ANSWER_MS = 5000, STREAMS_MAX = 65536 };

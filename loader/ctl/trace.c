@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 static const char suffix[] = ".trace.json";

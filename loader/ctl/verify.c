@@ -23,13 +23,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/lock.h"
-#include "common/parallel.h"
-#include "common/png_depth.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/data/png_depth.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/lock.h"
+#include "common/util/parallel.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/dataset/stamp.h"
 #include "loader/image/pack.h"

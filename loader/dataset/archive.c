@@ -27,12 +27,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/git_lfs.h"
-#include "common/lock.h"
-#include "common/parallel.h"
-#include "common/text_mode.h"
-#include "common/util.h"
+#include "common/data/git_lfs.h"
+#include "common/data/text_mode.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 #include "loader/dataset/mapping.h"
 
 enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes: mean sample, and each sample that is copied */

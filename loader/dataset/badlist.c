@@ -34,8 +34,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/datasum.h"
-#include "common/util.h"
+#include "common/data/datasum.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 
 static const char junk_mark[] = "junk: ", content_mark[] = "bytes ";

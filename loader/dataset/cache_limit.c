@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 
 static const char attribute[] = "user.plenum.user", index_end[] = ".index",

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/stamp.h"
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/text.h"
+#include "common/util/error.h"
+#include "common/util/text.h"
 #include "loader/dataset/format.h"
 
 /* Write "archive, name" of a sample to `ret`; returns `ret`. */

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/error.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/hint_cache.h"

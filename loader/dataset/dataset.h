@@ -10,8 +10,8 @@
 
 #include <plenum/error.h>
 
-#include "common/datasum.h"
-#include "common/fields.h"
+#include "common/data/datasum.h"
+#include "common/data/fields.h"
 
 /** An open data set with its index. Opaque, reference counted, constant once open. Threads: any. */
 struct dataset;

@@ -5,7 +5,7 @@
 #ifndef LOADER_DATASET_DATASET_PRIV_H
 #define LOADER_DATASET_DATASET_PRIV_H
 
-#include "common/message.h"
+#include "common/util/message.h"
 #include "loader/dataset/format.h"
 
 /* formats.c */

@@ -6,7 +6,7 @@
 #ifndef LOADER_DATASET_FIELD_TABLE_H
 #define LOADER_DATASET_FIELD_TABLE_H
 
-#include "common/fields.h"
+#include "common/data/fields.h"
 #include "loader/dataset/dataset.h"
 
 struct field_table;

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/dataset/field_json.h"
 #include "loader/dataset/npy.h"
 #include "loader/dataset/number.h"

@@ -3,7 +3,7 @@
 #ifndef LOADER_DATASET_FIELD_VALUE_H
 #define LOADER_DATASET_FIELD_VALUE_H
 
-#include "common/fields.h"
+#include "common/data/fields.h"
 #include "loader/dataset/field_table.h"
 
 /** Maximum bytes of a field as stored: numbers may be text, and masks are PNGs. */

@@ -2,7 +2,7 @@
 /* fingerprint.c - computes the fingerprint of a data set.
  *
  * It covers names, sizes and labels of all samples, and the first bytes of some of them, because
- * reading all bytes would take hours. common/datasum.c combines the parts into one hash, and
+ * reading all bytes would take hours. common/data/datasum.c combines the parts into one hash, and
  * reports where two data sets differ. */
 #include "config.h"
 
@@ -17,10 +17,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/parallel.h"
-#include "common/philox.h"
-#include "common/png_depth.h"
+#include "common/data/png_depth.h"
+#include "common/pipeline/philox.h"
+#include "common/util/error.h"
+#include "common/util/parallel.h"
 
 /* Reads the first bytes of some samples, in parallel because storage may be slow. */
 struct fingerprint_heads {

@@ -27,9 +27,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/parallel.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 
 enum { DEPTH_MAX = 32 }; /* levels of folders below a class */
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/badlist.h"
 #include "loader/dataset/class_list.h"
 #include "loader/dataset/dataset.h"

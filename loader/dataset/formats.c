@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/git_lfs.h"
-#include "common/util.h"
+#include "common/data/git_lfs.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 static const struct format *const formats[] = {
     &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,

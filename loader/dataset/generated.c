@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
+#include "common/util/error.h"
 #include "loader/dataset/format.h"
 
 enum {

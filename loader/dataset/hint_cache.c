@@ -27,8 +27,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/datasum.h"
+#include "common/data/datasum.h"
 #include "loader/dataset/stamp.h"
 
 enum index_flag {

@@ -17,8 +17,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 void index_builder_fini(struct index_builder *b)
 {

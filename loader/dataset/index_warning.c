@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/number.h"
 

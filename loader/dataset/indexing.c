@@ -20,8 +20,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/cache_limit.h"
 

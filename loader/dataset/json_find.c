@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/message.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/message.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/dataset/number.h"
 
 enum { DEPTH_MAX = 2048 };

@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 
 /* Set the path of the list of bad samples. It is named after the fingerprint of the data set

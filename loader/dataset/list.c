@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/parallel.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/listfile.h"
 

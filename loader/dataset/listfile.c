@@ -13,9 +13,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/error.h"
-#include "common/git_lfs.h"
-#include "common/util.h"
+#include "common/data/git_lfs.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 static const char *const path_names[] = {"path",     "file",  "filename",   "file_name",
                                          "filepath", "image", "image_path", "img"};

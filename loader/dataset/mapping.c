@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 /* Bytes of all mappings: page tables of 128 MiB. A small mapping counts as MAPPED_LEAST, so there
  * are at most 16384, a quarter of the number that the kernel allows. */

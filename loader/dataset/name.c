@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/dataname.h"
-#include "common/error.h"
-#include "common/util.h"
+#include "common/data/dataname.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 static int by_key(const void *a, const void *b)
 {

@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/dataset/number.h"
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};

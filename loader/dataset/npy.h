@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "common/fields.h"
+#include "common/data/fields.h"
 
 /**
  * Parse the header of an array: its type and shape, its length in bytes as `room`, and the offset

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 
 enum {
     EXPONENT_MAX = 1 << 30,

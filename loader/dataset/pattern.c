@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/dataset/scope.h"
 
 enum { DEPTH_MAX = 32 }; /* levels of braces in one pattern */

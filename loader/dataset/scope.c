@@ -31,8 +31,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 enum { TURNS_MAX = 256 }; /* links and ".." in one path */
 

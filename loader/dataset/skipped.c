@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 static const char *const left_behind[] = {
     /* macOS */

@@ -14,7 +14,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/scope.h"
 
 enum { PIECE = 256 << 10 }; /* bytes of a file that are hashed at a time */

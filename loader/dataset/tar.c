@@ -39,8 +39,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/dataset/json_find.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/tar_fields.h"

@@ -13,9 +13,9 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "common/error.h"
-#include "common/parallel.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/parallel.h"
+#include "common/util/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/skipped.h"
 

@@ -20,8 +20,8 @@
 #include <archive.h>
 #include <archive_entry.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 enum {
     WINDOW = 4096, /* enough for the headers between two images, and a label */

@@ -16,8 +16,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 enum { BLOCK = 512, BUFFER = 1 << 20, NAME = 100, PREFIX = 155 };
 

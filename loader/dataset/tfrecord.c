@@ -22,10 +22,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/crc32c.h"
-#include "common/error.h"
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/data/crc32c.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/example.pb-c.h"
 #include "loader/dataset/field_table.h"

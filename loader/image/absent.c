@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 static int absent_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
                               struct image_header *ret, struct plenum_error *err)

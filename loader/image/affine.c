@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 __extension__ typedef __int128 i128;
 

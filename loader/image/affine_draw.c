@@ -5,7 +5,7 @@
 
 #include "loader/image/affine_draw.h"
 
-#include "common/philox.h"
+#include "common/pipeline/philox.h"
 #include "loader/image/fixed.h"
 
 /* The random words of an operation, in order. */

@@ -3,7 +3,7 @@
 #ifndef LOADER_IMAGE_AFFINE_DRAW_H
 #define LOADER_IMAGE_AFFINE_DRAW_H
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 #include "loader/image/affine.h"
 #include "loader/image/image.h"
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/augment_loops.h"
 #include "loader/image/blur.h"
 #include "loader/image/scratch.h"

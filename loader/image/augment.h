@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 #include "loader/image/affine.h"
 #include "loader/image/crop.h"
 #include "loader/image/image.h"

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/philox.h"
+#include "common/pipeline/philox.h"
 #include "loader/image/affine_draw.h"
 #include "loader/image/augment.h"
 #include "loader/image/augment_draw.h"

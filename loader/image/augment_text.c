@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/affine.h"
 #include "loader/image/augment.h"
 #include "loader/image/augment_loops.h"

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 #include "loader/image/image.h"
 
 enum { AUGMENT_TEXT_MAX = 2048 }; /* bytes for any sample's words */

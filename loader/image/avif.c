@@ -30,8 +30,8 @@
 #include <avif/avif.h>
 #endif
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/image/absent.h"
 #include "loader/image/avif_scan.h"
 #include "loader/image/big_endian.h"

@@ -31,7 +31,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/error.h"
+#include "common/util/error.h"
 #include "loader/image/big_endian.h"
 #include "loader/image/limits.h"
 

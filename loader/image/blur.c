@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 /* 2^-f at 2^30, f at 2^32: the series of exp(-f ln 2). */
 static uint64_t exp2_minus(uint32_t f)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 
 enum {
     BLUR_RADIUS_MAX = PIPELINE_KERNEL_MAX / 2,

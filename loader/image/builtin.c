@@ -5,7 +5,7 @@
 
 #include "loader/image/builtin.h"
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 /* clang-format off */
 

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/philox.h"
-#include "common/pipeline.h"
+#include "common/pipeline/philox.h"
+#include "common/pipeline/pipeline.h"
 #include "loader/image/image.h"
 #include "loader/image/rect.h"
 

@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 #define ONE (INT64_C(1) << FILTER_BITS)
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 
 /** Fraction bits of a distance and of a weight. */
 enum { FILTER_BITS = 18 };

@@ -27,10 +27,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/error.h"
-#include "common/git_lfs.h"
-#include "common/text_mode.h"
-#include "common/util.h"
+#include "common/data/git_lfs.h"
+#include "common/data/text_mode.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/image/augment.h"
 #include "loader/image/crop.h"
 #include "loader/image/exif.h"

@@ -19,7 +19,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum {
     LENGTHS_BITS = 7, /* for the code of code lengths */

@@ -48,8 +48,8 @@
 
 #include <jerror.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/image/exif.h"
 #include "loader/image/jpeg_marker.h"
 #include "loader/image/jpeg_own.h"

@@ -22,7 +22,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/jpeg_blocks.h"
 #include "loader/image/jpeg_own.h"
 #include "loader/image/limits.h"

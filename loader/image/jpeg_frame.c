@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/jpeg_marker.h"
 #include "loader/image/limits.h"
 

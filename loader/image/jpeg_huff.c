@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 /* A symbol of an AC table is a run of zeros and the size of the value after it, except for
  * these. */

@@ -37,7 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/jpeg_blocks.h"
 #include "loader/image/jpeg_coefs.h"
 #include "loader/image/jpeg_frame.h"

@@ -20,8 +20,8 @@
 
 #include <jerror.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/image/limits.h"
 
 /* The common part of libjpeg's objects: where errors arrive. */

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 void jpeg_planes_fini(struct jpeg_planes *s)
 {

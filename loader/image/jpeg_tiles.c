@@ -9,7 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum {
     MCUS_MIN = 4,  /* per tile, except for the last ones */

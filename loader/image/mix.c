@@ -20,8 +20,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/augment.h"
 #include "loader/image/augment_loops.h"
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 #include "loader/image/image.h"
 #include "loader/image/rect.h"
 

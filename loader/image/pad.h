@@ -3,7 +3,7 @@
 #ifndef LOADER_IMAGE_PAD_H
 #define LOADER_IMAGE_PAD_H
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 #include "loader/image/crop.h"
 #include "loader/image/scratch.h"
 

@@ -22,8 +22,8 @@
 
 #include <png.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"
 #include "loader/image/png_own.h"

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/big_endian.h"
 #include "loader/image/exif.h"
 #include "loader/image/inflate.h"

@@ -15,8 +15,8 @@
 #include <sys/auxv.h>
 #endif
 
-#include "common/crc_tables.h"
-#include "common/util.h"
+#include "common/data/crc_tables.h"
+#include "common/util/util.h"
 
 static struct crc_tables tables;
 static pthread_once_t made = PTHREAD_ONCE_INIT;
@@ -85,7 +85,7 @@ uint32_t png_crc32(const uint8_t *bytes, size_t len)
     return png_crc32_portable(bytes, len);
 }
 #elif defined(__aarch64__)
-/* See common/crc32c.c. */
+/* See common/data/crc32c.c. */
 static uint32_t crc_arm(uint32_t state, const uint8_t *bytes, size_t len)
 {
     for (; len >= 8; bytes += 8, len -= 8) {

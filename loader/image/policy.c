@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/affine.h"
 #include "loader/image/augment_draw.h"
 #include "loader/image/augment_loops.h"

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "common/pipeline.h"
+#include "common/pipeline/pipeline.h"
 #include "loader/image/augment.h"
 
 /** Draw the policy that is operation `at` of the text, for a window of this size. */

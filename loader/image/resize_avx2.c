@@ -32,7 +32,7 @@
 
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/avx2.h"
 
 enum { TAPS_MAX = 64, GROUP = 8 };

@@ -22,7 +22,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 #define NEON_INLINE static inline __attribute__((always_inline))
 

@@ -34,8 +34,8 @@
 #include <webp/decode.h>
 #endif
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/image/absent.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/fields.h"
+#include "common/data/fields.h"
 
 struct span {
     double from, to;

@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/philox.h"
+#include "common/pipeline/philox.h"
+#include "common/util/error.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/image/augment.h"
 #include "loader/image/mix.h"

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/order.h"
-#include "common/views.h"
+#include "common/pipeline/order.h"
+#include "common/pipeline/views.h"
 #include "loader/dataset/dataset.h"
 #include "loader/image/image.h"
 

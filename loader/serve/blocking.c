@@ -19,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/frame.h"
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/net/frame.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid /* older glibc has no name for it */

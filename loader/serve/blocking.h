@@ -9,7 +9,7 @@
 
 #include <uv.h>
 
-#include "common/list.h"
+#include "common/util/list.h"
 
 /**
  * The threads, and the jobs that wait for one. At most `limit` jobs of a group (for example, one

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "common/wire.h"
+#include "common/net/wire.h"
 
 /** The input of bound_find(): times over the last few seconds, and shares in millionths. */
 struct bound_load {

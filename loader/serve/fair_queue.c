@@ -17,7 +17,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 void flow_init(struct flow *f, struct flow *parent, uint64_t start_tag)
 {

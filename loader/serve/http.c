@@ -35,13 +35,13 @@
 #include <microhttpd.h>
 #endif
 
-#include "common/error.h"
-#include "common/json.h"
-#include "common/list.h"
-#include "common/lock.h"
-#include "common/log.h"
-#include "common/status.h"
-#include "common/util.h"
+#include "common/net/status.h"
+#include "common/util/error.h"
+#include "common/util/json.h"
+#include "common/util/list.h"
+#include "common/util/lock.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "loader/serve/metrics.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/server_priv.h"

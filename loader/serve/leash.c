@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 
 enum {
     TURN_MS = 1000,

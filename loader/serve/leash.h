@@ -6,7 +6,7 @@
 #ifndef LOADER_SERVE_LEASH_H
 #define LOADER_SERVE_LEASH_H
 
-#include "common/jobloader.h"
+#include "common/job/jobloader.h"
 
 /**
  * Start the thread. It ends the process when the keeper has gone. Before leash_serves() it does so

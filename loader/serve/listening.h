@@ -11,7 +11,7 @@
 
 #include <plenum/error.h>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "loader/serve/server.h"
 #include "loader/serve/users.h"
 

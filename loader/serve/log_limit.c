@@ -9,7 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 static const uint64_t interval_ns = 60 * NS_PER_SEC;
 

@@ -13,12 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/cgroup.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/options.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/cgroup.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/options/options.h"
+#include "common/util/util.h"
 #include "loader/serve/leash.h"
 #include "loader/serve/settings.h"
 #include "loader/serve/notify.h"

@@ -7,8 +7,8 @@
 
 #include <time.h>
 
-#include "common/text.h"
-#include "common/util.h"
+#include "common/util/text.h"
+#include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 
 static void head(FILE *f, const char *name, const char *type, const char *help)

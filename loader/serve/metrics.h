@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "common/status.h"
+#include "common/net/status.h"
 
 struct server;
 

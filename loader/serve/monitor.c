@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/memory.h"
-#include "common/util.h"
+#include "common/util/memory.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/serve/bound.h"
 #include "loader/serve/server_priv.h"

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/wire.h"
+#include "common/net/wire.h"
 
 struct server;
 struct session;

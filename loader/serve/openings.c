@@ -33,13 +33,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/dataname.h"
-#include "common/error.h"
-#include "common/lock.h"
-#include "common/log.h"
-#include "common/memory.h"
-#include "common/progress.h"
-#include "common/util.h"
+#include "common/data/dataname.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/log.h"
+#include "common/util/memory.h"
+#include "common/util/progress.h"
+#include "common/util/util.h"
 
 enum {
     QUICK_MAX = 4,    /* per user at a time */

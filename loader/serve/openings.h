@@ -11,7 +11,7 @@
 
 #include <plenum/error.h>
 
-#include "common/wire.h"
+#include "common/net/wire.h"
 #include "loader/dataset/dataset.h"
 #include "loader/serve/blocking.h"
 #include "loader/serve/roots.h"

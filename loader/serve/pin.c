@@ -18,8 +18,8 @@
 
 #include <hwloc.h>
 
-#include "common/error.h"
-#include "common/log.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
 
 struct binding {
     hwloc_bitmap_t cpus;

@@ -54,9 +54,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 #include "loader/serve/fair_queue.h"
 #include "loader/serve/queue_item.h"
 #include "loader/serve/queue_priv.h"

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/list.h"
-#include "common/ring.h"
-#include "common/wire.h"
+#include "common/util/list.h"
+#include "common/net/ring.h"
+#include "common/net/wire.h"
 #include "loader/serve/histogram.h"
 #include "loader/render/render.h"
 

@@ -8,7 +8,7 @@
 
 #include <plenum/error.h>
 
-#include "common/list.h"
+#include "common/util/list.h"
 #include "loader/render/render.h"
 #include "loader/serve/fair_queue.h"
 #include "loader/serve/queue.h"

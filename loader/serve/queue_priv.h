@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/list.h"
-#include "common/lock.h"
+#include "common/util/list.h"
+#include "common/util/lock.h"
 #include "loader/serve/fair_queue.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/token_bucket.h"

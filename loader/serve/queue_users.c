@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/lock.h"
+#include "common/util/lock.h"
 #include "loader/serve/queue_priv.h"
 
 enum { COST_PIXEL_NS = 20 }; /* estimated cost before any sample is rendered */

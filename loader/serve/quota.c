@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/server_priv.h"
 #include "loader/serve/session_facts.h"

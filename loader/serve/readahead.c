@@ -13,8 +13,8 @@
 
 #include <assert.h>
 
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 #include "loader/serve/queue_priv.h"
 #include "loader/serve/queue_users.h"
 

@@ -32,10 +32,10 @@
 
 #include <uv.h>
 
-#include "common/cgroup.h"
-#include "common/error.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/util/cgroup.h"
+#include "common/util/error.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/http.h"

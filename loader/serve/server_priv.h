@@ -5,8 +5,8 @@
 
 #include <uv.h>
 
-#include "common/list.h"
-#include "common/tls.h"
+#include "common/net/tls.h"
+#include "common/util/list.h"
 #include "loader/serve/histogram.h"
 #include "loader/serve/log_limit.h"
 #include "loader/serve/openings.h"

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 #include "loader/serve/snapshot.h"
 

@@ -7,7 +7,7 @@
  * ignored batches from the next loader. So the protocol needs no message for draining.
  *
  * libuv has no documented way to receive a memfd on a pipe. So the session watches its descriptor
- * with uv_poll, and common/frame.c reads and writes. */
+ * with uv_poll, and common/net/frame.c reads and writes. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 
 enum {

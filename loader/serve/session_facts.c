@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 #include "loader/serve/session_priv.h"
 

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/ring.h"
-#include "common/wire.h"
+#include "common/net/ring.h"
+#include "common/net/wire.h"
 #include "loader/render/render.h"
 #include "loader/serve/window.h"
 

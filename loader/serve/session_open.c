@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/serve/quota.h"

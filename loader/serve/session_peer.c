@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/util.h"
 #include "loader/serve/quota.h"
 #include "loader/serve/server_priv.h"
 

@@ -16,9 +16,9 @@
 
 #include <uv.h>
 
-#include "common/frame.h"
-#include "common/list.h"
-#include "common/log.h"
+#include "common/net/frame.h"
+#include "common/util/list.h"
+#include "common/util/log.h"
 #include "loader/serve/openings.h"
 #include "loader/serve/session.h"
 #include "loader/serve/session_facts.h"

@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 
 enum { HELLO_LIMIT_MS = 10000 }; /* for HELLO and OPEN to arrive */

@@ -15,8 +15,8 @@
 #include <ini.h>
 #endif
 
-#include "common/error.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
 
 enum { KEYS_MAX = 128 };
 

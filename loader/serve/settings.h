@@ -8,7 +8,7 @@
 
 #include <plenum/error.h>
 
-#include "common/options.h"
+#include "common/options/options.h"
 
 /** The texts of a file, which the target points to. {0}: none. */
 struct settings_texts {

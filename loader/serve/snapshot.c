@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/server_priv.h"
 #include "loader/serve/session_facts.h"

@@ -7,7 +7,7 @@
 #ifndef LOADER_SERVE_SNAPSHOT_H
 #define LOADER_SERVE_SNAPSHOT_H
 
-#include "common/frame.h"
+#include "common/net/frame.h"
 
 struct server;
 

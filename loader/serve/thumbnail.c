@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/error.h"
-#include "common/lock.h"
-#include "common/util.h"
+#include "common/util/error.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
 #include "loader/image/encode.h"
 #include "loader/serve/openings.h"
 

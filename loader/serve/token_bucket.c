@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 enum {
     DEPTH_MS = 100, /* the bucket holds the tokens of this time */

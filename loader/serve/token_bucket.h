@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#include "common/lock.h"
+#include "common/util/lock.h"
 
 struct token_bucket {
     uint32_t millicores; /* constant; 0: no limit */

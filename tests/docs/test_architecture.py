@@ -17,7 +17,7 @@ ROOMS = ("common", "include/plenum", "launcher", "libdist", "loader", "python", 
 
 
 def named(page):
-    """Names of files and folders of the project in a page: `common/order.c`, and `order.c` alone."""
+    """Names of files and folders of the project in a page: `common/pipeline/order.c`, and `order.c` alone."""
     with open(os.path.join(SOURCE, page), encoding="utf-8") as f:
         text = f.read()
     paths = set(re.findall(r"\b(?:%s)/[a-z\d_/.]*\.(?:c|h|md|py|sh|tsv)\b" % "|".join(ROOMS), text))

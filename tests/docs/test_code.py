@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The code in the documents runs, and their description of the protocol agrees with common/wire.h."""
+"""The code in the documents runs, and their description of the protocol agrees with common/net/wire.h."""
 
 import os
 import re
@@ -55,7 +55,7 @@ class CodeTest(ServiceCase):
 
     def test_protocol_numbers(self):
         """protocol.md names each message of wire.h with its number, and the version"""
-        with open(os.path.join(SOURCE, "common", "wire.h"), encoding="utf-8") as f:
+        with open(os.path.join(SOURCE, "common", "net", "wire.h"), encoding="utf-8") as f:
             header = f.read()
         names = re.findall(r"^    WIRE_(\w+)(?: = 1)?,", header.split("enum wire_type {")[1].split("};")[0], re.M)
         table = re.findall(r"^\| ([A-Z_]+) \| (\d+) \|", document("protocol.md"), re.M)

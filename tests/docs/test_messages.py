@@ -14,7 +14,7 @@ import tap  # noqa: E402
 
 FOLDERS = ("common", "libdist", "loader", "launcher")
 
-# common/message.h has the mark. The name of a function follows it, "log_warn(".
+# common/util/message.h has the mark. The name of a function follows it, "log_warn(".
 MARKED = re.compile(r"^MESSAGE(?:_FORMAT\(\d+, \d+\))?\s+(?P<static>static )?[\w\s*]*?\b(?P<name>\w+)\(", re.M)
 # Only these C library functions write to standard error without a mark, and log_about() receives the level.
 AT = {"fprintf": r"\s*stderr\b", "dprintf": r"\s*STDERR_FILENO\b", "log_about": r"\s*LOG_LEVEL_(?:ERROR|WARN)\b"}
@@ -152,7 +152,7 @@ class MessagesTest(unittest.TestCase):
         self.assertNotIn("", [remedy for _, remedy in page()])
 
     def test_marks(self):
-        """functions that receive a message have the mark of common/message.h, or report no error"""
+        """functions that receive a message have the mark of common/util/message.h, or report no error"""
         unknown = {f"{path}: {calls[-1]}()" for path, code in files(FOLDERS, ".c")
                    for text, calls, tells in texts_of(path, code)
                    if calls and not tells and len(re.findall(r"[a-z]+ ", text)) >= 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/pipelines.md has every stage that common/pipeline.c knows, and no other; its examples are what it says."""
+"""docs/pipelines.md has every stage that common/pipeline/ knows, and no other; its examples are what it says."""
 
 import os
 import re
@@ -11,8 +11,9 @@ import unittest
 from pages import BUILD, Page, blocks, read
 import tap
 
-SOURCE_TEXT = "".join(read(f"common/{part}.c") for part in ("pipeline", "pipeline_crop", "pipeline_mix", "pipeline_ops",
-                                                            "pipeline_policy", "pipeline_text", "views"))
+SOURCE_TEXT = "".join(read(f"common/pipeline/{part}.c")
+                      for part in ("pipeline", "pipeline_crop", "pipeline_mix", "pipeline_ops", "pipeline_policy",
+                                   "pipeline_text", "views"))
 TEXT = read("docs/pipelines.md")
 CTL = os.path.join(BUILD, "plenumctl")
 PRESETS = {"train", "eval", "torchvision_v2", "timm_a1", "dino_global", "mae", "cifar"}
@@ -51,7 +52,7 @@ class PipelinesTest(unittest.TestCase):
 
     def test_ranges(self):
         """the numbers of the page are those of the parser"""
-        side = re.search(r"PIPELINE_SIDE_MAX = (\d+)", read("common/pipeline.h")).group(1)
+        side = re.search(r"PIPELINE_SIDE_MAX = (\d+)", read("common/pipeline/pipeline.h")).group(1)
         term = re.search(r"define TERM_MAX (\d+)", SOURCE_TEXT).group(1)
         self.assertIn(f"1 to {side};", TEXT)
         self.assertIn(f"up to {term} ", TEXT)

@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-COMPLETION = os.path.join(SOURCE, "common", "completion")
+COMPLETION = os.path.join(SOURCE, "common", "options", "completion")
 os.environ["PATH"] = BUILD + ":" + os.environ["PATH"]
 os.environ.update({"LC_ALL": "C", "HISTFILE": "", "PLENUM_OF_THIS_TEST": "1"})
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "libdist/collectives/comm_header.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -14,7 +14,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/image/reader.h"
 #include "tests/loader/image/made.h"

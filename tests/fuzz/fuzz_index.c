@@ -12,7 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

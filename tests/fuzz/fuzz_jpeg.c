@@ -14,7 +14,7 @@
 
 #include <plenum/error.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/jpeg_pixels.h"
 #include "loader/image/reader.h"

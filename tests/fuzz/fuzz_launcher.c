@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/hostlist.h"
-#include "common/util.h"
+#include "common/net/hostlist.h"
+#include "common/util/util.h"
 #include "launcher/control.h"
 #include "launcher/network.h"
 #include "launcher/numa.h"

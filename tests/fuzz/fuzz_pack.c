@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/pack.h"
 #include "tests/loader/image/forge.h"
 

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/tar_reader.h"
 

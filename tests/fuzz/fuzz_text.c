@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/address.h"
-#include "common/dataname.h"
-#include "common/fields.h"
-#include "common/order.h"
-#include "common/views.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/data/dataname.h"
+#include "common/data/fields.h"
+#include "common/pipeline/order.h"
+#include "common/pipeline/views.h"
+#include "common/util/util.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/scope.h"
 

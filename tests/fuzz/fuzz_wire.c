@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
-#include "common/wire.h"
+#include "common/net/wire.h"
+#include "common/util/util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

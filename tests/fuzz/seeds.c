@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util.h"
-#include "common/wire.h"
+#include "common/util/util.h"
+#include "common/net/wire.h"
 #include "launcher/control.h"
 #include "libdist/collectives/comm_header.h"
 #include "loader/dataset/index_builder.h"

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/address.h"
+#include "common/net/address.h"
 
 static void tell(int fd)
 {

@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/remote/answer.h"
 
 enum { TEXT_MAX = 70000 };

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/configfile.h"
 

@@ -6,7 +6,7 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/job/daemons.h"
 
 /* What mpirun, srun and the agent print. */

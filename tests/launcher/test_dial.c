@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/util.h"
 #include "launcher/dial.h"
 #include "launcher/network.h"
 

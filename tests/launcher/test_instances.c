@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/address.h"
-#include "common/util.h"
+#include "common/net/address.h"
+#include "common/util/util.h"
 #include "launcher/job/supervise_priv.h"
 
 static int put(struct frame_buffer *b, enum control_type type)

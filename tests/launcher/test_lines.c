@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/lines.h"
 
 static void feed(struct lines *l, const char *bytes, size_t len)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/job/mpirun.h"

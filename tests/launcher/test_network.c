@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/network.h"
 #include "launcher/remote/probe.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/job/output.h"
 #include "launcher/plan/tag.h"
 

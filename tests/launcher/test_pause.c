@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/job/pause.h"
 
 Test(pause, grows_while_programs_fail_soon)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/table.h"
 

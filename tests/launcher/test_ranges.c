@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/ranges.h"
 
 enum { BITS = 200 };

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/job/report.h"
 
 static struct plan_host hosts[] = {{.name = (char *)"n1"}, {.name = (char *)"n2"}};

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/script.h"
 
 static char folder[] = "/tmp/plenum-script-XXXXXX";

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "launcher/job/variables.h"
 #include "launcher/plan/cmdline.h"
 #include "tests/launcher/environment.h"

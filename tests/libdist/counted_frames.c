@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/frame.h"
+#include "common/net/frame.h"
 
 static atomic_ulong own;
 atomic_ulong *counted_frames = &own;

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
-#include "common/wire.h"
+#include "common/net/wire.h"
+#include "common/util/error.h"
 #include "loader/render/render.h"
 
 enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };

@@ -12,7 +12,7 @@
 
 #include <plenum/plenum.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 static inline bool next_is_there(struct plenum_stream *s, struct plenum_batch *b)
 {

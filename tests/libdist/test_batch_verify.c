@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "libdist/batch_verify.h"
 
 enum { SAMPLES = 3, SIDE = 4, SLOTS = 3 };

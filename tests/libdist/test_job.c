@@ -16,7 +16,7 @@
 #include <plenum/comm.h>
 #include <plenum/stream.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "libdist/collectives/comm_header.h"
 #include "libdist/job_environ.h"
 

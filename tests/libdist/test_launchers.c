@@ -21,7 +21,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "libdist/job_environ.h"
 
 enum { PROCESSES = 64, VARIABLES = 40, SAMPLES = 2 * 2 * 2 * 3 * 3 * 3 };

@@ -20,11 +20,11 @@
 
 #include <plenum/plenum.h>
 
-#include "common/address.h"
-#include "common/frame.h"
-#include "common/tls.h"
-#include "common/util.h"
-#include "common/wire.h"
+#include "common/net/address.h"
+#include "common/net/frame.h"
+#include "common/net/tls.h"
+#include "common/net/wire.h"
+#include "common/util/util.h"
 #include "tests/daemon.h"
 #include "tests/libdist/streams.h"
 #include "tests/tree.h"

@@ -21,7 +21,7 @@
 
 #include <plenum/plenum.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "libdist/lookup.h"
 #include "tests/daemon.h"
 #include "tests/libdist/streams.h"

@@ -16,7 +16,7 @@
 
 #include <plenum/normalise.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "libdist/normalise_loops.h"
 
 static const double imagenet_mean[3] = {0.485, 0.456, 0.406};

@@ -29,11 +29,11 @@
 
 #include <plenum/plenum.h>
 
-#include "common/address.h"
-#include "common/frame.h"
-#include "common/ring.h"
-#include "common/util.h"
-#include "common/wire.h"
+#include "common/net/address.h"
+#include "common/net/frame.h"
+#include "common/net/ring.h"
+#include "common/net/wire.h"
+#include "common/util/util.h"
 #include "tests/daemon.h"
 #include "tests/libdist/counted_frames.h"
 #include "tests/tap.h"

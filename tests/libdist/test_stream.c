@@ -29,11 +29,11 @@
 
 #include <plenum/plenum.h>
 
-#include "common/address.h"
-#include "common/frame.h"
-#include "common/streamhash.h"
-#include "common/util.h"
-#include "common/wire.h"
+#include "common/net/address.h"
+#include "common/net/frame.h"
+#include "common/net/wire.h"
+#include "common/pipeline/streamhash.h"
+#include "common/util/util.h"
 #include "libdist/ownloader.h"
 #include "loader/render/render.h"
 #include "tests/daemon.h"

@@ -15,7 +15,7 @@
 
 #include <plenum/plenum.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "tests/daemon.h"
 #include "tests/tap.h"
 #include "tests/tree.h"

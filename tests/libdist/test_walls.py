@@ -114,13 +114,13 @@ class Walls(unittest.TestCase):
     def test_locale(self):
         """no number is parsed by the program's locale, which may have a decimal comma"""
         for folder in ("libdist", "common"):
-            for path in glob.glob(os.path.join(SOURCE, folder, "*.c")):
+            for path in glob.glob(os.path.join(SOURCE, folder, "**", "*.c"), recursive=True):
                 with open(path, encoding="utf-8") as f:
                     self.assertEqual(re.findall(r"\b(?:strtod|strtof|strtold|atof|v?f?scanf)\(", f.read()), [], path)
 
     def test_environment(self):
         """the library is not configured through the environment of its own process"""
-        for path in glob.glob(os.path.join(SOURCE, "loader", "*", "*.c")):
+        for path in glob.glob(os.path.join(SOURCE, "loader", "**", "*.c"), recursive=True):
             with open(path, encoding="utf-8") as f:
                 self.assertIsNone(re.search(r'setenv\("PLENUM_(SOURCE|VERIFY_BATCHES)', f.read()), path)
 

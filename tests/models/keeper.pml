@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* keeper.pml - which process keeps a job's own loader (common/jobloader.c, libdist/io.c, libdist/loader_session.c).
+/* keeper.pml - which process keeps a job's own loader (common/job/jobloader.c, libdist/io.c, libdist/loader_session.c).
  *
  * The processes of a job on one host know a socket name. A process that tries to connect and finds no listener binds the
  * name: this elects the keeper. The keeper starts the loader when a process waits, and restarts it when it dies. Keeper

@@ -27,7 +27,7 @@ KERNELS = re.compile(r"_(?:avx2|neon|portable)\.c$")
 WIDE = {
     "libdist/normalise.c": {"plenum_normalise": "the library's interface"},
     "loader/serve/http.c": {"on_request": "libmicrohttpd's signature"},
-    "tests/common/test_jobloader.c": {"__wrap_syscall": "libc's signature"},
+    "tests/common/job/test_jobloader.c": {"__wrap_syscall": "libc's signature"},
     "tests/libdist/collectives/comm_world.c": {"MPI_Recv": "MPI's signature"},
 }
 
@@ -35,7 +35,7 @@ WIDE = {
 NOT_YET = {
     "libdist/collectives/comm_local.c": ["backend_allreduce"],
     "libdist/collectives/comm_mpi.c": ["backend_allreduce"],
-    "tests/common/test_laws.c": ["show_step"],
+    "tests/common/pipeline/test_laws.c": ["show_step"],
     "tests/libdist/test_job.c": ["carry_allreduce"],
     "tests/loader/image/agree.c": ["compare", "oracle_agrees"],
     "tests/loader/image/made.c": ["put_frame"],

@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 
 static const double numbers[] = {NAN, -INFINITY, -2.5, -0.0, 0.0, 1.0, INFINITY};

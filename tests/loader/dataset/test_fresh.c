@@ -28,8 +28,8 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/datasum.h"
-#include "common/util.h"
+#include "common/data/datasum.h"
+#include "common/util/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/stamp.h"
 #include "loader/dataset/tar_writer.h"

@@ -15,8 +15,8 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/dataset/hint_cache.h"
 #include "tests/tree.h"
 

@@ -12,7 +12,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/json_find.h"
 
 struct json_case {

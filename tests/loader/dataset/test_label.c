@@ -12,7 +12,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/tar_writer.h"
 #include "tests/loader/dataset/opened.h"

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/mapping.h"
 
 enum { SIZE = 3 * 4096 + 100 };

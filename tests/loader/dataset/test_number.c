@@ -13,7 +13,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/number.h"
 
 struct number_case {

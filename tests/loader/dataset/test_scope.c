@@ -16,7 +16,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/scope.h"
 #include "tests/tree.h"
 

@@ -16,7 +16,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/index.h"
 #include "loader/dataset/stamp.h"

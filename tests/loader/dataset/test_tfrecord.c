@@ -14,7 +14,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/dataset.h"
 #include "tests/records.h"
 #include "tests/loader/dataset/opened.h"

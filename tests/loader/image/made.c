@@ -16,8 +16,8 @@
 #include <webp/encode.h>
 #endif
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 
 const struct made_jpeg made_kinds[] = {
     {"grey", .colour = MADE_GREY},

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "tests/loader/image/made.h"
 
 static const struct made_jpeg images[] = {
@@ -27,7 +27,7 @@ int main(void)
          " * hashes in selftest.c are of these bytes. */\n"
          "#include \"config.h\"\n\n"
          "#include \"loader/image/builtin.h\"\n\n"
-         "#include \"common/util.h\"\n\n"
+         "#include \"common/util/util.h\"\n\n"
          "/* clang-format off */");
     for (size_t i = 0; i < ARRAY_LEN(images); i++) {
         struct made m = make_jpeg(&images[i]);

@@ -22,7 +22,7 @@
 #include <webp/decode.h>
 #endif
 
-#include "common/philox.h"
+#include "common/pipeline/philox.h"
 #include "loader/image/exif.h"
 
 struct oracle_errors {

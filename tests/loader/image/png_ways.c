@@ -10,8 +10,8 @@
 
 #include <plenum/error.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/inflate.h"
 #include "loader/image/png_own.h"
 

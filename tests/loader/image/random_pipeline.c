@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 
 /* A capital letter is replaced by an argument: see write_argument(). */
 static const char *const crops[] = {

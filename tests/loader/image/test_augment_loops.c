@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/augment_loops.h"
 
 enum {

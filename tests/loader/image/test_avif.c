@@ -21,8 +21,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/limits.h"
 #include "loader/image/reader.h"

@@ -8,8 +8,8 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/crop.h"
 #include "loader/image/limits.h"
 

@@ -8,8 +8,8 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/exif.h"
 
 #define ENTRY(tag, type, count, a, b, c, d) \

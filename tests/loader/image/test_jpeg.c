@@ -10,8 +10,8 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/limits.h"
 #include "loader/image/reader.h"

@@ -17,8 +17,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/builtin.h"
 #include "loader/image/image.h"
 #include "loader/image/pack.h"

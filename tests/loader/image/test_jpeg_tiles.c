@@ -10,8 +10,8 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/jpeg_pixels.h"
 #include "loader/image/reader.h"
 #include "tests/loader/image/made.h"

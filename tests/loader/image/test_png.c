@@ -12,8 +12,8 @@
 
 #include <png.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "tests/loader/image/agree.h"
 #include "tests/loader/image/made.h"

@@ -12,8 +12,8 @@
 
 #include <png.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/inflate.h"
 #include "loader/image/png_rows.h"
 #include "loader/image/png_sums.h"

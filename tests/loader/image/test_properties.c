@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "tests/loader/image/agree.h"
 #include "tests/loader/image/made.h"

@@ -11,8 +11,8 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/pack.h"
 #include "tests/loader/image/agree.h"

@@ -12,7 +12,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/image/builtin.h"
 #include "loader/image/image.h"
 

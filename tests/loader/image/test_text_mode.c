@@ -10,9 +10,9 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/philox.h"
-#include "common/text_mode.h"
-#include "common/util.h"
+#include "common/data/text_mode.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/reader.h"
 #include "tests/loader/image/made.h"

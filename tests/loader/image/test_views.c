@@ -9,8 +9,8 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "tests/loader/image/made.h"
 #include "tests/loader/image/random_pipeline.h"

@@ -14,8 +14,8 @@
 #include <webp/decode.h>
 #endif
 
-#include "common/philox.h"
-#include "common/util.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/limits.h"
 #include "loader/image/reader.h"

@@ -16,7 +16,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/render/render.h"
 #include "tests/loader/image/made.h"

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/blocking.h"
 #include "tests/tap.h"
 

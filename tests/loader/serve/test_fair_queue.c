@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/fair_queue.h"
 
 enum { CLIENTS_MAX = 40, THREADS = 3, FOREVER = 1000000 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/log_limit.h"
 
 static const uint64_t minute = 60 * NS_PER_SEC, begin = 5 * NS_PER_SEC;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/util/util.h"
 #include "loader/serve/token_bucket.h"
 #include "loader/serve/queue.h"
 #include "tests/tap.h"

@@ -16,11 +16,11 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/address.h"
-#include "common/philox.h"
-#include "common/ring.h"
-#include "common/util.h"
-#include "common/wire.h"
+#include "common/net/address.h"
+#include "common/net/ring.h"
+#include "common/net/wire.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
 #include "tests/daemon.h"
 #include "tests/tree.h"
 

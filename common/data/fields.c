@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "common/data/fields.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/util/error.h"
+#include "common/util/util.h"
+
+static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy",  "int64",
+                                                     "float32", "mask",  "line", "boxes"};
+
+/* A word without surrounding blanks, up to `stop` or the end. */
+static const char *take_word(const char **at, const char *end, char stop, size_t *len)
+{
+    const char *word = *at, *close = memchr(word, stop, (size_t)(end - word));
+
+    close = close ? close : end;
+    *at = close < end ? close + 1 : NULL;
+    while (word < close && *word == ' ')
+        word++;
+    while (close > word && close[-1] == ' ')
+        close--;
+    *len = (size_t)(close - word);
+    return word;
+}
+
+static bool is_name(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+
+    return *text && !(*text >= '0' && *text <= '9') && text[strspn(text, letters)] == '\0';
+}
+
+static int set_text(const char *text, size_t len, const char *what, char *ret, size_t size,
+                    struct plenum_error *err)
+{
+    if (len == 0 || len >= size)
+        return error_set(err, -EINVAL, "fields: the %s '%.*s' %s", what, (int)min_u64(len, 200),
+                         text, len ? "is too long" : "is empty");
+    memcpy(ret, text, len);
+    ret[len] = '\0';
+    return 0;
+}
+
+static int parse_as(const char *word, size_t len, enum field_as *ret, struct plenum_error *err)
+{
+    for (int i = 0; i < FIELD_AS_COUNT; i++)
+        if (strlen(as_names[i]) == len && memcmp(as_names[i], word, len) == 0) {
+            *ret = (enum field_as)i;
+            return 0;
+        }
+    return error_set(err, -EINVAL,
+                     "fields: '%.*s' is not a kind of field: use text, bytes, npy, int64, float32, "
+                     "mask, line or boxes",
+                     (int)min_u64(len, 200), word);
+}
+
+/* Parse "0.25", never through floating point. */
+static int parse_visible(const char *word, size_t len, uint32_t *ret, struct plenum_error *err)
+{
+    uint32_t value = 0, unit = FIELD_VISIBLE_ONE;
+    bool point = false, digits = false;
+    size_t i;
+
+    for (i = 0; i < len && unit > 0 && value <= FIELD_VISIBLE_ONE; i++) {
+        if (word[i] == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (word[i] < '0' || word[i] > '9')
+            break;
+        digits = true;
+        unit = point ? unit / 10 : unit;
+        value = (point ? value : 10 * value) + (uint32_t)(word[i] - '0') * unit;
+    }
+    *ret = value;
+    if (i == len && digits && unit > 0 && value <= FIELD_VISIBLE_ONE)
+        return 0;
+    return error_set(err, -EINVAL,
+                     "fields: '%.*s' is not a valid share of a box: it must be 0 to 1, with at "
+                     "most 4 decimal places",
+                     (int)min_u64(len, 200), word);
+}
+
+/* Parse NAME[:SOURCE[:AS[:VISIBLE]]]. */
+static int parse_one(const char *text, size_t len, struct field_spec *ret, struct plenum_error *err)
+{
+    const char *at = text, *end = text + len, *word;
+    size_t n;
+    int r;
+
+    ret->as = FIELD_AS_TEXT;
+    ret->visible = 0;
+    word = take_word(&at, end, ':', &n);
+    r = set_text(word, n, "name", ret->name, sizeof(ret->name), err);
+    if (r < 0)
+        return r;
+    if (!is_name(ret->name))
+        return error_set(err, -EINVAL,
+                         "fields: '%s' is not a valid field name: use letters, digits and _, with "
+                         "no digit at the beginning; write a field as NAME:SOURCE:KIND",
+                         ret->name);
+    if (at)
+        word = take_word(&at, end, ':', &n);
+    r = set_text(word, n, "source", ret->source, sizeof(ret->source), err);
+    if (r < 0 || !at)
+        return r;
+    word = take_word(&at, end, ':', &n);
+    r = parse_as(word, n, &ret->as, err);
+    if (r == 0 && at && ret->as == FIELD_AS_BOXES) {
+        word = take_word(&at, end, ':', &n);
+        r = parse_visible(word, n, &ret->visible, err);
+    }
+    if (r == 0 && at)
+        r = error_set(err, -EINVAL, "fields: '%.*s' has more parts than NAME:SOURCE:KIND",
+                      (int)min_u64(len, 200), text);
+    return r;
+}
+
+/* Write a spec at offset `at` of the text; returns the new length. */
+static size_t put_spec(struct fields *fields, size_t at, const struct field_spec *spec)
+{
+    size_t size = sizeof(fields->text);
+
+    if (at < size)
+        at += (size_t)snprintf(fields->text + at, size - at, "%s%s:%s:%s", at ? "," : "",
+                               spec->name, spec->source, as_names[spec->as]);
+    if (spec->visible > 0 && at < size)
+        at +=
+            (size_t)snprintf(fields->text + at, size - at, ":%u.%04u",
+                             spec->visible / FIELD_VISIBLE_ONE, spec->visible % FIELD_VISIBLE_ONE);
+    return at;
+}
+
+int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
+{
+    const char *at = text, *end = text + strlen(text);
+    size_t n = 0;
+
+    *ret = (struct fields){.count = 0};
+    if (text[strspn(text, " ")] == '\0')
+        return 0;
+    while (at) {
+        struct field_spec *spec = &ret->spec[ret->count];
+        const char *word;
+        size_t len;
+        int r;
+
+        if (ret->count == FIELDS_MAX)
+            return error_set(err, -EINVAL, "fields: a sample can have at most %d", FIELDS_MAX);
+        word = take_word(&at, end, ',', &len);
+        r = parse_one(word, len, spec, err);
+        if (r < 0)
+            return r;
+        for (uint32_t i = 0; i < ret->count; i++)
+            if (strcmp(ret->spec[i].name, spec->name) == 0)
+                return error_set(err, -EINVAL, "fields: '%s' is given twice", spec->name);
+        assert(ret->count < FIELDS_MAX);
+        n = put_spec(ret, n, spec);
+        ret->count++;
+    }
+    if (n >= sizeof(ret->text))
+        return error_set(err, -EINVAL, "fields: the list is longer than %d bytes",
+                         FIELDS_TEXT_MAX - 1);
+    return 0;
+}
+
+/* The rest after the first "json." that is a whole component of a source. */
+static const char *behind_json(const char *source)
+{
+    static const char begin[] = "json.", within[] = ".json.";
+    const char *at = strstr(source, within);
+
+    if (strncmp(source, begin, strlen(begin)) == 0)
+        return source + strlen(begin);
+    return at ? at + strlen(within) : NULL;
+}
+
+bool field_names_member(const struct field_spec *spec)
+{
+    return behind_json(spec->source) != NULL;
+}
+
+const char *field_member(const struct field_spec *spec)
+{
+    bool whole =
+        spec->as == FIELD_AS_BYTES || spec->as == FIELD_AS_NPY || spec->as == FIELD_AS_MASK;
+
+    return whole ? NULL : behind_json(spec->source);
+}
+
+size_t field_extension_len(const struct field_spec *spec)
+{
+    const char *member = field_member(spec);
+
+    assert(!member || member > spec->source);
+    return member ? (size_t)(member - spec->source) - 1 : strlen(spec->source);
+}
+
+bool fields_follow_pixels(const struct fields *fields)
+{
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->spec[i].as == FIELD_AS_MASK || fields->spec[i].as == FIELD_AS_BOXES)
+            return true;
+    return false;
+}
+
+bool fields_are_new(const struct fields *fields)
+{
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->spec[i].as == FIELD_AS_BOXES || field_member(&fields->spec[i]))
+            return true;
+    return false;
+}
+
+const char *field_next_line(const char **at, const char *end, size_t *len)
+{
+    static const char blanks[] = " \t\r";
+
+    while (*at < end) {
+        const char *line = *at, *stop = memchr(line, '\n', (size_t)(end - line)), *p;
+
+        stop = stop ? stop : end;
+        *at = stop < end ? stop + 1 : end;
+        if (stop > line && stop[-1] == '\r')
+            stop--;
+        for (p = line; p < stop && *p && strchr(blanks, *p); p++)
+            continue;
+        if (p < stop) {
+            assert(line < stop && stop <= end);
+            *len = (size_t)(stop - line);
+            return line;
+        }
+    }
+    return NULL;
+}
+
+uint32_t field_item_bytes(uint32_t type)
+{
+    static const uint8_t bytes[PLENUM_FIELD_TYPES] = {
+        [PLENUM_FIELD_BOOL] = 1,    [PLENUM_FIELD_INT8] = 1,    [PLENUM_FIELD_UINT8] = 1,
+        [PLENUM_FIELD_INT16] = 2,   [PLENUM_FIELD_UINT16] = 2,  [PLENUM_FIELD_INT32] = 4,
+        [PLENUM_FIELD_UINT32] = 4,  [PLENUM_FIELD_INT64] = 8,   [PLENUM_FIELD_UINT64] = 8,
+        [PLENUM_FIELD_FLOAT16] = 2, [PLENUM_FIELD_FLOAT32] = 4, [PLENUM_FIELD_FLOAT64] = 8,
+    };
+
+    return type < PLENUM_FIELD_TYPES ? bytes[type] : 0;
+}
+
+uint64_t field_sample_bytes(const struct field_shape *shape, uint32_t images, uint64_t pixels)
+{
+    if (shape->mask)
+        return shape->room * pixels;
+    return shape->type == PLENUM_FIELD_BOXES ? (uint64_t)shape->room * images : shape->room;
+}
+
+bool field_shape_is_valid(const struct field_shape *shape)
+{
+    uint64_t bytes = field_item_bytes(shape->type);
+
+    if (shape->type == PLENUM_FIELD_BOXES)
+        return shape->mask == 0 && shape->dims == 0 && shape->shape[0] == 0 &&
+               shape->room >= field_boxes_bytes(0) &&
+               shape->room <= FIELD_BYTES_MAX + field_boxes_bytes(0) &&
+               field_boxes_bytes(field_boxes_most(shape->room)) == shape->room;
+    if (shape->mask)
+        return shape->mask == 1 && shape->dims == 0 &&
+               (shape->type == PLENUM_FIELD_UINT8 || shape->type == PLENUM_FIELD_UINT16) &&
+               shape->room == bytes;
+    if (shape->type >= PLENUM_FIELD_TYPES || shape->dims > PLENUM_FIELD_DIMS_MAX ||
+        shape->room == 0 || shape->room > FIELD_BYTES_MAX)
+        return false;
+    for (uint32_t i = 0; i < PLENUM_FIELD_DIMS_MAX; i++) {
+        if (i >= shape->dims && shape->shape[i] != 0)
+            return false;
+        if (i < shape->dims && (shape->shape[i] == 0 || shape->shape[i] > FIELD_BYTES_MAX))
+            return false;
+        bytes = i < shape->dims ? bytes * shape->shape[i] : bytes;
+        if (bytes > FIELD_BYTES_MAX)
+            return false;
+    }
+    return field_varies(shape) ? shape->dims == 0 : bytes == shape->room;
+}
+
+bool field_shape_is_as(const struct field_shape *shape, enum field_as as)
+{
+    if (as == FIELD_AS_MASK || shape->mask)
+        return as == FIELD_AS_MASK && shape->mask;
+    switch (as) {
+    case FIELD_AS_TEXT:
+    case FIELD_AS_LINE:
+        return shape->type == PLENUM_FIELD_TEXT;
+    case FIELD_AS_BYTES:
+        return shape->type == PLENUM_FIELD_BYTES;
+    case FIELD_AS_NPY:
+        return field_item_bytes(shape->type) > 0;
+    case FIELD_AS_INT64:
+        return shape->type == PLENUM_FIELD_INT64;
+    case FIELD_AS_FLOAT:
+        return shape->type == PLENUM_FIELD_FLOAT32;
+    case FIELD_AS_BOXES:
+        return shape->type == PLENUM_FIELD_BOXES;
+    case FIELD_AS_MASK:
+    case FIELD_AS_COUNT:
+        break;
+    }
+    return false;
+}

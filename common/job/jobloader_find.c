@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* jobloader_find.c - where the program plenumd is. */
+#include "config.h"
+
+#include "common/job/jobloader.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/util/error.h"
+#include "common/util/module.h"
+
+/* If the program is in this folder, whose name has `len` characters, return its path. */
+static bool find_in(const char *folder, size_t len, char *ret, size_t size)
+{
+    int n = snprintf(ret, size, "%.*s/plenumd", (int)len, folder);
+
+    return len > 0 && n > 0 && n < (int)size && access(ret, X_OK) == 0;
+}
+
+int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
+{
+    const char *named = getenv("PLENUM_PLENUMD"), *path = getenv("PATH"), *slash;
+    char self[4096];
+    bool library;
+    size_t len;
+    ssize_t n;
+
+    if (named && *named) {
+        if (access(named, X_OK) < 0)
+            return error_set(err, -ENOENT, "PLENUM_PLENUMD names '%s': %s", named, strerror(errno));
+        return snprintf(ret, size, "%s", named) < (int)size ? 0 : -ENAMETOOLONG;
+    }
+    /* Look beside the library before the program: a system Python knows nothing about the Plenum of
+     * a virtual environment, but may have another one beside it. */
+    len = module_own_folder(self, sizeof(self), &library);
+    if (library && find_in(self, len, ret, size))
+        return 0;
+    n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[n > 0 ? n : 0] = '\0';
+    slash = strrchr(self, '/');
+    if (slash && find_in(self, (size_t)(slash - self), ret, size))
+        return 0;
+    if (find_in(PLENUM_BINDIR, strlen(PLENUM_BINDIR), ret, size))
+        return 0;
+    while (path && *path) {
+        len = strcspn(path, ":");
+        if (find_in(path, len, ret, size))
+            return 0;
+        path += len;
+        path += *path == ':';
+    }
+    return error_set(err, -ENOENT,
+                     "the loader program plenumd was not found beside libplenum, beside this "
+                     "program, in %s or in PATH; install it or set PLENUM_PLENUMD",
+                     PLENUM_BINDIR);
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/* meeting.c - how instances on one host wait for each other and exchange bytes, without MPI.
+ *
+ * The memory has a slot for each instance, with the number of rounds that it has entered, and two
+ * rooms for each. A round is complete when all have entered it. There is no shared state that
+ * others depend on, so an instance that is killed at any moment leaves nothing half done. Waiters
+ * sleep on a futex, and the last instance to enter wakes them.
+ *
+ * Why two rooms: an instance that has entered a round may write for the next turn while others
+ * still read the previous one. No instance can be two turns ahead, because it would have to wait
+ * for the others.
+ *
+ * The end of an instance is detected in two ways. The launcher records the end of each program that
+ * it started. That is reliable, but the program that joined may be a child of it (of a shell
+ * script). So each process that joins is watched, too (meeting_server.c). That only counts for
+ * instances that this process has met: a script's next program has not joined yet, and continues
+ * with the rounds where the previous one stopped.
+ *
+ * Nothing here needs a descriptor after joining, because programs close descriptors that they do
+ * not know. */
+#include "config.h"
+
+#include "common/job/meeting.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/job/meeting_priv.h"
+#include "common/net/address.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
+
+#ifndef MADV_POPULATE_WRITE /* glibc 2.35 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Interval of the checks for instances that have ended. */
+static const uint64_t look_ns = 250 * NS_PER_MS;
+
+struct meeting {
+    struct meeting_shared *shared;
+    size_t bytes;
+    uint32_t instances, index;
+    uint64_t first, round; /* this process's first and current round */
+    uint64_t turn;
+    size_t reserved[2]; /* bytes of our rooms that have memory */
+};
+
+void meeting_destroy(struct meeting *meeting)
+{
+    if (!meeting)
+        return;
+    if (meeting->shared)
+        (void)munmap(meeting->shared, meeting->bytes);
+    free(meeting);
+}
+
+void meeting_wake(struct meeting_shared *s)
+{
+    (void)atomic_fetch_add(&s->woken, 1);
+    (void)syscall(SYS_futex, &s->woken, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* ---- joining ---- */
+
+MESSAGE static int refuse(struct plenum_error *err, const char *address, const char *why)
+{
+    return error_set(err, -ENOTSUP, "collectives: PLENUM_COLLECTIVES=%s: %s", address, why);
+}
+
+/* Connect with a name that the kernel chooses, to which the answer is sent. */
+static int dial(const char *text, struct plenum_error *err)
+{
+    const struct sockaddr_un own = {.sun_family = AF_UNIX};
+    struct address address;
+    int fd, r = 0;
+
+    if (strncmp(text, "unix:@", 6) != 0 || address_parse(text, &address, NULL) < 0)
+        return refuse(err, text, "plenumrun did not set this value");
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (const void *)&own, offsetof(struct sockaddr_un, sun_path)) < 0 ||
+        connect(fd, (const void *)&address.un, address.len) < 0)
+        r = -errno;
+    if (r == -ECONNREFUSED)
+        (void)refuse(
+            err, text,
+            "plenumrun is not running, or this program is in a different network namespace");
+    else if (r < 0)
+        (void)refuse(err, text, strerror(-r));
+    if (r < 0)
+        io_close(&fd);
+    return r < 0 ? -ENOTSUP : fd;
+}
+
+static int await(int fd, short events, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = events};
+        uint64_t now = time_now_ns(), left = 1000;
+
+        if (deadline_ns && now >= deadline_ns)
+            return -ETIMEDOUT;
+        if (deadline_ns)
+            left = min_u64(left, (deadline_ns - now) / NS_PER_MS + 1);
+        if (poll(&p, 1, (int)left) > 0)
+            return 0;
+    }
+}
+
+/* Send one question and receive one answer, with the memory: its descriptor, or -errno. */
+static int ask(int fd, const struct meeting_question *question, uint64_t deadline_ns,
+               struct meeting_answer *answer)
+{
+    union io_descriptor_room control;
+    struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    const struct cmsghdr *c;
+    int memory = -1, r;
+    ssize_t n;
+
+    do {
+        n = send(fd, question, sizeof(*question), MSG_NOSIGNAL);
+        r = n < 0 ? -errno : 0;
+    } while (r == -EINTR || (r == -EAGAIN && (r = await(fd, POLLOUT, deadline_ns)) == 0));
+    while (r == 0) {
+        r = await(fd, POLLIN, deadline_ns);
+        if (r < 0)
+            break;
+        n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+        if (n >= 0 || (errno != EINTR && errno != EAGAIN))
+            break;
+    }
+    if (r < 0)
+        return r;
+    if (n != (ssize_t)sizeof(*answer))
+        return n < 0 ? -errno : -EPROTO;
+    c = CMSG_FIRSTHDR(&msg);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+        memcpy(&memory, CMSG_DATA(c), sizeof(memory));
+    return memory < 0 ? -ENODATA : memory;
+}
+
+/* Write the message why there is no memory. */
+static int explain(const struct meeting_answer *answer, int r, const char *address, uint32_t index,
+                   struct plenum_error *err)
+{
+    char why[120];
+
+    if (r == -ETIMEDOUT)
+        return error_set(err, r, "collectives: plenumrun has not answered within the time limit");
+    if (r != -ENODATA)
+        return refuse(err, address, strerror(-r));
+    if (memcmp(answer->magic, meeting_magic, sizeof(meeting_magic)) != 0 ||
+        answer->version != MEETING_LAYOUT)
+        return refuse(err, address, "plenumrun and libplenum have different versions");
+    switch (answer->refusal) {
+    case MEETING_OTHER_USER:
+        return refuse(err, address, "it belongs to another user");
+    case MEETING_OTHER_JOB:
+        return refuse(err, address, "it belongs to another job");
+    case MEETING_TAKEN:
+        return error_set(
+            err, -ENOTSUP,
+            "process %u is already using the collectives of instance %u, and only one process can",
+            answer->pid, index);
+    default:
+        (void)snprintf(why, sizeof(why), "plenumrun cannot create the shared memory: %s%s",
+                       strerror(answer->error),
+                       answer->error == EFBIG ? " (raise the limit on file sizes, ulimit -f)" : "");
+        return refuse(err, address, why);
+    }
+}
+
+/* Accept only memory that plenumrun of the same user created, because any process can bind an
+ * abstract name. */
+static int check(int fd, uint32_t instances, const char *address, struct plenum_error *err)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return refuse(err, address, strerror(errno));
+    if (st.st_uid != geteuid())
+        return refuse(err, address, "it belongs to another user");
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || st.st_size != (off_t)meeting_bytes(instances))
+        return refuse(err, address,
+                      "its memory does not have the size that a job of this size needs");
+    return 0;
+}
+
+int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
+                 struct plenum_error *err)
+{
+    const uint32_t instances = self->instances, index = self->index;
+    struct meeting_question question = {
+        .version = MEETING_LAYOUT, .instances = instances, .index = index};
+    struct meeting_answer answer = {.pid = 0};
+    struct meeting *m;
+    int fd = dial(self->address, err), memory, r;
+
+    if (fd < 0)
+        return fd;
+    memcpy(question.magic, meeting_magic, sizeof(meeting_magic));
+    (void)snprintf(question.job, sizeof(question.job), "%s", self->job);
+    memory = ask(fd, &question, deadline_ns, &answer);
+    (void)close(fd);
+    if (memory < 0)
+        return explain(&answer, memory, self->address, index, err);
+    r = check(memory, instances, self->address, err);
+    m = r < 0 ? NULL : malloc(sizeof(*m));
+    if (m) {
+        *m = (struct meeting){
+            .instances = instances, .index = index, .bytes = meeting_bytes(instances)};
+        m->shared = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    }
+    (void)close(memory);
+    if (r < 0)
+        return r;
+    if (!m || m->shared == MAP_FAILED) {
+        free(m);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    m->first = m->round = atomic_load(&m->shared->slots[index].came);
+    *ret = m;
+    return 0;
+}
+
+/* ---- rounds ---- */
+
+bool meeting_has_come(const struct meeting *meeting, uint32_t instance)
+{
+    assert(instance < meeting->instances);
+    return atomic_load(&meeting->shared->slots[instance].came) > meeting->round;
+}
+
+/* Check from `*at` on; earlier ones had entered when they were last checked. */
+static bool all_have_come(const struct meeting *m, uint32_t *at)
+{
+    assert(*at <= m->instances);
+    while (*at < m->instances && meeting_has_come(m, *at))
+        ++*at;
+    return *at == m->instances;
+}
+
+static bool is_gone(const struct meeting *m, uint32_t instance)
+{
+    const struct meeting_slot *slot = &m->shared->slots[instance];
+
+    return atomic_load(&slot->ended) ||
+           (atomic_load(&slot->came) > m->first && !atomic_load(&slot->present));
+}
+
+/* An instance that entered and then ended counts as having entered. */
+static bool find_gone(const struct meeting *m, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < m->instances; i++) {
+        if (i == m->index || meeting_has_come(m, i) || !is_gone(m, i) || meeting_has_come(m, i))
+            continue;
+        assert(i != m->index);
+        *ret = i;
+        return true;
+    }
+    return false;
+}
+
+static void sleep_until(struct meeting_shared *s, uint32_t woken, uint64_t until_ns, uint64_t now)
+{
+    uint64_t left = until_ns > now ? until_ns - now : 0;
+    const struct timespec limit = {.tv_sec = (time_t)(left / NS_PER_SEC),
+                                   .tv_nsec = (long)(left % NS_PER_SEC)};
+
+    (void)syscall(SYS_futex, &s->woken, FUTEX_WAIT, woken, &limit, NULL, 0);
+}
+
+/* All have entered: do they belong to the same run of the program? */
+static bool find_odd(const struct meeting *m, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < m->instances; i++) {
+        if (m->shared->slots[i].first[m->round & 1] == m->first)
+            continue;
+        *ret = i;
+        return true;
+    }
+    return false;
+}
+
+int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who)
+{
+    struct meeting_shared *s = meeting->shared;
+    struct meeting_slot *own = &s->slots[meeting->index];
+    uint32_t at = 0;
+    bool look = false;
+
+    assert(meeting->round >= meeting->first);
+    own->first[meeting->round & 1] = meeting->first;
+    atomic_store(&own->came, meeting->round + 1);
+    if (all_have_come(meeting, &at))
+        meeting_wake(s);
+    for (;;) {
+        uint32_t woken = atomic_load(&s->woken);
+        uint64_t now;
+
+        if (all_have_come(meeting, &at))
+            break;
+        now = time_now_ns();
+        if (deadline_ns && now >= deadline_ns)
+            return -ETIMEDOUT;
+        if (look && find_gone(meeting, who))
+            return -EPIPE;
+        sleep_until(s, woken, min_u64(deadline_ns ? deadline_ns : UINT64_MAX, now + look_ns), now);
+        look = true;
+    }
+    if (find_odd(meeting, who))
+        return -EPROTO;
+    meeting->round++;
+    return 0;
+}
+
+static unsigned char *rooms_of(const struct meeting *m, uint64_t turn)
+{
+    return (unsigned char *)m->shared + meeting_slots_bytes(m->instances) +
+           (turn & 1) * m->instances * MEETING_ROOM_BYTES;
+}
+
+unsigned char *meeting_next_rooms(struct meeting *meeting)
+{
+    return rooms_of(meeting, meeting->turn++);
+}
+
+int meeting_reserve(struct meeting *meeting, size_t bytes)
+{
+    uint64_t turn = meeting->turn - 1;
+    size_t *reserved = &meeting->reserved[turn & 1];
+    unsigned char *room = rooms_of(meeting, turn) + (size_t)meeting->index * MEETING_ROOM_BYTES;
+
+    assert(meeting->turn > 0 && bytes <= MEETING_ROOM_BYTES);
+    if (bytes <= *reserved)
+        return 0;
+    if (madvise(room, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) /* before Linux 5.14 */
+        return -ENOMEM;
+    *reserved = bytes;
+    return 0;
+}

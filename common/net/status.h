@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* status.h - a loader's status, for programs and for users: the same numbers as JSON and as a
+ * table. */
+#ifndef COMMON_STATUS_H
+#define COMMON_STATUS_H
+
+#include <stdio.h>
+
+#include "common/net/wire.h"
+
+struct status {
+    struct wire_status loader;
+    struct wire_status_stream *streams; /* [loader.streams] */
+};
+
+/** Number of streams that the loader does not report because they belong to other users. */
+uint32_t status_other_streams(const struct wire_status *loader);
+
+/** "decode", "trainer", ... */
+const char *status_bound_name(enum wire_bound bound);
+
+/** Write one JSON object: {"loader": {...}, "streams": [...]}. Shares are 0 to 1; unknown values
+ *  are null. */
+void status_write_json(FILE *file, const struct status *status);
+
+/**
+ * Write a table of at most `width` columns (at least 60) and `height` lines; 0: no limit.
+ *
+ * `line_end` is printed before each line break: an empty string, or the sequence that clears the
+ * rest of a terminal's line.
+ */
+void status_write_text(FILE *file, const struct status *status, unsigned width, unsigned height,
+                       const char *line_end);
+
+#endif

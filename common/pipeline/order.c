@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* order.c - the order of an epoch, as a function instead of a shuffled table.
+ *
+ * A table of a million samples costs every process 4 MB and a start-up, and has to be the same
+ * everywhere. A pseudo-random permutation costs nothing and is the same everywhere by definition:
+ *
+ *     b = bits of n - 1, cut into two halves; each round mixes one half with Philox of the other
+ *     (a Feistel network: a bijection on [0, 2^b) whatever the round function is);
+ *     a result >= n is permuted again until it is below n ("cycle walking": the cycle of the
+ *     permutation through a point below n returns below n, so it ends, and the map restricted to
+ *     [0, n) is again a bijection). 2^b < 2n, so fewer than two walks on average.
+ *
+ * docs/order.md specifies everything, for a second implementation.
+ *
+ * Small domains get more rounds: with halves of one or two bits eight rounds are visibly not
+ * random (tests/common/pipeline/test_order.c counts all permutations of four and five samples).
+ *
+ * Blocks: storage is a ring, cut open at a random sample (so that the incomplete block at the end
+ * is elsewhere in each epoch) and cut into blocks of B, which are permuted. Then the samples of
+ * each window of ORDER_WINDOW_BLOCKS consecutive blocks are permuted. So a reader of consecutive
+ * positions uses only a few blocks at a time, each a run of neighbours in storage.
+ *
+ * Not here: the pixels of a sample (loader/render), and which replica takes which position
+ * (libdist/stream.c).
+ */
+#include "config.h"
+
+#include "common/pipeline/order.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/pipeline/philox.h"
+#include "common/util/error.h"
+#include "common/util/util.h"
+
+enum {
+    ROUNDS = 12,
+    ROUNDS_SMALL = 24, /* for domains of at most SMALL_BITS bits */
+    SMALL_BITS = 12,
+};
+
+/* The type of positions and samples. tests/common/pipeline/test_order_small.c compiles this file
+ * with 8-bit words and tries all of them. Sums and products have the type `wide`, which is large
+ * enough for either. */
+#ifndef ORDER_WORD
+#define ORDER_WORD uint32_t
+#endif
+typedef ORDER_WORD word;
+typedef uint64_t wide;
+enum { WORD_BITS = 8 * sizeof(word) };
+
+static word narrow(wide x)
+{
+    assert(x == (word)x);
+    return (word)x;
+}
+
+/* One pass of the network over [0, 2^bits). `tweak` distinguishes permutations of one purpose. */
+static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
+                    unsigned bits, word x)
+{
+    unsigned low_bits = bits / 2, high_bits = bits - low_bits;
+    uint32_t low_mask = (uint32_t)((UINT64_C(1) << low_bits) - 1);
+    uint32_t high_mask = (uint32_t)((UINT64_C(1) << high_bits) - 1);
+    uint32_t low = x & low_mask, high = (uint32_t)x >> low_bits;
+    uint32_t rounds = bits <= SMALL_BITS ? ROUNDS_SMALL : ROUNDS;
+
+    assert(bits >= 1 && bits <= WORD_BITS);
+    for (uint32_t round = 0; round < rounds; round += 2) {
+        /* A half has at most 16 bits, so the round's number fits beside it. */
+        high ^= philox_draw(seed, low | round << 16, epoch, purpose, tweak).word[0] & high_mask;
+        low ^=
+            philox_draw(seed, high | (round + 1) << 16, epoch, purpose, tweak).word[0] & low_mask;
+    }
+    return narrow((wide)high << low_bits | low);
+}
+
+/* The number of bits of the numbers below n; n >= 2. */
+static unsigned bits_below(word n)
+{
+    assert(n >= 2);
+    return 64 - (unsigned)__builtin_clzll((wide)n - 1);
+}
+
+/* The image of x under a permutation of [0, n).
+ *
+ * It terminates: a walk never meets a point twice before it is back at x, so it takes at most one
+ * pass more than there are points in [n, 2^bits). This requires x < n: the cycle of a point beyond
+ * n need not lead below n at all. */
+static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak, word n,
+                    word x)
+{
+    unsigned bits;
+    wide left;
+
+    assert(x < n);
+    if (n < 2)
+        return x;
+    bits = bits_below(n);
+    assert(bits <= WORD_BITS);
+    left = ((wide)1 << bits) - n + 1;
+    do {
+        assert(left > 0);
+        left--;
+        x = feistel(seed, epoch, purpose, tweak, bits, x);
+    } while (x >= n);
+    return x;
+}
+
+static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, word position)
+{
+    wide block = block_len;  /* at most n */
+    wide blocks = n / block; /* whole blocks; the rest belongs to the last window */
+    wide window_len = block * ORDER_WINDOW_BLOCKS;
+    wide windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
+    wide window = position / window_len, start, len, q, slot, storage, cut;
+
+    assert(block_len > 0 && block_len <= n && position < n);
+    if (window >= windows)
+        window = windows - 1;
+    start = window * window_len;
+    len = window == windows - 1 ? n - start : window_len;
+    q = permute(seed, epoch, DRAW_WINDOW, narrow(window), narrow(len), narrow(position - start));
+    slot = window * ORDER_WINDOW_BLOCKS + q / block;
+    if (slot < blocks)
+        storage =
+            permute(seed, epoch, DRAW_BLOCK, 0, narrow(blocks), narrow(slot)) * block + q % block;
+    else
+        storage = start + q; /* the rest after the last whole block */
+    assert(storage < n);
+    cut = philox_below(philox_draw(seed, 0, epoch, DRAW_ROTATE, 0).word[0], n);
+    return narrow((storage + cut) % n);
+}
+
+uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position)
+{
+    word n = narrow(order->n), p = narrow(position / (order->repeat ? order->repeat : 1));
+
+    assert(p < n);
+    switch (order->shuffle) {
+    case ORDER_GLOBAL:
+        p = permute(order->seed, epoch, DRAW_ORDER, 0, n, p);
+        break;
+    case ORDER_BLOCK:
+        p = block_sample(order->seed, epoch, n, (word)min_u64(order->block, n), p);
+        break;
+    case ORDER_NONE:
+        break;
+    }
+    assert(p < n);
+    return narrow((wide)order->first + p);
+}
+
+int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err)
+{
+    const char *colon = strchr(text, ':');
+    char first[16] = "";
+    uint64_t a = 0, b = 0;
+    bool good = colon && (size_t)(colon - text) < sizeof(first);
+
+    if (good) {
+        memcpy(first, text, (size_t)(colon - text));
+        good = (!first[0] || parse_u64(first, UINT32_MAX - 1, &a) == 0) &&
+               (!colon[1] || parse_u64(colon + 1, UINT32_MAX - 1, &b) == 0);
+    }
+    if (!good)
+        return error_set(err, -EINVAL,
+                         "subset '%s' must have the form a:b, which selects samples a to b - 1",
+                         text);
+    if (colon[1] && a >= b)
+        return error_set(err, -EINVAL, "subset '%s' holds no samples", text);
+    *ret = (struct order_subset){.first = (uint32_t)a, .end = (uint32_t)b};
+    return 0;
+}
+
+int order_init(struct order *order, uint32_t samples, const struct order_subset *subset,
+               uint32_t repeat, struct plenum_error *err)
+{
+    uint32_t end = subset->end ? subset->end : samples;
+
+    repeat = repeat ? repeat : 1;
+    if (end > samples || subset->first >= end)
+        return error_set(err, -EINVAL, "subset %u:%u goes beyond the %u samples of the data set",
+                         subset->first, end, samples);
+    if ((uint64_t)(end - subset->first) * repeat >= UINT32_MAX)
+        return error_set(err, -EINVAL,
+                         "%u samples, %u times each, are more than 2^32 - 2 positions",
+                         end - subset->first, repeat);
+    assert(end > subset->first && repeat > 0);
+    order->first = subset->first;
+    order->n = end - subset->first;
+    order->repeat = repeat;
+    return 0;
+}
+
+int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t *block,
+                        struct plenum_error *err)
+{
+    uint64_t value;
+
+    if (strcmp(text, "global") == 0) {
+        *shuffle = ORDER_GLOBAL;
+        *block = 0;
+        return 0;
+    }
+    if (strcmp(text, "none") == 0) {
+        *shuffle = ORDER_NONE;
+        *block = 0;
+        return 0;
+    }
+    if (strncmp(text, "block:", 6) == 0 && parse_u64(text + 6, UINT32_MAX, &value) == 0 &&
+        value > 0) {
+        *shuffle = ORDER_BLOCK;
+        *block = (uint32_t)value;
+        return 0;
+    }
+    return error_set(err, -EINVAL,
+                     "shuffle '%s' is not one of global, none and block:B (B samples in a block)",
+                     text);
+}
+
+uint64_t order_part_seed(uint64_t seed, uint32_t part)
+{
+    struct philox_block block = philox_draw(seed, part, 0, DRAW_PART, 0);
+
+    return (uint64_t)block.word[1] << 32 | block.word[0];
+}
+
+static uint64_t span_of(const struct order_steps *steps)
+{
+    return steps->span ? steps->span : steps->n;
+}
+
+bool order_place_has_step(const struct order_steps *steps, struct order_place place)
+{
+    if (place.position >= span_of(steps))
+        return false;
+    return steps->last == ORDER_PAD || span_of(steps) - place.position >= steps->per_step;
+}
+
+struct order_place order_place_settle(const struct order_steps *steps, struct order_place place)
+{
+    if (order_place_has_step(steps, place))
+        return place;
+    return (struct order_place){.epoch = place.epoch + 1, .position = 0};
+}
+
+struct order_place order_place_after(const struct order_steps *steps, struct order_place place)
+{
+    uint64_t span = span_of(steps);
+
+    if (place.position >= span || span - place.position <= steps->per_step)
+        /* nothing left: equal for every step size */
+        return (struct order_place){.epoch = place.epoch + 1, .position = 0};
+    place.position += steps->per_step;
+    return place;
+}
+
+uint64_t order_steps_left(const struct order_steps *steps, struct order_place place)
+{
+    uint64_t left;
+
+    if (place.position >= span_of(steps))
+        return 0;
+    assert(steps->per_step > 0);
+    left = span_of(steps) - place.position;
+    return left / steps->per_step + (steps->last == ORDER_PAD && left % steps->per_step > 0);
+}
+
+struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
+                                    uint64_t count)
+{
+    uint64_t whole = order_steps_left(steps, (struct order_place){0});
+    /* skip the rest of an epoch if it is smaller than a step */
+    uint64_t left = max_u64(order_steps_left(steps, place), 1);
+
+    assert(whole > 0);
+    if (count == 0)
+        return order_place_settle(steps, place);
+    if (count < left)
+        return (struct order_place){.epoch = place.epoch,
+                                    .position = place.position + count * steps->per_step};
+    count -= left;
+    return (struct order_place){.epoch = place.epoch + 1 + count / whole,
+                                .position = count % whole * steps->per_step};
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* views.h - the text that describes what a sample shows: one image of its file, or several views of
+ * it, e.g. "view(global, 2, rrc(224, scale=0.32:1)) view(local, 8, rrc(96, scale=0.05:0.32))". */
+#ifndef COMMON_VIEWS_H
+#define COMMON_VIEWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+#include <plenum/stream.h>
+
+#include "common/pipeline/pipeline.h"
+
+enum {
+    VIEWS_MAX = PLENUM_VIEWS_MAX,
+    VIEWS_IMAGES_MAX = 32, /* images of one sample in all views */
+    VIEW_NAME_MAX = 32,    /* bytes of a view's name with its NUL */
+    VIEWS_TEXT_MAX = 2048, /* bytes of a canonical text with its NUL */
+};
+
+/** One "view(name, count, pipeline)": `count` images from the same pipeline, each with its own
+ *  draws. */
+struct view {
+    char name[VIEW_NAME_MAX]; /* empty if the text has no views */
+    uint32_t count;           /* images per sample, at least 1 */
+    struct pipeline pipeline;
+};
+
+struct views {
+    bool named;     /* by view(...); otherwise the text is one pipeline with one image per sample */
+    uint32_t count; /* at least 1 */
+    uint32_t images; /* images per sample: the sum of all counts; 1 for "none", of 0 x 0 pixels */
+    struct view view[VIEWS_MAX]; /* in the order of the text */
+    /** Canonical text: the pipeline's, or "v1 [exif] [junk] view(name, count, ...) ...". */
+    char text[VIEWS_TEXT_MAX];
+};
+
+/**
+ * Parse a pipeline (pipeline.h), or [v1] [exif] [junk] followed by view(NAME, COUNT, STAGES), up to
+ * VIEWS_MAX times. Samples with views cannot be mixed.
+ *
+ * Returns 0, or -EINVAL with a message that quotes the stage at fault.
+ */
+int views_parse(const char *text, struct views *ret, struct plenum_error *err);
+
+/** Can masks and boxes follow the pixels? 0; -EINVAL with a message if pixels move other than by
+ *  crop and flips, or if samples are mixed. */
+int views_check_followers(const struct views *views, struct plenum_error *err);
+
+/** Are bytes in a JPEG's header that belong to no segment accepted? All views agree on it. */
+static inline bool views_forgive_junk(const struct views *views)
+{
+    return views->view[0].pipeline.junk;
+}
+
+/** Pixels of all images of a sample. */
+uint64_t views_pixels(const struct views *views);
+
+/** Is it a pipeline other than "none"? */
+static inline bool views_have_images(const struct views *views)
+{
+    return views->view[0].pipeline.crop != PIPELINE_NO_IMAGE;
+}
+
+/** Does it give each sample a second label and a weight? */
+static inline bool views_mix(const struct views *views)
+{
+    return pipeline_mixes(&views->view[0].pipeline);
+}
+
+#endif

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/job/meeting.h"
+#include "common/job/meeting_priv.h"
+#include "common/net/address.h"
+#include "common/util/util.h"
+
+static struct meeting_server *place;
+static char address[MEETING_ADDRESS_MAX];
+static pthread_t door;
+static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool closing;
+static _Atomic uint32_t *met; /* how many have reached the first round; shared with all */
+
+/* An instance's work, in its own process: the return value is its exit status, 0 on success. */
+typedef int (*instance)(struct meeting *m, uint32_t index);
+
+static pid_t start(instance run, uint32_t count, uint32_t index)
+{
+    struct plenum_error err;
+    struct meeting *m;
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    (void)alarm(60);
+    if (meeting_join(&(struct meeting_member){address, "job", count, index}, 0, &m, &err) < 0)
+        _exit(100);
+    _exit(run(m, index));
+}
+
+static int end_of(pid_t pid)
+{
+    int status;
+
+    cr_assert(eq(int, waitpid(pid, &status, 0), pid));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* Like plenumrun's loop. */
+static void *keep_door(void *arg)
+{
+    (void)arg;
+    while (!closing) {
+        struct pollfd p = {.fd = meeting_server_get_fd(place), .events = POLLIN};
+
+        (void)poll(&p, 1, 20);
+        (void)pthread_mutex_lock(&door_mu);
+        meeting_server_dispatch(place);
+        (void)pthread_mutex_unlock(&door_mu);
+    }
+    return NULL;
+}
+
+static void make(uint32_t count)
+{
+    struct plenum_error err = {""};
+    char name[32];
+
+    met = mmap(NULL, sizeof(*met), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(met != MAP_FAILED);
+    (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
+    cr_assert(eq(int, meeting_server_create(name, "job", count, &place, address, &err), 0), "%s",
+              err.text);
+    cr_assert(eq(int, pthread_create(&door, NULL, keep_door, NULL), 0));
+}
+
+static void close_place(void)
+{
+    closing = true;
+    (void)pthread_join(door, NULL);
+    meeting_server_destroy(place);
+}
+
+/* The statuses of all instances, run at the same time. */
+static void all_do(instance run, uint32_t count)
+{
+    pid_t pids[8];
+
+    cr_assert(le(u32, count, 8));
+    for (uint32_t i = 0; i < count; i++)
+        pids[i] = start(run, count, i);
+    for (uint32_t i = 0; i < count; i++)
+        cr_expect(eq(int, end_of(pids[i]), 0), "instance %u", i);
+}
+
+static uint64_t in_seconds(unsigned seconds)
+{
+    return time_now_ns() + seconds * NS_PER_SEC;
+}
+
+enum { MANY = 5, TURNS = 2000 };
+
+/* In each turn, every instance sees what every instance wrote for that turn, however far ahead
+ * others are. */
+static int exchange(struct meeting *m, uint32_t index)
+{
+    unsigned random = index + 1;
+    uint32_t who;
+
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
+        unsigned char *rooms = meeting_next_rooms(m);
+        uint64_t mine = turn * MANY + index, theirs;
+
+        memcpy(rooms + index * MEETING_ROOM_BYTES, &mine, sizeof(mine));
+        if (meeting_come(m, 0, &who) != 0)
+            return 1;
+        if ((random = random * 1103515245 + 12345) >> 24 == 0)
+            (void)usleep(random >> 12 & 0xfff);
+        for (uint32_t i = 0; i < MANY; i++) {
+            memcpy(&theirs, rooms + i * MEETING_ROOM_BYTES, sizeof(theirs));
+            if (theirs != turn * MANY + i)
+                return 2;
+        }
+    }
+    return 0;
+}
+
+Test(meeting, what_was_written_is_seen_by_all)
+{
+    make(MANY);
+    all_do(exchange, MANY);
+    all_do(exchange, MANY); /* again by another program of the same instances, as in a script */
+    close_place();
+}
+
+/* How many pages of these bytes are resident. */
+static size_t count_pages(unsigned char *at, size_t bytes)
+{
+    unsigned char present[MEETING_ROOM_BYTES / 4096];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page, count = 0;
+
+    if (mincore(at, bytes, present) < 0)
+        return SIZE_MAX;
+    for (size_t i = 0; i < pages; i++)
+        count += present[i] & 1;
+    return count;
+}
+
+/* In both rooms, memory is allocated before it is written, and no more than requested. */
+static int take_memory(struct meeting *m, uint32_t index)
+{
+    static const size_t sizes[] = {1, 4096, 4097, 100000, MEETING_ROOM_BYTES, 5};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), most = 0;
+    unsigned char *room;
+
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        for (int turn = 0; turn < 2; turn++) {
+            room = meeting_next_rooms(m) + index * (size_t)MEETING_ROOM_BYTES;
+            if (meeting_reserve(m, sizes[i]) < 0)
+                return 1;
+            most = sizes[i] > most ? sizes[i] : most;
+            if (count_pages(room, MEETING_ROOM_BYTES) != (most + page - 1) / page)
+                return 2;
+            memset(room, (int)i, sizes[i]);
+        }
+    }
+    return 0;
+}
+
+Test(meeting, memory_is_taken_before_it_is_written)
+{
+    void *probe = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (madvise(probe, 1, MADV_POPULATE_WRITE) < 0)
+        cr_skip_test("this kernel cannot take memory in advance");
+    make(3);
+    all_do(take_memory, 3);
+    close_place();
+}
+
+static int come_twice(struct meeting *m, uint32_t index)
+{
+    uint32_t who;
+    int r = meeting_come(m, 0, &who);
+
+    (void)atomic_fetch_add(met, 1);
+    if (r == 0 && index == 1)
+        pause(); /* until it is killed */
+    return r == 0 && meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
+}
+
+/* One of three that have met is killed. */
+static void kill_one(instance run)
+{
+    pid_t pids[3];
+
+    make(3);
+    for (uint32_t i = 0; i < 3; i++)
+        pids[i] = start(run, 3, i);
+    while (*met < 3)
+        (void)usleep(1000);
+    cr_assert(eq(int, kill(pids[1], SIGKILL), 0));
+    cr_expect(eq(int, end_of(pids[0]), 0));
+    cr_expect(eq(int, end_of(pids[2]), 0));
+    cr_expect(eq(int, end_of(pids[1]), 1000 + SIGKILL));
+    close_place();
+}
+
+Test(meeting, one_that_is_killed_is_not_waited_for)
+{
+    kill_one(come_twice);
+}
+
+/* Like a program that daemonizes, or a library before it starts another program. */
+static int close_all_and_come(struct meeting *m, uint32_t index)
+{
+    closefrom(0);
+    (void)open("/dev/null", O_RDWR); /* the numbers now belong to other processes */
+    (void)index;
+    return come_twice(m, index);
+}
+
+static int close_all_late(struct meeting *m, uint32_t index)
+{
+    uint32_t who;
+
+    for (int round = 0; round < 3; round++) {
+        if (index == 1)
+            closefrom(0);
+        if (index == 1 && round > 0)
+            (void)usleep(700000); /* the others look for it several times */
+        if (meeting_come(m, 0, &who) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+Test(meeting, who_closes_all_descriptors_is_still_there)
+{
+    make(3);
+    all_do(close_all_late, 3);
+    close_place();
+}
+
+Test(meeting, who_closes_all_descriptors_and_is_killed_is_not_waited_for)
+{
+    kill_one(close_all_and_come);
+}
+
+/* One in its own PID name space, as in a container; its processes end with the first of them. */
+static int come_from_elsewhere(uint32_t index)
+{
+    struct plenum_error err;
+    struct meeting *m;
+    pid_t pid;
+
+    if (unshare(CLONE_NEWPID) < 0)
+        return 77;
+    pid = fork();
+    if (pid == 0) {
+        (void)alarm(60);
+        _exit(meeting_join(&(struct meeting_member){address, "job", 2, index}, 0, &m, &err) < 0
+                  ? 100
+                  : come_twice(m, index));
+    }
+    while (*met < 2)
+        (void)usleep(1000);
+    (void)kill(pid, SIGKILL);
+    return end_of(pid) == 1000 + SIGKILL ? 0 : 1;
+}
+
+Test(meeting, who_is_in_another_pid_name_space_is_known)
+{
+    pid_t here, there;
+    int r;
+
+    make(2);
+    here = start(come_twice, 2, 0);
+    there = fork();
+    if (there == 0)
+        _exit(come_from_elsewhere(1));
+    r = end_of(there);
+    if (r == 77) {
+        (void)kill(here, SIGKILL);
+        cr_log_warn("no PID name space can be made here");
+    } else {
+        cr_expect(eq(int, r, 0));
+        cr_expect(eq(int, end_of(here), 0));
+    }
+    close_place();
+}
+
+static int wait_for_one(struct meeting *m, uint32_t index)
+{
+    uint32_t who = 77;
+
+    (void)index;
+    return meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
+}
+
+Test(meeting, one_that_ended_without_a_word_is_not_waited_for)
+{
+    pid_t pid;
+
+    make(2);
+    pid = start(wait_for_one, 2, 0);
+    (void)usleep(50000); /* now it most likely waits */
+    (void)pthread_mutex_lock(&door_mu);
+    meeting_server_note_end(place, 1);
+    (void)pthread_mutex_unlock(&door_mu);
+    cr_expect(eq(int, end_of(pid), 0));
+    meeting_server_note_end(NULL, 0);
+    close_place();
+}
+
+static int come_and_go(struct meeting *m, uint32_t index)
+{
+    uint32_t who;
+
+    if (index == 1)
+        (void)usleep(700000); /* the others look for it several times */
+    return meeting_come(m, 0, &who) == 0 ? 0 : 1;
+}
+
+Test(meeting, one_that_has_come_and_ended_has_come)
+{
+    pid_t a, b;
+
+    make(2);
+    for (int run = 0; run < 2; run++) { /* by the second time, its lock from the first is gone */
+        a = start(come_and_go, 2, 0);
+        b = start(come_and_go, 2, 1);
+        cr_expect(eq(int, end_of(b), 0));
+        cr_expect(eq(int, end_of(a), 0));
+    }
+    close_place();
+}
+
+static int be_late(struct meeting *m, uint32_t index)
+{
+    uint32_t who;
+
+    if (index == 1)
+        return 0;
+    if (meeting_come(m, in_seconds(1), &who) != -ETIMEDOUT)
+        return 1;
+    return meeting_has_come(m, 0) && !meeting_has_come(m, 1) && meeting_has_come(m, 2) ? 0 : 2;
+}
+
+Test(meeting, those_who_are_late_are_known)
+{
+    make(3);
+    all_do(be_late, 3);
+    close_place();
+}
+
+static int begin_anew(struct meeting *m, uint32_t index)
+{
+    struct plenum_error err;
+    uint32_t who;
+
+    if (meeting_come(m, 0, &who) != 0)
+        return 1;
+    if (index == 1) { /* as if its program had crashed, and a script had started it again */
+        meeting_destroy(m);
+        if (meeting_join(&(struct meeting_member){address, "job", 2, 1}, 0, &m, &err) < 0)
+            return 2;
+    }
+    return meeting_come(m, 0, &who) == -EPROTO && who == 1 - index ? 0 : 3;
+}
+
+Test(meeting, one_that_begins_anew_is_not_taken_for_the_one_before)
+{
+    pid_t a, b;
+
+    make(2);
+    a = start(begin_anew, 2, 0);
+    b = start(begin_anew, 2, 1);
+    cr_expect(eq(int, end_of(a), 0));
+    cr_expect(eq(int, end_of(b), 0));
+    close_place();
+}
+
+static int stay(struct meeting *m, uint32_t index)
+{
+    (void)m;
+    (void)index;
+    (void)atomic_fetch_add(met, 1);
+    pause();
+    return 0;
+}
+
+static void refused(const char *at, const char *job, uint32_t count, const char *why)
+{
+    struct plenum_error err = {""};
+    struct meeting *m = NULL;
+
+    cr_expect(
+        eq(int, meeting_join(&(struct meeting_member){at, job, count, 0}, 0, &m, &err), -ENOTSUP),
+        "%s", why);
+    cr_expect(strstr(err.text, why) != NULL, "'%s' does not say '%s'", err.text, why);
+    cr_expect(m == NULL);
+}
+
+Test(meeting, what_is_not_ours_is_refused)
+{
+    char want[64];
+    struct plenum_error err;
+    struct meeting *m;
+    pid_t pid;
+
+    make(2);
+    refused("/proc/1/fd/1", "job", 2, "plenumrun did not set this value");
+    refused("unix:@plenum-nobody-there", "job", 2, "plenumrun is not running");
+    refused(address, "job", 3, "to another job");
+    refused(address, "another", 2, "to another job");
+    if (getuid() == 0) {
+        pid = fork();
+        if (pid == 0) {
+            if (setuid(65534) < 0)
+                _exit(1);
+            _exit(meeting_join(&(struct meeting_member){address, "job", 2, 0}, 0, &m, &err) ==
+                              -ENOTSUP &&
+                          strstr(err.text, "belongs to another user")
+                      ? 0
+                      : 2);
+        }
+        cr_expect(eq(int, end_of(pid), 0));
+    }
+
+    pid = start(stay, 2, 0);
+    while (*met < 1)
+        (void)usleep(1000);
+    (void)snprintf(want, sizeof(want), "process %d is already using the collectives of instance 0",
+                   (int)pid);
+    refused(address, "job", 2, want);
+    (void)kill(pid, SIGKILL);
+    (void)end_of(pid);
+    cr_expect(eq(int, meeting_join(&(struct meeting_member){address, "job", 2, 0}, 0, &m, &err), 0),
+              "%s", err.text);
+    meeting_destroy(m);
+    close_place();
+    meeting_server_destroy(NULL);
+    meeting_destroy(NULL);
+}
+
+/* Another process that has bound the name, and answers once. */
+static void answered(int memory, uint32_t version, const char *why)
+{
+    struct meeting_answer a = {.version = version};
+    struct sockaddr_un to;
+    struct iovec iov = {.iov_base = &a, .iov_len = sizeof(a)};
+    union io_descriptor_room control;
+    struct msghdr msg = {.msg_name = &to, .msg_iov = &iov, .msg_iovlen = 1};
+    struct meeting_question q;
+    struct address at;
+    socklen_t len = sizeof(to);
+    pid_t pid;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(address, sizeof(address), "unix:@plenum-test-stranger-%d", (int)getpid());
+    cr_assert(eq(int, address_parse(address, &at, NULL), 0));
+    cr_assert(eq(int, bind(fd, (const void *)&at.un, at.len), 0));
+    pid = fork();
+    if (pid == 0) {
+        refused(address, "job", 2, why);
+        _exit(0);
+    }
+    cr_assert(eq(sz, (size_t)recvfrom(fd, &q, sizeof(q), 0, (void *)&to, &len), sizeof(q)));
+    cr_expect(q.version == MEETING_LAYOUT && q.instances == 2 && q.index == 0);
+    memcpy(a.magic, q.magic, sizeof(a.magic));
+    msg.msg_namelen = len;
+    if (memory >= 0)
+        io_attach_descriptor(&msg, &control, memory);
+    cr_assert(sendmsg(fd, &msg, 0) > 0);
+    cr_expect(eq(int, end_of(pid), 0));
+    (void)close(fd);
+}
+
+Test(meeting, what_others_hand_out_is_refused)
+{
+    int fd = memfd_create("same-size", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    answered(-1, MEETING_LAYOUT + 1, "different versions");
+    cr_assert(eq(int, ftruncate(fd, (off_t)meeting_bytes(3)), 0));
+    answered(fd, MEETING_LAYOUT, "its memory does not have the size");
+    cr_assert(eq(int, ftruncate(fd, (off_t)meeting_bytes(2)), 0));
+    answered(fd, MEETING_LAYOUT,
+             "its memory does not have the size"); /* it could be made shorter */
+    cr_assert(eq(int, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0));
+    if (getuid() == 0) {
+        cr_assert(eq(int, fchown(fd, 65534, 65534), 0));
+        answered(fd, MEETING_LAYOUT, "belongs to another user");
+    }
+    (void)close(fd);
+}
+
+/* plenumrun closes any descriptor that the socket receives, which may block forever. */
+Test(meeting, nobody_can_send_descriptors)
+{
+    union io_descriptor_room control;
+    struct iovec iov = {.iov_base = (void *)(uintptr_t) "x", .iov_len = 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    enum { PASSRIGHTS = 83 };
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
+    struct address at;
+
+    if (setsockopt(fd, SOL_SOCKET, PASSRIGHTS, &on, sizeof(on)) < 0)
+        cr_skip_test("before Linux 6.16 a socket cannot refuse descriptors");
+    make(2);
+    cr_assert(eq(int, address_parse(address, &at, NULL), 0));
+    cr_assert(eq(int, connect(fd, (const void *)&at.un, at.len), 0));
+    io_attach_descriptor(&msg, &control, fd);
+    cr_expect(sendmsg(fd, &msg, 0) < 0 && errno == EPERM);
+    cr_expect(eq(int, (int)send(fd, "x", 1, 0), 1));
+    (void)close(fd);
+    close_place();
+}
+
+/* By the time of the answer, a path could lead to another process's socket. */
+Test(meeting, who_has_a_path_gets_no_answer)
+{
+    struct meeting_question q = {.version = MEETING_LAYOUT, .instances = 2, .job = "job"};
+    struct sockaddr_un own = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct address at;
+
+    make(2);
+    memcpy(q.magic, meeting_magic, sizeof(q.magic));
+    (void)snprintf(own.sun_path, sizeof(own.sun_path), "/tmp/plenum-test-%d", (int)getpid());
+    cr_assert(eq(int, bind(fd, (const void *)&own, sizeof(own)), 0));
+    cr_assert(eq(int, address_parse(address, &at, NULL), 0));
+    cr_assert(eq(int, connect(fd, (const void *)&at.un, at.len), 0));
+    cr_assert(eq(sz, (size_t)send(fd, &q, sizeof(q), 0), sizeof(q)));
+    cr_expect(eq(int, poll(&p, 1, 300), 0));
+    (void)unlink(own.sun_path);
+    (void)close(fd);
+    close_place();
+}
+
+Test(meeting, a_soft_limit_of_file_sizes_does_not_matter)
+{
+    struct rlimit limit;
+
+    cr_assert(eq(int, getrlimit(RLIMIT_FSIZE, &limit), 0));
+    limit.rlim_cur = 1024;
+    cr_assert(eq(int, setrlimit(RLIMIT_FSIZE, &limit), 0));
+    make(2);
+    all_do(come_and_go, 2);
+    cr_expect(eq(int, getrlimit(RLIMIT_FSIZE, &limit), 0));
+    cr_expect(eq(u64, limit.rlim_cur, 1024));
+    close_place();
+}
+
+Test(meeting, a_hard_limit_of_file_sizes_is_told_to_who_joins)
+{
+    const struct rlimit limit = {1024, 1024};
+
+    cr_assert(eq(int, setrlimit(RLIMIT_FSIZE, &limit), 0));
+    make(2); /* instances that do not join are unaffected */
+    refused(address, "job", 2, "File too large (raise the limit on file sizes, ulimit -f)");
+    close_place();
+}
+
+Test(meeting, nobody_waits_for_an_answer_beyond_the_time_limit)
+{
+    struct plenum_error err = {""};
+    struct meeting *m;
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
+    cr_assert(eq(int, meeting_server_create(name, "job", 2, &place, address, &err), 0));
+    cr_expect(eq(int,
+                 meeting_join(&(struct meeting_member){address, "job", 2, 0},
+                              time_now_ns() + 50 * NS_PER_MS, &m, &err),
+                 -ETIMEDOUT));
+    meeting_server_dispatch(place); /* the requester is gone */
+    meeting_server_destroy(place);
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#include "common/pipeline/order.h"
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
+
+static const uint64_t seeds[] = {0, 1, 0xfeedface12345678};
+
+/* Whether every sample occurs exactly once. */
+static int is_bijection(const struct order *order, uint32_t epoch, uint8_t *seen)
+{
+    memset(seen, 0, order->n);
+    for (uint32_t p = 0; p < order->n; p++) {
+        uint32_t s = order_sample(order, epoch, p);
+
+        if (s >= order->n || seen[s]++)
+            return 0;
+    }
+    return 1;
+}
+
+/* Each position is the partner of exactly one other, and shows a different sample if there are
+ * two. */
+Test(order, partners_are_a_bijection)
+{
+    static const struct order orders[] = {{.n = 1},
+                                          {.n = 2},
+                                          {.n = 5, .repeat = 1},
+                                          {.n = 977},
+                                          {.n = 1, .repeat = 3},
+                                          {.n = 2, .repeat = 2},
+                                          {.n = 50, .first = 3, .repeat = 7}};
+
+    for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
+        const struct order *o = &orders[i];
+        uint32_t positions = order_positions(o);
+        uint8_t seen[1000] = {0};
+
+        for (uint32_t p = 0; p < positions; p++) {
+            uint32_t partner = order_partner(o, p);
+
+            cr_assert(partner < positions && !seen[partner]++);
+            cr_expect(eq(int, order_sample(o, 0, p) == order_sample(o, 0, partner), o->n == 1));
+        }
+    }
+}
+
+Test(order, the_last_of_most_positions_has_a_partner)
+{
+    struct order order = {.n = UINT32_MAX - 1};
+
+    cr_expect(eq(u32, order_partner(&order, UINT32_MAX - 2), 0));
+}
+
+/* The law that everything else depends on. */
+Test(order, every_sample_exactly_once_for_all_sizes_to_3000)
+{
+    uint8_t *seen = malloc(3000);
+
+    for (uint32_t n = 1; n <= 3000; n++)
+        for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+            struct order order = {.seed = seeds[i], .n = n, .shuffle = ORDER_GLOBAL};
+
+            if (!is_bijection(&order, (uint32_t)i, seen))
+                cr_fatal("n = %u, seed %zu", n, i);
+        }
+    free(seen);
+}
+
+Test(order, block_shuffle_gives_every_sample_exactly_once)
+{
+    static const uint32_t blocks[] = {1, 2, 3, 7, 64, 100, 3000, 100000};
+    uint8_t *seen = malloc(3000);
+
+    for (uint32_t n = 1; n <= 3000; n += n < 300 ? 1 : 37)
+        for (size_t b = 0; b < ARRAY_LEN(blocks); b++)
+            for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+                struct order order = {
+                    .seed = seeds[i], .n = n, .shuffle = ORDER_BLOCK, .block = blocks[b]};
+
+                if (!is_bijection(&order, 3, seen))
+                    cr_fatal("n = %u, blocks of %u, seed %zu", n, blocks[b], i);
+            }
+    free(seen);
+}
+
+/* A reader of consecutive positions must find its samples in few runs of storage. */
+Test(order, block_shuffle_stays_within_its_window)
+{
+    enum { N = 20000, B = 32 };
+    struct order order = {.seed = 5, .n = N, .shuffle = ORDER_BLOCK, .block = B};
+
+    for (uint32_t w = 0; (w + 1) * ORDER_WINDOW_BLOCKS * B <= N; w++) {
+        uint8_t *in = calloc(1, N);
+        uint32_t blocks = 0; /* runs of storage: adjacent blocks count as one */
+
+        for (uint32_t i = 0; i < ORDER_WINDOW_BLOCKS * B; i++)
+            in[order_sample(&order, 1, w * ORDER_WINDOW_BLOCKS * B + i)] = 1;
+        for (uint32_t s = 0; s < N; s++)
+            blocks += in[s] && !in[(s + N - 1) % N];
+        free(in);
+        cr_assert(le(u32, blocks, ORDER_WINDOW_BLOCKS), "window %u: %u runs", w, blocks);
+    }
+}
+
+Test(order, none_is_the_identity)
+{
+    struct order order = {.seed = 9, .n = 1000, .shuffle = ORDER_NONE};
+
+    for (uint32_t p = 0; p < 1000; p++)
+        cr_assert(eq(u32, order_sample(&order, 4, p), p));
+}
+
+/* The inverse, written again from docs/order.md: where order_sample() is not a bijection, the round
+ * trip fails. */
+static uint32_t unpermute(const struct order *order, uint32_t epoch, enum draw_purpose purpose,
+                          uint32_t tweak, uint32_t n, uint32_t x)
+{
+    unsigned bits, low_bits;
+
+    if (n < 2)
+        return x;
+    for (bits = 1; bits < 32 && (n - 1) >> bits; bits++)
+        ;
+    low_bits = bits / 2;
+    do {
+        uint32_t low = x & ((1u << low_bits) - 1), high = x >> low_bits;
+
+        for (uint32_t round = bits <= 12 ? 24 : 12; round-- > 0;)
+            if (round % 2)
+                low ^= philox_draw(order->seed, high | round << 16, epoch, purpose, tweak).word[0] &
+                       ((1u << low_bits) - 1);
+            else
+                high ^= philox_draw(order->seed, low | round << 16, epoch, purpose, tweak).word[0] &
+                        ((1u << (bits - low_bits)) - 1);
+        x = high << low_bits | low;
+    } while (x >= n);
+    return x;
+}
+
+static uint32_t position_of(const struct order *order, uint32_t epoch, uint32_t sample)
+{
+    uint64_t n = order->n, block = min_u64(order->block, n), blocks, window, windows, len, slot,
+             storage, q;
+
+    if (order->shuffle == ORDER_GLOBAL)
+        return unpermute(order, epoch, DRAW_ORDER, 0, order->n, sample);
+    blocks = n / block;
+    windows = (blocks + 15) / 16;
+    storage = (sample + n -
+               philox_below(philox_draw(order->seed, 0, epoch, DRAW_ROTATE, 0).word[0], order->n)) %
+              n;
+    slot = storage / block < blocks ? unpermute(order, epoch, DRAW_BLOCK, 0, (uint32_t)blocks,
+                                                (uint32_t)(storage / block))
+                                    : blocks;
+    window = min_u64(slot / 16, windows - 1);
+    len = window == windows - 1 ? n - window * 16 * block : 16 * block;
+    q = (slot - window * 16) * block + storage % block;
+    return (uint32_t)(window * 16 * block + unpermute(order, epoch, DRAW_WINDOW, (uint32_t)window,
+                                                      (uint32_t)len, (uint32_t)q));
+}
+
+static void comes_back(const struct order *order, uint32_t position)
+{
+    uint32_t sample = order_sample(order, 1, position);
+
+    if (sample >= order->n || position_of(order, 1, sample) != position)
+        cr_fatal("n %u, block %u, position %u shows %u", order->n, order->block, position, sample);
+}
+
+/* The first, the last, those next to powers of two, and some others. */
+static void positions_come_back(const struct order *order)
+{
+    for (uint32_t i = 0; i < 12 && i < order->n; i++) {
+        comes_back(order, i);
+        comes_back(order, order->n - 1 - i);
+        comes_back(order,
+                   philox_below(philox_draw(1, i, order->n, DRAW_SAMPLE_SET, 0).word[0], order->n));
+    }
+    for (unsigned bit = 4; bit < 32; bit++)
+        for (uint32_t p = (1u << bit) - 2; p <= (1u << bit) + 1 && p < order->n; p++)
+            comes_back(order, p);
+}
+
+Test(order, is_a_bijection_beside_all_powers_of_two, .timeout = 120)
+{
+    static const int besides[] = {-17, -16, -15, -2, -1, 0, 1, 2, 15, 16};
+
+    for (unsigned bit = 1; bit <= 32; bit++)
+        for (size_t i = 0; i < ARRAY_LEN(besides); i++) {
+            int64_t n = (INT64_C(1) << bit) + besides[i];
+            struct order order = {
+                .seed = seeds[bit % 3], .n = (uint32_t)n, .shuffle = ORDER_GLOBAL};
+
+            if (n < 1 || n > UINT32_MAX)
+                continue;
+            positions_come_back(&order);
+            order.shuffle = ORDER_BLOCK;
+            for (unsigned b = 0; b < 32; b += b < 5 ? 1 : 9) {
+                order.block = (1u << b) + (uint32_t)i % 2;
+                positions_come_back(&order);
+            }
+            order.block = order.n / 2 + 1;
+            positions_come_back(&order);
+        }
+}
+
+/* 2^32 - 15 blocks and more once gave 0 windows, and the walk never ended. */
+Test(order, blocks_of_one_sample_end_at_the_largest_size, .timeout = 20)
+{
+    for (uint32_t n = UINT32_MAX - 20; n >= UINT32_MAX - 20; n++) {
+        struct order order = {.seed = 1, .n = n, .shuffle = ORDER_BLOCK, .block = 1};
+        uint32_t moved = 0;
+
+        for (uint32_t p = n - 1000; p < n; p++)
+            moved += order_sample(&order, 0, p) != p;
+        cr_expect(gt(u32, moved, 990), "n = %u is mixed", n);
+    }
+}
+
+/* Correlation of neighbours' positions, which for unrelated orders is about 0 +- 1 / sqrt(n). */
+static double correlation(const struct order *a, uint32_t epoch_a, const struct order *b,
+                          uint32_t epoch_b, uint32_t shift)
+{
+    double n = a->n, mean = (n - 1) / 2, sum = 0, var = (n * n - 1) / 12;
+
+    for (uint32_t p = 0; p < a->n; p++)
+        sum += (order_sample(a, epoch_a, p) - mean) *
+               (order_sample(b, epoch_b, (p + shift) % b->n) - mean);
+    return sum / n / var;
+}
+
+Test(order, orders_of_two_seeds_and_two_epochs_are_unrelated)
+{
+    enum { N = 20011 };
+    struct order a = {.seed = 1, .n = N}, b = {.seed = 2, .n = N},
+                 none = {.n = N, .shuffle = ORDER_NONE};
+    double limit = 4.5 / sqrt(N);
+
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &b, 0, 0)), limit), "two seeds");
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 1, 0)), limit), "two epochs");
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 0, 1)), limit), "neighbours");
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &none, 0, 0)), limit), "order and no order");
+    cr_expect(gt(dbl, fabs(correlation(&a, 0, &a, 0, 0)), 0.999), "the test detects a relation");
+}
+
+/* How often position and sample of two epochs agree. For random orders: once, whatever n. */
+Test(order, two_epochs_agree_in_about_one_position)
+{
+    enum { N = 4099, EPOCHS = 400 };
+    struct order a = {.seed = 77, .n = N};
+    double agreed = 0;
+
+    for (uint32_t e = 0; e < EPOCHS; e++)
+        for (uint32_t p = 0; p < N; p++)
+            agreed += order_sample(&a, e, p) == order_sample(&a, e + 1, p);
+    /* A sum of 400 Poisson(1): 400 +- 20. */
+    cr_expect(lt(dbl, fabs(agreed - EPOCHS), 5 * 20.0), "%g agreements in %d epochs", agreed,
+              EPOCHS);
+}
+
+/* Each sample at each position equally often over epochs. Chi-square with (n-1)^2 degrees of
+ * freedom. */
+static void expect_uniform_cells(uint32_t n, uint32_t epochs, enum order_shuffle shuffle)
+{
+    struct order order = {.seed = 3, .n = n, .shuffle = shuffle, .block = 2};
+    double *count = calloc((size_t)n * n, sizeof(double)), chi = 0, expected = (double)epochs / n;
+    double freedom = (double)(n - 1) * (n - 1);
+
+    for (uint32_t e = 0; e < epochs; e++)
+        for (uint32_t p = 0; p < n; p++)
+            count[p * n + order_sample(&order, e, p)]++;
+    for (uint32_t i = 0; i < n * n; i++)
+        chi += (count[i] - expected) * (count[i] - expected) / expected;
+    free(count);
+    cr_expect(lt(dbl, fabs(chi - freedom), 5 * sqrt(2 * freedom)), "n = %u: chi-square %g of %g", n,
+              chi, freedom);
+}
+
+Test(order, every_position_shows_every_sample_equally_often)
+{
+    static const uint32_t sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 33, 50};
+
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        expect_uniform_cells(sizes[i], 6000, ORDER_GLOBAL);
+        expect_uniform_cells(sizes[i], 6000, ORDER_BLOCK);
+    }
+}
+
+/* All n! permutations are equally likely: a network with too few rounds fails this. */
+static void expect_uniform_permutations(uint32_t n, uint32_t factorial)
+{
+    enum { EACH = 100 };
+    struct order order = {.seed = 11, .n = n};
+    double *count = calloc(factorial, sizeof(double)), chi = 0, freedom = factorial - 1.0;
+
+    for (uint32_t e = 0; e < factorial * EACH; e++) {
+        uint32_t number = 0;
+
+        for (uint32_t p = 0; p < n; p++) {
+            uint32_t smaller = 0, s = order_sample(&order, e, p);
+
+            for (uint32_t q = p + 1; q < n; q++)
+                smaller += order_sample(&order, e, q) < s;
+            number = number * (n - p) + smaller;
+        }
+        count[number]++;
+    }
+    for (uint32_t i = 0; i < factorial; i++)
+        chi += (count[i] - EACH) * (count[i] - EACH) / EACH;
+    free(count);
+    cr_expect(lt(dbl, fabs(chi - freedom), 5 * sqrt(2 * freedom)), "n = %u: chi-square %g of %g", n,
+              chi, freedom);
+}
+
+Test(order, all_permutations_of_few_samples_are_equally_likely)
+{
+    expect_uniform_permutations(2, 2);
+    expect_uniform_permutations(3, 6);
+    expect_uniform_permutations(4, 24);
+    expect_uniform_permutations(5, 120);
+    expect_uniform_permutations(6, 720);
+}
+
+struct shuffle_case {
+    char text[24];
+    int want;
+    enum order_shuffle shuffle;
+    uint32_t block;
+};
+
+ParameterizedTestParameters(order, parses_shuffle)
+{
+    static struct shuffle_case cases[] = {
+        {"global", 0, ORDER_GLOBAL, 0},
+        {"none", 0, ORDER_NONE, 0},
+        {"block:1024", 0, ORDER_BLOCK, 1024},
+        {"block:0", -EINVAL, 0, 0},
+        {"block:", -EINVAL, 0, 0},
+        {"block:-1", -EINVAL, 0, 0},
+        {"block:4294967296", -EINVAL, 0, 0},
+        {"blocks", -EINVAL, 0, 0},
+        {"", -EINVAL, 0, 0},
+    };
+    return cr_make_param_array(struct shuffle_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct shuffle_case *c, order, parses_shuffle)
+{
+    enum order_shuffle shuffle = 0;
+    uint32_t block = 0;
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, order_parse_shuffle(c->text, &shuffle, &block, &err), c->want), "'%s'",
+              c->text);
+    cr_expect(eq(int, shuffle, c->shuffle), "'%s'", c->text);
+    cr_expect(eq(u32, block, c->block), "'%s'", c->text);
+    if (c->want < 0)
+        cr_expect(ne(str, err.text, ""));
+}
+
+/* Steps, against counting positions one by one. */
+static uint64_t count_steps(uint64_t n, uint64_t per_step, enum order_last last, uint64_t from)
+{
+    uint64_t steps = 0;
+
+    while (from < n) {
+        if (last == ORDER_DROP && from + per_step > n)
+            break;
+        steps++;
+        from += per_step;
+    }
+    return steps;
+}
+
+Test(steps, are_those_that_counting_gives)
+{
+    for (uint32_t n = 1; n < 40; n++)
+        for (uint32_t per_step = 1; per_step < 45; per_step++)
+            for (int last = ORDER_PAD; last <= ORDER_DROP; last++)
+                for (uint64_t from = 0; from <= n; from++) {
+                    struct order_steps steps = {n, per_step, last, 0};
+                    struct order_place place = {7, from};
+
+                    cr_assert(eq(u64, order_steps_left(&steps, place),
+                                 count_steps(n, per_step, last, from)),
+                              "n %u, step %u, last %d, from %llu", n, per_step, last,
+                              (unsigned long long)from);
+                    cr_assert(eq(int, order_place_has_step(&steps, place),
+                                 count_steps(n, per_step, last, from) > 0));
+                }
+}
+
+/* Walking from step to step visits each valid position exactly once per epoch, even if the step
+ * size changes midway. */
+Test(steps, skipping_is_going_step_by_step)
+{
+    for (uint32_t n = 1; n < 25; n++)
+        for (uint32_t per_step = 1; per_step < 8; per_step++)
+            for (int i = 0; i < 6; i++) {
+                struct order_steps steps = {n, per_step, i % 2 ? ORDER_DROP : ORDER_PAD,
+                                            (uint64_t[]){0, n + 9, n / 2 + 1}[i / 2]};
+
+                if (order_steps_left(&steps, (struct order_place){0}) == 0)
+                    continue;
+                for (uint64_t from = 0; from < max_u64(n, steps.span); from++) {
+                    struct order_place first = {3, from}, place = first, skipped;
+
+                    for (uint64_t k = 1; k < 70; k++) {
+                        place = order_place_settle(&steps, order_place_after(&steps, place));
+                        skipped = order_place_skip(&steps, first, k);
+                        cr_assert(skipped.epoch == place.epoch &&
+                                      skipped.position == place.position,
+                                  "n %u span %u, steps of %u, %u from %u", n, (unsigned)steps.span,
+                                  per_step, (unsigned)k, (unsigned)from);
+                    }
+                }
+            }
+}
+
+Test(steps, a_run_that_changes_its_step_visits_each_position_once)
+{
+    for (uint32_t n = 1; n < 30; n++)
+        for (uint32_t a = 1; a < 12; a++)
+            for (uint32_t b = 1; b < 12; b++) {
+                struct order_steps first = {n, a, ORDER_PAD, 0}, second = {n, b, ORDER_PAD, 0};
+                struct order_place place = {0, 0};
+                unsigned seen[2][32] = {{0}};
+
+                for (int step = 0; place.epoch < 2; step++) {
+                    const struct order_steps *steps = step < 2 ? &first : &second;
+
+                    place = order_place_settle(steps, place);
+                    if (place.epoch >= 2)
+                        break;
+                    for (uint64_t p = place.position; p < place.position + steps->per_step; p++)
+                        if (p < n)
+                            seen[place.epoch][p]++;
+                    place = order_place_after(steps, place);
+                }
+                for (uint32_t e = 0; e < 2; e++)
+                    for (uint32_t p = 0; p < n; p++)
+                        cr_assert(eq(u32, seen[e][p], 1), "n %u, steps %u then %u: %u.%u", n, a, b,
+                                  e, p);
+            }
+}
+
+/* A span comes from a client: up to 2^64 - 1. */
+Test(steps, are_exact_near_2_to_the_64)
+{
+    for (uint32_t i = 0; i < 40000; i++) {
+        struct philox_block d = philox_draw(6, i, 0, DRAW_SAMPLE_SET, 0);
+        uint32_t per_step = i % 3 ? 1 + d.word[0] % 9 : UINT32_MAX - d.word[0] % 3;
+        struct order_steps steps = {.n = 1 + d.word[1] % 99,
+                                    .per_step = per_step,
+                                    .last = (enum order_last)(i % 2),
+                                    .span = UINT64_MAX - d.word[2] % 20};
+        struct order_place place = {7, UINT64_MAX - d.word[3] % 40},
+                           after = order_place_after(&steps, place);
+        unsigned __int128 left = place.position < steps.span ? steps.span - place.position : 0;
+
+        cr_assert(
+            eq(u64, order_steps_left(&steps, place),
+               (uint64_t)((steps.last == ORDER_PAD ? left + per_step - 1 : left) / per_step)));
+        cr_assert(eq(u64, after.epoch, left > per_step ? 7 : 8));
+        cr_assert(eq(u64, after.position, left > per_step ? place.position + per_step : 0));
+        cr_assert(gt(u64, order_steps_left(&steps, (struct order_place){0}), 0));
+    }
+}
+
+Test(steps, drop_keeps_its_rest_for_smaller_steps)
+{
+    struct order_steps large = {10, 4, ORDER_DROP, 0}, small = {10, 2, ORDER_DROP, 0};
+    struct order_place after = order_place_after(&large, (struct order_place){3, 4});
+
+    cr_expect(eq(u64, after.epoch, 3));
+    cr_expect(eq(u64, after.position, 8));
+    cr_expect(eq(u64, order_place_settle(&large, after).epoch, 4), "no step of 4 is left");
+    cr_expect(eq(u64, order_place_settle(&small, after).position, 8), "but one of 2");
+}
