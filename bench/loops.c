@@ -16,8 +16,8 @@
 #include "common/data/crc32c.h"
 #include "common/pipeline/philox.h"
 #include "common/util/util.h"
-#include "loader/image/jpeg_pixels.h"
-#include "loader/image/resize_kernels.h"
+#include "loader/image/jpeg/jpeg_pixels.h"
+#include "loader/image/resize/resize_kernels.h"
 
 enum { BLOCKS = 64, SAMPLES = 512, SIDE = 448, OUT = 224, BYTES = 4096 };
 

@@ -11,7 +11,7 @@
 
 #include "common/pipeline/pipeline.h"
 #include "common/util/util.h"
-#include "loader/image/augment.h"
+#include "loader/image/ops/augment.h"
 
 const char *const bench_operations[BENCH_OPERATIONS] = {
     "",

@@ -20,8 +20,8 @@
 #include "common/util/error.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "loader/image/crop.h"
-#include "loader/image/pack.h"
+#include "loader/image/pack/pack.h"
+#include "loader/image/resize/crop.h"
 #ifdef HAVE_FFCV_WAY
 #include "bench/ffcv.h"
 #endif

@@ -36,13 +36,13 @@
 #include "common/util/error.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "loader/image/crop.h"
 #include "loader/image/image.h"
-#include "loader/image/jpeg_own.h"
-#include "loader/image/jpeg_pixels.h"
+#include "loader/image/jpeg/jpeg_own.h"
+#include "loader/image/jpeg/jpeg_pixels.h"
 #include "loader/image/reader.h"
-#include "loader/image/resize.h"
-#include "loader/image/resize_kernels.h"
+#include "loader/image/resize/crop.h"
+#include "loader/image/resize/resize.h"
+#include "loader/image/resize/resize_kernels.h"
 
 enum { STRIP_ROWS = 16, SLOTS = 256, ROUNDS_MAX = 10000 };
 

@@ -16,7 +16,7 @@
 #include "common/util/progress.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
-#include "loader/image/jpeg_marker.h"
+#include "loader/image/jpeg/jpeg_marker.h"
 
 /* The interval of progress lines if standard error is not a terminal. */
 static const uint64_t progress_line_ns = 10 * NS_PER_SEC;

@@ -10,7 +10,7 @@
 #include <plenum/error.h>
 
 #include "loader/dataset/tar_writer.h"
-#include "loader/image/pack.h"
+#include "loader/image/pack/pack.h"
 
 /** Everything that the bytes of the archives depend on: a run is resumed only with the same
  * plan. */

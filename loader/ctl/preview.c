@@ -20,8 +20,8 @@
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/font.h"
 #include "loader/ctl/preview_fields.h"
-#include "loader/image/augment_text.h"
 #include "loader/image/encode.h"
+#include "loader/image/ops/augment_text.h"
 
 enum {
     SCALE = 2, /* of the letters */

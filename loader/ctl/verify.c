@@ -32,7 +32,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/dataset/stamp.h"
-#include "loader/image/pack.h"
+#include "loader/image/pack/pack.h"
 
 struct arguments {
     const char *cache_dir, *fields;

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "loader/image/jpeg_marker.h"
+#include "loader/image/jpeg/jpeg_marker.h"
 
 enum { TAG_ORIENTATION = 0x0112, TYPE_BYTE = 1, TYPE_SHORT = 3, TYPE_LONG = 4 };
 

@@ -31,16 +31,16 @@
 #include "common/data/text_mode.h"
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "loader/image/augment.h"
-#include "loader/image/crop.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"
-#include "loader/image/pad.h"
+#include "loader/image/ops/augment.h"
 #include "loader/image/reader.h"
-#include "loader/image/resize.h"
-#include "loader/image/resize_kernels.h"
+#include "loader/image/resize/crop.h"
+#include "loader/image/resize/pad.h"
+#include "loader/image/resize/resize.h"
+#include "loader/image/resize/resize_kernels.h"
+#include "loader/image/resize/unscaled.h"
 #include "loader/image/scratch.h"
-#include "loader/image/unscaled.h"
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
 

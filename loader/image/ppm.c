@@ -23,7 +23,7 @@
 #include "common/util/util.h"
 #include "loader/image/limits.h"
 #include "loader/image/ppm.h"
-#include "loader/image/resize.h"
+#include "loader/image/resize/resize.h"
 #include "loader/image/scratch.h"
 
 enum { STRIP_ROWS = 16, DIGITS_MAX = 10 };

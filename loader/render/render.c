@@ -23,8 +23,8 @@
 #include "common/pipeline/philox.h"
 #include "common/util/error.h"
 #include "loader/dataset/hint_cache.h"
-#include "loader/image/augment.h"
-#include "loader/image/mix.h"
+#include "loader/image/ops/augment.h"
+#include "loader/image/ops/mix.h"
 #include "loader/render/boxes.h"
 #include "loader/render/slices.h"
 

@@ -16,7 +16,7 @@
 
 #include "common/util/util.h"
 #include "loader/image/image.h"
-#include "loader/image/jpeg_pixels.h"
+#include "loader/image/jpeg/jpeg_pixels.h"
 #include "loader/image/reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

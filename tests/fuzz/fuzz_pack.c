@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/util/util.h"
-#include "loader/image/pack.h"
+#include "loader/image/pack/pack.h"
 #include "tests/loader/image/forge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/loader/image/png_ways.h"
+#include "tests/loader/image/png/png_ways.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

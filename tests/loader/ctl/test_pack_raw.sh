@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # plenumctl pack --raw and --raw-share: PPMs that other programs can read, the same stream as before, the same bytes
-# with any number of threads and after any interruption, and errors. tests/loader/image/test_pack_resize tests pixels.
+# with any number of threads and after any interruption, and errors. tests/loader/image/pack/test_pack_resize tests the
+# pixels.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 PYTHON=${PYTHON:-python3}

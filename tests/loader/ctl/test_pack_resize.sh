@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # plenumctl pack --longest and --shortest: sizes, files that stay unchanged, the same bytes with any number of threads
-# and after any interruption, and errors. tests/loader/image/test_pack_resize tests the pixels.
+# and after any interruption, and errors. tests/loader/image/pack/test_pack_resize tests the pixels.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 PYTHON=${PYTHON:-python3}

@@ -12,7 +12,7 @@ calls="$calls|access|faccessat|realpath|canonicalize_file_name|readlink|readlink
 # plenumctl names compare.c's file, which index_read() opens.
 others() {
     cd "$top_srcdir/loader" || exit 1
-    grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c |
+    grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c image/*/*.c |
         grep -vE '^dataset/(scope|cache|cache_limit|tar_writer)\.c:|^[^:]*:[0-9]*: ?\*|^[^:]*:[0-9]*: */\*' |
         grep -vE '^dataset/index\.c:[0-9]*:    int fd = open\(path, O_RDONLY \| O_CLOEXEC \| O_NONBLOCK\);$'
 }

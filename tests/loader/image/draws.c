@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "loader/image/augment.h"
+#include "loader/image/ops/augment.h"
 
 static const char *const names[PIPELINE_OPS] = {
     [PIPELINE_BRIGHTNESS] = "Brightness",

@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/image/crop.h"
 #include "loader/image/image.h"
-#include "loader/image/pack.h"
+#include "loader/image/pack/pack.h"
+#include "loader/image/resize/crop.h"
 #include "tests/loader/image/made.h"
 #include "tests/loader/image/random_pipeline.h"
 

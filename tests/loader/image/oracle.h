@@ -7,8 +7,8 @@
 #ifndef TESTS_LOADER_IMAGE_ORACLE_H
 #define TESTS_LOADER_IMAGE_ORACLE_H
 
-#include "loader/image/crop.h"
 #include "loader/image/image.h"
+#include "loader/image/resize/crop.h"
 
 /** Like image_render(): returns 0 or -EBADMSG. */
 int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,

@@ -13,7 +13,7 @@
 
 #include "common/util/util.h"
 #include "loader/image/image.h"
-#include "loader/image/pack.h"
+#include "loader/image/pack/pack.h"
 #include "tests/loader/image/made.h"
 
 static bool watching, failing;

@@ -17,7 +17,7 @@
 #include "loader/image/limits.h"
 #include "loader/image/ppm.h"
 #include "loader/image/reader.h"
-#include "loader/image/resize.h"
+#include "loader/image/resize/resize.h"
 #include "tests/loader/image/agree.h"
 #include "tests/loader/image/made.h"
 

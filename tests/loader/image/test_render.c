@@ -14,7 +14,7 @@
 #include "common/pipeline/philox.h"
 #include "common/util/util.h"
 #include "loader/image/image.h"
-#include "loader/image/pack.h"
+#include "loader/image/pack/pack.h"
 #include "tests/loader/image/agree.h"
 #include "tests/loader/image/made.h"
 

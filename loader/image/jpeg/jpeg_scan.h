@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* jpeg_scan.h - the entropy-coded data of a JPEG, for our own decoder.
+ *
+ * Several thousand bytes at a time are unstuffed into a buffer, which has some padding after the
+ * last one. So the loops over coefficients need no checks: only between two MCUs does the decoder
+ * check that there are enough bytes for another MCU, and that the last MCU did not read more than
+ * there were. An MCU that did is dropped. */
+#ifndef LOADER_IMAGE_JPEG_SCAN_H
+#define LOADER_IMAGE_JPEG_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/image/image.h"
+#include "loader/image/jpeg/jpeg_huff.h"
+
+/** A position between two MCUs: that of the next bit, and the DC predictions. */
+struct jpeg_tile {
+    uint32_t at; /* byte of the file * 8 + bit, from the highest bit */
+    int16_t dc[JPEG_COMPONENTS];
+};
+
+enum {
+    /* The maximum of an MCU: ten blocks of 64 symbols, each of 16 bits and 15 more of value. */
+    JPEG_MCU_BYTES = 2560,
+    JPEG_SCAN_CHUNK = 12 << 10,
+    JPEG_SCAN_LEAD = 32,
+    JPEG_SCAN_ROOM = JPEG_SCAN_LEAD + JPEG_SCAN_CHUNK + JPEG_MCU_BYTES + 128,
+};
+
+struct jpeg_scan {
+    struct jpeg_bits bits;
+    const uint8_t *limit;        /* when bits.at is beyond it, call jpeg_scan_more() */
+    int32_t dc[JPEG_COMPONENTS]; /* DC predictions */
+
+    const uint8_t *bytes; /* of the file */
+    size_t from, len;     /* bytes that are not unstuffed yet */
+    uint32_t margin;      /* bytes before `len` that must not be used */
+    const uint8_t *end;   /* end of the unstuffed bytes */
+    bool ended;     /* everything is unstuffed, up to the next marker or the end of the file */
+    uint8_t marker; /* the marker that ended it; 0: the end of the file */
+
+    uint32_t restart; /* MCUs between restart markers, or 0 */
+    uint32_t left;    /* MCUs until the next one */
+    uint32_t number;  /* of the next one, 0 ... 7 */
+
+    bool telling;        /* jpeg_scan_tell() will be called */
+    const uint8_t *told; /* a byte that is unstuffed */
+    size_t told_at;      /* the position of that byte in the file */
+    uint8_t room[JPEG_SCAN_ROOM];
+};
+
+/** Begin with MCU `mcu` of the scan, at `tile`. `telling`: jpeg_scan_tell() may be called. */
+void jpeg_scan_begin(struct jpeg_scan *scan, const struct image_file *file,
+                     const struct jpeg_tile *tile, uint32_t restart, uint32_t mcu, bool telling);
+
+/** Like jpeg_scan_begin(), but only up to the tile `end`. */
+void jpeg_scan_begin_until(struct jpeg_scan *scan, const struct image_file *file,
+                           const struct jpeg_tile *tile, const struct jpeg_tile *end,
+                           uint32_t restart, uint32_t mcu);
+
+/** Begin with the first MCU of a scan whose entropy-coded data begin at byte `from`. */
+void jpeg_scan_begin_whole(struct jpeg_scan *scan, const struct image_file *file, size_t from,
+                           uint32_t restart);
+
+/** Between two MCUs: get the current position. */
+void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
+
+/** Between two MCUs, after jpeg_scan_begin_until(): is this the current position? */
+bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
+
+/** Between two MCUs: unstuff more bytes. Returns false if more was read than there is. */
+bool jpeg_scan_more(struct jpeg_scan *scan);
+
+/** Between two MCUs: skip the restart marker that must be here. Returns false if it is missing. */
+bool jpeg_scan_restart(struct jpeg_scan *scan);
+
+/** Begin another scan with the restart interval that follows the one at whose beginning `before`
+ * is. Returns false if the end of that interval is not known yet, or if there is no restart
+ * marker. */
+bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before);
+
+/** Was the whole entropy-coded segment read, and nothing beyond it? */
+bool jpeg_scan_complete(const struct jpeg_scan *scan);
+
+/** After the last MCU of a scan: was all of it read, up to a marker? `*ret` receives the position
+ * of the marker. */
+bool jpeg_scan_end(struct jpeg_scan *scan, size_t *ret);
+
+/** Between two MCUs of a segment: make sure that there are enough bytes for one. Returns false to
+ * give up. */
+static inline bool jpeg_scan_ready(struct jpeg_scan *scan)
+{
+    return scan->bits.at <= scan->limit || jpeg_scan_more(scan);
+}
+
+/** Prepare for an MCU. Returns false to give up. */
+static inline bool jpeg_scan_mcu(struct jpeg_scan *scan)
+{
+    if (scan->restart > 0) {
+        if (scan->left == 0 && !jpeg_scan_restart(scan))
+            return false;
+        scan->left--;
+    }
+    return jpeg_scan_ready(scan);
+}
+
+#endif

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT */
+/* augment.c - the operations after the crop.
+ *
+ *     draw -> plan
+ *     resize -> window (three planes) -> steps, in place -> stored, each byte once
+ *
+ * Steps that use each pixel alone, and the store, go through the window together, band by band: a
+ * band stays in the processor's first-level cache from step to step. A contrast needs the mean of
+ * the result of the steps before it, which is computed along with their bands.
+ *
+ * Not here: drawing the operations (augment_draw.c). */
+#include "config.h"
+
+#include "loader/image/ops/augment.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util/util.h"
+#include "loader/image/ops/augment_loops.h"
+#include "loader/image/ops/blur.h"
+#include "loader/image/scratch.h"
+
+enum { BAND = 4096 }; /* pixels */
+
+struct augment {
+    const struct augment_loops *loops;
+    const struct blur_loops *blur;
+    struct scratch window; /* [3][height][width] */
+    struct scratch other;  /* the same size, for operations that are not done in place */
+    struct scratch row;    /* of a blur, or of noise */
+    struct scratch mixed;  /* windows to mix, the original first */
+    uint32_t weights[AUGMENT_MIXED_MAX];
+    uint32_t mixed_count;
+    uint32_t mean; /* the level of the next contrast */
+};
+
+static const struct augment_loops *const sets[] = {
+#ifdef __x86_64__
+    &augment_avx2,
+#endif
+    &augment_portable,
+};
+
+int augment_create(struct augment **ret)
+{
+    struct augment *a = malloc(sizeof(*a));
+
+    if (!a)
+        return -ENOMEM;
+    *a = (struct augment){.loops = &augment_portable, .blur = &blur_portable};
+    *ret = a;
+    return 0;
+}
+
+void augment_destroy(struct augment *a)
+{
+    if (!a)
+        return;
+    scratch_free(&a->window);
+    scratch_free(&a->other);
+    scratch_free(&a->row);
+    scratch_free(&a->mixed);
+    free(a);
+}
+
+const struct augment_loops *augment_loops_of(const char *kernels)
+{
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++)
+        if (strcmp(sets[i]->name, kernels) == 0)
+            return sets[i];
+    return &augment_portable;
+}
+
+void augment_use(struct augment *a, const char *kernels)
+{
+    a->loops = augment_loops_of(kernels);
+    a->blur = blur_loops_find(kernels);
+}
+
+uint64_t augment_most_bytes(const struct pipeline *pipeline)
+{
+    bool pads = pipeline->crop == PIPELINE_LETTERBOX || pipeline->pad > 0;
+    uint64_t windows = pads ? 3 : pipeline->ops_count > 0 ? 2 : 0, mixed = 0;
+
+    for (uint32_t i = 0; i < pipeline->ops_count; i++)
+        if (pipeline->ops[i].kind == PIPELINE_AUGMIX)
+            mixed = max_u64(mixed, 1 + pipeline->ops[i].policy.count);
+    return (windows + mixed) * 3 * pipeline->width * pipeline->height;
+}
+
+uint8_t *augment_window(struct augment *a, const struct augment_plan *plan, uint32_t width,
+                        uint32_t height)
+{
+    size_t bytes = 3 * (size_t)width * height + AFFINE_SLACK;
+
+    if (scratch_reserve(&a->window, bytes) < 0 || scratch_reserve(&a->other, bytes) < 0 ||
+        scratch_reserve(&a->row, blur_row_samples(width) * sizeof(int16_t)) < 0 ||
+        (plan->mixed > 0 && scratch_reserve(&a->mixed, plan->mixed * bytes) < 0))
+        return NULL;
+    return a->window.bytes;
+}
+
+static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
+{
+    uint32_t other[3][256] = {{0}};
+    size_t i = 0;
+
+    memset(counts, 0, 256 * sizeof(*counts));
+    /* Neighbours are often equal, and an increment waits for the previous one. */
+    for (; i + 4 <= n; i += 4) {
+        counts[v[i]]++;
+        other[0][v[i + 1]]++;
+        other[1][v[i + 2]]++;
+        other[2][v[i + 3]]++;
+    }
+    for (; i < n; i++)
+        counts[v[i]]++;
+    for (int level = 0; level < 256; level++)
+        counts[level] += other[0][level] + other[1][level] + other[2][level];
+}
+
+/* Maps the darkest level to 0, the brightest to 255. Returns false if nothing changes. */
+static bool stretch_table(uint8_t low, uint8_t high, uint8_t table[256])
+{
+    if (high <= low)
+        return false;
+    memset(table, 0, 256);
+    for (uint32_t v = low; v <= high; v++)
+        table[v] = (uint8_t)(255 * (v - low) / ((uint32_t)high - low));
+    return true;
+}
+
+/* Makes the numbers of pixels of each level as equal as possible. */
+static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256])
+{
+    uint32_t last = 255;
+    size_t step, sum;
+
+    while (last > 0 && counts[last] == 0)
+        last--;
+    step = (n - counts[last]) / 255;
+    if (step == 0)
+        return false;
+    sum = step / 2;
+    for (uint32_t v = 0; v < 256; v++) {
+        table[v] = (uint8_t)min_u64(sum / step, 255);
+        sum += counts[v];
+    }
+    return true;
+}
+
+static void remap(struct augment *a, enum pipeline_op_kind kind, uint8_t *planes, size_t n)
+{
+    uint32_t counts[256];
+    uint8_t table[256], low, high;
+    bool changes;
+
+    for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
+        if (kind == PIPELINE_EQUALIZE) {
+            count_levels(v, n, counts);
+            changes = equal_table(counts, n, table);
+        } else {
+            a->loops->find_range(v, n, &low, &high);
+            changes = stretch_table(low, high, table);
+        }
+        if (changes)
+            a->loops->table(v, n, table);
+    }
+}
+
+static void swap_windows(struct augment *a)
+{
+    struct scratch window = a->window;
+
+    a->window = a->other;
+    a->other = window;
+}
+
+static void sharpen(struct augment *a, uint8_t *planes, uint32_t width, uint32_t height,
+                    uint32_t factor)
+{
+    size_t n = (size_t)width * height;
+
+    if (width < 3 || height < 3)
+        return;
+    for (size_t at = 0; at < 3 * n; at += n)
+        a->loops->sharpen(planes + at, (uint8_t *)a->other.bytes + at, width, height, factor);
+    swap_windows(a);
+}
+
+static void blur(struct augment *a, const struct augment_step *step, uint8_t *planes,
+                 uint32_t width, uint32_t height)
+{
+    size_t n = (size_t)width * height;
+    struct blur_kernel kernel;
+
+    blur_kernel_make(step->size, step->number, &kernel);
+    if (kernel.radius == 0) /* which changes nothing */
+        return;
+    for (size_t at = 0; at < 3 * n; at += n) {
+        struct blur_plane plane = {planes + at, width, height};
+
+        blur_plane(a->blur, &kernel, &plane, a->row.bytes, (uint8_t *)a->other.bytes + at);
+    }
+    swap_windows(a);
+}
+
+/* Write row y of a channel of the noise. If mirrored, the values after the last pixel come first,
+ * and are left out. */
+static void write_noise(const struct augment *a, const struct augment_step *step, uint32_t c,
+                        uint32_t y, uint8_t *to)
+{
+    const struct rect *rect = &step->rect;
+    uint32_t words = (rect->width + 3) / 4;
+    uint32_t at = step->upside_down ? rect->height - 1 - y : y;
+    uint32_t first = (c * rect->height + at) * words;
+
+    a->loops->noise(a->row.bytes, words, step->key[0] + first * step->key[1], step->key[1],
+                    step->mirror);
+    memcpy(to, (uint8_t *)a->row.bytes + (step->mirror ? 4 * words - rect->width : 0), rect->width);
+}
+
+static void erase(const struct augment *a, const struct augment_step *step, uint8_t *planes,
+                  uint32_t width, uint32_t height)
+{
+    const struct rect *rect = &step->rect;
+
+    assert(rect->left + rect->width <= width && rect->top + rect->height <= height);
+    for (uint32_t c = 0; c < 3; c++)
+        for (uint32_t y = 0; y < rect->height; y++) {
+            uint8_t *to = planes + ((size_t)c * height + rect->top + y) * width + rect->left;
+
+            if (step->fill == PIPELINE_FILL_PIXEL)
+                write_noise(a, step, c, y, to);
+            else
+                memset(to, (int)(step->number >> 8 * c & 255), rect->width);
+        }
+}
+
+/* Does a step change each pixel by a rule that depends only on that pixel and the step? */
+static bool is_pointwise(enum pipeline_op_kind kind)
+{
+    switch (kind) {
+    case PIPELINE_BRIGHTNESS:
+    case PIPELINE_SATURATION:
+    case PIPELINE_HUE:
+    case PIPELINE_GRAYSCALE:
+    case PIPELINE_INVERT:
+    case PIPELINE_SOLARIZE:
+    case PIPELINE_POSTERIZE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Apply a step to one of the three channels. */
+static void do_levels(const struct augment *a, const struct augment_step *step, uint8_t *v,
+                      size_t n)
+{
+    const struct augment_loops *loops = a->loops;
+
+    switch (step->kind) {
+    case PIPELINE_BRIGHTNESS:
+        loops->scale(v, n, step->number);
+        break;
+    case PIPELINE_CONTRAST:
+        loops->blend_level(v, n, a->mean, step->number);
+        break;
+    case PIPELINE_INVERT:
+        loops->invert(v, n);
+        break;
+    case PIPELINE_SOLARIZE:
+        loops->solarize(v, n, step->number);
+        break;
+    case PIPELINE_POSTERIZE:
+        loops->mask(v, n, 0xFF00u >> step->number & 0xFF);
+        break;
+    default:
+        assert(false);
+    }
+}
+
+/* Apply a step to n pixels of planes that are `plane` bytes apart. */
+static void do_pixels(const struct augment *a, const struct augment_step *step, uint8_t *v,
+                      size_t plane, size_t n)
+{
+    switch (step->kind) {
+    case PIPELINE_SATURATION:
+        a->loops->blend_gray(v, plane, n, step->number);
+        break;
+    case PIPELINE_HUE:
+        a->loops->hue(v, plane, n, step->number);
+        break;
+    case PIPELINE_GRAYSCALE:
+        a->loops->gray(v, plane, n);
+        break;
+    default:
+        for (uint32_t c = 0; c < 3; c++)
+            do_levels(a, step, v + c * plane, n);
+    }
+}
+
+/* Dark levels become brighter. */
+static void solarize_add(struct augment *a, uint8_t *v, size_t n, uint32_t by)
+{
+    uint8_t table[256];
+
+    for (uint32_t level = 0; level < 256; level++)
+        table[level] = (uint8_t)(level < 128 ? min_u64(level + by, 255) : level);
+    a->loops->table(v, n, table);
+}
+
+/* A step of augmix: each of the windows to mix is saved in turn. */
+static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, size_t n)
+{
+    uint8_t *kept = a->mixed.bytes;
+
+    assert(step->kind == PIPELINE_MIX_BEGIN || a->mixed_count > 0);
+    if (step->kind == PIPELINE_MIX_END) {
+        a->loops->sum_windows(kept, n, a->weights, a->mixed_count, v);
+        return;
+    }
+    if (step->kind == PIPELINE_MIX_BEGIN)
+        a->mixed_count = 0;
+    assert(a->mixed_count < AUGMENT_MIXED_MAX);
+    memcpy(kept + a->mixed_count * n, v, n);
+    a->weights[a->mixed_count++] = step->number;
+    if (step->kind == PIPELINE_MIX_NEXT)
+        memcpy(v, kept, n); /* the original, for the next chain */
+}
+
+/* Apply a step that needs the whole window. */
+static void do_window(struct augment *a, const struct augment_step *step, uint8_t *v,
+                      uint32_t width, uint32_t height)
+{
+    switch (step->kind) {
+    case PIPELINE_SHARPNESS:
+        sharpen(a, v, width, height, step->number);
+        break;
+    case PIPELINE_BLUR:
+        blur(a, step, v, width, height);
+        break;
+    case PIPELINE_EQUALIZE:
+    case PIPELINE_AUTOCONTRAST:
+        remap(a, step->kind, v, (size_t)width * height);
+        break;
+    case PIPELINE_ERASE:
+    case PIPELINE_CUTOUT:
+        erase(a, step, v, width, height);
+        break;
+    case PIPELINE_AFFINE:
+        affine_apply(a->loops->affine, &step->map, width, height, v, a->other.bytes);
+        swap_windows(a);
+        break;
+    case PIPELINE_SOLARIZE_ADD:
+        solarize_add(a, v, 3 * (size_t)width * height, step->number);
+        break;
+    case PIPELINE_MIX_BEGIN:
+    case PIPELINE_MIX_NEXT:
+    case PIPELINE_MIX_END:
+        mix(a, step, v, 3 * (size_t)width * height);
+        break;
+    default:
+        assert(false);
+    }
+}
+
+/* One pass through the window, band by band: some steps that use each pixel alone, and then the
+ * store, or the sum for the next contrast. */
+struct pass {
+    const struct augment_step *steps;
+    uint32_t count;
+    bool sums;
+    const struct image_store *store; /* NULL: not yet */
+    bool upside_down;
+    uint8_t *dst;
+};
+
+static void store_row(const struct augment *a, const struct pass *pass, const uint8_t *from,
+                      uint32_t width, uint32_t height, uint32_t y)
+{
+    const struct image_store *store = pass->store;
+    uint8_t flip = image_store_flip(store), zero = image_store_zero(store);
+    size_t plane = (size_t)width * height;
+    size_t at = (size_t)(pass->upside_down ? height - 1 - y : y) * width;
+
+    assert(y < height);
+    if (store->layout == PLENUM_NHWC) {
+        a->loops->store_pixels(from, plane, width, store->channels, flip, zero,
+                               pass->dst + at * store->channels);
+        return;
+    }
+    for (uint32_t c = 0; c < 3; c++)
+        a->loops->store_bytes(from + c * plane, width, flip, pass->dst + c * plane + at);
+    if (store->channels == 4)
+        memset(pass->dst + 3 * plane + at, zero, width);
+}
+
+static void do_pass(struct augment *a, const struct pass *pass, uint32_t width, uint32_t height)
+{
+    uint32_t rows = (uint32_t)max_u64(BAND / width, 1);
+    size_t plane = (size_t)width * height;
+    uint64_t sum = 0;
+
+    for (uint32_t top = 0, end; top < height; top = end) {
+        uint8_t *v = (uint8_t *)a->window.bytes + (size_t)top * width;
+        size_t n;
+
+        end = (uint32_t)min_u64(top + rows, height);
+        n = (size_t)(end - top) * width;
+        for (uint32_t i = 0; i < pass->count; i++)
+            do_pixels(a, &pass->steps[i], v, plane, n);
+        if (pass->sums)
+            sum += a->loops->sum_gray(v, plane, n);
+        for (uint32_t y = top; pass->store && y < end; y++, v += width)
+            store_row(a, pass, v, width, height, y);
+    }
+    if (pass->sums) /* the mean, to the nearest integer */
+        a->mean = (uint32_t)((2 * sum + plane) / (2 * plane));
+}
+
+void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t width,
+                    uint32_t height, const struct image_store *store, uint8_t *dst)
+{
+    struct pass pass = {.steps = plan->steps, .upside_down = plan->upside_down, .dst = dst};
+    const struct augment_step *step = plan->steps, *end = step + plan->count;
+
+    for (;;) {
+        if (pass.sums) /* the contrast, whose mean is now known */
+            step++;
+        while (step < end && is_pointwise(step->kind))
+            step++;
+        pass.count = (uint32_t)(step - pass.steps);
+        pass.sums = step < end && step->kind == PIPELINE_CONTRAST;
+        pass.store = step < end ? NULL : store;
+        if (pass.count > 0 || pass.sums || pass.store)
+            do_pass(a, &pass, width, height);
+        if (pass.store)
+            break;
+        if (!pass.sums)
+            do_window(a, step++, a->window.bytes, width, height);
+        pass.steps = step;
+    }
+}
+
+void augment_trim(struct augment *a, size_t keep)
+{
+    scratch_trim(&a->window, keep);
+    scratch_trim(&a->other, keep);
+    scratch_trim(&a->mixed, keep);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* augment.h - the operations after the crop: a resized window in, the stored sample out.
+ *
+ * The rules (docs/pixels.md 10) are in integers. The values drawn for a sample depend only on the
+ * pipeline and the draw, so they are known before any pixel: a sample without operations takes the
+ * short path. */
+#ifndef LOADER_IMAGE_AUGMENT_H
+#define LOADER_IMAGE_AUGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/pipeline/pipeline.h"
+#include "loader/image/image.h"
+#include "loader/image/ops/affine.h"
+#include "loader/image/rect.h"
+#include "loader/image/resize/crop.h"
+
+/** One operation applied to a sample. */
+struct augment_step {
+    enum pipeline_op_kind kind; /* for a jitter, one of its parts */
+    /* Factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or levels. */
+    uint32_t number;
+    uint32_t size;            /* size of a blur's kernel */
+    struct affine map;        /* PIPELINE_AFFINE: used for all operations that move pixels */
+    struct rect rect;         /* the erased part of the window as stored in memory */
+    enum pipeline_fill fill;  /* how to fill it; `number` is its levels */
+    bool mirror, upside_down; /* the orientation in which its noise is written */
+    uint32_t key[2];          /* for the noise */
+};
+
+enum {
+    AUGMENT_TURN = 6 << 13,                    /* a turn of the hue: sixths at 2^13 */
+    AUGMENT_MIXED_MAX = 6,                     /* windows: the original and five chains */
+    AUGMENT_STEPS_MAX = 22 * PIPELINE_OPS_MAX, /* augmix: five chains of three, and their mixing */
+};
+
+/** The values drawn for one sample. */
+struct augment_plan {
+    struct augment_step steps[AUGMENT_STEPS_MAX];
+    uint32_t count;
+    uint32_t mixed;   /* windows that are kept for mixing */
+    bool mirror;      /* swap left and right: done by the resize */
+    bool upside_down; /* swap top and bottom: done when storing */
+};
+
+struct augment_loops;
+
+/** Windows and tables, kept from image to image. Opaque. Threads: one at a time. */
+struct augment;
+
+/** Returns 0 or -ENOMEM. The portable loops are used at first. */
+int augment_create(struct augment **ret);
+/** NULL is ignored. */
+void augment_destroy(struct augment *augment);
+
+/** Use the loops of this set of image_kernels(). A set without loops for operations has the
+ * portable ones. The pixels are the same. */
+void augment_use(struct augment *augment, const char *kernels);
+
+/** Returns the loops of this set of image_kernels(). */
+const struct augment_loops *augment_loops_of(const char *kernels);
+
+/** Draw the operations for a sample. `ratios`: kept from image to image. */
+void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
+                  struct crop_tables *ratios, struct augment_plan *ret);
+
+/** Is there more to do than the resize does? */
+static inline bool augment_is_needed(const struct augment_plan *plan)
+{
+    return plan->count > 0 || plan->upside_down;
+}
+
+/** Free each window of more than `keep` bytes. */
+void augment_trim(struct augment *augment, size_t keep);
+
+/** Returns the most bytes that are kept for a sample of this pipeline. */
+uint64_t augment_most_bytes(const struct pipeline *pipeline);
+
+/** Returns room for the window, [3][height][width], uint8, and reserves what else this plan needs.
+ * NULL: out of memory. Borrowed until the next call. */
+uint8_t *augment_window(struct augment *augment, const struct augment_plan *plan, uint32_t width,
+                        uint32_t height);
+
+/** Apply the steps to the window, and store it into `dst` in the format of `store`, each byte
+ * once. */
+void augment_finish(struct augment *augment, const struct augment_plan *plan, uint32_t width,
+                    uint32_t height, const struct image_store *store, uint8_t *dst);
+
+#endif

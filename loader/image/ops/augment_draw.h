@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* augment_draw.h - definitions shared by drawing operations and drawing policies. */
+#ifndef LOADER_IMAGE_AUGMENT_DRAW_H
+#define LOADER_IMAGE_AUGMENT_DRAW_H
+
+#include <assert.h>
+
+#include "common/pipeline/philox.h"
+#include "loader/image/ops/augment.h"
+
+enum { DRAWS = 16 }; /* per operation: its draws start at this many times its number in the text */
+
+static inline struct philox_block draw_words(const struct image_draw *d, uint32_t op, uint32_t draw)
+{
+    return image_draw_words(d, DRAW_OPERATION, DRAWS * op + draw);
+}
+
+static inline void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)
+{
+    assert(plan->count < AUGMENT_STEPS_MAX);
+    plan->steps[plan->count++] = (struct augment_step){.kind = kind, .number = number};
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* augment_loops.h - the loops of the operations, one set for each kind of processor.
+ *
+ * A window is three planes of bytes. Loops that are simple enough for compilers to vectorise have
+ * one source, augment_loops.inc, which is compiled once for each set. */
+#ifndef LOADER_IMAGE_AUGMENT_LOOPS_H
+#define LOADER_IMAGE_AUGMENT_LOOPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/image/ops/affine.h"
+
+/** Bits behind the point of a factor. */
+enum { AUGMENT_BITS = 14 };
+
+struct augment_loops {
+    const char *name;
+    const struct affine_loops *affine;
+    /** v * factor. */
+    void (*scale)(uint8_t *v, size_t n, uint32_t factor);
+    /** level + factor * (v - level). */
+    void (*blend_level)(uint8_t *v, size_t n, uint32_t level, uint32_t factor);
+    /** Like blend_level(), with each pixel's grey as the level. n pixels of planes `plane` bytes
+     * apart. */
+    void (*blend_gray)(uint8_t *planes, size_t plane, size_t n, uint32_t factor);
+    /** Turn all hues by sixths of a turn at 2^13, 0 <= turn < 6 * 2^13. */
+    void (*hue)(uint8_t *planes, size_t plane, size_t n, uint32_t turn);
+    /** Make all three planes grey. */
+    void (*gray)(uint8_t *planes, size_t plane, size_t n);
+    /** The sum of the greys of n < 2^24 pixels. */
+    uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
+    /** Find the smallest and the largest of n > 0 values. */
+    void (*find_range)(const uint8_t *v, size_t n, uint8_t *low, uint8_t *high);
+    /** Words of noise: `key` + `step` and so on, hashed. `reversed`: in reverse byte order. */
+    void (*noise)(uint32_t *to, size_t n, uint32_t key, uint32_t step, bool reversed);
+    void (*invert)(uint8_t *v, size_t n);
+    void (*solarize)(uint8_t *v, size_t n, uint32_t threshold);
+    void (*mask)(uint8_t *v, size_t n, uint32_t mask);
+    /** Blend one plane with its smoothed version (Pillow's SMOOTH). */
+    void (*sharpen)(const uint8_t *from, uint8_t *to, size_t width, size_t height, uint32_t factor);
+    void (*table)(uint8_t *v, size_t n, const uint8_t *table);
+    /** Add up `count` windows of n bytes, stored one after the other, with weights at 2^16 that sum
+     * to 1. */
+    void (*sum_windows)(const uint8_t *from, size_t n, const uint32_t *weights, uint32_t count,
+                        uint8_t *to);
+    /** Store a row of planes, `plane` bytes apart, as pixels of `channels` bytes. */
+    void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
+                         uint8_t flip, uint8_t zero, uint8_t *to);
+    void (*store_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
+    /** one * share + other * (1 - share), share below 1 at 2^15, of bytes that were XORed with
+     * `flip`. */
+    void (*mix)(const uint8_t *one, const uint8_t *other, size_t n, uint32_t share, uint8_t flip,
+                uint8_t *to);
+};
+
+extern const struct augment_loops augment_portable;
+#ifdef __x86_64__
+extern const struct augment_loops augment_avx2;
+#endif
+
+#endif

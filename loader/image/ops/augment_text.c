@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* augment_text.c - describes the operations applied to a sample, for people.
+ *
+ * The words are those of a pipeline's text. Numbers are rounded, because they are only for
+ * display. */
+#include "config.h"
+
+#include "loader/image/ops/augment_text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/util/util.h"
+#include "loader/image/ops/affine.h"
+#include "loader/image/ops/augment.h"
+#include "loader/image/ops/augment_loops.h"
+#include "loader/image/ops/mix.h"
+#include "loader/image/resize/crop.h"
+
+/* The text written so far. */
+struct words {
+    char *text;
+    size_t used, size;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct words *w, const char *format, ...)
+{
+    size_t room = w->size - w->used;
+    char word[64];
+    va_list args;
+    int len;
+
+    va_start(args, format);
+    (void)vsnprintf(word, sizeof(word), format, args);
+    va_end(args);
+    len = snprintf(w->text + w->used, room, "%s%s", w->used > 0 ? ", " : "", word);
+    if (len >= 0 && (size_t)len < room) {
+        w->used += (size_t)len;
+        return;
+    }
+    w->text[w->used] = '\0';
+    w->size = w->used + 1; /* nothing more is written */
+}
+
+/* -0.5 to 0.5. */
+static double to_turns(uint32_t number)
+{
+    double turns = (double)number / AUGMENT_TURN;
+
+    return turns > 0.5 ? turns - 1 : turns;
+}
+
+static double to_degrees(double radians)
+{
+    return radians * 180 / 3.14159265358979323846;
+}
+
+/* Describe the effect of a map on the picture: it is sheared, scaled, turned counterclockwise, and
+ * its centre moves. Several texts result in the same map, so these are not always the words of the
+ * text. */
+static void add_map(struct words *w, const struct augment_plan *plan,
+                    const struct augment_step *step, const struct pipeline *pipeline)
+{
+    struct affine map = step->map;
+    const double one = 1 << AFFINE_BITS;
+    double centre[2] = {pipeline->width / 2.0, pipeline->height / 2.0};
+    double det, forth[2][2], from[2], scale, angle, shear, dx, dy;
+
+    if (map.divides) {
+        add(w, "perspective");
+        return;
+    }
+    if (plan->upside_down) /* true of the window, but not of the visible image */
+        affine_turn_upside_down(&map, pipeline->height);
+    det = ((double)map.x[0] * (double)map.y[1] - (double)map.x[1] * (double)map.y[0]) / one;
+    forth[0][0] = (double)map.y[1] / det;
+    forth[0][1] = -(double)map.x[1] / det;
+    forth[1][0] = -(double)map.y[0] / det;
+    forth[1][1] = (double)map.x[0] / det;
+    from[0] = centre[0] - (double)map.x[2] / one;
+    from[1] = centre[1] - (double)map.y[2] / one;
+    dx = forth[0][0] * from[0] + forth[0][1] * from[1] + 0.5 - centre[0];
+    dy = forth[1][0] * from[0] + forth[1][1] * from[1] + 0.5 - centre[1];
+    scale = sqrt(forth[0][0] * forth[0][0] + forth[1][0] * forth[1][0]);
+    angle = to_degrees(atan2(-forth[1][0], forth[0][0]));
+    shear = to_degrees(-atan((forth[0][0] * forth[0][1] + forth[1][0] * forth[1][1]) * det / one));
+    if (map.x[1] == 0 && map.x[0] == map.y[1] && map.y[0] != 0) {
+        scale = one / (double)map.x[0];
+        add(w, "shear_y %+.1f", angle);
+    } else if (fabs(angle) >= 0.05 || (fabs(shear) < 0.05 && fabs(scale - 1) < 0.005 &&
+                                       fabs(dx) < 0.5 && fabs(dy) < 0.5)) {
+        add(w, "rotate %+.1f", angle);
+    }
+    if (map.x[1] != 0 && fabs(shear) >= 0.05)
+        add(w, "shear %+.1f", shear);
+    if (fabs(scale - 1) >= 0.005)
+        add(w, "scale %.2f", scale);
+    if (fabs(dx) >= 0.5 || fabs(dy) >= 0.5)
+        add(w, "translate %+.0f %+.0f", dx, dy);
+}
+
+/* Every kind has a line here: compilers warn about a missing one. */
+static void add_step(struct words *w, const struct augment_plan *plan,
+                     const struct augment_step *step, const struct pipeline *pipeline)
+{
+    const char *name = pipeline_op_name(step->kind);
+
+    switch (step->kind) {
+    case PIPELINE_BRIGHTNESS:
+    case PIPELINE_CONTRAST:
+    case PIPELINE_SATURATION:
+    case PIPELINE_SHARPNESS:
+    case PIPELINE_BLUR:
+        add(w, "%s %.2f", name, (double)step->number / (1 << AUGMENT_BITS));
+        return;
+    case PIPELINE_HUE:
+        add(w, "%s %+.2f", name, to_turns(step->number));
+        return;
+    case PIPELINE_SOLARIZE:
+    case PIPELINE_POSTERIZE:
+        add(w, "%s %u", name, step->number);
+        return;
+    case PIPELINE_ERASE:
+    case PIPELINE_CUTOUT:
+        add(w, "%s %ux%u", name, step->rect.width, step->rect.height);
+        return;
+    case PIPELINE_GRAYSCALE:
+    case PIPELINE_INVERT:
+    case PIPELINE_EQUALIZE:
+    case PIPELINE_AUTOCONTRAST:
+        add(w, "%s", name);
+        return;
+    case PIPELINE_AFFINE:
+        add_map(w, plan, step, pipeline);
+        return;
+    case PIPELINE_SOLARIZE_ADD:
+        add(w, "solarize_add %u", step->number);
+        return;
+    case PIPELINE_MIX_BEGIN:
+        add(w, "augmix");
+        return;
+    case PIPELINE_MIX_NEXT: /* after a chain */
+        add(w, "share %.2f", step->number / 65536.0);
+        return;
+    case PIPELINE_MIX_END:
+        return;
+    case PIPELINE_FLIP: /* the rest are not steps themselves, but create steps */
+    case PIPELINE_VERTICAL_FLIP:
+    case PIPELINE_COLOR_JITTER:
+    case PIPELINE_ROTATE:
+    case PIPELINE_TRANSLATE:
+    case PIPELINE_SHEAR:
+    case PIPELINE_PERSPECTIVE:
+    case PIPELINE_ONE_OF:
+    case PIPELINE_RAND_AUGMENT:
+    case PIPELINE_TRIVIAL_AUGMENT_WIDE:
+    case PIPELINE_AUTO_AUGMENT:
+    case PIPELINE_AUGMIX:
+    case PIPELINE_OPS:
+        return;
+    }
+}
+
+static void add_mix(struct words *w, const struct mix_plan *plan)
+{
+    if (!plan->mixed)
+        return;
+    if (plan->cut)
+        add(w, "cutmix %ux%u", plan->rect.width, plan->rect.height);
+    else
+        add(w, "mixup %.2f", (double)plan->share / (1 << MIX_SHARE_BITS));
+}
+
+void augment_describe(const struct pipeline *pipeline, const struct image_draw *draw, char *ret,
+                      size_t size)
+{
+    struct words words = {.text = ret, .size = size};
+    struct crop_tables boxes = {0}, ratios = {0};
+    struct augment_plan plan;
+    struct mix_plan mix;
+    struct crop crop;
+
+    ret[0] = '\0';
+    /* Mirroring is the same for images of all sizes. */
+    crop_locate(pipeline, draw, pipeline->width, pipeline->height, &boxes, &crop);
+    augment_draw(pipeline, draw, &ratios, &plan);
+    mix_draw(pipeline, draw, &mix);
+    if (crop.mirror != plan.mirror)
+        add(&words, "%s", pipeline_op_name(PIPELINE_FLIP));
+    if (plan.upside_down)
+        add(&words, "%s", pipeline_op_name(PIPELINE_VERTICAL_FLIP));
+    for (uint32_t i = 0; i < plan.count; i++)
+        add_step(&words, &plan, &plan.steps[i], pipeline);
+    add_mix(&words, &mix);
+}

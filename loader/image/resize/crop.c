@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/* crop.c - torchvision's geometry in integers.
+ *
+ * RandomResizedCrop draws an area (uniform) and an aspect ratio (uniform in its logarithm) until a
+ * rectangle of that area and ratio fits into the image. The published code (torchvision,
+ * transforms.RandomResizedCrop.get_params) does this in double with log() and exp(), whose last
+ * bits differ between C libraries. Here it is done in fixed point:
+ *
+ *     ratio(u) = low * (high / low)^u,   u = 0.b1 b2 ... b32 in binary
+ *              = low * product over the set bits k of (high / low)^(2^-k)
+ *
+ * and the factors are repeated square roots of high / low, so that neither log() nor exp() is
+ * needed, only an integer square root. tests/loader/image/resize/test_crop.c compares it with the
+ * published formula. A "Qn" number has n bits behind the binary point. */
+#include "config.h"
+
+#include "loader/image/resize/crop.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/pipeline/philox.h"
+#include "common/util/util.h"
+#include "loader/image/limits.h"
+
+enum {
+    TRIES = 10,      /* torchvision's */
+    RATIO_BITS = 48, /* behind the point of a ratio of sides */
+    AREA_BITS = 32,  /* behind the point of an area */
+    SIDE_BITS = 40,  /* behind the point of sqrt(area * ratio): half of 32 + 48 */
+};
+
+/* Not ISO C, but gcc and clang have it on every 64-bit machine. */
+__extension__ typedef unsigned __int128 u128;
+
+/* a / b to the nearest integer, with halves to the even one, like Python's round(). */
+static uint64_t divide_half_even(uint64_t a, uint64_t b)
+{
+    uint64_t whole, rest;
+
+    assert(b > 0);
+    whole = a / b;
+    rest = a % b;
+    if (2 * rest > b || (2 * rest == b && (whole & 1)))
+        whole++;
+    return whole;
+}
+
+static bool same(struct rational a, struct rational b)
+{
+    return a.num == b.num && a.den == b.den;
+}
+
+static void prepare_roots(struct crop_tables *t, struct rational low, struct rational high)
+{
+    uint64_t root;
+
+    if (same(t->ratio_min, low) && same(t->ratio_max, high))
+        return;
+    root = (uint64_t)((((u128)high.num * low.den) << RATIO_BITS) / ((u128)high.den * low.num));
+    for (int k = 0; k < 32; k++) {
+        root = sqrt_product(root, UINT64_C(1) << RATIO_BITS);
+        t->root[k] = root;
+    }
+    t->ratio_min = low;
+    t->ratio_max = high;
+}
+
+/* area * (low + (high - low) * word / 2^32), rounded down to Q32. */
+static uint64_t draw_area(uint64_t area, struct rational low, struct rational high, uint32_t word)
+{
+    uint64_t a = (uint64_t)low.num * high.den, b = (uint64_t)high.num * low.den;
+    u128 scale = ((u128)a << AREA_BITS) + (u128)word * (b - a);
+
+    return (uint64_t)(area * scale / ((uint64_t)low.den * high.den));
+}
+
+/* low * (high / low)^(word / 2^32), rounded down to Q48. */
+static uint64_t draw_ratio(const struct crop_tables *t, uint32_t word)
+{
+    uint64_t factor = (uint64_t)1 << RATIO_BITS;
+
+    for (int k = 0; k < 32; k++)
+        if (word & (UINT32_C(1) << (31 - k)))
+            factor = (uint64_t)(((u128)factor * t->root[k]) >> RATIO_BITS);
+    return (uint64_t)((u128)factor * t->ratio_min.num / t->ratio_min.den);
+}
+
+/* Compute the sides of a rectangle of this area and ratio, to the nearest pixel. */
+static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *height)
+{
+    uint64_t root = sqrt_product(area, ratio); /* the width, Q40 */
+    u128 other;
+
+    assert(root > 0);                                /* no area and no ratio is 0 */
+    other = ((u128)area << (SIDE_BITS + 16)) / root; /* area / width, Q48 */
+    *width = (root + (UINT64_C(1) << (SIDE_BITS - 1))) >> SIDE_BITS;
+    *height = (uint64_t)((other + (UINT64_C(1) << 47)) >> 48);
+}
+
+/* No try fitted: use the largest centred rectangle whose ratio is allowed. */
+static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_t height)
+{
+    struct rational low = p->shape.ratio_min, high = p->shape.ratio_max;
+    struct rect box = {.width = width, .height = height};
+
+    if ((uint64_t)width * low.den < (uint64_t)low.num * height)
+        box.height = (uint32_t)divide_half_even((uint64_t)width * low.den, low.num);
+    else if ((uint64_t)width * high.den > (uint64_t)high.num * height)
+        box.width = (uint32_t)divide_half_even((uint64_t)height * high.num, high.den);
+    if (box.width == 0) /* torchvision fails on such an image; we show one pixel */
+        box.width = 1;
+    if (box.height == 0)
+        box.height = 1;
+    assert(box.width <= width && box.height <= height);
+    box.left = (width - box.width) / 2;
+    box.top = (height - box.height) / 2;
+    return box;
+}
+
+void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
+                     const struct philox_block *draw, struct crop_tables *tables, uint64_t *width,
+                     uint64_t *height)
+{
+    prepare_roots(tables, shape->ratio_min, shape->ratio_max);
+    sides_of(draw_area(area, shape->scale_min, shape->scale_max, draw->word[0]),
+             draw_ratio(tables, draw->word[1]), width, height);
+}
+
+static struct rect random_box(const struct pipeline *p, const struct image_draw *draw,
+                              uint32_t width, uint32_t height, struct crop_tables *tables)
+{
+    for (uint32_t try = 0; try < TRIES; try++) {
+        struct philox_block d = image_draw_words(draw, DRAW_CROP, try);
+        uint64_t w, h;
+
+        crop_draw_sides(&p->shape, (uint64_t)width * height, &d, tables, &w, &h);
+        if (w == 0 || w > width || h == 0 || h > height)
+            continue;
+        return (struct rect){
+            .left = philox_below(d.word[3], width - (uint32_t)w + 1),
+            .top = philox_below(d.word[2], height - (uint32_t)h + 1),
+            .width = (uint32_t)w,
+            .height = (uint32_t)h,
+        };
+    }
+    return central_box(p, width, height);
+}
+
+/* All of the image, resized like by resize(...): the shorter side becomes S, the longer one int(S *
+ * long / short); or both become the requested sizes; or both stay unchanged. */
+static void locate_resized(const struct pipeline *p, uint32_t width, uint32_t height,
+                           struct crop *ret)
+{
+    uint32_t shorter = width < height ? width : height, longer = width < height ? height : width;
+    uint32_t stretched = (uint32_t)((uint64_t)p->resize_height * longer / shorter);
+
+    ret->box = (struct rect){.width = width, .height = height};
+    if (p->resize_width) {
+        ret->width = p->resize_width;
+        ret->height = p->resize_height;
+    } else if (p->resize_height) {
+        ret->width = width <= height ? p->resize_height : stretched;
+        ret->height = width <= height ? stretched : p->resize_height;
+    } else {
+        ret->width = width;
+        ret->height = height;
+    }
+}
+
+static void locate_center(const struct pipeline *p, struct crop *ret)
+{
+    assert(ret->width >= p->width && ret->height >= p->height);
+    ret->window = (struct rect){
+        .left = (uint32_t)divide_half_even(ret->width - p->width, 2),
+        .top = (uint32_t)divide_half_even(ret->height - p->height, 2),
+        .width = p->width,
+        .height = p->height,
+    };
+}
+
+static bool is_inside(const struct crop_axis *axis, uint32_t count)
+{
+    int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
+
+    return begin >= 0 && begin + count <= axis->size;
+}
+
+void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first, bool mirror,
+                 uint32_t count, int32_t *ret)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t x = crop_source(mode, axis, i) - first;
+
+        ret[mirror ? count - 1 - i : i] = (int32_t)(x < 0 ? -1 : x);
+    }
+}
+
+void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint32_t *begin,
+                      uint32_t *end)
+{
+    assert(step == 1 || step == -1);
+    *begin = *end = 0;
+    for (uint32_t i = 0, start = 0; i < count; i++) {
+        if (i == 0 || places[i - 1] < 0 || places[i] != places[i - 1] + step)
+            start = i;
+        if (places[i] >= 0 && i + 1 - start > *end - *begin) {
+            *begin = start;
+            *end = i + 1;
+        }
+    }
+}
+
+/* Find the samples that some output shows; if there are none, the nearest one. */
+static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t count,
+                      uint32_t *first, uint32_t *seen)
+{
+    int64_t low = INT64_MAX, high = -1;
+    int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
+
+    if (mode == PIPELINE_CONSTANT || is_inside(axis, count)) { /* only the existing ones */
+        low = begin < 0 ? 0 : begin;
+        high = begin + count < axis->size ? begin + count - 1 : (int64_t)axis->size - 1;
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t x = crop_source(mode, axis, i);
+
+            low = x >= 0 && x < low ? x : low;
+            high = x > high ? x : high;
+        }
+    }
+    if (high < low)
+        low = high = begin < 0 ? 0 : axis->size - 1;
+    *first = (uint32_t)low;
+    *seen = (uint32_t)(high - low + 1);
+    assert(low >= 0 && high < axis->size && *seen <= count);
+}
+
+/* ret->across and ret->down are set: compute the part of the image that they show. */
+static void locate_padded(const struct pipeline *p, struct crop *ret)
+{
+    struct rect *w = &ret->window;
+
+    ret->padded = !is_inside(&ret->across, p->width) || !is_inside(&ret->down, p->height);
+    find_seen(p->pad_mode, &ret->across, p->width, &w->left, &w->width);
+    find_seen(p->pad_mode, &ret->down, p->height, &w->top, &w->height);
+}
+
+/* Choose a position for `count` samples, drawn by `word`. If the image is too small even with
+ * padding, the missing samples are padded, too, like by torchvision's RandomCrop with
+ * pad_if_needed. */
+static struct crop_axis draw_axis(const struct pipeline *p, uint32_t size, uint32_t count,
+                                  uint32_t word)
+{
+    uint32_t padded = size + 2 * p->pad, more = padded < count ? count - padded : 0;
+
+    assert(size > 0 && padded + 2 * more >= count);
+    return (struct crop_axis){
+        .size = size,
+        .pad = p->pad,
+        .more = more,
+        .first = philox_below(word, padded + 2 * more - count + 1),
+    };
+}
+
+static void locate_random(const struct pipeline *p, const struct image_draw *draw, struct crop *ret)
+{
+    struct philox_block d = image_draw_words(draw, DRAW_PLACE, 0);
+
+    ret->down = draw_axis(p, ret->height, p->height, d.word[0]);
+    ret->across = draw_axis(p, ret->width, p->width, d.word[1]);
+    locate_padded(p, ret);
+}
+
+/* The largest image of the same proportions that fits, centred: Pillow's ImageOps.pad(). */
+static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t height,
+                             struct crop *ret)
+{
+    uint64_t wide = (uint64_t)width * p->height, high = (uint64_t)height * p->width;
+
+    ret->box = (struct rect){.width = width, .height = height};
+    ret->width = wide >= high ? p->width : (uint32_t)divide_half_even(wide, height);
+    ret->height = wide >= high ? (uint32_t)divide_half_even(high, width) : p->height;
+    if (ret->width == 0)
+        ret->width = 1;
+    if (ret->height == 0)
+        ret->height = 1;
+    assert(ret->width <= p->width && ret->height <= p->height);
+    ret->across = (struct crop_axis){.size = ret->width,
+                                     .more = (uint32_t)divide_half_even(p->width - ret->width, 2)};
+    ret->down = (struct crop_axis){.size = ret->height,
+                                   .more = (uint32_t)divide_half_even(p->height - ret->height, 2)};
+    locate_padded(p, ret);
+}
+
+/* Convert position `at` of a resized axis to samples of the image: its part starting at `start` was
+ * `box` samples long and is now `size`. */
+static float place_of(uint32_t start, uint32_t box, uint32_t size, int64_t at)
+{
+    return (float)((double)((int64_t)start * size + at * box) / size);
+}
+
+void crop_shown(const struct crop *crop, const struct pipeline *pipeline, float ret[4])
+{
+    const struct crop_axis *x = &crop->across, *y = &crop->down;
+    int64_t left = crop->window.left, top = crop->window.top;
+
+    if (crop->padded) {
+        left = (int64_t)x->first - x->pad - x->more;
+        top = (int64_t)y->first - y->pad - y->more;
+    }
+    ret[0] = place_of(crop->box.left, crop->box.width, crop->width, left);
+    ret[1] = place_of(crop->box.top, crop->box.height, crop->height, top);
+    ret[2] = place_of(crop->box.left, crop->box.width, crop->width, left + pipeline->width);
+    ret[3] = place_of(crop->box.top, crop->box.height, crop->height, top + pipeline->height);
+}
+
+static bool draw_mirror(struct rational probability, const struct image_draw *draw)
+{
+    uint32_t word = image_draw_words(draw, DRAW_FLIP, 0).word[0];
+
+    return rational_happens(probability, word);
+}
+
+static enum pipeline_filter draw_filter(enum pipeline_filter asked, const struct image_draw *draw)
+{
+    uint32_t word;
+
+    if (asked != PIPELINE_RANDOM)
+        return asked;
+    word = image_draw_words(draw, DRAW_FILTER, 0).word[0];
+    return philox_below(word, 2) == 0 ? PIPELINE_BILINEAR : PIPELINE_BICUBIC;
+}
+
+void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
+                 uint32_t height, struct crop_tables *tables, struct crop *ret)
+{
+    assert(width > 0 && width <= IMAGE_SIDE_MAX && height > 0 && height <= IMAGE_SIDE_MAX);
+    assert((uint64_t)width * height <= IMAGE_PIXELS_MAX);
+    ret->padded = false;
+    switch (pipeline->crop) {
+    case PIPELINE_RRC:
+        ret->box = random_box(pipeline, draw, width, height, tables);
+        ret->width = pipeline->width;
+        ret->height = pipeline->height;
+        ret->window = (struct rect){.width = pipeline->width, .height = pipeline->height};
+        break;
+    case PIPELINE_LETTERBOX:
+        locate_letterbox(pipeline, width, height, ret);
+        break;
+    case PIPELINE_CENTER:
+    case PIPELINE_STRETCH:
+        locate_resized(pipeline, width, height, ret);
+        locate_center(pipeline, ret);
+        break;
+    case PIPELINE_RANDOM_CROP:
+        locate_resized(pipeline, width, height, ret);
+        locate_random(pipeline, draw, ret);
+        break;
+    case PIPELINE_NO_IMAGE:
+        assert(false); /* nothing is decoded */
+    }
+    assert(ret->box.width > 0 && ret->box.left + ret->box.width <= width);
+    assert(ret->box.height > 0 && ret->box.top + ret->box.height <= height);
+    assert(ret->window.width > 0 && ret->window.left + ret->window.width <= ret->width);
+    assert(ret->window.height > 0 && ret->window.top + ret->window.height <= ret->height);
+    ret->mirror = draw_mirror(pipeline->flip, draw);
+    ret->filter = draw_filter(pipeline->filter, draw);
+}

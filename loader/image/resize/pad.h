@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* pad.h - a sample that shows more than the image: padding around it (docs/pixels.md, 3.5). */
+#ifndef LOADER_IMAGE_PAD_H
+#define LOADER_IMAGE_PAD_H
+
+#include "common/pipeline/pipeline.h"
+#include "loader/image/resize/crop.h"
+#include "loader/image/scratch.h"
+
+/** Tables and pixels, kept from image to image. Starts as zeros. */
+struct pad {
+    struct scratch seen; /* [3][crop->window.height][crop->window.width] */
+    /* int32 [width]: the column of `seen` for each output; -1: the level of the padding */
+    struct scratch columns;
+};
+
+void pad_fini(struct pad *pad);
+
+/** Returns room for crop->window's pixels, mirrored if crop->mirror is set. NULL: out of memory. */
+uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop);
+
+/** Build the whole sample from them: planes[3][height][width]. */
+void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop,
+                uint8_t *planes);
+
+/** Free the window if it has more than `keep` bytes. */
+void pad_trim(struct pad *pad, size_t keep);
+
+#endif

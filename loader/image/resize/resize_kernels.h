@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* resize_kernels.h - the loops of the resize, one set for each kind of processor.
+ *
+ * Source rows are processed two at a time: `across` turns them into a *pair*, two narrow rows in
+ * whatever order suits the set; `down` combines some pairs into one output row and stores it. So a
+ * set may keep the samples of both rows side by side, which suits multiply-and-add instructions for
+ * pairs. */
+#ifndef LOADER_IMAGE_RESIZE_KERNELS_H
+#define LOADER_IMAGE_RESIZE_KERNELS_H
+
+#include "loader/image/resize/resize.h"
+
+/** The fraction bits of a coefficient, and one half for rounding. */
+enum { RESIZE_BITS = 14, RESIZE_HALF = 1 << (RESIZE_BITS - 1) };
+
+/** One axis: output i is the sum of taps[i] source samples, starting at first[i], times coef. */
+struct resize_axis {
+    uint32_t count;      /* outputs */
+    uint32_t stride;     /* coefficients reserved for each output; the largest of taps[] */
+    uint32_t begin, end; /* source samples that have any weight; first[] counts from `begin` */
+    uint32_t *first;     /* [count] */
+    uint32_t *taps;      /* [count], 1 ... stride */
+    int16_t *coef;       /* [count][stride], of which taps[i] are set; their sum is 2^14 */
+    bool negative;       /* some are below 0: sums may leave 0 ... 255 and must be clamped */
+    uint32_t pixel;      /* bytes of a source pixel: 4, or 3 if the set supports that */
+};
+
+/** How a row of output pixels is laid out. */
+struct resize_store {
+    bool planes;  /* NCHW */
+    bool fourth;  /* there is a channel for the zero point */
+    uint8_t zero; /* the zero point */
+    uint8_t flip; /* XORed with each of the other bytes at the end */
+    size_t plane; /* bytes from plane to plane */
+    size_t pitch; /* bytes from row to row (within a plane) */
+};
+
+/** One output row for `down`. */
+struct resize_line {
+    const void *const *pairs; /* [count of pairs] written by `across` */
+    const int16_t *coef; /* [count of pairs][2]: for the first row of a pair, and for the second */
+    uint32_t pairs_count;
+    uint32_t width; /* outputs */
+    const struct resize_store *store;
+    uint8_t *out;
+};
+
+struct resize_kernels {
+    const char *name;
+    bool takes_rgb; /* `across` takes pixels of three bytes; otherwise a fourth byte is added */
+    bool (*usable)(void); /* on this processor */
+    /** Can the set process this sample at all? If not, the portable one does. */
+    bool (*suits)(const struct resize_axis *across, const struct resize_axis *down);
+    /** Bytes of the set's own form of the table across, and bytes of a pair. */
+    size_t (*table_bytes)(const struct resize_axis *across);
+    size_t (*pair_bytes)(uint32_t width);
+    void (*prepare)(const struct resize_axis *across, void *table);
+    /** Process two rows of axis->end - axis->begin pixels of axis->pixel bytes. With three bytes,
+     * RESIZE_BEHIND bytes after a row may be read. */
+    void (*across)(const struct resize_axis *axis, const void *table, const uint8_t *row,
+                   const uint8_t *next, void *pair);
+    void (*down)(const struct resize_line *line);
+};
+
+/** Store `count` pixels of 4 bytes, starting at output `at` of the row; XORs them, and sets the
+ * fourth byte. */
+void resize_store_pixels(const struct resize_line *line, size_t at, size_t count,
+                         const uint8_t *pixels);
+
+extern const struct resize_kernels resize_portable;
+#ifdef __x86_64__
+extern const struct resize_kernels resize_avx2;
+#endif
+#ifdef __aarch64__
+extern const struct resize_kernels resize_neon;
+#endif
+
+#endif
