@@ -9,8 +9,9 @@
 #include <sys/resource.h>
 
 #include "common/util/util.h"
-#include "launcher/handover.h"
-#include "launcher/host.h"
+#include "launcher/control/exit_status.h"
+#include "launcher/control/handover.h"
+#include "launcher/host/host.h"
 #include "launcher/job/launch.h"
 #include "launcher/job/local.h"
 #include "launcher/remote/agent.h"
@@ -18,7 +19,6 @@
 #include "launcher/remote/login.h"
 #include "launcher/remote/probe.h"
 #include "launcher/shim/shim.h"
-#include "launcher/exit_status.h"
 
 /* Below this, mpirun or plenumrun would die of SIGSEGV without a message. Programs inherit the
  * limit, so it is not raised. */

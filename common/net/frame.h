@@ -3,7 +3,7 @@
  * them.
  *
  * Used by the loader's protocol (common/net/wire.h) and by the launcher's control connection
- * (launcher/control.h). A frame on the wire:
+ * (launcher/control/control.h). A frame on the wire:
  *
  *     u32 length of the payload | u16 type | u16 zero | u64 request | payload
  *

@@ -20,7 +20,7 @@
 
 #include "common/util/text.h"
 #include "common/util/util.h"
-#include "launcher/host.h"
+#include "launcher/host/host.h"
 #include "launcher/remote/agent.h"
 
 enum {

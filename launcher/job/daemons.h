@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "launcher/control.h"
+#include "launcher/control/control.h"
 #include "launcher/plan/plan.h"
 
 /** A daemon's failure, as the lines that mpirun prints reveal it. Zero-initialised: none. */

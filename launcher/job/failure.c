@@ -14,12 +14,12 @@
 
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "launcher/host.h"
+#include "launcher/host/host.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
-#include "launcher/exit_status.h"
+#include "launcher/control/exit_status.h"
 
 enum {
     PROBE_MS = 5000,

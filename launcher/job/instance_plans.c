@@ -13,11 +13,11 @@
 
 #include "common/net/address.h"
 #include "common/util/util.h"
-#include "launcher/host.h"
+#include "launcher/host/host.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
 #include "launcher/plan/table.h"
-#include "launcher/ranges.h"
+#include "launcher/values/ranges.h"
 
 enum {
     WINDOW_TOTAL = 32 * 1024 * 1024, /* unacknowledged output of all instances together */

@@ -18,10 +18,10 @@
 #include "common/util/state.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
-#include "launcher/dial.h"
+#include "launcher/control/dial.h"
 #include "launcher/job/supervise_priv.h"
-#include "launcher/exit_status.h"
-#include "launcher/topology.h"
+#include "launcher/control/exit_status.h"
+#include "launcher/values/topology.h"
 
 enum {
     STRANGER_MS = 10000, /* to send HELLO */

@@ -25,8 +25,8 @@
 #include "common/util/error.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "launcher/environ.h"
-#include "launcher/host.h"
+#include "launcher/control/environ.h"
+#include "launcher/host/host.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/job/pause.h"
 #include "launcher/job/report.h"
@@ -39,9 +39,9 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/table.h"
 #include "launcher/remote/ready.h"
-#include "launcher/signals.h"
-#include "launcher/exit_status.h"
-#include "launcher/topology.h"
+#include "launcher/host/signals.h"
+#include "launcher/control/exit_status.h"
+#include "launcher/values/topology.h"
 
 /* --loader overrides PLENUM_LOADER, which overrides a loader of our own. */
 static const char *choose_loader(const struct cmdline *options)

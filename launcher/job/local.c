@@ -20,9 +20,9 @@
 
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "launcher/handover.h"
-#include "launcher/host.h"
-#include "launcher/signals.h"
+#include "launcher/control/handover.h"
+#include "launcher/host/host.h"
+#include "launcher/host/signals.h"
 
 enum { NUMBER_MAX = 24 };
 

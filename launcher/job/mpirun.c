@@ -24,10 +24,10 @@
 
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "launcher/dial.h"
-#include "launcher/environ.h"
-#include "launcher/handover.h"
-#include "launcher/host.h"
+#include "launcher/control/dial.h"
+#include "launcher/control/environ.h"
+#include "launcher/control/handover.h"
+#include "launcher/host/host.h"
 #include "launcher/job/version.h"
 #include "launcher/remote/agent.h"
 

@@ -10,7 +10,7 @@
 
 #include <plenum/error.h>
 
-#include "launcher/control.h"
+#include "launcher/control/control.h"
 
 enum { OUTPUT_FAILURE_MAX = 1200 };
 

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 
 #include "common/util/util.h"
-#include "launcher/exit_status.h"
+#include "launcher/control/exit_status.h"
 
 static int status_code(int wait_status)
 {

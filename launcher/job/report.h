@@ -9,7 +9,7 @@
 
 #include <plenum/error.h>
 
-#include "launcher/control.h"
+#include "launcher/control/control.h"
 #include "launcher/plan/plan.h"
 
 /** What ended the job: the first failure, never a consequence of it. */

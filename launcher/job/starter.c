@@ -23,14 +23,14 @@
 
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "launcher/handover.h"
-#include "launcher/host.h"
+#include "launcher/control/handover.h"
+#include "launcher/host/host.h"
 #include "launcher/job/local.h"
 #include "launcher/job/mpirun.h"
-#include "launcher/proctree.h"
+#include "launcher/host/proctree.h"
 #include "launcher/shim/guard.h"
-#include "launcher/sweep.h"
-#include "launcher/signals.h"
+#include "launcher/host/sweep.h"
+#include "launcher/host/signals.h"
 
 enum { STATUS_FD = 3, TEXT_FD = 4 }; /* the guard's */
 enum { ORPHAN_MS = 1000 };

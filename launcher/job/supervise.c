@@ -40,8 +40,8 @@
 #include "launcher/job/input.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/remote/answer.h"
-#include "launcher/signals.h"
-#include "launcher/exit_status.h"
+#include "launcher/host/signals.h"
+#include "launcher/control/exit_status.h"
 
 enum {
     SWEEP_MS = 8000,         /* after the grace period: for a shim to kill its tree */

@@ -13,12 +13,12 @@
 #include "common/util/error.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "launcher/dial.h"
+#include "launcher/control/dial.h"
+#include "launcher/host/signals.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
-#include "launcher/ranges.h"
-#include "launcher/signals.h"
-#include "launcher/topology.h"
+#include "launcher/values/ranges.h"
+#include "launcher/values/topology.h"
 
 enum {
     ASK_MS = 6000,          /* part of --start-timeout reserved for querying the hosts */

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "launcher/environ.h"
+#include "launcher/control/environ.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/job_settings.h"
 

@@ -20,7 +20,7 @@
 #include "common/job/jobloader.h"
 #include "common/util/json.h"
 #include "common/util/util.h"
-#include "launcher/host.h"
+#include "launcher/host/host.h"
 
 enum { ANSWER_MS = 3000 };
 

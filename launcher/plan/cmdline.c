@@ -18,12 +18,12 @@
 #include "common/util/error.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
-#include "launcher/numa.h"
 #include "launcher/plan/configfile.h"
 #include "launcher/plan/tag.h"
-#include "launcher/ranges.h"
-#include "launcher/subnet.h"
-#include "launcher/texts.h"
+#include "launcher/values/numa.h"
+#include "launcher/values/ranges.h"
+#include "launcher/values/subnet.h"
+#include "launcher/values/texts.h"
 
 enum { COUNT_MAX = 1000000 }; /* instances, replicas */
 

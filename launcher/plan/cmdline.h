@@ -14,7 +14,7 @@
 #include "launcher/plan/devices.h"
 #include "launcher/plan/place.h"
 #include "launcher/plan/job_settings.h"
-#include "launcher/ports.h"
+#include "launcher/values/ports.h"
 
 enum cmdline_version {
     CMDLINE_VERSION_NONE,

@@ -6,7 +6,7 @@
 #include <plenum/error.h>
 
 #include "common/options/options.h"
-#include "launcher/texts.h"
+#include "launcher/values/texts.h"
 
 /**
  * Append the options of a file, in order, to `*ret`, except those that are already in `own`.

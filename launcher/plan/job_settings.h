@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "launcher/plan/table.h"
-#include "launcher/texts.h"
+#include "launcher/values/texts.h"
 
 /** No port requested; 0 is any free one. */
 #define SETTINGS_NO_PORT UINT32_MAX

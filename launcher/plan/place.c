@@ -33,7 +33,7 @@
 
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "launcher/topology.h"
+#include "launcher/values/topology.h"
 
 enum { NO_NODE = -1 };
 

@@ -9,7 +9,7 @@
 
 #include <plenum/error.h>
 
-#include "launcher/numa.h"
+#include "launcher/values/numa.h"
 
 enum place_policy {
     PLACE_SPREADNUMA, /* the host's NUMA nodes are divided among its instances */

@@ -14,7 +14,7 @@
 #include <strings.h>
 
 #include "common/util/error.h"
-#include "launcher/ranges.h"
+#include "launcher/values/ranges.h"
 
 static void free_host(struct plan_host *host)
 {

@@ -26,11 +26,11 @@
 
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "launcher/handover.h"
-#include "launcher/host.h"
-#include "launcher/proctree.h"
+#include "launcher/control/handover.h"
+#include "launcher/host/host.h"
+#include "launcher/host/proctree.h"
 #include "launcher/remote/login.h"
-#include "launcher/exit_status.h"
+#include "launcher/control/exit_status.h"
 
 enum {
     CONNECT_SECONDS_MOST = 10,

@@ -10,7 +10,7 @@
 #include <plenum/error.h>
 
 #include "launcher/plan/plan.h"
-#include "launcher/texts.h"
+#include "launcher/values/texts.h"
 
 enum {
     AGENT_NAME_MAX = 256,

@@ -24,7 +24,7 @@
 #include "common/util/error.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "launcher/control.h"
+#include "launcher/control/control.h"
 
 enum {
     GRACE_MS = 2000,

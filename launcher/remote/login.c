@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/proctree.h"
-#include "launcher/exit_status.h"
-#include "launcher/sweep.h"
+#include "launcher/host/proctree.h"
+#include "launcher/control/exit_status.h"
+#include "launcher/host/sweep.h"
 
 enum {
     ALONE_MS = 3000, /* for a connected daemon to end by itself, and remove its files */

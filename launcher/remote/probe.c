@@ -40,11 +40,11 @@
 #include "common/util/error.h"
 #include "common/util/memory.h"
 #include "common/util/util.h"
-#include "launcher/dial.h"
-#include "launcher/host.h"
+#include "launcher/control/dial.h"
+#include "launcher/host/host.h"
+#include "launcher/host/script.h"
 #include "launcher/plan/grid.h"
 #include "launcher/remote/answer.h"
-#include "launcher/script.h"
 
 enum {
     SIDE_BY_SIDE = 64, /* parallel logins, without silent ones */

@@ -9,10 +9,10 @@
 #include <plenum/error.h>
 
 #include "common/util/message.h"
-#include "launcher/network.h"
+#include "launcher/host/network.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
-#include "launcher/texts.h"
+#include "launcher/values/texts.h"
 
 /** The argument that makes plenumrun answer a query, on another host. */
 #define PROBE_ARGUMENT "--probe"

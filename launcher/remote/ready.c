@@ -17,11 +17,11 @@
 #include "common/util/log.h"
 #include "common/net/tls.h"
 #include "common/util/util.h"
-#include "launcher/dial.h"
-#include "launcher/host.h"
+#include "launcher/control/dial.h"
+#include "launcher/host/host.h"
 #include "launcher/remote/probe.h"
-#include "launcher/script.h"
-#include "launcher/exit_status.h"
+#include "launcher/host/script.h"
+#include "launcher/control/exit_status.h"
 
 #define CLOCK_MOST (2 * NS_PER_SEC)     /* difference without a warning */
 #define MEMORY_LEAST (256ull * 1048576) /* free bytes without a warning; or 1/MEMORY_PART of all */

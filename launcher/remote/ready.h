@@ -3,7 +3,7 @@
 #ifndef LAUNCHER_READY_H
 #define LAUNCHER_READY_H
 
-#include "launcher/network.h"
+#include "launcher/host/network.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
 

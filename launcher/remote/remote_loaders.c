@@ -28,12 +28,12 @@
 #include "common/util/log.h"
 #include "common/net/tls.h"
 #include "common/util/util.h"
-#include "launcher/control.h"
-#include "launcher/host.h"
-#include "launcher/lines.h"
+#include "launcher/control/control.h"
+#include "launcher/host/host.h"
+#include "launcher/control/lines.h"
 #include "launcher/remote/answer.h"
 #include "launcher/remote/keeper.h"
-#include "launcher/exit_status.h"
+#include "launcher/control/exit_status.h"
 
 enum {
     RETRY_FIRST_MS = 1000,

@@ -10,7 +10,7 @@
 
 #include <plenum/error.h>
 
-#include "launcher/environ.h"
+#include "launcher/control/environ.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
 

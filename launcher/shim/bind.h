@@ -7,8 +7,8 @@
 
 #include <plenum/error.h>
 
-#include "launcher/numa.h"
-#include "launcher/ranges.h"
+#include "launcher/values/numa.h"
+#include "launcher/values/ranges.h"
 
 /** Sets of CPUs and NUMA nodes, in the kernel's own layout. Plain data, without pointers. */
 struct bind_sets {

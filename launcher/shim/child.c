@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/proctree.h"
-#include "launcher/script.h"
-#include "launcher/signals.h"
+#include "launcher/host/proctree.h"
+#include "launcher/host/script.h"
+#include "launcher/host/signals.h"
 
 /* What the child uses. */
 struct ends {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "launcher/control.h"
+#include "launcher/control/control.h"
 #include "launcher/shim/bind.h"
 
 struct child_options {

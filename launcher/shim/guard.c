@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/proctree.h"
-#include "launcher/signals.h"
+#include "launcher/host/proctree.h"
+#include "launcher/host/signals.h"
 
 enum {
     LOOK_MS = 20,         /* between two looks at a tree that is being killed */

@@ -10,12 +10,12 @@
 #include <sys/types.h>
 
 #include "common/net/frame.h"
-#include "launcher/control.h"
-#include "launcher/lines.h"
-#include "launcher/proctree.h"
+#include "launcher/control/control.h"
+#include "launcher/control/lines.h"
+#include "launcher/host/proctree.h"
+#include "launcher/host/signals.h"
 #include "launcher/shim/child.h"
 #include "launcher/shim/shim.h"
-#include "launcher/signals.h"
 
 enum { INNER_FRAME_BYTES = 64 * 1024 }; /* of output, unless a single line is longer */
 

@@ -15,8 +15,8 @@
 #include "common/util/log.h"
 #include "common/util/memory.h"
 #include "common/util/util.h"
-#include "launcher/ranges.h"
-#include "launcher/topology.h"
+#include "launcher/values/ranges.h"
+#include "launcher/values/topology.h"
 
 static void send_failure(struct inner *in, const struct control_failed *failed)
 {

@@ -28,11 +28,11 @@
 
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "launcher/handover.h"
-#include "launcher/proctree.h"
+#include "launcher/control/handover.h"
+#include "launcher/host/proctree.h"
 #include "launcher/shim/guard.h"
-#include "launcher/sweep.h"
-#include "launcher/signals.h"
+#include "launcher/host/sweep.h"
+#include "launcher/host/signals.h"
 
 enum {
     LOOK_MS = 50,     /* between two looks at a daemon that was asked to end */

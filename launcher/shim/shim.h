@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "launcher/control.h"
-#include "launcher/dial.h"
+#include "launcher/control/control.h"
+#include "launcher/control/dial.h"
 
 /** The outer shim sends this to the inner one when its own parent (mpirun, orted) is gone. SIGTERM
  * means that mpirun has requested the end. */

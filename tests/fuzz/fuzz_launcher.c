@@ -13,16 +13,16 @@
 
 #include "common/net/hostlist.h"
 #include "common/util/util.h"
-#include "launcher/control.h"
-#include "launcher/network.h"
-#include "launcher/numa.h"
+#include "launcher/control/control.h"
+#include "launcher/host/network.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/configfile.h"
 #include "launcher/plan/devices.h"
 #include "launcher/plan/tag.h"
-#include "launcher/ranges.h"
 #include "launcher/remote/probe.h"
+#include "launcher/values/numa.h"
+#include "launcher/values/ranges.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

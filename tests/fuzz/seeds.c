@@ -12,7 +12,7 @@
 
 #include "common/util/util.h"
 #include "common/net/wire.h"
-#include "launcher/control.h"
+#include "launcher/control/control.h"
 #include "libdist/collectives/comm_header.h"
 #include "loader/dataset/index_builder.h"
 #include "loader/dataset/hint_cache.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launcher/control.h"
-#include "launcher/numa.h"
+#include "launcher/control/control.h"
+#include "launcher/values/numa.h"
 
 /* The allocation of our modules that fails, counted from 1; 0: none does. */
 static unsigned fails;

@@ -14,8 +14,8 @@
 
 #include "common/net/address.h"
 #include "common/util/util.h"
-#include "launcher/dial.h"
-#include "launcher/network.h"
+#include "launcher/control/dial.h"
+#include "launcher/host/network.h"
 
 static const struct ports any;
 

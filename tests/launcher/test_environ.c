@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/environ.h"
+#include "launcher/control/environ.h"
 #include "tests/launcher/environment.h"
 
 Test(environ, changes)

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher/host.h"
-#include "launcher/network.h"
+#include "launcher/host/host.h"
+#include "launcher/host/network.h"
 
 Test(host, names_of_this_one)
 {

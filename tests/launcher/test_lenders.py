@@ -19,7 +19,7 @@ import tap  # noqa: E402
 
 RUN = os.path.join(BUILD, "plenumrun")
 LIMIT = 60
-BEAT = 19  # launcher/control.h
+BEAT = 19  # launcher/control/control.h
 VERSION = subprocess.run([RUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
 
 # Answers the probe; then lends, floods both of its outputs, and reports through a FIFO that it received two heartbeats

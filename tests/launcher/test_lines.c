@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/lines.h"
+#include "launcher/control/lines.h"
 
 static void feed(struct lines *l, const char *bytes, size_t len)
 {

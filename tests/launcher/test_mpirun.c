@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/handover.h"
-#include "launcher/host.h"
+#include "launcher/control/handover.h"
+#include "launcher/host/host.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/job/starter.h"
 #include "launcher/plan/cmdline.h"

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "common/util/util.h"
-#include "launcher/network.h"
+#include "launcher/host/network.h"
 #include "launcher/remote/probe.h"
 
 struct subnet_case {

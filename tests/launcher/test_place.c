@@ -13,7 +13,7 @@
 
 #include "common/util/util.h"
 #include "launcher/plan/place.h"
-#include "launcher/topology.h"
+#include "launcher/values/topology.h"
 
 static hwloc_topology_t synthetic(const char *text)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/proctree.h"
+#include "launcher/host/proctree.h"
 #include "launcher/shim/guard.h"
 
 /* Longer than any test, but not forever. */

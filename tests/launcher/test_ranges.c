@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "common/util/util.h"
-#include "launcher/ranges.h"
+#include "launcher/values/ranges.h"
 
 enum { BITS = 200 };
 

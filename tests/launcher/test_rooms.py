@@ -12,28 +12,24 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-# Above the rooms: leaves, which know nothing about the launcher, and code shared by plenumrun and the processes that it
-# starts.
-LEAVES = {"numa", "ports", "ranges", "subnet", "texts", "topology"}
-BETWEEN = {"control", "dial", "environ", "exit_status", "handover", "host", "lines", "network", "proctree", "script",
-           "signals", "sweep"}
 # Each room, and the rooms it may include besides itself and common/.
 MAY_KNOW = {
-    "leaves": set(),
-    "between": {"leaves"},
-    "plan": {"leaves"},
-    "shim": {"leaves", "between"},
-    "remote": {"leaves", "between", "plan"},
-    "job": {"leaves", "between", "plan", "remote", "shim"},
-    "main": {"between", "job", "remote", "shim"},
+    "values": set(),
+    "host": {"values"},
+    "control": {"values", "host"},
+    "plan": {"values"},
+    "shim": {"values", "host", "control"},
+    "remote": {"values", "host", "control", "plan"},
+    "job": {"values", "host", "control", "plan", "remote", "shim"},
+    "main": {"host", "control", "job", "remote", "shim"},
 }
 # Headers that only a few files may include, with those files.
 MAY_INCLUDE = {
     "launcher/plan/cmdline.h": {"launcher/job/launch.c", "launcher/plan/cmdline.c", "launcher/plan/configfile.c"},
     "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/inner.c", "launcher/shim/guard.c",
                               "launcher/shim/shim.c"},
-    "launcher/sweep.h": {"launcher/job/starter.c", "launcher/remote/login.c", "launcher/shim/shim.c",
-                         "launcher/sweep.c"},
+    "launcher/host/sweep.h": {"launcher/host/sweep.c", "launcher/job/starter.c", "launcher/remote/login.c",
+                              "launcher/shim/shim.c"},
     "launcher/shim/inner_priv.h": {"launcher/shim/inner.c", "launcher/shim/inner_output.c",
                                    "launcher/shim/inner_start.c"},
     "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/inner_priv.h", "launcher/shim/shim.c"},
@@ -51,13 +47,8 @@ def sources():
 
 def room_of(path):
     """The room of a launcher file; None for other files."""
-    parts = path.split("/")
-    if parts[0] != "launcher":
-        return None
-    if len(parts) == 3:
-        return parts[1]
-    name = os.path.splitext(parts[1])[0]
-    return "leaves" if name in LEAVES else "between" if name in BETWEEN else name
+    parts = os.path.splitext(path)[0].split("/")
+    return parts[1] if parts[0] == "launcher" else None
 
 
 class Rooms(unittest.TestCase):

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/script.h"
+#include "launcher/host/script.h"
 
 static char folder[] = "/tmp/plenum-script-XXXXXX";
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "launcher/subnet.h"
+#include "launcher/values/subnet.h"
 
 enum { NETWORK_INTERFACE_MAX = 16 }; /* size of an interface's name, with its NUL */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/host.h"
+#include "launcher/host/host.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -21,7 +21,7 @@
 #include "common/util/error.h"
 #include "common/util/lock.h"
 #include "common/util/util.h"
-#include "launcher/network.h"
+#include "launcher/host/network.h"
 
 void host_get_name(char *ret, size_t size)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/ranges.h"
+#include "launcher/values/ranges.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/control.h"
+#include "launcher/control/control.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "launcher/numa.h"
+#include "launcher/values/numa.h"
 
 static const char control_magic[8] = "plnmrun";
 

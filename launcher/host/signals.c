@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/signals.h"
+#include "launcher/host/signals.h"
 
 #include <assert.h>
 #include <signal.h>

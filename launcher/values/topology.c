@@ -5,7 +5,7 @@
  * every installed accelerator) cost more than the rest of the start. */
 #include "config.h"
 
-#include "launcher/topology.h"
+#include "launcher/values/topology.h"
 
 #include <errno.h>
 #include <limits.h>

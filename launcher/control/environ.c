@@ -3,7 +3,7 @@
  * host. */
 #include "config.h"
 
-#include "launcher/environ.h"
+#include "launcher/control/environ.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/handover.h"
+#include "launcher/control/handover.h"
 
 void environ_list_fini(struct environ_list *list)
 {

@@ -4,7 +4,7 @@
  * (probe.c), and this file finds the network that they share, for Open MPI and for the programs. */
 #include "config.h"
 
-#include "launcher/network.h"
+#include "launcher/host/network.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/numa.h"
+#include "launcher/values/numa.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/handover.h"
+#include "launcher/control/handover.h"
 
 #include <stdio.h>
 #include <stdlib.h>

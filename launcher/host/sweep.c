@@ -12,7 +12,7 @@
  * Only this job's files are touched: the names contain its numbers, and we must be the owner. */
 #include "config.h"
 
-#include "launcher/sweep.h"
+#include "launcher/host/sweep.h"
 
 #include <ftw.h>
 #include <stdbool.h>
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "common/util/util.h"
-#include "launcher/host.h"
+#include "launcher/host/host.h"
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {

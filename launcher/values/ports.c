@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/ports.h"
+#include "launcher/values/ports.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -14,7 +14,7 @@
 
 #include <plenum/error.h>
 
-#include "launcher/ports.h"
+#include "launcher/values/ports.h"
 
 enum { DIAL_TEXT_MAX = 2048, DIAL_HOST_BYTES = 16 };
 

@@ -41,8 +41,8 @@
 
 #include "common/net/frame.h"
 #include "common/net/tls.h"
-#include "launcher/environ.h"
-#include "launcher/host.h"
+#include "launcher/control/environ.h"
+#include "launcher/host/host.h"
 
 enum {
     CONTROL_UNAUTHENTICATED_PAYLOAD = 4096, /* from a peer that has not sent the token */

@@ -11,7 +11,7 @@
  * read. If there are no children, nothing is read at all. */
 #include "config.h"
 
-#include "launcher/proctree.h"
+#include "launcher/host/proctree.h"
 
 #include <assert.h>
 #include <dirent.h>

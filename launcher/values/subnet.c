@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/subnet.h"
+#include "launcher/values/subnet.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

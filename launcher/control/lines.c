@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/lines.h"
+#include "launcher/control/lines.h"
 
 #include <assert.h>
 #include <errno.h>

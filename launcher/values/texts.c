@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "launcher/texts.h"
+#include "launcher/values/texts.h"
 
 #include <errno.h>
 #include <stdlib.h>

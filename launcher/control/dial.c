@@ -6,7 +6,7 @@
  * last: other hosts have interfaces with the same name and address, on which no process listens. */
 #include "config.h"
 
-#include "launcher/dial.h"
+#include "launcher/control/dial.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -26,7 +26,7 @@
 #include "common/net/address.h"
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "launcher/network.h"
+#include "launcher/host/network.h"
 
 enum { TRIES_MAX = 64 };
 

@@ -7,7 +7,7 @@
  * mistakes early, and execve() decides. */
 #include "config.h"
 
-#include "launcher/script.h"
+#include "launcher/host/script.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #include "common/util/error.h"
 #include "common/util/util.h"
-#include "launcher/host.h"
+#include "launcher/host/host.h"
 
 enum {
     LINE_BYTES = 256, /* length of the first line that the kernel reads */
