@@ -15,7 +15,7 @@
 
 enum {
     CLASSES = 1000,
-    GENERATED = 1, /* version of the table, instead of a hash of bytes */
+    GENERATED = 1, /* `heads` of the datasum: the version of the table, not a hash */
 };
 
 /* Use the number of samples, and the labels, of another data set. */

@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         region = (struct rect){.left = data[0] * width / 256, .top = data[1] * height / 256};
         region.width = 1 + data[2] * (width - region.left - 1) / 256;
         region.height = 1 + data[3] * (height - region.top - 1) / 256;
-        /* CMYK is never packed, and other programs show it differently. */
+        /* Files without Plenum's segment are ordinary JPEGs: only pack them. */
         if (forge_find(bytes, size) > 0)
             require(forge_agrees(reader, bytes, size, region, why, &shown), why);
         check_packing(decoder, reader, bytes, size, region);

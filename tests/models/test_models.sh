@@ -3,7 +3,7 @@
 # test_models.sh - checks models of small, concurrent parts of the code in all interleavings: spin finds no error, but
 # finds each bug that a macro introduces on purpose (which shows that the check works). Speaks TAP.
 #
-# The comment at the top of a model names the code that it models. A change of that code must change the model, too.
+# The comment at the top of a model names the code that it models. When you change that code, change the model too.
 . "$top_srcdir/tests/lib.sh"
 [ -z "${PLENUM_SANITIZED:-}" ] || skip_all "the ordinary build checks the models"
 command -v spin >/dev/null || skip_all "no spin (package spin)"

@@ -158,7 +158,7 @@ class LaunchersTest(unittest.TestCase):
 
     @needs_torch
     def test_torchrun(self):
-        """torchrun in plenumrun's only instance: its ranks count. In two instances, they do not know of each other"""
+        """torchrun's ranks take precedence in plenumrun's only instance; in two separate instances they are rejected"""
         self.cell(plenumrun(1) + by_torchrun(2), 2, env=OWN)
         self.cell(plenumrun(2) + each_by_torchrun(), 2, env=OWN, refused=2, why=NO_FIT + ("PLENUM_NUM_INSTANCES=2",))
 
@@ -170,7 +170,7 @@ class LaunchersTest(unittest.TestCase):
         self.cell(by_torchrun(1) + mpirun(2), 2, refused=2, why=NO_FIT)
 
     def test_accelerate(self):
-        """accelerate's launchers, alone, and in plenumrun's only instance: their ranks count"""
+        """accelerate's launchers, alone and inside plenumrun's only instance, where their ranks take precedence"""
         python = python_with("accelerate")
         if not python:
             self.skipTest("accelerate is not installed for this Python: make check-frameworks installs it")

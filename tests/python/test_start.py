@@ -117,7 +117,7 @@ class StartTest(ProgramCase):
                 self.expect_failure(f"#!/bin/sh\n{text}\n", "while it was starting", *parts)
 
     def test_cannot_be_executed(self):
-        """a loader that is not a program is named, with the reason"""
+        """if the loader cannot be executed, the error gives the reason"""
         for text, part in (("nothing\n", "Exec format error"), ("#!/nonexistent/sh\n", "No such file or directory")):
             with self.subTest(part):
                 self.expect_failure(text, "could not be started", part)

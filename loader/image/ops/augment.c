@@ -207,8 +207,8 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     swap_windows(a);
 }
 
-/* Write row y of a channel of the noise. If mirrored, the values after the last pixel come first,
- * and are left out. */
+/* Write row y of a channel of the noise. It is generated in 4-byte words, so there may be surplus
+ * bytes. A mirrored row is in reverse byte order: the copy skips the surplus at its front. */
 static void write_noise(const struct augment *a, const struct augment_step *step, uint32_t c,
                         uint32_t y, uint8_t *to)
 {

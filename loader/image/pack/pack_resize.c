@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* pack_resize.c - plenumctl pack resizes like a pipeline does: resize(HxW) with Lanczos.
  *
- * So the result is defined by docs/pixels.md, in integers, and any machine produces the same pixels
- * from a file. Only the encoder is libjpeg's: its accurate forward DCT and its tables, which are in
- * integers, too. Huffman tables are not optimised here, because packing rebuilds them. */
+ * docs/pixels.md defines the result in integer arithmetic, so every machine produces the same
+ * pixels from a file. Only the encoder comes from libjpeg, and its accurate forward DCT and
+ * quantisation tables use integers too. Packing rebuilds the Huffman tables later. */
 #include "config.h"
 
 #include "loader/image/pack/pack_resize.h"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Log messages as entries of systemd's journal: the datagrams on its socket when the loader's standard error is the
-journal, and plain lines otherwise. The socket has a fixed path, so this runs in a mount name space with its own /run.
-"""
+journal, and plain lines otherwise. The socket has a fixed path, so this runs in its own mount namespace with its own
+/run."""
 
 import os
 import re
@@ -23,7 +23,7 @@ if INSIDE not in os.environ:
         if shutil.which("unshare") and subprocess.run([*enter, "true"], capture_output=True).returncode == 0:
             os.environ[INSIDE] = "1"
             os.execvp("unshare", [*enter, sys.executable, os.path.abspath(__file__)])
-    tap.skip_all("no mount name space can be had")
+    tap.skip_all("cannot create a mount namespace")
 
 
 class JournalTest(ServiceCase):

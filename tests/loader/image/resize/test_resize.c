@@ -137,7 +137,8 @@ static bool agrees_with(struct resize *r, uint32_t pixel, enum pipeline_filter f
     return good;
 }
 
-/* Compare with both kinds of rows, in either order: they share the vertical tables. */
+/* Compare with rows of 3 and of 4 bytes per pixel. The parity of `strip` decides which comes first,
+ * because both share the vertical tables. */
 static bool resize_agrees(struct resize *r, enum pipeline_filter filter, const struct span *x,
                           const struct span *y, const uint8_t *from, const uint8_t *want,
                           const struct image_store *store, bool mirror, uint32_t strip, char *why)
