@@ -53,14 +53,15 @@ came='has err "daemon: [0-9][0-9]* bytes; input: 0"'
 for case in '127 orted-is-not-here --and arguments' "126 $T/agent.txt"; do
     : >agent.txt
     DAEMON=${case#* } job : --host h1 true
-    ok "the host is named on which $case cannot be executed" all 'same $code 125' \
+    ok "the message names the host on which $case cannot be executed" all 'same $code 125' \
         'tail -n 1 err | grep -q "error: Open MPI.s daemon cannot be executed on host h1 (status ${case%% *}): install the"'
 done
 DAEMON='exit 3' job : --host h1 true
-ok "a daemon that fails otherwise is not blamed so" all 'same $code 125' 'has_not err "cannot be executed"'
+ok "a daemon that fails for a different reason gets a different message" all 'same $code 125' \
+    'has_not err "cannot be executed"'
 
-# ---- a daemon whose login ends ----
-# Like sshd, it reads all that the daemon prints, and leaves the daemon alone when it ends.
+# ---- a login that ends before its daemon ----
+# Like sshd, it reads all of the daemon's output, and leaves the daemon running when it ends.
 cat >lost <<'EOF'
 #!/bin/bash
 shift
@@ -82,7 +83,7 @@ for trap in ':' 'trap "" TERM HUP'; do
     daemon_ended || kill -KILL "$(cat daemon)"
     # Not every shell replaces itself by its last command.
     lose_login sh "sh -c 'echo \$\$ >$T/daemon; $trap; exec sleep 600'; exit 3"
-    ok "... as a child of its shell" wait_for 20 daemon_ended
+    ok "the same if the daemon is a child of the login's shell" wait_for 20 daemon_ended
     daemon_ended || kill -KILL "$(cat daemon)"
 done
 # Names that Open MPI 4.1, 5.0, and 5.0.11 would use, and the folder of another job.
@@ -95,7 +96,7 @@ for name in "$mine" "prted.$(hostname).\$\$.$(id -u)" 'prted.$$'; do
         rm -rf "$sessions"
         mkdir -p "$sessions/$other"
         TMPDIR=$sessions lose_login sh "$command"
-        ok "its files go, too (${command#*sessions/})" wait_for 20 \
+        ok "the daemon's session files are removed (${command#*sessions/})" wait_for 20 \
             eval '[ "$(cd "$sessions" && find . -mindepth 2)" = "./$other" ]'
         daemon_ended || kill -KILL "$(cat daemon)"
     done
@@ -104,34 +105,36 @@ done
 # ---- output ----
 for bytes in 100 16000 16380 20000 1000000; do
     job "head -c $bytes /dev/zero | tr '\0' x; echo" --host h1 true
-    ok "$bytes bytes before the answer, on standard output" all 'has_not err "not ready"' 'same $code 125'
+    ok "$bytes bytes on standard output before the answer are skipped" all 'has_not err "not ready"' 'same $code 125'
     job "yes 'a banner of many lines' | head -c $bytes >&2" --host h1 true
-    ok "on standard error" all 'has_not err "not ready"'
+    ok "$bytes bytes on standard error are skipped" all 'has_not err "not ready"'
 done
 job 'yes "a banner" | head -n 5000; echo "Welcome to zsh"; exit 0' --host h1 true
-ok "a login that ends well without an answer is shown with its last line" all 'same $code 125' \
+ok "a login that ends with status 0 but no answer is reported with its last line" all 'same $code 125' \
     'has err "h1  *log in  *the login printed .Welcome to zsh. and ended with 0: does a file like ~/.bashrc there exit"'
 job 'exit 0' --host h1 true
-ok "one that prints nothing" has err "log in  *the login printed nothing and ended with 0: does a file like ~/.bashrc there exit"
+ok "a login that prints nothing is reported" has err \
+    "log in  *the login printed nothing and ended with 0: does a file like ~/.bashrc there exit"
 job 'exec cat' --host h1 true
-ok "another program in the shell's place" has err "log in  *the login printed nothing and ended with 0"
+ok "a shell replaced by another program is reported" has err "log in  *the login printed nothing and ended with 0"
 job 'yes "a banner" | head -n 5000; echo "No space left" >&2; exit 4' --host h1 true
-ok "one that fails after much text" has err "log in  *No space left"
+ok "the last line is shown even after much output" has err "log in  *No space left"
 job 'echo "Which project?"; exec sleep 600' --start-timeout 4 --host h1 true
-ok "one that waits for something" has err "log in  *no answer within 2 s; last, the login printed .Which project?."
+ok "a login that waits for input is reported after the time limit" has err \
+    "log in  *no answer within 2 s; last, the login printed .Which project?."
 
 # ---- programs there ----
 printf '#!/usr/bin/env sh\r\n' >script
 chmod +x script
 job '' --host h1 ./script
-ok "a script with line ends of Windows" all 'same $code 127' \
+ok "a script with CR LF line ends is reported" all 'same $code 127' \
     'has err "h1  *program  *program .\./script. has lines that end with CR LF.*asks for .sh.r.: convert it"'
 printf '#!/nonexistent/sh\n' >script
 job '' --host h1 ./script
-ok "a script without interpreter" all 'same $code 127' \
+ok "a script whose interpreter is missing is reported" all 'same $code 127' \
     'has err "h1  *program  *program .\./script. needs the interpreter ./nonexistent/sh., which is missing"'
 
-# The same sentences without the check, from the shim.
+# Without the check, the shim gives the same messages.
 refused() { # NAME SCRIPT - the message about a program with these contents
     printf "$2" >"$1"
     chmod +x "$1"
@@ -143,7 +146,7 @@ refused() { # NAME SCRIPT - the message about a program with these contents
     [ -s with ] && cmp with without && same "$with" "$code"
 }
 while IFS='|' read -r name script; do
-    ok "without the check, '$script' in $name is refused in the same words" refused "$name" "$script"
+    ok "without the check, '$script' in $name is rejected with the same message" refused "$name" "$script"
 done <<'EOF'
 script|#!/usr/bin/env sh\r\n
 script|#!/nonexistent/sh\n
@@ -161,20 +164,20 @@ for program in ./script ./train.py nowhere nowhere.py; do
     with=$code
     SHIM=$run job '' --no-host-check --host h1 "$program"
     sed -n 's/.*instance 0 on host h1 cannot be started: //p' err >without
-    ok "nor can $program be started" all '[ -s with ]' 'cmp with without' 'same $with $code'
+    ok "$program is rejected with the same message" all '[ -s with ]' 'cmp with without' 'same $with $code'
 done
 SHIM=$run job '' --no-host-check --host h1 sh -c 'exit 3'
-ok "a program that can is started" all 'same $code 3' 'has err "instance 0 on host h1 exited with code 3"'
+ok "a program that can be executed is started" all 'same $code 3' 'has err "instance 0 on host h1 exited with code 3"'
 
 # ---- input ----
 job '' --host h1 true
-ok "the secret comes by standard input" all "$came" secret_is_hidden
+ok "the secret arrives on standard input" all "$came" secret_is_hidden
 job 'read -r x; echo "read: <$x>"' --host h1 true
 ok "a login that reads a line gets none of it" all "$came" 'has err "read: <>"' secret_is_hidden
 job 'read -r x; read -r y; read -n 1 z; echo "read: <$x$y$z>"' --host h1 true
-ok "nor one that reads some" all "$came" 'has err "read: <>"' secret_is_hidden
+ok "a login that reads several lines gets none of it" all "$came" 'has err "read: <>"' secret_is_hidden
 job 'echo "$PLENUM_SHIM_TOKEN"; while read -r x; do echo "read: <$x>"; echo "${x#*=}" >>token; done' --host h1 true
-ok "one that reads all of it: it is said, and the secret is not printed" all 'same $code 125' \
+ok "a login that reads all of its input is reported, without printing the secret" all 'same $code 125' \
     'has err "nothing arrived on standard input: does the agent (ssh) have the argument -n, or does a file like ~/.bashrc read it"' \
     'has err "read: <plenum-secret=.*\*\*\*"' secret_is_hidden
 for verbosity in -v -vv -vvv; do
@@ -186,11 +189,13 @@ done
 lend="--starter own --loader none --loader-host h1"
 for bashrc in 'head -c 20000 /dev/zero | tr "\0" x' 'read -r x; read -r y; echo "read: <$x$y>" >&2' 'seq 10000'; do
     job "$bashrc" -v $lend true
-    ok "a loader behind '$bashrc'" all 'same $code 0' 'has err "host h1: its loader listens on"'
+    ok "a loader starts despite a ~/.bashrc with '$bashrc'" all 'same $code 0' \
+        'has err "host h1: its loader listens on"'
 done
 job 'case $* in *lend*) seq 10000; echo "no more logins today"; exit 0; esac' $lend true
-ok "a login that ends is shown with its last line" all 'same $code 125' \
+ok "a loader's login that ends is reported with its last line" all 'same $code 125' \
     'has err "loader-host h1: its loader cannot be started: the login printed .no more logins today. and ended"'
 job 'case $* in *lend*) head -c 140 | grep -aoE "[0-9a-f]{64}" | tee -a token >&2; exit 3; esac' -vvv $lend true
-ok "one that prints the loader's key: it is not shown" all 'same $code 125' 'has err "host h1: \*\*\*\*"' secret_is_hidden
+ok "a login that prints the loader's key: the key is hidden" all 'same $code 125' 'has err "host h1: \*\*\*\*"' \
+    secret_is_hidden
 finish

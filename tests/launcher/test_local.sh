@@ -30,124 +30,124 @@ all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones a
 }
 sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; }
 
-# Variables of an enclosing mpirun do not apply to these instances. Above all its folders do not, which they would
-# remove.
+# Variables of an enclosing mpirun do not apply to these instances, which would otherwise remove that mpirun's folders.
 OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader_backing_directory=$T PMIX_RANK=1 job \
     -n 2 env
-ok "variables of an mpirun around are not handed on" all 'same $code 0' 'has out RANK=1' \
+ok "variables of an enclosing mpirun are not passed to instances" all 'same $code 0' 'has out RANK=1' \
     'has_not out "jobfam_session_dir\|ess_base_jobid\|backing_directory\|PMIX_RANK"'
 
 # ---- which start method ----
 job -n 2 -v true
 ok "--verbose reports that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'
 job -n 2 --dry-run
-ok "--dry-run says so, too" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
+ok "--dry-run reports it" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
 job -n 2 --dry-run --print-topology=json
-ok "also as JSON" has out '"started_by": "plenumrun"'
+ok "--dry-run reports it as JSON" has out '"started_by": "plenumrun"'
 job --host a,b --dry-run
-ok "and what a job on other hosts would lack" all 'same $code 0' \
+ok "--dry-run warns that a job on other hosts needs mpirun" all 'same $code 0' \
     'has err "could not be started now: mpirun was not found in PATH"' 'has out "^b "'
 job --no-host-check --host a,b true
-ok "several hosts are refused" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+ok "several hosts are rejected without mpirun" all 'same $code 125' 'same "$(wc -l <err)" 1' \
     'has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
 for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--instance-mpi-local-args=1:-x A=1'; do
     job -n 2 "$option" true
-    ok "${option%%=*} is refused" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+    ok "${option%%=*} is rejected without mpirun" all 'same $code 125' 'same "$(wc -l <err)" 1' \
         'has err "${option%%=*} is for mpirun, and mpirun was not found in PATH"'
 done
-# Its own child from before it became plenumrun, or an orphan in a container where it is process 1.
+# Such a child dates from before the exec of plenumrun, or is an orphan in a container where plenumrun is process 1.
 mkfifo go
 timeout -k 5 40 sh -c 'sh -c "read -r x" <go & echo $! >child; exec "$@"' sh "$run" -n 1 sh -c \
     'echo >go; while [ -e /proc/$(cat child) ]; do sleep 0.05; done' 2>err
 code=$?
-ok "a child that it does not know leaves no zombie" same $code 0
+ok "plenumrun reaps a child that it did not start" same $code 0
 job --start 2
-ok "the starter is nobody's option" all 'same $code 2' 'has err "for plenumrun.s own use"'
+ok "the starter's option is rejected for users" all 'same $code 2' 'has err "for plenumrun.s own use"'
 
 # ---- a job ----
 OMPI_COMM_WORLD_RANK=7 PMIX_RANK=7 job -n 3 -x GREETING='a b' --loader none sh -c \
     'echo $PLENUM_INSTANCE_INDEX/$PLENUM_NUM_INSTANCES $PLENUM_LOCAL_INSTANCE_INDEX/$PLENUM_NUM_LOCAL_INSTANCES $RANK/$WORLD_SIZE $GREETING ${OMPI_COMM_WORLD_RANK-} ${PMIX_RANK-}'
-ok "each instance knows who it is" same "$(sort out)" "0/3 0/3 0/3 a b
+ok "each instance has its rank, its counts and the arguments" same "$(sort out)" "0/3 0/3 0/3 a b
 1/3 1/3 1/3 a b
 2/3 2/3 2/3 a b"
 job -n 2 env
-ok "the job's secret is not told, and where collectives meet is" all 'has_not out PLENUM_SHIM' \
+ok "an instance gets the address of the collectives, but not the job's secret" all 'has_not out PLENUM_SHIM' \
     'has out "^PLENUM_COLLECTIVES=unix:@plenumrun-"'
 PLENUM_COLLECTIVES=unix:@plenumrun-0-collectives job -n 1 env
-ok "what is left over from another job is not" has_not out PLENUM_COLLECTIVES
+ok "a PLENUM_COLLECTIVES variable from another job is not passed on" has_not out PLENUM_COLLECTIVES
 (ulimit -f 1; timeout 30 "$run" -n 2 true 2>&1 | cat >err; exit ${PIPESTATUS[0]})
 code=$?
-ok "a limit of file sizes does not concern a job without collectives" all 'same $code 0' '[ ! -s err ]'
+ok "a job without collectives runs under a file size limit" all 'same $code 0' '[ ! -s err ]'
 printf 'line\n' |
     job -n 2 --tag-output=%i: --output-dir files sh -c '[ $RANK != 0 ] || cat; printf "no newline %s" $RANK'
 job_out=$(printf 'line\n' | timeout 30 "$run" -n 2 --tag-output=%i: sh -c '[ $RANK != 0 ] || cat; echo out $RANK' |
     sort)
-ok "lines have their instance before them; instance 0 has standard input" same "$job_out" "0: line
+ok "each line is tagged with its instance; instance 0 reads standard input" same "$job_out" "0: line
 0: out 0
 1: out 1"
-ok "files have them, too" same "$(cat files/instance-1.out)" "no newline 1"
+ok "output files hold the output of their instance" same "$(cat files/instance-1.out)" "no newline 1"
 job -n 2 seq 100000
-ok "nothing is lost of much" same "$(wc -l <out)" 200000
+ok "no line of a large output is lost" same "$(wc -l <out)" 200000
 job -n 4 --grace 5 --result result.json \
     sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; exit 3; }; exec sleep 1000.'$id
-ok "the first failing instance's code is ours, and it is named" all 'same $code 3' 'has err "^  | first"' \
+ok "the exit status is that of the first failed instance, which is named" all 'same $code 3' 'has err "^  | first"' \
     'last_line_has err "instance 1 on host $host exited with code 3"' 'sleeping 1000.$id 0'
-ok "--result" all 'has result.json "\"index\": 1.*\"exit_code\": 3"' 'has result.json "\"ended_by\": \"plenumrun\""'
+ok "--result gives the failed instance's exit code" all 'has result.json "\"index\": 1.*\"exit_code\": 3"' \
+    'has result.json "\"ended_by\": \"plenumrun\""'
 job -n 2 sh -c "setsid sleep 1002.$id & exit 0"
-ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$id 0'
+ok "processes left behind by a program are killed" all 'same $code 0' 'sleeping 1002.$id 0'
 job -n 2 "$T/nothing-there"
-ok "a program that does not exist" all 'same $code 127' 'same "$(wc -l <err)" 1'
+ok "a missing program is reported in one line, with status 127" all 'same $code 127' 'same "$(wc -l <err)" 1'
 job -n 2 --max-restarts 3 \
     sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT != 1 ] || exit 0
            until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
-ok "a failed job starts again" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
+ok "a failed job is restarted" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
 for ending in 126 127; do
     job -n 1 --max-restarts 3 sh -c "exit $ending"
-    ok "a job is not started again after $ending" all 'same $code $ending' 'has_not err "starts again"'
+    ok "a job that ended with $ending is not restarted" all 'same $code $ending' 'has_not err "starts again"'
 done
 job -n 1 --max-restarts 2 false
-ok "the second restart has a pause before it" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
+ok "there is a pause before the second restart" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
     'same "$(grep "trying again" err)" "plenumrun: warning: not yet: trying again in 1 s"'
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
-ok "--timeout" all 'same $code 124' 'sleeping 1004.$id 0'
+ok "--timeout ends the job" all 'same $code 124' 'sleeping 1004.$id 0'
 CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda \
     sh -c 'echo $RANK $CUDA_VISIBLE_DEVICES $PLENUM_REPLICA_OFFSET'
-ok "devices and replicas are shared out" same "$(sort out)" "0 4,5 0
+ok "devices and replicas are divided among the instances" same "$(sort out)" "0 4,5 0
 1 6,7 2"
 job --dry-run -n 2 --print-topology=json
 cp out plan.json
 job -n 2 sh -c 'echo $RANK $(sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status)'
-ok "the plan of binding is what is done" same \
+ok "the instances are bound to the planned CPUs" same \
     "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)".*/\1 \2/p' plan.json)" "$(sort out)"
 PLENUM_PLENUMD=$stub job -n 2 "$stub" ask
-ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"'
+ok "both instances use one loader" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"'
 (trap '' CHLD; job -n 2 true; echo $code >code)
-ok "a parent that ignores SIGCHLD does not keep the job from its end" same "$(cat code)" 0
+ok "a job ends even if its parent ignores SIGCHLD" same "$(cat code)" 0
 
 # ---- limits ----
 for i in $(seq 180); do printf 'BIG%d=%0100000d\n' "$i" 0; done >variables
 "$run" -n 2 --env-file variables touch started >out 2>err
 code=$?
-ok "more variables than an instance can be given: one sentence, and nothing starts" all 'same $code 125' \
+ok "too many variables for an instance: one message, and nothing is started" all 'same $code 125' \
     'last_line_has err "arguments and variables take 17 MiB, but an instance can be given at most 16 MiB"' \
     'last_line_has err "16 MiB: pass fewer arguments or variables (-x, --env-file)"' \
     '[ ! -e started ]' 'same "$(wc -l <err)" 1'
 "$run" -n 1 --loader-host elsewhere --no-host-check --env-file variables touch started >out 2>err
 code=$?
-ok "nor more than a loader host can be given" all 'same $code 125' '[ ! -e started ]' \
+ok "too many variables for a loader host: nothing is started" all 'same $code 125' '[ ! -e started ]' \
     'last_line_has err "variables take more than 16 MiB, the most that a loader host can be given: pass fewer"'
 printf '#!/bin/sh\nprintf "\\033]0;owned\\007\\033[2J" >&2; exit 7\n' >agent
 chmod +x agent
 OMPI_MCA_plm_rsh_agent=$PWD/agent "$run" --loader-host elsewhere -n 1 true >out 2>err
 code=$?
-ok "what a login says is no command to the terminal" all 'same $code 125' 'has err "log in  ?]0;owned??\[2J"' \
+ok "control characters in a login's output are not printed" all 'same $code 125' 'has err "log in  ?]0;owned??\[2J"' \
     '! grep -q "[[:cntrl:]]" err'
 if "$run" --version >/dev/null && (ulimit -s 96 && "$run" --version) >/dev/null 2>&1; then
     (ulimit -s 96 && exec "$run" -n 2 echo ran) >out 2>err
-    ok "a small stack is enough" same "$(cat out)" "ran
+    ok "plenumrun works with a small stack" same "$(cat out)" "ran
 ran"
 else
-    skip "a small stack is enough" "nothing starts with so small a stack"
+    skip "plenumrun works with a small stack" "nothing starts with so small a stack"
 fi
 
 # ---- faults ----
@@ -178,48 +178,48 @@ nothing_is_left() { wait_for 20 dead $tree && sleeping 1005.$id 0 && sleeping 10
 start
 kill -USR1 $job $guard $starter $outer $inner
 await_end
-ok "SIGUSR1 is handed on" all 'same $code 6' nothing_is_left
+ok "SIGUSR1 is forwarded" all 'same $code 6' nothing_is_left
 start
 kill -INT $job
 sleep 0.2 # two signals, not one that is pending
 kill -INT $job
 await_end
-ok "the second SIGINT kills" all 'same $code 130' nothing_is_left
+ok "the second SIGINT kills the job" all 'same $code 130' nothing_is_left
 start
 kill -TERM $starter
 await_end
-ok "somebody ends the starter: that is told" all 'same $code 125' nothing_is_left 'last_line_has err "the starter"'
+ok "a terminated starter is reported" all 'same $code 125' nothing_is_left 'last_line_has err "the starter"'
 for part in job guard starter outer inner; do
     start
     kill -KILL ${!part}
     await_end
-    ok "kill -9 of $part leaves nothing" nothing_is_left
-    [ $part = job ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|started it on host .* is gone"'
+    ok "kill -9 of $part leaves no processes" nothing_is_left
+    [ $part = job ] || ok "... and is reported" all 'same $code 125' 'last_line_has err "killed\|Killed\|started it on host .* is gone"'
 done
 start
 kill -STOP $guard $starter
 kill -TERM $job
 await_end
-ok "the starter and its guard, stopped, do not keep the job from its end" all 'same $code 143' nothing_is_left
+ok "a job ends although the starter and its guard are stopped" all 'same $code 143' nothing_is_left
 start
 kill -STOP $outer
 kill -KILL $guard
 await_end
-ok "an outer shim that is stopped ends when its guard has been killed" all 'same $code 125' nothing_is_left
+ok "an outer shim that is stopped ends when its guard is killed" all 'same $code 125' nothing_is_left
 start
 kill -STOP $guard
 kill -KILL $job
 await_end
-ok "a guard that is stopped ends when plenumrun has been killed" nothing_is_left
+ok "a guard that is stopped ends when plenumrun is killed" nothing_is_left
 start
 kill -STOP $inner
 kill -TERM $guard
 await_end
-ok "an inner shim that is stopped ends its program when the guard is told to" all 'same $code 125' nothing_is_left
+ok "an inner shim that is stopped: its program ends with the guard" all 'same $code 125' nothing_is_left
 start --heartbeat-timeout 2
 kill -STOP $outer $inner
 await_end
 kill -CONT $outer $inner
-ok "an instance whose shims are frozen is lost, and named" all 'same $code 125' \
+ok "an instance whose shims are frozen is reported as lost" all 'same $code 125' \
     'has err "was lost: host $host has been silent"' nothing_is_left
 finish

@@ -38,15 +38,15 @@ sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; } # whether exactly this num
 # ---- results and reports ----
 job -n 4 --grace 90 sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; echo second >&2; exit 3; }
                           exec sleep 1000.'$id
-ok "the first failing instance's code is ours" same $code 3
-ok "the report names it, last" last_line_has err "error: instance 1 on host $host exited with code 3"
-ok "its last lines are above" all 'has err "^  | first"' 'has err "^  | second"'
-ok "the others are gone" sleeping 1000.$id 0
-ok "and not only after the grace period" below $took 60000
+ok "the exit status is that of the first failed instance" same $code 3
+ok "the report ends with its name" last_line_has err "error: instance 1 on host $host exited with code 3"
+ok "its last lines are above that" all 'has err "^  | first"' 'has err "^  | second"'
+ok "the other instances have ended" sleeping 1000.$id 0
+ok "before the grace period is over" below $took 60000
 
 job -n 2 sh -c '[ $RANK = 0 ] || kill -KILL $$; exec sleep 1000.'$id
-ok "128 and the signal" same $code 137
-ok "the signal is named" last_line_has err "instance 1 on host $host was ended by signal 9 (Killed)"
+ok "an instance that was killed gives 128 + the signal" same $code 137
+ok "the report names the signal" last_line_has err "instance 1 on host $host was ended by signal 9 (Killed)"
 
 job -n 3 true
 ok "success is silent" all 'same $code 0' '[ ! -s out ]' 'has_not err error'
@@ -57,22 +57,22 @@ ok "an instance that ignores SIGTERM is killed after the grace period" \
     all 'same $code 4' 'sleeping 1001.$id 0' '[ $took -ge 500 ]'
 
 job -n 2 sh -c "setsid sleep 1002.$id & exit 0"
-ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$id 0'
+ok "processes left behind by a program are killed" all 'same $code 0' 'sleeping 1002.$id 0'
 
 raise='echo "Traceback (most recent call last):" >&2; echo "ValueError: $RANK" >&2'
 job -n 3 sh -c "[ \$RANK != 2 ] || { trap '' TERM; $raise; : >first; sleep 2; exit 1; }
     while [ ! -e first ]; do sleep 0.05; done; sleep 1; [ \$RANK = 0 ] || sleep 1; $raise; exit 4"
-ok "the instance that failed first is the cause, though others end first" all 'same $code 4' \
+ok "an instance that failed first is reported as the cause even if others end before it" all 'same $code 4' \
     'last_line_has err "error: instance 2 on host $host failed first, according to its traceback; the first to end was instance 0 on host $host, which exited with code 4"' \
     'has err "last lines of instance 0"' 'same "$(grep "ValueError" err | tail -n 1)" "  | ValueError: 2"'
 
 group=/sys/fs/cgroup/memory/plenum-test-$$
 if mkdir $group 2>/dev/null && echo 128M >$group/memory.limit_in_bytes && [ "$PYTHON" != : ]; then
     (echo $BASHPID >$group/tasks && job -n 1 "$PYTHON" -c 'b"x" * 600000000' && echo $code >code)
-    ok "what the kernel killed for want of memory is told as such" all 'same "$(cat code)" 137' \
+    ok "a process that the kernel killed for lack of memory is reported as such" all 'same "$(cat code)" 137' \
         'last_line_has err "ended by signal 9 (Killed) after .*; meanwhile the kernel killed 1 process there because memory ran out"'
 else
-    skip "what the kernel killed for want of memory is told as such" "no control group can be made"
+    skip "a process that the kernel killed for lack of memory is reported as such" "no control group can be made"
 fi
 rmdir $group 2>/dev/null
 
@@ -81,121 +81,130 @@ if mount -t tmpfs -o size=4k tmpfs sealed 2>/dev/null; then
     head -c 4096 /dev/zero >sealed/file
     TMPDIR=$T/sealed job -n 1 true
     umount sealed
-    ok "a full folder for Open MPI's files is told of" \
+    ok "a full folder for Open MPI's files causes a warning" \
         has err "warning: Open MPI.s files cannot be written here: $T/sealed: No space left on device; programs that use MPI"
 else
-    skip "a full folder for Open MPI's files is told of" "no file system can be mounted"
+    skip "a full folder for Open MPI's files causes a warning" "no file system can be mounted"
 fi
 mkdir masked
 printf '#!/bin/sh\numask 077\nexec %s "$@"\n' "$(command -v mpirun)" >masked/mpirun
 chmod +x masked/mpirun
 (umask 027; PATH=$T/masked:$PATH job --starter mpirun -n 2 sh -c umask; echo $code >code)
-ok "instances have the umask of plenumrun, not that of their host's logins" all 'same "$(cat code)" 0' 'same "$(sort -u out)" 0027'
+ok "instances have plenumrun's umask, not that of their host's logins" all 'same "$(cat code)" 0' \
+    'same "$(sort -u out)" 0027'
 
 (trap '' CHLD; job -n 2 -vv true; echo $code >code)
-ok "a parent that ignores SIGCHLD does not keep the job from its end" all 'same "$(cat code)" 0' \
+ok "a job ends even if its parent ignores SIGCHLD" all 'same "$(cat code)" 0' \
     'has_not err "does not end by itself"'
 
 # ---- programs that never start ----
 job -n 2 "$T/nothing-there"
-ok "a program that does not exist" all 'same $code 127' 'same "$(cat err)" \
+ok "a missing program is reported" all 'same $code 127' 'same "$(cat err)" \
     "plenumrun: error: there is no program '"'$T/nothing-there'"'"'
 job -n 2 train.py
-ok "a script that is named like a program" all 'same $code 127' 'same "$(cat err)" \
+ok "a Python script given without ./ is reported" all 'same $code 127' 'same "$(cat err)" \
     "plenumrun: error: there is no program '"'train.py'"' in PATH: start a Python script with python3 train.py"'
 echo 'pass' >script.py
 job -n 2 ./script.py
-ok "a script that is none" all 'same $code 126' \
+ok "a script without #! is reported" all 'same $code 126' \
     'has err "cannot be executed.*Start Python scripts with python3 FILE"'
 job nothing-there-either
-ok "nor in PATH" all 'same $code 127' 'has err "no program .nothing-there-either. in PATH"'
+ok "a program that is not in PATH is reported" all 'same $code 127' \
+    'has err "no program .nothing-there-either. in PATH"'
 echo data >data
 job ./data
-ok "a file that is no program" all 'same $code 126' 'has err "cannot be executed"'
+ok "a data file as the program is reported" all 'same $code 126' 'has err "cannot be executed"'
 printf '#!/nonexistent/sh\n' >script
 chmod +x script
 job ./script
-ok "a script without interpreter" all 'same $code 127' 'same "$(wc -l <err)" 1' \
+ok "a script whose interpreter is missing is reported" all 'same $code 127' 'same "$(wc -l <err)" 1' \
     'has err "program .\./script. needs the interpreter ./nonexistent/sh., which is missing: install it"'
 printf '#!/usr/bin/env sh\r\n' >script
 job -n 2 ./script
-ok "a script with line ends of Windows" all 'same $code 127' 'same "$(wc -l <err)" 1' \
+ok "a script with CR LF line ends is reported" all 'same $code 127' 'same "$(wc -l <err)" 1' \
     'has err "program .\./script. has lines that end with CR LF.*asks for .sh.r.: convert it"'
 printf '\357\273\277#!/bin/sh\n' >script
 job -n 2 ./script
-ok "a byte order mark" all 'same $code 126' 'has err "program .\./script. has a byte order mark before"'
+ok "a script with a byte order mark is reported" all 'same $code 126' \
+    'has err "program .\./script. has a byte order mark before"'
 printf '#!/usr/bin/env plenum-python9\n' >script
 job -n 2 ./script
-ok "an interpreter that env does not find" all 'same $code 127' 'has err "interpreter .plenum-python9., which is not in PATH"'
+ok "an interpreter that env does not find is reported" all 'same $code 127' \
+    'has err "interpreter .plenum-python9., which is not in PATH"'
 mkdir interpreters
 ln -s /bin/sh interpreters/plenum-python9
 job -x "PATH=$PWD/interpreters:$PATH" ./script
-ok "but does in the PATH of the programs" all 'same $code 0'
+ok "an interpreter in the PATH given by -x is found" all 'same $code 0'
 job --no-such-option true
-ok "wrong usage" all 'same $code 2' 'same "$(wc -l <err)" 1' 'has err "unknown option --no-such-option"'
+ok "an unknown option is rejected in one line" all 'same $code 2' 'same "$(wc -l <err)" 1' \
+    'has err "unknown option --no-such-option"'
 job -n 2 --only-output-from-instance 2 true
-ok "an instance that does not exist" all 'same $code 2' 'has err "--only-output-from-instance"'
+ok "--only-output-from-instance rejects an instance that does not exist" all 'same $code 2' \
+    'has err "--only-output-from-instance"'
 job -n 2 --only-output-from-instance '' true
-ok "no instance" all 'same $code 2' 'has err "--only-output-from-instance: the list is empty"'
+ok "--only-output-from-instance rejects an empty list" all 'same $code 2' \
+    'has err "--only-output-from-instance: the list is empty"'
 
 mkdir other
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "HYDRA build details: Version: 4.0"; exit; }\necho "unknown option" >&2\nexit 255\n' >other/mpirun
 chmod +x other/mpirun
 hydra="$T/other/mpirun is 'HYDRA build details: Version: 4.0', not Open MPI 4 or 5"
 PATH=$T/other:$PATH job -n 2 sh -c 'echo $RANK'
-ok "another MPI's mpirun is not needed on one host" all 'same $code 0' 'same "$(sort out | tr "\n" ,)" 0,1,' \
+ok "one host needs no Open MPI: another MPI's mpirun is reported and not used" all 'same $code 0' \
+    'same "$(sort out | tr "\n" ,)" 0,1,' \
     'has err "$hydra: plenumrun starts the instances itself"' 'same "$(wc -l <err)" 1'
 PATH=$T/other:$PATH job -n 1 true
-ok "an instance that is the only one is not told of it" all 'same $code 0' '[ ! -s err ]'
+ok "a single instance does not report it" all 'same $code 0' '[ ! -s err ]'
 PATH=$T/other:$PATH job -n 2 --mpi-local-args '-x A' true
-ok "what is for mpirun is not for another MPI's" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+ok "options for mpirun are rejected if it belongs to another MPI" all 'same $code 125' 'same "$(wc -l <err)" 1' \
     'has err "mpi-local-args is for mpirun, and $hydra: leave it out"'
 PATH=$T/other:$PATH job --no-host-check --host a,b true
-ok "for several hosts it is told of" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+ok "several hosts are rejected if mpirun belongs to another MPI" all 'same $code 125' 'same "$(wc -l <err)" 1' \
     'has err "$hydra: to start instances on other hosts, install Open MPI 4 or 5"'
 chmod -x other/mpirun
 (hide_mpirun; PATH=$T/other:$PATH; job -n 2 true; echo $code >code)
-ok "nor is one that cannot be executed needed, but told of" all 'same $(cat code) 0' \
+ok "one host needs no mpirun: one that cannot be executed is reported" all 'same $(cat code) 0' \
     'has err "$T/other/mpirun cannot be executed: plenumrun starts the instances itself"' 'same "$(wc -l <err)" 1'
 (hide_mpirun; PATH=$T/other:$PATH; job --no-host-check --host a,b true; echo $code >code)
-ok "and several hosts are told of it" all 'same $(cat code) 125' \
+ok "several hosts are rejected if mpirun cannot be executed" all 'same $(cat code) 125' \
     'has err "$T/other/mpirun cannot be executed: to start instances on other hosts"'
 rm -rf programs
 chmod +x other/mpirun
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 5.0.7"; exit; }\nulimit -c 0\nkill -SEGV $$\n' \
     >other/mpirun
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:--display map' true
-ok "one that crashes when an instance has arguments of its own is told as such" all 'same $code 125' \
+ok "a crash of Open MPI 5.0's mpirun because an instance has its own arguments is explained" all 'same $code 125' \
     'last_line_has err "(Segmentation fault).*: the mpirun of Open MPI 5.0 crashes if .* other than -x"'
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:-x A=1' true
-ok "variables are none" all 'same $code 125' 'last_line_has err "(Segmentation fault) before all of them had started$"'
+ok "variables for an instance are not blamed for a crash" all 'same $code 125' \
+    'last_line_has err "(Segmentation fault) before all of them had started$"'
 printf '#!/bin/sh\nsleep 1\n' >other/mpirun
 PATH=$T/other:$PATH job -n 2 true
-ok "and one that does not tell whose it is: a program of MPI would be alone" all 'same $code 0' \
+ok "an mpirun that prints no version is reported and not used" all 'same $code 0' \
     "has err \"'$T/other/mpirun --version' prints nothing: plenumrun starts the instances itself\"" \
     'same "$(wc -l <err)" 1'
 printf '#!/bin/sh\necho "[h:1] opal_ifinit: no interfaces" >&2\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexit 9\n' >other/mpirun
 PATH=$T/other:$PATH job --starter mpirun -n 2 true
-ok "Open MPI that complains of something first is taken for what it is" all 'same $code 125' \
+ok "Open MPI is recognised even if it first prints a warning" all 'same $code 125' \
     'has err "  | .*opal_ifinit"' 'has_not err "not Open MPI"'
 PATH=$T/other:$PATH job -n 2 --result result sh -c 'echo $RANK'
-ok "plenumrun's own starter takes the place of an mpirun that fails at once" all 'same $code 0' \
+ok "plenumrun's own starter replaces an mpirun that fails at once" all 'same $code 0' \
     'same "$(sort out | tr "\n" ,)" 0,1,' 'same "$(wc -l <err)" 1' 'has result "\"exit_status\": 0"' \
     'has err "warning: mpirun cannot start the instances here: \[h:1\] opal_ifinit: no interfaces: plenumrun starts them itself, and a program that uses MPI will end with an error"'
 PATH=$T/other:$PATH job -n 2 --max-restarts 1 sh -c '[ $PLENUM_RESTART_COUNT = 1 ] || exit 3'
-ok "that costs no restart" all 'same $code 0' 'has err "starts again (1 of 1 times)"'
+ok "the replacement does not count as a restart" all 'same $code 0' 'has err "starts again (1 of 1 times)"'
 PATH=$T/other:$PATH job -n 2 --mpi-global-args=--report-bindings true
-ok "but not with options for mpirun" all 'same $code 125' 'has err "  | .*opal_ifinit"'
+ok "it does not replace mpirun if there are options for it" all 'same $code 125' 'has err "  | .*opal_ifinit"'
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nkill -SEGV $$\n' >other/mpirun
 (ulimit -c 0; PATH=$T/other:$PATH job -n 1 echo there; echo $code >code)
-ok "one that crashes is told as such; a single instance has nothing to fear" all 'same "$(cat code)" 0' \
+ok "a crash of mpirun is reported; for a single instance, without a warning about MPI" all 'same "$(cat code)" 0' \
     'same "$(cat out)" there' \
     'last_line_has err "here: it was ended by signal 11 (Segmentation fault): plenumrun starts them itself$"'
 PATH=$T/other:$PATH job --version-format full-text
-ok "and its version is what it says last" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' \
+ok "--version-format full-text shows mpirun's version" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' \
     'has out "^ssh .*[0-9]\|not found"'
 TMPDIR=/proc/self job --starter mpirun -n 1 true
-ok "no folder for Open MPI's files: it is shown why" all 'same $code 125' 'has err "  | .*/proc/self/\(ompi\|prterun\)"'
+ok "an error that mpirun prints is shown" all 'same $code 125' 'has err "  | .*/proc/self/\(ompi\|prterun\)"'
 cat >other/mpirun <<'END'
 #!/bin/bash
 [ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
@@ -204,7 +213,7 @@ echo "$(wc -l <"$2") hosts, $(sort -u "$2" | wc -l) of them"
 exit 9
 END
 PATH=$T/other:$PATH job --no-host-check -vv --host 'ip-10-0-12-[100-499].us-west-2.compute.internal:8' true
-ok "mpirun is told of more hosts than a word holds" all 'same $code 125' 'has err "3200 hosts, 400 of them"'
+ok "the hostfile for mpirun has all of 3200 slots" all 'same $code 125' 'has err "3200 hosts, 400 of them"'
 cat >other/mpirun <<'END'
 #!/bin/bash
 [ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
@@ -216,53 +225,61 @@ printf '#!/bin/sh\necho "a login at $1"\nenv | grep "PLENUM_SHIM_AGENT"\n' >logs
 chmod +x logs-in
 long=a-host-with-a-name-that-is-as-long-as-those-of-some-clouds-are.us-west-2.compute.internal
 OMPI_MCA_plm_rsh_agent=$T/logs-in PATH=$T/other:$PATH job --no-host-check -vv --host "$long-[0001-2000]" true
-ok "and so is its agent" all 'same $code 125' 'has err "a login at $long-0001$"' 'has err "a login at $long-2000$"' \
+ok "mpirun's agent works with 2000 long host names" all 'same $code 125' 'has err "a login at $long-0001$"' \
+    'has err "a login at $long-2000$"' \
     'has_not err PLENUM_SHIM_AGENT'
 TMPDIR=/proc/self job -n 2 true
-ok "without --starter this is no reason to give up" all 'same $code 0' 'has err "here: .*unable to create.*directory"'
+ok "without --starter, plenumrun replaces an mpirun that cannot write its files" all 'same $code 0' \
+    'has err "here: .*unable to create.*directory"'
 if [ -x "$mpi_sum" ]; then
     export ASAN_OPTIONS="$asan_options_of_mpi"
     TMPDIR=/proc/self job -n 2 "$mpi_sum"
-    ok "an MPI program does not become several of one rank each" all '[ $code != 0 ]' 'has_not out sum'
+    ok "an MPI program of 2 instances fails instead of running as separate worlds" all '[ $code != 0 ]' \
+        'has_not out sum'
     job --starter own -n 2 "$mpi_sum"
-    ok "nor by our own starter" all '[ $code != 0 ]' 'has_not out sum'
+    ok "an MPI program of 2 instances fails under plenumrun's own starter" all '[ $code != 0 ]' 'has_not out sum'
     job --starter own -n 1 "$mpi_sum"
-    ok "which does for a single one" all 'same $code 0' 'same "$(cat out)" "rank 0 sum 1"'
+    ok "an MPI program of 1 instance works under plenumrun's own starter" all 'same $code 0' \
+        'same "$(cat out)" "rank 0 sum 1"'
     job --starter own -n 2 mpirun -n 1 "$mpi_sum"
-    ok "and for an mpirun in each instance" all 'same $code 0' 'same "$(cat out)" "rank 0 sum 1
+    ok "mpirun works inside each instance of plenumrun's own starter" all 'same $code 0' \
+        'same "$(cat out)" "rank 0 sum 1
 rank 0 sum 1"'
     # A launcher inside a launcher, inside mpirun, and inside a program that has called MPI_Init().
     job -n 1 "$run" -n 2 "$mpi_sum"
-    ok "plenumrun in an instance" all 'same $code 0' 'same "$(sort out)" "rank 0 sum 2
+    ok "plenumrun works inside an instance" all 'same $code 0' 'same "$(sort out)" "rank 0 sum 2
 rank 1 sum 2"'
     job --starter own -n 2 "$run" -n 2 "$mpi_sum"
-    ok "in instances of its own starter" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 4'
+    ok "plenumrun works inside instances of its own starter" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 4'
     mpirun --oversubscribe -n 2 "$run" -n 2 "$mpi_sum" >out 2>err
     code=$?
-    ok "in an mpirun" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 4'
+    ok "plenumrun works inside mpirun" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 4'
     PMIX_NAMESPACE=1 PMIX_RANK=0 PMIX_SERVER_URI2='1.0;tcp4://127.0.0.1:1' OMPI_MCA_ess_base_jobid=1 \
         OMPI_MCA_orte_hnp_uri='1.0;tcp://127.0.0.1:1' OMPI_UNIVERSE_SIZE=1 job -n 2 "$mpi_sum"
-    ok "in a program that has called MPI_Init()" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
+    ok "plenumrun works inside a program that has called MPI_Init()" all 'same $code 0' \
+        'same "$(grep -c "sum 2" out)" 2'
     # Scheduler variables that belong to another job, to a finished one, or to a step.
     SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_JOB_NODELIST=$host \
         SLURM_JOB_NUM_NODES=1 SLURM_NODELIST=elsewhere SLURM_TASKS_PER_NODE=1 job -n 2 "$mpi_sum"
-    ok "in a step of Slurm's on this host" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
+    ok "plenumrun works inside a Slurm step on this host" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
     PE_HOSTFILE=$T/nothing SGE_ROOT=/ ARC=x JOB_ID=1 job --host localhost:2 "$mpi_sum"
-    ok "with an SGE's file that is gone" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
+    ok "plenumrun ignores an SGE host file that no longer exists" all 'same $code 0' 'same "$(grep -c "sum 2" out)" 2'
     export ASAN_OPTIONS="${asan_options_of_mpi%:detect_leaks=0}"
 else
     skip "MPI programs and launchers in launchers" "built without MPI"
 fi
 job --starter own -n 2 -v sh -c 'echo ${OMPI_COMM_WORLD_RANK-own}'
-ok "--starter own" all 'same $code 0' 'same "$(sort -u out)" own' 'has err "by plenumrun itself: --starter own"'
+ok "--starter own starts the instances without mpirun" all 'same $code 0' 'same "$(sort -u out)" own' \
+    'has err "by plenumrun itself: --starter own"'
 job --starter own --mpi-local-args '-x A' true
-ok "and options for mpirun" all 'same $code 125' 'has err "mpi-local-args is for mpirun, which --starter own does not use"'
+ok "--starter own rejects options for mpirun" all 'same $code 125' \
+    'has err "mpi-local-args is for mpirun, which --starter own does not use"'
 job --starter own --no-host-check --host a,b true
-ok "and other hosts" all 'same $code 125' 'has err "--starter own starts instances only on this host"'
+ok "--starter own rejects other hosts" all 'same $code 125' 'has err "--starter own starts instances only on this host"'
 job --starter his true
-ok "another one" all 'same $code 2' 'has err "--starter must be auto, mpirun or own, not .his."'
+ok "--starter rejects an unknown value" all 'same $code 2' 'has err "--starter must be auto, mpirun or own, not .his."'
 (hide_mpirun; job --starter mpirun true; echo $code >code)
-ok "--starter mpirun where there is none" all 'same $(cat code) 125' \
+ok "--starter mpirun fails if there is no mpirun" all 'same $(cat code) 125' \
     'has err "error: --starter mpirun: mpirun was not found in PATH"'
 rm -rf programs
 mkdir no-ssh && for tool in mpirun orted prted prte sh echo; do
@@ -275,79 +292,83 @@ mkdir empty
 for tool in env sh true; do ln -s "$(type -P $tool)" empty/; done
 PATH=$T/empty "$run" -n 2 true >out 2>err
 code=$?
-ok "and none does for one host" all 'same $code 0' '[ ! -s err ]'
+ok "one host needs neither ssh nor mpirun" all 'same $code 0' '[ ! -s err ]'
 PATH=$T/empty "$run" --no-host-check --host a,b true >out 2>err
 code=$?
-ok "but not for several" all 'same $code 125' \
+ok "several hosts need mpirun" all 'same $code 125' \
     'last_line_has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
 
 # ---- environment ----
 job -n 3 --num-replicas 6 --devices-per-replica 2 -x GREETING='a b' --loader none sh -c \
     'echo $PLENUM_INSTANCE_INDEX/$PLENUM_NUM_INSTANCES $PLENUM_LOCAL_INSTANCE_INDEX/$PLENUM_NUM_LOCAL_INSTANCES $PLENUM_REPLICA_OFFSET+$PLENUM_NUM_LOCAL_REPLICAS/$PLENUM_NUM_REPLICAS $PLENUM_DEVICES_PER_REPLICA $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $PLENUM_RESTART_COUNT ${PLENUM_LOADER-none} $GREETING'
-ok "each instance knows who it is" same "$(sort out)" "0/3 0/3 0+2/6 2 0/3 0/3 0 0 none a b
+ok "each instance has its rank, its counts and a variable from -x" same "$(sort out)" \
+    "0/3 0/3 0+2/6 2 0/3 0/3 0 0 none a b
 1/3 1/3 2+2/6 2 1/3 1/3 0 0 none a b
 2/3 2/3 4+2/6 2 2/3 2/3 0 0 none a b"
 job -n 2 sh -c 'echo $PLENUM_JOB_ID $MASTER_ADDR $MASTER_PORT'
-ok "and with whom" all 'same "$(sort -u out | wc -l)" 1' 'has out "^[0-9a-f]* 127.0.0.1 [1-9][0-9]*$"'
+ok "all instances have the same job ID, master address and port" all 'same "$(sort -u out | wc -l)" 1' \
+    'has out "^[0-9a-f]* 127.0.0.1 [1-9][0-9]*$"'
 (ulimit -Sn 64; job -n 2 sh -c 'ulimit -Sn'; echo $code >code)
-ok "and has the limit of descriptors that plenumrun was given, not the one it needs itself" all 'same "$(cat code)" 0' \
+ok "instances have the limit on open files that plenumrun was started with" all 'same "$(cat code)" 0' \
     'same "$(sort -u out)" 64'
 job -n 1 env
-ok "the job's secret is not in it" has_not out PLENUM_SHIM
+ok "the job's secret is not in the environment" has_not out PLENUM_SHIM
 WORLD_SIZE=7 job -n 2 sh -c 'echo $WORLD_SIZE'
-ok "what is inherited is replaced, with a warning" all 'same "$(sort -u out)" 2' 'has err "warning: WORLD_SIZE=7"'
+ok "an inherited WORLD_SIZE is replaced, with a warning" all 'same "$(sort -u out)" 2' 'has err "warning: WORLD_SIZE=7"'
 mkdir "sub dir"
 cd "sub dir" && timeout 30 "$run" -n 2 sh -c 'pwd; echo "$@"' sh : '*' ' x ' >../out 2>../err
 cd "$T" || exit 99
-ok "the working directory and arguments are the same" same "$(sort -u out)" "$T/sub dir
+ok "the working directory and arguments are passed on" same "$(sort -u out)" "$T/sub dir
 : *  x "
 
 mkdir -p tools && printf '#!/bin/sh\necho the tool\n' >tools/only-there && chmod +x tools/only-there
 job -n 1 -x "PATH=$T/tools:$PATH" only-there
-ok "-x PATH=... says where the program is, too" all 'same $code 0' 'same "$(cat out)" "the tool"'
+ok "-x PATH=... is also used to find the program" all 'same $code 0' 'same "$(cat out)" "the tool"'
 export THIS_1=one THIS_2='two words' OTHER=no
 job -n 1 -x 'THIS_*' sh -c 'echo $THIS_1 "$THIS_2"'
-ok "-x PREFIX*" same "$(cat out)" "one two words"
+ok "-x PREFIX* passes matching variables" same "$(cat out)" "one two words"
 printf '# comment\nFROM_FILE="a b"\n' >env-file
 job -n 1 --env-file env-file sh -c 'echo "$FROM_FILE"'
-ok "--env-file" same "$(cat out)" "a b"
+ok "--env-file sets variables" same "$(cat out)" "a b"
 CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda sh -c 'echo $RANK $CUDA_VISIBLE_DEVICES'
-ok "a pool of devices is shared out" same "$(sort out)" "0 4,5
+ok "devices are divided among the instances" same "$(sort out)" "0 4,5
 1 6,7"
 CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 sh -c 'echo $CUDA_VISIBLE_DEVICES'
-ok "but only when somebody wants it" same "$(sort -u out)" 4,5,6,7
+ok "devices are not divided without --device-env" same "$(sort -u out)" 4,5,6,7
 CUDA_VISIBLE_DEVICES=4 job -n 2 --device-env cuda true
-ok "a pool that does not suffice" all 'same $code 2' \
+ok "too few devices are rejected" all 'same $code 2' \
     'has err "host $host: 2 replicas of 1 devices are more than the 1 that CUDA_VISIBLE_DEVICES names"'
 job -n 2 --num-replicas 3 \
     --allow-uneven sh -c 'echo $PLENUM_REPLICA_OFFSET+$PLENUM_NUM_LOCAL_REPLICAS/$PLENUM_NUM_REPLICAS'
-ok "uneven replicas" same "$(sort out)" "0+2/3
+ok "--allow-uneven accepts uneven replicas" same "$(sort out)" "0+2/3
 2+1/3"
 job -n 2 --num-replicas 3 true
-ok "are refused otherwise" all 'same $code 2' 'has err "--allow-uneven"'
+ok "uneven replicas are rejected otherwise" all 'same $code 2' 'has err "--allow-uneven"'
 job -n 1 --instance-mpi-local-args '0:-x ONLY_ZERO=1' sh -c 'echo $ONLY_ZERO'
-ok "--instance-mpi-local-args" same "$(cat out)" 1
+ok "--instance-mpi-local-args applies to the only instance" same "$(cat out)" 1
 job -n 2 --instance-mpi-local-args '1:-x ONLY_ONE=1' sh -c 'echo $RANK $OMPI_COMM_WORLD_RANK $ONLY_ONE'
-ok "for one of two" same "$(sort out)" "0 0
+ok "--instance-mpi-local-args applies to one of two instances" same "$(sort out)" "0 0
 1 1 1"
 job -n 2 --instance-mpi-local-args '2:-x A=1' true
-ok "for one that does not exist" all 'same $code 2' 'has err "there is no instance 2"'
+ok "--instance-mpi-local-args rejects an instance that does not exist" all 'same $code 2' \
+    'has err "there is no instance 2"'
 
 # ---- hosts ----
 job --host "localhost:1,127.0.0.1,$host" sh -c 'echo $LOCAL_RANK/$LOCAL_WORLD_SIZE'
-ok "this host by all of its names is one host" same "$(sort out)" "0/3
+ok "several names of this host are one host" same "$(sort out)" "0/3
 1/3
 2/3"
 job --host 'a[1-3],b' --exclude 'a[2-3],b' --topology synthetic:'core:2 pu:1' --print-topology=json
-ok "--exclude" all 'has out "\"name\": \"a1\", \"first_instance\": 0, \"num_instances\": 1"' \
+ok "--exclude removes hosts" all 'has out "\"name\": \"a1\", \"first_instance\": 0, \"num_instances\": 1"' \
     'has_not out "\"name\": \"[b]"' 'has_not out "a[23]"'
 job --host a --exclude a true
-ok "of all hosts" all 'same $code 2' 'has err "leaves no host"'
+ok "--exclude of every host is rejected" all 'same $code 2' 'has err "leaves no host"'
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job --dry-run -v
-ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n3 .* 4  "' \
+ok "a Slurm allocation gives hosts and instances" all 'has out "^5 instances on 3 hosts"' 'has out "^n3 .* 4  "' \
     'has err "3 hosts, from Slurm"'
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n 6 --dry-run
-ok "has no room for more" all 'same $code 2' 'has err "have 5 slots: raise them (--host n1:3)"'
+ok "more instances than a Slurm allocation's slots are rejected" all 'same $code 2' \
+    'has err "have 5 slots: raise them (--host n1:3)"'
 
 # other_hosts NUMBER WAYS - act as an agent: host hN behaves according to its last digit
 cat >agent <<'END'
@@ -364,18 +385,19 @@ END
 chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$T/agent
 job --start-timeout 16 --host 'silent[001-100],last' true
-ok "a rack of silent hosts does not keep others from being asked" all 'same $code 125' \
+ok "silent hosts do not delay the checks of other hosts" all 'same $code 125' \
     'has err "silent100  *log in  *no answer"' 'has_not err "no time left"' \
     'last_line_has err "last .* ended without any output"'
 job --start-timeout 90 --host stays1,gone true
-ok "a login that stays when it has answered does not hold up the rest" all 'same $code 125' \
+ok "a login that stays open after its answer does not delay the check" all 'same $code 125' \
     'has err "1 of 2 other hosts are not ready"' 'last_line_has err "gone "' 'below $took 60000'
 (ulimit -Sn 64; job --start-timeout 30 --host 'h[001-130]' true; echo $code >code)
-ok "more hosts than descriptors" all 'same "$(cat code)" 125' 'has err "130 of 130 other hosts are not ready"' \
+ok "more hosts than file descriptors can be checked" all 'same "$(cat code)" 125' \
+    'has err "130 of 130 other hosts are not ready"' \
     'has_not err "no time\|no answer\|cannot be queried"'
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexec sleep 30\n' >other/mpirun
 PATH=$T/other:$PATH job --no-host-check --start-timeout 3 --host 'a-host-with-a-name-[001-040]' true
-ok "a list of those who are missing ends with a whole name" all 'same $code 125' \
+ok "a list of missing instances is cut after a whole name" all 'same $code 125' \
     'has err "no response from instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
 # Stopped for longer than a host may take to answer; mpirun would also exceed its limit if that time counted.
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nsleep 6\nexit 9\n' \
@@ -389,7 +411,7 @@ sleep 14 # longer than a host may take to answer
 kill -CONT $job
 wait $job
 code=$?
-ok "one that is stopped while it asks hosts has not lost the time" all 'same $code 125' \
+ok "a plenumrun that was stopped during the host check does not count that time" all 'same $code 125' \
     'has_not err "not ready\|no sign"' \
     'last_line_has err "mpirun, which starts the instances, exited with code 9"'
 unset OMPI_MCA_plm_rsh_agent
@@ -398,31 +420,34 @@ unset OMPI_MCA_plm_rsh_agent
 begin=$(date +%s%N)
 job --host 'h[01-64]' -n 256 --num-replicas 512 --topology 'synthetic:package:2 numa:2 core:8 pu:2' \
     --print-topology=json
-ok "256 instances on 64 hosts" all 'same $code 0' 'same "$(grep -c "\"index\"" out)" 256' \
+ok "256 instances on 64 hosts are planned" all 'same $code 0' 'same "$(grep -c "\"index\"" out)" 256' \
     'has out "\"index\": 255, \"host\": \"h64\", \"local_index\": 3, \"cpus\": \"48-63\", \"numa_nodes\": \"3\", \"memory_policy\": \"bind\", \"replica_offset\": 510, \"num_local_replicas\": 2, \"devices\": \[\], \"oversubscribed\": false"'
 job --host a,b --topology synthetic:'core:2 pu:1' --topology synthetic:'core:4 pu:1'
-ok "one topology for each host" all 'has out "^a  *1  *2  *2 "' 'has out "^b  *1  *4  *4 "'
+ok "each host has its own topology" all 'has out "^a  *1  *2  *2 "' 'has out "^b  *1  *4  *4 "'
 job --host a,b,c --topology synthetic:'core:2 pu:1' --topology synthetic:'core:4 pu:1'
-ok "but not for some" all 'same $code 2' 'has err "--topology is given 2 times for 3 hosts"'
+ok "a number of topologies that does not match the hosts is rejected" all 'same $code 2' \
+    'has err "--topology is given 2 times for 3 hosts"'
 job -n 2 --topology "$T/nothing.xml"
-ok "a topology that is not there" all 'same $code 2' 'has err "$T/nothing.xml: No such file"'
+ok "a missing topology file is rejected" all 'same $code 2' 'has err "$T/nothing.xml: No such file"'
 job -n 2 --topology data
-ok "a file that is none" all 'same $code 2' 'has err "data is not a topology in XML"'
+ok "a file that is not a topology is rejected" all 'same $code 2' 'has err "data is not a topology in XML"'
 
 # ---- files of options ----
 job --export-config options -n 2 --tag-output='%i: ' -x "A=b c"
-ok "--export-config" all 'same $code 0' '[ ! -s out ]' 'has options "^num-instances = 2$"'
+ok "--export-config writes the options" all 'same $code 0' '[ ! -s out ]' 'has options "^num-instances = 2$"'
 job --import-config options sh -c 'echo $RANK $A'
-ok "--import-config" same "$(sort out)" "0: 0 b c
+ok "--import-config reads them" same "$(sort out)" "0: 0 b c
 1: 1 b c"
 job --import-config options -n 1 sh -c 'echo $RANK $A'
-ok "the command line wins" same "$(sort out)" "0: 0 b c"
+ok "the command line overrides --import-config" same "$(sort out)" "0: 0 b c"
 job --export-config options -n 3
-ok "a file is not replaced" all 'same $code 2' 'has err "--overwrite-config"' 'has options "^num-instances = 2$"'
+ok "--export-config does not overwrite a file" all 'same $code 2' 'has err "--overwrite-config"' \
+    'has options "^num-instances = 2$"'
 job --export-config options --overwrite-config -n 3
-ok "unless that is wanted" has options "^num-instances = 3$"
+ok "--overwrite-config overwrites it" has options "^num-instances = 3$"
 job --version-format full-json
-ok "versions of all that is used" all 'same $code 0' 'has out "\"plenumrun\": {\"version\": \"[0-9]"' \
+ok "the versions of all dependencies are printed as JSON" all 'same $code 0' \
+    'has out "\"plenumrun\": {\"version\": \"[0-9]"' \
     'has out "\"mpirun\": {\"version\": \"mpirun (Open MPI) "'
 
 # ---- input and output ----
@@ -431,9 +456,9 @@ ok "standard input goes to instance 0" same "$(cat out)" "0: hello
 1:"
 head -c 8000000 /dev/urandom >bytes
 timeout 30 "$run" -n 1 cat <bytes >out 2>err
-ok "8 MB through standard input and output" cmp bytes out
+ok "8 MB pass through standard input and output" cmp bytes out
 echo hello | timeout 30 "$run" --stdin none -n 1 cat >out 2>err
-ok "--stdin none" test ! -s out
+ok "--stdin none gives an empty input" test ! -s out
 
 job -n 4 --tag-output='%i:' sh -c 'seq -f "$RANK line %.0f" 200000'
 cat >check.awk <<'EOF'
@@ -441,85 +466,87 @@ $0 !~ /^[0-3]: [0-3] line [0-9]+$/ || substr($1, 1, 1) != $2 || $4 != last[$2] +
 { last[$2] = $4 }
 END { print bad + 0, last[0], last[1], last[2], last[3] }
 EOF
-ok "200,000 lines of each of 4 instances: complete, in order, tagged, unmixed" \
+ok "200,000 lines of each of 4 instances are complete, in order, tagged and not mixed" \
     same "$(awk -f check.awk out)" "0 200000 200000 200000 200000"
 
 job -n 1 printf 'no newline'
 ok "nothing is added to the output of a single instance" same "$(od -c <out)" "$(printf 'no newline' | od -c)"
 job -n 3 printf x
-ok "unfinished last lines are delivered, and stand apart" same "$(sort out | tr '\n' ,)" x,x,x,
+ok "unfinished last lines are delivered on lines of their own" same "$(sort out | tr '\n' ,)" x,x,x,
 job -n 2 sh -c '[ $RANK = 0 ] || exit 0; head -c 3000000 /dev/zero | tr "\0" z; echo'
-ok "a line of 3 MB" same "$(wc -lc <out | tr -s ' ' | sed 's/^ //')" "1 3000001"
+ok "a line of 3 MB is delivered" same "$(wc -lc <out | tr -s ' ' | sed 's/^ //')" "1 3000001"
 
 timeout 40 "$run" -n 2 --heartbeat-timeout 4 seq 200000 2>err | { sleep 6; wc -l; } >out
-ok "a slow reader loses nothing and times nothing out" all 'same "$(cat out)" 400000' 'has_not err error'
+ok "a slow reader loses no output and causes no timeout" all 'same "$(cat out)" 400000' 'has_not err error'
 timeout 30 "$run" -n 2 sh -c 'echo pid $$; yes' 2>err | head -n 1 >out
-ok "a reader that leaves ends the job" all 'has err "the reader of its"' 'sleeping 1003.$id 0'
+ok "a job ends when the reader of its output exits" all 'has err "the reader of its"' 'sleeping 1003.$id 0'
 
 timeout 30 "$run" -n 2 sh -c 'while sleep 0.05; do echo line >&2; done' 2>&1 >/dev/null | head -n 1 >out
 codes="${PIPESTATUS[*]}"
-ok "so does a reader of standard error" all 'same "$codes" "141 0"'
+ok "a job ends when the reader of its standard error exits" all 'same "$codes" "141 0"'
 if [ -e /dev/full ]; then
     timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK' >/dev/full 2>err
     code=$?
-    ok "a full standard output is a failure of its own" all 'same $code 123' \
+    ok "a full standard output gives status 123" all 'same $code 123' \
         'has err "cannot write to standard output: No space"' 'has full.json "\"exit_status\": 123"'
 fi
 job -n 3 --only-output-from-instance 0,2 \
     sh -c 'echo from $RANK; : >said-$RANK; [ $RANK = 1 ] || exit 0; echo hidden cause >&2
            until [ -e said-0 ] && [ -e said-2 ]; do sleep 0.02; done; exit 5'
-ok "output of some instances only" all 'same $code 5' 'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
-ok "but the cause of a failure" has err "^  | hidden cause"
+ok "--only-output-from-instance hides other instances' output" all 'same $code 5' \
+    'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
+ok "but not the cause of a failure" has err "^  | hidden cause"
 
 job -n 2 --output-dir files --only-output-from-instance 1 sh -c 'echo out $RANK; printf "err %s" $RANK >&2'
-ok "--output-dir has all, also what is not shown" all 'same "$(cat out)" "out 1"' \
+ok "--output-dir also has output that is not shown" all 'same "$(cat out)" "out 1"' \
     'same "$(cat files/instance-0.out files/instance-1.out)" "out 0
 out 1"' 'same "$(cat files/instance-0.err files/instance-1.err)" "err 0err 1"'
 job -n 2 --output-dir files seq 200000
-ok "200,000 lines" all 'same "$(cksum <files/instance-1.out)" "$(seq 200000 | cksum)"' 'same "$(wc -l <out)" 400000'
+ok "--output-dir has all of 200,000 lines" all 'same "$(cksum <files/instance-1.out)" "$(seq 200000 | cksum)"' \
+    'same "$(wc -l <out)" 400000'
 job -n 2 --output-dir data/files true
-ok "a folder that cannot be made" all 'same $code 125' \
+ok "--output-dir rejects a folder that cannot be created" all 'same $code 125' \
     'has err "--output-dir: cannot make the folder data/files: Not a directory"'
 if [ -e /dev/full ]; then
     timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK; echo lost >&2' >out 2>/dev/full
     code=$?
-    ok "and so is a full standard error" all 'same $code 123' 'has full.json "\"exit_status\": 123"' \
+    ok "a full standard error gives status 123" all 'same $code 123' 'has full.json "\"exit_status\": 123"' \
         'same "$(sort out | tr "\n" ,)" 0,1,'
 else
-    skip "and so is a full standard error" "no /dev/full"
+    skip "a full standard error gives status 123" "no /dev/full"
 fi
 printf '%s' "$(printf 'a\rb\rc')" >bars
 job -n 2 --tag-output=%i: sh -c 'printf "10%%\r20%%\r"; sleep 0.3; printf "100%%\n"'
-ok "a bar that goes to a file is one line, and all of it" same \
+ok "a progress bar in a file is one complete line" same \
     "$(sort out | od -c)" "$(printf '0: 10%%\r20%%\r100%%\n1: 10%%\r20%%\r100%%\n' | od -c)"
 
 job -n 3 --result result.json --grace 1 \
     sh -c 'echo $$ >pid-$RANK; [ $RANK != 0 ] || exit 0; [ $RANK = 1 ] || exec sleep 1007.'$id'
            until [ -s pid-2 ] && [ -s pid-0 ] && ! kill -0 $(cat pid-0) 2>/dev/null; do sleep 0.02; done; exit 3'
-ok "--result" all 'same $code 3' 'has result.json "\"exit_status\": 3"' \
+ok "--result has each instance's state" all 'same $code 3' 'has result.json "\"exit_status\": 3"' \
     'has result.json "\"first_failed_instance\": 1"' \
     'has result.json "\"index\": 0.*\"state\": \"exited\".*\"exit_code\": 0, \"signal\": null, \"ended_by\": \"itself\""' \
     'has result.json "\"index\": 1.*\"exit_code\": 3"' \
     'has result.json "\"index\": 2.*\"state\": \"killed\".*\"signal\": 15, \"ended_by\": \"plenumrun\""' \
     'has result.json "\"cause\": \"instance 1 on host $host exited with code 3 after"'
-[ "$PYTHON" = : ] || ok "which is JSON" "$PYTHON" -m json.tool result.json
+[ "$PYTHON" = : ] || ok "--result is valid JSON" "$PYTHON" -m json.tool result.json
 job --result result.json ./no-such-program
-ok "also of a job that did not start" all 'has result.json "\"exit_status\": 127"' \
+ok "--result of a job that did not start has its status" all 'has result.json "\"exit_status\": 127"' \
     'has result.json "\"state\": \"not started\""'
 
 # ---- restarts ----
 job -n 2 --max-restarts 3 \
     sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT != 2 ] || exit 0
            until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
-ok "a failed job starts again until it ends well" all 'same $code 0' \
+ok "a failed job is restarted until it succeeds" all 'same $code 0' \
     'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,0 2,1 0,1 1,1 2,"' 'has err "starts again (2 of 3 times)"'
 job -n 2 --max-restarts 1 sh -c 'exit 6'
-ok "but no more often than it may" all 'same $code 6' 'same "$(grep -c "starts again" err)" 1' \
+ok "--max-restarts limits the restarts" all 'same $code 6' 'same "$(grep -c "starts again" err)" 1' \
     'last_line_has err "exited with code 6"'
 job -n 1 --max-restarts 2 "$T/nothing-there"
-ok "nor when it cannot start" all 'same $code 127' 'has_not err "starts again"'
+ok "a job whose program cannot be started is not restarted" all 'same $code 127' 'has_not err "starts again"'
 job -n 1 --max-restarts 2 --timeout 1 sleep 1008.$id
-ok "nor after --timeout" all 'same $code 124' 'has_not err "starts again"'
+ok "a job ended by --timeout is not restarted" all 'same $code 124' 'has_not err "starts again"'
 cat >prog <<'END'
 #!/bin/sh
 [ $PLENUM_RESTART_COUNT != 0 ] || { mv prog gone; sleep 0.2; exit 5; }
@@ -528,7 +555,7 @@ chmod +x prog
 { wait_for 20 grep -q 'trying again in 5 s' err && mv gone prog; } &
 job -n 1 --max-restarts 2 --timeout 30 ./prog
 wait $!
-ok "what is not ready when it starts again is waited for, and that counts" all 'same $code 0' \
+ok "a restart waits until the program is there, and each attempt counts" all 'same $code 0' \
     'has err "there is no program"' 'has err "starts again (2 of 2 times)"'
 rm -f err
 cat >prog <<'END'
@@ -546,15 +573,15 @@ wait_for 20 grep -q 'trying again in 10 s' err
 kill -TERM $job
 wait $job
 code=$?
-ok "a signal meanwhile ends the job without the wait, and is reported" all 'same $code 143' \
+ok "a signal while plenumrun waits to restart ends the job at once, and is reported" all 'same $code 143' \
     'has ended.json "\"exit_status\": 143"' \
     'has ended.json "the job was ended by SIGTERM before it started again"' 'same "$(grep -c "trying again" err)" 2'
 job -n 1 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
-ok "files have all of them" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
+ok "a restarted job appends to its output files" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
 
 # ---- limits and signals ----
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
-ok "--timeout" all 'same $code 124' 'last_line_has err "--timeout"' 'sleeping 1004.$id 0'
+ok "--timeout ends the job" all 'same $code 124' 'last_line_has err "--timeout"' 'sleeping 1004.$id 0'
 
 # start ARGUMENT... - start a job in the background and wait for its two sleepers 1005: $job is plenumrun's process
 start() {
@@ -593,17 +620,17 @@ nothing_is_left() { wait_for 10 dead $tree && sleeping 1005.$id 0 && sleeping 10
 start "trap '' TERM;"
 kill -TERM $job
 await_end
-ok "SIGTERM" all 'same $code 143' 'sleeping 1005.$id 0' 'sleeping 1006.$id 0'
+ok "SIGTERM ends a program that ignores it" all 'same $code 143' 'sleeping 1005.$id 0' 'sleeping 1006.$id 0'
 start
 kill -USR1 $job
 await_end
-ok "SIGUSR1 is handed on" same $code 6
+ok "SIGUSR1 is forwarded" same $code 6
 start "trap ': >interrupted' INT; trap '' TERM;"
 kill -INT $job
 wait_for 10 test -e interrupted
 kill -INT $job
 await_end
-ok "the second SIGINT kills" all 'same $code 130' 'sleeping 1005.$id 0'
+ok "the second SIGINT kills the job" all 'same $code 130' 'sleeping 1005.$id 0'
 
 # wait_job [OPTION]... - start a background job whose program counts SIGUSR1 in got and waits for the file go
 wait_job() {
@@ -631,7 +658,7 @@ rm -f got
 kill -USR1 $job $guard $mpirun $outer $inner
 wait_for 10 test -e got
 sleep 0.5 # to see that no second one comes
-ok "and once, when all of them get it" lines_in got 1
+ok "SIGUSR1 to all processes reaches the program once" lines_in got 1
 sleep 1.2 # a different signal, rather than the same one by another route
 rm -f got
 for part in outer mpirun inner job; do
@@ -640,16 +667,17 @@ for part in outer mpirun inner job; do
 done
 wait_for 10 test -e got
 sleep 0.5 # to see that no second one comes
-ok "in whatever order" lines_in got 1
+ok "in any order" lines_in got 1
 for part in guard outer inner; do
     for signal in QUIT PIPE ALRM VTALRM PROF IO PWR STKFLT TSTP TTIN TTOU WINCH RTMAX; do kill -$signal ${!part}; done
 done
 end_job
-ok "other signals do nothing to the processes in between" all 'same $code 0' 'has_not err error'
+ok "other signals do not affect the guard and the shims" all 'same $code 0' 'has_not err error'
 
 (trap '' HUP && wait_job && kill -HUP $job && kill -INT $job && sleep 0.2 && end_job && echo $code >code)
-ok "nohup, and a script's job in the background: what is ignored stays so" all 'same "$(cat code)" 0' '[ ! -s err ]'
-ok "and is so for the program" has out '^SigIgn:.*0007$' # the C library may ignore one of its own signals
+ok "signals that are ignored at the start (nohup, background job) stay ignored" all 'same "$(cat code)" 0' \
+    '[ ! -s err ]'
+ok "also in the program" has out '^SigIgn:.*0007$' # the C library may ignore one of its own signals
 
 wait_job --heartbeat-timeout 5
 find_parts
@@ -680,8 +708,8 @@ for part in plenumrun guard mpirun outer inner; do
     inner) kill -KILL $inner ;;
     esac
     await_end
-    ok "kill -9 of $part leaves nothing" nothing_is_left
-    [ $part = plenumrun ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
+    ok "kill -9 of $part leaves no processes" nothing_is_left
+    [ $part = plenumrun ] || ok "... and is reported" all 'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
 done
 
 sessions() { # of Open MPI 4, and of 5
@@ -690,120 +718,125 @@ sessions() { # of Open MPI 4, and of 5
 no_session() { [ -z "$(sessions)" ]; }
 start
 find_parts
-ok "mpirun has a folder of its own for the job" sessions
+ok "mpirun has its own folder for the job" sessions
 kill -STOP $guard $mpirun
 kill -TERM $job
 await_end
-ok "it and its guard, stopped, do not keep the job from its end" all 'same $code 143' nothing_is_left no_session
+ok "a job ends although mpirun and its guard are stopped" all 'same $code 143' nothing_is_left no_session
 
 # ---- placement ----
 job --dry-run -n 2 --print-topology=json
 cp out plan.json
 job -n 2 sh -c 'echo $RANK $(sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status) $OMP_NUM_THREADS'
-ok "the plan is what is done" same "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)".*/\1 \2/p' plan.json)" \
+ok "the instances are bound to the planned CPUs" same \
+    "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)".*/\1 \2/p' plan.json)" \
     "$(sort out | cut -d' ' -f1,2)"
 job -n 2 --process-placement disabled sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status'
-ok "disabled binds nothing" same "$(sort -u out)" "$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status)"
+ok "--process-placement disabled binds nothing" same "$(sort -u out)" \
+    "$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status)"
 job -n $((cpus + 1)) --print-topology true
-ok "more instances than cores: a warning" all 'same $code 0' \
+ok "more instances than cores cause a warning" all 'same $code 0' \
     'has err "warning: host $host: $((cpus + 1)) instances share"' 'has out oversubscribed'
 job -n 1 --print-topology=json true
-ok "the table comes before the run" has out '"instances": \['
+ok "--print-topology=json prints the table before the run" has out '"instances": \['
 if [ "$cpus" -ge 2 ]; then
     export HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='package:2 [numa] core:1 pu:1'
     job -n 2 sh -c 'echo $RANK $(sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status)'
     unset HWLOC_THISSYSTEM HWLOC_SYNTHETIC
-    ok "two NUMA nodes: CPUs are bound" same "$(sort out)" "0 0
+    ok "with two NUMA nodes, CPUs are bound" same "$(sort out)" "0 0
 1 1"
     if [ -d /sys/devices/system/node/node1 ]; then
-        skip "memory of a node that is not there" "there is a second node"
+        skip "memory of a NUMA node that does not exist causes a warning" "there is a second node"
     else
-        ok "memory of a node that is not there: a warning" has err \
+        ok "memory of a NUMA node that does not exist causes a warning" has err \
             "instance 1 .* memory of NUMA node 1: Invalid argument"
     fi
 else
-    skip "two NUMA nodes: CPUs are bound" "one CPU"
-    skip "memory of a node that is not there: a warning" "one CPU"
+    skip "with two NUMA nodes, CPUs are bound" "one CPU"
+    skip "memory of a NUMA node that does not exist causes a warning" "one CPU"
 fi
 
 first=$(sed -n 's/^Cpus_allowed_list:\s*\([0-9]*\).*/\1/p' /proc/self/status)
 job -n 1 --cpus $first sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status; echo $OMP_NUM_THREADS'
-ok "--cpus" same "$(tr '\n' ' ' <out)" "$first 1 "
+ok "--cpus restricts the instances" same "$(tr '\n' ' ' <out)" "$first 1 "
 job -n 1 --cpus 8000 true
-ok "that are not there" all 'same $code 125' 'last_line_has err "host $host: --cpus 8000: CPU 8000 does not exist"'
+ok "--cpus rejects CPUs that do not exist" all 'same $code 125' \
+    'last_line_has err "host $host: --cpus 8000: CPU 8000 does not exist"'
 job -n 1 --reserve-cores 1000 true
-ok "more cores for the loader than there are" all 'same $code 125' 'has err "--reserve-cores 1000 leaves nothing"'
+ok "--reserve-cores rejects more cores than there are" all 'same $code 125' \
+    'has err "--reserve-cores 1000 leaves nothing"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 true
-ok "a topology that is not the machine's is told of" all 'same $code 0' \
+ok "a topology that is not that of the machine causes a warning" all 'same $code 0' \
     'has err "warning: host $host: its topology is not that of the machine"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 --strict-binding true
-ok "--strict-binding: and is a failure" all 'same $code 125' 'last_line_has err "--strict-binding"'
+ok "--strict-binding makes it an error" all 'same $code 125' 'last_line_has err "--strict-binding"'
 if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null &&
     strace -f -o /dev/null -e inject=set_mempolicy:error=EPERM true 2>/dev/null; then
     export HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='package:2 [numa] core:1 pu:1'
     if [ "$cpus" -ge 2 ]; then
         timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 true >out \
             2>err
-        ok "a kernel that does not bind memory: a warning with the reason" all \
+        ok "a kernel that refuses to bind memory causes a warning with the reason" all \
             'has err "warning: instance 0 .* memory of NUMA node 0: Operation not permitted (is this a container"' \
             'same "$(grep -c "set_mempolicy(MPOL_BIND, \[0x0*[12]," trace)" 2'
         timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 \
             --strict-binding true >out 2>err
         code=$?
-        ok "or a failure" all 'same $code 125' \
+        ok "--strict-binding makes that an error, too" all 'same $code 125' \
             'last_line_has err "cannot be started: binding to memory (--strict-binding): Operation not permitted"'
         timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:retval=0 "$run" -n 2 \
             --mem-policy preferred true >out 2>err
-        ok "--mem-policy preferred" same \
+        ok "--mem-policy preferred sets that policy" same \
             "$(grep -c 'set_mempolicy(\(0x5\|MPOL_PREFERRED\|MPOL_PREFERRED_MANY\)[^,]*, \[0x0*[12],' trace)" 2
     fi
     unset HWLOC_THISSYSTEM HWLOC_SYNTHETIC
 else
-    skip "a kernel that does not bind memory: a warning with the reason" "no strace here"
+    skip "a kernel that refuses to bind memory causes a warning with the reason" "no strace here"
 fi
 
 # ---- the job's loader ----
 export PLENUM_PLENUMD="$stub"
 job -n 2 "$stub" ask
-ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"' \
+ok "both instances use one loader" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"' \
     'has err "stub_loader: started"'
 loader=$(sed -n '1s/loader //p' out)
-ok "which ends with the job" dead $loader
+ok "the loader ends with the job" dead $loader
 job -n 2 sh -c '[ $RANK = 0 ] || { sleep 0.3; exec "$0" ask; }' "$stub"
-ok "and not with instance 0" all 'same $code 0' 'has out "^loader [0-9]"'
+ok "the loader does not end with instance 0" all 'same $code 0' 'has out "^loader [0-9]"'
 if [ "$cpus" -ge 2 ]; then
     job -n 1 --reserve-cores 1 \
         sh -c 'loader=$("$0" ask) && for p in self ${loader#loader }; do sed -n "s/^Cpus_allowed_list:\s*//p" /proc/$p/status; done' "$stub"
-    ok "a loader with cores of its own" all 'same $code 0' 'same "$(sort -u out | wc -l)" 2' \
+    ok "--reserve-cores gives the loader cores of its own" all 'same $code 0' 'same "$(sort -u out | wc -l)" 2' \
         '! comm -12 <(sed -n 1p out | tr , "\n" | sort) <(sed -n 2p out | tr , "\n" | sort) | grep .'
 else
-    skip "a loader with cores of its own" "one CPU"
+    skip "--reserve-cores gives the loader cores of its own" "one CPU"
 fi
 job -n 1 --loader none "$stub" ask
-ok "--loader none" same "$(cat out)" "no loader"
+ok "--loader none starts no loader" same "$(cat out)" "no loader"
 PLENUM_LOADER=unix:/somewhere job -n 1 printenv PLENUM_LOADER
-ok "a loader that is named" same "$(cat out)" unix:/somewhere
+ok "an inherited PLENUM_LOADER is used" same "$(cat out)" unix:/somewhere
 PLENUM_PLENUMD=/nonexistent job -n 1 "$stub" ask
-ok "plenumd is missing: no loader, and no failure" all 'same $code 0' 'same "$(cat out)" "no loader"'
+ok "if plenumd is missing, the job runs without a loader" all 'same $code 0' 'same "$(cat out)" "no loader"'
 
 # ---- MPI ----
 if [ -x "$mpi_sum" ]; then
     if [ "$cpus" -ge 2 ]; then
         # Its processes have the environment of Open MPI's daemon.
         ASAN_OPTIONS=$asan_options_of_mpi job -n 1 "$mpi_sum" spawn
-        ok "a program starts another one (MPI_Comm_spawn)" all 'same $code 0' 'has out "from the other: 42"'
+        ok "a program can start another one (MPI_Comm_spawn)" all 'same $code 0' 'has out "from the other: 42"'
     else
-        skip "a program starts another one (MPI_Comm_spawn)" "one CPU"
+        skip "a program can start another one (MPI_Comm_spawn)" "one CPU"
     fi
     job -n 3 -x ASAN_OPTIONS="$asan_options_of_mpi" "$mpi_sum"
-    ok "an MPI program" same "$(sort out)" "rank 0 sum 3
+    ok "an MPI program has a world of all instances" same "$(sort out)" "rank 0 sum 3
 rank 1 sum 3
 rank 2 sum 3"
     job -n 3 -x ASAN_OPTIONS="$asan_options_of_mpi" "$mpi_sum" abort
-    ok "MPI_Abort" all 'same $code 9' 'last_line_has err "instance 1 on host $host exited with code 9"'
+    ok "MPI_Abort() ends the job with its code" all 'same $code 9' \
+        'last_line_has err "instance 1 on host $host exited with code 9"'
 else
-    skip "an MPI program" "built without MPI"
-    skip "MPI_Abort" "built without MPI"
+    skip "an MPI program has a world of all instances" "built without MPI"
+    skip "MPI_Abort() ends the job with its code" "built without MPI"
 fi
 
 finish

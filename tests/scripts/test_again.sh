@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_again.sh - scripts/again forgives a test that passes when it runs alone, names it, and forgives nothing else. The
-# build folder is a makefile whose tests pass once their file of that name is there.
+# test_again.sh - scripts/again accepts a failed test that passes when it runs alone, and reports it; any other failure
+# stays one. The build folder is a makefile whose tests pass once a file with their name exists.
 # Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
@@ -14,7 +14,7 @@ check-TESTS:
 	    echo 'not ok 1 again' >$$test.log; echo ':test-result: FAIL 1' >$$test.trs; exit 1; fi
 E2
 
-# folder NAME TEST...: a build folder in which these tests failed, and one other passed.
+# folder NAME TEST...: a build folder in which these tests failed and another one passed
 folder() {
     mkdir -p "$1/tests" && cp makefile.in "$1/Makefile" || exit 99
     echo ':test-result: PASS 1' >"$1/tests/other.trs"
@@ -27,21 +27,21 @@ folder() {
 }
 
 folder once flaky && : >once/tests/flaky.passes
-ok "a test that passes alone" eval "$again once >out"
-ok "is named" grep -qx '== unsteady: tests/flaky failed, and passed when it ran alone' out
-ok "with what failed first" grep -qx 'not ok 1 - sum: wanted 4, got 5' out
+ok "a test that passes when run alone is accepted" eval "$again once >out"
+ok "it is reported as unsteady" grep -qx '== unsteady: tests/flaky failed, and passed when it ran alone' out
+ok "with its first failure" grep -qx 'not ok 1 - sum: wanted 4, got 5' out
 ok "its first log is kept" grep -q 'wanted 4' once/tests/flaky.unsteady
-ok "and counts as passed" grep -q 'PASS' once/tests/flaky.trs
+ok "it counts as passed" grep -q 'PASS' once/tests/flaky.trs
 
 folder twice flaky broken && : >twice/tests/flaky.passes
-ok "a test that fails twice" eval "status 1 $again twice >out"
-ok "is not unsteady" test ! -e twice/tests/broken.unsteady
-ok "beside one that is" grep -q 'unsteady: tests/flaky' out
+ok "a test that fails twice is a failure" eval "status 1 $again twice >out"
+ok "it is not reported as unsteady" test ! -e twice/tests/broken.unsteady
+ok "an unsteady test in the same run is still reported" grep -q 'unsteady: tests/flaky' out
 
 folder none
-ok "a run that failed without a failed test" status 1 "$again" none
+ok "a run that failed without a failed test stays failed" status 1 "$again" none
 folder many one two three four
 for test in one two three four; do : >many/tests/$test.passes; done
-ok "more than three failures are not tried again" eval "status 1 $again many 2>err"
-ok "and it says so" grep -q 'more than three tests failed' err
+ok "more than three failed tests are not retried" eval "status 1 $again many 2>err"
+ok "the message gives the reason" grep -q 'more than three tests failed' err
 finish

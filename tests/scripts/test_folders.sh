@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_folders.sh - folders on the command lines of scripts/ are seen from where the script is called, however it goes
-# about after that; and what fails in one of two builds is the script's failure. The scripts run in sources that have
-# nothing but them; what they start says where it was started.
+# test_folders.sh - scripts/ resolve folders on their command lines relative to the caller's directory, and a script that
+# builds twice fails if one of the builds fails. The scripts run in a source tree that contains nothing else; stubs
+# record the folders in which they were started.
 # Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
@@ -21,7 +21,7 @@ PATH=$T/stubs:$PATH
 export SOURCE_DATE_EPOCH=1
 cd elsewhere || exit 99
 
-only_there() { # FOLDER...: nothing else was configured
+only_there() { # FOLDER...: only these were configured
     local wanted
     wanted=$(printf "$T/elsewhere/%s\n" "$@")
     [ "$(cat ../configured)" = "$wanted" ] ||
@@ -29,24 +29,25 @@ only_there() { # FOLDER...: nothing else was configured
     rm ../configured
     [ "$(cd ../src && echo *)" = "configure configure.ac examples python scripts" ]
 }
-ok "scripts/check with a folder" ../src/scripts/check out/check
-ok "is built there" only_there out/check
-ok "scripts/sanitize, which builds twice," ../src/scripts/sanitize out/sanitize
-ok "as well" only_there out/sanitize/address out/sanitize/thread
+ok "scripts/check accepts a relative folder" ../src/scripts/check out/check
+ok "it builds in that folder, relative to the caller's directory" only_there out/check
+ok "scripts/sanitize accepts a relative folder" ../src/scripts/sanitize out/sanitize
+ok "it builds twice in that folder" only_there out/sanitize/address out/sanitize/thread
 for run in address thread; do
-    ok "and fails where that of $run does" status 1 env FAILS=$run ../src/scripts/sanitize out/$run-fails
+    ok "scripts/sanitize fails if the $run build fails" status 1 env FAILS=$run ../src/scripts/sanitize out/$run-fails
 done
 rm ../configured
-ok "scripts/demo" env DATASET=photos ../src/scripts/demo out/demo
-ok "as well, too" only_there out/demo
-is "index $T/elsewhere/photos" "and takes the data set that is here" sed -n 1p ../asked
-ok "not one that is not" eval \
+ok "scripts/demo accepts a relative folder" env DATASET=photos ../src/scripts/demo out/demo
+ok "it builds in that folder" only_there out/demo
+is "index $T/elsewhere/photos" "it uses the data set below the caller's directory" sed -n 1p ../asked
+ok "scripts/demo rejects a data set that does not exist" eval \
     'status 1 env DATASET=cats ../src/scripts/demo out/demo 2>&1 | grep -q "there is no folder $T/elsewhere/cats"'
 mkdir full && : >full/file
-ok "scripts/wheel" eval 'status 2 ../src/scripts/wheel full 2>&1 | grep -q "$T/elsewhere/full holds something else"'
+ok "scripts/wheel rejects a folder with other files" eval \
+    'status 2 ../src/scripts/wheel full 2>&1 | grep -q "$T/elsewhere/full holds something else"'
 for script in check sanitize demo wheel; do
-    ok "scripts/$script: what is no folder" status 2 ../src/scripts/$script --help
-    ok "scripts/$script: two folders" status 2 ../src/scripts/$script one two
+    ok "scripts/$script: an option is rejected" status 2 ../src/scripts/$script --help
+    ok "scripts/$script: two folders are rejected" status 2 ../src/scripts/$script one two
 done
-is "full out photos" "nothing else was made" echo *
+is "full out photos" "no other files were created" echo *
 finish
