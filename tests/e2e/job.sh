@@ -29,7 +29,7 @@ job() {
     code=$?
 }
 loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # have this many been started?
-# job_while_loaders_die TIMES ARGUMENT... - the same, while its loader is killed this often
+# job_while_loaders_die TIMES ARGUMENT... - like job, but its loader is killed TIMES times
 job_while_loaders_die() {
     local times=$1 n job
     shift

@@ -1,32 +1,32 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_bad_input.sh - malformed data sets in every format, as seen by a program that streams them: which samples are
-# substituted and counted, which errors end the stream, which data sets are rejected at once; and the message. Prints
-# TAP.
+# substituted and counted, which errors end the stream, which data sets are rejected when they are opened; and the
+# messages. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
-[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
+[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "no Python to write archives with"
 
 "$ctl" make-sample data --classes 2 --images 4 --size 64 >/dev/null || exit 99
 "$PYTHON" "$top_srcdir/tests/e2e/bad_archives.py" data x || exit 99
 stream="--pipeline rrc(32)flip(0.5) --seed 5"
 here=$PWD
 loader_threads 2
-old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # so that its index is kept
+old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # old enough for its index to be kept
 
 feeds() { # ARGUMENT... of feed: output in out and err, status in $code
     timeout -k 5 100 "$feed" $stream "$@" >out 2>err
     code=$?
 }
 refused() { [ "$code" = 1 ] && says "$1"; }
-# refuses WHAT SENTENCE DATASET [OPTION...]: the stream does not open, or stops, with the reason
+# refuses WHAT SENTENCE DATASET [OPTION...]: the stream does not open, or it stops, with this message
 refuses() {
     local what=$1 sentence=$2
     shift 2
     feeds "$@"
-    ok "$what: refused" refused "$sentence"
+    ok "$what: rejected" refused "$sentence"
 }
-# substitutes WHAT COUNT REASON DATASET: other samples are shown, and counted; or the stream fails, if requested
+# substitutes WHAT COUNT REASON DATASET: bad samples are substituted and counted; with --bad fail, the stream fails
 substitutes() {
     feeds "$4" --json
     ok "$1: substituted" delivered "$("$ctl" hash "$4" $stream 2>/dev/null)"
@@ -46,21 +46,21 @@ substitutes "TFRecord with a bad image" 1 "$here/x/bad-images.tfrecord.*3\.jpg.*
 substitutes "TFRecord with a wrong checksum" 1 "$here/x/wrong-crc.tfrecord.* is damaged: its checksum is wrong" \
     x/wrong-crc.tfrecord
 substitutes "list with two bad files" 2 "$here/x/\(cut\|empty\)\.jpg: " x/bad-images.txt
-substitutes "TFRecord with a record beyond all sizes, and others beyond 4 GiB" 1 \
+substitutes "TFRecord with a huge record, and others beyond 4 GiB" 1 \
     "$here/x/huge.tfrecord.*larger than 256 MiB" x/huge.tfrecord
 feeds x/huge.tfrecord --subset 1:7 --json
-ok "... which are what they are elsewhere" delivered "$("$ctl" hash x/good.tfrecord $stream)"
+ok "... whose other records are intact" delivered "$("$ctl" hash x/good.tfrecord $stream)"
 feeds folder --epochs 3 --json
-is 12 "counted in each epoch" field substituted
+is 12 "substituted samples are counted in every epoch" field substituted
 
-# ---- refused at once ----
+# ---- rejected when opened ----
 refuses "tar: a member without a label" "$here/x/no-label.tar.*'4.jpg' has no label" x/no-label.tar
 refuses "tar: a member twice" "$here/x/twice.tar.*'0.jpg' occurs twice" x/twice.tar
 refuses "tar: a label too large" \
     "too-large.tar: '3.cls': label '2147483647' is out of range: class numbers are 0 to 2147483646" x/too-large.tar
 refuses "tar: a label below 0" "negative.tar: '3.cls': label '-2' is out of range" x/negative.tar
 refuses "tar: no samples" "$here/x/nothing.tar.*contains no images" x/nothing.tar
-refuses "TFRecord: cut" "$here/x/cut.tfrecord ends in the middle of the record that begins at byte" x/cut.tfrecord
+refuses "TFRecord: truncated" "$here/x/cut.tfrecord ends in the middle of the record that begins at byte" x/cut.tfrecord
 refuses "TFRecord: no label" "$here/x/no-label.tfrecord: the record at byte .* has no label" x/no-label.tfrecord
 refuses "TFRecord: a label too large" \
     "too-large.tfrecord: the label of the record at byte [0-9]*: label '2147483648' is out of range" \
@@ -72,24 +72,25 @@ refuses "list: no label" "$here/x/no-label.txt: line 7 ('2.jpg') has no label" x
 refuses "list: a label too large" "too-large.txt, line 7: label '2147483648' is out of range" x/too-large.txt
 refuses "list: a label below 0" "negative.txt, line 7: label '-2' is out of range" x/negative.txt
 refuses "list: no samples" "$here/x/nothing.txt contains no samples" list:x/nothing.txt
-refuses "list: a link in a circle" "$here/x/loop.txt, line 7: $here/x/loop.jpg: Too many levels of symbolic links" \
+refuses "list: a symbolic link loop" "$here/x/loop.txt, line 7: $here/x/loop.jpg: Too many levels of symbolic links" \
     x/loop.txt
-refuses "an archive that is a link in a circle" "x/loop.jpg.*Too many levels of symbolic links" tar:x/loop.jpg
-refuses "... one of several" "x/loop.jpg: Too many levels of symbolic links" "tar:x/{good.tar,loop.jpg}"
-refuses "... or TFRecords" "x/loop.jpg.*Too many levels of symbolic links" "tfrecord:x/loop.jpg"
+refuses "tar: a symbolic link loop" "x/loop.jpg.*Too many levels of symbolic links" tar:x/loop.jpg
+refuses "tar: a symbolic link loop among several archives" "x/loop.jpg: Too many levels of symbolic links" \
+    "tar:x/{good.tar,loop.jpg}"
+refuses "TFRecord: a symbolic link loop" "x/loop.jpg.*Too many levels of symbolic links" "tfrecord:x/loop.jpg"
 mkfifo pipe
 for format in tar tfrecord list; do
-    refuses "$format: a pipe, which is not waited for" "$here/pipe.* is not a file" $format:pipe
+    refuses "$format: a pipe (without waiting for a writer)" "$here/pipe.* is not a file" $format:pipe
 done
 mkdir -p circle/a none/a
 cp data/clouds/clouds-00001.jpg circle/a
 ln -s .. circle/a/up
-refuses "folder: a link that leads back" "$here/circle/a/up: a symbolic link leads back into a folder above" circle
+refuses "folder: a link to a parent folder" "$here/circle/a/up: a symbolic link leads back into a folder above" circle
 refuses "folder: no samples" "$here/none contains no images" none
-refuses "nothing at all" "data set '$here/nowhere': No such file or directory" nowhere
+refuses "a path that does not exist" "data set '$here/nowhere': No such file or directory" nowhere
 
 # ---- files that change while a stream runs ----
-# changes WHAT SENTENCE DATASET COMMAND...: a stream of many epochs, during which the command is run
+# changes WHAT SENTENCE DATASET COMMAND...: the command runs during a stream of many epochs
 changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
@@ -112,17 +113,17 @@ changes "an archive shrinks under the loader" \
     live/good.tar truncate -s 3000 live/good.tar
 changes "a TFRecord file shrinks under the loader" "$here/live/good.tfrecord has changed since" live/good.tfrecord \
     truncate -s 3000 live/good.tfrecord
-changes "a listed file is written to" "$here/live/3.jpg has changed since" live/good.txt cp live/2.jpg live/3.jpg
+changes "a listed file is overwritten" "$here/live/3.jpg has changed since" live/good.txt cp live/2.jpg live/3.jpg
 changes "a file of a folder shrinks" "$here/live/folder/clouds/clouds-00002.jpg has changed since" live/folder \
     truncate -s 100 live/folder/clouds/clouds-00002.jpg
 changes "a listed file becomes a pipe" "$here/live/4.jpg has changed since" live/good.txt \
-    sh -c 'mkfifo live/pipe && mv live/pipe live/4.jpg' # never without either
+    sh -c 'mkfifo live/pipe && mv live/pipe live/4.jpg' # mv replaces the file in one step
 changes "a file of a folder is removed" "$here/live/folder/clouds/clouds-00003.jpg: No such file or directory" \
     live/folder rm live/folder/clouds/clouds-00003.jpg
-refuses "the next stream sees what lies there: a cut archive" "$here/live/good.tar" live/good.tar
-refuses "... and a cut TFRecord file" "$here/live/good.tfrecord ends in the middle" live/good.tfrecord
+refuses "the next stream reads the changed files: a truncated archive" "$here/live/good.tar" live/good.tar
+refuses "... a truncated TFRecord file" "$here/live/good.tfrecord ends in the middle" live/good.tfrecord
 feeds live/folder --json
-ok "... and a folder of a file less" test "$code $(field images)" = "0 7"
+ok "... a folder with one file less" test "$code $(field images)" = "0 7"
 
 # ---- names that are not UTF-8 ----
 mkdir -p $'names/\xff\xfe'
@@ -145,12 +146,12 @@ for set in names x/names.tar x/names.tfrecord x/names.txt; do
         esac
         [ $status = 0 ] || break
     done
-    ok "... and in $command" sh -c 'cat err; [ $0 = 0 ]' $status
+    ok "... $command" sh -c 'cat err; [ $0 = 0 ]' $status
 done
 mkdir $'\xff names'
 cp -r data/* $'\xff names/'
 feeds $'\xff names' --json
-ok "the data set's own name" delivered "$("$ctl" hash data $stream)"
+ok "the data set's own name is not UTF-8" delivered "$("$ctl" hash data $stream)"
 
 # ---- files without read permission ---- Root may read everything, so root switches to another user.
 user=
@@ -161,12 +162,12 @@ cp x/good.tar x/good.tfrecord secret
 cp x/?.jpg x/good.txt secret
 chmod 755 .
 chmod 777 cache2
-plain_feed() { # the program starts the loader, as this user
+plain_feed() { # the program starts the loader itself, as the same user
     PLENUM_PLENUMD=$top_builddir/plenumd PLENUM_CACHE_DIR=$here/cache2 timeout -k 5 100 $user "$feed" $stream "$@" \
         >out 2>err
     code=$?
 }
-denied() { # WHAT SENTENCE DATASET FILE: without permission to read it
+denied() { # WHAT SENTENCE DATASET FILE: opening DATASET fails without permission to read FILE
     chmod 0 "$4"
     plain_feed "$3"
     ok "$1" refused "$2"
@@ -174,29 +175,29 @@ denied() { # WHAT SENTENCE DATASET FILE: without permission to read it
 }
 plain_feed "$here/data"
 if [ "$code" = 0 ]; then
-    denied "a data set that may not be entered" "$here/secret/folder.*: Permission denied" "$here/secret/folder" \
+    denied "a data set without search permission" "$here/secret/folder.*: Permission denied" "$here/secret/folder" \
         secret/folder
-    denied "a class that may not be read" "$here/secret/folder/clouds: Permission denied" "$here/secret/folder" \
+    denied "a class without read permission" "$here/secret/folder/clouds: Permission denied" "$here/secret/folder" \
         secret/folder/clouds
-    denied "a file that may not be read" "$here/secret/folder/clouds/clouds-00002.jpg: Permission denied" \
+    denied "a file without read permission" "$here/secret/folder/clouds/clouds-00002.jpg: Permission denied" \
         "$here/secret/folder" secret/folder/clouds/clouds-00002.jpg
     denied "an archive" "$here/secret/good.tar.*: Permission denied" "$here/secret/good.tar" secret/good.tar
     denied "a TFRecord file" "$here/secret/good.tfrecord.*: Permission denied" "tfrecord:$here/secret/good.tfrecord" \
         secret/good.tfrecord
     denied "a list" "$here/secret/good.txt.*: Permission denied" "$here/secret/good.txt" secret/good.txt
-    denied "a file that is listed" "$here/secret/4.jpg: Permission denied" "$here/secret/good.txt" secret/4.jpg
+    denied "a listed file" "$here/secret/4.jpg: Permission denied" "$here/secret/good.txt" secret/4.jpg
     mkdir cache3
     chmod 777 cache3
     "$ctl" index data --cache-dir cache3 >/dev/null
     rm -f cache3/*.index # but not its lock, which is this user's
-    ok "another user may keep an index where somebody else's lock is" \
+    ok "a user can write an index beside another user's lock" \
         sh -c '"$@" index "$0/data" --cache-dir "$0/cache3" --json | grep -q "\"index\": \"$0/cache3"' \
         "$here" $user "$ctl"
     chmod 0 cache2
     plain_feed "$here/data" --json
-    ok "a cache folder that may not be written: the stream comes all the same" delivered "$("$ctl" hash data $stream)"
+    ok "a stream works with a cache folder that cannot be written" delivered "$("$ctl" hash data $stream)"
 else
     cat err >&2
-    skip "what may not be read" "no other user can run the programs here"
+    skip "files without read permission" "no other user can run the programs here"
 fi
 finish

@@ -11,13 +11,13 @@ loader_threads 2
 # ---- loaders ----
 alone=$("$ctl" hash data $stream --epochs 15)
 job_while_loaders_die 3 -n 2 --num-replicas 4 "$feed" data $stream --epochs 15 --pause 100 --json
-ok "the loader is killed three times in mid-epoch: the same hash" delivered "$alone"
-ok "it was started again each time" loaders 4
-ok "and the trainers were told" test "$(field incidents)" -ge 3
-ok "nothing of it stays" gone $(ls loaders)
+ok "a job whose loader is killed three times delivers the same hash" delivered "$alone"
+ok "the loader was restarted each time" loaders 4
+ok "feed counted the incidents" test "$(field incidents)" -ge 3
+ok "all loaders have ended" gone $(ls loaders)
 
 has_begun() { says 'feed: batch'; } # with --verbose: has a batch arrived?
-# job_while_the_loader_hangs ARGUMENT... - the same, while its loader is stopped and stays so
+# job_while_the_loader_hangs ARGUMENT... - like job, but its loader is stopped and never continued
 job_while_the_loader_hangs() {
     local job
     rm -f loaders/*
@@ -29,10 +29,10 @@ job_while_the_loader_hangs() {
     wait $job || code=$?
 }
 job_while_the_loader_hangs -n 2 --num-replicas 4 "$feed" data $stream --epochs 15 --pause 100 --verbose --json
-ok "the loader hangs in mid-epoch: the same hash" delivered "$alone"
-ok "it was replaced" loaders 2
-ok "and the trainers were told" test "$(field incidents)" -ge 1
-ok "the one that hung is gone, too" gone $(ls loaders)
+ok "a job whose loader hangs delivers the same hash" delivered "$alone"
+ok "the loader was replaced" loaders 2
+ok "feed counted the incident" test "$(field incidents)" -ge 1
+ok "the loader that hung has ended" gone $(ls loaders)
 
 # A trainer that dies ends the job, including the loader.
 rm -f loaders/*
@@ -40,22 +40,22 @@ plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>er
 job=$!
 wait_for 30 loaders 1
 sleep 0.5 # any moment of its work
-feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # and not those of other tests
+feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # excludes those of other tests
 memory=$(find /dev/shm -mindepth 1 -user "$(id -u)" -name 'plenum*' | wc -l)
 kill -KILL $(echo "$feeds" | head -n 1)
 wait $job
 code=$?
-ok "a killed trainer: 128 and the signal" test $code = 137
-ok "and nothing is left" gone $feeds $(ls loaders)
-ok "nor was there anything in /dev/shm" test "$memory" = 0
+ok "a killed trainer gives 128 + the signal" test $code = 137
+ok "the other trainers and the loader have ended" gone $feeds $(ls loaders)
+ok "nothing was in /dev/shm during the job" test "$memory" = 0
 
 # ---- input ----
 wrong() { # SENTENCE PATTERN of the output ARGUMENT... of feed
     local sentence=$1 pattern=$2
     shift 2
     job -n 2 "$feed" $stream "$@"
-    ok "$sentence" test "$code" = 1
-    ok "... and it is said" says "$pattern"
+    ok "$sentence is rejected" test "$code" = 1
+    ok "... with the reason" says "$pattern"
 }
 wrong "a data set that does not exist" "$T/nowhere.*No such file or directory" nowhere
 mkdir empty
@@ -67,12 +67,12 @@ cp data/*/*1.jpg bad/good/
 : >bad/zero/nothing.jpg
 head -c 1500 "$(ls data/*/*.jpg | head -n 1)" >bad/cut/half.jpg
 job -n 2 "$feed" bad $stream --json
-ok "bad images are replaced by others" delivered "$("$ctl" hash bad $stream --replicas 2)"
-ok "and counted" test "$(field substituted)" = 2
+ok "bad images are substituted" delivered "$("$ctl" hash bad $stream --replicas 2)"
+ok "... and counted" test "$(field substituted)" = 2
 mixed="--pipeline rrc(48)mixup(1) --seed 3 --micro-batch 4"
 job -n 2 "$feed" bad $mixed --json
-ok "where images are mixed, too" delivered "$("$ctl" hash bad $mixed --replicas 2)"
-ok "and counted as often" test "$(field substituted)" = 2
+ok "bad images are substituted where images are mixed" delivered "$("$ctl" hash bad $mixed --replicas 2)"
+ok "... and counted once each" test "$(field substituted)" = 2
 rm bad/cut/half.jpg
 wrong "a file of zero bytes, under --bad fail" "$T/bad/zero/nothing.jpg.*the file is empty" bad --bad fail
 rm bad/zero/nothing.jpg

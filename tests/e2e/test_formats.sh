@@ -4,7 +4,7 @@
 # sets, and with data sets that should be equal and are not. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
-[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
+[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "no Python to write archives with"
 
 "$ctl" make-sample data --classes 4 --images 6 --size 64 >/dev/null || exit 99
 "$PYTHON" "$top_srcdir/tests/e2e/archives.py" data . || exit 99
@@ -18,10 +18,10 @@ loader_threads 2
 same() { # SENTENCE DATASET
     is "$alone" "$1: the hash" "$ctl" hash "$2" $stream
     job -n 2 --num-replicas 4 "$feed" "$2" $stream --micro-batch 2 --json
-    ok "... and of what a job gets" delivered "$alone"
+    ok "... the job's samples have the same hash" delivered "$alone"
 }
-same "a list, found by what it is" list.txt
-same "a list as CSV, with names of columns" "list,base=$here/data,label-offset=-1:list.csv"
+same "a list, format detected" list.txt
+same "a list as CSV, with column names" "list,base=$here/data,label-offset=-1:list.csv"
 same "a list as TSV" "list,base=$here/data:list.tsv"
 same "WebDataset, ustar" "ustar-{000..002}.tar"
 same "WebDataset, GNU" "tar:gnu-*.tar"
@@ -34,9 +34,9 @@ if command -v bsdtar >/dev/null; then
 else
     skip "an archive of the folder by bsdtar" "it is not installed"
 fi
-same "WebDataset, as its own writer does it" "wds-{000..002}.tar"
+same "WebDataset, by its own writer" "wds-{000..002}.tar"
 same "TFRecords" "tfrecord,label-offset=-1:records-*-of-00003"
-# By an independent writer, if there is one.
+# Written by an independent library, if it is installed.
 cat >write.py <<'PY'
 import os
 import tfrecord
@@ -49,12 +49,12 @@ for label, name in enumerate(classes):
 out.close()
 PY
 if "$PYTHON" -c 'import tfrecord' 2>/dev/null; then
-    ok "the Python package tfrecord writes a file" "$PYTHON" write.py
+    ok "the Python package tfrecord can write a file" "$PYTHON" write.py
     same "TFRecords by the Python package tfrecord" foreign.tfrecord
 else
-    skip "TFRecords by the Python package tfrecord" "it is not here"
+    skip "TFRecords by the Python package tfrecord" "it is not installed"
 fi
-is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, found by what they are" "$ctl" hash \
+is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, format detected" "$ctl" hash \
     tfrecord:records-00001-of-00003 $stream
 
 "$ctl" pack data packed -n 7 >/dev/null || exit 99
@@ -68,15 +68,15 @@ same "packed as raw pixels, every second sample" half
 same "packed from TFRecords" repacked
 for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-of-00003" packed; do
     is "$("$ctl" order data --positions 0: $stream | awk 'NR > 1 { print $2, $3 }')" \
-        "the same samples and labels in the same places: $set" \
+        "the same samples and labels at the same positions: $set" \
         sh -c '"$@" | awk "NR > 1 { print \$2, \$3 }"' sh "$ctl" order "$set" --positions 0: $stream
 done
 
 # ---- positions of each instance ----
-is "0 1 2 0 1 2 0 1 2" "positions dealt to three replicas in turn" \
+is "0 1 2 0 1 2 0 1 2" "--deal round-robin assigns positions to three replicas in turn" \
     sh -c '"$@" | awk "NR > 1 { printf \"%s%s\", sep, \$5; sep = \" \" }"' sh "$ctl" order data --positions 0:9 \
     $stream --repeat 3 -r 3 -m 2 --deal round-robin
-ok "a step beyond 2^32 samples: refused" \
+ok "a step of more than 2^32 samples is rejected" \
     sh -c '! "$1" order data -r 1048576 -m 1048576 2>err && grep -q "is too large" err' sh "$ctl"
 
 # ---- parts of a data set ----
@@ -85,10 +85,10 @@ for choice in "--subset 5:17" "--repeat 3" "--subset :9 --repeat 2 --shuffle blo
     job -n 2 "$feed" "ustar-{000..002}.tar" $stream $choice --micro-batch 2 --epochs 2 --json
     ok "feed $choice" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
     job -n 2 --num-replicas 4 "$feed" data $stream $choice --micro-batch 3 --deal round-robin --epochs 2 --json
-    ok "the same, dealt round-robin" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
+    ok "... dealt round-robin" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
 done
 job -n 2 "$feed" data $stream --subset 5:25
-ok "a subset beyond the data set: refused" says "subset 5:25 goes beyond the 24 samples of the data set"
+ok "a subset beyond the data set is rejected" says "subset 5:25 goes beyond the 24 samples of the data set"
 
 for last in pad drop; do
     for shape in 1:2 2:2 3:3; do
@@ -102,14 +102,14 @@ for last in pad drop; do
         done
     done
 done
-ok "each picture once, and none twice" test \
+ok "--split file delivers each picture once" test \
     "$(job -n 3 "$feed" "ustar-{000..002}.tar" $stream --split file --json; field images)" = 24
 job -n 4 "$feed" "ustar-{000..002}.tar" $stream --split file
-ok "more instances than archives: refused" says "has 3 files, which cannot be split into 4 parts"
+ok "--split file rejects more instances than archives" says "has 3 files, which cannot be split into 4 parts"
 job -n 2 "$feed" data $stream --split file
-ok "no archives: refused" says "folder: there is no setting 'part'"
+ok "--split file rejects a data set without archives" says "folder: there is no setting 'part'"
 job -n 3 "$feed" "tar,label=folder:{gnutar,json,gnutar}.tar" $stream --split file
-ok "an archive twice: refused" says "gnutar.tar is given twice"
+ok "--split file rejects an archive given twice" says "gnutar.tar is given twice"
 
 # ---- data sets that differ ----
 cp -r data other
@@ -125,37 +125,37 @@ exec "$feed" "$name" "$@"
 END
 chmod +x each.sh
 job -n 2 ./each.sh data other "$feed" $stream
-ok "instances with different data: refused" test "$code" = 1
-ok "... naming both, and what differs" says \
+ok "instances with different data sets are rejected" test "$code" = 1
+ok "... with a message that names both and the difference" says \
     "the data sets of instance 0 (host .*) and instance 1 (host .*) differ: the names of samples differ, first at sample"
 job -n 2 ./each.sh data list.txt "$feed" $stream --bad substitute
-ok "the same pictures by other names are another data set" says "differ: the names of samples differ"
+ok "the same pictures under different names are a different data set" says "differ: the names of samples differ"
 job -n 2 ./each.sh data nowhere "$feed" $stream
-ok "one instance cannot open it: all are told by which" says \
+ok "if one instance cannot open the data set, the message names it" says \
     "instance 1 (host .*): data set '$here/nowhere': No such file or directory"
-is 1 "index --compare: they differ" \
+is 1 "index --compare reports that data sets differ" \
     sh -c '"$1" index data --compare "$("$1" index other --json | sed "s/.*\"index\": \"//;s/\".*//")" 2>differ >/dev/null; echo $?' sh "$ctl"
-ok "... in this" \
+ok "... and where" \
     grep -qE "sample [0-9]*(, *)? is clouds/clouds-00002.jpg here and clouds/clouds-00002a.jpg there" differ
-is 0 "... and not from itself" \
+is 0 "index --compare reports no difference from the same data set" \
     sh -c '"$1" index data --compare "$("$1" index data --json | sed "s/.*\"index\": \"//;s/\".*//")" >/dev/null; echo $?' sh "$ctl"
 
-# ---- order, before a run ----
-ok "order: one line a position" test "$("$ctl" order data $stream --positions 3:9 | wc -l)" = 7
+# ---- plenumctl order and sample ----
+ok "order --positions prints one line per position" test "$("$ctl" order data $stream --positions 3:9 | wc -l)" = 7
 "$ctl" order data $stream --positions 0: | awk 'NR > 1 { print $2 }' | sort -n | uniq | wc -l >distinct
-is 24 "order: each sample once" sh -c 'tr -d " " <distinct'
+is 24 "order has each sample once per epoch" sh -c 'tr -d " " <distinct'
 "$ctl" order data $stream --replicas 6 --micro-batch 3 --instances 4 --hosts 2 >out 2>err
-ok "order: shares that do not come out even" grep -q "6 replicas cannot be shared evenly by 4 instances" err
+ok "order rejects replicas that cannot be shared evenly" grep -q "6 replicas cannot be shared evenly by 4 instances" err
 "$ctl" order data $stream --replicas 4 --micro-batch 5 --hosts 2 --json >order.json
-is "2 16 40 40" "order: steps, padding, and all samples on some host" "$PYTHON" -c '
+is "2 16 40 40" "order counts steps and padding, and assigns each sample to a host" "$PYTHON" -c '
 import json
 d = json.load(open("order.json"))
 print(d["steps"], d["padded"], sum(h["samples"] for h in d["hosts"]), d["steps"] * d["step_samples"])'
 bytes=$(cat data/*/* | wc -c)
-is "$bytes" "order: the hosts read all bytes once" \
+is "$bytes" "order: together, the hosts read all bytes once" \
     sh -c '"$@" | sed -n "s/.*\"bytes\": \([0-9]*\).*/\1/p" | awk "{ s += \$1 } END { print s }"' sh \
     "$ctl" order data $stream --replicas 4 --micro-batch 3 --hosts 2 --json
-ok "sample: file, label and fields" \
+ok "sample prints file, label and fields" \
     sh -c '"$@" | grep -q "\"name\": \".*clouds-00001.jpg\", \"label\": 1, \"class\": null.*\"fields\": {\"number\": \"7\"}"' sh \
     "$ctl" sample "list,base=$here/data,label-offset=-1:list.csv" 7 --json
 finish

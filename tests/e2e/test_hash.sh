@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_hash.sh - the law: the samples delivered to a job's instances add up to what one thread computes alone, whatever
+# test_hash.sh - the hash of all samples delivered to a job's instances equals what one thread computes alone, whatever
 # the number of instances, replicas and decoding threads. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
@@ -19,7 +19,7 @@ for shape in 1:16 4:4 16:1 3:5; do
             loader_threads $threads
             job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --json
             ok "$instances instances, $replicas replicas of $micro_batch, $threads threads: pad" delivered "$padded"
-            ok "... by one loader" test "$(ls loaders | wc -l)" = 1
+            ok "... with one loader" test "$(ls loaders | wc -l)" = 1
         done
         job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --last drop --json
         ok "$instances instances, $replicas replicas of $micro_batch: drop" delivered "$alone"
@@ -27,9 +27,9 @@ for shape in 1:16 4:4 16:1 3:5; do
 done
 
 job -n 2 --num-replicas 4 "$feed" data $stream --micro-batch 2 --steps 3 --prefetch-depth 1 --json
-ok "several steps in a batch" delivered "$padded"
+ok "several steps in one batch" delivered "$padded"
 job -n 2 "$feed" data $stream --shuffle block:4 --dtype uint8 --layout nchw --json
-ok "another order, type and layout" delivered "$("$ctl" hash data $stream --shuffle block:4)"
+ok "a different order, type and layout" delivered "$("$ctl" hash data $stream --shuffle block:4)"
 operations="rrc(48,interpolation=random)flip(0.5)vertical_flip(0.5)color_jitter(0.8,0.8,0.8,0.2,p=0.8)"
 operations+="sharpness(0:2,p=0.5)"
 operations+="equalize(0.2)autocontrast(0.2)grayscale(0.2)solarize(128,p=0.2)posterize(4,p=0.2)invert(0.1)"
@@ -56,7 +56,7 @@ for number in $(seq 1 40); do
     tried=$((tried + 1))
     [ $tried -lt 5 ] || break
 done
-ok "five random pipelines" test $tried = 5
+ok "five random pipelines were short enough" test $tried = 5
 for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
     stream_of_pairs="--pipeline rrc(48)flip(0.5)grayscale(0.2)$mix --seed 11 --epochs 3"
     of_pairs=$("$ctl" hash data $stream_of_pairs)
@@ -65,8 +65,8 @@ for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
         ok "$mix, instances and replicas $shape" delivered "$of_pairs"
     done
 done
-# A position's partner is that of its epoch, not of its batch, instance or loader: at the ends of parts and repeats,
-# with one sample, padded or dropped ones, and images without a file.
+# A position's partner depends only on its epoch, not on the batch, instance or loader: also at the ends of parts and
+# repeats, with one sample, with padded or dropped samples, and with generated images.
 mixed="--pipeline rrc(48)flip(0.5)mix(mixup=0.8,cutmix=1) --seed 11 --epochs 2"
 for what in "data --subset 3:4" "data --subset 2:9 --repeat 3" "data --last drop" "data --shuffle none" generated:37 \
     generated:1; do
@@ -78,7 +78,7 @@ for what in "data --subset 3:4" "data --subset 2:9 --repeat 3" "data --last drop
     done
 done
 job -n 2 "$feed" data $mixed --repeat 3 --deal round-robin --micro-batch 4 --json
-ok "mixed, repeats dealt in turn" delivered "$("$ctl" hash data $mixed --repeat 3)"
+ok "mixed, repeats dealt round-robin" delivered "$("$ctl" hash data $mixed --repeat 3)"
 
 for pipeline in "rrc(40x56)flip(0.5)" "exif letterbox(48x64,fill=114)" "resize(40x24) flip(0.5)" \
     "pad(4,reflect)random_crop(60x72)flip(0.5)" "resize(32)pad(4)random_crop(32)flip(0.5)erase(0.5)"; do
@@ -89,21 +89,22 @@ for pipeline in "rrc(40x56)flip(0.5)" "exif letterbox(48x64,fill=114)" "resize(4
     done
 done
 
-is "$padded" "a program alone starts its own loader" \
+is "$padded" "a program without a launcher starts its own loader" \
     sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4
 
-# The samples delivered so far have their hash, whether the program stops after a given number or is asked to stop.
+# The hash is right for the samples so far, whether the program stops after a given number or on a signal.
 "$feed" data $stream --replicas 1 --micro-batch 4 --batches 5 --json >out 2>err
 code=$?
-ok "some batches" delivered "$("$ctl" hash data $stream --samples 20)"
+ok "--batches stops after some batches" delivered "$("$ctl" hash data $stream --samples 20)"
 "$feed" data $stream --replicas 1 --micro-batch 4 --epochs 100000 --pause 5 --verbose --json >out 2>err &
 wait_for 60 grep -q "batch 3:" err
 kill -USR1 $!
 wait $!
 code=$?
-ok "a program that was told to stop" delivered "$("$ctl" hash data $stream --epochs 100000 --samples "$(field images)")"
-is "$(field images)" "--samples is the number of samples" sh -c '"$@" | sed -n "s/.*\"samples\": \([0-9]*\).*/\1/p"' \
+ok "SIGUSR1 stops the program" delivered "$("$ctl" hash data $stream --epochs 100000 --samples "$(field images)")"
+is "$(field images)" "--samples is the number of samples that are hashed" sh -c \
+    '"$@" | sed -n "s/.*\"samples\": \([0-9]*\).*/\1/p"' \
     sh "$ctl" hash data $stream \
     --epochs 100000 --samples "$(field images)" --json
-ok "--samples and --parts are refused" status 2 "$ctl" hash data --samples 3 --parts 2
+ok "--samples and --parts together are rejected" status 2 "$ctl" hash data --samples 3 --parts 2
 finish

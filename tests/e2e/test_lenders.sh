@@ -11,14 +11,14 @@
 stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
 loader_threads 1
 
-# ssh [-p PORT] [-l USER] HOST SCRIPT
+# The agent is called like ssh: [-p PORT] [-l USER] HOST SCRIPT
 cat >agent <<END
 #!/bin/sh
 [ ! -e "$T/down" ] || { echo "the host is on fire" >&2; exit 255; }
 END
 cat >>agent <<'END'
 while [ $# -gt 2 ]; do shift; done
-[ "$1" != deaf ] || { echo "nobody is there" >&2; exit 255; }
+[ "$1" != deaf ] || { echo "connection refused" >&2; exit 255; }
 exec sh -c "$2"
 END
 chmod +x agent
@@ -30,20 +30,20 @@ fields() { sed 's/^/# /' out err; }
 
 alone=$("$ctl" hash data $stream --epochs 15)
 job --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --json
-ok "a host that lends its cores makes all batches" delivered "$alone"
-ok "by one loader" test "$(ls loaders | wc -l)" = 1
-ok "which is gone" gone $(ls loaders)
-ok "nothing else is said" test ! -s err
+ok "a loader host renders all batches" delivered "$alone"
+ok "... with one loader" test "$(ls loaders | wc -l)" = 1
+ok "... which ends with the job" gone $(ls loaders)
+ok "... and without messages" test ! -s err
 rm -f loaders/*
 job --loader-host $one --loader-host $two -n 2 "$feed" data $stream --epochs 15 --pause 20 --json
-ok "two of them, and the job's own: the same" delivered "$alone"
-ok "three loaders" test "$(ls loaders | wc -l)" = 3
-ok "are gone" gone $(ls loaders)
+ok "two loader hosts and the job's own loader deliver the same hash" delivered "$alone"
+ok "... with three loaders" test "$(ls loaders | wc -l)" = 3
+ok "... which end with the job" gone $(ls loaders)
 
-# The key: not in the environment, not in a file system, not on a command line.
+# The key must not be in the environment, in a file system or on a command line.
 cat >look <<'END'
 #!/bin/sh
-case $PLENUM_LOADER_KEY in /proc/*) ;; *) echo "the key is at '$PLENUM_LOADER_KEY'"; exit 1 ;; esac
+case $PLENUM_LOADER_KEY in /proc/*) ;; *) echo "PLENUM_LOADER_KEY is '$PLENUM_LOADER_KEY'"; exit 1 ;; esac
 read -r word name key <"$PLENUM_LOADER_KEY"
 [ "$word $name" = "plenum-client job" ] || { echo "it is a loader's"; exit 2; }
 [ ${#key} = 64 ] || { echo "a key of ${#key} characters"; exit 2; }
@@ -58,15 +58,15 @@ END
 chmod +x look
 job --loader-host $one ./look
 first=$(cat out)
-ok "programs are told a key that nobody else sees" test "$code" = 0
+ok "programs receive the key, and other processes cannot see it" test "$code" = 0
 [ "$code" = 0 ] || fields
 job --loader-host $one ./look
-ok "and another one the next time" test "$code" = 0 -a -n "$first" -a "$first" != "$(cat out)"
+ok "each job has a new key" test "$code" = 0 -a -n "$first" -a "$first" != "$(cat out)"
 job ./look
-ok "without such hosts there is none" test "$code" = 1
+ok "a job without loader hosts has no key" test "$code" = 1
 
-# A stream uses at most 16 loaders: with more, each instance uses others. A program in its own PID name space has
-# inherited the key; otherwise it gets an error.
+# A program in its own PID namespace reads the key through the descriptor that it inherited. If that descriptor was
+# closed on the way, the program gets an error.
 if unshare --user --map-root-user --pid --fork --mount-proc true 2>/dev/null; then
     cat >apart <<'END'
 #!/bin/sh
@@ -80,32 +80,35 @@ END
     chmod +x apart bare
     rm -f loaders/*
     job --loader none --loader-host $one ./apart "$feed" data $stream --epochs 15 --json
-    ok "a program in a PID name space of its own has the key" delivered "$alone"
+    ok "a program in its own PID namespace can read the key" delivered "$alone"
     job --loader none --loader-host $one ./bare ./apart "$feed" data $stream --epochs 15 --json
-    ok "where it was closed on the way, the program is told why it has none" says \
+    ok "if the key's descriptor was closed, the message gives the reason" says \
         'key file /proc/[0-9]*/fd/[0-9]*: .*in a container with its own PID namespace'
     unshare --user --map-root-user --pid --fork "$top_builddir/plenumrun" -n 1 true 2>err
-    ok "plenumrun wants a /proc of its own name space" says '/proc is not mounted, or belongs to a different PID namespace'
+    ok "plenumrun rejects a /proc of a different PID namespace" says \
+        '/proc is not mounted, or belongs to a different PID namespace'
     unshare --user --map-root-user --pid --fork --mount-proc "$top_builddir/plenumrun" \
         --allow-run-as-root -x ASAN_OPTIONS="$asan_options_of_mpi" -n 2 "$feed" data $stream --epochs 15 --json >out \
         2>err
     code=$?
-    ok "in a name space with its own, jobs run as elsewhere" delivered "$alone"
+    ok "a job in a PID namespace with its own /proc delivers the same hash" delivered "$alone"
 else
-    skip "programs in PID name spaces of their own" "no name space may be made here"
+    skip "programs in their own PID namespaces" "PID namespaces cannot be created here"
 fi
 
+# A program is given at most 16 loader addresses. With more loader hosts, instances get different subsets.
 for n in {1..20}; do echo "user$n@localhost"; done >many
 job --loader none --loader-host "$(paste -sd, many)" -n 3 sh -c 'echo $RANK $PLENUM_LOADER'
 used() { sed -n "s/^$1 //p" out | tr , '\n' | sort -u; }
-ok "twenty hosts: each instance has sixteen" test "$code" = 0 -a "$(used 0 | wc -l)" = 16 -a "$(used 2 | wc -l)" = 16
-ok "and all are somebody's" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
+ok "with twenty loader hosts, each instance gets sixteen" test "$code" = 0 -a "$(used 0 | wc -l)" = 16 -a \
+    "$(used 2 | wc -l)" = 16
+ok "... and each loader is used by some instance" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
 
-# ---- failures of lending hosts ----
+# ---- failures of loader hosts ----
 job_while_loaders_die 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json
-ok "its loader is killed twice: the same hash" delivered "$alone"
-ok "it was started again" loaders 3
-ok "and the job was told why, each time" test \
+ok "a job whose loader host's loader is killed twice delivers the same hash" delivered "$alone"
+ok "... the loader was restarted" loaders 3
+ok "... and the reason was reported each time" test \
     "$(grep -c "host localhost: .*the loader $T/plenumd on host .* was ended by signal 9 (Killed).*is being restarted" err)" = 2
 
 rm -f loaders/*
@@ -115,15 +118,15 @@ wait_for 30 loaders 1
 sleep 0.4 # any moment of its work
 touch down
 kill -KILL $(keepers | head -n 1)
-ok "a host that does not come back: the reason is shown" wait_for 30 grep -q \
+ok "a loader host that cannot be restarted is reported with the reason" wait_for 30 grep -q \
     'host localhost cannot lend its cores again: the host is on fire' err
 rm down
 wait $job
 code=$?
-ok "its keeper is killed: the same hash, from a new one at the same place" delivered "$alone"
-ok "its loader had ended with it" loaders 2
-ok "the job was told" says 'host localhost no longer lends its cores: .*; the job continues without it'
-ok "and that it is there again" says 'host localhost: it lends its cores again'
+ok "a job whose loader's keeper is killed delivers the same hash, from a new loader at the same address" delivered "$alone"
+ok "... the loader had ended with its keeper" loaders 2
+ok "... the loss was reported" says 'host localhost no longer lends its cores: .*; the job continues without it'
+ok "... and the recovery" says 'host localhost: it lends its cores again'
 
 rm -f loaders/*
 "$top_builddir/plenumrun" --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out \
@@ -132,9 +135,9 @@ job=$!
 wait_for 30 loaders 1
 kill -KILL $job
 wait $job 2>/dev/null
-ok "plenumrun is killed: its loader ends" wait_for 10 gone $(ls loaders)
+ok "a loader ends when plenumrun is killed" wait_for 10 gone $(ls loaders)
 no_keepers() { ! keepers; }
-ok "and so does who kept it" wait_for 10 no_keepers
+ok "... and so does its keeper" wait_for 10 no_keepers
 
 rm -f loaders/*
 plenumrun --heartbeat-timeout 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 \
@@ -146,9 +149,9 @@ sleep 1 # an outage shorter than the limit
 kill -CONT $(ls loaders)
 wait $job
 code=$?
-ok "its loader is stopped for a second" delivered "$alone"
+ok "a loader that is stopped for a second causes no failure" delivered "$alone"
 
-# plenumd is there, and cannot run
+# plenumd exists but cannot run
 cat >broken <<'END'
 #!/bin/sh
 echo "no licence for today" >&2
@@ -157,43 +160,44 @@ END
 chmod +x broken
 why='exited with code 3 while it was starting; its last message: no licence for today'
 PLENUM_PLENUMD=$T/broken job -x PLENUM_PLENUMD --loader none --loader-host $one -n 1 "$feed" data $stream --epochs 1
-ok "its loader does not start: the program fails at once" test "$code" != 0
-ok "... and says why" says "feed: .*the loader $T/broken on host $(hostname) $why"
-ok "and so does plenumrun" says "host localhost: .*the loader $T/broken on host $(hostname) $why"
+ok "if the loader cannot start, the program fails at once" test "$code" != 0
+ok "... and gives the reason" says "feed: .*the loader $T/broken on host $(hostname) $why"
+ok "... and plenumrun does, too" says "host localhost: .*the loader $T/broken on host $(hostname) $why"
 
-# ---- faults before the start ----
+# ---- errors before the start ----
 fault() { # SENTENCE STATUS PATTERN ARGUMENT...
     local sentence=$1 want=$2 pattern=$3
     shift 3
     job "$@" -- "$feed" data $stream --epochs 1
-    ok "$sentence: status $want" test "$code" = "$want"
-    ok "... and it is said" says "$pattern"
+    ok "$sentence is rejected with status $want" test "$code" = "$want"
+    ok "... with the reason" says "$pattern"
 }
 here=$(hostname)
-fault "a host that runs instances" 2 "--loader-host $here: instances run there" --loader-host "$here"
-fault "a list that is none" 2 "--loader-host: .*'a\[1'" --loader-host 'a[1'
-fault "together with a loader that has another key" 2 "loader tcp:127.0.0.1:7 cannot be used" --loader tcp:127.0.0.1:7 \
+fault "a loader host that also runs instances" 2 "--loader-host $here: instances run there" --loader-host "$here"
+fault "a malformed list" 2 "--loader-host: .*'a\[1'" --loader-host 'a[1'
+fault "a loader with a different key" 2 "loader tcp:127.0.0.1:7 cannot be used" --loader tcp:127.0.0.1:7 \
     --loader-host $one
-fault "a host that nobody can log in to" 125 "deaf *log in *nobody is there" --loader-host deaf
-fault "the same, not asked beforehand" 125 "loader-host deaf: its loader cannot be started: nobody is there" \
+fault "a host that refuses logins" 125 "deaf *log in *connection refused" --loader-host deaf
+fault "a host that refuses logins, without the host check," 125 \
+    "loader-host deaf: its loader cannot be started: connection refused" \
     --no-host-check --loader-host deaf
 if [ -z "${PLENUM_SANITIZED:-}" ] && strace -o /dev/null -e inject=sendmsg:error=EPIPE true 2>/dev/null; then
     timeout -k 5 100 strace -o trace -e trace=sendmsg -e inject=sendmsg:error=EPIPE:when=1 "$top_builddir/plenumrun" \
         --no-host-check --loader none --loader-host deaf -n 1 true >out 2>err
-    ok "the same, where the login has ended before it is written to" eval \
-        'grep -q INJECTED trace && grep -q "loader-host deaf: its loader cannot be started: nobody is there" err'
+    ok "a login that ends before its input is written: the message has the reason" eval \
+        'grep -q INJECTED trace && grep -q "loader-host deaf: its loader cannot be started: connection refused" err'
 else
-    skip "the same, where the login has ended before it is written to" "no strace here"
+    skip "a login that ends before its input is written: the message has the reason" "no strace here"
 fi
-PLENUM_PLENUMD=$T/nowhere fault "plenumd is missing there" 125 \
+PLENUM_PLENUMD=$T/nowhere fault "a host without plenumd" 125 \
     "loader-host localhost: its loader cannot be started: .*PLENUM_PLENUMD names '$T/nowhere'" \
     -x PLENUM_PLENUMD --loader-host $one
 job --dry-run --loader-host a,b -n 2 true
-ok "--dry-run names them" grep -q "Loaders on 2 more hosts: a, b" out
+ok "--dry-run prints the loader hosts" grep -q "Loaders on 2 more hosts: a, b" out
 job --dry-run --print-topology=json --loader-host a,b -n 2 true
-ok "in JSON, too" grep -q '"loader_hosts": *\["a", *"b"\]' out
+ok "--print-topology=json lists the loader hosts" grep -q '"loader_hosts": *\["a", *"b"\]' out
 "$top_builddir/plenumrun" --lend-loader </dev/null >out 2>err
-ok "what is for plenumrun's own use ends with its input" test $? = 0
+ok "plenumrun --lend-loader ends at the end of its input" test $? = 0
 echo "GET / HTTP/1.0 and much more than that" | "$top_builddir/plenumrun" --lend-loader >out 2>err
-ok "and refuses what is not plenumrun's" says "for plenumrun's own use"
+ok "... and rejects input that is not from plenumrun" says "for plenumrun's own use"
 finish

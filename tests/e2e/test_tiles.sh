@@ -4,7 +4,7 @@
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
-# NAME FILE WHICH: the first or second number of that name
+# NAME FILE WHICH: the first or second number with that name
 json() { grep -o "\"$1\": [0-9]*" "$2" | sed -n "$3s/.* //p"; }
 notes() { ls cache/*.notes 2>/dev/null; }
 "$ctl" make-sample data --classes 4 --images 5 --size 200 >/dev/null || exit 99
@@ -12,7 +12,7 @@ find data -exec touch -h -d '1 hour ago' {} +
 stream="--pipeline rrc(48)flip(0.5) --seed 3 --epochs 4"
 alone=$("$ctl" hash data $stream)
 
-# ---- in jobs ---- The loader's arguments and its environment, recorded by a program that replaces it.
+# ---- in jobs ---- A program that replaces the loader records its arguments and environment.
 cat >plenumd <<END
 #!/bin/sh
 echo "\$PLENUM_DECODER" >>"$T/decoders"
@@ -21,71 +21,71 @@ END
 chmod +x plenumd
 export PLENUM_PLENUMD=$T/plenumd
 job -n 2 -x LOADER_ARGUMENTS=--no-tiles "$feed" data $stream --micro-batch 2 --json
-ok "--no-tiles" delivered "$alone"
-ok "... writes no notes" test -z "$(notes)"
+ok "--no-tiles: the same hash" delivered "$alone"
+ok "... and no entry points are written" test -z "$(notes)"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "notes are made" delivered "$alone"
-ok "... and kept beside the index" test -s "$(notes)"
+ok "a job that writes entry points: the same hash" delivered "$alone"
+ok "... and they are beside the index" test -s "$(notes)"
 before=$(cksum "$(notes)")
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "the same epochs with the notes" delivered "$alone"
-ok "... find nothing more" test "$before" = "$(cksum "$(notes)")"
+ok "a job that uses entry points: the same hash" delivered "$alone"
+ok "... and they are unchanged" test "$before" = "$(cksum "$(notes)")"
 
 # ---- created in advance ----
 rm cache/*
 "$ctl" index data --tiles --json >tiles.json
-ok "index --tiles: notes of most samples" test \
+ok "index --tiles writes entry points for most samples" test \
     "$(json samples tiles.json 1)" = 20 -a "$(json samples tiles.json 2)" -gt 10
 size=$(json bytes tiles.json 2)
-ok "... of at most 4 % of the bytes" test "$size" -gt 0 -a $((size * 25)) -le "$(json bytes tiles.json 1)"
+ok "... in at most 4 % of the samples' bytes" test "$size" -gt 0 -a $((size * 25)) -le "$(json bytes tiles.json 1)"
 before=$(cksum "$(notes)")
 progressive=$("$ctl" verify data --no-list --json | json progressive - 1)
-ok "... and progressive ones are counted, of which there are some" test \
+ok "... and counts the progressive JPEGs" test \
     "$progressive" -gt 0 -a "$(json progressive tiles.json 1)" = "$progressive"
 "$ctl" index data --tiles --json >again.json
-ok "... and nothing more the next time" test \
+ok "... and changes nothing when repeated" test \
     "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "a job that uses them" delivered "$alone"
-ok "... finds nothing more either" test "$before" = "$(cksum "$(notes)")"
+ok "a job that uses entry points created in advance: the same hash" delivered "$alone"
+ok "... and they are unchanged" test "$before" = "$(cksum "$(notes)")"
 
 # ---- damaged ----
 for at in 70 300 1000 2500; do
     printf 'damage' | dd of="$(notes)" bs=1 seek=$at conv=notrunc status=none
 done
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "damaged notes" delivered "$alone"
+ok "damaged entry points: the same hash" delivered "$alone"
 truncate -s 100 "$(notes)"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "a file of notes that was cut off" delivered "$alone"
+ok "a truncated file of entry points: the same hash" delivered "$alone"
 head -c 5000 /dev/urandom >"$(notes)"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
-ok "any bytes as notes" delivered "$alone"
+ok "random bytes as entry points: the same hash" delivered "$alone"
 
 # ---- which decoder ----
 for decoder in libjpeg plenum; do
     rm -f decoders
     PLENUM_DECODER=$decoder job -n 2 "$feed" data $stream --micro-batch 2 --json
-    ok "PLENUM_DECODER=$decoder" delivered "$alone"
-    ok "... comes to the loader" grep -qx $decoder decoders
+    ok "PLENUM_DECODER=$decoder: the same hash" delivered "$alone"
+    ok "... and the variable reaches the loader" grep -qx $decoder decoders
     rm -f decoders
     job -n 2 -x PLENUM_DECODER=$decoder "$feed" data $stream --micro-batch 2 --json
-    ok "... by -x, too" grep -qx $decoder decoders
+    ok "... also with -x" grep -qx $decoder decoders
 done
-ok "a decoder that there is not is refused" \
+ok "an unknown PLENUM_DECODER is rejected" \
     sh -c '! PLENUM_DECODER=other "$0" --job >out 2>err && grep -q "PLENUM_DECODER must be one of auto, plenum, libjpeg, not .other." err' "$top_builddir/plenumd"
-ok "verify --decoder both: no difference" status 0 "$ctl" verify data --decoder both
+ok "verify --decoder both finds no difference" status 0 "$ctl" verify data --decoder both
 cp -r data bad
 for f in $(ls bad/*/*.jpg | head -n 3); do truncate -s -200 "$f"; done
 "$ctl" verify bad --decoder both --no-list --json >bad.json
-ok "... of bad images neither" test \
+ok "... nor among bad images" test \
     "$(grep -c '"kind": "bad"' bad.json)" = 3 -a "$(grep -c decoders-differ bad.json)" = 0
-ok "verify: another decoder is refused" \
+ok "verify rejects an unknown decoder" \
     sh -c '! "$0" verify data --decoder mine 2>err && grep -q "auto, plenum, libjpeg, both, not .mine." err' "$ctl"
 
 # ---- rejected options ----
-ok "--tiles of made-up images" \
+ok "index --tiles rejects generated images" \
     sh -c '! "$0" index --tiles generated:10 2>err && grep -q "generated: there are no JPEGs" err' "$ctl"
-ok "--tiles without a cache folder" \
+ok "index --tiles fails without a cache folder" \
     sh -c '! "$0" index --tiles data --cache-dir /proc/none 2>err && grep -q "cannot be written beside the index (there is no cache folder)" err' "$ctl"
 finish

@@ -23,9 +23,9 @@
  *     comm_world finalizes  as ends, in a program that finalises MPI itself
  *     comm_world improper   a program that uses MPI alone, of which the last instance ends without
  *                           MPI_Finalize() while the others wait
- *     comm_world differ     the last instance makes another call: all get an error and continue
- *     comm_world nan        minimum and maximum of numbers of which some are NaN
- *     comm_world program N  meets the others N times: of several in a row, as of a script
+ *     comm_world differ     the last instance makes a different call: all get an error and continue
+ *     comm_world nan        minimum and maximum where some values are NaN
+ *     comm_world program N  meets the others N times: one of several programs that a script runs
  *
  * Without MPI (WITH_MPI), the modes for programs that use it themselves are missing. */
 #include "config.h"

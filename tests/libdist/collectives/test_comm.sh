@@ -19,30 +19,30 @@ all_of() { # WAY HOW
     for n in 2 3 4; do
         ok "all collectives $2, $n instances" $1 -n $n "$world"
     done
-    ok "a program that does not close its job" $1 -n 2 "$world" forgetful
-    ok "an instance that does not come is named by both others when the time is up" timed_out $1 late
-    ok "so it is in a small broadcast" timed_out $1 away 100
-    ok "so it is in a large one" timed_out $1 away 3000000
+    ok "a program that does not close its job ends normally" $1 -n 2 "$world" forgetful
+    ok "an instance that does not call a collective is named by the others after the time limit" timed_out $1 late
+    ok "an instance missing from a small broadcast is named" timed_out $1 away 100
+    ok "an instance missing from a large broadcast is named" timed_out $1 away 3000000
 }
 big() { # WAY HOW
     if [ -n "${PLENUM_SANITIZED:-}" ]; then
-        skip "2 GiB and one byte broadcast arrive $2" "not under a sanitizer"
+        skip "a broadcast of 2 GiB and one byte arrives $2" "not under a sanitizer"
     elif [ "$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -lt 7 ]; then
-        skip "2 GiB and one byte broadcast arrive $2" "less than 7 GiB of memory is free"
+        skip "a broadcast of 2 GiB and one byte arrives $2" "less than 7 GiB of memory is free"
     else
-        ok "2 GiB and one byte broadcast arrive $2" $1 -n 2 "$world" big
+        ok "a broadcast of 2 GiB and one byte arrives $2" $1 -n 2 "$world" big
     fi
 }
 
 ok "all collectives, 1 instance, no launcher" "$world"
-# Both carriers: nothing is mistaken for something else.
+# Over MPI and over memory: an instance that is out of step gets an error, never wrong data.
 in_step() { # WAY HOW
     for what in ends silent leaves; do
-        ok "one that has ended ($what) is named at once $2, and not waited for" $1 -n 3 "$world" $what
+        ok "an instance that has ended ($what) is named at once $2" $1 -n 3 "$world" $what
     done
-    ok "with a step less in one instance no sum is wrong $2" $1 -n 3 "$world" uneven
-    ok "an instance that calls something else is told of $2, and all can go on" $1 -n 3 "$world" differ
-    ok "NaN in any instance is NaN in all $2" $1 -n 3 "$world" nan
+    ok "no sum is wrong if one instance makes one call fewer $2" $1 -n 3 "$world" uneven
+    ok "an instance that calls a different collective gets an error $2, and all can continue" $1 -n 3 "$world" differ
+    ok "NaN in any instance gives NaN in all $2" $1 -n 3 "$world" nan
 }
 there() {
     timeout 100 "$top_builddir/plenumrun" -x ASAN_OPTIONS --loader none --grace 1 "$@"
@@ -50,19 +50,20 @@ there() {
 if [ -n "$have_mpi" ]; then
     all_of mpi "by MPI"
     in_step there "by MPI"
-    ok "one that ends in MPI_Finalize() is named at once" there -n 3 "$world" finalizes
+    ok "an instance that ends in MPI_Finalize() is named at once" there -n 3 "$world" finalizes
     there -n 3 "$world" improper 2>"$T/err"
-    is 125 "a program of MPI alone whose instance leaves without MPI_Finalize() is ended" echo $?
-    ok "and the sentence says which" grep -q "instance 2 on host .* ended with status 0 while others were in MPI" "$T/err"
-    ok "a program that uses MPI itself" mpi -n 2 "$world" own-mpi
+    is 125 "a job that uses only MPI is ended if an instance leaves without MPI_Finalize()" echo $?
+    ok "the message names the instance" grep -q "instance 2 on host .* ended with status 0 while others were in MPI" \
+        "$T/err"
+    ok "a program that uses MPI itself works" mpi -n 2 "$world" own-mpi
     for level in single thread; do
-        ok "a program that initialised MPI with too low a thread level ($level) is refused" mpi -n 2 "$world" $level
+        ok "an MPI thread level that is too low ($level) is rejected" mpi -n 2 "$world" $level
     done
-    ok "notices to one that is late are received" mpi -n 3 "$world" straggler
+    ok "notices to a slow instance arrive" mpi -n 3 "$world" straggler
     if grep -q "define HAVE_PMIX" "$top_builddir/config.h"; then
-        ok "so is one that never came to any collective" timed_out mpi never
+        ok "an instance that has called no collective is named" timed_out mpi never
     else
-        skip "so is one that never came to any collective" "built without PMIx"
+        skip "an instance that has called no collective is named" "built without PMIx"
     fi
     big mpi "by MPI"
 else
@@ -77,12 +78,12 @@ here() {
     return $status
 }
 all_of here "by memory"
-ok "so is one that never came to any collective" timed_out here never
+ok "an instance that has called no collective is named" timed_out here never
 in_step here "by memory"
-ok "programs that a script runs one after the other" here -n 3 sh -c '"$0" program 3 && "$0" program 100 && "$0"' \
+ok "a script can run several programs in turn" here -n 3 sh -c '"$0" program 3 && "$0" program 100 && "$0"' \
     "$world"
 rm -rf "$MARKS" && mkdir "$MARKS" || exit 99
-ok "two programs of one instance at once are not both it" here -n 2 sh -c \
+ok "two programs cannot be the same instance at once" here -n 2 sh -c \
     '"$0" program 1 || exit 1
     "$0" holds &
     until [ -e "$MARKS/1$RANK" ]; do sleep 0.02; done
@@ -94,16 +95,16 @@ ok "two programs of one instance at once are not both it" here -n 2 sh -c \
 big here "by memory"
 
 torch() { RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 "$@"; }
-ok "under torchrun a collective is refused, not done alone" torch status 3 "$world"
+ok "under torchrun, a collective is rejected" torch status 3 "$world"
 torch "$world" 2>"$T/err"
-ok "and the sentence says what to do" grep -q "torch.distributed" "$T/err"
+ok "the message says what to do" grep -q "torch.distributed" "$T/err"
 slurm() {
     SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 \
         SLURM_STEP_TASKS_PER_NODE=2 "$@"
 }
 if [ -n "$have_mpi" ]; then
-    ok "a world of another size than the job is refused" slurm status 3 "$world"
+    ok "an MPI world and a job of different sizes are rejected" slurm status 3 "$world"
     slurm "$world" 2>"$T/err"
-    ok "and the sentence says both" grep -q "instance 0 of 2 of its job, but rank 0 of 1" "$T/err"
+    ok "the message gives both sizes" grep -q "instance 0 of 2 of its job, but rank 0 of 1" "$T/err"
 fi
 finish
