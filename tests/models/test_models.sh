@@ -23,9 +23,9 @@ mistake_is_found() { verify "$@" && return 1; grep -q 'errors: 1' said; }
 
 for path in "$top_srcdir"/tests/models/*.pml; do
     model=$(basename "$path" .pml)
-    ok "$model: nothing goes wrong in any interleaving" verify "$model"
+    ok "$model: no error in any interleaving" verify "$model"
     for name in $(sed -n 's/^#ifdef //p' "$path" | sort -u); do
-        ok "$model: the mistake $name is found" mistake_is_found "$model" "-D$name"
+        ok "$model: the bug $name is found" mistake_is_found "$model" "-D$name"
     done
 done
 finish

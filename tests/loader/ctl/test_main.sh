@@ -17,13 +17,14 @@ for command in $("$ctl" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p'); do
     ok "help $command is $command --help" sh -c '"$1" help "$2" | cmp - own && [ -s own ]' sh "$ctl" "$command"
 done
 ok "help alone lists the commands" sh -c '"$1" help | grep -q "^  preview "' sh "$ctl"
-ok "a command that is nearly one" says 2 "there is no command 'pretiew'; did you mean preview?" pretiew
-ok "... behind help, too" says 2 "there is no command 'idnex'; did you mean index?" help idnex
-ok "a command that is like none" says 2 "there is no command 'wholly-other'; see plenumctl --help" wholly-other
+ok "a misspelt command: the message suggests one" says 2 "there is no command 'pretiew'; did you mean preview?" pretiew
+ok "... also after help" says 2 "there is no command 'idnex'; did you mean index?" help idnex
+ok "a command unlike any other: no suggestion" says 2 "there is no command 'wholly-other'; see plenumctl --help" \
+    wholly-other
 
 ok "order --count lists the first positions" sh -c '"$1" order generated:20 --seed 5 --count 7 >few &&
     "$1" order generated:20 --seed 5 --positions 0:7 | cmp - few && [ "$(wc -l <few)" = 8 ]' sh "$ctl"
-ok "... at most as many as there are" says 1 "--count 21: an epoch has only 20 positions" order generated:20 --count 21
-ok "... and not with --positions" says 2 "--positions and --count cannot be used together" \
+ok "... at most those of an epoch" says 1 "--count 21: an epoch has only 20 positions" order generated:20 --count 21
+ok "--count and --positions together are rejected" says 2 "--positions and --count cannot be used together" \
     order generated:20 --count 2 --positions 0:2
 finish

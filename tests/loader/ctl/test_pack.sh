@@ -33,23 +33,23 @@ samples=$(find data -name '*.*g' | wc -l)
 
 "$plenumctl" pack data packed -n 10 --json >packed.json
 ok "pack" test -s packed.json
-is "$samples" "all samples are there" field samples <packed.json
+is "$samples" "all samples are packed" field samples <packed.json
 is "$(((samples + 9) / 10))" "in archives of 10" sh -c 'ls packed/archive-*.tar | wc -l'
-is 3 "what is bad is kept and named" field kept.bad <packed.json
-ok "with a reason" grep -q 'cut.jpg.*is cut off' packed.json
-ok "some were progressive" test "$(field converted <packed.json)" -gt 0
+is 3 "bad samples are kept and reported" field kept.bad <packed.json
+ok "... with the reason" grep -q 'cut.jpg.*is cut off' packed.json
+ok "progressive JPEGs were converted" test "$(field converted <packed.json)" -gt 0
 ok "CMYK is kept" test "$(field kept.cmyk <packed.json)" -gt 0
 ok "PNG is kept" test "$(field kept.png <packed.json)" -gt 0
 ok "the files are not larger" "$PYTHON" -c '
 import json
 j = json.load(open("packed.json"))
 assert j["bytes_after"] <= 1.01 * j["bytes_before"], j'
-ok "nothing else is left in the folder" \
+ok "the folder contains no other files" \
     sh -c '[ "$(LC_ALL=C ls packed | grep -v "^archive-.*tar$" | tr "\n" " ")" = "DATASET.json classes.txt plenum-pack.txt " ]'
 hashes data >want
 ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
 is "$(cat want)" "the packed set renders the same stream" hashes packed
-is "$(cat want)" "by the archives' names, too" hashes \
+is "$(cat want)" "... also when given by its archives' names" hashes \
     "packed/archive-{000000..$(printf %06d $(((samples - 1) / 10)))}.tar"
 is "$("$plenumctl" index data --json | field classes)" "the same classes" \
     sh -c '"$0" index packed --json | sed "s/.*classes\": \([0-9]*\).*/\1/"' "$plenumctl"
@@ -64,21 +64,21 @@ done
 extensions=$(ls kinds/class | sed 's/.*[.]//; s/pgm/ppm/' | sort | uniq -c)
 (cd kinds/class && for file in *; do mv "$file" "${file%.*}-${file##*.}.jpg"; done)
 "$plenumctl" pack kinds kinds.packed >/dev/null
-is "$extensions" "members have the extensions of their formats" \
+is "$extensions" "members have their format's extension" \
     sh -c 'tar -tf kinds.packed/archive-000000.tar | grep -v "[.]cls$" | sed "s/.*[.]//" | sort | uniq -c'
 
 # Packing a packed data set changes nothing; packing archives gives the same as packing the folder.
 "$plenumctl" pack packed again -n 10 --json >again.json
 is "$(field packed <packed.json)" "packed files are kept as they are" field kept.packed <again.json
-is "$("$plenumctl" verify packed --content | grep content)" "byte for byte" \
+is "$("$plenumctl" verify packed --content | grep content)" "... byte for byte" \
     sh -c '"$0" verify again --content | grep content' "$plenumctl"
 (cd data && find . -name '*.*g' | LC_ALL=C sort | tar -cf ../data.tar -T -)
 "$plenumctl" pack tar,label=folder:data.tar third -n 10 --json >third.json
-is "$(cat want)" "an archive of the folder, packed" hashes third
+is "$(cat want)" "packing an archive of the folder gives the same stream" hashes third
 
 # Other programs see the same pixels.
 if "$PYTHON" -c 'import PIL' 2>/dev/null; then
-    ok "Pillow sees the same pixels, and of metadata the orientation" "$PYTHON" -c '
+    ok "Pillow sees the same pixels and orientation" "$PYTHON" -c '
 import io, os, sys, tarfile, warnings
 from PIL import Image
 want = sorted((os.path.join(d, f) for d, _, fs in os.walk("data") for f in fs), key=os.fsencode)
@@ -100,12 +100,12 @@ for path, (name, data) in zip(want, got):
     compared += 1
 assert compared > 80'
 else
-    skip "Pillow sees the same pixels" "Pillow is not here"
+    skip "Pillow sees the same pixels and orientation" "Pillow is not installed"
 fi
 
 # --- runs that are killed ---
 
-# Everything except the account of the runs, which may list an archive twice.
+# Everything except plenum-pack.txt, which may list an archive twice.
 archives() { (cd "$1" && ls && sha256sum -- *.tar classes.txt); }
 archives packed >want.archives
 
@@ -118,11 +118,11 @@ for delay in 0.004 0.008 0.012 0.016 0.02 0.03 0.05 0.08 0.11 0.14 0.17 0.2 0.25
     kill -9 $pid 2>/dev/null && killed=$((killed + 1))
     wait $pid 2>/dev/null
 done
-ok "a run is killed several times" test $killed -ge 2
-ok "and goes on" "$plenumctl" pack data torn -n 10
-is "$(cat want.archives)" "to the same archives" archives torn
+ok "some runs were killed" test $killed -ge 2
+ok "the next run continues" "$plenumctl" pack data torn -n 10
+is "$(cat want.archives)" "... and writes the same archives" archives torn
 
-# After a kill at any of the calls that matter, nothing is left half done.
+# After a kill at any of these system calls, the next run completes the same archives.
 if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
     export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # leak detection does not work under strace
     for call in fsync rename ftruncate write; do
@@ -139,26 +139,26 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
             cat torn.out torn.archives >"$T/.why"
             result 1 "killed at $call number $when" "$T/.why"
         done
-        ok "killed at $call ($killed times), it goes on to the same archives" test $killed -ge 1
+        ok "runs killed at $call ($killed of them) continue to the same archives" test $killed -ge 1
     done
     # A full disk is reported, and the archives that are complete are kept.
     rm -rf torn
-    ok "a full disk is told, with what to do" sh -c '! strace -f -qq -o /dev/null -e trace=fsync \
+    ok "a full disk is reported, with what to do" sh -c '! strace -f -qq -o /dev/null -e trace=fsync \
         -e inject=fsync:error=ENOSPC:when=5 "$0" pack data torn -n 10 --threads 1 2>why &&
         grep -q "archive-000002.*No space left" why && grep -q "continues from there" why' "$plenumctl"
-    ok "half an archive is removed" sh -c '! ls torn | grep partial'
-    ok "and when there is room, it goes on" "$plenumctl" pack data torn -n 10
-    is "$(cat want.archives)" "to the same archives" archives torn
+    ok "the incomplete archive is removed" sh -c '! ls torn | grep partial'
+    ok "the next run continues when there is space" "$plenumctl" pack data torn -n 10
+    is "$(cat want.archives)" "... and writes the same archives" archives torn
 else
-    skip "killed at each of the calls that matter" "strace cannot be used here"
+    skip "runs killed at certain system calls" "strace cannot be used here"
 fi
 
 # A missing archive is written again; one that was changed is not touched.
 rm torn/archive-000002.tar
-ok "an archive that was removed is made again" "$plenumctl" pack data torn -n 10
-is "$(cat want.archives)" "and is the same" archives torn
+ok "an archive that was removed is written again" "$plenumctl" pack data torn -n 10
+is "$(cat want.archives)" "... with the same content" archives torn
 printf x >>torn/archive-000001.tar
-ok "an archive that was changed is told" \
+ok "an archive that was changed is reported" \
     sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar has changed since it was written" why' "$plenumctl"
 
 # --- errors ---
@@ -171,17 +171,17 @@ no() { # SENTENCE PATTERN ARGUMENTS...: pack fails with a message that matches
         result 0 "$sentence"
     fi
 }
-no "another number of samples an archive" "begun with --samples-per-archive 10" data packed -n 11
-no "another prefix" "begun with --prefix archive" data packed -n 10 --prefix x
-no "another data set" "belongs to another data set" packed torn -n 10
-no "a folder with something in it" "not empty and was not written by plenumctl pack (it holds" data again/.. -n 10
-no "a folder in the data set" "is inside the data set" data data/bricks/packed
+no "continuing with a different number of samples per archive" "begun with --samples-per-archive 10" data packed -n 11
+no "continuing with a different prefix" "begun with --prefix archive" data packed -n 10 --prefix x
+no "continuing with a different data set" "belongs to another data set" packed torn -n 10
+no "a folder that is not empty" "not empty and was not written by plenumctl pack (it holds" data again/.. -n 10
+no "a folder inside the data set" "is inside the data set" data data/bricks/packed
 no "a file" "is not a folder" data want
-no "a place that is not there" "cannot make the folder" data not/there
+no "a path that cannot be created" "cannot make the folder" data not/there
 no "a prefix that is a path" "beginning of a file name" data x --prefix a/b
 rm -rf data/bricks/packed
 mkdir other && touch other/archive-000000.tar
-no "somebody's archive" "not empty" data other
+no "a folder with an archive that pack did not write" "not empty" data other
 mkdir busy
 "$PYTHON" -c '
 import fcntl, sys, time
@@ -189,23 +189,24 @@ f = open("busy/plenum-pack.txt", "a"); fcntl.flock(f, fcntl.LOCK_EX); print("hel
 holder=$!
 at_end() { kill $holder 2>/dev/null; }
 wait_for 20 grep -q held held
-no "two runs at once" "another plenumctl pack is running" data busy
+no "two runs at the same time" "another plenumctl pack is running" data busy
 kill $holder
 cp -r packed damaged
 sed -i 's/^archive	1	/archixe	1	/' damaged/plenum-pack.txt
-no "a damaged account" "is damaged in line" data damaged -n 10
+no "a damaged plenum-pack.txt" "is damaged in line" data damaged -n 10
 
 # --- verify ---
 ok "verify finds the bad samples" status 1 "$plenumctl" verify data
-is "bad bad bad" "all of them" sh -c '"$0" verify data --json | "$1" -c "
+is "bad bad bad" "... all three" sh -c '"$0" verify data --json | "$1" -c "
 import json, sys
 print(*(p[\"kind\"] for p in json.load(sys.stdin)[\"problems\"]))"' "$plenumctl" "$PYTHON"
 rm data/bricks/cut.jpg data/bricks/empty.jpg data/bricks/text.jpg
 "$plenumctl" pack data good -n 40 --json >good.json
-ok "verify finds nothing wrong with a good set" "$plenumctl" verify good
-is "$(field packed <good.json)" "and proves all that is packed" \
+ok "verify reports no problem in a good data set" "$plenumctl" verify good
+is "$(field packed <good.json)" "... and checks all packed samples" \
     sh -c '"$0" verify good --json | sed -n "s/.*\"packed\": \([0-9]*\).*/\1/p"' "$plenumctl"
-is "$("$plenumctl" verify good --content --threads 1 | grep content)" "the content's hash does not depend on threads" \
+is "$("$plenumctl" verify good --content --threads 1 | grep content)" \
+    "--content does not depend on the number of threads" \
     sh -c '"$0" verify good --content --threads 3 | grep content' "$plenumctl"
 
 # Flip a bit of a packed JPEG after its header; then a bit of its checksum, which changes no pixel.
@@ -222,8 +223,8 @@ open(name, "wb").write(data)
 PY
 "$plenumctl" verify good --json >verify.json
 ok "damage is found" test $? = 1
-is "2" "in both" "$PYTHON" -c 'import json; print(len(json.load(open("verify.json"))["problems"]))'
-ok "the one says that it is not as it was packed" grep -q '"kind": "not-as-packed".*checksum is wrong' verify.json
-ok "a data set that is not there" status 1 "$plenumctl" verify nowhere
-ok "a wrong command line" status 2 "$plenumctl" verify
+is "2" "... in both samples" "$PYTHON" -c 'import json; print(len(json.load(open("verify.json"))["problems"]))'
+ok "one is reported as not-as-packed" grep -q '"kind": "not-as-packed".*checksum is wrong' verify.json
+ok "verify rejects a data set that does not exist" status 1 "$plenumctl" verify nowhere
+ok "verify rejects a missing argument" status 2 "$plenumctl" verify
 finish

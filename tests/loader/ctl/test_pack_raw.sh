@@ -38,26 +38,27 @@ samples=$(find data -name '*.*g' | wc -l)
 # --- all samples ---
 "$plenumctl" pack data raw -n 10 --raw --threads 1 --json >raw.json
 ok "pack --raw" test -s raw.json
-is "$samples" "all samples are there" field samples <raw.json
-is 3 "what is bad is kept" field kept.bad <raw.json
-is $((samples - 3)) "and all others are raw" field raw <raw.json
-is "0 0" "none is smaller, and none is a packed JPEG" echo "$(field resized <raw.json) $(field packed <raw.json)"
-is $((samples - 3)) "they are called so" members raw ppm
-is 3 "those that are bad are not" members raw jpg
-is "$samples" "each has its label" members raw cls
+is "$samples" "all samples are packed" field samples <raw.json
+is 3 "bad samples are kept" field kept.bad <raw.json
+is $((samples - 3)) "all others are raw" field raw <raw.json
+is "0 0" "none is resized, and none is a packed JPEG" echo "$(field resized <raw.json) $(field packed <raw.json)"
+is $((samples - 3)) "raw members are named *.ppm" members raw ppm
+is 3 "bad members keep their extension" members raw jpg
+is "$samples" "each member has a label" members raw cls
 hashes data >want
 ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
-is "$(cat want)" "they render the same stream, to the bit" hashes raw
-ok "by another fingerprint" sh -c '[ "$("$0" index data --json | "$1" -c "$2")" != "$("$0" index raw --json |
+is "$(cat want)" "raw pixels render the same stream, to the bit" hashes raw
+ok "... with a different fingerprint" sh -c '[ "$("$0" index data --json | "$1" -c "$2")" != "$("$0" index raw --json |
     "$1" -c "$2")" ]' "$plenumctl" "$PYTHON" 'import json, sys; print(json.load(sys.stdin)["fingerprint"])'
-is "3 $((samples - 3)) 0 0" "verify reads them whole" sh -c '"$0" verify raw --no-list --json | "$1" -c "
+is "3 $((samples - 3)) 0 0" "verify decodes PPMs completely" sh -c '"$0" verify raw --no-list --json | "$1" -c "
 import json, sys
 j = json.load(sys.stdin)
 print(len(j[\"problems\"]), j[\"ppm\"], j[\"jpeg\"], j[\"png\"])"' "$plenumctl" "$PYTHON"
-ok "and says so" sh -c '"$0" verify raw --no-list | grep -q " 0 WebPs, 0 AVIFs and '$((samples - 3))' PPMs decode completely"' \
+ok "... and reports their number" sh -c \
+    '"$0" verify raw --no-list | grep -q " 0 WebPs, 0 AVIFs and '$((samples - 3))' PPMs decode completely"' \
     "$plenumctl"
-ok "index --tiles finds none" "$plenumctl" index raw --tiles
-ok "preview draws them" sh -c '"$0" preview raw sheet.jpg && test -s sheet.jpg' "$plenumctl"
+ok "index --tiles accepts a data set without JPEGs" "$plenumctl" index raw --tiles
+ok "preview shows PPMs" sh -c '"$0" preview raw sheet.jpg && test -s sheet.jpg' "$plenumctl"
 "$feed" raw --pipeline 'exif rrc(96) flip(0.5)' --seed 5 --json >fed.json
 is "$("$plenumctl" hash data -p 'exif rrc(96) flip(0.5)' --seed 5 --json | field hash)" \
     "a loader serves the stream of the original" field hash <fed.json
@@ -74,9 +75,10 @@ ok "pack --longest --raw" test "$(field resized <small.json)" -gt 40
 is $((samples - 3)) "all are raw" field raw <small.json
 "$plenumctl" pack data half -n 10 --longest 100 --quality 80 --raw-share 50 --json >half.json
 ok "pack --raw-share" test -s half.json
-is "$(field resized <small.json)" "as many are smaller" field resized <half.json
-is "$(members half ppm)" "raw ones are called so" field raw <half.json
-ok "half of the good ones" sh -c '[ "$0" -ge '$((samples / 2 - 3))' ] && [ "$0" -le '$((samples / 2 + 1))' ]' \
+is "$(field resized <small.json)" "the same number is resized" field resized <half.json
+is "$(members half ppm)" "raw members are named *.ppm" field raw <half.json
+ok "... and are half of the good samples" sh -c \
+    '[ "$0" -ge '$((samples / 2 - 3))' ] && [ "$0" -le '$((samples / 2 + 1))' ]' \
     "$(members half ppm)"
 is $((samples - 3)) "the others are JPEGs" echo $(($(members half ppm) + $(members half jpg) - 3))
 is "50 80" "DATASET.json has both options" "$PYTHON" -c '
@@ -86,15 +88,15 @@ print(o["raw_share"], o["quality"])'
 
 # Pack raw pixels again, with --raw and without.
 "$plenumctl" pack raw again -n 10 --raw >/dev/null
-is "$(cd raw && sha256sum -- *.tar)" "raw pixels of raw pixels are the same archives" \
+is "$(cd raw && sha256sum -- *.tar)" "packing raw pixels with --raw gives the same archives" \
     sh -c 'cd again && sha256sum -- *.tar'
 "$plenumctl" pack raw kept -n 10 --json >kept.json
-is "$(cd raw && sha256sum -- *.tar)" "and pack without --raw keeps them" sh -c 'cd kept && sha256sum -- *.tar'
-is $((samples - 3)) "as no JPEGs" field kept.png <kept.json
+is "$(cd raw && sha256sum -- *.tar)" "packing raw pixels without --raw keeps them" sh -c 'cd kept && sha256sum -- *.tar'
+is $((samples - 3)) "... as files that are not JPEGs" field kept.png <kept.json
 
 # --- other programs can read them ---
 if "$PYTHON" -c 'import PIL' 2>/dev/null; then
-    ok "Pillow reads them, and sees the pixels that it sees in the originals" "$PYTHON" - <<'PY'
+    ok "Pillow reads the PPMs and sees the originals' pixels" "$PYTHON" - <<'PY'
 import io, os, tarfile
 from PIL import Image
 
@@ -123,13 +125,13 @@ for path, (name, data) in zip(paths, got):
 assert compared > 40 and turned > 0, (compared, turned)
 PY
 else
-    skip "Pillow reads them, and sees the pixels that it sees in the originals" "Pillow is not here"
+    skip "Pillow reads the PPMs and sees the originals' pixels" "Pillow is not installed"
 fi
 
 # --- the same bytes ---
 archives raw >archives
 "$plenumctl" pack data threads -n 10 --raw --threads 4 >/dev/null
-is "$(cat archives)" "four threads make the same files as one" archives threads
+is "$(cat archives)" "four threads write the same files as one" archives threads
 killed=0
 for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
     "$plenumctl" pack data torn -n 10 --raw --threads 2 >torn.out 2>&1 &
@@ -138,9 +140,9 @@ for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
     kill -9 $pid 2>/dev/null && killed=$((killed + 1))
     wait $pid 2>/dev/null
 done
-ok "a run is killed several times" test $killed -ge 2
-ok "and goes on" "$plenumctl" pack data torn -n 10 --raw
-is "$(cat archives)" "to the same files" archives torn
+ok "some runs were killed" test $killed -ge 2
+ok "the next run continues" "$plenumctl" pack data torn -n 10 --raw
+is "$(cat archives)" "... and writes the same files" archives torn
 
 # --- errors ---
 no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a message that matches
@@ -153,19 +155,19 @@ no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a
         result 0 "$sentence"
     fi
 }
-no 2 "both --raw and a share" "either all images become raw pixels, or a share" data x --raw --raw-share 50
-no 2 "a quality of raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --quality 90
-no 2 "a subsampling of raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --subsampling 444
-no 2 "a quality of a share, without a size" "for JPEGs that are made smaller" data x --raw-share 50 --quality 90
+no 2 "both --raw and --raw-share" "either all images become raw pixels, or a share" data x --raw --raw-share 50
+no 2 "a quality for raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --quality 90
+no 2 "a subsampling for raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --subsampling 444
+no 2 "a quality with --raw-share but no size" "for JPEGs that are made smaller" data x --raw-share 50 --quality 90
 for share in 0 100 -1 0.5 x; do
     no 2 "--raw-share $share" "raw-share" data x --raw-share $share
 done
-ok "nothing was made of it" test ! -e x
-no 1 "going on without --raw" "was begun with --raw, not images as they are" data raw -n 10
-no 1 "going on with another share" "--raw-share 50, not --longest 100 --quality 80 --subsampling 420 --raw-share 51" \
+ok "rejected command lines create no folder" test ! -e x
+no 1 "continuing without --raw" "was begun with --raw, not images as they are" data raw -n 10
+no 1 "continuing with a different share" "--raw-share 50, not --longest 100 --quality 80 --subsampling 420 --raw-share 51" \
     data half -n 10 --longest 100 --quality 80 --raw-share 51
-ok "nothing was changed by that" sh -c '[ "$0" = "$1" ]' "$(cat archives)" "$(archives raw)"
-ok "a cursor of the original" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
-ok "is refused by the raw pixels, as of another data set" sh -c '! "$0" raw --micro-batch 4 --resume cursor \
+ok "rejected continuations change no file" sh -c '[ "$0" = "$1" ]' "$(cat archives)" "$(archives raw)"
+ok "a cursor of the original data set" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
+ok "... is rejected with the raw pixels" sh -c '! "$0" raw --micro-batch 4 --resume cursor \
     >why 2>&1 && grep -q "another data set\|other data" why || { cat why; false; }' "$feed"
 finish

@@ -24,28 +24,29 @@ samples=$(find data -name '*.*g' | wc -l)
 
 "$plenumctl" pack data small -n 10 --longest 200 --threads 1 --json >small.json
 ok "pack --longest" test -s small.json
-is "$samples" "all samples are there" field samples <small.json
-is 3 "what is bad is kept" field kept.bad <small.json
-ok "some are made smaller" test "$(field resized <small.json)" -gt 40
-ok "and some are not" test "$(field packed <small.json)" -gt 3
-is "$samples" "each is one or the other" "$PYTHON" -c '
+is "$samples" "all samples are packed" field samples <small.json
+is 3 "bad samples are kept" field kept.bad <small.json
+ok "some images are reduced" test "$(field resized <small.json)" -gt 40
+ok "others are only packed" test "$(field packed <small.json)" -gt 3
+is "$samples" "each sample is counted once" "$PYTHON" -c '
 import json
 j = json.load(open("small.json"))
 print(j["resized"] + j["packed"] + sum(j["kept"].values()))'
-ok "there are fewer bytes" "$PYTHON" -c '
+ok "the total size is smaller" "$PYTHON" -c '
 import json
 j = json.load(open("small.json"))
 assert j["bytes_after"] < 0.8 * j["bytes_before"], j'
-is "classes.txt DATASET.json plenum-pack.txt" "what lies beside the archives" \
+is "classes.txt DATASET.json plenum-pack.txt" "the folder's other files" \
     sh -c 'echo $(LC_ALL=C ls small | grep -v "tar$" | LC_ALL=C sort -f)'
 ok "the summary counts" sh -c '"$0" pack data small -n 10 --longest 200 >said &&
     grep -q "^image files  .* -> " said &&
     grep -q "^resized      '"$(field resized <small.json)"' by --longest 200 --quality 90 --subsampling 420; " said' \
     "$plenumctl"
-is "$samples" "it is a data set, and DATASET.json in no way" sh -c '"$0" index small --json | tee index.json |
+is "$samples" "the folder is a data set, without DATASET.json as a sample" sh -c \
+    '"$0" index small --json | tee index.json |
     sed "s/.*\"samples\": \([0-9]*\).*/\1/"' "$plenumctl"
-is "$("$plenumctl" index data --json | field classes)" "of as many classes" field classes <index.json
-is 3 "verify proves it, but for what was bad" sh -c '"$0" verify small --no-list --json | "$1" -c "
+is "$("$plenumctl" index data --json | field classes)" "... with the same number of classes" field classes <index.json
+is 3 "verify finds only the bad samples" sh -c '"$0" verify small --no-list --json | "$1" -c "
 import json, sys
 print(len(json.load(sys.stdin)[\"problems\"]))"' "$plenumctl" "$PYTHON"
 "$plenumctl" pack data shortest -n 10 --shortest 128 --quality 70 --subsampling 444 --json >shortest.json
@@ -54,21 +55,21 @@ ok "pack --shortest" test "$(field resized <shortest.json)" -gt 40
 # DATASET.json
 is "$("$plenumctl" index data --json | field fingerprint)" "DATASET.json has the source's fingerprint" \
     field source.fingerprint <small/DATASET.json
-is "folder:$PWD/data" "and name" field source.name <small/DATASET.json
-is "200 None 90 420 10 archive" "and the options" "$PYTHON" -c '
+is "folder:$PWD/data" "... its name" field source.name <small/DATASET.json
+is "200 None 90 420 10 archive" "... the options" "$PYTHON" -c '
 import json
 o = json.load(open("small/DATASET.json"))["options"]
 print(o["longest"], o["shortest"], o["quality"], o["subsampling"], o["samples_per_archive"], o["prefix"])'
-is "$(field bytes_before <small.json) $(field bytes_after <small.json) $(field resized <small.json)" "and the numbers" \
+is "$(field bytes_before <small.json) $(field bytes_after <small.json) $(field resized <small.json)" "... the numbers" \
     "$PYTHON" -c '
 import json
 d = json.load(open("small/DATASET.json"))
 print(d["bytes_before"], d["bytes_after"], d["resized"])'
-is "$("$plenumctl" --version | sed 's/.* //')" "and the version" field version <small/DATASET.json
+is "$("$plenumctl" --version | sed 's/.* //')" "... and the version" field version <small/DATASET.json
 
 # --- each file ---
 if "$PYTHON" -c 'import PIL' 2>/dev/null; then
-    ok "sizes, names, orientation, and pixels as Pillow's Lanczos has them" "$PYTHON" - <<'PY'
+    ok "sizes, names, orientation, and pixels like Pillow's Lanczos" "$PYTHON" - <<'PY'
 import io, os, tarfile
 from PIL import Image, ImageChops, ImageStat
 
@@ -115,13 +116,13 @@ for folder, pick, wanted, sampling in (("small", max, 200, 2), ("shortest", min,
     assert resized > 40, resized
 PY
 else
-    skip "sizes, names, orientation, and pixels as Pillow's Lanczos has them" "Pillow is not here"
+    skip "sizes, names, orientation, and pixels like Pillow's Lanczos" "Pillow is not installed"
 fi
 
 # --- the same bytes ---
 archives small >want
 "$plenumctl" pack data threads -n 10 --longest 200 --threads 4 >/dev/null
-is "$(cat want)" "four threads make the same files as one" archives threads
+is "$(cat want)" "four threads write the same files as one" archives threads
 killed=0
 for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
     "$plenumctl" pack data torn -n 10 --longest 200 --threads 2 >torn.out 2>&1 &
@@ -130,16 +131,16 @@ for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
     kill -9 $pid 2>/dev/null && killed=$((killed + 1))
     wait $pid 2>/dev/null
 done
-ok "a run is killed several times" test $killed -ge 2
-ok "and goes on" "$plenumctl" pack data torn -n 10 --longest 200
-is "$(cat want)" "to the same files" archives torn
+ok "some runs were killed" test $killed -ge 2
+ok "the next run continues" "$plenumctl" pack data torn -n 10 --longest 200
+is "$(cat want)" "... and writes the same files" archives torn
 rm torn/DATASET.json
-ok "DATASET.json is made again" "$plenumctl" pack data torn -n 10 --longest 200
-is "$(cat want)" "and is the same" archives torn
+ok "DATASET.json is written again if it is missing" "$plenumctl" pack data torn -n 10 --longest 200
+is "$(cat want)" "... with the same content" archives torn
 "$plenumctl" pack data all -n 10 --longest 4000 --json >all.json
 "$plenumctl" pack data packed -n 10 >/dev/null
-is 0 "where no image is larger, none is touched" field resized <all.json
-is "$(cd packed && sha256sum -- *.tar)" "and the archives are those of pack without a size" \
+is 0 "images that are not larger are not resized" field resized <all.json
+is "$(cd packed && sha256sum -- *.tar)" "... and the archives equal those of pack without a size" \
     sh -c 'cd all && sha256sum -- *.tar'
 
 # --- errors ---
@@ -153,30 +154,30 @@ no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a
         result 0 "$sentence"
     fi
 }
-no 2 "both sides" "cannot be used together" data x --longest 200 --shortest 100
+no 2 "both --longest and --shortest" "cannot be used together" data x --longest 200 --shortest 100
 no 2 "a quality without a size" "for JPEGs that are made smaller" data x --quality 90
 no 2 "a subsampling without a size" "for JPEGs that are made smaller" data x --subsampling 420
-no 2 "another subsampling" "--subsampling must be 420 or 444, not '422'" data x --longest 200 --subsampling 422
+no 2 "an unknown subsampling" "--subsampling must be 420 or 444, not '422'" data x --longest 200 --subsampling 422
 for n in 0 15 65501 2x; do
     no 2 "--longest $n" "--longest" data x --longest $n
     no 2 "--shortest $n" "--shortest" data x --shortest $n
 done
 no 2 "--quality 0" "--quality" data x --longest 200 --quality 0
 no 2 "--quality 101" "--quality" data x --longest 200 --quality 101
-ok "nothing was made of it" test ! -e x
-no 1 "going on with another size" "was begun with --longest 200 --quality 90 --subsampling 420, not --longest 201" \
+ok "rejected command lines create no folder" test ! -e x
+no 1 "continuing with a different size" "was begun with --longest 200 --quality 90 --subsampling 420, not --longest 201" \
     data small -n 10 --longest 201
-no 1 "going on with the other side" "not --shortest 200 --quality 90" data small -n 10 --shortest 200
-no 1 "going on with another quality" "not --longest 200 --quality 91" data small -n 10 --longest 200 --quality 91
-no 1 "going on with another subsampling" "--subsampling 444: continue with the same options, or pack into a new folder" \
+no 1 "continuing with --shortest instead of --longest" "not --shortest 200 --quality 90" data small -n 10 --shortest 200
+no 1 "continuing with a different quality" "not --longest 200 --quality 91" data small -n 10 --longest 200 --quality 91
+no 1 "continuing with a different subsampling" "--subsampling 444: continue with the same options, or pack into a new folder" \
     data small -n 10 --longest 200 --subsampling 444
-no 1 "going on without a size" "not images as they are" data small -n 10
-no 1 "going on with a size" "was begun with images as they are, not --longest" data packed -n 10 --longest 200
-ok "nothing was changed by that" sh -c '[ "$0" = "$1" ]' "$(cat want)" "$(archives small)"
+no 1 "continuing without a size" "not images as they are" data small -n 10
+no 1 "continuing with a size where there was none" "was begun with images as they are, not --longest" data packed -n 10 --longest 200
+ok "rejected continuations change no file" sh -c '[ "$0" = "$1" ]' "$(cat want)" "$(archives small)"
 
 # A cursor of one data set is not valid for the other.
-ok "a cursor of the original" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
-ok "goes on with the original" "$feed" data --micro-batch 4 --batches 1 --resume cursor
-ok "is refused by the smaller images, as of another data set" sh -c '! "$0" small --micro-batch 4 --resume cursor \
+ok "a cursor of the original data set" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
+ok "... works with the original" "$feed" data --micro-batch 4 --batches 1 --resume cursor
+ok "... and is rejected with the reduced images" sh -c '! "$0" small --micro-batch 4 --resume cursor \
     >why 2>&1 && grep -q "another data set\|other data" why || { cat why; false; }' "$feed"
 finish

@@ -13,13 +13,13 @@ taller() { # LINES SET SIDE OPERATIONS TITLE: the operations make a row taller b
     is "$((10 * $1))" "$5" echo $(($(height "$2" "rrc($3) $4") - $(height "$2" "rrc($3)")))
 }
 
-taller 0 photos 64 "flip(0)" "nothing is drawn"
-taller 1 photos 64 "invert(1)" "one word is a line"
+taller 0 photos 64 "flip(0)" "no operation, no line"
+taller 1 photos 64 "invert(1)" "one word takes one line"
 taller 1 photos 96 "invert(1) flip(1)" "two short words are one line"
 taller 2 photos 96 "grayscale(1) equalize(1)" "two long words are two lines"
-taller 2 photos 32 "autocontrast(1) invert(1)" "a word that is longer than a line is one"
+taller 2 photos 32 "autocontrast(1) invert(1)" "a word longer than a line takes one line"
 twelve=$(for i in 1 2 3 4 5 6; do printf 'grayscale(1) equalize(1) '; done)
 taller 8 photos 64 "$twelve" "twelve lines are cut to eight"
 taller 3 photos 64 "mixup(1)" "a mixed sample has a second label, twice as high, and a word"
-taller 0 generated:8 64 "invert(1)" "what is generated has no operations"
+taller 0 generated:8 64 "invert(1)" "generated images have no operations"
 finish

@@ -28,7 +28,7 @@ shown() { # SENTENCE STATUS COMMAND...: it ends with this status, and prints no 
 
 "$ctl" index other --cache-dir there >/dev/null || exit 99
 shown "index" 0 "$ctl" index "$odd"
-ok "... of a class without images, too" grep -q "warning.*empty" shown.txt
+ok "... also in the warning about an empty class" grep -q "warning.*empty" shown.txt
 shown "index --compare" 1 "$ctl" index "$odd" --compare "$(ls there/*.index)"
 ok "... which names a sample of each" grep -q "differ: sample .* here and .* there" shown.txt
 shown "verify" 1 "$ctl" verify "$odd"

@@ -17,22 +17,22 @@ here=$PWD
 
 # ---- a good data set ----
 "$ctl" index data --json >index.json
-ok "nothing is wrong: status 0" status 0 "$ctl" verify data --json
+ok "a good data set: status 0" status 0 "$ctl" verify data --json
 "$ctl" verify data --json --content >good.json
-is "24 null" "all are good, and no list is needed" echo "$(($(json jpeg good.json) + $(json png good.json)))" \
+is "24 null" "all samples are good, and there is no list" echo "$(($(json jpeg good.json) + $(json png good.json)))" \
     "$(json bad_list good.json)"
-is "$(json fingerprint index.json)" "the fingerprint stays" json fingerprint good.json
-ok "no list is there" sh -c '! ls cache/*.bad 2>/dev/null'
+is "$(json fingerprint index.json)" "the fingerprint is unchanged" json fingerprint good.json
+ok "no list is written" sh -c '! ls cache/*.bad 2>/dev/null'
 
 # Progressive JPEGs are slow until they are packed.
 mkdir -p kinds/a
 cp "$top_srcdir"/tests/loader/image/golden/{progressive,420,grey,arithmetic}.jpg kinds/a/
 "$ctl" verify kinds --no-list --json >kinds.json
-is "4 1" "progressive ones are counted" echo "$(json jpeg kinds.json) $(json progressive kinds.json)"
-ok "... and it is said what to do" \
+is "4 1" "progressive JPEGs are counted" echo "$(json jpeg kinds.json) $(json progressive kinds.json)"
+ok "... with the advice to pack them" \
     sh -c '"$1" verify kinds --no-list | grep -q "^progressive  1 of the JPEGs.*plenumctl pack"' sh "$ctl"
 "$ctl" pack kinds faster >/dev/null || exit 99
-ok "... which is true" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
+ok "... which leaves none" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
 
 # --content depends on every byte, including those that the fingerprint does not cover.
 cp -r data flipped
@@ -42,9 +42,10 @@ cp -r flipped padded
 printf 'x' | dd of="padded/${victim#flipped/}" bs=1 seek=$(($(stat -c %s "$victim") - 1)) conv=notrunc status=none
 "$ctl" verify flipped --content --json >one.json
 "$ctl" verify padded --content --json >two.json
-is "$(json fingerprint one.json)" "a byte behind the first 64 KiB is not in the fingerprint" json fingerprint two.json
-ok "... but in the hash over all" test "$(json content one.json)" != "$(json content two.json)"
-ok "... which does not depend on threads" test \
+is "$(json fingerprint one.json)" "the fingerprint does not cover a byte after the first 64 KiB" json fingerprint \
+    two.json
+ok "... but --content does" test "$(json content one.json)" != "$(json content two.json)"
+ok "... with any number of threads" test \
     "$("$ctl" verify padded --content --json -t 5 | json content -)" = "$(json content two.json)"
 
 # ---- bad samples ----
@@ -59,73 +60,76 @@ echo "no image" >bad/bricks/text.jpg
 old bad
 top="--pipeline resize(64)center_crop(8) --seed 5 --shuffle none" # needs only the middle
 before=$("$ctl" hash bad $top --json | json substituted -)
-is 3 "before: of an image cut in its last rows, others are shown" echo "$before"
+is 3 "before verify, an image with damage only in its last rows is shown" echo "$before"
 loader_threads 2
 job -n 2 "$feed" bad $stream --micro-batch 2 --batches 2 --checkpoint unverified --json
-ok "a run before" test "$code" = 0
+ok "a run without the list" test "$code" = 0
 
 "$ctl" index bad --json >before.json
-ok "something is wrong: status 1" status 1 "$ctl" verify bad --no-list --json
+ok "bad samples: status 1" status 1 "$ctl" verify bad --no-list --json
 "$ctl" verify bad --no-list --json >look.json
 is " 4 bad " "four samples are bad" kinds look.json
-is "null null" "--no-list keeps no list" echo "$(json bad_list look.json)" "$(json fingerprint look.json)"
-is "$(json fingerprint before.json)" "... and the data set as it was" \
+is "null null" "--no-list writes no list" echo "$(json bad_list look.json)" "$(json fingerprint look.json)"
+is "$(json fingerprint before.json)" "... and the fingerprint is unchanged" \
     sh -c '"$0" index bad --json | sed "s/.*\"fingerprint\": \"//;s/\".*//"' "$ctl"
 
 "$ctl" pack bad packed -n 10 >/dev/null
 "$ctl" verify bad >told
-ok "it says where the list is and what it does" \
+ok "verify prints the list's path and its effect" \
     grep -q "^bad list     $here/cache/.*\.bad: applies to streams that are opened from now on, which reject older cursors" told
 "$ctl" verify bad --json >bad.json
-ok "again: as it was" sh -c '"$0" verify bad | grep -q "^bad list .*: unchanged"' "$ctl"
-ok "the list is text with reasons" \
+ok "a second run leaves the list unchanged" sh -c '"$0" verify bad | grep -q "^bad list .*: unchanged"' "$ctl"
+ok "the list is text, with reasons" \
     sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*not a JPEG, PNG, WebP, AVIF or PPM" "$0"' \
     "$(json bad_list bad.json)"
 "$ctl" index bad --json >after.json
-is "4 $(json bad_list bad.json)" "index tells how many are known" echo "$(json known_bad after.json)" \
+is "4 $(json bad_list bad.json)" "index prints the number of bad samples and the list" echo \
+    "$(json known_bad after.json)" \
     "$(json bad_list after.json)"
-is "$(json fingerprint bad.json)" "the fingerprint is what verify said" json fingerprint after.json
+is "$(json fingerprint bad.json)" "index and verify print the same fingerprint" json fingerprint after.json
 bad=$(sed -n 's/^bad \([0-9]*\) .*the file is empty$/\1/p' "$(json bad_list bad.json)")
-ok "sample tells why one is bad" sh -c '"$0" sample bad $1 | grep -q "^  known to be bad: the file is empty$"' "$ctl" \
+ok "sample prints why a sample is bad" sh -c '"$0" sample bad $1 | grep -q "^  known to be bad: the file is empty$"' \
+    "$ctl" \
     "$bad"
 ok "... and in JSON" sh -c '"$0" sample bad $1 --json | grep -q "\"known_bad\": \"the file is empty\"" &&
     "$0" sample bad 0 --json | grep -q "\"known_bad\": null"' "$ctl" "$bad"
-ok "... and another than before" test "$(json fingerprint before.json)" != "$(json fingerprint after.json)"
-is 4 "now the one that is cut in its last rows is bad, too" \
+ok "the fingerprint differs from that without the list" test "$(json fingerprint before.json)" != \
+    "$(json fingerprint after.json)"
+is 4 "with the list, the image with damage only in its last rows is substituted" \
     sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh "$ctl" hash bad $top
 
 "$ctl" pack bad packed2 -n 10 >pack.txt
-ok "it says what becomes of them" \
+ok "pack prints what loaders will do with bad samples" \
     grep -q "4 do not decode completely: loaders replace them, or show the part above the damage$" \
     pack.txt
 ok "packing keeps bad files as they are, known or not" \
     sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
 "$ctl" verify packed --json >packed.json
-is " 4 bad " "... which are bad there, too" kinds packed.json
-is "$("$ctl" hash bad $stream)" "... so that both, verified, are the same stream" "$ctl" hash packed $stream
+is " 4 bad " "... and verify finds them there" kinds packed.json
+is "$("$ctl" hash bad $stream)" "... and both data sets, verified, give the same stream" "$ctl" hash packed $stream
 
 # ---- streams ----
 job -n 2 "$feed" bad $stream --micro-batch 2 --json
-ok "a job goes by the list" delivered "$("$ctl" hash bad $stream)"
-is 4 "... and counts what is substituted" field substituted
+ok "a job uses the list" delivered "$("$ctl" hash bad $stream)"
+is 4 "... and counts substituted samples" field substituted
 job -n 1 "$feed" bad $stream --bad fail --shuffle none --micro-batch 1 # one file per batch: the first bad one is named
-ok "bad = fail: file and reason" says "$here/bad/bricks/empty.jpg is known to be bad: the file is empty"
+ok "--bad fail names the file and the reason" says "$here/bad/bricks/empty.jpg is known to be bad: the file is empty"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified
-ok "a cursor from before is refused with the reason" says \
+ok "a cursor from before the list is rejected with the reason" says \
     "the cursor was made before samples of $here/bad became known to be bad (plenumctl verify)"
 ok "... and the job fails" test "$code" != 0
 job -n 2 "$feed" bad $stream --micro-batch 2 --batches 2 --checkpoint verified --json
 job -n 1 --num-replicas 4 "$feed" bad $stream --micro-batch 1 --resume verified --json
-ok "a cursor from after goes on" test "$code $(field images)" = "0 20" # of 28
+ok "a cursor made with the list works" test "$code $(field images)" = "0 20" # of 28
 
 mkdir elsewhere
 cp -r bad elsewhere/train
-is 4 "the same data in another place has the list" \
+is 4 "a copy of the data set uses the list" \
     sh -c '"$0" index elsewhere/train --json | sed -n "s/.*\"known_bad\": \([0-9]*\).*/\1/p"' "$ctl"
 "$top_builddir/plenumd" --socket "unix:$here/service" --root "$here" --threads 1 2>service.log &
 service=$!
 wait_for 20 test -S service
-is 4 "a service with roots heeds it" sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh \
+is 4 "a service with roots uses the list" sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh \
     "$feed" bad $stream --loader "unix:$here/service"
 kill $service
 wait $service
@@ -133,18 +137,18 @@ wait $service
 # ---- the list changes ----
 rm "$(json bad_list bad.json)"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume verified
-ok "the list is gone: cursors that were made with it are refused" says \
+ok "without the list, cursors made with it are rejected" says \
     "or with another list of bad samples (plenumctl verify)"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified --json
-ok "... and those from before go on" test "$code $(field images)" = "0 20"
+ok "... and those from before it work" test "$code $(field images)" = "0 20"
 
 # ---- a file that changed since it was indexed ----
 "$ctl" verify bad >/dev/null
 "$ctl" index bad >/dev/null
 truncate -s 500 "$(ls bad/*/*-00001.jpg | tail -n 1)"
-ok "a file that changed: status 1" status 1 sh -c '"$0" verify bad --json >anew.json' "$ctl"
-is " 5 bad " "... is verified as it lies there now" kinds anew.json
-ok "... with a list of its own" test "$(json bad_list anew.json)" != "$(json bad_list bad.json)"
+ok "a file that changed since the index: status 1" status 1 sh -c '"$0" verify bad --json >anew.json' "$ctl"
+is " 5 bad " "... is verified with its new content" kinds anew.json
+ok "... and there is a new list" test "$(json bad_list anew.json)" != "$(json bad_list bad.json)"
 
 # ---- junk before the first scan ----
 mkdir -p junk/a clean/a
@@ -161,51 +165,53 @@ cp clean/a/5.jpg junk/a/
 old junk
 old clean
 word=(--pipeline "junk rrc(32) flip(0.5)" --seed 5)
-ok "junk: without the word they are bad" test "$("$ctl" hash junk $stream)" != "$("$ctl" hash clean $stream)"
-is "$("$ctl" hash clean $stream)" "... and with it they are as without the junk" "$ctl" hash junk "${word[@]}"
+ok "without the word junk, samples with junk are bad" test "$("$ctl" hash junk $stream)" != \
+    "$("$ctl" hash clean $stream)"
+is "$("$ctl" hash clean $stream)" "with it, they render as without the junk" "$ctl" hash junk "${word[@]}"
 "$ctl" verify junk --json >junk.json
 "$ctl" verify clean >/dev/null
-is " 1 bad 2 junk " "verify tells them from bad ones" kinds junk.json
-ok "... and what to say" \
+is " 1 bad 2 junk " "verify reports junk and bad samples separately" kinds junk.json
+ok "... and which word tolerates it" \
     grep -q '"4 bytes before the first scan belong to no segment; a pipeline that begins with .* tolerates them"' \
     junk.json
-ok "the list has them with a mark" grep -q "^bad 2 junk: 4 bytes before the first scan belong to no segment; " \
+ok "the list marks samples with junk" grep -q "^bad 2 junk: 4 bytes before the first scan belong to no segment; " \
     "$(json bad_list junk.json)"
-is "$("$ctl" hash clean $stream)" "with the word they are not bad for being on the list" "$ctl" hash junk "${word[@]}"
+is "$("$ctl" hash clean $stream)" "with the word junk, these entries of the list do not apply" "$ctl" hash junk \
+    "${word[@]}"
 "$top_builddir/plenumd" --socket "unix:$here/service2" --root "$here" --threads 1 2>service2.log &
 service=$!
 wait_for 20 test -S service2
 job -n 2 "$feed" junk "${word[@]}" --loader "unix:$here/service2" --micro-batch 1 --json
-ok "... nor for a stream" delivered "$("$ctl" hash clean $stream)"
+ok "... nor in a stream" delivered "$("$ctl" hash clean $stream)"
 job -n 2 "$feed" junk $stream --loader "unix:$here/service2" --micro-batch 1 --json
-ok "a stream without the word, of the same loader, shows others" delivered "$("$ctl" hash junk $stream)"
+ok "a stream without the word from the same loader substitutes them" delivered "$("$ctl" hash junk $stream)"
 is 3 "... and counts them" field substituted
 kill $service
 wait $service
 "$ctl" verify junk --no-list --decoder both --json >both.json
-is " 1 bad 2 junk " "both decoders say so" kinds both.json
+is " 1 bad 2 junk " "both decoders agree" kinds both.json
 "$ctl" pack junk junkpacked >junkpacked.txt
-is "$("$ctl" hash clean $stream)" "packed, they are kept as they are" "$ctl" hash junkpacked "${word[@]}"
-ok "... for the reason that is told" \
+is "$("$ctl" hash clean $stream)" "pack keeps samples with junk unchanged" "$ctl" hash junkpacked "${word[@]}"
+ok "... and gives the reason" \
     grep -q "2.*4 bytes before the first scan belong to no segment; .* with the word junk" junkpacked/plenum-pack.txt
 "$ctl" pack junk junkgone --junk >junkgone.txt
 "$ctl" verify junkgone --json >gone.json
-is " 1 bad " "pack --junk packs them without it" kinds gone.json
-is "$("$ctl" hash clean $stream)" "... so that every pipeline shows them" "$ctl" hash junkgone $stream
-ok "... which goes on with the same option alone" sh -c '! "$0" pack junk junkgone 2>why &&
+is " 1 bad " "pack --junk removes the junk" kinds gone.json
+is "$("$ctl" hash clean $stream)" "... and every pipeline renders them" "$ctl" hash junkgone $stream
+ok "... and can be continued only with --junk" sh -c '! "$0" pack junk junkgone 2>why &&
     grep -q "was begun with --junk, not images as they are" why' "$ctl"
 
 # ---- errors ----
-ok "generated: there is nothing to verify" sh -c \
+ok "verify rejects generated images" sh -c \
     '! "$0" verify generated:10 2>why && grep -q "generated:10 has no files: there is nothing to verify" why' "$ctl"
-ok "no cache folder: the report comes all the same" \
+ok "without a cache folder, verify still prints its report" \
     sh -c '! "$0" verify bad --cache-dir /proc/none >report 2>why && grep -q "^problems     5" report &&
     grep -q "the list of bad samples cannot be saved: there is no cache folder" why' "$ctl"
 echo damaged >"$(json bad_list anew.json)"
 job -n 1 "$feed" bad $stream
-ok "a damaged list is refused and named" says \
+ok "a damaged list is rejected by name" says \
     "$(json bad_list anew.json): the list of bad samples is damaged: remove it, or rebuild it"
-ok "verify makes it anew" status 1 "$ctl" verify bad
+ok "verify writes a new list" status 1 "$ctl" verify bad
 job -n 1 "$feed" bad $stream
-ok "... and streams go on" test "$code" = 0
+ok "... and streams work again" test "$code" = 0
 finish

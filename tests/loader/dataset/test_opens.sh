@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What a data set names is opened by loader/dataset/scope.c alone, which checks it against the client's roots, and
-# files of the cache by cache.c and cache_limit.c. Nothing else of that room, nor of the rooms that use it, opens, lists
-# or looks at paths.
+# Only loader/dataset/scope.c opens the paths of data sets, after checking them against the client's roots, and only
+# cache.c and cache_limit.c open files of the cache. Nothing else in that folder, or in those that use it, opens, lists
+# or inspects paths.
 . "$top_srcdir/tests/lib.sh"
 
 calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'
@@ -17,11 +17,11 @@ others() {
         grep -vE '^dataset/index\.c:[0-9]*:    int fd = open\(path, O_RDONLY \| O_CLOEXEC \| O_NONBLOCK\);$'
 }
 
-# For our own eyes: the same of scope.c, so that a search that finds nothing anywhere shows.
+# The same search in scope.c, to show that it can find something.
 in_scope() {
     grep -cE "(^|[^_a-z>.])($calls) ?\\(" "$top_srcdir/loader/dataset/scope.c"
 }
 
-ok "the search finds what is there" test "$(in_scope)" -gt 3
-is "" "nothing but scope.c, cache.c and cache_limit.c opens a path" others
+ok "the search finds the calls in scope.c" test "$(in_scope)" -gt 3
+is "" "only scope.c, cache.c and cache_limit.c open paths" others
 finish

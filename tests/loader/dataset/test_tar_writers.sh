@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Archives that others write hold the same samples as the folder that they were made of: the same bytes and
-# labels, in the same order.
+# Archives by other programs hold the same samples as the folder they were made from: the same bytes and labels, in the
+# same order.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl
 
@@ -12,8 +12,7 @@ content() {
 
 cd "$T" || exit 99
 ok "a sample data set" "$plenumctl" make-sample data -c 3 -n 7 --size 48
-# What only some writers do something special about: names of more than 100 bytes and none of ASCII, a file with
-# holes, a file that is there twice.
+# Writers differ in these: names of more than 100 bytes, names that are not ASCII, a file with holes, a hard link.
 long=data/$(printf '%0130d' 0)
 mkdir "$long"
 cp data/bricks/bricks-00000.jpg "$long/a long name.jpg"
@@ -24,10 +23,10 @@ printf x >>data/bricks/holes.jpg
 truncate -s 2M data/bricks/holes.jpg
 ln data/bricks/bricks-00003.jpg data/bricks/twice.jpg
 want=$(content data)
-ok "its content has a hash" test -n "$want"
+ok "verify --content prints a hash" test -n "$want"
 (cd data && find . -type f | sed 's|^\./||' | LC_ALL=C sort) >list
 
-# by WHAT COMMAND...: an archive a.tar written so has this content
+# by WHAT COMMAND...: the archive a.tar that COMMAND writes has this content
 by() {
     what=$1
     shift
@@ -50,10 +49,10 @@ if tar --version 2>/dev/null | grep -q GNU; then
     by "GNU tar, links followed" tar --hard-dereference -cf ../a.tar -T ../list
     by "GNU tar, with folders" tar --sort=name -cf ../a.tar .
     (cd data && tar -cf ../a.tar -T ../list && gzip -k ../a.tar)
-    ok "a compressed archive is refused, with the way out" \
+    ok "a compressed archive is rejected, with the remedy" \
         sh -c '! "$0" index a.tar.gz 2>why && grep -q "gzip -d" why' "$plenumctl"
 else
-    skip "archives by GNU tar" "GNU tar is not here"
+    skip "archives by GNU tar" "GNU tar is not installed"
 fi
 if command -v bsdtar >/dev/null; then
     by "bsdtar, pax with holes" bsdtar --format=pax -cf ../a.tar -T ../list
@@ -61,7 +60,7 @@ if command -v bsdtar >/dev/null; then
     by "bsdtar, GNU's form" bsdtar --format=gnutar -cf ../a.tar -T ../list
     LC_ALL=C.UTF-8 by "bsdtar, with names in UTF-8" bsdtar --format=pax -cf ../a.tar -T ../list
 else
-    skip "archives by bsdtar" "bsdtar is not here"
+    skip "archives by bsdtar" "bsdtar is not installed"
 fi
 for format in USTAR GNU PAX; do
     by "Python's tarfile, $format" "$PYTHON" -c "
@@ -83,9 +82,9 @@ with webdataset.TarWriter("a.tar") as out:
 PY
 if "$PYTHON" -c 'import webdataset' 2>/dev/null; then
     ok "webdataset writes an archive" "$PYTHON" write.py
-    is "$want" "webdataset's own writer" content a.tar
+    is "$want" "an archive by webdataset's own writer" content a.tar
 else
-    skip "webdataset's own writer" "the Python package webdataset is not here"
+    skip "an archive by webdataset's own writer" "the Python package webdataset is not installed"
 fi
 
 # An archive whose samples lie beyond 4 GiB: a member of 5 GiB, which is a hole, comes first.
@@ -103,20 +102,20 @@ PY
 if "$PYTHON" huge.py 2>.log; then
     is "$want" "samples beyond 4 GiB" content tar,label=folder:a.tar
 else
-    skip "samples beyond 4 GiB" "a file of 5 GiB cannot be made here"
+    skip "samples beyond 4 GiB" "a file of 5 GiB cannot be created here"
 fi
 rm -f a.tar
 
-# And the other way round: what we write, others read.
+# The reverse: other programs read the archives that Plenum writes.
 ok "pack" "$plenumctl" pack data packed -n 1000
 "$plenumctl" verify packed --json >packed.json
 for reader in "tar --version" "bsdtar --version"; do
     tar=${reader%% *}
-    command -v "$tar" >/dev/null || { skip "$tar reads packed archives" "it is not here"; continue; }
+    command -v "$tar" >/dev/null || { skip "$tar reads packed archives" "it is not installed"; continue; }
     mkdir -p "by-$tar"
     ok "$tar unpacks a packed archive" "$tar" -xf packed/archive-000000.tar -C "by-$tar"
-    is "$(wc -l <list)" "$tar finds all images" sh -c "find by-$tar -name '*.jpg' -o -name '*.png' | wc -l"
-    is "$("$plenumctl" verify packed --content | sed -n 's/^content  *//p')" "$tar gives the same bytes" content \
+    is "$(wc -l <list)" "... all of its images" sh -c "find by-$tar -name '*.jpg' -o -name '*.png' | wc -l"
+    is "$("$plenumctl" verify packed --content | sed -n 's/^content  *//p')" "... with the same bytes" content \
         "by-$tar"
 done
 cat >read.py <<'PY'
@@ -134,6 +133,6 @@ for m in tarfile.open("packed/archive-000000.tar"):
     if not m.name.endswith(".cls"):
         print(m.name.split("/")[0], m.size)')" "webdataset reads packed archives" "$PYTHON" read.py
 else
-    skip "webdataset reads packed archives" "the Python package webdataset is not here"
+    skip "webdataset reads packed archives" "the Python package webdataset is not installed"
 fi
 finish
