@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_install.sh - required packages: without apt, the script looks for them and names those that are missing; and all
-# lists of packages are the same. Speaks TAP.
+# test_install.sh - required packages: without apt, scripts/packages names those that are missing; and all lists of
+# packages agree. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 . "$top_srcdir/scripts/packages"
@@ -21,13 +21,13 @@ names() { # the parts that it lacks, and nothing else
     grep '^  ' out | sed 's/^  //; s/ (.*//' | diff - <(printf '%s\n' "$@") && ! grep -q "went on" out &&
         ! grep -q "not found" out
 }
-is "went on" "all is there: it goes on" needed build
+is "went on" "if everything is installed, the script continues" needed build
 lacks="libuv ompi-c"
-ok "libraries that are missing are named by what they are called everywhere" names "Open MPI" libuv
-ok "and where Fedora has Open MPI's" grep -q "module load mpi/openmpi-x86_64" out
+ok "missing libraries are named by their common names" names "Open MPI" libuv
+ok "... with Fedora's command for Open MPI" grep -q "module load mpi/openmpi-x86_64" out
 lacks=
 rm bin/protoc-c
-ok "programs, too" names "the compiler of protobuf-c"
+ok "missing programs are named" names "the compiler of protobuf-c"
 
 # ---- the lists ----
 lists() { # FILE PACKAGE...: has each of them
@@ -37,12 +37,13 @@ lists() { # FILE PACKAGE...: has each of them
         { echo "$file does not name $p"; return 1; }; done
 }
 libraries=$(tr ' ' '\n' <<<"$packages_build" | grep -E -- '-dev$|^openmpi-bin|^protobuf-c-' | grep -v libc6-dev)
-ok "docs/install.md has all that scripts/packages has" lists "$top_srcdir/docs/install.md" $packages_build \
+ok "docs/install.md lists all packages of scripts/packages" lists "$top_srcdir/docs/install.md" $packages_build \
     $packages_python $packages_example libcriterion-dev
-ok "README.md has all libraries" lists "$top_srcdir/README.md" $libraries
-[ ! -e "$top_srcdir/debian/control" ] || ok "and the Debian packages are built with them" lists \
+ok "README.md lists all libraries" lists "$top_srcdir/README.md" $libraries
+[ ! -e "$top_srcdir/debian/control" ] || ok "debian/control lists all libraries" lists \
     "$top_srcdir/debian/control" $libraries libcriterion-dev procps systemd-dev
-ok "and the image of jobs is made with them" lists "$top_srcdir/examples/containers/Containerfile.training" $libraries
+ok "the training image's Containerfile lists all libraries" lists \
+    "$top_srcdir/examples/containers/Containerfile.training" $libraries
 
 # ---- the demo ----
 mkdir -p demo/scripts demo/build demo/examples
@@ -59,10 +60,10 @@ touch -d yesterday demo/configure.ac
 demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun &&
     demo/scripts/demo "$T/demo/build" >out 2>&1; }
 ends_with() { local code=0; demo "$1" || code=$?; [ $code = "$2" ] && grep -q "$3" out; }
-ok "a job that fails ends the demo with its status, and no word of hashes" ends_with 'exit 17' 17 \
+ok "a failed job ends the demo with its status" ends_with 'exit 17' 17 \
     'failed with status 17'
-ok "it says so" sh -c '! grep -q "hashes differ" out'
-ok "hashes that differ are told" ends_with 'echo "hash 1111111111111111"' 1 \
+ok "... without a message about hashes" sh -c '! grep -q "hashes differ" out'
+ok "the demo reports different hashes" ends_with 'echo "hash 1111111111111111"' 1 \
     'the hashes differ, 1111111111111111 and 0123456789abcdef'
-ok "equal ones are well" ends_with 'echo "hash 0123456789abcdef"' 0 'The contact sheet'
+ok "equal hashes end the demo successfully" ends_with 'echo "hash 0123456789abcdef"' 0 'The contact sheet'
 finish

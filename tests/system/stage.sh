@@ -36,8 +36,8 @@ take_over() {
     ctl=$(dirname "$plenumd")/plenumctl
     sysusers=$(find /usr/lib/sysusers.d /usr/local/lib/sysusers.d -name plenumd.conf 2>/dev/null | head -n 1)
     tmpfiles=$(find /usr/lib/tmpfiles.d /usr/local/lib/tmpfiles.d -name plenumd.conf 2>/dev/null | head -n 1)
-    ok "the user is made" systemd-sysusers "$sysusers"
-    ok "and the folders are" systemd-tmpfiles --create "$tmpfiles"
+    ok "the user is created" systemd-sysusers "$sysusers"
+    ok "the folders are created" systemd-tmpfiles --create "$tmpfiles"
     useradd --system --groups plenum member
     useradd --system stranger
 }

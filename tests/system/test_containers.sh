@@ -9,7 +9,7 @@
 [ "$(id -u)" = 0 ] || skip_all "buildah's chroot isolation needs root"
 command -v buildah >/dev/null || skip_all "buildah is missing"
 command -v git >/dev/null && git -C "$top_srcdir" rev-parse --git-dir >/dev/null 2>&1 ||
-    skip_all "the sources are no checkout, whose files could be listed"
+    skip_all "the sources are not a git checkout"
 
 ctl=$top_builddir/plenumctl system=$(realpath "$PLENUM_DEBIAN")
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
@@ -32,11 +32,11 @@ ok "the loader's image is built" build plenum-loader
 tail -n 20 plenum-loader.log | sed 's/^/# /'
 c=$(b from localhost/plenum-loader)
 ok "its programs run" run "$c" -- plenumd --version
-ok "by a user who is no root" run "$c" -- test "$(b run "$c" -- id -u)" = 10001
-ok "the compiler was left behind" eval '! run "$c" -- sh -c "command -v gcc"'
-ok "keys can be used" run "$c" -- \
+ok "... by a user other than root" run "$c" -- test "$(b run "$c" -- id -u)" = 10001
+ok "the image has no compiler" eval '! run "$c" -- sh -c "command -v gcc"'
+ok "keys work" run "$c" -- \
     sh -c 'umask 077; head -c 32 /dev/urandom >/tmp/key; timeout 1 plenumd --socket unix:/tmp/s --listen 127.0.0.1:0 --tls-key /tmp/key; [ $? = 0 -o $? = 124 ]'
-ok "and it feeds a stream" run -v "$T/data:/data:ro" "$c" -- sh -c '
+ok "the loader serves a stream" run -v "$T/data:/data:ro" "$c" -- sh -c '
     plenumd --root /data --socket unix:/run/plenum/plenumd.sock & p=$!
     until plenumctl status unix:/run/plenum/plenumd.sock >/dev/null 2>&1; do sleep 0.1; kill -0 $p || exit 1; done
     plenumctl bench stream /data --pipeline "resize(32) center_crop(32)" --sources real --seconds 1s --rounds 1 \
@@ -44,7 +44,7 @@ ok "and it feeds a stream" run -v "$T/data:/data:ro" "$c" -- sh -c '
     r=$?
     kill $p; wait $p || exit 1; exit $r'
 
-ok "the image of jobs is built" build plenum-training
+ok "the training image is built" build plenum-training
 tail -n 20 plenum-training.log | sed 's/^/# /'
 c=$(b from localhost/plenum-training)
 cat >feed.py <<'END'
@@ -54,9 +54,9 @@ stream = pyplenum.Stream("/data", pipeline="rrc(48)flip(0.5)", seed=3, micro_bat
 print(job.instance_index, sum(batch.num_valid for batch in stream))
 END
 chmod a+r feed.py
-ok "a job of two instances runs in it, as no root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- \
+ok "a job of two instances runs in it, without root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- \
     plenumrun -n 2 python3 /feed.py
-ok "and each has its samples" test "$(sort out)" = "0 40
+ok "... and each instance gets its samples" test "$(sort out)" = "0 40
 1 40"
 
 # ---- job-mpi.yaml and loader-service.yaml without a cluster: four hosts of vhosts.sh are the pods. They get the files

@@ -5,8 +5,8 @@
 # valgrind and Python.
 . "$top_srcdir/tests/lib.sh"
 command -v valgrind >/dev/null || skip_all "valgrind is not installed"
-[ -z "${PLENUM_SANITIZED:-}" ] || skip_all "valgrind does not run what is built with sanitizers"
-[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to read valgrind's report"
+[ -z "${PLENUM_SANITIZED:-}" ] || skip_all "valgrind does not run programs built with sanitizers"
+[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "no Python to read valgrind's report"
 address=unix:@plenum-copies-$$
 at_end() { [ -z "${loader:-}" ] || kill "$loader" 2>/dev/null; }
 

@@ -31,7 +31,7 @@ fi
 [ "$(id -u)" = 0 ] || skip_all "making a system needs root"
 command -v debootstrap >/dev/null || skip_all "debootstrap is not installed"
 unshare --mount --pid --fork --kill-child --propagation private -- true 2>/dev/null ||
-    skip_all "no name spaces can be made here"
+    skip_all "namespaces cannot be created here"
 home=$(mktemp -d "$top_builddir/tests/system/distros-XXXXXX") || exit 99
 at_end() { rm -rf --one-file-system "$home"; }
 
@@ -68,7 +68,7 @@ for distro in $DISTROS; do
     [ "$suite" = "$distro" ] || mirror=${distro#*=}
     if ! make_system "$suite" "$mirror" "$root"; then
         tail -n 3 "$root.log" | sed 's/^/# /'
-        skip "$suite" "debootstrap makes no system from $mirror"
+        skip "$suite" "debootstrap cannot create a system from $mirror"
         continue
     fi
     for script in $SCRIPTS; do

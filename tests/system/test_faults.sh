@@ -97,7 +97,7 @@ fault_orted_stopped() {
     on v2 pkill -STOP -x $daemon
     kill -TERM $job
     await_end
-    ok "nor does its end" all 'same $code 143' 'below $took 25000' nothing_is_left
+    ok "... nor to end the job" all 'same $code 143' 'below $took 25000' nothing_is_left
 }
 fault_shims() {
     start
@@ -106,13 +106,13 @@ fault_shims() {
     ok "all shims of a host are killed" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000'
     on v2 pkill -KILL -x sleep # a program that loses both of its guards at once becomes an orphan there
     on v2 sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'
-    ok "nothing else is left" nothing_is_left
+    ok "... and nothing else is left" nothing_is_left
     start
     on v2 pkill -STOP -f 'plenumrun --shim'
     await_end
-    ok "its shims are stopped" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
+    ok "a host's shims are stopped" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
     on v2 pkill -CONT -f 'plenumrun --shim'
-    ok "and continued: they clean up" nothing_is_left
+    ok "... and clean up when continued" nothing_is_left
 }
 fault_dropped() {
     for kind in start start_mpi; do
@@ -120,7 +120,7 @@ fault_dropped() {
         $kind
         "$vhosts" drop v2
         await_end
-        ok "the host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
+        ok "a host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
             'below $took 20000' nothing_is_left
         "$vhosts" undrop v2
     done
@@ -134,11 +134,11 @@ fault_default() { # a job like users start it: without options for times
     sleep 12
     "$vhosts" undrop v2
     sleep 20
-    ok "the network is away for 12 s (by ${how:-agent}): the job goes on" all 'kill -0 $job' '[ ! -s err ]'
+    ok "the network fails for 12 s (by ${how:-agent}): the job continues" all 'kill -0 $job' '[ ! -s err ]'
     "$vhosts" drop v2
     begin=$(date +%s%N)
     await_end 90
-    ok "and for ever: the host is named" all 'same $code 125' \
+    ok "... and permanently: the host is named" all 'same $code 125' \
         'last_line_has "host v2 has been silent for [0-9.]* s (--heartbeat-timeout)"' nothing_is_left
     "$vhosts" undrop v2
     eval "$("$vhosts" env agent)"
@@ -152,7 +152,7 @@ fault_printing() { # queued output of an instance does not block others
     "$vhosts" drop v2
     begin=$(date +%s%N)
     await_end
-    ok "the host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
+    ok "a host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
         'below $took 25000' nothing_is_left
     "$vhosts" undrop v2
 }
@@ -161,9 +161,9 @@ fault_frozen() { # by ssh: the agent's processes on v2 descend from plenumrun, s
     start
     "$vhosts" freeze v2
     await_end
-    ok "the host is frozen" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
+    ok "a host is frozen" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
     "$vhosts" thaw v2
-    ok "and thawed: it cleans up" nothing_is_left
+    ok "... and cleans up when thawed" nothing_is_left
     eval "$("$vhosts" env agent)"
 }
 fault_launcher() {
@@ -203,14 +203,14 @@ time.sleep(100)' &
         wait $silent 2>/dev/null
     fi
     "$vhosts" sshd v2
-    ok "nothing is left of that" nothing_is_left
+    ok "... and nothing is left" nothing_is_left
 }
 fault_missing() {
     job --host v1,no-such-host,v3 true
-    ok "a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' \
+    ok "an unknown host name" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' \
         nothing_is_left
     job --start-timeout 20 --host v1,vghost,no-such-host true
-    ok "and a host that is down: one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' \
+    ok "... and a host that is down, in one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' \
         'has "^  vghost  *log in  "' 'has "^  no-such-host  *log in  "' nothing_is_left
     mkdir -p "$TMPDIR/only-here"
     cp "$run" "$TMPDIR/only-here/plenumrun"
@@ -222,12 +222,12 @@ fault_missing() {
         'last_line_has "v2  *plenumrun  *there is no $TMPDIR/only-here/plenumrun: install it"' nothing_is_left
     "$vhosts" unhide v2 "$TMPDIR/only-here"
     job --no-host-check --host 'v[1-3]:2' no-such-program
-    ok "the program is missing, and nobody asked" all 'same $code 127' \
+    ok "the program is missing, without the host check" all 'same $code 127' \
         'last_line_has "on host v[123] cannot be started: there is no program"' nothing_is_left
     (cd /tmp && mkdir -p only-at-head.$id && cd only-at-head.$id &&
         timeout 60 "$run" --no-host-check --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
     code=$?
-    ok "the working directory is missing, and nobody asked" all 'same $code 125' \
+    ok "the working directory is missing, without the host check" all 'same $code 125' \
         'last_line_has "the working directory /tmp/only-at-head"' nothing_is_left
     (cd /tmp/only-at-head.$id && timeout 60 "$run" --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
     code=$?
@@ -239,7 +239,8 @@ fault_restart() {
     start_once --max-restarts 2
     on v2 pkill -KILL -x $daemon
     await_end
-    ok "a job that may starts again" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' nothing_is_left
+    ok "a job with --max-restarts is restarted" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' \
+        nothing_is_left
 }
 fault_reboot() { # a host reboots: for a while, logins fail
     eval "$("$vhosts" env ssh)"
@@ -249,7 +250,7 @@ fault_reboot() { # a host reboots: for a while, logins fail
     wait_for 40 has 'trying again in 10 s'
     "$vhosts" sshd v2
     await_end 60
-    ok "a host that is not ready when the job starts again is waited for" all 'same $code 0' \
+    ok "a restart waits for a host that is not ready" all 'same $code 0' \
         'has "1 of 3 other hosts are not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
     eval "$("$vhosts" env agent)"
 }
@@ -257,7 +258,7 @@ fault_crashed() { # must be the last one: afterwards the host is gone
     start
     "$vhosts" crash v2
     await_end
-    ok "the host is gone" all 'same $code 125' 'last_line_has "host v2"' 'below $took 20000' nothing_is_left
+    ok "a host disappears" all 'same $code 125' 'last_line_has "host v2"' 'below $took 20000' nothing_is_left
 }
 
 eval "$("$vhosts" env agent)"

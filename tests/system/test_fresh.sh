@@ -53,7 +53,7 @@ esac
 
 cd "$T" || exit 99
 chmod 755 "$T"
-apt-get update >log 2>&1 || { tail -n 5 log | sed 's/^/# /'; skip_all "no Debian archive can be reached"; }
+apt-get update >log 2>&1 || { tail -n 5 log | sed 's/^/# /'; skip_all "no Debian archive is reachable"; }
 stream="--pipeline rrc(48)flip(0.5) --seed 7"
 as() { # USER COMMAND...
     local user=$1
@@ -63,19 +63,19 @@ as() { # USER COMMAND...
 version() { dpkg-query -W -f '${Version}' plenum-loader; }
 line() { grep -o -E '\b[0-9a-f]{16}\b' "$1" | tail -n 1; }
 
-ok "the packages are installed with what they depend on" apt-get install -y --no-install-recommends /debs/*.deb \
+ok "the packages are installed with their dependencies" apt-get install -y --no-install-recommends /debs/*.deb \
     openmpi-bin openssh-client procps
-ok "nothing is missing" dpkg --audit
-ok "the user is there" id plenum
-is plenum:plenum "its folder of indices is" stat -c %U:%G /var/cache/plenum
-ok "the configuration is good" plenumd --check-config
+ok "dpkg finds nothing missing" dpkg --audit
+ok "the user exists" id plenum
+is plenum:plenum "its cache folder exists" stat -c %U:%G /var/cache/plenum
+ok "the configuration is valid" plenumd --check-config
 useradd --create-home --groups plenum alice
-ok "a data set is made" plenumctl make-sample /srv/photos --classes 4 --images 12 --size 80
+ok "plenumctl creates a data set" plenumctl make-sample /srv/photos --classes 4 --images 12 --size 80
 want=$(plenumctl hash /srv/photos $stream --epochs 2)
 
 # ---- a job with its own loader ----
 as alice plenumrun --num-instances 2 --num-replicas 4 python3 /debs/first.py /srv/photos >out 2>err || sed 's/^/# /' err
-is "$want" "the guide's first job runs, and is fed the right pixels" line out
+is "$want" "the guide's first job gets the right pixels" line out
 
 # ---- the service, started like its unit would do ----
 mkdir -p /run/plenum && chown plenum:plenum /run/plenum
@@ -91,8 +91,8 @@ ok "the service starts" serve
 service=$(pgrep -o -x plenumd)
 export PLENUM_LOADER=unix:/run/plenum/plenumd.sock
 as alice python3 /debs/first.py /srv/photos >out 2>err || sed 's/^/# /' err
-is "$want" "a job of a member of the group is fed" line out
-ok "the tool shows it" plenumctl status
+is "$want" "a job of a group member gets the right pixels" line out
+ok "plenumctl status works" plenumctl status
 
 # ---- the next version, while a job streams ----
 sed 's/epochs=2/epochs=40/; s/total += batch.hash()/&; __import__("time").sleep(0.02)/' /debs/first.py >long.py
@@ -101,15 +101,15 @@ job=$!
 sleep 2
 before=$(version)
 ok "all packages are upgraded while a job streams" dpkg -i /debs/upgrade/*.deb
-ok "to a higher version" dpkg --compare-versions "$(version)" gt "$before"
+ok "... to a higher version" dpkg --compare-versions "$(version)" gt "$before"
 kill "$service" # systemd would restart it
 wait_for 20 test ! -e "/proc/$service"
 ok "the new loader starts" serve
-ok "the job ends well" wait $job
-is "$(plenumctl hash /srv/photos $stream --epochs 40)" "with the same hash" line out
-ok "and was told" grep -q "is being stopped or restarted; batches come from" err
-ok "changes to the configuration stay" grep -q '^root = /srv' /etc/plenum/plenumd.conf
+ok "the job succeeds" wait $job
+is "$(plenumctl hash /srv/photos $stream --epochs 40)" "... with the same hash" line out
+ok "... and reported the restart" grep -q "is being stopped or restarted; batches come from" err
+ok "changes to the configuration are kept" grep -q '^root = /srv' /etc/plenum/plenumd.conf
 pkill -x plenumd
 ok "the packages are removed" dpkg -P plenum-loader plenum python3-pyplenum libplenum-dev libplenum1
-is "" "nothing of theirs is left" find /usr /lib /etc /var/cache /run -name '*plenum*' -not -path '/usr/local/*'
+is "" "no files of theirs are left" find /usr /lib /etc /var/cache /run -name '*plenum*' -not -path '/usr/local/*'
 finish

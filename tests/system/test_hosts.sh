@@ -30,16 +30,16 @@ for how in agent ssh; do
     ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
         nothing_is_left
     job --start-timeout 20 --host v1,no-such-host true
-    ok "$how: a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in"' \
+    ok "$how: an unknown host name" all 'same $code 125' 'last_line_has "no-such-host  *log in"' \
         'below $took 10000' nothing_is_left
     job --host 'v[1-3]' no-such-program
-    ok "$how: a program that is not there" all 'same $code 127' \
+    ok "$how: a missing program" all 'same $code 127' \
         'last_line_has "v3  *program  *there is no program .no-such-program. in PATH"' nothing_is_left
     mkdir -p /tmp/only-at-head.$id
     cd /tmp/only-at-head.$id && "$run" --host v1,v2 true >"$dir/out" 2>"$dir/err"
     code=$?
     cd "$dir" && rmdir /tmp/only-at-head.$id
-    ok "$how: a working directory that is not there" all 'same $code 125' \
+    ok "$how: a missing working directory" all 'same $code 125' \
         'last_line_has "v2  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 done
 
@@ -55,15 +55,15 @@ fi
 # ---- hosts with users, ports and IPv6 addresses ----
 "$vhosts" exec v2 /usr/sbin/sshd -f "$VHOSTS_DIR/sshd_config" -o PidFile=/run/sshd2.pid -p 2222
 job --host v1,root@v2:2222,root@v3::,v2:22:1 true
-ok "a list that is not understood" all 'same $code 2' 'grep -q -e "--host: host" err'
+ok "a malformed host list" all 'same $code 2' 'grep -q -e "--host: host" err'
 job --host v1,root@v2:2222,root@v3 sh -c 'echo $RANK $(hostname) $MASTER_ADDR'
 ok "users and ports" same "$(sort out)" "0 v1 $VHOSTS_NET.1
 1 v2 $VHOSTS_NET.1
 2 v3 $VHOSTS_NET.1"
 job --host v1,nobody@v2 true
-ok "a user who may not log in" all 'same $code 125' 'last_line_has "v2  *log in  *.*Permission denied"'
+ok "a user without permission to log in" all 'same $code 125' 'last_line_has "v2  *log in  *.*Permission denied"'
 job --host v1,root@v2:2223 true
-ok "a port where nobody listens" all 'same $code 125' 'last_line_has "v2  *log in  *.*refused"'
+ok "a port without a listener" all 'same $code 125' 'last_line_has "v2  *log in  *.*refused"'
 "$vhosts" exec v2 sh -c 'kill $(cat /run/sshd2.pid)'
 six() { # HOST NUMBER: give it an IPv6 address
     on "$1" sh -c "echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
@@ -76,31 +76,31 @@ if six v1 1 && six v2 2 && { echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 &
 1 v1
 2 v2"
     [ ! -x "$mpi_sum" ] || { job --host '[fd77::1]:2,fd77::2' "$mpi_sum"
-        ok "and MPI" same "$(grep -c 'sum 3' out)" 3; }
+        ok "... with MPI" same "$(grep -c 'sum 3' out)" 3; }
     job --host fd77::fe sh -c 'echo $RANK $(hostname)'
-    ok "one of our own" all 'same "$(cat out)" "0 vhead"'
+    ok "an IPv6 address of this host" all 'same "$(cat out)" "0 vhead"'
 else
     skip "IPv6 addresses" "no IPv6 here"
 fi
 
 # ---- the network between them ----
 job --host v1,v2 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME'
-ok "the subnet that all share, and its interface" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
+ok "the hosts' common subnet and its interface are found" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
 for h in 1 2 3; do # docker0 is not a common network: it has the same address on all hosts
     on v$h sh -c "ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up
                   ip link add eth1 type bridge && ip addr add 10.99.0.$h/24 dev eth1 && ip link set eth1 up"
 done
 job --host v1,v2 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME'
-ok "docker0 is not one, and the one by which they are reached comes first" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
+ok "docker0 is ignored, and the subnet used for logins comes first" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
 job --host v1,v2 --host-subnet 10.99.0.0/16 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME $MASTER_ADDR'
 ok "--host-subnet" same "$(sort -u out)" "10.99.0.0/16 eth1 10.99.0.1"
 job --host v1,v2 --host-subnet 10.98.0.0/16 true
-ok "one that a host is not on" all 'same $code 125' \
+ok "a --host-subnet without an address on one host" all 'same $code 125' \
     'last_line_has "v2  *network  *it has no address in --host-subnet 10.98.0.0/16, only "'
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' "$mpi_sum"
     ok "MPI does not try docker0" same "$(grep -c 'sum 6' out)" 6; }
 job --host v1,v2 -v true
-ok "-v tells of it" grep -q "the hosts communicate over $VHOSTS_NET.0/24" err
+ok "-v reports the subnet" grep -q "the hosts communicate over $VHOSTS_NET.0/24" err
 
 # ---- a firewall: the kernel refuses, or drops, packets to and from ports of the head ----
 ip addr del fd77::fe/64 dev eth0 2>/dev/null # the rules are for IPv4
@@ -109,34 +109,34 @@ job --host 'v[1-3]' --port-range 20000-20099 sh -c 'ss -Hltn | awk "{print \$4}"
 ok "--port-range: Open MPI's daemons listen on these ports only" all 'same $code 0' \
     'same "$(sed "s/.*:200[0-9][0-9]$/one of them/" out | sort -u)" "one of them"'
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' --port-range 20000-20099 "$mpi_sum"
-    ok "and MPI" same "$(grep -c 'sum 6' out)" 6; }
+    ok "... with MPI" same "$(grep -c 'sum 6' out)" 6; }
 if on v2 ip rule add to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit 2>log; then
     job --host 'v[1-3]' --port-range "$ports" true
-    ok "a port that one host cannot reach is found before the start" all 'same $code 125' \
+    ok "a port that one host cannot reach is detected before the start" all 'same $code 125' \
         'has "1 of 3 other hosts are not ready"' 'nothing_is_left' \
         'last_line_has "v2  *network  *it cannot connect to plenumrun at $VHOSTS_NET.254, port 2000[0-9] (.*): allow that in the firewall"'
     job --host 'v[1-3]' --port-range 20016-20099 true
-    ok "others can be named" same $code 0
+    ok "other ports can be given" same $code 0
     job --no-host-check --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
-    ok "without the check it is found when the job has not started" all 'same $code 125' \
+    ok "without the check, it is detected when the job does not start" all 'same $code 125' \
         'last_line_has "v2  *network  *it cannot connect to plenumrun at $VHOSTS_NET.254, port 2000[0-9]"' 'nothing_is_left'
     on v2 ip rule del to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit
     ip rule add to "$VHOSTS_NET.2" ipproto tcp sport "$ports" blackhole
     job --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
-    ok "so is one that does not answer" all 'same $code 125' 'nothing_is_left' \
+    ok "... also if packets are dropped" all 'same $code 125' 'nothing_is_left' \
         'last_line_has "v2  *network  *it cannot connect to plenumrun at .*port 2000[0-9] (Connection timed out)"'
     ip rule del to "$VHOSTS_NET.2" ipproto tcp sport "$ports" blackhole
     for p in 20001-20003 20005-20007; do ip rule add to "$VHOSTS_NET.2" ipproto tcp sport $p blackhole; done
     job --start-timeout 30 --host 'v[1-3]' --port-range "$ports" true
-    ok "where mpirun's port alone does not, the host is named" all 'same $code 125' nothing_is_left \
+    ok "if only mpirun's port drops packets, the host is named" all 'same $code 125' nothing_is_left \
         'has "no response from instance 1 on host v2: Open MPI.s daemon there has not connected"' 'has_not "host v[13]"'
     for p in 20001-20003 20005-20007; do ip rule del to "$VHOSTS_NET.2" ipproto tcp sport $p blackhole; done
 else
-    skip "a port that one host cannot reach is found before the start" "no rules for ports here"
+    skip "a port that one host cannot reach is detected before the start" "no firewall rules for ports here"
 fi
 
 job --host 'v[1-3]' --tag-output='%h:' sh -c 'seq -f "$RANK line %.0f" 50000'
-ok "output of three hosts is complete and unmixed" same "$(awk '
+ok "output of three hosts is complete and not mixed" same "$(awk '
     $1 != "v" $2 + 1 ":" || NF != 4 || $4 != last[$2] + 1 { bad++ }
     { last[$2] = $4 }
     END { print bad + 0, last[0], last[1], last[2] }' out)" "0 50000 50000 50000"
@@ -144,7 +144,8 @@ echo hello | timeout 30 "$run" --host v2,v1 sh -c 'echo $RANK: $(cat)' >out 2>er
 ok "standard input reaches another host" same "$(sort out)" "0: hello
 1:"
 job --host v1:2 --print-topology sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status'
-ok "the plan of another host is what is done there" same "$(awk '$1 ~ /^[01]$/ && $2 == "v1" {print $6}' out | sort)" \
+ok "instances on a remote host are bound to the planned CPUs" same \
+    "$(awk '$1 ~ /^[01]$/ && $2 == "v1" {print $6}' out | sort)" \
     "$(tail -n 2 out | sort)"
 
 finish

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 lend their cores to a job on v1. Faults of these
+# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 run loaders for a job on v1. Faults of these
 # hosts must not change the batches, and nothing may be left on any host. Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
@@ -19,22 +19,22 @@ lends=(--heartbeat-timeout 3 --loader none --loader-host 'v[2-3]' --host v1)
 for how in agent ssh; do
     eval "$("$vhosts" env $how)"
     job "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --json
-    ok "$how: two hosts lend their cores" all works 'same "$(cat err)" ""' nothing_is_left
+    ok "$how: two loader hosts" all works 'same "$(cat err)" ""' nothing_is_left
     job --loader-host v2,vhead --host v1,v3 "$feed" "${stream[@]}" --epochs $epochs --json
-    ok "$how: the launching host lends its, too" all works nothing_is_left
+    ok "$how: the launching host is a loader host, too" all works nothing_is_left
     job --start-timeout 20 --loader-host vghost,v2 --host v1 true
     ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
         nothing_is_left
     job --start-timeout 20 --no-host-check --loader-host no-such-host --host v1 true
-    ok "$how: a name that nobody knows, unasked" all 'same $code 125' \
+    ok "$how: an unknown host name, without the host check" all 'same $code 125' \
         'last_line_has "loader-host no-such-host: its loader cannot be started"' 'below $took 25000' nothing_runs
     # The agent's daemon descends from plenumrun, whose guard kills it while it starts: its files may be left.
-    if [ $how = agent ]; then on v1 sh -c 'rm -rf /tmp/ompi.*'; else ok "$how: it leaves no files" no_files; fi
+    if [ $how = agent ]; then on v1 sh -c 'rm -rf /tmp/ompi.*'; else ok "$how: no files are left" no_files; fi
 done
 job --loader-host v2 --host v1,v2 true
-ok "a host that has instances" all 'same $code 2' 'has "--loader-host v2: instances run there"'
+ok "a loader host that also runs instances is rejected" all 'same $code 2' 'has "--loader-host v2: instances run there"'
 job --host-subnet 10.9.9.0/24 --loader-host v2 --host v1 true
-ok "a host that is not on the network" all 'same $code 125' 'last_line_has "v2  *network"'
+ok "a loader host outside --host-subnet is rejected" all 'same $code 125' 'last_line_has "v2  *network"'
 
 # with FAULT... - run a job, and cause the fault meanwhile
 with() {
@@ -57,12 +57,12 @@ cut() { "$vhosts" drop v3; sleep 7; }
 with cut
 ok "a host is cut off" works
 alone() { ! on v3 pgrep -f 'plenumd|lend-loader' >/dev/null; }
-ok "nothing is left on it, though nobody can tell it" wait_for 15 alone
+ok "the host that was cut off cleans up by itself" wait_for 15 alone
 "$vhosts" undrop v3
-ok "nor anywhere else" nothing_is_left
+ok "nothing is left on the other hosts" nothing_is_left
 freeze() { "$vhosts" freeze v2; sleep 4; "$vhosts" thaw v2; }
 with freeze
-ok "a host is frozen for longer than heartbeats may be missing" all works nothing_is_left
+ok "a host is frozen for longer than the heartbeat timeout" all works nothing_is_left
 stop() { pkill -STOP -x plenumrun; sleep 0.2; pkill -CONT -x plenumrun; }
 with stop
 ok "plenumrun is stopped for a moment" all works nothing_is_left
@@ -77,14 +77,14 @@ wait_for 30 lent v2 v3
 "$vhosts" drop v2
 pkill -TERM -o -f "^$run --heartbeat"
 wait
-ok "ended while a host is cut off: nothing stays there" wait_for 15 \
+ok "a job ended while a host is cut off: the host cleans up" wait_for 15 \
     sh -c '! "$0" exec v2 pgrep -f "plenumd|lend-loader"' "$vhosts"
 "$vhosts" undrop v2
 
 rm -f marker
 job "${lends[@]}" --max-restarts 1 sh -c '[ -e marker ] && exec "$@"; : >marker; exit 3' - "$feed" "${stream[@]}" \
     --epochs $epochs --json
-ok "a job that starts again, with another key" all works nothing_is_left
+ok "a job that restarts with a new key" all works nothing_is_left
 crash() { "$vhosts" crash v3; }
 with crash
 ok "a host is powered off" works

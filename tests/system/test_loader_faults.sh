@@ -428,18 +428,18 @@ faults="none killed all_killed both_away stopped told_to_end at_the_start link_d
 if [ -x "$wrong" ]; then
     faults="$faults other_major older_minor newer_minor wrong_pixels wrong_pixels_of_three"
 else
-    skip "loaders of other versions, and a wrong one" "they are built with Criterion's tests alone"
+    skip "loaders of other versions, and a wrong one" "they are built only with Criterion"
 fi
 if [ -n "$group" ]; then
     faults="$faults out_of_memory"
 else
-    skip "a loader that is ended for want of memory" "no control group can be made"
+    skip "a loader that is killed for lack of memory" "control groups cannot be created here"
 fi
 if command -v nft >/dev/null && lossy v1 2>>log; then
     on v1 nft delete table inet t
     faults="$faults loss"
 else
-    skip "a link that loses packets" "nftables cannot be had here"
+    skip "a link that loses packets" "nftables is not available here"
 fi
 if command -v tc >/dev/null && on v1 tc qdisc add dev eth0 root tbf rate 8mbit burst 64k latency 50ms 2>>log; then
     on v1 tc qdisc del dev eth0 root
@@ -468,11 +468,11 @@ end v1
 mv key key1 && cp -p key2 key && start v1 && mv key1 key
 PLENUM_LOADER_KEY=$dir/client on v3 timeout 100 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
 code=$?
-ok "another key is refused, and the loader says so once" all 'same $code 1' 'has "does not have the key"' \
+ok "a wrong key is rejected, and the loader logs it once" all 'same $code 1' 'has "does not have the key"' \
     'same "$(grep -c "does not have the key" log.v1)" 1'
 on v3 timeout 100 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
 code=$?
-ok "and so is none" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
+ok "a missing key is rejected" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 
 # A trainer's host disappears silently: the loader frees its resources within a minute or so.
 as_before v1

@@ -22,7 +22,7 @@ names() {
     local count
     count=$(grep -c . out)
     job --host "$1" "$mpi_sum"
-    ok "and MPI" all 'same $code 0' "same \"\$(grep -c sum out)\" $count"
+    ok "... with MPI" all 'same $code 0' "same \"\$(grep -c sum out)\" $count"
 }
 names n2.rack-a.example.com '0 v2' "one other host"
 names n1.rack-a.example.com,n2.rack-a.example.com '0 v1 1 v2' "several"
@@ -44,35 +44,36 @@ eval "cp $VHOSTS_DIR/ssh_config ssh_config"
 timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" \
     "$run" --host n1.rack-a.example.com,n1.rack-b.example.com sh -c 'echo $RANK $(ip -o -4 addr show eth0)' >out 2>err
 code=$?
-ok "another host of this one's first name" all 'same $code 0' \
+ok "a different host with the same first name" all 'same $code 0' \
     'same "$(sort out | sed "s/ .* inet \([0-9.]*\).*/ \1/" | tr "\n" " ")" "0 $VHOSTS_NET.1 1 $VHOSTS_NET.3 "'
 "$vhosts" exec v1 hostname v1
 
 # ---- Open MPI's daemon, or its folder, fails on one host ----
 on v2 mount -o remount,ro /tmp
 job --host v1,v2 true
-ok "/tmp that is read-only is found before the start" all 'same $code 125' \
+ok "a read-only /tmp is detected before the start" all 'same $code 125' \
     'last_line_has "v2  *folder  *.*there: /tmp: Read-only file system"' 'nothing_is_left'
 job --no-host-check --host v1,v2 true
-ok "and without the check the host is asked when its daemon has failed" all 'same $code 125' 'last_line_has "v2  *folder .*/tmp"' \
+ok "... without the check, after the daemon has failed" all 'same $code 125' 'last_line_has "v2  *folder .*/tmp"' \
     'has_not "did not start within"' 'nothing_is_left'
 on v2 mount -o remount,rw,size=8k /tmp
 on v2 sh -c 'head -c 100000 /dev/zero >/tmp/full' 2>/dev/null
 job --host v1,v2 true
-ok "so is one that is full" all 'same $code 125' 'last_line_has "v2  *folder  *.*there: /tmp: No space left"'
+ok "... also if /tmp is full" all 'same $code 125' 'last_line_has "v2  *folder  *.*there: /tmp: No space left"'
 on v2 sh -c 'rm /tmp/full; mount -o remount,rw,size=100m /tmp'
 mkdir broken && printf '#!/bin/sh\necho "orted: error while loading shared libraries: libhwloc.so.15" >&2\nexit 127\n' >broken/daemon
 chmod +x broken/daemon
 path=$(type -P $daemon)
 on v2 mount --bind "$PWD/broken/daemon" "$(readlink -f "$path")"
 job --host v1,v2 true
-ok "a daemon that misses a library" all 'same $code 125' 'has "  | orted: error while loading shared libraries: libhwloc"' \
+ok "a daemon with a missing library" all 'same $code 125' \
+    'has "  | orted: error while loading shared libraries: libhwloc"' \
     'last_line_has "Open MPI.s daemon cannot be executed on host v2 (status 127): install the same Open MPI there"' \
     'has_not "did not start within"' 'nothing_is_left'
 printf '#!/bin/sh\necho $$ >%s/daemon.pid\nexec sleep 1000\n' "$PWD" >broken/daemon
 daemon_ended() { ! on v2 kill -0 "$(cat daemon.pid)" 2>/dev/null; }
 job --start-timeout 30 --host v1,v2,v3 true
-ok "the host of a daemon that does not come is named, and no other" all 'same $code 125' \
+ok "if a daemon does not connect, only its host is named" all 'same $code 125' \
     'last_line_has "did not start within 30.0 s (--start-timeout): no response from instance 1 on host v2: Open MPI.s daemon"' \
     'has_not "host v1"' 'has_not "host v3"' 'wait_for 20 daemon_ended' 'nothing_is_left'
 on v2 umount "$(readlink -f "$path")"
@@ -84,14 +85,14 @@ on v2 sh -c 'kill $(cat /run/sshd.pid)'
 sed "s|^SetEnv PATH=.*|SetEnv PATH=$PWD/elsewhere:/usr/sbin|" "$VHOSTS_DIR/sshd_config" >sshd_config
 on v2 /usr/sbin/sshd -f "$PWD/sshd_config"
 job --start-timeout 50 --host v1,v2,v3 true
-ok "a daemon that is not there is reported at once, with its host" all 'same $code 125' \
+ok "a missing daemon is reported at once, with its host" all 'same $code 125' \
     'last_line_has "Open MPI.s daemon cannot be executed on host v2 (status 127)"' 'has_not "did not start within"' \
     'nothing_is_left'
 on v2 sh -c 'kill $(cat /run/sshd.pid)'
 "$vhosts" sshd v2
 [ "$(dirname "$path")" = /usr/bin ] || "$vhosts" unhide v2 "$(dirname "$path")"
 job --host v1,v2 true
-ok "all is well again" same $code 0
+ok "a job works again" same $code 0
 
 if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
     export PLENUM_CACHE_DIR=$PWD/cache
@@ -99,10 +100,11 @@ if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
     want=$("$top_builddir/plenumctl" hash data --epochs 5)
     LD_LIBRARY_PATH=$top_builddir/.libs job -x LD_LIBRARY_PATH --host n1.rack-a.example.com \
         --loader none --loader-host N1.rack-b.example.com "$top_builddir/examples/feed" data --epochs 5 --json
-    ok "--loader-host by its full name" all 'same $code 0' 'grep -q "$want" out'
+    ok "--loader-host accepts a full name" all 'same $code 0' 'grep -q "$want" out'
     job --host n1.rack-a.example.com --loader-host N1.Rack-A.example.com. true
-    ok "one host for both, written in two ways" all 'same $code 2' 'has "loader-host"'
+    ok "a host given both as host and as loader host, spelt differently, is rejected" all 'same $code 2' \
+        'has "loader-host"'
 else
-    skip "--loader-host by its full name" "built without TLS"
+    skip "--loader-host accepts a full name" "built without TLS"
 fi
 finish

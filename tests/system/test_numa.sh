@@ -42,13 +42,13 @@ ok "the kernel has five nodes, one of them without CPUs" same \
     "$(cat /sys/devices/system/node/has_memory) $(cat /sys/devices/system/node/has_cpu)" "0-4 0-3"
 job -n 4 --print-topology=json --dry-run
 cp out plan.json
-ok "four instances: a node each" same \
+ok "four instances: one node each" same \
     "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)", "numa_nodes": "\([^"]*\)", "memory_policy": "\([^"]*\)".*/\1 \2 \3 \4/p' plan.json)" "0 0-1 0 bind
 1 2-3 1 bind
 2 4-5 2 bind
 3 6-7 3 bind"
 job -n 4 bash what
-ok "and the kernel agrees, also on where memory is" same "$(sort out)" "0 0-1 bind:0 0
+ok "... which the kernel confirms, including the memory's nodes" same "$(sort out)" "0 0-1 bind:0 0
 1 2-3 bind:1 1
 2 4-5 bind:2 2
 3 6-7 bind:3 3"
@@ -91,7 +91,7 @@ ok "--reserve-cores takes one of each node" same "$(sort out)" "0 0 bind:0 0
 # ---- limits: CPUs that are offline, taskset, cpusets and quotas ----
 echo 0 >/sys/devices/system/cpu/cpu3/online
 job -n 4 bash what
-ok "a CPU that is off" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 bind:0
+ok "a CPU that is offline" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 bind:0
 1 2 bind:1
 2 4-5 bind:2
 3 6-7 bind:3"
@@ -112,12 +112,12 @@ if [ -e cg/job/cpuset.cpus ]; then
     echo '300000 100000' >cg/job/cpu.max
     (echo $BASHPID >cg/job/cgroup.procs && "$run" -n 2 --print-topology sh -c 'echo threads $OMP_NUM_THREADS') >out \
         2>err
-    ok "a quota of three CPUs: as many threads" all 'has out "8 (time of 3)"' 'same "$(grep -c "threads 1" out)" 2'
+    ok "a quota of three CPUs limits the threads" all 'has out "8 (time of 3)"' 'same "$(grep -c "threads 1" out)" 2'
     (echo $BASHPID >cg/job/cgroup.procs && "$run" -n 4 --print-topology=json true) >out 2>err
-    ok "is shared by four: they are marked" all 'has out "\"cpu_quota_millicores\": 3000"' \
+    ok "four instances that share it are marked as oversubscribed" all 'has out "\"cpu_quota_millicores\": 3000"' \
         'same "$(grep -c "\"oversubscribed\": true" out)" 4'
 else
-    skip "a cpuset" "no control groups here"
+    skip "a cpuset" "no control groups"
 fi
 umount -l cg /sys/fs/cgroup 2>/dev/null
 rmdir cg 2>/dev/null

@@ -35,33 +35,33 @@ feed() {
 owner() { stat -c %U:%G "$1"; }
 
 ok "the packages are installed" dpkg -i "$stage"/*.deb
-ok "the user is there" id plenum
-is plenum:plenum "its folder of indices is" owner /var/cache/plenum
+ok "the user exists" id plenum
+is plenum:plenum "its cache folder exists" owner /var/cache/plenum
 ok "the socket listens" systemctl --quiet is-active plenumd.socket
 ok "the service runs" systemctl --quiet is-active plenumd.service
-ok "both come back after a reboot" systemctl --quiet is-enabled plenumd.socket plenumd.service
-ok "the configuration is good" plenumd --check-config
-ok "the tool runs" plenumctl make-sample /srv/data --classes 4 --images 10 --size 96
+ok "both start at boot" systemctl --quiet is-enabled plenumd.socket plenumd.service
+ok "the configuration is valid" plenumd --check-config
+ok "plenumctl works" plenumctl make-sample /srv/data --classes 4 --images 10 --size 96
 chmod -R a+rX /srv/data
 echo "root = /srv/data" >>/etc/plenum/plenumd.conf
-ok "reload" systemctl reload plenumd
+ok "the service reloads" systemctl reload plenumd
 feed --epochs 1 >out 2>err
 is "$(plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)" --micro-batch 4 2>/dev/null ||
-    plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)")" "a job is fed the right pixels" field hash
+    plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)")" "a job gets the right pixels" field hash
 ok "Python finds the library" /usr/bin/python3 -c 'import pyplenum; pyplenum.Job'
 
 feed --epochs 20 --pause 20 >out 2>err &
 job=$!
 sleep 1
 before=$(pid)
-ok "upgraded while a job streams" dpkg -i "$stage/upgrade/plenum-loader.deb"
-ok "the job ends well" wait $job
-is "$(plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)" --epochs 20)" "with the same hash" field hash
-ok "a new process serves" test "$(pid)" != "$before"
-ok "changes to the configuration stay" grep -q '^root = /srv/data' /etc/plenum/plenumd.conf
+ok "the package is upgraded while a job streams" dpkg -i "$stage/upgrade/plenum-loader.deb"
+ok "the job succeeds" wait $job
+is "$(plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)" --epochs 20)" "... with the same hash" field hash
+ok "the loader is a new process" test "$(pid)" != "$before"
+ok "changes to the configuration are kept" grep -q '^root = /srv/data' /etc/plenum/plenumd.conf
 ok "the packages are removed" dpkg -r plenum-loader plenum python3-pyplenum libplenum-dev libplenum1
-ok "and purged" dpkg -P plenum-loader
-ok "nothing that it made is left" test ! -e /var/cache/plenum -a ! -e /run/plenum
-ok "its user is" id plenum
-ok "the service is gone" test "$(systemctl show -P ActiveState plenumd)" = inactive
+ok "... and purged" dpkg -P plenum-loader
+ok "the loader's folders are removed" test ! -e /var/cache/plenum -a ! -e /run/plenum
+ok "the user is kept" id plenum
+ok "the service is inactive" test "$(systemctl show -P ActiveState plenumd)" = inactive
 finish

@@ -5,7 +5,7 @@
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 command -v git >/dev/null || skip_all "git is not installed"
-git -C "$top_srcdir" rev-parse -q --verify HEAD >/dev/null 2>&1 || skip_all "these sources are in no git repository"
+git -C "$top_srcdir" rev-parse -q --verify HEAD >/dev/null 2>&1 || skip_all "the sources are not a git repository"
 wheel=--without-wheel
 [ -z "${PLENUM_WHEEL:-}" ] || wheel=
 
@@ -25,51 +25,51 @@ refuses() { # SENTENCE COMMAND...: the command fails with this message, and crea
     [[ $said == *"$sentence"* ]] || { echo "said: $said"; return 1; }
     [ ! -e build ]
 }
-ok "a tag that is not there" refuses "there is no tag v$version" scripts/release "v$version"
-ok "a tag of another name" refuses "not 'release-1'" scripts/release release-1
+ok "a missing tag is rejected" refuses "there is no tag v$version" scripts/release "v$version"
+ok "a tag with a different form is rejected" refuses "not 'release-1'" scripts/release release-1
 git tag "v$version"
 echo >>README.md
-ok "a tree that was changed" refuses "the tree has changes" scripts/release "v$version"
+ok "a tree with changes is rejected" refuses "the tree has changes" scripts/release "v$version"
 git checkout -q README.md
 : >stray
-ok "and one with a file that git does not know" refuses "stray" scripts/release "v$version"
+ok "a tree with an untracked file is rejected" refuses "stray" scripts/release "v$version"
 rm stray
 mkdir full && : >full/file && echo full >>.git/info/exclude
-ok "a folder that is not empty" refuses "is not empty" scripts/release "v$version" full
+ok "a folder that is not empty is rejected" refuses "is not empty" scripts/release "v$version" full
 for change in 'configure.ac s/^AC_INIT(\[plenum\], \[[^]]*/&9/' 'NEWS 1s/$/ (unreleased)/' 'debian/changelog 1s/(/(9/' \
     'python/pyproject.toml s/^version = "/&9/' 'python/pyplenum/__init__.py s/^__version__ = "/&9/'; do
     file=${change%% *}
     sed -i "${change#* }" "$file" && git commit -qam "another version" && git tag -f "v$version" >/dev/null
-    ok "another version in $file" refuses "$file says version" scripts/release "v$version"
+    ok "a different version in $file is rejected" refuses "$file says version" scripts/release "v$version"
     git reset -q --hard HEAD~1 && git tag -f "v$version" >/dev/null
 done
 git commit -q --allow-empty -m later
-ok "a tag that is not checked out" refuses "git checkout v$version" scripts/release "v$version"
+ok "a tag that is not checked out is rejected" refuses "git checkout v$version" scripts/release "v$version"
 git reset -q --hard HEAD~1
 
 if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null ||
     ! dpkg-checkbuilddeps >"$T/missing" 2>&1; then
-    skip "two runs make the same bytes" \
+    skip "two runs produce the same bytes" \
         "what builds Debian packages is missing: $(tr '\n' ' ' <"$T/missing" 2>/dev/null)"
     finish
     exit
 fi
 cd "$T" || exit 99
 cp -R one another-folder-of-the-same
-ok "a release is made" one/scripts/release $wheel "v$version" "$T/first"
+ok "a release is built" one/scripts/release $wheel "v$version" "$T/first"
 sleep 1
-ok "and made again, elsewhere, in a deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" \
+ok "... and built again in a different, deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" \
     second/deeper/folder
 differences() { # prints the sums of the files that differ
     diff first/SHA256SUMS second/deeper/folder/SHA256SUMS 2>&1
 }
-is "" "both are the same to the bit" differences
-ok "the sums are right" sh -c 'cd first && sha256sum -c --quiet SHA256SUMS'
+is "" "both are identical" differences
+ok "the checksums are right" sh -c 'cd first && sha256sum -c --quiet SHA256SUMS'
 is "1 5" "a source package, and packages" \
     sh -c 'echo $(ls first/*.tar.xz | wc -l) $(ls first/*.deb | grep -v dbgsym | wc -l)'
 here() { # succeeds if no installed file contains a path of this machine
     mkdir -p open && for deb in first/*.deb; do dpkg-deb -x "$deb" open || return 1; done
     ! grep -rl "$T" open
 }
-ok "no folder of this machine is in it" here
+ok "the release contains no path of this machine" here
 finish

@@ -15,7 +15,7 @@ done
 export VHOSTS_DIR=${VHOSTS_DIR:-$T/v} VHOSTS_NET=${VHOSTS_NET:-10.77.$((100 + $$ % 100))} VHOSTS_SHARE=$top_builddir
 D=$VHOSTS_DIR
 at_end() { "$vhosts" down; }
-"$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
+"$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "virtual hosts cannot be created here"; }
 on() { "$vhosts" exec "$@"; }
 
 dd if=/dev/urandom of="$D/etc/munge.key" bs=128 count=1 status=none
@@ -76,24 +76,24 @@ in_slurm() {
 no_step() { [ -z "$(on v1 squeue -h)" ] && ! pgrep -x "orted|prted" >/dev/null; }
 
 in_slurm salloc -N2 "$run" sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
-ok "salloc -N2: an instance on each host" same "$(sort out)" "0/2 0/1 v1
+ok "salloc -N2: one instance on each host" same "$(sort out)" "0/2 0/1 v1
 1/2 0/1 v2"
 in_slurm salloc -N3 -n5 "$run" sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
-ok "salloc -N3 -n5: as many as tasks were requested" same "$(sort out)" "0 0/2 v1
+ok "salloc -N3 -n5: one instance per task" same "$(sort out)" "0 0/2 v1
 1 1/2 v1
 2 0/2 v2
 3 1/2 v2
 4 0/1 v3"
 in_slurm salloc -N2 --ntasks-per-node=2 "$run" -n 2 sh -c 'echo $RANK $(hostname)'
-ok "-n 2 of four: spread" same "$(sort out)" "0 v1
+ok "-n 2 with four slots: one instance on each host" same "$(sort out)" "0 v1
 1 v2"
 in_slurm salloc -N2 --ntasks-per-node=1 "$run" -n 4 true
-ok "more than there is room for" all 'same $code 2' 'has "have 2 slots: raise them (--host v1:3)"'
+ok "more instances than slots" all 'same $code 2' 'has "have 2 slots: raise them (--host v1:3)"'
 in_slurm salloc -N3 "$run" --exclude v1 sh -c 'echo $RANK $(hostname)'
 ok "--exclude" same "$(sort out)" "0 v2
 1 v3"
 in_slurm salloc -N3 "$run" --host v3,v2 sh -c 'echo $RANK $(hostname)'
-ok "--host takes some of them" same "$(sort out)" "0 v3
+ok "--host selects hosts of the allocation" same "$(sort out)" "0 v3
 1 v2"
 if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
     export PLENUM_CACHE_DIR=$PWD/cache LD_LIBRARY_PATH=$top_builddir/.libs
@@ -101,10 +101,10 @@ if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
     want=$("$top_builddir/plenumctl" hash data --epochs 5)
     in_slurm salloc -N3 "$run" --loader none --loader-host v3 sh -c 'echo $(hostname) >>where; exec "$@"' - \
         "$top_builddir/examples/feed" data --epochs 5 --json
-    ok "--loader-host: one of them lends its cores, by a step" all 'same $code 0' 'same "$(sort where)" "v1
+    ok "--loader-host starts a loader in a step" all 'same $code 0' 'same "$(sort where)" "v1
 v2"' 'grep -q "$want" out' 'wait_for 20 no_step'
 else
-    skip "--loader-host: one of them lends its cores, by a step" "built without TLS"
+    skip "--loader-host starts a loader in a step" "built without TLS"
 fi
 if [ -x "$mpi_sum" ]; then
     in_slurm salloc -N3 --ntasks-per-node=2 "$run" "$mpi_sum"
@@ -116,7 +116,7 @@ in_slurm salloc -N2 "$run" --grace 1 sh -c '[ $RANK = 0 ] || { sleep 0.3; echo r
 ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' \
     'wait_for 20 no_step'
 in_slurm salloc -N2 srun -N1 -n1 "$run" sh -c 'echo $RANK $(hostname)'
-ok "from within a step" same "$(sort out)" "0 v1
+ok "plenumrun inside a step" same "$(sort out)" "0 v1
 1 v2"
 # ---- where plenumrun can be started: each line has an allocation, what starts plenumrun in it, options for its hosts,
 # and where the instances must run ----
@@ -127,7 +127,7 @@ while IFS='|' read -r allocation by options want <&9; do
         'wait_for 20 no_step'
     [ -x "$mpi_sum" ] || continue
     in_slurm salloc $allocation $by "$run" $options "$mpi_sum"
-    ok "and MPI" all 'same $code 0' 'same "$(grep -c "sum $(wc -w <<<"$want" | awk "{print \$1 / 2}")" out)" \
+    ok "... with MPI" all 'same $code 0' 'same "$(grep -c "sum $(wc -w <<<"$want" | awk "{print \$1 / 2}")" out)" \
         "$(($(wc -w <<<"$want") / 2))"' 'wait_for 20 no_step'
 done 9<<END
 -N1|||0 v1
@@ -156,7 +156,7 @@ done 9<<END
 -N1 -n1 -c2|-n 2|0 v1 1 v1
 END
 in_slurm salloc -N1 -n2 srun -n2 "$run" true
-ok "srun -n2 plenumrun would be two jobs" all '[ $code != 0 ]' 'has "srun has started plenumrun 2 times"'
+ok "srun -n2 plenumrun is rejected" all '[ $code != 0 ]' 'has "srun has started plenumrun 2 times"'
 for line in '-N1 -n2|||0 v1 1 v1' '-N1 -n2|srun -n1|-n 2|0 v1 1 v1' '-N2|srun -N1 -n1 --overlap||0 v1 1 v2'; do
     IFS='|' read -r size by options want <<<"$line"
     printf '#!/bin/sh\nexec %s "%s" %s sh -c '"'%s'"'\n' "$by" "$run" "$options" "$what" >script
@@ -168,13 +168,13 @@ done
 in_slurm salloc -N2 env SLURM_EXPORT_ENV=NONE "$run" sh -c "$what"
 ok "SLURM_EXPORT_ENV=NONE" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
 in_slurm salloc -N2 env SLURM_MEM_PER_CPU=10 SLURM_MEM_PER_NODE=20 "$run" sh -c "$what"
-ok "memory variables that contradict each other" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
+ok "contradictory memory variables" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
 in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST=v1 SLURM_NODELIST=v1 SLURM_NNODES=1 \
     SLURM_JOB_NUM_NODES=1 SLURM_TASKS_PER_NODE=1 "$run" -n 2 --host v1 sh -c "$what"
 ok "variables of an ended job, on this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
 in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST='v[1-2]' SLURM_NODELIST='v[1-2]' SLURM_NNODES=2 \
     SLURM_JOB_NUM_NODES=2 SLURM_TASKS_PER_NODE='1(x2)' "$run" true
-ok "and on several: srun's own sentence is shown" all 'same $code 125' 'has "  | srun: error: .*Invalid job id"'
+ok "... on several hosts: srun's own message is shown" all 'same $code 125' 'has "  | srun: error: .*Invalid job id"'
 
 # ---- nodes on which Open MPI's daemon cannot run ----
 case $(mpirun --version) in *"(Open MPI) 4."*) daemon=orted ;; *) daemon=prted ;; esac
@@ -194,24 +194,24 @@ done
 unhide "$daemon"
 hide /dev/null "$(readlink -f "$library")"
 in_slurm salloc -N3 "$run" true
-ok "one without its library" all 'same $code 125' 'wait_for 20 no_step' \
+ok "a daemon without its library" all 'same $code 125' 'wait_for 20 no_step' \
     'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*error while loading shared libraries: "'
 unhide "$(readlink -f "$library")"
 if [ -d "$plugins" ]; then
     hide "$PWD/empty" "$plugins"
     in_slurm salloc -N3 "$run" true
-    ok "one without its plugins" all 'same $code 125' 'wait_for 20 no_step' \
+    ok "a daemon without its plugins" all 'same $code 125' 'wait_for 20 no_step' \
         'last_line_has "error: Open MPI.s daemon on host v2 ended before it had connected to mpirun (srun: Exited with exit code "'
     unhide "$plugins"
 else
-    skip "one without its plugins" "$daemon has none"
+    skip "a daemon without its plugins" "$daemon has none"
 fi
 in_slurm salloc -N3 "$run" --exclude v2 --mpi-global-args --leave-session-attached sh -c "$what"
-ok "the host can be left out" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v3 "'
+ok "the host can be excluded" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v3 "'
 in_slurm salloc -N1 -n1 : -N2 -n2 "$run" true
-ok "a heterogeneous job is refused by name" all 'same $code 2' 'has "SLURM_HET_SIZE=2) with the hosts v1 and v\[2-3\]"'
+ok "a heterogeneous job is rejected" all 'same $code 2' 'has "SLURM_HET_SIZE=2) with the hosts v1 and v\[2-3\]"'
 in_slurm salloc -N1 -n1 : -N2 -n2 "$run" --host v1:2 sh -c "$what"
-ok "and runs on this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
+ok "... but --host can select this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
 
 cat >script <<END
 #!/bin/sh
@@ -251,7 +251,7 @@ on v1 scancel -f -s USR1 "$number"
 wait_for 10 test -e got.0
 : >go
 wait_for 20 no_step
-ok "with --full all of them, and the job goes on" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
+ok "... with --full all programs, and the job continues" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
 # ---- which share of the samples a process gets ----
 if [ "$PYTHON" != : ] && "$PYTHON" -c 'import numpy' 2>/dev/null; then
     timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" PLENUM_TEST_SRUN=1 salloc -N1 -n2 \
@@ -262,6 +262,6 @@ else
     skip "launchers within launchers, with a real srun" "NumPy is not installed for $PYTHON"
 fi
 in_slurm env SLURM_JOB_NODELIST='v[1-' "$run" true
-ok "an allocation that is not understood" all 'same $code 2' 'has "SLURM_JOB_NODELIST"'
+ok "a malformed SLURM_JOB_NODELIST" all 'same $code 2' 'has "SLURM_JOB_NODELIST"'
 
 finish

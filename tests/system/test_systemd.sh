@@ -39,9 +39,9 @@ begin() { # starts a feed that takes some seconds, and waits for its first batch
     sleep 1
 }
 
-ok "systemd-analyze finds nothing to say of the units" test \
+ok "systemd-analyze verify accepts the units" test \
     -z "$(systemd-analyze verify --man=no plenumd.service plenumd.socket 2>&1 | grep plenumd)"
-ok "and an exposure of at most 2.0" systemd-analyze security --no-pager --threshold=20 plenumd.service
+ok "the service's exposure is at most 2.0" systemd-analyze security --no-pager --threshold=20 plenumd.service
 systemctl daemon-reload
 
 # ---- without roots it serves no other user; clients are identified by their user ----
@@ -49,65 +49,65 @@ ok "the socket unit starts" systemctl start plenumd.socket
 ok "the service is not running" fails systemctl --quiet is-active plenumd.service
 feed member --epochs 1 --loader-timeout 5 >"$T/out" 2>"$T/err"
 ok "a client starts it" systemctl --quiet is-active plenumd.service
-ok "a client of another user is told why it is not served" has "serves user $(id -u plenum) alone" "$T/err"
-ok "whose number reached the loader through the sandbox" logged "client user $(id -u member) "
+ok "a client of a different user is rejected with the reason" has "serves user $(id -u plenum) alone" "$T/err"
+ok "... and its UID reaches the loader in the sandbox" logged "client user $(id -u member) "
 
 # ---- its entries in the journal have fields ----
 entries() { journalctl --no-pager -o json -u plenumd "$@" >"$T/entries"; }
 entries "PLENUM_CLIENT_UID=$(id -u member)"
 ok "the journal finds a message by its client's user" has '"MESSAGE":"client user' "$T/entries"
-ok "as plenumd's, with its priority" has '"PRIORITY":"4"' "$T/entries"
-ok "sent by the loader itself" has '"_TRANSPORT":"journal"' "$T/entries"
-is plenumd "under its name" sed -n 's/.*"SYSLOG_IDENTIFIER":"\([^"]*\)".*/\1/p;q' "$T/entries"
+ok "... with its priority" has '"PRIORITY":"4"' "$T/entries"
+ok "... sent by the loader itself" has '"_TRANSPORT":"journal"' "$T/entries"
+is plenumd "... under the name plenumd" sed -n 's/.*"SYSLOG_IDENTIFIER":"\([^"]*\)".*/\1/p;q' "$T/entries"
 
 # ---- reload ----
 echo "root = /srv/data" >>"$conf"
 before=$(pid)
-ok "reload" systemctl reload plenumd
+ok "the service reloads" systemctl reload plenumd
 feed member --epochs 1 >"$T/out" 2>"$T/err"
-is "$("$ctl" hash /srv/data $stream)" "a root that the file names now is served, with the right pixels" field hash \
+is "$("$ctl" hash /srv/data $stream)" "a root added to the file is served, with the right pixels" field hash \
     "$T/out"
-is "$before" "by the same process" pid
+is "$before" "... by the same process" pid
 entries PLENUM_DATASET=/srv/data
-ok "and by its data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
+ok "the journal finds messages by data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
 tells() { state StatusText | grep -q "samples rendered: [1-9]"; }
-ok "it tells what it does" wait_for 10 tells
+ok "systemctl status shows what the loader does" wait_for 10 tells
 feed stranger --epochs 1 --loader-timeout 1 >"$T/out" 2>"$T/err"
-ok "a user outside the group is kept out" has "Permission denied" "$T/err"
+ok "a user outside the group is rejected" has "Permission denied" "$T/err"
 
 # ---- the sandbox ----
 status=/proc/$(pid)/status
-is plenum "it runs as its own user" ps -o user= -p "$(pid)"
-ok "no privileges" has "^CapEff:.*0000000000000000" "$status"
-ok "and none to come" has "^NoNewPrivs:.*1" "$status"
+is plenum "the loader runs as its own user" ps -o user= -p "$(pid)"
+ok "it has no capabilities" has "^CapEff:.*0000000000000000" "$status"
+ok "it cannot gain privileges" has "^NoNewPrivs:.*1" "$status"
 ok "system calls are filtered" has "^Seccomp:.*2" "$status"
 in_sandbox() { nsenter -t "$(pid)" -m "$@"; }
-ok "it cannot write where data sets lie" fails in_sandbox touch /srv/data/x
-ok "nor to the system" fails in_sandbox touch /usr/x /etc/x
-ok "its cache is its own" in_sandbox touch /var/cache/plenum/x
+ok "it cannot write to data sets" fails in_sandbox touch /srv/data/x
+ok "it cannot write to the system" fails in_sandbox touch /usr/x /etc/x
+ok "it can write to its cache" in_sandbox touch /var/cache/plenum/x
 ok "it sees no disks" fails in_sandbox sh -c 'ls /dev | grep -e "^sd" -e "^vd" -e "^nvme" -e "^mem"'
-ok "an index was kept" test -n "$(find /var/cache/plenum -type f -size +0)"
+ok "an index was written" test -n "$(find /var/cache/plenum -type f -size +0)"
 # Counts the threads that are pinned to one CPU.
 pinned() { for t in /proc/$(pid)/task/*; do sed -n 's/^Cpus_allowed_list:\t//p' "$t/status"; done | grep -cx '[0-9]*'; }
-ok "threads may be put on cores" test "$(pinned)" -ge "$(nproc)"
+ok "it can pin threads to cores" test "$(pinned)" -ge "$(nproc)"
 
 # ---- a stream continues after a restart ----
 begin
 ok "restart while a job streams" systemctl restart plenumd
-ok "the job ends well, with the same hash" delivered $job "$long"
-ok "and was told" has "is being stopped or restarted; batches come from" "$T/err"
+ok "the job succeeds with the same hash" delivered $job "$long"
+ok "... and reported the restart" has "is being stopped or restarted; batches come from" "$T/err"
 begin
 systemctl kill --signal=KILL plenumd
-ok "killed while a job streams: the same hash" delivered $job "$long"
+ok "a loader killed while a job streams: the same hash" delivered $job "$long"
 
 begin
 for _ in 1 2 3; do systemctl reload plenumd; done
 ok "reloads while a job streams: the same hash" delivered $job "$long"
-is 0 "and no incident" field incidents "$T/out"
+is 0 "... and no incident" field incidents "$T/out"
 
 begin
 systemctl stop plenumd.service 2>/dev/null
-ok "stopped while a job streams: its socket brings it back, the same hash" delivered $job "$long"
+ok "a service stopped while a job streams is started by its socket: the same hash" delivered $job "$long"
 
 # ---- the watchdog ----
 mkdir -p /run/systemd/system/plenumd.service.d
@@ -117,15 +117,15 @@ systemctl restart plenumd
 begin
 before=$(pid)
 kill -STOP "$before"
-ok "stopped by a signal while a job streams: the same hash" delivered $job "$long"
-ok "the watchdog has replaced it" test "$(pid)" != "$before"
-ok "and says so" logged "[Ww]atchdog"
+ok "a loader hung by SIGSTOP while a job streams: the same hash" delivered $job "$long"
+ok "... the watchdog replaced it" test "$(pid)" != "$before"
+ok "... and logged it" logged "[Ww]atchdog"
 
 # ---- a configuration file with an error ----
 echo "ring-limt = 3" >>"$conf"
 n=$(grep -c '' "$conf")
-ok "a reload of a file with a fault fails" fails systemctl reload plenumd
-ok "the fault is logged with its line" wait_for 10 logged \
+ok "a reload with an invalid file fails" fails systemctl reload plenumd
+ok "... the error is logged with its line" wait_for 10 logged \
     "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
-ok "and the loader serves on" systemctl --quiet is-active plenumd.service
+ok "... and the loader continues" systemctl --quiet is-active plenumd.service
 finish

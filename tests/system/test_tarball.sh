@@ -12,10 +12,10 @@ for tool in autoconf automake aclocal autoheader autoreconf autom4te libtoolize;
     ln -s $tool stubs/$tool-1.16
 done
 # Not in the build folder, where other tests run at the same time.
-ok "configure makes a tarball's build folder" \
+ok "configure creates a build folder for the tarball" \
     sh -c 'mkdir from && cd from && "$top_srcdir/configure" -q PYTHON="$PYTHON"'
 ok "make dist" make -s -C from dist
-ok "it is unpacked" sh -c 'mkdir to && tar xf from/plenum-*.tar.* -C to --strip-components=1'
+ok "the tarball is unpacked" sh -c 'mkdir to && tar xf from/plenum-*.tar.* -C to --strip-components=1'
 export PATH=$T/stubs:$PATH
 ok "configure" sh -c 'mkdir to/build && cd to/build && ../configure -q --prefix=/opt/plenum PYTHON="$PYTHON"'
 ok "make" make -s -j2 -C to/build
@@ -25,13 +25,15 @@ prefix=$T/root/opt/plenum
 export LD_LIBRARY_PATH=$prefix/lib PLENUM_LIBRARY=$prefix/lib/libplenum.so.1 PLENUM_PLENUMD=$prefix/bin/plenumd
 export PYTHONPATH
 PYTHONPATH=$(dirname "$(find "$prefix" -name pyplenum -type d | head -n 1)")
-ok "what was installed makes a data set" "$prefix/bin/plenumctl" make-sample photos --classes 2 --images 6 --size 64
+ok "the installed plenumctl creates a data set" "$prefix/bin/plenumctl" make-sample photos --classes 2 --images 6 \
+    --size 64
 sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >first.py
-is "$("$prefix/bin/plenumctl" hash photos --pipeline 'rrc(48) flip(0.5)' --seed 7 --epochs 2)" "and runs a job on it" \
+is "$("$prefix/bin/plenumctl" hash photos --pipeline 'rrc(48) flip(0.5)' --seed 7 --epochs 2)" \
+    "... and the installed programs run a job on it" \
     sh -c '"$PYTHON" first.py photos | sed -n "s/^hash //p"'
 for page in plenumrun.1 plenumctl.1 plenumd.8 plenumd.conf.5 plenum.7 libplenum.3 plenum_stream_next.3; do
-    ok "its manual has $page" test -n "$(find "$prefix/share/man" -name "$page")"
+    ok "the manual page $page is installed" test -n "$(find "$prefix/share/man" -name "$page")"
 done
 ok "make uninstall" make -s -C to/build uninstall DESTDIR="$T/root"
-is "" "leaves nothing behind" find "$T/root" -type f
+is "" "... leaves no files" find "$T/root" -type f
 finish

@@ -24,7 +24,7 @@ outside() {
     [ "$(id -u)" = 0 ] || skip_all "debootstrap and mounting need root"
     command -v debootstrap >/dev/null || skip_all "debootstrap is not installed"
     if [ -n "$foreign" ]; then
-        [ "$arch" = aarch64 ] || skip_all "no wheel is made here for $arch"
+        [ "$arch" = aarch64 ] || skip_all "there is no wheel for $arch"
         grep -qs ^enabled "/proc/sys/fs/binfmt_misc/qemu-$arch" ||
             skip_all "the kernel does not start programs for $arch (install qemu-user-static; systemctl restart systemd-binfmt)"
         systems=${systems/archive.ubuntu.com\/ubuntu/ports.ubuntu.com/ubuntu-ports}
@@ -51,7 +51,7 @@ outside() {
         case " ${WHEEL_SYSTEMS:-$name} " in *" $name "*) ;; *) continue ;; esac
         if [ ! -e "$roots/$name$foreign.done" ]; then
             if [ ! -e "$keyring" ]; then
-                skip "the wheel in $name" "$keyring is not there, by which its archive is verified"
+                skip "the wheel in $name" "its archive's keyring $keyring is missing"
                 continue
             fi
             rm -rf --one-file-system "${roots:?}/$name$foreign"
@@ -97,12 +97,12 @@ P
     is "e_machine $(case $arch in aarch64) echo 183 ;; x86_64) echo 62 ;; esac)" "all are programs of $arch" grep \
         ^e_machine "$T/list"
     python3 -m zipfile -e "$wheel" "$T/content"
-    is "" "each looks for others in the wheel or in the system" eval \
+    is "" "run paths point into the wheel or the system" eval \
         "readelf -d '$T'/content/pyplenum/bin/* '$T'/content/pyplenum.libs/* | grep -E 'R(UN)?PATH' | grep -vE '\[([\$]ORIGIN[^:]*|/usr/lib/[^:]*)\]'"
-    ok "and no library of Open MPI" status 1 grep -E '^pyplenum.libs/lib(mpi|pmix|open-)' "$T/list"
-    ok "the licences of what is in it are, too" grep -q 'GNU LESSER GENERAL PUBLIC LICENSE' "$T/list"
+    ok "the wheel has no library of Open MPI" status 1 grep -E '^pyplenum.libs/lib(mpi|pmix|open-)' "$T/list"
+    ok "the wheel has the licences of its libraries" grep -q 'GNU LESSER GENERAL PUBLIC LICENSE' "$T/list"
     for name in $(sed -n 's|^pyplenum.libs/lib\([a-z]*\).*|\1|p' "$T/list" | sort -u); do
-        ok "that of lib$name" grep -qiE "licenses/[a-z0-9]*($name|${name#micro}|openssl|libssl)" "$T/list"
+        ok "... that of lib$name" grep -qiE "licenses/[a-z0-9]*($name|${name#micro}|openssl|libssl)" "$T/list"
     done
 }
 
@@ -153,7 +153,7 @@ inside() {
     ok "$NAME: pip installs it, as a user" alice env/bin/pip install --no-index --find-links "/share/numpy-$NAME" \
         /share/pyplenum-*.whl
     for program in plenumd plenumctl plenumrun; do
-        ok "$NAME: $program says its version" alice env/bin/$program --version
+        ok "$NAME: $program prints its version" alice env/bin/$program --version
         for object in env/lib/python3*/site-packages/pyplenum/bin/$program; do
             ok "$NAME: $program lacks no library" status 1 grep "not found" <(ldd "$object")
         done
@@ -161,7 +161,7 @@ inside() {
     alice env/bin/plenumctl make-sample photos --classes 4 --images 12 --size 80 >/dev/null
     is "$want" "$NAME: plenumctl hash" eval \
         "alice env/bin/plenumctl hash photos --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
-    job "a stream with its own loader, of a Python whose environment is not activated" env/bin/python
+    job "a stream with its own loader, in an environment that is not activated" env/bin/python
     alice env/bin/python -c "import tarfile; t = tarfile.open('photos.tar', 'w'); t.add('photos', '.'); t.close()"
     is "$want" "$NAME: a tar archive is read" eval \
         "alice env/bin/plenumctl hash tar,label=folder:photos.tar --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
@@ -179,11 +179,11 @@ inside() {
     kill -TERM $pid
     wait $pid
     code=$?
-    is 0 "$NAME: a loader ends when it is told to" echo $code
+    is 0 "$NAME: a loader ends on SIGTERM" echo $code
 
     alice env/bin/plenumrun -n 1 true 2>err
     if [ -n "$FOREIGN" ]; then
-        ok "$NAME: plenumrun says that it does not run in qemu" \
+        ok "$NAME: plenumrun reports that it does not run in qemu" \
             grep -q '^plenumrun: error: no process can adopt orphans here' err
     elif grep -q 'mpirun was not found' err; then
         skip "$NAME: plenumrun, without Open MPI" "it needs mpirun"
@@ -193,12 +193,12 @@ inside() {
     fi
     alice env/bin/plenumrun --host a,b true 2>err
     code=$?
-    [ -n "$FOREIGN" ] || ok "$NAME: several hosts are refused, with a sentence" eval \
+    [ -n "$FOREIGN" ] || ok "$NAME: several hosts are rejected with a message" eval \
         '[ $code = 125 ] && grep -qx "plenumrun: error: mpirun was not found in PATH: to start instances on other hosts, install Open MPI .*" err'
     with_mpi
     ok "$NAME: pip removes it" alice env/bin/python -m pip uninstall -y pyplenum
     everything >/after
-    ok "$NAME: leaving nothing" diff /before /after
+    ok "$NAME: ... without leaving files" diff /before /after
     echo "# all of it"
 }
 
@@ -212,7 +212,7 @@ started() {
     alice env -u LC_ALL env/bin/plenumrun -n 1 env 2>err | sed 's/=.*//' | sort >out
     alice env -u LC_ALL "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 env 2>err | sed 's/=.*//' |
         sort >out2
-    ok "$NAME: no variable is new" diff out2 out
+    ok "$NAME: no variable is added" diff out2 out
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumrun -n 1 sleep 1000 2>err &
     pid=$!
     ok "$NAME: plenumrun is the process that was started" wait_for 120 \
@@ -221,8 +221,8 @@ started() {
     kill -TERM $pid
     wait $pid
     code=$?
-    is 143 "$NAME: and it ends by the signal that it is sent" echo $code
-    ok "$NAME: with all that it has started" status 1 look_for_sleep
+    is 143 "$NAME: ... and ends on the signal sent to it" echo $code
+    ok "$NAME: ... with all processes that it started" status 1 look_for_sleep
 }
 look_for_sleep() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -E '(^| )sleep 1000'; }
 
@@ -235,7 +235,7 @@ with_mpi() {
     printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod +x /usr/sbin/policy-rc.d
     if ! { apt-get update && apt-get install -y --no-install-recommends openmpi-bin; } >log 2>&1; then
-        skip "$NAME: $what" "no archive can be reached"
+        skip "$NAME: $what" "no archive is reachable"
         return
     fi
     job "$what" env/bin/plenumrun -n 2 --num-replicas 4 env/bin/python
@@ -248,7 +248,7 @@ several_hosts() {
     local vhosts=/share/tests/system/vhosts.sh what="two hosts, by ssh"
     export VHOSTS_DIR=/tmp/vhosts VHOSTS_SHARE=/home/alice
     if ! apt-get install -y --no-install-recommends iproute2 openssh-client openssh-server procps >log 2>&1; then
-        skip "$NAME: $what" "what makes virtual hosts cannot be installed"
+        skip "$NAME: $what" "the tools for virtual hosts cannot be installed"
         return
     fi
     [ -e /etc/hosts ] || echo "127.0.0.1 localhost" >/etc/hosts
@@ -263,7 +263,7 @@ several_hosts() {
     [ "$(hash_in out)" = "$want" ]
     result $? "$NAME: $what" err
     "$vhosts" head timeout -k 5 120 env/bin/plenumrun --allow-run-as-root --host v1,v2 hostname >out 2>err
-    is "v1 v2" "$NAME: an instance on each of them" eval 'echo $(sort out)'
+    is "v1 v2" "$NAME: one instance on each host" eval 'echo $(sort out)'
     "$vhosts" down
 }
 

@@ -5,7 +5,7 @@
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
-[ "$PYTHON" != : ] || skip_all "there is no Python"
+[ "$PYTHON" != : ] || skip_all "Python is not installed"
 
 # A job's first program writes its secrets to a file.
 cat >tell <<'END'
@@ -37,9 +37,9 @@ for how in ssh agent; do
     overheard -x PASSWORD=correct-horse-$how --loader none --loader-host v3 --host v1,v2 \
         sh -c './tell >told; echo all-that-is-printed'
     token=$(sed -n 's/^token: //p' told | head -n 1) key=$(sed -n 's/^client key: //p' told)
-    ok "$how: the job runs, and its secrets are known here" all 'same $code 0' 'test ${#token} = 64' 'test ${#key} = 64'
-    ok "$how: the listener hears something" heard PLENUM_SHIM_JOB
-    ok "$how: no key, no token, no variable, no output can be read" not_heard "$token" "$key" correct-horse-$how \
+    ok "$how: the job runs, and the test knows its secrets" all 'same $code 0' 'test ${#token} = 64' 'test ${#key} = 64'
+    ok "$how: the listener receives traffic" heard PLENUM_SHIM_JOB
+    ok "$how: no key, token, variable or output is readable" not_heard "$token" "$key" correct-horse-$how \
         all-that-is-printed
     ok "$how: nothing is left" nothing_is_left
 done
@@ -56,9 +56,9 @@ bare() {
         "$@" >out 2>err; code=$?
 }
 bare --host v1,v2 sh -c 'echo $RANK'
-ok "without TLS: it runs, and says so" all 'same $code 0' 'has "variables of -x, is not encrypted"' \
+ok "without TLS: the job runs, with a warning" all 'same $code 0' 'has "variables of -x, is not encrypted"' \
     nothing_is_left
 bare --loader none --loader-host v3 --host v1,v2 true
-ok "without TLS: no loaders with a key" all 'same $code 125' \
+ok "without TLS: --loader-host is rejected" all 'same $code 125' \
     'last_line_has "--loader-host: a key needs TLS, which is not installed"' nothing_is_left
 finish
