@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""For the tests of pages whose programs are run as they are printed there."""
+"""For tests that run the programs of a page exactly as printed there."""
 
 import os
 import re
@@ -50,12 +50,12 @@ class Page:
         return done.stdout
 
     def of(self, words):
-        """What the one block printed in which these words stand."""
+        """The output of the only block that contains these words."""
         (code,) = [code for code in self.out if words in code]
         return self.out[code]
 
     def check_programs(self, case, languages):
-        """Every program is run by a line of the page, and no block is of another language."""
+        """Every program is run by a line of the page, and every block is in a known language."""
         for name in re.findall(r"^# (\w+\.py) - ", self.text, re.M):
             case.assertRegex("\n".join(code for _, code in self.blocks), rf"python3 {name} ")
         case.assertEqual({language for language, _ in self.blocks}, languages)

@@ -17,7 +17,7 @@ ROOMS = ("common", "include/plenum", "launcher", "libdist", "loader", "python", 
 
 
 def named(page):
-    """Names of files and folders of the project in a page: `common/pipeline/order.c`, and `order.c` alone."""
+    """Names of the project's files and folders in a page: `common/pipeline/order.c`, or `order.c` alone."""
     with open(os.path.join(SOURCE, page), encoding="utf-8") as f:
         text = f.read()
     paths = set(re.findall(r"\b(?:%s)/[a-z\d_/.]*\.(?:c|h|md|py|sh|tsv)\b" % "|".join(ROOMS), text))
@@ -26,7 +26,7 @@ def named(page):
 
 class Architecture(unittest.TestCase):
     def test_names(self):
-        """all are there"""
+        """all files that are named exist"""
         files = {os.path.basename(path) for room in ROOMS
                  for path in glob.glob(os.path.join(SOURCE, room, "**"), recursive=True)}
         missing = []

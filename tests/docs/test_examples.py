@@ -69,7 +69,7 @@ def imports(path):
 
 
 def python_with(modules):
-    """A Python that has these modules, or None: this one, or one of those that make check-frameworks makes."""
+    """A Python that has these modules, or None: this one, or one that make check-frameworks installed."""
     if all(tap.find(module) for module in modules):
         return sys.executable
     here = os.environ.get("PLENUM_FRAMEWORKS", "")
@@ -131,7 +131,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}")
 
     def lacks(self, command, python):
-        """What a command needs and this machine has not, or None."""
+        """What a command needs and this machine lacks, or None."""
         for word in shlex.split(command):
             if word in OPTIONAL and python_with([OPTIONAL[word]]) != python:
                 return OPTIONAL[word]
@@ -166,7 +166,7 @@ class ExamplesTest(unittest.TestCase):
                 print(f"# {os.path.basename(program)}: not run: {'; '.join(left_out)}", flush=True)
 
     def test_every_program_with_a_docstring_has_commands(self):
-        """each example with a docstring says how it is started, by its own name"""
+        """each example's docstring shows how to start it, with its own name"""
         for program in PROGRAMS:
             if docstring(program):
                 self.assertTrue(commands(program), program)

@@ -41,18 +41,18 @@ class GuideTest(unittest.TestCase):
         self.hash = hashes[0]
 
     def test_same_run(self):
-        """packed, and in two parts, it is the same run"""
+        """the run on packed data and the run in two parts compute the same hash"""
         (want,) = set(re.findall(r"\b[0-9a-f]{16}\b", self.of("first.py photos\nplenumrun")))
         self.assertIn(want, self.of("plenumctl hash packed"))
         self.assertIn(want, self.of("resume.py"))
 
     def test_preview(self):
-        """a sheet is drawn"""
+        """preview writes a sheet"""
         with open(os.path.join(self.folder, "sheet.jpg"), "rb") as f:
             self.assertEqual(f.read(2), b"\xff\xd8")
 
     def test_plan(self):
-        """the hosts share what the guide says they share"""
+        """--dry-run divides the replicas among the hosts as the guide describes"""
         out = self.of("--dry-run")
         for host in range(4):
             self.assertRegex(out, rf"(?m)^h{host} ")
@@ -72,7 +72,7 @@ class GuideTest(unittest.TestCase):
 
     @unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
     def test_loader(self):
-        """the replacement for a DataLoader"""
+        """the replacement for a DataLoader works"""
         self.assertEqual(self.of("python3 loader.py"), "epoch 0: 6 batches\nepoch 1: 6 batches\n")
 
     def test_evaluation(self):
@@ -80,7 +80,7 @@ class GuideTest(unittest.TestCase):
         self.assertEqual(self.of("evaluate.py"), "48 of 48 right\n")
 
     def test_archives(self):
-        """the archive holds what the folder held"""
+        """the archive has the folder's samples"""
         self.assertRegex(self.of("tar cf"), r"\b48\b")
 
     def test_links(self):

@@ -34,7 +34,7 @@ class Html(unittest.TestCase):
                                   stdin=subprocess.DEVNULL)
 
     def test_made(self):
-        """it builds without a warning or a broken link"""
+        """the pages are built without a warning or a broken link"""
         self.assertEqual(self.made.returncode, 0, self.made.stdout + self.made.stderr)
         self.assertIn(" 0 dead", self.made.stdout)
 
@@ -59,7 +59,7 @@ class Html(unittest.TestCase):
         self.assertIn('id="pyplenum.torch.Loader.state_dict"', read(MANUAL, "python", "pyplenum.torch.html"))
 
     def test_search(self):
-        """the index of the search has words of the manual pages, too"""
+        """the search index covers the manual pages, too"""
         self.assertIn("heartbeat", read(MANUAL, "searchindex.js"))
 
     def test_alone(self):

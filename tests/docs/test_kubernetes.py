@@ -61,7 +61,7 @@ def find(where, key):
 
 
 def pods(where):
-    """All that holds containers."""
+    """All pod templates."""
     if isinstance(where, dict):
         if "containers" in where:
             yield where
@@ -73,7 +73,7 @@ def pods(where):
 
 
 class Models:
-    """Checks values by the classes of the package kubernetes, which name the fields of each type and their types."""
+    """Checks values against the classes of the package kubernetes, which have the fields of each type."""
 
     def __init__(self, models):
         self.models = models

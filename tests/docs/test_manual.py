@@ -36,7 +36,7 @@ def help_options(text):
 
 
 def page_options(path):
-    """What a man page defines: [(section, subsection, options of one entry)]."""
+    """The definitions of a man page: [(section, subsection, options of one entry)]."""
     section = subsection = ""
     entries = []
     with open(path, encoding="utf-8") as file:
@@ -66,11 +66,11 @@ class ManualTest(unittest.TestCase):
         self.assertEqual(defined - shown, set(hidden), f"{name} defines what {program} --help does not name")
 
     def test_plenumd(self):
-        """plenumd --help and plenumd(8)"""
+        """plenumd --help and plenumd(8) have the same options"""
         self.agree("plenumd", "plenumd.8")
 
     def test_plenumrun(self):
-        """plenumrun --help and plenumrun(1)"""
+        """plenumrun --help and plenumrun(1) have the same options"""
         # Names by which other launchers' users know an option.
         self.agree("plenumrun", "plenumrun.1", hidden=("--np", "-np"))
 
@@ -81,7 +81,7 @@ class ManualTest(unittest.TestCase):
         self.assertIn('"index": 1', plan)
 
     def test_plenumctl(self):
-        """plenumctl COMMAND --help and plenumctl(1), command by command"""
+        """each plenumctl COMMAND --help and plenumctl(1) have the same options"""
         commands = re.findall(r"^  (\S+) ", help_text("plenumctl").split("commands:")[1], re.M)
         entries = page_options(page("plenumctl.1"))
         sections = {ss for s, ss, _ in entries if s == "COMMANDS"}
@@ -161,7 +161,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(sorted(names), sorted(re.search(r"(\w+)\(", d).group(1) for d in declared))
 
     def test_exported(self):
-        """and it is what the library exports"""
+        """the pages cover all functions that the library exports"""
         library = os.path.join(BUILD, ".libs", "libplenum.so.1")
         exported = {line.split()[2].split("@")[0] for line in run("nm", "-D", "--defined-only", library).splitlines()
                     if " T plenum_" in line}
@@ -169,7 +169,7 @@ class LibraryTest(unittest.TestCase):
                          set(re.findall(r"^\.Fo (\w+)$", "".join(self.pages.values()), re.M)))
 
     def test_library(self):
-        """the library that scripts and documents load from a build is there"""
+        """the path from which scripts and documents load the built library exists"""
         for name in ("scripts/demo", "bench/python_iteration.py"):
             with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
                 for library in re.findall(r"\.libs/libplenum\.so[.0-9]*", f.read()):
@@ -201,7 +201,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(shown, declared)
 
     def test_errors(self):
-        """the errors that a header mentions are those of its pages"""
+        """the headers and the pages list the same errors"""
         for header, names in (("job.h", ["plenum_job"]), ("comm.h", ["plenum_collectives"]),
                               ("stream.h", ["plenum_stream", "plenum_batch", "plenum_cursor"]),
                               ("normalise.h", ["plenum_normalise"])):

@@ -111,7 +111,7 @@ def said():
 
 
 def everything():
-    """All texts of the sources, as one."""
+    """All string literals of the sources, concatenated."""
     texts = [plain(t) for path, text in files(FOLDERS, ".c") for t, _, _ in texts_of(path, text)]
     texts += [re.sub(r'"\s*f?"', "", re.sub(r"\{[^{}]*\}", "…", text)) for _, text in files(("python",), ".py")]
     return "\n".join(texts)
@@ -160,7 +160,7 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(sorted(unknown), [])
 
     def test_patterns(self):
-        """no line is so short that it would match everything"""
+        """no line is short enough to match every message"""
         self.assertEqual([p for p, _ in page() if len(re.sub(r"[^A-Za-z_]", "", p)) < 4], [])
 
 

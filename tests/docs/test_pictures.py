@@ -32,7 +32,7 @@ class PicturesTest(unittest.TestCase):
         self.assertIn("](operations.jpg)", read("docs/pipelines.md"))
 
     def test_pictures(self):
-        """the sheet is what operations.py draws"""
+        """the sheet equals what operations.py draws now"""
         try:
             from PIL import Image, ImageChops, ImageStat
         except ImportError:

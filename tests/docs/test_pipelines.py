@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/pipelines.md has every stage that common/pipeline/ knows, and no other; its examples are what it says."""
+"""docs/pipelines.md has every stage that common/pipeline/ knows, and no other; its examples are correct."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def hashed(pipeline):
 
 class PipelinesTest(unittest.TestCase):
     def test_stages(self):
-        """each word that the parser knows is explained, and each word that is explained is known"""
+        """the page explains exactly the words that the parser knows"""
         known = set(re.findall(r'(?:parser_word|begin_stage)\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT))
         fills = {"random", "pixel"}
         known |= {"scale", "ratio", "interpolation", "fill"} & set(re.findall(r'parser_key\(p, "(\w+)"\)', SOURCE_TEXT))
@@ -51,7 +51,7 @@ class PipelinesTest(unittest.TestCase):
         self.assertEqual(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|$", TEXT, re.M), table)
 
     def test_ranges(self):
-        """the numbers of the page are those of the parser"""
+        """the page and the parser have the same numbers"""
         side = re.search(r"PIPELINE_SIDE_MAX = (\d+)", read("common/pipeline/pipeline.h")).group(1)
         term = re.search(r"define TERM_MAX (\d+)", SOURCE_TEXT).group(1)
         self.assertIn(f"1 to {side};", TEXT)
@@ -85,13 +85,13 @@ class PipelinesTest(unittest.TestCase):
         page.check_programs(self, {"pipeline", "refused", "sh"})
 
     def test_pointed_to(self):
-        """manual pages and messages point here"""
+        """manual pages and messages refer to this page"""
         for name in ("docs/man/plenumctl.1", "docs/man/plenum.7", "docs/messages.md", "docs/guide.md",
                      "docs/training.md", "README.md"):
             self.assertTrue("pipelines.md" in read(name), name)
 
     def test_everywhere(self):
-        """pipelines that other pages show are ones"""
+        """pipelines on other pages are valid"""
         for name in ("README.md", "docs/guide.md", "docs/training.md", "docs/recipes.md", "docs/datasets.md",
                      "docs/architecture.md"):
             for text in set(re.findall(r"`((?:rrc|resize)\([^`]*\))`", read(name))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/popdist.md: the code of every row is run as it is printed there."""
+"""docs/popdist.md: the code of every row is run exactly as printed there."""
 
 import json
 import os
@@ -70,14 +70,14 @@ def dry(*words):
 
 
 def echo(*words, n=2):
-    """What a variable is in each instance; in the order in which they said so."""
+    """A variable's value in each instance, sorted."""
     return sorted(plenumrun("-n", str(n), *words[:-1], "sh", "-c",
                             f"echo $PLENUM_INSTANCE_INDEX {words[-1]}").split("\n"))
 
 
 class PopRunTest(unittest.TestCase):
     def test_options(self):
-        """every option of PopRun: what stands beside it does what it says"""
+        """the replacement of every PopRun option works"""
         rows = tables()["PopRun"]
         for name, code in rows:
             with self.subTest(name):
@@ -176,7 +176,7 @@ class PopRunTest(unittest.TestCase):
         self.assertRegex(plenumrun(*words), r"\d+\.\d+")
 
     def check_remove_partition(self, names):
-        """There is no such thing, and it is said."""
+        """The option is rejected by name."""
         for option in [name.replace("*", "partition") for name in names]:
             done = subprocess.run([PLENUMRUN, option, "x", "true"], capture_output=True, text=True, timeout=100)
             self.assertEqual(done.returncode, 2)
@@ -252,7 +252,7 @@ WANT = {
 
 class CallsTest(unittest.TestCase):
     def test_calls(self):
-        """every call of PopDist and Horovod: what stands beside it gives what it should, in both instances"""
+        """the replacement of every PopDist and Horovod call gives the right result in both instances"""
         found = tables()
         rows = [code for name in ("PopDist", "Horovod", "by hand") for _, code in found[name] if code]
         self.assertEqual(set(rows), set(WANT), "every row is checked, and nothing else")

@@ -27,7 +27,7 @@ class RecipesTest(unittest.TestCase):
         self.assertTrue(os.path.isdir(os.path.join(self.folder, "photos")))
 
     def test_augment(self):
-        """a batch is augmented, all of an epoch"""
+        """batches are augmented throughout an epoch"""
         self.assertEqual(self.page.of("augment.py"), "6 batches\n")
 
     def test_mixup(self):
@@ -70,7 +70,7 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(len(re.findall(r"\b[0-9a-f]{16}\b", out)), 2, out)
 
     def test_examples(self):
-        """its programs are those of examples/"""
+        """README.md shows programs of examples/"""
         for name in "hello.py", "sum.py":
             self.assertIn("```python\n" + read(f"examples/{name}").split("\n", 1)[1] + "```", read("README.md"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What security.md calls proof is there: each file that it names, and each case in it."""
+"""The evidence that security.md names exists: each test file, and each case in it."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def read(*path):
 
 class SecurityTest(unittest.TestCase):
     def test_proofs(self):
-        """each line of what holds names tests, which exist, with the cases that it names"""
+        """each guarantee names tests and cases that exist"""
         lines = [line for line in read("docs", "security.md").split("## What holds")[1].split("## ")[0].splitlines()
                  if line.startswith("| ")][2:]
         self.assertGreater(len(lines), 15)
@@ -32,7 +32,7 @@ class SecurityTest(unittest.TestCase):
                     self.assertRegex(text, rf"\b{case.strip()}\b", f"{path} has no such case")
 
     def test_links(self):
-        """its links, and those to it, lead somewhere"""
+        """links from and to the page are valid"""
         for page in ("docs/security.md", "SECURITY.md"):
             for target in re.findall(r"\]\(([\w./]+)\)", read(page)):
                 self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(page), target)),
@@ -41,7 +41,7 @@ class SecurityTest(unittest.TestCase):
             self.assertIn("security.md)", read(page))
 
     def test_address(self):
-        """reports go to the maintainers"""
+        """reports are sent to the maintainers"""
         address = re.search(r"AC_INIT\(\[\w+\], \[[\d.]+\], \[([^]]+)\]", read("configure.ac")).group(1)
         self.assertIn(address, read("SECURITY.md"))
 

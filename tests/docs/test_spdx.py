@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every source file says its licence in its first comment line, as SPDX has it."""
+"""Every source file has an SPDX licence line as its first comment."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ FOLDERS = (".ci", "bench", "common", "debian", "docs", "examples", "include", "l
 
 
 def sources():
-    """(path, what its comment line must be)"""
+    """(path, its expected comment line)"""
     for top in FOLDERS:
         for folder, folders, names in os.walk(os.path.join(SOURCE, top)):
             folders[:] = [name for name in folders
@@ -42,7 +42,7 @@ def sources():
 
 class Licence(unittest.TestCase):
     def test_lines(self):
-        """C, Python, shell and build files all have the line, and it is their first comment"""
+        """the first comment of C, Python, shell and build files is the licence line"""
         lacking, seen = [], 0
         for path, line in sources():
             with open(path, encoding="utf-8") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/states.md shows every table of states in the code, as it is there."""
+"""docs/states.md shows every state table of the code, unchanged."""
 
 import os
 import re
@@ -44,11 +44,11 @@ class States(unittest.TestCase):
             cls.page = file.read()
 
     def test_page(self):
-        """the page is what docs/states.py makes of it"""
+        """the page equals the output of docs/states.py"""
         self.assertEqual(states.renew(self.page, self.files)[0], self.page, "run docs/states.py")
 
     def test_complete(self):
-        """each table has its section, and each section of the overview is there"""
+        """each table has a section, and each section in the overview exists"""
         _, shown = states.renew(self.page, self.files)
         self.assertGreater(len(shown), 4)
         self.assertEqual(sorted(shown), sorted(states.tables(self.files)))
@@ -56,7 +56,7 @@ class States(unittest.TestCase):
         self.assertEqual(headings, {link.replace("#", "") for link in re.findall(r"\]\((#[\w-]+)\)", self.page)})
 
     def test_reading(self):
-        """a table of states is read in either form, and other arrays are not"""
+        """both forms of state tables are recognised, and other arrays are not"""
         found = states.tables({"door.c": DOOR})
         self.assertEqual(list(found), ["DOOR"])
         self.assertEqual(found["DOOR"].next["DOOR_LOCKED"], ["DOOR_OPEN", "DOOR_GONE"])

@@ -38,7 +38,7 @@ class Tour(unittest.TestCase):
                 cls.files[name] = defined(name)
 
     def test_rows(self):
-        """each file of a row exists, and defines functions of that row; no other is there"""
+        """each row's files exist and define the row's functions, and no other file does"""
         rows = re.findall(r"^\| (`[^|]*`) \| (.*) \|$", self.page, re.M)
         self.assertGreater(len(rows), 20)
         for files, text in rows:
@@ -49,7 +49,7 @@ class Tour(unittest.TestCase):
                 self.assertTrue(named & functions, f"the row has no function of {path}")
 
     def test_backtraces(self):
-        """the functions of backtraces, breakpoints and sentences exist"""
+        """the functions in backtraces, breakpoints and text exist"""
         every = set().union(*self.files.values())
         named = set(re.findall(r"\(gdb\) tbreak (\w+)", self.page))
         for line in re.findall(r"^ {4}(\w+(?: <- \w+)+)$", self.page, re.M):

@@ -42,7 +42,7 @@ def run(*command):
 
 
 def help_entries(*command):
-    """{option: (letter or None, its text in --help)}"""
+    """{option: (letter or None, its description in --help)}"""
     entries, name = {}, None
     for line in run(*command, "--help").splitlines():
         head = re.match(r"  (?:-(.),|   ) --([a-z-]+)(.*)", line)
@@ -143,7 +143,7 @@ class Terminal:
 
 
 class Shell:
-    """The laws. The subclasses define how a shell is queried: offers() returns the words that it shows for a line."""
+    """The tests. Subclasses define how a shell is queried: offers() returns the words that it shows for a line."""
 
     def check_options(self):
         for command in command_lines():

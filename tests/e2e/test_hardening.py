@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds are hardened: every installed program and library has what configure promises."""
+"""Every installed program and library is hardened as configure reports."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class HardeningTest(unittest.TestCase):
         self.assertGreater(len(self.libraries), 0)
 
     def test_relocations(self):
-        """tables of addresses are read-only before the first line of the program runs, and no stack is executable"""
+        """relocation tables are read-only before main() runs, and no stack is executable"""
         if "-Wl,-z,now" not in self.flags:
             self.skipTest("this linker does not take -z now")
         for path in self.files:

@@ -53,26 +53,26 @@ class SamplesTest(unittest.TestCase):
         cls.want = ctl("hash", cls.data, "--pipeline", "rrc(224) flip(0.5)", "--seed", "1").split()[0]
 
     def test_hello(self):
-        """hello.c sees each image once, alone and divided between two"""
+        """hello.c receives each image once, in one instance and in two"""
         self.assertEqual(jobs.run([*program("hello"), self.data]), f"{IMAGES} images\n")
         counts = [int(line.split()[-2]) for line in by_two([*program("hello"), self.data])]
         self.assertEqual((len(counts), sum(counts)), (2, IMAGES))
 
     def test_hello_without_data(self):
-        """hello.c reports an error, and fails"""
+        """hello.c reports an error and fails"""
         done = subprocess.run([*program("hello"), os.path.join(T, "nothing")], capture_output=True, text=True,
                               timeout=60)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn(os.path.join(T, "nothing"), done.stderr)
 
     def test_sum(self):
-        """sum.py and poll.c: the hash that one thread computes"""
+        """sum.py and poll.c print the hash that one thread computes"""
         self.assertEqual(jobs.run([*script("sum.py"), self.data]), self.want + "\n")
         self.assertEqual([line.split()[-1] for line in by_two([*script("sum.py"), self.data])], [self.want])
         self.assertEqual(jobs.run([*program("poll"), self.data]), self.want + "\n")
 
     def test_resume(self):
-        """resume.py: the parts of a run are the whole run"""
+        """resume.py: the parts of a run add up to the whole run"""
         checkpoint, hashes = os.path.join(T, "checkpoint"), []
         for _ in range(2):
             first, *parts = jobs.run([*script("resume.py"), self.data, checkpoint]).splitlines()
@@ -83,7 +83,7 @@ class SamplesTest(unittest.TestCase):
         self.assertIn(f"{sum(hashes) % 2**64:016x}", want)
 
     def test_names(self):
-        """names.py: file names, and the classes named after their folders"""
+        """names.py prints file names and classes"""
         lines = [line.rsplit(" ", 1) for line in jobs.run([*script("names.py"), self.data]).splitlines()]
         self.assertEqual(len(lines), 4)
         for name, label in lines:
@@ -91,7 +91,7 @@ class SamplesTest(unittest.TestCase):
             self.assertEqual(os.path.dirname(name), os.path.join(self.data, label))
 
     def test_collectives(self):
-        """collectives.c: both have the sum"""
+        """collectives.c: both instances get the sum"""
         self.assertEqual(sorted(by_two(program("collectives"))),
                          ["instance 0 of 2: the sum is 3", "instance 1 of 2: the sum is 3"])
 

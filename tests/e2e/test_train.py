@@ -67,7 +67,7 @@ class TrainTest(unittest.TestCase):
                                                  os.path.join(T, "data"))
 
     def test_samples(self):
-        """one process: every epoch shows each sample at most once, and the loss falls"""
+        """one process: every epoch has each sample at most once, and the loss falls"""
         for first in range(0, STEPS, 10):
             epoch = sum(self.samples[first:first + 10], [])
             self.assertEqual(len(epoch), 160)
@@ -139,7 +139,7 @@ class NumpyTest(unittest.TestCase):
         return [float(e[2]) for e in epochs]
 
     def test_numpy(self):
-        """numpy_feed.py learns, the same in 1, 2 and 3 processes; every sample counts once per epoch"""
+        """numpy_feed.py learns equally in 1, 2 and 3 processes; every sample counts once per epoch"""
         alone = self.run_it([sys.executable], 12)
         self.assertLess(alone[-1], 0.7 * alone[0])
         for instances in (2, 3):
@@ -149,7 +149,7 @@ class NumpyTest(unittest.TestCase):
 
     @unittest.skipIf(importlib.util.find_spec("jax") is None, "JAX is not installed for this Python")
     def test_jax(self):
-        """with JAX it learns the same"""
+        """with JAX, the losses are the same"""
         for one, other in zip(self.run_it([sys.executable], 12), self.run_it([sys.executable], 12, "--jax")):
             self.assertAlmostEqual(one, other, delta=2e-3)
 

@@ -109,7 +109,7 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(len(set(first + rest)), 161)
 
     def test_bad_checkpoints(self):
-        """an invalid checkpoint, or another run's, is rejected with a message"""
+        """an invalid checkpoint, or one of a different run, is rejected with a message"""
         path = os.path.join(T, "bad.bin")
         words = [*command(1, 1, os.path.join(T, "log-bad")), "--checkpoint", path, "--resume"]
         for content, sentence in ((b"x" * 10, "cannot be read"), (b"x" * 5000, "not a checkpoint of train")):

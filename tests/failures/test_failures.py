@@ -70,7 +70,7 @@ PAGE = 4096
 
 
 class Wrong(Exception):
-    """A run's violation of the laws."""
+    """A run that breaks a rule."""
 
 
 class Place:
@@ -102,7 +102,7 @@ class Place:
         self.said = ""
 
     def counts(self):
-        """How many calls of each kind there were."""
+        """The number of calls of each kind."""
         with open(self.state, "rb") as f:
             return dict(zip(KINDS, struct.unpack(f"<{1 + len(KINDS)}Q", f.read(8 + 8 * len(KINDS)))[1:]))
 
@@ -460,7 +460,7 @@ def cases(stage, name, only):
 
 
 def attempt(stage, name, kind, error, n):
-    """None, or the error."""
+    """The error, or None."""
     function, watched = SCENARIOS[name]
     place = Place(stage, watched, kind, error, n)
     try:
@@ -476,7 +476,7 @@ def attempt(stage, name, kind, error, n):
 
 
 def where(text):
-    """The addresses of a trace as functions and lines."""
+    """A trace's addresses as functions and lines."""
     for path, offset in re.findall(r"^(/\S+)\(\+(0x[0-9a-f]+)\)", text, re.M):
         if "fail.so" not in path:
             yield subprocess.run(["addr2line", "-fspe", path, offset], capture_output=True, text=True).stdout.strip()
@@ -497,7 +497,7 @@ def try_all(stage, name, chosen, how, dice, pool):
 
 
 def can_preload(stage):
-    """Not with everything linked statically, nor with a sanitizer that has its own allocator."""
+    """Not with static linking, nor with a sanitizer that has its own allocator."""
     place = Place(stage, "plenumctl")
     try:
         return place.run(CTL, "index", stage.data) is not None and place.counts()["malloc"] > 0

@@ -71,7 +71,7 @@ class FrameworkCase(unittest.TestCase):
         return os.path.join(self.folder, f"{self._testMethodName}-{name}")
 
     def run_ok(self, *words, **environment):
-        """What a program printed, on both of its outputs."""
+        """A program's output on both standard output and standard error."""
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
                               cwd=self.folder, env={**os.environ, **environment})
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -98,7 +98,7 @@ class FrameworkCase(unittest.TestCase):
         return out
 
     def check_epochs(self, shown, per_epoch=COUNT):
-        """Samples in the order in which they were shown: each once an epoch, and every epoch in an order of its own."""
+        """Check that each epoch has every sample once, and that each epoch's order is different."""
         epochs = [shown[i:i + per_epoch] for i in range(0, len(shown), per_epoch)]
         for epoch in epochs:
             self.assertEqual(sorted(epoch), list(range(per_epoch)))

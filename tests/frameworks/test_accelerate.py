@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hugging Face accelerate with Loaders: examples/frameworks/accelerate_photos.py, and what accelerate does with one."""
+"""Hugging Face accelerate with Loaders: examples/frameworks/accelerate_photos.py, and accelerate's own functions."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class AccelerateTest(FrameworkCase):
         return [eval(one) for one in re.findall(r"samples (\[.*\])", out)]
 
     def test_resume(self):
-        """save_state() in mid-epoch and at an epoch's end: the samples behind load_state() are those without a break"""
+        """after save_state() in mid-epoch or at an epoch's end, load_state() continues with the right samples"""
         loader = open_loader(self.photos)
         whole = [shown(loader) for _ in range(3)]
         self.check_epochs(sum(whole, []))
@@ -53,13 +53,13 @@ class AccelerateTest(FrameworkCase):
             self.assertEqual(shown(other), whole[batches // 6 + 1])
 
     def test_prepare(self):
-        """prepare() gives a Loader back as it is"""
+        """prepare() returns a Loader unchanged"""
         accelerator, loader = accelerate.Accelerator(cpu=True), open_loader(self.photos)
         self.assertIs(accelerator.prepare(loader), loader)
         self.assertEqual((len(loader), len(loader.dataset)), (6, COUNT))
 
     def test_example(self):
-        """the example by one process and by two: shares, and a run that resumes in mid-epoch"""
+        """the example in one process and in two: shares, and a run that resumes in mid-epoch"""
         os.environ["ACCELERATE_USE_CPU"] = "true"  # without it, torchrun's processes know nothing of each other
         for processes, program in (1, ["accelerate", "launch", "--cpu"]), (2, ["torchrun", "--nproc_per_node", "2"]):
             program += [os.path.join(frameworks.EXAMPLES, "accelerate_photos.py"), self.photos]
@@ -72,8 +72,7 @@ class AccelerateTest(FrameworkCase):
             self.assertEqual(before + after, whole)
 
     def test_fork(self):
-        """processes that are forked from a notebook: shares of Loaders that they make, and a sentence where one was
-        made before"""
+        """processes forked from a notebook: Loaders that they create have shares; one created before gives an error"""
         out = self.run_ok(sys.executable, __file__, "--forked", self.photos, self.path("told"))
         shares = []
         for rank in range(2):
@@ -84,7 +83,7 @@ class AccelerateTest(FrameworkCase):
         self.assertEqual(sorted(shares), list(range(COUNT)))
 
     def test_interrupt(self):
-        """Ctrl-C: the program hears it at once, and the next loop is the next epoch"""
+        """Ctrl-C interrupts the program at once, and the next loop is the next epoch"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1],
                          "16 of epoch 0, 48 of epoch 1, epoch 2 is next")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""JAX with Streams: examples/frameworks/jax_photos.py, and when JAX is done with a batch's memory."""
+"""JAX with Streams: examples/frameworks/jax_photos.py, and when JAX releases a batch's memory."""
 
 import os
 import re
@@ -39,8 +39,8 @@ class JaxTest(FrameworkCase):
                                dtype="uint8", **options)
 
     def test_example(self):
-        """the example on one device, on four, and in two processes of four: every run has the same samples in a step of
-        eight, and the same losses"""
+        """the example on one device, on four, and in two processes of four: the same samples per step of eight, and the
+        same losses"""
         program = [sys.executable, f"{frameworks.EXAMPLES}/jax_photos.py", self.photos]
         four = self.run_ok(*program, "--epochs", "2", XLA_FLAGS="--xla_force_host_platform_device_count=4")
         one = self.run_ok(*program, "--epochs", "2", "--micro-batch", "8", XLA_FLAGS="")
@@ -53,7 +53,7 @@ class JaxTest(FrameworkCase):
         self.assertEqual([epoch for epoch, _ in losses[0]], ["0", "1"])
 
     def test_shares(self):
-        """each device has the samples of its replica"""
+        """each device gets its replica's samples"""
         with self.stream() as stream:
             batch = next(stream)
             for array in (batch.images, batch.samples.reshape(-1)):
@@ -63,8 +63,8 @@ class JaxTest(FrameworkCase):
                     self.assertTrue(np.array_equal(shard.data, array[2 * replica:2 * replica + 2]))
 
     def test_early_rewriting(self):
-        """a slot is not written again before JAX is done with it, however early the program lets go of the batch, and
-        while JAX computes behind the program"""
+        """a slot is not reused while JAX still needs it, even if the program released the batch and JAX computes
+        asynchronously"""
         for name, put in PUTS.items():
             with self.subTest(name), self.stream(epochs=6) as stream:
                 want, pending = [], []
@@ -85,7 +85,7 @@ class JaxTest(FrameworkCase):
                     self.assertTrue(np.array_equal(one, two))
 
     def test_kept(self):
-        """arrays that are kept hold their slots, which is an error in time, or are copies; they never change"""
+        """arrays that are kept never change: they are copies, or hold their slots and so cause an error"""
         held = set()
         for name, put in PUTS.items():
             with self.subTest(name), self.stream() as stream:
@@ -104,7 +104,7 @@ class JaxTest(FrameworkCase):
         self.assertNotIn("copy", held)
 
     def test_epochs(self):
-        """each sample once an epoch, len(), a loop that is left and resumed, and a cursor in mid-epoch"""
+        """each sample once per epoch, len(), a loop that is left and resumed, and a cursor in mid-epoch"""
         with self.stream(epochs=2) as stream:
             self.assertEqual((len(stream), stream.steps_per_epoch), (12, 6))
             shown = [batch.samples.reshape(-1).tolist() for batch in stream]
@@ -120,7 +120,7 @@ class JaxTest(FrameworkCase):
                 self.assertEqual([batch.samples.reshape(-1).tolist() for batch in other], shown[3:])
 
     def test_interrupt(self):
-        """Ctrl-C: the program gets it at once, and continues with the stream"""
+        """Ctrl-C interrupts the program at once, and the stream can be continued"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1], "12 batches")
 
 

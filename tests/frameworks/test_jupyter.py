@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A Loader in Jupyter: the kernel's interrupt, cells that are run again, outputs that are kept, and a restart."""
+"""A Loader in Jupyter: the kernel's interrupt, cells run repeatedly, outputs that are kept, and a restart."""
 
 import os
 import queue
@@ -39,7 +39,7 @@ class JupyterTest(FrameworkCase):
                          ("", None))
 
     def cell(self, code, interrupt_after=None):
-        """What a cell prints or shows, and the name of what it raised."""
+        """A cell's output, and the name of the exception that it raised."""
         number, out, error, deadline = self.client.execute(code), "", None, time.monotonic() + LIMIT_S
         while time.monotonic() < deadline:
             try:
@@ -60,8 +60,7 @@ class JupyterTest(FrameworkCase):
         raise AssertionError(f"the cell does not end: {out}")
 
     def test_interrupt(self):
-        """the kernel's interrupt ends a loop; the cell that is run again goes through the next epoch, again and again
-        """
+        """the kernel's interrupt ends a loop; running the cell again goes through the next epoch, repeatedly"""
         for epoch in range(4):
             out, error = self.cell(LOOP.format(limit=LIMIT_S), interrupt_after="16\n")
             self.assertEqual((out.split(), error), (["8", "16"], "KeyboardInterrupt"))
@@ -71,13 +70,13 @@ class JupyterTest(FrameworkCase):
         self.assertEqual(self.cell("print(loader.epoch)"), ("5\n", None))
 
     def test_outputs(self):
-        """outputs of cells are kept by IPython, and with them their slots: an error in time, which says so"""
+        """IPython keeps outputs of cells, which hold their slots: an error says so"""
         errors = [self.cell("next(iter(loader))[0]")[1] for _ in range(8)]
         self.assertIn("SlotsHeldError", errors)
         self.assertEqual(self.cell("%reset -f out\nfor images, samples in loader: pass")[1], None)
 
     def test_restart(self):
-        """a kernel that is restarted leaves no loader behind"""
+        """restarting the kernel leaves no loader behind"""
         pid = int(self.cell("import os; print(os.getpid())")[0])
         before = loaders_of(self.folder)
         self.assertTrue(before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Keras and TensorFlow with Streams: examples/frameworks/keras_photos.py, and when TensorFlow is done with an array."""
+"""Keras and TensorFlow with Streams: examples/frameworks/keras_photos.py, and when TensorFlow releases an array."""
 
 import re
 import sys
@@ -32,7 +32,7 @@ class KerasTest(FrameworkCase):
             return [batch.images.copy() for batch in stream]
 
     def test_example(self):
-        """the example trains two epochs, and resumes with the third"""
+        """the example trains for two epochs, and resumes with the third"""
         file = self.path("run.keras")
         out = self.run_example("keras_photos.py", self.photos, "--epochs", "2", "--save", file)
         self.assertEqual(re.findall(r"Epoch (\d)/2\s+6/6", out), ["1", "2"])
@@ -41,7 +41,7 @@ class KerasTest(FrameworkCase):
         self.assertEqual(re.findall(r"Epoch (\d)/3\s+6/6", out), ["3"])
 
     def test_fit(self):
-        """fit() shows each epoch once, in the stream's order, knows its length, and begins where initial_epoch says"""
+        """fit() gets each epoch once, in order, with its length, starting at initial_epoch"""
         shown, want = [], self.images(4)
 
         class Shown(keras.Model):
@@ -66,7 +66,7 @@ class KerasTest(FrameworkCase):
                     self.assertTrue(np.array_equal(got, batch))
 
     def test_early(self):
-        """a loop over the data set that is left early leaves out the rest of its epoch"""
+        """leaving a loop over the data set early skips the rest of its epoch"""
         want = self.images(2)
         with self.stream() as stream:
             dataset = example.dataset_of(stream)
@@ -76,8 +76,7 @@ class KerasTest(FrameworkCase):
             self.assertTrue(np.array_equal(images, want[6]))
 
     def test_arrays(self):
-        """what TensorFlow was given never changes: tensors that are kept are copies, or hold their slots, which is an
-        error in time"""
+        """tensors that TensorFlow keeps never change: they are copies, or hold their slots and so cause an error"""
         ways = {"convert_to_tensor": tf.convert_to_tensor,
                 "DLPack": lambda array: tf.experimental.dlpack.from_dlpack(array.__dlpack__())}
         held = set()
@@ -97,7 +96,7 @@ class KerasTest(FrameworkCase):
         self.assertEqual(held, {"DLPack"})
 
     def test_views(self):
-        """a generator of views, without copies: never wrong, but an error in time, at the latest where tensors are kept
+        """a generator of views without copies is never wrong, but causes an error, at the latest when tensors are kept
 
         TensorFlow lets go of an array some time after its tensor.
         """
@@ -121,7 +120,7 @@ class KerasTest(FrameworkCase):
                     self.assertTrue(np.array_equal(images, one))
 
     def test_interrupt(self):
-        """Ctrl-C in fit(): the program gets it at once, and the next fit() continues with the next epoch"""
+        """Ctrl-C interrupts fit() at once, and the next fit() continues with the next epoch"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1], "epoch 2 is next")
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lightning with Loaders: the module of examples/frameworks/lightning_photos.py, and what Lightning does with a loader.
-"""
+"""Lightning with Loaders: the module of examples/frameworks/lightning_photos.py, and Lightning's use of a loader."""
 
 import logging
 import os
@@ -27,7 +26,7 @@ STILL = {"logger": False, "enable_progress_bar": False, "enable_model_summary": 
 
 
 class Shown(example.Classifier):
-    """The example's module, which writes down what it is shown: a list for each epoch."""
+    """The example's module, which records its samples: a list for each epoch."""
 
     def __init__(self, file=None):
         super().__init__(classes=4)
@@ -62,8 +61,8 @@ class LightningTest(FrameworkCase):
         return one, model
 
     def test_epochs(self):
-        """each sample is shown once an epoch, Lightning knows how many batches there are, and an epoch that it ends
-        early is left out"""
+        """each sample once per epoch, Lightning knows the number of batches, and an epoch that it ends early is
+        skipped"""
         one, model = self.fit()
         self.assertEqual((one.num_training_batches, one.num_val_batches), (BATCHES, [BATCHES]))
         self.assertEqual(len(model.epochs), 3)
@@ -72,8 +71,8 @@ class LightningTest(FrameworkCase):
         self.assertEqual(some.epochs, [epoch[:16] for epoch in model.epochs])
 
     def test_resume(self):
-        """from a checkpoint in mid-epoch or at an epoch's end, and where loaders are reloaded: the same samples as
-        without a break"""
+        """resuming from a checkpoint in mid-epoch or at an epoch's end, also with reloaded loaders: the same samples as
+        without interruption"""
         whole = self.fit()[1]
         self.assertEqual(self.fit(reload_dataloaders_every_n_epochs=1)[1].epochs, whole.epochs)
         keep = ModelCheckpoint(self.path("kept"), "{step}", every_n_train_steps=1, save_top_k=-1)
@@ -89,8 +88,8 @@ class LightningTest(FrameworkCase):
                 self.assertEqual(self.fit(file)[1].epochs, whole.epochs[epoch + 1:])
 
     def test_max_steps(self):
-        """an epoch that max_steps ends is a whole epoch for Lightning; the data resume where they were, and its next
-        epoch is the rest of that one"""
+        """an epoch ended by max_steps is complete for Lightning; the data resume at their position, so Lightning's next
+        epoch is the rest"""
         whole = self.fit()[1].samples
         one, model = self.fit(max_steps=8)
         self.assertEqual(model.samples, whole[:64])
@@ -98,7 +97,7 @@ class LightningTest(FrameworkCase):
         self.assertEqual(self.fit(self.path("ckpt"), max_epochs=4)[1].samples, whole[64:])
 
     def test_weights_only(self):
-        """torch.load takes a checkpoint with weights_only, and in it is the place of the data"""
+        """torch.load() accepts a checkpoint with weights_only, and it has the data's position"""
         one, _ = self.fit(max_steps=8)
         one.save_checkpoint(self.path("ckpt"))
         state = torch.load(self.path("ckpt"), weights_only=True)
@@ -117,20 +116,20 @@ class LightningTest(FrameworkCase):
             self.assertEqual(sorted(one + two), list(range(COUNT)))
 
     def test_two_processes(self):
-        """two processes, run as new programs, spawned or forked as in a notebook: disjoint shares, and all samples"""
+        """two processes (new programs, spawned, or forked as in a notebook): disjoint shares cover all samples"""
         for strategy in "ddp", "ddp_spawn", "ddp_notebook":
             with self.subTest(strategy):
                 self.check_two(lambda told: self.run_ok(sys.executable, __file__, "--two", strategy, self.photos, told))
 
     def test_made_too_early(self):
-        """a Loader that is made before the processes are: a sentence that says where to make it"""
+        """a Loader created before the processes: the error says where to create it"""
         for strategy, words in (("ddp_notebook", "forked from the one that opened the stream"),
                                 ("ddp_spawn", "create it in the process that uses its batches")):
             with self.subTest(strategy):
                 self.assertIn(words, self.run_ok(sys.executable, __file__, "--early", strategy, self.photos))
 
     def test_interrupt(self):
-        """Ctrl-C: Lightning's loop ends at once, and the next fit() continues with the loader's next epoch"""
+        """Ctrl-C ends Lightning's loop at once, and the next fit() continues with the loader's next epoch"""
         out = self.interrupted(__file__, "--interrupted", self.photos)
         self.assertEqual(out.splitlines()[-1], "16 of epoch 0, 48 of epoch 1, epoch 2 is next")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/frameworks/log_stats.py: TensorBoard has how the data came."""
+"""examples/frameworks/log_stats.py: the loader's statistics in TensorBoard."""
 
 import frameworks
 
@@ -13,7 +13,7 @@ from frameworks import COUNT, FrameworkCase  # noqa: E402
 
 class LogTest(FrameworkCase):
     def test_example(self):
-        """numbers of each step are there, and are those of the loader"""
+        """each step has the loader's statistics"""
         folder = self.path("runs")
         self.run_example("log_stats.py", self.photos, folder)
         events = EventAccumulator(folder)

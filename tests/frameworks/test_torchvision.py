@@ -18,7 +18,7 @@ from frameworks import COUNT, FrameworkCase  # noqa: E402
 
 class TorchvisionTest(FrameworkCase):
     def test_example(self):
-        """the example from its checkpoint has the losses of a run without a break; two processes count all samples"""
+        """the example resumed from its checkpoint has an uninterrupted run's losses; two processes count all samples"""
         folder, name = self.path("run"), f"{frameworks.EXAMPLES}/torchvision_photos.py"
         program = [sys.executable, name, self.photos, "--output-dir", folder]
         whole = self.run_ok(*program, "--epochs", "2")
@@ -33,7 +33,7 @@ class TorchvisionTest(FrameworkCase):
         self.assertEqual(two.count(f" of {COUNT} right"), 2)
 
     def test_transforms(self):
-        """a Loader's bytes are what transforms.v2 take; the floats that it makes are theirs"""
+        """transforms.v2 accepts a Loader's bytes; both compute the same floats"""
         options = {"shuffle": "none", "micro_batch": 8}
         bytes_of = pyplenum.torch.Loader(self.photos, "resize(36) center_crop(32)", **options)
         floats = pyplenum.torch.Loader(self.photos, "resize(36) center_crop(32)", dtype=torch.float32, **options)
@@ -43,7 +43,7 @@ class TorchvisionTest(FrameworkCase):
             self.assertTrue(torch.allclose(to_float(pixels), want, atol=1e-5))
 
     def test_dataset(self):
-        """what the script looks up in the dataset of a DataLoader: a length and classes; samples are not to be had"""
+        """the attributes that the script uses of a DataLoader's dataset: length and classes, but no samples"""
         loader = pyplenum.torch.Loader(self.photos, "rrc(16)", micro_batch=8)
         self.assertEqual((len(loader.dataset), loader.dataset.classes), (COUNT, loader.stream.classes))
         with self.assertRaisesRegex(TypeError, "but no samples: loop over the Loader"):

@@ -72,7 +72,7 @@ class Player:
         return frames
 
     def right(self, kind, request=0, payload=b""):
-        """A loader's messages, or none: in answer to that message of the stream, or unprompted."""
+        """Some messages of a loader, or none: in reply to a message of the stream, or unprompted."""
         r = self.r
         if kind == HELLO:
             return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", r.choices([1, 0, 2, 65535], [20, 1, 1, 1])[0],

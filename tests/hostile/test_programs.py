@@ -49,7 +49,7 @@ class HostileProgramsTest(ServiceCase):
         return p
 
     def reported(self, p):
-        """The report of a hostile program."""
+        """A hostile program's report."""
         out, _ = p.communicate(timeout=SECONDS + 4 * LIMIT)
         result = json.loads(out)
         print(f"# seed {SEED}: {result['tried']} of {result['of']} messages and states; {result['count']}", flush=True)
@@ -74,7 +74,7 @@ class HostileProgramsTest(ServiceCase):
         return numbers[1] - 1, numbers[4], numbers[5], len(os.listdir(f"/proc/{self.loader.pid}/fd"))
 
     def beside(self, address, *arguments):
-        """An honest feed again and again, while hostile clients do what they can."""
+        """Honest feeds, one after another, during the attack of hostile clients."""
         before = self.at_rest()
         epochs = 4
         want = self.run_ok(CTL, "hash", self.theirs, *STREAM, "--epochs", str(epochs)).strip()
@@ -96,7 +96,7 @@ class HostileProgramsTest(ServiceCase):
         self.assertEqual(self.loader.wait(2 * LIMIT), 0, f"seed {SEED}: {self.said()[-4000:]}")
 
     def test_clients(self):
-        """hostile clients on the socket: another user is served throughout, and nothing of theirs is left"""
+        """hostile clients on the socket: other users are served throughout, and nothing is left afterwards"""
         self.loader = self.start()
         self.beside(self.address, "--job", "the honest one's")
 
@@ -108,7 +108,7 @@ class HostileProgramsTest(ServiceCase):
         self.beside(f"tcp:{place}")
 
     def test_loaders_beside_an_honest_one(self):
-        """hostile loaders beside an honest one: a stream of all of them delivers the honest one's data"""
+        """hostile loaders beside an honest one: a stream that uses all of them delivers the honest one's data"""
         self.loader = self.start()
         epochs = 10
         want = self.run_ok(CTL, "hash", self.theirs, *STREAM, "--epochs", str(epochs)).strip()

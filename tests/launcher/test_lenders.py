@@ -87,7 +87,7 @@ class Babbler(unittest.TestCase):
         self.assertIn("SIGTERM: ending the job", text)
 
     def test_untaken(self):
-        """the same holds when standard error is not read"""
+        """it does so even if its standard error is not read"""
         p = self.start(subprocess.PIPE)
         self.addCleanup(p.stderr.close)
         p.send_signal(signal.SIGTERM)

@@ -59,7 +59,7 @@ def calls(files):
 
 
 def reached(graph, start):
-    """What can be reached from a file, by at least one step."""
+    """The files that a file reaches in one or more steps."""
     found, todo = set(), [start]
     while todo:
         new = graph[todo.pop()] - found
@@ -112,7 +112,7 @@ class Walls(unittest.TestCase):
                          set(STATES.values()))
 
     def test_locale(self):
-        """no number is parsed by the program's locale, which may have a decimal comma"""
+        """no number is parsed with the program's locale, which may have a decimal comma"""
         for folder in ("libdist", "common"):
             for path in glob.glob(os.path.join(SOURCE, folder, "**", "*.c"), recursive=True):
                 with open(path, encoding="utf-8") as f:

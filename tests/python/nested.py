@@ -49,7 +49,7 @@ def by_accelerate():
 
 
 def by_lightning():
-    """Lightning starts the second process by itself, unless a launcher has; each makes its loader when it is asked."""
+    """Lightning starts the second process unless a launcher has; each process creates its loader on request."""
     import lightning
     import torch
 

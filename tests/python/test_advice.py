@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Messages about data that cannot be used as it is: they name the cause, once, and their advice works."""
+"""Messages about unusable data: they name the cause, once, and their advice works."""
 
 import json
 import os
@@ -67,7 +67,7 @@ class AdviceTest(unittest.TestCase):
     # ---- 16 bits ----
 
     def test_png_of_16_bits_warns(self):
-        """a PNG of 16 bits causes a warning at the index, in the program, and is counted by verify"""
+        """a 16-bit PNG causes a warning from index and in the program, and is counted by verify"""
         put("data/a/0.png", image())
         put("data/a/1.png", deep_image())
         sentence = ("only the upper 8 bits of PNGs with 16 bits per channel are used "
@@ -84,7 +84,7 @@ class AdviceTest(unittest.TestCase):
         self.assertEqual(json.loads(self.ctl("verify", "data", "--no-list", "--json", status=0))["deep"], 1)
 
     def test_masks_of_16_bits_do_not_warn(self):
-        """a mask of 16 bits keeps all of them, without a warning"""
+        """a 16-bit mask keeps its 16 bits, without a warning"""
         write_tar("x.tar", [("a", {"cls": b"0", "png": image(), "depth.png": deep_image()})])
         for name in ("tar:x.tar", "tar,image=png:x.tar"):
             self.assertNotIn("16 bits", self.ctl("index", name))
@@ -94,7 +94,7 @@ class AdviceTest(unittest.TestCase):
     # ---- a stream that fails ----
 
     def test_failed_stream_says_so_once(self):
-        """a failed batch is logged once, and no batches behind it are requested"""
+        """a failed batch is logged once, and no later batches are requested"""
         put("data/a/0.png", "no image")
         log = open("log", "w+b")
         self.addCleanup(log.close)
@@ -151,7 +151,7 @@ class AdviceTest(unittest.TestCase):
                       self.ctl("verify", "data", "--no-list", status=1))
 
     def test_json_lines(self):
-        """JSON Lines instead of a list"""
+        """JSON Lines instead of a list is reported as such"""
         for name in ("metadata.jsonl", "metadata.csv"):
             put(name, '{"file_name": "0.png", "label": 3}\n')
             self.assertIn("its lines are JSON", self.refused(f"list:{name}"))
@@ -164,7 +164,7 @@ class AdviceTest(unittest.TestCase):
             put(name, image(n))
 
     def test_unknown_header(self):
-        """an unknown header, and the advice in the message"""
+        """a list with an unknown header: the message's advice works"""
         self.make_images("0.png", "1.png")
         put("a.csv", "filepaths,labels\n0.png,3\n1.png,4\n")
         said = self.refused("a.csv")
@@ -193,7 +193,7 @@ class AdviceTest(unittest.TestCase):
         self.assertIn("could be the path, 'file' and 'image'", self.refused("c.tsv"))
 
     def test_lists_without_labels(self):
-        """label=none for a list, and the messages that suggest it"""
+        """label=none works for a list, and messages suggest it"""
         self.make_images("0.png", "1.png", "with blank.png")
         put("a.txt", "0.png\nwith blank.png\n")
         self.assertIn("list,label=none:", self.refused("list:a.txt"))
@@ -240,7 +240,7 @@ class AdviceTest(unittest.TestCase):
             self.assertIn("use label=EXTENSION", self.refused(f"tar,image=input.png,label={label}:a.tar"))
 
     def test_brackets_before_braces(self):
-        """brackets in the name of an existing folder are literal"""
+        """brackets in the name of an existing folder are taken literally"""
         for n in range(3):
             os.makedirs("[v1] set", exist_ok=True)
             write_tar(f"[v1] set/x-{n:03}.tar", [("a", {"png": image(), "cls": str(n).encode()})])

@@ -115,7 +115,7 @@ class Test(unittest.TestCase):
             labels_of(self.path("n.tar"), classes=["x", "1", "0"])
 
     def test_offsets_do_not_move_names(self):
-        """by names and by a file of them: class numbers are mapped, and names are rejected"""
+        """with classes as a list or a file, label-offset works unless their names are numbers"""
         write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i + 1).encode()}) for i in range(3)])
         for names, right in ((["x", "y", "z"], True), (["1", "2", "3"], False), (["0", "1", "2", "3"], False)):
             with open(self.path("classes"), "w") as f:
@@ -178,7 +178,7 @@ class Test(unittest.TestCase):
             self.assertIsNone(s.class_to_idx)
 
     def test_targets_of_a_subset_are_found_by_sample(self):
-        """for each subset, its own labels and names of classes, and -1 outside it"""
+        """each subset has its own labels and class names, and -1 elsewhere"""
         own = folders(self.path("d"), a=3, b=7, c=5)
         write_tar(self.path("n.tar"), [(i, {"png": PICTURE, "cls": str(i % 7).encode()}) for i in range(15)])
         numbers = [str(i) for i in reversed(range(7))]
@@ -195,7 +195,7 @@ class Test(unittest.TestCase):
                 self.assertTrue((targets[shown] >= 0).all())
 
     def test_targets_of_a_subset_request_few_other_labels(self):
-        """no more than one other label per batch, wherever the subset begins"""
+        """at most one different label per batch, wherever the subset begins"""
         taken = []
 
         class Watched(pyplenum.Stream):
@@ -217,7 +217,7 @@ class Test(unittest.TestCase):
                 self.assertLessEqual(len(taken), most)
 
     def test_targets_are_those_of_the_data_set_that_was_opened(self):
-        """although the program has gone to another folder, where the same name is another data set"""
+        """labels are right after os.chdir() to a folder with a different data set of the same name"""
         for at, labels in (("one", (0, 1, 2, 3)), ("two", (3, 2, 1, 0))):
             os.makedirs(self.path(at))
             for i in range(4):
@@ -235,7 +235,7 @@ class Test(unittest.TestCase):
                 self.assertEqual(s.targets.tolist(), [0, 1, 2, 3])
 
     def test_targets_of_a_changed_data_set_are_refused(self):
-        """a list that is edited, and a link that names another folder: the labels are not those of the batches"""
+        """labels are rejected if the list was edited or a link was changed since the stream was opened"""
         for at in ("one", "two"):
             folders(self.path(at), a=2, b=2)
         names = [f"{c}/{i}.png" for c in "ab" for i in (0, 1)]

@@ -68,7 +68,7 @@ class CollectivesTest(unittest.TestCase):
         print(f"# {carrier}: {each * len(SIZES)} programs, {differ} of which differ between instances")
 
     def test_memory(self):
-        """over shared memory: NumPy's result, or an error that names the calls, in all instances"""
+        """over shared memory: all instances get NumPy's result, or an error that names the calls"""
         self.run_programs("memory", jobs.without_mpirun(T))
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")

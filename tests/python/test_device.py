@@ -42,7 +42,7 @@ VIEWS = "view(a, 2, rrc(12)) view(b, 1, rrc(8x6))"
 
 
 def without_lease(tensor):
-    """The same memory, without a reference to its owner."""
+    """An array on the same memory, without a reference to its owner."""
     size = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
     memory = (ctypes.c_char * (size * tensor.element_size())).from_address(tensor.data_ptr())
     flat = torch.frombuffer(memory, dtype=tensor.dtype) if size else torch.empty(0, dtype=tensor.dtype)
@@ -207,7 +207,7 @@ class DeviceTest(unittest.TestCase):
         self.check(pipeline="rrc(12) mixup(0.4)", fields=("images", "soft_labels"), smoothing=0.1)
 
     def test_floats(self):
-        """floats are computed there from the bytes, and equal those of normalise(), up to rounding"""
+        """floats are computed on the device, and equal those of normalise(), up to rounding"""
         for dtype, least in ((torch.float32, 1e-6), (torch.float16, 4e-3), (torch.bfloat16, 4e-2)):
             for options in ({}, {"layout": "nhwc"}, {"channels": 4}, {"memory_format": torch.channels_last},
                             {"mean": 0.5, "std": (0.1, 0.2, 0.3)}):
@@ -257,7 +257,7 @@ class DeviceTest(unittest.TestCase):
                     self.assertTrue(one.is_contiguous(memory_format=torch.channels_last))
 
     def test_state(self):
-        """a state is the position after the last batch delivered to the loop, whatever was copied ahead"""
+        """the state has the position after the last delivered batch, whatever was copied ahead"""
         with here() as loader:
             want = [batch for _ in range(3) for batch in loader]
         for prefetch in (0, 1, 3, 30):
@@ -635,7 +635,7 @@ class StreamsTest(unittest.TestCase):
         self.assertEqual((copies.times(), len(copies._taken)), ((0, 0), 0))
 
     def test_stats(self):
-        """a Loader's statistics have these times"""
+        """a Loader's statistics include these times"""
         with late_loader(copies=AtOnce) as there, here() as loader:
             list(there)
             list(loader)

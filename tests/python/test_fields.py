@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What samples have beside image and label: captions, numbers, arrays and masks, in every form of a data set."""
+"""Fields of samples: captions, numbers, arrays and masks, in every data set format."""
 
 import json
 import os
@@ -34,18 +34,18 @@ MASKS = ["mask:seg.png:mask", "deep:deep.png:mask", "indices:pal.png:mask"]
 
 
 def picture(n):
-    """A grey image, which is its own mask: below 255, which means padding."""
+    """A grey image that is its own mask; its values are below 255, which means padding."""
     height, width = 40 + n % 7, 36 + n % 11
     return ((np.arange(height)[:, None] * 7 + np.arange(width) * 3 + n) % 251).astype(np.uint8)
 
 
 def deep(grey):
-    """Other numbers of 16 bits, whose two bytes differ."""
+    """Different 16-bit numbers, whose two bytes differ."""
     return (grey.astype(np.uint16) * 257 - (grey > 0)).astype(np.uint16)
 
 
 def members(n):
-    """The members of a sample by their extensions, in the order in which a tar has them."""
+    """A sample's members by extension, in the order of the tar."""
     grey = picture(n)
     return {"cls": str(n % 3).encode(), "deep.png": png(deep(grey)),
             "bin": bytes([n, 0, 255]), "ids": f"[{n}, -{n}, {2**62 + n}]".encode(),
@@ -67,7 +67,7 @@ def part(number, data):
 
 
 def example(features):
-    """A tf.train.Example of bytes, lists of bytes, whole numbers and floats."""
+    """A tf.train.Example of bytes, lists of bytes, integers and floats."""
     entries = b""
     for key, value in features.items():
         value = [value] if isinstance(value, bytes) else value
@@ -151,11 +151,11 @@ def ctl_hash(dataset, fields, pipeline="rrc(16x12) flip(0.5)", *options):
 
 class FieldsTest(unittest.TestCase):
     def numbers(self, s, batch):
-        """Which of the samples a batch shows, by their names."""
+        """The samples of a batch, identified by their names."""
         return [int(re.findall(r"(\d{3})(?:\.png)?$", name)[0]) for name in s.names(batch.samples)]
 
     def check(self, s, checks):
-        """Each sample of two epochs has what was written of it; every sample is shown."""
+        """Check every sample of two epochs against what was written."""
         seen, total = set(), 0
         for batch in s:
             self.assertEqual(list(batch.fields), list(checks))
@@ -178,7 +178,7 @@ class FieldsTest(unittest.TestCase):
               "raw": lambda n: bytes([n, 0, 255])}
 
     def test_tar(self):
-        """members of WebDataset archives"""
+        """fields are members of WebDataset archives"""
         with stream(f"tar:{path_of('tars')}", FIELDS) as s:
             self.check(s, self.CHECKS)
         with stream(f"tar:{path_of('tars')}", "raw:bin:bytes, ids : ids : int64") as s:
@@ -193,7 +193,7 @@ class FieldsTest(unittest.TestCase):
         return {name: self.CHECKS[name] for name in names}
 
     def test_list(self):
-        """columns of a list, and the files that they name"""
+        """fields are columns of a list, or the files that they name"""
         with stream(f"list:{path_of('list.csv')}", ["caption", "ids:ids:int64", "score:score:float32",
                                                      "vector:vector:npy"]) as s:
             self.check(s, self.some("caption", "ids", "score", "vector"))
@@ -207,7 +207,7 @@ class FieldsTest(unittest.TestCase):
             self.check(s, {"caption": lambda n: members(n)["txt"].decode().rstrip()})
 
     def test_long_line(self):
-        """a column is whole, however long its line is"""
+        """a column of a long line is complete"""
         texts = [("é" * length + "end")[-length:] for length in (5, 65530, 65536, 300000, 2**20 // 2 - 1)]
         for kind, between, quote in (("csv", ",", '"'), ("tsv", "\t", "")):
             with open(path_of(f"long.{kind}"), "w") as f:
@@ -221,7 +221,7 @@ class FieldsTest(unittest.TestCase):
             self.assertEqual(batch["n"].reshape(-1)[:5].tolist(), list(range(5)))
 
     def test_long_numbers(self):
-        """a number is one, however many digits it has, and a whole one exact or none"""
+        """numbers may have many digits, and integers are exact"""
         ids = [2**53 + 1, 2**62 + 3, 7, -2**63]
         write_tar(path_of("digits.tar"), [(f"{n}", {
             "png": png(picture(n)), "cls": b"0", "a": b"0." + b"3" * 100, "b": b"0" * 100 + b"7 " + b"1" * 16,
@@ -239,18 +239,18 @@ class FieldsTest(unittest.TestCase):
             self.assertEqual({int(n) for batch in s for n in batch["id"].reshape(-1)}, set(ids[:3]))
 
     def test_folder(self):
-        """files beside the images"""
+        """fields are files beside the images"""
         with stream(f"folder:{path_of('folder')}", ["caption:txt", "vector:npy:npy", "score:score:float32"]) as s:
             self.check(s, self.some("caption", "vector", "score"))
 
     def test_tfrecord(self):
-        """features of Examples"""
+        """fields are features of Examples"""
         with stream(f"tfrecord:{path_of('a.tfrecord')}", ["caption", "ids:ids:int64", "score:score:float32",
                                                           "vector:vector:npy"]) as s:
             self.check(s, self.some("caption", "ids", "score", "vector"))
 
     def test_hash(self):
-        """the hash covers fields, and is plenumctl's, however samples are requested"""
+        """the hash covers fields, and equals plenumctl's, however samples are requested"""
         data, pipeline = f"tar:{path_of('tars')}", "rrc(16x12) flip(0.5)"
         hashes = set()
         for fields in ([], FIELDS, FIELDS[:2], FIELDS + MASKS):
@@ -268,7 +268,7 @@ class FieldsTest(unittest.TestCase):
                 self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, fields, pipeline, *more))
 
     def test_tcp(self):
-        """the same by TCP, and from two loaders"""
+        """over TCP, and from two loaders, the hash is the same"""
         data, fields = f"tar:{path_of('tars')}", FIELDS + MASKS
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -287,7 +287,7 @@ class FieldsTest(unittest.TestCase):
                 next(s)
 
     def test_damaged(self):
-        """a sample that lacks a field, or has a damaged one, is a bad sample: told at once, and never shown"""
+        """a sample with a missing or damaged field is bad: it is reported when it is opened, and never shown"""
         link = tarfile.TarInfo()
         link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
         damages = {"txt": {"it is not UTF-8 text": b"\xff\xfe", "it has more than 1 MiB": b"x" * (1 << 20) + b"y",
@@ -325,7 +325,7 @@ class FieldsTest(unittest.TestCase):
                         list(s)
 
     def test_mask_of_another_size(self):
-        """a mask that is not its image's, or is cut, is found when it is shown: a bad sample, too"""
+        """a mask of the wrong size, or a truncated one, is detected when it is shown: the sample is bad"""
         for seg, why in ((png(np.zeros((5, 6), np.uint8)), "the mask has 5 x 6 pixels, but its image has 40 x 43"),
                          (members(7)["seg.png"][:-40], "the PNG file is cut off")):
             write_tar(path_of("bad.tar"), [(f"{n:03d}", {**members(n), **({"seg.png": seg} if n == 7 else {})})
@@ -338,7 +338,7 @@ class FieldsTest(unittest.TestCase):
                 list(s)
 
     def test_refused(self):
-        """what cannot be is refused by a sentence when the stream is opened"""
+        """invalid fields are rejected with a message when the stream is opened"""
         tar = f"tar:{path_of('tars')}"
         many = [f"f{i}:txt" for i in range(17)]
         for data, fields, pipeline, why in (
@@ -367,7 +367,7 @@ class FieldsTest(unittest.TestCase):
         self.assertEqual((done.returncode, "cannot be used with rotate" in done.stderr), (1, True), done.stderr)
 
     def test_changed(self):
-        """a file that changes is never shown as if it had not; a new opening reads it"""
+        """a file that changed is never shown as if it had not; opening the data set again reads it"""
         data = path_of("changing")
         for n in range(4):
             os.makedirs(f"{data}/a", exist_ok=True)
@@ -385,7 +385,7 @@ class FieldsTest(unittest.TestCase):
             self.assertIn("another", next(s)["caption"])
 
     def test_kept(self):
-        """what was found is kept and used again; a damaged or old table is rebuilt"""
+        """the table of fields is stored and reused; a damaged or outdated table is rebuilt"""
         cache = path_of("cache-of-kept")
         data = f"tar:{path_of('tars/0.tar')}"
         before = os.environ["PLENUM_CACHE_DIR"]
@@ -406,7 +406,7 @@ class FieldsTest(unittest.TestCase):
             self.assertEqual(open(tables[0], "rb").read(), whole)
 
     def test_resumed(self):
-        """a cursor of a stream without fields fits one with fields"""
+        """a cursor of a stream without fields works with fields"""
         data = f"tar:{path_of('tars')}"
         with stream(data, None) as s:
             next(s)
@@ -418,7 +418,7 @@ class FieldsTest(unittest.TestCase):
 
 
 class LinesTest(unittest.TestCase):
-    """One of several captions, which the position draws."""
+    """One of several captions, drawn for each position."""
 
     @staticmethod
     def lines(n):
@@ -434,7 +434,7 @@ class LinesTest(unittest.TestCase):
              "captions": [line.encode() for line in cls.lines(n)]}) for n in range(COUNT)])
 
     def test_lines(self):
-        """each of them is drawn, alike for all fields of a sample, and separately for each position"""
+        """every caption is drawn, the same index for all fields of a sample, separately for each position"""
         data, fields = f"tar,label=cls:{path_of('lines.tar')}", ["en:txt:line", "de:de:line"]
         for options in ({"epochs": 40}, {"epochs": 10, "repeat": 4}):
             seen = {n: [] for n in range(COUNT)}
@@ -453,13 +453,13 @@ class LinesTest(unittest.TestCase):
             self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "rrc(8)", "--epochs", epochs, "--repeat", repeat))
 
     def test_features(self):
-        """values of a feature are lines"""
+        """each value of a feature is a line"""
         with stream(f"tfrecord:{path_of('lines.tfrecord')}", ["caption:captions:line"], "rrc(8)", epochs=60) as s:
             seen = {line for batch in s for line in batch["caption"]}
         self.assertEqual(seen, {line for n in range(COUNT) for line in self.lines(n)})
 
     def test_no_line(self):
-        """a text without a line is damaged"""
+        """a string without lines is damaged"""
         write_tar(path_of("bad.tar"), [(f"{n:03d}", {**members(n), "txt": b" \r\n\t\n" if n == 7 else b"a"})
                                        for n in range(12)])
         with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples lack.*007.*it contains no line"):
@@ -467,7 +467,7 @@ class LinesTest(unittest.TestCase):
 
 
 class MasksTest(unittest.TestCase):
-    """A grey picture that is its own mask, by the nearest pixel, must be equal to it wherever there is no padding."""
+    """A grey picture that is its own mask: with nearest-pixel resizing, both are equal except in the padding."""
 
     def check(self, pipeline, padded=False, **options):
         paddings = 0
@@ -484,7 +484,7 @@ class MasksTest(unittest.TestCase):
         self.assertEqual(paddings > 0, padded)
 
     def test_nearest(self):
-        """crops, flips, sizes and layouts"""
+        """masks follow crops, flips, sizes and layouts"""
         for pipeline in ("rrc(16x12, interpolation=nearest) flip(0.5) vertical_flip(0.5)",
                          "resize(30, interpolation=nearest) center_crop(24x20)",
                          "resize(64x20, interpolation=nearest) flip(1)",
@@ -493,12 +493,12 @@ class MasksTest(unittest.TestCase):
         self.check("rrc(16, interpolation=nearest)", layout="nchw", channels=4)
 
     def test_padding(self):
-        """where an image shows padding, a mask is 255"""
+        """a mask is 255 where the image has padding"""
         self.check("letterbox(40x24, interpolation=nearest, fill=9)", padded=True)
         self.check("resize(30, interpolation=nearest) pad(12) random_crop(40) flip(0.5)", padded=True)
 
     def test_colours(self):
-        """operations on colours, and how an image is resized, do not touch a mask"""
+        """colour operations and the image's resize filter do not affect a mask"""
         hashes = set()
         for more in ("", " color_jitter(0.4, 0.4, 0.4, 0.1) blur(5, 1:1) erase(0.9) solarize(128)"):
             for way in ("", ", interpolation=bicubic", ", interpolation=random"):
@@ -507,7 +507,7 @@ class MasksTest(unittest.TestCase):
         self.assertEqual(len(hashes), 1)
 
     def test_views(self):
-        """a mask for each image of each view"""
+        """each image of each view has a mask"""
         views = "view(a, 2, rrc(16x12, interpolation=nearest) flip(0.5)) view(b, 3, rrc(8, interpolation=nearest))"
         with stream(f"tar:{path_of('tars')}", MASKS, views) as s:
             for batch in s:
@@ -516,7 +516,7 @@ class MasksTest(unittest.TestCase):
                     self.assertTrue(np.array_equal(batch["indices"][name], pixels[..., 0] % 16))
 
     def test_other_forms(self):
-        """masks that a list names, that lie beside images, and in features"""
+        """masks named in a list, masks beside images, and masks in features"""
         for data, field in ((f"list:{path_of('list.csv')}", "mask:mask:mask"), (path_of("folder"), "mask:seg:mask"),
                             (f"tfrecord:{path_of('a.tfrecord')}", "mask:mask:mask")):
             with stream(data, [field], "rrc(16x12, interpolation=nearest) flip(0.5)") as s:
@@ -525,7 +525,7 @@ class MasksTest(unittest.TestCase):
 
 
     def test_named_like_images(self):
-        """image= says which files are images, where masks are named like some: unless it does, that is an error"""
+        """masks with an image's extension are an error, unless image= selects the images"""
         want = "rrc(16x12, interpolation=nearest) flip(0.5)"
         os.makedirs(path_of("pairs/a"))
         write_tar(path_of("pairs.tar"), [(f"{n:03d}", {"cls": b"0", "jpg": png(picture(n)),
@@ -562,7 +562,7 @@ class MasksTest(unittest.TestCase):
 
 
 class JsonTest(unittest.TestCase):
-    """Members of the JSON beside an image."""
+    """Members of the JSON file beside an image."""
 
     @staticmethod
     def meta(n):
@@ -581,7 +581,7 @@ class JsonTest(unittest.TestCase):
                     f.write(data)
 
     def test_members(self):
-        """each is what was written, of archives and of files"""
+        """members have their values, in archives and in folders"""
         fields = ["caption:json.caption", "n:json.a.b.c.n:int64", "d:json.a.d:int64", "share:json.share:float32",
                   "vector:json.vector:float32", "text:json.texts:line", "none:json.none", "list:json.list:int64"]
         for data in (f"tar:{path_of('json.tar')}", path_of("beside")):
@@ -603,7 +603,7 @@ class JsonTest(unittest.TestCase):
                 self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "rrc(8)"))
 
     def test_refused(self):
-        """what a member is not"""
+        """members that are missing or of the wrong type are reported"""
         for field, why in (("a:json.nothing", "it has no member 'nothing'"), ("a:json.a", "an object, but a text is"),
                            ("a:json.share", "a number, but a text is needed: use int64 or float32 for numbers"),
                            ("a:json.texts",
@@ -620,7 +620,7 @@ class JsonTest(unittest.TestCase):
                 stream(f"tar:{path_of('json.tar')}", [field])
 
     def test_other_names(self):
-        """a member of a file whose name has further words before .json"""
+        """a member of a file with further words before .json"""
         write_tar(path_of("meta.tar"), [(f"{n:03d}", {
             "cls": b"0", "png": png(picture(n)), "json": b"{}", "meta.json": json.dumps(self.meta(n)).encode(),
             "a.json.npy": npy(np.arange(3))}) for n in range(COUNT)])
@@ -641,7 +641,7 @@ class JsonTest(unittest.TestCase):
                     self.assertTrue((batch["array"] == np.arange(3)).all())
 
     def test_damaged(self):
-        """a text that is not JSON makes its sample bad"""
+        """a sample with malformed JSON is bad"""
         for text, why in ((b'{"caption": "x"', "it is not JSON: .* at byte 15"), (b"", "it is not JSON"),
                           (b'{"caption": "a\\u0000b"}', "not UTF-8 text"), (b'{"caption": "\xff"}', "it is not JSON"),
                           (b"[" * 100000, "it is not JSON"), (b'["caption"]', "it has no member"),
@@ -656,11 +656,11 @@ class JsonTest(unittest.TestCase):
 
 
 class BoxesTest(unittest.TestCase):
-    """Boxes of the picture, as the slow way has them: by what each image shows, and by masks of the same boxes."""
+    """Boxes, compared with a slow computation from each image's crop, and with masks of the same boxes."""
 
     @staticmethod
     def objects(n):
-        """Left, top, right, bottom, class and id; some lie at an edge or beyond, or have no area."""
+        """Left, top, right, bottom, class and id; some are at an edge or beyond it, or have no area."""
         rng = np.random.default_rng(n)
         height, width = picture(n).shape
         corners = rng.uniform(-8, 60, (n % 6, 2, 2)).round(2)
@@ -686,7 +686,7 @@ class BoxesTest(unittest.TestCase):
                                    "labels": [o[4] for o in cls.objects(n)]}).encode()}) for n in range(COUNT)])
 
     def expected(self, n, box, flip, size, height, width, visible):
-        """The boxes of one image, from what the batch says of it."""
+        """The boxes of one image, computed from the batch's geometry."""
         rows = []
         for x0, y0, x1, y1, c, i in self.objects(n):
             edges = np.array([[x0, y0], [x1, y1]]).clip(0, [size[1], size[0]])
@@ -715,7 +715,7 @@ class BoxesTest(unittest.TestCase):
         self.assertTrue((boxes >= 0).all() and (boxes <= (width, height) * 2).all())
 
     def test_crops(self):
-        """crops, padding, flips and least shares, of all forms"""
+        """boxes follow crops, padding, flips and least shares, in all formats"""
         data, shown = f"tar:{path_of('boxes.tar')}", 0
         for pipeline, (height, width) in (("rrc(16x12) flip(0.5) vertical_flip(0.5)", (16, 12)), ("eval", (224, 224)),
                                           ("letterbox(40x24, fill=9) flip(0.5)", (40, 24)),
@@ -739,7 +739,7 @@ class BoxesTest(unittest.TestCase):
         self.assertGreater(shown, 500)
 
     def test_views(self):
-        """the boxes of each image of each view, and of repeated samples"""
+        """each image of each view, and each repeated sample, has its boxes"""
         views = "view(a, 2, rrc(16x12) flip(0.5)) view(b, 3, rrc(8) vertical_flip(0.5))"
         data, fields, sizes = f"tar:{path_of('boxes.tar')}", ["objects:json:boxes"], {"a": (16, 12), "b": (8, 8)}
         for options in ({}, {"repeat": 2}):
@@ -756,7 +756,7 @@ class BoxesTest(unittest.TestCase):
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, fields, views))
 
     def test_mask(self):
-        """a box is where a mask of it is"""
+        """a box is where its mask is"""
         boxes = {n: (2 + n % 9, 3 + n % 5, 20 + n % 13, 21 + n % 17) for n in range(COUNT)}
         samples = []
         for n, (x0, y0, x1, y1) in boxes.items():
@@ -782,7 +782,7 @@ class BoxesTest(unittest.TestCase):
         self.assertGreater(checked, COUNT)
 
     def test_forms(self):
-        """a list's column, a feature, a file beside the image"""
+        """boxes from a list's column, a feature, or a file beside the image"""
         with open(path_of("boxes.csv"), "w") as f:
             f.write("path,label,objects\n")
             for n in range(COUNT):
@@ -805,7 +805,7 @@ class BoxesTest(unittest.TestCase):
                         self.check_image(n, [a[one] for a in batch["objects"]], geometry, 16, 12, 0)
 
     def test_none(self):
-        """pictures without any objects"""
+        """images without objects have no boxes"""
         write_tar(path_of("none.tar"), [(f"{n:03d}", {"png": png(picture(n)), "cls": b"0", "json": b"[]"})
                                         for n in range(9)])
         with stream(f"tar:{path_of('none.tar')}", ["objects:json:boxes"]) as s:
@@ -814,7 +814,7 @@ class BoxesTest(unittest.TestCase):
                              ([(2, 1, 4, 0, 4), (2, 1, 4, 0), (2, 1, 4, 0), (2, 1, 4)], 0))
 
     def test_damaged(self):
-        """boxes that are none make their sample a bad one"""
+        """a sample with invalid boxes is bad"""
         good = {"bbox": [1, 2, 3, 4], "category_id": 5}
         for data, why in (({}, "neither a list of boxes"), (3, "neither a list of boxes"),
                           ({"annotations": {}}, "neither a list"),
@@ -842,7 +842,7 @@ class BoxesTest(unittest.TestCase):
                 self.assertNotIn(7, [int(name[-7:-4]) for batch in s for name in s.names(batch.samples)])
 
     def test_refused(self):
-        """shares that are none, and pipelines that move pixels otherwise"""
+        """invalid shares, and pipelines that boxes cannot follow, are rejected"""
         data = f"tar:{path_of('boxes.tar')}"
         for share in ("1.0001", "-0.1", "", "x", "0.12345", "1e-3", ".", "0.1.2", "11", "0,3"):
             with self.subTest(share=share), self.assertRaisesRegex(pyplenum.PlenumError, "fields: "):
@@ -884,7 +884,7 @@ class FieldsAloneTest(unittest.TestCase):
                     f.write(between.join((f"text {n}", f"tokens/{n}.npy", str(n % 3))) + "\n")
 
     def test_forms(self):
-        """every sample exactly once, with what was written, of archives, Examples and lists"""
+        """every sample of archives, Examples and lists exactly once, with its values"""
         tar = f"{T.name}/alone-{{0..2}}.tar"
         for data, fields in ((f"tar,image=none:{tar}", ["text:txt", "tokens:tokens.npy:npy"]),
                              (f"tar,image=none,label=json:{tar}", ["text:txt", "tokens:tokens.npy:npy"]),
@@ -912,7 +912,7 @@ class FieldsAloneTest(unittest.TestCase):
                     self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "none", *more))
 
     def test_of_images(self):
-        """a data set of images gives its fields without decoding them, of damaged ones, too"""
+        """a data set of images gives its fields without decoding, even beside damaged images"""
         samples = [(f"{n:03d}", {**members(n), "png": b"no picture"}) for n in range(12)]
         write_tar(path_of("bad.tar"), samples)
         with stream(f"tar:{path_of('bad.tar')}", FIELDS, "none", bad="fail") as s:
@@ -927,14 +927,14 @@ class FieldsAloneTest(unittest.TestCase):
         self.assertGreater(len(hashes), 1)
 
     def test_same_order(self):
-        """samples and their order are the same as with images"""
+        """samples and their order are those of a stream with images"""
         data = f"tar:{path_of('tars')}"
         with stream(data, None) as images, stream(data, ["caption:txt"], "none") as none:
             for one, two in zip(images, none):
                 self.assertTrue(np.array_equal(one.samples, two.samples) and np.array_equal(one.labels, two.labels))
 
     def test_fingerprint(self):
-        """contents of samples without images belong to the fingerprint"""
+        """the fingerprint covers the contents of samples without images"""
         found = set()
         for tokens in (self.tokens(1), self.tokens(2), self.tokens(2)):
             write_tar(path_of("print.tar"), [("a", {"tokens.npy": npy(tokens)})])
@@ -944,7 +944,7 @@ class FieldsAloneTest(unittest.TestCase):
         self.assertEqual(len(found), 2)
 
     def test_bad(self):
-        """a sample that lacks a field is a bad one, and never shown"""
+        """a sample without a requested field is bad, and never shown"""
         write_tar(path_of("bad.tar"), [(f"{n:03d}", {"txt": f"text {n}".encode(), **(
             {} if n == 5 else {"tokens.npy": npy(self.tokens(n))})}) for n in range(12)])
         data, fields = f"tar,image=none:{path_of('bad.tar')}", ["text:txt", "tokens:tokens.npy:npy"]
@@ -954,7 +954,7 @@ class FieldsAloneTest(unittest.TestCase):
         self.assertEqual(shown, {f"text {n}" for n in range(12)} - {"text 5"})
 
     def test_verified(self):
-        """plenumctl verify --fields names every field that is bad, and none of them makes a bad image"""
+        """plenumctl verify --fields reports every bad field, but no bad image"""
         grey, box = picture(0), [1, 2, 30, 30]
         cut = png(grey)[:-30]
         odd = {2: {"seg.png": png(grey[1:])}, 3: {"seg.png": cut}, 5: {"txt": b"\xff"},
@@ -1016,7 +1016,7 @@ class FieldsAloneTest(unittest.TestCase):
             self.assertRegex(done.stderr, "no images")
 
     def test_killed(self):
-        """the hash is the same when the loader is lost on the way"""
+        """the hash is the same if the loader is lost meanwhile"""
         data, fields = f"tar,image=none:{T.name}/alone-{{0..2}}.tar", ["text:txt", "tokens:tokens.npy:npy"]
         address, loaders = f"unix:{T.name}/killed.sock", []
 
@@ -1050,7 +1050,7 @@ class TorchTest(unittest.TestCase):
         cls.torch = plenum_torch
 
     def test_loader(self):
-        """a Loader gives texts as lists and the rest as tensors, also where the last batch is short"""
+        """a Loader gives strings as lists and other fields as tensors, also in a short last batch"""
         data, fields = f"tar:{path_of('tars')}", ("images", "samples", *FIELDS, *MASKS)
         for copy in (False, True):
             seen = []
@@ -1070,7 +1070,7 @@ class TorchTest(unittest.TestCase):
             self.assertEqual(sorted(seen), list(range(COUNT)))
 
     def test_views(self):
-        """with views a mask is a list of tensors, one for each image"""
+        """with views, a mask is a list of tensors, one for each image"""
         views = "view(a, 2, rrc(16, interpolation=nearest)) view(b, 1, rrc(8, interpolation=nearest))"
         with self.torch.Loader(f"tar:{path_of('tars')}", views, fields=("views", MASKS[0]), micro_batch=8) as loader:
             for images, masks in loader:
@@ -1079,7 +1079,7 @@ class TorchTest(unittest.TestCase):
                     self.assertTrue(np.array_equal(image[:, 0].numpy(), mask.numpy()))
 
     def test_alone(self):
-        """fields alone, and a request for images is rejected"""
+        """a Loader of fields alone rejects requests for images"""
         data = f"tar:{path_of('tars')}"
         with self.torch.Loader(data, "none", fields=("labels", "ids:ids:int64"), micro_batch=8) as loader:
             ids = sorted(int(i) for _, batch in loader for i in batch[:, 0])
@@ -1088,7 +1088,7 @@ class TorchTest(unittest.TestCase):
             next(iter(loader))
 
     def test_boxes(self):
-        """boxes are tensors of the valid samples, with views a list of them"""
+        """boxes are a tensor of the valid samples; with views, a list of tensors"""
         BoxesTest.setUpClass()
         data, seen = f"tar:{path_of('boxes.tar')}", 0
         with self.torch.Loader(data, "letterbox(40)", fields=("samples", "objects:json:boxes"),
@@ -1107,7 +1107,7 @@ class TorchTest(unittest.TestCase):
             self.assertEqual([o.boxes.shape for o in objects], 3 * [(8, 7, 4)])
 
     def test_names(self):
-        """a name without a colon is one of every batch"""
+        """a name without a colon is one of the fields that every batch has"""
         for fields, why in ((("caption",), "no 'caption'.*; a field of the data set has a colon"),
                             (("labels:txt",), "cannot be called 'labels'")):
             with self.assertRaisesRegex(ValueError, why):
@@ -1116,7 +1116,7 @@ class TorchTest(unittest.TestCase):
 
 class OlderLoaderTest(unittest.TestCase):
     def test_older_loader(self):
-        """a loader before version 1.10 of the protocol has no fields, and that is said"""
+        """a request for fields names a loader with a protocol older than 1.10"""
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it plays one
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")
@@ -1131,7 +1131,7 @@ class OlderLoaderTest(unittest.TestCase):
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, []))
 
     def test_loader_without_boxes(self):
-        """one before 1.11 has fields, but neither boxes nor members of JSON, and no streams without images"""
+        """a loader older than 1.11 has fields, but no boxes, JSON members or streams without images"""
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")

@@ -86,14 +86,14 @@ class IdentityTest(unittest.TestCase):
         self.check_places(self.told("adopted", self.spawn), "torch.distributed")
 
     def test_lightning(self):
-        """the variables of Lightning's processes: rejected before there is a group, and correct with it"""
+        """Lightning's processes: rejected before there is a process group, and correct with one"""
         told = self.told("lightning")
         self.check_places(told, "torch.distributed")
         for one in told:
             self.assertIn("WORLD_SIZE is 2, but RANK is not set", one["before"])
 
     def test_explicit(self):
-        """rank= and world_size=, of a loader and of the job"""
+        """rank= and world_size= work for a loader and for a job"""
         told = self.told("explicit")
         self.check_places(told, "program")
         for rank, one in enumerate(told):
@@ -126,7 +126,7 @@ class IdentityTest(unittest.TestCase):
         self.assertIn("rank 1 of torch.distributed has opened neither a job nor a stream", told[0]["open"])
 
     def test_forked(self):
-        """a child of a rank would see its samples again: it is rejected, unless it specifies its share"""
+        """a child of a rank is rejected unless it specifies its share"""
         told = self.told("forked")
         self.check_places(told, "torch.distributed")
         for rank, one in enumerate(told):
@@ -136,7 +136,7 @@ class IdentityTest(unittest.TestCase):
             self.assertEqual((share, whole), (SHARES[rank], ALL))
 
     def test_workers(self):
-        """a DataLoader's workers: an error if each would get nothing, or everything; shares if specified"""
+        """a DataLoader's workers get an error, or their shares if these are specified"""
         for one in self.told("workers"):
             self.assertIn("forked from the one that opened the stream", one["handed"])
             self.assertIn("cannot be copied or pickled", one["spawned"])

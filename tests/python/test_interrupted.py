@@ -112,7 +112,7 @@ class InterruptedTest(unittest.TestCase):
         self.random = random.Random(time.time() if os.environ.get("SEED") == "clock" else 1)
 
     def go_on(self, loop, loader):
-        """The same loop, or one created from its state."""
+        """The loop itself, or one created from its state."""
         if self.random.randrange(2):
             return loop
         loader.load_state_dict(loader.state_dict())
@@ -201,7 +201,7 @@ class InterruptedTest(unittest.TestCase):
         self.assertGreater(raised, 0)
 
     def test_broken_copies(self):
-        """each call of clone() fails once: the next loop has that batch"""
+        """each call of clone() fails once: the next loop gets that batch"""
         clone, calls = torch.Tensor.clone, 0
 
         def failing(tensor, *arguments, **options):
@@ -300,7 +300,7 @@ class SharedTest(unittest.TestCase):
                     self.assertEqual(made.epoch, epoch + 1)
 
     def test_stream(self):
-        """so does a shared stream"""
+        """a stream shared by threads ends in all of them"""
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=8, epochs=2) as stream:
             got, ended = self.share(lambda: next(stream).positions.reshape(-1).tolist())
             self.assertEqual((got, ended), (sorted(POSITIONS * 2), ["StopIteration"] * 4))

@@ -33,7 +33,7 @@ needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed for this 
 
 
 def python_with(*modules):
-    """A Python with these modules and NumPy: this one, or one of "make check-frameworks"; None if there is none."""
+    """A Python with these modules and NumPy: this one, or one of "make check-frameworks"; otherwise None."""
     here = os.environ.get("PLENUM_FRAMEWORKS", "")
     for python in [sys.executable, *(sorted(glob.glob(os.path.join(here, "*", "bin", "python3"))) if here else ())]:
         if subprocess.run([python, "-c", f"import numpy, {', '.join(modules)}"], capture_output=True).returncode == 0:
@@ -125,7 +125,7 @@ class LaunchersTest(unittest.TestCase):
 
     def cell(self, launcher, count, action="take", env=None, refused=0, why=(), rounds=1, commands=None, whole=0,
              python=sys.executable):
-        """`count` processes, of which `refused` are rejected; `whole` have reported that they take all samples."""
+        """`count` processes: `refused` are rejected, and `whole` report that they take all samples."""
         program = [python, NESTED, action, "FOLDER", str(count)]
         found = self.outcomes(commands or [(launcher + program, {})], env)
         self.assertEqual(len(found), count * rounds, self.said)
@@ -143,7 +143,7 @@ class LaunchersTest(unittest.TestCase):
         return found
 
     def test_plenumrun(self):
-        """plenumrun's instances, with its own starter, with wrappers, and one program after the other"""
+        """plenumrun's instances get shares, also with its own starter, wrappers, and programs in turn"""
         self.cell(plenumrun(2), 2, env=OWN)
         self.cell(plenumrun(2) + ["sh", "-c", '"$@"; true', "sh", "nice", "env", "A=1"], 2, env=OWN)
         program = shlex.join([sys.executable, NESTED, "take", "FOLDER", "2"])
@@ -151,7 +151,7 @@ class LaunchersTest(unittest.TestCase):
 
     @needs_mpirun
     def test_mpirun(self):
-        """mpirun's instances; mpirun inside plenumrun's only instance is rejected"""
+        """mpirun's instances get shares; mpirun inside plenumrun's only instance is rejected"""
         self.cell(mpirun(2), 2)
         inner = [shutil.which("mpirun"), *mpirun(2)[1:]]
         self.cell(plenumrun(1) + inner, 2, env=OWN, refused=2, why=NO_FIT + ("PLENUM_NUM_INSTANCES=1",))
@@ -165,7 +165,7 @@ class LaunchersTest(unittest.TestCase):
     @needs_torch
     @needs_mpirun
     def test_torchrun_and_mpirun(self):
-        """torchrun in mpirun, and the other way round"""
+        """torchrun inside mpirun and mpirun inside torchrun are rejected"""
         self.cell(mpirun(2) + each_by_torchrun(), 2, refused=2, why=NO_FIT)
         self.cell(by_torchrun(1) + mpirun(2), 2, refused=2, why=NO_FIT)
 
@@ -186,14 +186,14 @@ class LaunchersTest(unittest.TestCase):
             self.cell(None, 2, commands=[(launch + program, {})])
 
     def test_lightning(self):
-        """Lightning's processes"""
+        """Lightning's processes get shares"""
         python = python_with("lightning")
         if not python:
             self.skipTest("Lightning is not installed for this Python: make check-frameworks installs it")
         self.cell([], 2, "lightning", python=python)
 
     def test_srun(self):
-        """a real srun: its tasks, a program started by a task, plenumrun in a step, and srun in an instance"""
+        """a real srun: its tasks, a program started by a task, plenumrun inside a step, and srun inside an instance"""
         srun = ["srun", "--overlap", "-N", "1"]
         self.cell([*srun, "-n", "2"], 2)
         self.cell([*srun, "-n", "2"], 3, "during", refused=1, why=CHILD)
@@ -229,7 +229,7 @@ class LaunchersTest(unittest.TestCase):
                     self.cell(None, 2, refused=1, why=TWICE, commands=[(words, first), (words, first)])
 
     def test_spawned(self):
-        """multiprocessing's processes without rank information, alone and in an instance"""
+        """processes of multiprocessing, without a rank: alone and inside an instance"""
         why = ("multiprocessing has started this process", "rank=0, world_size=1")
         self.cell([], 2, "spawn", refused=2, why=why)
         self.cell(plenumrun(1), 2, "spawn", env=OWN, refused=2, why=why)
@@ -237,7 +237,7 @@ class LaunchersTest(unittest.TestCase):
                   commands=[([sys.executable, NESTED, "spawn", "FOLDER", "2"], by_hand(0, 2))])
 
     def test_job_in_job(self):
-        """plenumrun warns when a process of another job starts it"""
+        """plenumrun warns when a process of a different job starts it"""
         done = subprocess.run(plenumrun(2) + ["true"], env={**OWN, **by_hand(1, 2)}, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("RANK=1 and WORLD_SIZE=2: plenumrun was started by a process of another job", done.stderr)

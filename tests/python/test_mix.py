@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Mixup and cutmix, implemented a second time from docs/pixels.md, 11, against streams and plenumctl hash."""
+"""Mixup and cutmix, implemented independently from docs/pixels.md, 11, compared with streams and plenumctl hash."""
 
 import math
 import os
@@ -161,7 +161,7 @@ class MixTest(unittest.TestCase):
         return total, weights
 
     def test_pixels_labels_weights(self):
-        """a stream delivers what the page defines: with substitutes, at the ends of epochs, of parts and repeats"""
+        """a stream delivers what the page defines: with substitutes, at the ends of epochs, parts and repeats"""
         _, weights = self.expect(Mix(mixup="1/5"))
         self.assertTrue(any(0 < w < 1 for w in weights))
         self.expect(Mix(mixup="1"), seed=2**63 + 5)
@@ -174,7 +174,7 @@ class MixTest(unittest.TestCase):
         self.expect(Mix(mixup="1/2"), subset="3:4", repeat=2)
 
     def test_dropped(self):
-        """the partner of the last position shown may be one that is dropped"""
+        """the last position's partner may be a dropped one"""
         import numpy as np
 
         plain, _ = self.samples(self.CROP)
@@ -234,12 +234,12 @@ class MixTest(unittest.TestCase):
                 self.assertTrue((b.weights == weights).all())
 
     def test_bad_fails(self):
-        """bad="fail": a bad partner ends the stream, too"""
+        """bad="fail": a bad partner ends the stream"""
         with self.assertRaisesRegex(self.pyplenum.PlenumError, "not a JPEG, PNG, WebP, AVIF or PPM"):
             self.samples(f"{self.CROP} mixup(1)", bad="fail", shuffle="none", subset="0:5", micro_batch=1)
 
     def test_soft_labels(self):
-        """torchvision's and timm's result for two labels, a weight and a smoothing"""
+        """soft labels equal torchvision's and timm's"""
         import numpy as np
 
         with self.pyplenum.Stream(self.data, f"{self.CROP} mixup(1)", micro_batch=6) as s:

@@ -119,7 +119,7 @@ class NormaliseTest(unittest.TestCase):
         self.assertTrue(torch.equal(tensor, got.to(torch.bfloat16)))
 
     def test_threads(self):
-        """several threads may each convert a part"""
+        """several threads can each convert a part"""
         images = pixels(8, 48, 64, 3)
         out = np.empty((8, 3, 48, 64), "f4")
         threads = [threading.Thread(target=lambda i=i: pyplenum.normalise(images[2 * i:2 * i + 2], layout="nchw",

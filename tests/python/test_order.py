@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/order.md, implemented a second time from the page alone, against plenumctl and a stream."""
+"""docs/order.md, implemented independently from the page, compared with plenumctl and a stream."""
 
 import os
 import re
@@ -99,7 +99,7 @@ class OrderTest(unittest.TestCase):
         self.assertTrue(got)
 
     def test_page(self):
-        """the examples of the page"""
+        """the page's examples"""
         with open(os.path.join(SOURCE, "docs", "order.md"), encoding="utf-8") as f:
             page = f.read()
         (words,) = re.findall(r"all of the counter 0: `([0-9a-f ]+)`", " ".join(page.split()))

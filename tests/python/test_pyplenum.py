@@ -106,7 +106,7 @@ def all_refused(*asks):
 
 class JobTest(unittest.TestCase):
     def test_alone(self):
-        """a process alone is a job of one instance, whose collectives do nothing"""
+        """a single process is a job of one instance, whose collectives do nothing"""
         job = pyplenum.job()
         self.assertIs(job, pyplenum.job())
         self.assertEqual((job.num_instances, job.instance_index, job.num_replicas), (1, 0, 1))
@@ -199,7 +199,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(sorted(seen), [(e, p) for e in range(2) for p in range(56)])
 
     def test_deal(self):
-        """copies of a sample are dealt to the replicas in turn"""
+        """with repeats dealt round-robin, replicas get a sample's copies in turn"""
         with stream(job=4, micro_batch=2, repeat=3, deal="round-robin", epochs=1) as s:
             self.assertEqual(s.num_positions, 168)
             step = 0
@@ -557,7 +557,7 @@ class StreamTest(unittest.TestCase):
             next(s)
 
     def test_timeout(self):
-        """next() with a time limit raises TimeoutError, and the next call continues"""
+        """next() with a time limit raises TimeoutError, and the following call continues"""
         with stream(epochs=1) as s:
             got = 0
             while True:
@@ -915,7 +915,7 @@ class LoaderTest(unittest.TestCase):
         return result
 
     def test_hash(self):
-        """the field "hash" sums up to plenumctl's result, for every mode of the last batch, images and floats"""
+        """the sum of the field "hash" equals plenumctl's, for every mode of the last batch, images and floats"""
         import pyplenum.torch
 
         want = plenumctl_hash("--epochs", "2")
@@ -940,7 +940,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(got, self.reference(**{"micro_batch": 8, **options}), options)
 
     def test_fields(self):
-        """images and labels unless other fields are named"""
+        """batches have images and labels unless other fields are named"""
         import pyplenum.torch
 
         with pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=4) as l:
@@ -1143,7 +1143,7 @@ class LoaderTest(unittest.TestCase):
                 next(iter(l))
 
     def test_bad_states(self):
-        """an invalid state, or one of another stream, is rejected"""
+        """an invalid state, or one of a different stream, is rejected"""
         with loader() as l, loader(seed=1) as other:
             for state in ({}, {"version": 2, "cursor": ""}, {"version": 1, "cursor": b""}):
                 with self.assertRaisesRegex(ValueError, "not a state"):

@@ -156,7 +156,7 @@ class StartTest(ProgramCase):
 
     @on_x86
     def test_no_pidfd(self):
-        """kernels without pidfd_open, or seccomp in front of it"""
+        """kernels without pidfd_open(), or with seccomp that blocks it"""
         for code in (errno.EPERM, errno.ENOSYS):
             with self.subTest(errno.errorcode[code]):
                 self.assertEqual(self.run_program(lambda code=code: refuse(PIDFD_OPEN, code)), "samples: 16\n")
@@ -164,13 +164,13 @@ class StartTest(ProgramCase):
                                     before=lambda code=code: refuse(PIDFD_OPEN, code))
 
     def test_slow(self):
-        """a loader that hangs before it runs: on timeout, the error says what was awaited"""
+        """a loader that hangs before it runs: the timeout error says what the program waited for"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nexec sleep 1000\n"), LOADER_TIMEOUT="6")
         self.assertIn("has been starting for", said)
         self.assertIn("has not begun to run", said)
 
     def test_stopped(self):
-        """a loader that a signal has stopped is not slow"""
+        """a loader stopped by a signal is reported as stopped, not as slow"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nkill -STOP $$\n"), LOADER_TIMEOUT="6")
         self.assertIn("it is stopped by a signal or a debugger", said)
         self.assertNotIn("has not begun to run", said)
@@ -203,7 +203,7 @@ class StartTest(ProgramCase):
                 self.killed(rng.choice((0, 0.1)) * rng.random())
 
     def test_killed_while_it_hangs(self):
-        """so does a loader that hangs in its dynamic linker, or in hwloc, with and without pidfds"""
+        """a loader that hangs in its dynamic linker or in hwloc ends with its program, with and without pidfds"""
         ways = [None]
         if platform.machine() == "x86_64":
             ways += [lambda: refuse(PIDFD_OPEN, errno.EPERM), lambda: refuse(SCHED_GETAFFINITY, errno.EPERM)]

@@ -58,7 +58,7 @@ def stream(pipeline=VIEWS, dataset=None, **options):
 
 class ViewsTest(unittest.TestCase):
     def test_shapes(self):
-        """an array for each view, in all ways of storing pixels"""
+        """each view has an array, in every dtype and layout"""
         for layout in ("nhwc", "nchw"):
             for channels in (3, 4):
                 with stream(layout=layout, channels=channels, dtype="int8") as s:
@@ -73,7 +73,7 @@ class ViewsTest(unittest.TestCase):
                     self.assertIn("a [2, 1, 4, 2,", repr(batch))
 
     def test_hash(self):
-        """a stream's hash covers all views, and is that of one thread; other views have another"""
+        """a stream's hash covers all views, and equals that of one thread; different views give a different hash"""
         want = ctl_hash("--pipeline", VIEWS, "--seed", "5", "--epochs", "2")
         for options in ({}, {"dtype": "int8", "layout": "nchw"}, {"micro_batch": 3, "steps": 1, "channels": 4}):
             with stream(**options) as s:
@@ -84,7 +84,7 @@ class ViewsTest(unittest.TestCase):
             self.assertNotEqual(sum(batch.hash() for batch in s) % 2**64, want)
 
     def test_first_image(self):
-        """the first image is what the pipeline alone makes; no two of a sample are the same"""
+        """the first image is that of the pipeline without views; no two images of a sample are equal"""
         with stream() as several, stream(A) as one:
             for batch, alone in zip(several, one):
                 first = batch.views["a"][:, :, :, 0]
@@ -96,14 +96,14 @@ class ViewsTest(unittest.TestCase):
                             self.assertFalse(any(np.array_equal(x, y) for x, y in zip(flat[:, i], flat[:, k])), name)
 
     def test_repeat(self):
-        """repeated positions have views of their own, whatever the micro-batch"""
+        """repeated positions have their own views, whatever the micro-batch"""
         want = ctl_hash("--pipeline", VIEWS, "--seed", "5", "--repeat", "3")
         for micro_batch in (1, 2, 3, 9, 16):
             with stream(repeat=3, epochs=1, micro_batch=micro_batch, steps=1) as s:
                 self.assertEqual(sum(batch.hash() for batch in s) % 2**64, want, micro_batch)
 
     def test_images(self):
-        """`images` and `pixels` are those of a pipeline without views, and `views` of one with some"""
+        """`images` and `pixels` exist without views, and `views` with them"""
         with stream() as s:
             batch = next(s)
             for field in ("images", "pixels"):
@@ -122,7 +122,7 @@ class ViewsTest(unittest.TestCase):
             self.assertTrue(np.array_equal(held, before))
 
     def test_cursor(self):
-        """a cursor fits the same views alone"""
+        """a cursor is valid only for the same views"""
         with stream() as s:
             next(s)
             cursor = s.cursor
@@ -136,7 +136,7 @@ class ViewsTest(unittest.TestCase):
 
 
 class GeometryTest(unittest.TestCase):
-    """A sample is its box of the whole picture, flipped."""
+    """Each image is the box of the whole picture, flipped if it says so."""
 
     @classmethod
     def setUpClass(cls):
@@ -150,12 +150,12 @@ class GeometryTest(unittest.TestCase):
         return stream(pipeline, dataset=self.data, **options)
 
     def whole(self):
-        """Each picture as it is, by its number."""
+        """The whole pictures, by number."""
         with self.stream("resize(64x56)", epochs=1) as s:
             return {int(n): image for batch in s for n, image in zip(batch.samples.reshape(-1), batch.images.copy())}
 
     def shown(self, whole, box, flips):
-        """A box of whole pixels, of which what lies beyond the picture is 7."""
+        """A box of whole pixels; those outside the picture are 7."""
         left, top, right, bottom = (int(x) for x in box)
         padded = np.pad(whole, ((99, 99), (99, 99), (0, 0)), constant_values=7)
         image = padded[top + 99:bottom + 99, left + 99:right + 99]
@@ -180,7 +180,7 @@ class GeometryTest(unittest.TestCase):
         self.assertGreater(beyond, 10)
 
     def test_views(self):
-        """each image of each view has its own"""
+        """each image of each view has its own geometry"""
         whole, count = self.whole(), 0
         text = "view(a, 2, pad(9, fill=7) random_crop(40x32) flip(0.5)) view(b, 1, pad(2, fill=7) random_crop(9))"
         with self.stream(text) as s:
@@ -197,7 +197,7 @@ class GeometryTest(unittest.TestCase):
         self.assertGreater(count, 2 * IMAGES)
 
     def test_resized(self):
-        """a resized crop lies within the picture, and has the sides that its scale and ratio allow"""
+        """a resized crop lies within the picture, and its sides match its scale and ratio"""
         with self.stream("rrc(16, scale=0.2:0.5, ratio=1/2:2)", epochs=3) as s:
             for batch in s:
                 left, top, right, bottom = batch.boxes.reshape(-1, 4).T
@@ -206,7 +206,7 @@ class GeometryTest(unittest.TestCase):
                 self.assertTrue((share > 0.17).all() and (share < 0.54).all())
 
     def test_mixed(self):
-        """of a mixed sample it is the sample's own"""
+        """a mixed sample has its own geometry, not its partner's"""
         with self.stream("rrc(16) mixup(1)") as mixed, self.stream("rrc(16)") as alone:
             for one, two in zip(mixed, alone):
                 self.assertTrue(np.array_equal(one.boxes, two.boxes))
@@ -229,7 +229,7 @@ class OlderLoaderTest(unittest.TestCase):
         self.addCleanup(self.loader.terminate)
 
     def test_older_loader(self):
-        """it gives the same batches, without boxes, by a socket and by TCP; also together with a newer one"""
+        """it delivers the same batches without boxes, over a socket and TCP, alone and beside a newer one"""
         want = ctl_hash("--pipeline", A, "--seed", "5", "--epochs", "2")
         for loader in (*self.addresses, ",".join(self.addresses)):
             with stream(A, loader=loader) as s:
@@ -238,13 +238,13 @@ class OlderLoaderTest(unittest.TestCase):
             self.assertTrue(all(geometry == [None] * 3 for _, *geometry in batches))
 
     def test_views(self):
-        """it makes no views, and that is said"""
+        """a request for views is rejected with a message"""
         for loader in self.addresses:
             with self.assertRaisesRegex(pyplenum.PlenumError, "too old for views"):
                 stream(loader=loader)
 
     def test_junk(self):
-        """it does not know the word, and that is said"""
+        """the word junk is rejected with a message"""
         for loader in self.addresses:
             for pipeline in ("junk " + A, "exif junk view(a, 1, rrc(8))"):
                 with self.assertRaisesRegex(pyplenum.PlenumError, "too old for the word junk in pipelines|for views"):
@@ -283,7 +283,7 @@ class TorchTest(unittest.TestCase):
             self.assertTrue(all(image.is_contiguous() for images in held for image in images))
 
     def test_geometry(self):
-        """boxes, flips and sizes go along, of each image where there are views"""
+        """batches have boxes, flips and sizes; with views, those of each image"""
         fields = ("boxes", "flips", "sizes")
         with self.torch.Loader(DATA, A, micro_batch=8, seed=5, fields=fields) as loader, \
                 stream(A, micro_batch=8, steps=1) as s:
@@ -299,7 +299,7 @@ class TorchTest(unittest.TestCase):
                 self.assertTrue(np.array_equal(flips[1].numpy(), batch.flips["a"][:, :, :, 1][batch.valid]))
 
     def test_floats(self):
-        """floats are normalised images, of views, too, and of a short batch"""
+        """floats are normalised images, also of views and in a short batch"""
         import torch
 
         mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
@@ -326,7 +326,7 @@ class TorchTest(unittest.TestCase):
                             self.assertTrue(torch.equal(one if layout == "nchw" else one.permute(0, 3, 1, 2), want))
 
     def test_floats_that_are_wrong(self):
-        """what cannot be is said before anything is opened"""
+        """invalid options are rejected before anything is opened"""
         import torch
 
         for options, what in (({"mean": 0.5}, "mean and std apply to floats"),
@@ -337,7 +337,7 @@ class TorchTest(unittest.TestCase):
                 self.torch.Loader(DATA, A, **options)
 
     def test_mistakes(self):
-        """what there is not is said"""
+        """a missing field is rejected with a message"""
         with self.torch.Loader(DATA, A, fields=("views",)) as loader:
             with self.assertRaisesRegex(ValueError, "has no views"):
                 next(iter(loader))

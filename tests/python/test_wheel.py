@@ -52,7 +52,7 @@ class WheelTest(unittest.TestCase):
         shutil.rmtree(cls.T)
 
     def test_content(self):
-        """it holds every module and the typing marker, and is built for the right platform"""
+        """it has every module and the typing marker, and is for the right platform"""
         self.assertRegex(self.name, r"^pyplenum-[\d.]+-py3-none-linux_\w+\.whl$")
         with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
             names = {name for name in wheel.namelist() if name.startswith("pyplenum/")}

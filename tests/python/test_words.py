@@ -46,7 +46,7 @@ class WordsTest(unittest.TestCase):
             self.assertIn(word, str(caught.exception))
 
     def test_types(self):
-        """types by name, of torch and of NumPy are the same"""
+        """a type may be given by name, or as torch's or NumPy's type"""
         for names, found in ((("uint8", torch.uint8, np.uint8, np.dtype("uint8")), torch.uint8),
                              (("int8", torch.int8, np.int8), torch.int8),
                              (("float32", torch.float32, np.float32, np.dtype("float32")), torch.float32),
@@ -65,7 +65,7 @@ class WordsTest(unittest.TestCase):
         self.refused(ValueError, "dtype must be one of int8, uint8", call=pyplenum.Stream, dtype=torch.float32)
 
     def test_options(self):
-        """options of other loaders"""
+        """options of other loaders are explained"""
         for name, words in (("weights", "repeat"), ("limit", "subset"), ("num_samples", "subset"),
                             ("target_transform", "in the loop"), ("return_paths", "stream.names"),
                             ("batch_size", "micro_batch")):
@@ -74,7 +74,7 @@ class WordsTest(unittest.TestCase):
         self.refused(ValueError, "did you mean 'labels'", fields=("label",))
 
     def test_data_sets(self):
-        """a data set object, and a Loader as the data set of a DataLoader"""
+        """a data set object, and a Loader as a DataLoader's data set, are explained"""
         self.refused(TypeError, "not a ImageFolder", "its root, '/data/train'", data=ImageFolder())
         self.refused(TypeError, "not a list", data=[1, 2])
         self.refused(pyplenum.PlenumError, "nowhere", data=pathlib.Path(T) / "nowhere")
@@ -83,7 +83,7 @@ class WordsTest(unittest.TestCase):
                 next(iter(torch.utils.data.DataLoader(loader)))
 
     def test_last(self):
-        """a state with another `last` is rejected, with the program's setting and the one that would continue"""
+        """a state with a different `last` is rejected, naming both settings"""
         with pyplenum.torch.Loader("generated:21", PIPELINE, micro_batch=8, last="drop") as loader:
             next(iter(loader))
             state = loader.state_dict()

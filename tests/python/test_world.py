@@ -104,13 +104,13 @@ class WorldTest(unittest.TestCase):
 
     @mpirun
     def test_late(self):
-        """an instance that stays away is named by both others"""
+        """a missing instance is named by both others"""
         done, lines = self.run_world(by_mpirun(3), "late")
         self.assertEqual(lines.count("timed out"), 2, done.stderr)
 
     @needs_torch
     def test_late_torchrun(self):
-        """the same under torchrun"""
+        """under torchrun, a missing instance is named, too"""
         done, lines = self.run_world(by_torchrun(3), "late")
         self.assertEqual(lines.count("timed out"), 2, done.stderr)
 

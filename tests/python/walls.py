@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which C file calls which: for the tests that keep folders from becoming circles."""
+"""Which C file calls which: for the tests that keep calls free of cycles."""
 
 import glob
 import os
@@ -20,7 +20,7 @@ def read_folder(folder, pattern="*.[ch]"):
 
 
 def includes(text):
-    """The headers of ours that a file includes."""
+    """The project's headers that a file includes."""
     return re.findall(r'^#include "([^"]+)"', text, re.M)
 
 

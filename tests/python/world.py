@@ -86,7 +86,7 @@ def check_objects():
 
 
 def check_mismatch():
-    """Whatever carries them, instances that make different calls get an error, and are in step afterwards."""
+    """With any carrier, instances that make different calls get an error, and are in step afterwards."""
     x = np.full(1000, me, "float32" if me == last else "int32")
     raises(5, "all must call the same", job.broadcast, x)
     expect((x == me).all(), "and nothing has changed")

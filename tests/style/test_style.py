@@ -31,7 +31,7 @@ def files():
 
 
 def of_interpreter(paths, ending, program):
-    """Modules of Python; and those that end so or have no ending, and whose first line names this program."""
+    """Python modules; and scripts with this extension or none whose first line names this program."""
     for path in paths:
         if path.endswith(".py") and ending == ".py":
             yield path
@@ -43,7 +43,7 @@ def of_interpreter(paths, ending, program):
 
 
 def widths():
-    """[(how names end, how many characters a line may have)] of .editorconfig; a script may have no ending"""
+    """[(how names end, characters per line)] of .editorconfig; a script may have no extension"""
     with open(os.path.join(SOURCE, ".editorconfig"), encoding="utf-8") as file:
         sections = re.findall(r"^\[\*\.\{?([\w,]+)\}?\]\n((?:\w.*\n)*)", file.read(), re.M)
     return [(tuple("." + ending for ending in endings.split(",")),
@@ -102,7 +102,7 @@ class Style(unittest.TestCase):
         self.assertEqual("\n".join(wide), "", "lines too wide")
 
     def test_crumbs(self):
-        """no sentence has a crumb of a line in its middle, as some formatter left it"""
+        """no paragraph has a line that a formatter left short"""
         crumb = re.compile(r' "\n +"[^"\n]{1,24} "\n +"')
         found = []
         for path in self.files:
@@ -123,16 +123,16 @@ class Style(unittest.TestCase):
                     *(path for path in self.files if path.endswith((".c", ".h"))))
 
     def test_shellcheck(self):
-        """shellcheck has nothing to warn of"""
+        """shellcheck has no warnings"""
         self.run_on("shellcheck", "-x", "-S", "warning", "-f", "gcc",
                     *of_interpreter(self.files, ".sh", rb"(?:ba)?sh\b"))
 
     def test_ruff(self):
-        """ruff has nothing to say"""
+        """ruff has no warnings"""
         self.run_on("ruff", "check", "--no-cache", "--quiet", *of_interpreter(self.files, ".py", rb"python"))
 
     def test_mypy(self):
-        """mypy has nothing to say of pyplenum"""
+        """mypy has no errors in pyplenum"""
         self.run_on("mypy", "--cache-dir=/dev/null", cwd=os.path.join(SOURCE, "python"))
 
 

@@ -139,7 +139,7 @@ Text = collections.namedtuple("Text", "line words comment")  # words in one line
 
 
 def blank(match):
-    """As many lines, without their text."""
+    """The same number of empty lines."""
     return "\n" * match.group(0).count("\n")
 
 
@@ -221,14 +221,14 @@ def hits(path):
 
 class Words(unittest.TestCase):
     def test_table(self):
-        """each row rejects its own example, and accepts the one beside it"""
+        """each row rejects its own example, and accepts the correct one"""
         for rows, comment in ((WORDS, False), (OPENINGS, True)):
             for pattern, reason, wrong, right in rows:
                 self.assertTrue(any(reason in each for each in rejected(Text(1, wrong, comment))), pattern)
                 self.assertEqual(rejected(Text(1, right, True)), [], pattern)
 
     def test_readers(self):
-        """sentences are found where they stand, and code is not read"""
+        """sentences are found at their lines, and code is ignored"""
         page = "# A\n\nIt goes\non.\n\n    goes on\n\n```sh\ngoes on\n```\n* `goes on` a\n* goes on\n| a | goes on |\n"
         self.assertEqual([t.line for t in of_page(page) if rejected(t)], [3, 12, 13])
         code = 'int a; /* Of a,\n * that goes\n * on. */\nf("go" " on", "nobody", \'"\'); // As it is\n'
@@ -239,7 +239,7 @@ class Words(unittest.TestCase):
         self.assertEqual([t.line for t in of_manual(".It goes on\nIt goes on\n") if rejected(t)], [2])
 
     def test_words(self):
-        """no text has any of them"""
+        """no text has a word or opening that is rejected"""
         read = [path for path in files() if path != "tests/style/test_words.py"]
         self.assertIn("README.md", read)
         self.assertEqual("\n".join(hit for path in read for hit in hits(path)), "", "write what a native would say")

@@ -45,7 +45,7 @@ class PageTest(ServiceCase):
                                      {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
 
     def numbers(self):
-        """Return the last /status.json that the page has read, and the texts that it shows at the same moment."""
+        """Return the last /status.json that the page has read, and the texts that it shows at that moment."""
         return self.browser.execute_script("""
             const fields = root => Object.fromEntries(
                 [...root.querySelectorAll("[data-field]")].map(e => [e.dataset.field, e.textContent]));
@@ -60,7 +60,7 @@ class PageTest(ServiceCase):
         self.assertLessEqual(abs(float(shown.split()[0]) - number), 0.5 if "." not in shown else 0.051, (shown, number))
 
     def test_page(self):
-        """the page: no errors, right numbers, live, fits"""
+        """the page has no errors, shows the right numbers, updates, and fits the window"""
         for pause in ("40", "100"):
             self.feed("--epochs", "1000000", "--pause", pause)
         self.browser.get(f"http://localhost:{PORT}/")

@@ -66,7 +66,7 @@ class PrometheusTest(ServiceCase):
             return json.load(answer)["data"]["result"]
 
     def test_clean(self):
-        """promtool check metrics: not a word"""
+        """promtool check metrics prints nothing"""
         self.streams(20, 50)
         wait_for("streams", lambda: self.metrics().count("plenum_stream_samples_total{") == 2)
         done = subprocess.run(["promtool", "check", "metrics"], input=self.metrics(), capture_output=True, text=True)

@@ -80,7 +80,7 @@ class CtlFieldsTest(unittest.TestCase):
         self.assertEqual(len(seen), 8)
 
     def test_damaged(self):
-        """malformed JSON, arrays, numbers, PNGs and texts give an error message about their sample"""
+        """malformed JSON, arrays, numbers, PNGs and strings give an error message that names their sample"""
         for extension, data, fields in (
                 ("json", b"[" * 3000, "a:json:boxes"), ("json", b"[{}]", "a:json:boxes"), ("json", b"", "a:json:boxes"),
                 ("json", b'[{"bbox": [1, 2, -3, 4], "category_id": 1}]', "a:json:boxes"), ("txt", b"\xff", "a:txt"),

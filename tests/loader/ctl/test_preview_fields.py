@@ -67,7 +67,7 @@ class PreviewFieldsTest(unittest.TestCase):
         return mask
 
     def test_masks(self):
-        """a mask tints the image by the palette of VOC, half and half, and leaves 0 alone; 16 bits, too"""
+        """a mask of 8 or 16 bits is blended with the image in VOC's colours, except where it is 0"""
         for dtype in (np.uint8, np.uint16):
             self.write({"seg": png(self.mask(dtype))})
             image = self.image("seg:seg:mask")
@@ -77,7 +77,7 @@ class PreviewFieldsTest(unittest.TestCase):
                 self.assert_colour(image[24 * number + 8:24 * number + 16, 56:88], tinted)
 
     def test_views(self):
-        """each image of each view has the mask and the boxes of its own"""
+        """each image of each view has its own mask and boxes"""
         mask = self.mask(np.uint8)
         self.write({"seg": png(mask), "json": json.dumps([{"bbox": [0, 0, 20, 96], "category_id": 0}]).encode()})
         views = f"view(a, 1, resize({SIDE}) center_crop({SIDE})) view(b, 1, resize({SIDE}) center_crop({SIDE}) flip(1))"
@@ -88,7 +88,7 @@ class PreviewFieldsTest(unittest.TestCase):
             self.assert_colour(image[40:56, [line]], (0, 0, 0), tolerance=60)  # the frame, one pixel wide
 
     def test_boxes(self):
-        """a box is a frame on its outermost pixels, of its class's colour; the pixels around are untouched"""
+        """a box is a frame in its class's colour on the box's outermost pixels; the pixels around it are unchanged"""
         boxes = [{"bbox": [20, 30, 40, 50], "category_id": 3}, {"bbox": [0, 0, 0, 9], "category_id": 1}]
         self.write({"json": json.dumps(boxes).encode()})
         changed = np.abs(self.image("json:json:boxes") - GREY).max(axis=2) > 40
@@ -99,7 +99,7 @@ class PreviewFieldsTest(unittest.TestCase):
         self.assertTrue(changed[31:40, 21:27].any())
 
     def test_lines(self):
-        """texts and numbers are below, as many lines as they need; masks and boxes need none"""
+        """strings and numbers are printed below the images; masks and boxes are not"""
         self.write({"txt": LONG.encode(), "n": b"7 -8 9", "seg": png(self.mask(np.uint8)), "npy": npy(np.zeros((2, 3))),
                     "utf": "äöü ß".encode() * 3, "json": b"[]"})
         height = self.sheet().shape[0]
@@ -111,7 +111,7 @@ class PreviewFieldsTest(unittest.TestCase):
         self.assertEqual(self.sheet("txt").shape[0] - height, SMALL_LINE * 8, "a long text is cut off")
 
     def test_refused(self):
-        """what no sample has, and pipelines that masks cannot follow, end with a sentence and no file"""
+        """missing fields, and pipelines that masks cannot follow, give an error and no file"""
         self.write({"seg": png(self.mask(np.uint8))})
         for fields, pipeline, why in (("other", "train", "no sample has the field 'other'"),
                                       ("seg:seg:mask", "rrc(32) mixup(1)", "mask")):
@@ -122,7 +122,7 @@ class PreviewFieldsTest(unittest.TestCase):
             self.assertFalse(os.path.exists(self.path("s.jpg")))
 
     def test_names(self):
-        """a sheet is a JPEG, so it is not written to a name of another format"""
+        """a file name with a different format's extension is rejected, because a sheet is a JPEG"""
         self.write({})
         for name in ("out.gif", "out.png", "out", "jpg", "a.jpg/out"):
             done = subprocess.run([CTL, "preview", self.path("data"), self.path(name)], capture_output=True, text=True,

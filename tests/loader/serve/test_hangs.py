@@ -69,7 +69,7 @@ class HangsTest(ServiceCase):
         return False
 
     def test_opening(self):
-        """data sets on it, more than a user may open at a time, delay no other user"""
+        """opening many data sets on it does not delay other users"""
         self.need_other_users()
         os.chmod(self.folder, 0o755)
         self.make_data()
@@ -80,7 +80,7 @@ class HangsTest(ServiceCase):
         self.fed(self.feed("--epochs", "1"))
 
     def test_end_while_opening(self):
-        """neither SIGTERM nor SIGINT nor the keeper's end waits for a data set on it"""
+        """the loader ends on SIGTERM, SIGINT and its keeper's end without waiting for a data set on it"""
         for how in (signal.SIGTERM, signal.SIGINT, None):
             ours, theirs = socket.socketpair()
             self.addCleanup(ours.close)
@@ -101,7 +101,7 @@ class HangsTest(ServiceCase):
             self.assertIn("ended without waiting for it", self.said())
 
     def test_reading(self):
-        """a stream whose data set begins to hang stops neither other streams nor the loader's end"""
+        """a stream whose data set begins to hang delays neither other streams nor the loader's end"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")
@@ -116,7 +116,7 @@ class HangsTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0, self.said())
 
     def test_reload(self):
-        """a root on it delays SIGHUP, but neither clients nor the end; a second SIGHUP meanwhile is not lost"""
+        """a root on it delays SIGHUP, but not clients or the loader's end; a second SIGHUP is not lost"""
         self.make_data()
         conf = os.path.join(self.folder, "plenumd.conf")
 
@@ -151,7 +151,7 @@ class HangsTest(ServiceCase):
         self.assertIn("ended without waiting for it", self.said())
 
     def test_thumbnails(self):
-        """thumbnails of it are abandoned, and the rest of the page answers meanwhile"""
+        """its thumbnails are abandoned, and the rest of the page works"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")

@@ -360,7 +360,7 @@ class LimitsTest(ServiceCase):
         return self.data
 
     def test_what_is_no_setting(self):
-        """messages for invalid settings"""
+        """invalid settings are rejected with a message"""
         for arguments, sentence in (
             (("--cpu-budget", "none"), "--cpu-budget needs a number of cores such as 2 or 0.5, not 'none'"),
             (("--cpu-budget", "0"), "--cpu-budget needs a number of cores"),
@@ -469,7 +469,7 @@ class LimitsTest(ServiceCase):
         self.assertIn(f"only root can become user {number}", done.stderr)
 
     def test_no_such_people(self):
-        """a user or group that cannot be resolved"""
+        """a user or group that cannot be resolved is reported"""
         taken = os.path.join(self.folder, "x")
         cases = [(["--user", "nobody-of-that-name"], "--user: there is no user 'nobody-of-that-name' on this host"),
                  (["--user", "4294967295"], "--user: 4294967295 is not the number of a user or group"),

@@ -131,7 +131,7 @@ class ServiceTest(ServiceCase):
         self.refused("handed over 2 sockets", self.listener(), self.listener(path=self.socket + "2"))
 
     def test_datagram_socket(self):
-        """so is a socket of another type"""
+        """a socket of a different type is rejected with a message"""
         self.refused("not a listening unix stream socket", self.listener(kind=socket.SOCK_DGRAM))
 
     def test_drain_timeout(self):

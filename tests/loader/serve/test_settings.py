@@ -98,7 +98,7 @@ class SettingsTest(ServiceCase):
             self.assertTrue(any(re.search(pattern, text) for text in said[n]), f"{n}: {said[n]}")
 
     def test_missing(self):
-        """a missing file"""
+        """a missing file is reported"""
         p = subprocess.run([PLENUMD, "--config", self.conf], capture_output=True, text=True)
         self.assertEqual(p.returncode, 1)
         self.assertIn("plenumd.conf: No such file or directory; create the file", p.stderr)
@@ -115,7 +115,7 @@ class SettingsTest(ServiceCase):
         self.assertIn("is not below", err)
 
     def test_json_log(self):
-        """--log-format json: one object a line, whatever a message holds"""
+        """--log-format json prints one object per line, whatever a message contains"""
         p = self.serve("--log-format", "json")
         client = self.feed("--epochs", "1", data="/no\nwhere \"x\" \\")
         client.communicate(timeout=LIMIT)

@@ -260,7 +260,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(self.get(f"/thumbnail/{stream}/0.png")[0].status, 404)
 
     def test_no_thumbnails(self):
-        """--no-thumbnails"""
+        """--no-thumbnails disables thumbnails"""
         self.start("--no-thumbnails")
         self.feed("--epochs", "100000", "--pause", "100")
         wait_for("a stream", lambda: self.json()["streams"])
@@ -268,7 +268,7 @@ class StatusTest(ServiceCase):
         self.assertFalse(self.json("/history.json")["thumbnails"])
 
     def test_port_in_use(self):
-        """a port in use, an invalid address"""
+        """a port in use or an invalid address is reported"""
         self.start()
         for arguments, sentence in ((("--http-port", str(self.port)),
                                      f"port {self.port}: Address already in use; choose another"),
@@ -359,7 +359,7 @@ class StatusTest(ServiceCase):
             self.assertLessEqual(len(line), 120)
 
     def test_names(self):
-        """clients are named by their program, pipelines as users write them, and paths as they are"""
+        """clients are shown by program name, pipelines as users wrote them, and paths unchanged"""
         os.symlink(self.data, os.path.join(self.folder, "link"))
         self.start()
         feed = self.feed("--epochs", "100000", "--pause", "100", "--pipeline",

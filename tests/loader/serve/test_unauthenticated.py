@@ -86,7 +86,7 @@ class UnauthenticatedTest(ServiceCase):
         return len(os.listdir(f"/proc/{p.pid}/fd"))
 
     def test_keys(self):
-        """over TLS: another key, no TLS, a foreign TLS; clients with the key are served meanwhile"""
+        """over TLS: a wrong key, no TLS, a different TLS; clients with the key are served meanwhile"""
         self.make_data()
         key, other = self.key("key"), self.key("other")
         address = self.serve_tcp("--tls-key", key)
@@ -144,7 +144,7 @@ class UnauthenticatedTest(ServiceCase):
                 self.assertEqual(f.read(), b"", arguments)
 
     def test_tls_where_none_is(self):
-        """TLS to a loader without a key"""
+        """a TLS client of a loader without a key is rejected"""
         self.make_data()
         address = self.serve_tcp()
         for _ in range(3):
@@ -180,7 +180,7 @@ class UnauthenticatedTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors(loader) < count)
 
     def test_scanner(self):
-        """thousands of short connections: one line, no descriptor, no memory"""
+        """thousands of short connections: one log line, no leaked descriptor or memory"""
         self.make_data()
         key = self.key("key")
         for address, more in ((self.serve_tcp(), {}), (self.serve_tcp("--tls-key", key), {"key": self.client(key)})):
@@ -234,7 +234,7 @@ class UnauthenticatedTest(ServiceCase):
         self.served(f"unix:{self.socket}")
 
     def enter(self, address, said):
-        """A client that is not dropped, once the loader has seen that others have gone."""
+        """Connects a client; retries until the loader has noticed that others have left."""
         while True:
             s = self.connect(address, 0.5)
             with contextlib.suppress(ConnectionError):
@@ -267,7 +267,7 @@ class UnauthenticatedTest(ServiceCase):
             s.close()
 
     def test_silent_beside_quiet(self):
-        """they also make room when a stream of another host may be about to end, because it is quiet"""
+        """silent clients also make room while a quiet stream of a different host is open"""
         self.make_data()
         address = self.serve_tcp("--socket", f"unix:{self.socket}", "--socket-mode", "0666", "--max-clients", "2")
         wait_for("a loader that listens", self.listening)
