@@ -26,7 +26,7 @@ from made import png, write_tar  # noqa: E402
 
 LIMIT_S = 300
 PROGRAMS = sorted(glob.glob(os.path.join(SOURCE, "examples", "**", "*.py"), recursive=True))
-# What an option of a program needs beside the program's own modules.
+# Modules that an option of a program needs besides the program's own modules.
 OPTIONAL = {"--jax": "jax"}
 # Programs with such an option run briefly if the command does not set it.
 SHORT = {"--steps": "25", "--epochs": "1"}

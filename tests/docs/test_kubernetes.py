@@ -158,7 +158,7 @@ class KubernetesTest(unittest.TestCase):
         for role in spec["mpiReplicaSpecs"].values():
             self.assertEqual(set(role), MPI["replica"])
         args = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
-        # The names of workers are known when they are ready: when sshd listens at the port that the image's ssh takes.
+        # Workers are ready, and their names resolve, when sshd listens at the port that the image's ssh connects to.
         self.assertEqual(spec["launcherCreationPolicy"], "WaitForWorkersReady")
         worker, = spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
         with open(os.path.join(SOURCE, "examples", "containers", "Containerfile.training"), encoding="utf-8") as f:
@@ -192,7 +192,7 @@ class KubernetesTest(unittest.TestCase):
                 for container in pod["containers"]:
                     self.assertIs(container["securityContext"]["allowPrivilegeEscalation"], False)
                     self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
-                if list(find(pod, "secret")):  # of a group that may read it; a volume of data keeps its owners
+                if list(find(pod, "secret")):  # in a group that may read it; a volume of data keeps its owners
                     self.assertEqual(pod["securityContext"]["fsGroup"], pod["securityContext"]["runAsGroup"])
                     self.assertEqual(pod["securityContext"]["fsGroupChangePolicy"], "OnRootMismatch")
                 for container in pod["containers"] + pod.get("initContainers", []):
@@ -203,7 +203,7 @@ class KubernetesTest(unittest.TestCase):
                         self.assertIn(probe["port"], ports)
                 for secret in find(pod, "secretName"):
                     self.assertIn(f"secret generic {secret} ", page)
-        # Both may run in one namespace: neither may take the other's pods for its own.
+        # Both may run in one namespace: neither may select the other's pods.
         for name, app in (("loader-daemonset.yaml", "plenum-loader-node"), ("loader-service.yaml", "plenum-loader")):
             for each in load(name):
                 for labels in find(each, "matchLabels"):
@@ -252,7 +252,7 @@ class KubernetesTest(unittest.TestCase):
                 key = os.path.join(folder, "key")
                 with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o400), "wb") as f:
                     f.write(os.urandom(32))
-                # Ports and paths that are free here; the rest as in the manifest.
+                # Ports and paths that are free here; everything else is as in the manifest.
                 here = {"--root": folder, "--tls-key": key, "--listen": "127.0.0.1:0", "--http-address": "127.0.0.1"}
                 args = [a if a.split("=")[0] not in here else f"{a.split('=')[0]}={here[a.split('=')[0]]}"
                         for a in container["args"]]

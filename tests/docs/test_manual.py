@@ -130,7 +130,7 @@ class LibraryTest(unittest.TestCase):
 
     PAGES = ("libplenum", "plenum_batch", "plenum_collectives", "plenum_cursor", "plenum_job", "plenum_normalise",
              "plenum_stream")
-    FAMILIES = set(PAGES) - {"plenum_normalise"}  # pages that no function has its name of
+    FAMILIES = set(PAGES) - {"plenum_normalise"}  # pages not named after a function
     maxDiff = None
 
     def setUp(self):
@@ -214,7 +214,7 @@ class LibraryTest(unittest.TestCase):
         if not shutil.which("groff"):
             self.skipTest("groff is not installed")
         for name in os.listdir(os.path.join(SOURCE, "docs", "man")):
-            # -dAD=l: lines are not filled up to the margin, which not every line of a prototype can be.
+            # -dAD=l disables justification, because not every line of a prototype can be filled.
             done = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-dAD=l", page(name)],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             self.assertEqual(done.stderr, "", name)

@@ -35,7 +35,7 @@ OTHER = set(" ".join(OTHERS.values()).split())
 
 TOKEN = re.compile(
     r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<call>\b[A-Za-z_]\w*)\s*\(|\'(?:\\.|[^\'\\])\'|/\*.*?\*/|//[^\n]*|[()]', re.S)
-FRAME = re.compile(r"^(?:plenum[a-z]*(?: [a-z…-]+)?|…): |; see --help|\\n")  # who says it, and how it ends
+FRAME = re.compile(r"^(?:plenum[a-z]*(?: [a-z…-]+)?|…): |; see --help|\\n")  # a message's prefix and end
 CONVERSION = re.compile(r"%%|%[-+ #0]*[\d.*]*(?:hh|h|ll|l|z|j)?[diouxXcsfgep]|PRIu64|PRIx64")
 
 
@@ -94,7 +94,7 @@ def said():
         for message, _, tells in texts_of(path, text):
             if tells:
                 message = plain(message)
-                # Something of its own: not the frame of another message, its end, or a word in it.
+                # The message must have words of its own besides its prefix and end.
                 own = FRAME.sub("", message)
                 if len(re.sub(r"[^A-Za-z]", "", own)) >= 8 and " " in own.strip() and message[0] not in " ,;":
                     found.setdefault(message, path)

@@ -216,7 +216,7 @@ if torch is not None and torch.distributed.is_initialized():
 print(json.dumps([job.instance_index, len(prepared), results]), flush=True)
 """
 
-# What the code of each row gives in instance 0 and 1 of two, with 2 and 1 replicas of 2 devices. ...: anything but an
+# The results of each row's code in instances 0 and 1 of two, with 2 and 1 replicas of 2 devices. ...: anything but an
 # error.
 WANT = {
     'job.launcher != "none"': (True, True),

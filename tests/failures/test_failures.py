@@ -256,7 +256,7 @@ class Stage:
                 (f"tfrecord,image=none:{self.folder}/a.tfrecord", RECORDS))
 
 
-# ---- scenarios: each runs in a place, and raises Wrong ----
+# ---- scenarios: each runs in a place, and raises Wrong if a rule is broken ----
 
 
 def is_right(place, out, want=None):
@@ -277,7 +277,7 @@ def ctl_hash(data):
 def ctl_hash_fields(number):
     def run(place):
         data, options = place.stage.with_fields()[number]
-        for failing in (True, False):  # nor must the table that it leaves in the cache mislead the next one
+        for failing in (True, False):  # nor may the table that it leaves in the cache mislead the next run
             out = place.run(CTL, "hash", data, *options, failing=failing)
             is_right(place, out, place.stage.hashes[data])
             if table_of(os.path.join(place.folder, "cache")) not in (None, place.stage.tables[data]):
@@ -291,7 +291,7 @@ def ctl_index(place):
     out = place.run(CTL, "index", place.stage.data)
     if out is not None and not re.search(r"^samples +8 ", out, re.M):
         raise Wrong(f"it says, with status 0: {out}")
-    # What it leaves in the cache must not mislead the next run.
+    # Files left in the cache must not mislead the next run.
     out = place.run(CTL, "hash", place.stage.data, *STREAM, "--samples", SAMPLES, failing=False)
     is_right(place, out)
     if out is None:
@@ -441,7 +441,7 @@ SCENARIOS = {
 SLOW = {"launcher": 3}  # a sample has this many times fewer of them
 
 
-# ---- which calls ----
+# ---- which calls fail ----
 
 
 def cases(stage, name, only):

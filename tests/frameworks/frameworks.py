@@ -20,7 +20,7 @@ EXAMPLES = os.path.join(SOURCE, "examples", "frameworks")
 sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "tests", "e2e"),
                 os.path.join(SOURCE, "python"), EXAMPLES]
 os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
-# One process is one thread here, and nothing asks a network or a GPU.
+# Each process uses one thread, and nothing uses a network or a GPU.
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="",
                   JAX_PLATFORMS="cpu", KERAS_BACKEND="tensorflow")
 

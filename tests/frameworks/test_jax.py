@@ -75,7 +75,7 @@ class JaxTest(FrameworkCase):
                         break
                     except pyplenum.SlotsHeldError:  # JAX computes on their memory
                         jax.block_until_ready(pending)
-                        jnp.zeros(1).block_until_ready()  # it gives memory back when it is called
+                        jnp.zeros(1).block_until_ready()  # it releases memory when it is called
                         continue
                     want.append(sums(jnp.asarray(batch.images.copy())))
                     pending.append(sums(put(batch.images)))

@@ -120,7 +120,7 @@ class Page(JobCase):
             self.assertIn("loader", json.loads(body))
             self.assertIn(b"<html", get(port, "/")[1].lower())
         err = self.end(p)
-        self.assertNotIn("status page", err)  # it was shown once
+        self.assertNotIn("status page", err)  # it was shown earlier
         with self.assertRaises(ConnectionRefusedError):
             get(port, "/")
 

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "libdist/loader_session_core.h": {"loader_session.c", "loader_session_input.c"},
     "libdist/loader_table.h": {"loader_table.c", "loaders.c", "lookup.c", "names.c", "schedule.c"},
 }
-# All that the collectives know of the rest of the library.
+# The only files of the rest of the library that the collectives may use.
 COLLECTIVES_KNOW = {"libdist/job_priv.h"}
 # The connection, the I/O thread, memory, verification and float conversion know nothing about streams, loader accounts
 # or batch order.

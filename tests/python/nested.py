@@ -86,7 +86,7 @@ def start(action):
 
 def main():
     first = os.environ.get("RANK", os.environ.get("SLURM_PROCID")) == "0"
-    if ACTION == "before":  # it looks at the version, say, and evaluates before it trains
+    if ACTION == "before":  # a program may look at the version, or evaluate before it trains
         import pyplenum  # noqa: F401
         if first:
             start("child")

@@ -79,7 +79,7 @@ def explicit(rank, folder, told):
 def late(rank, folder, told):
     """The group is created when the stream is already open."""
     told["spawned"] = sentence(loader, folder), sentence(pyplenum.job)
-    multiprocessing.process._parent_process = None  # as in a process that something else has started
+    multiprocessing.process._parent_process = None  # as in a process that was started by other means
     opened = loader(folder)
     stream = pyplenum.Stream(os.path.join(folder, "data"), "rrc(16)")
     whole = loader(folder, rank=0, world_size=1)

@@ -343,7 +343,7 @@ class DeviceTest(unittest.TestCase):
             asked.append(ticket)
             if len(asked) == 1:
                 closing.start()
-                closing.join(0.2)  # where it could, it would have finished long before
+                closing.join(0.2)  # a copy that did not wait would have finished long before
             return ticket is tickets[0]
         copier.copies.is_over = is_over
         copier.give_back()
@@ -453,7 +453,7 @@ class DeviceTest(unittest.TestCase):
                         self.assertEqual(int.from_bytes(bytes.fromhex(state)[-8:], "little"), 4 * len(got))
                 self.assertTrue(alike(got, want))
                 self.assertTrue(alike(list(loader), later))
-            with self.subTest(at=at), strike(MemoryError("no"), at) as loader:  # and so does another
+            with self.subTest(at=at), strike(MemoryError("no"), at) as loader:  # and so can a different loop
                 got = []
                 with self.assertRaises(MemoryError):
                     for batch in loader:
@@ -597,7 +597,7 @@ class StreamsTest(unittest.TestCase):
 
         class Event:
             def __init__(self, enable_timing):
-                self.over, self.at = False, len(events)  # seconds; all that is asked of this device takes one
+                self.over, self.at = False, len(events)  # seconds; all the device's work takes one
                 events.append(self)
 
             def record(self, stream):
@@ -617,7 +617,7 @@ class StreamsTest(unittest.TestCase):
         self.assertEqual((copies.times(), len(events)), ((0, 0), 6))
         for event in events[:3]:
             event.over = True
-        self.assertEqual(copies.times(), (1, 0))  # the program asked when the copy had completed
+        self.assertEqual(copies.times(), (1, 0))  # the program queries them after the copy has completed
         events[4].at = 8  # the second copy completed late
         for event in events:
             event.over = True

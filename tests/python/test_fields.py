@@ -669,7 +669,7 @@ class BoxesTest(unittest.TestCase):
 
     @classmethod
     def coco(cls, n):
-        # A difference that does not round: the loader adds the same sides in the same way.
+        # A difference that is not rounded: the loader adds the same sides in the same order.
         return [{"bbox": [x0, y0, x1 - x0, y1 - y0], "category_id": c, "id": i, "area": 1.5, "iscrowd": 0}
                 for x0, y0, x1, y1, c, i in cls.objects(n)]
 
@@ -1117,7 +1117,7 @@ class TorchTest(unittest.TestCase):
 class OlderLoaderTest(unittest.TestCase):
     def test_older_loader(self):
         """a request for fields names a loader with a protocol older than 1.10"""
-        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it plays one
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it emulates one
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")
         loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/older.sock", "--root", T.name, "--quiet"],

@@ -28,7 +28,7 @@ import ranks  # noqa: E402
 
 RANKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks.py")
 ALL = list(range(21))
-SHARES = [ALL[0::2], ALL[1::2]]  # an evaluation is dealt in turn
+SHARES = [ALL[0::2], ALL[1::2]]  # an evaluation's samples are dealt round-robin
 
 
 def setUpModule():

@@ -173,7 +173,7 @@ class InterruptedTest(unittest.TestCase):
 
         def handler(number, frame):
             nonlocal raised
-            if frame.f_code.co_filename.startswith(PACKAGE):  # elsewhere the program already has its batch
+            if frame.f_code.co_filename.startswith(PACKAGE):  # otherwise the program already has its batch
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 raised += 1
                 raise Stop

@@ -72,7 +72,7 @@ def kill_loaders():
                 os.kill(int(pid), signal.SIGKILL)
                 killed += 1
         except OSError:
-            pass  # another user's, or gone meanwhile
+            pass  # another user's process, or one that has ended meanwhile
     assert killed, "there is no loader to kill"
 
 
@@ -343,7 +343,7 @@ class StreamTest(unittest.TestCase):
         for make in makers:
             with self.subTest(make.__name__), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                with make(data, PIPELINE, micro_batch=8) as s:  # of which no batch is requested
+                with make(data, PIPELINE, micro_batch=8) as s:  # no batch of it is requested
                     self.assertEqual([(w.category, w.filename) for w in caught], [(pyplenum.LoaderWarning, __file__)])
                     self.assertIn(sentence, str(caught[0].message))
                     if make is pyplenum.Stream:
@@ -805,7 +805,7 @@ class ProgressTest(unittest.TestCase):
         FakeBar.made = []
         self.before = sys.modules.get("tqdm")
         tqdm = types.ModuleType("tqdm")
-        tqdm.__spec__ = importlib.machinery.ModuleSpec("tqdm", None)  # PyTorch looks whether it could be imported
+        tqdm.__spec__ = importlib.machinery.ModuleSpec("tqdm", None)  # PyTorch checks whether it can be imported
         tqdm.tqdm = FakeBar
         sys.modules["tqdm"] = tqdm
 

@@ -26,7 +26,7 @@ BUILD = os.path.abspath(os.environ["top_builddir"])
 SOURCE = os.path.abspath(os.environ["top_srcdir"])
 tap.require("numpy")
 PLENUMD = os.environ.get("PLENUM_PLENUMD", os.path.join(BUILD, "plenumd"))
-LIMIT = 300  # far longer than anything takes, so that a hang fails
+LIMIT = 300  # far longer than anything takes, so only a hang fails
 PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
@@ -190,7 +190,7 @@ class StartTest(ProgramCase):
             os.close(theirs)
             with open(begun) as f:
                 self.assertEqual(f.readline(), "begun\n")
-                time.sleep(moment)  # this one waits for nothing: any moment is good
+                time.sleep(moment)  # this case waits for nothing: any moment will do
                 p.send_signal(signal.SIGKILL)
                 f.read()
 

@@ -217,7 +217,7 @@ class OlderLoaderTest(unittest.TestCase):
     """A loader before version 1.9 of the protocol."""
 
     def setUp(self):
-        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it plays one
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it emulates one
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")
         with socket.create_server(("127.0.0.1", 0)) as free:

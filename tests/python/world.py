@@ -111,7 +111,7 @@ def check_once_per_host(folder):
 
     def prepare():
         expect(not os.path.exists(path), "only one prepares")
-        time.sleep(0.2)  # long enough for the others to come too early
+        time.sleep(0.2)  # long enough for the others to arrive first
         open(path, "w").close()
 
     job.once_per_host(prepare)
@@ -192,7 +192,7 @@ def check_stream(folder):
             return iter(self.iterable)
 
     tqdm = types.ModuleType("tqdm")
-    tqdm.__spec__ = importlib.machinery.ModuleSpec("tqdm", None)  # PyTorch looks whether it could be imported
+    tqdm.__spec__ = importlib.machinery.ModuleSpec("tqdm", None)  # PyTorch checks whether it can be imported
     tqdm.tqdm = Bar
     sys.modules["tqdm"] = tqdm
     with pyplenum.Stream(os.path.join(folder, "data"), "rrc(16)", micro_batch=4, epochs=2) as s:

@@ -16,7 +16,7 @@ import tap  # noqa: E402
 
 TOPS = (".ci", "bench", "common", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts",
         "tests")
-CLANG_FORMAT = "14"  # other versions lay out a few lines in another way
+CLANG_FORMAT = "14"  # other versions format a few lines differently
 
 
 def files():

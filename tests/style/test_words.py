@@ -110,7 +110,7 @@ WORDS = (
     (r"\bby chance\b", "say randomly",
      "Chosen by chance.", "Chosen randomly."),
 )
-# The same, of how a comment begins.
+# Like above, for the beginning of a comment.
 OPENINGS = (
     (r"Of\b", "begin with the subject", "Of a cell: the column.", "The cell's column."),
     (r"The same[,.:;]", "name the function or field that this one resembles", "The same, of all lists.",

@@ -224,7 +224,7 @@ def actor(work):
                 at_work -= 1
 
 
-# ---- the second loader, which is never healthy for long ----
+# ---- the second loader, which is disturbed all the time ----
 
 
 def other_loader():

@@ -9,7 +9,7 @@ try:
     import numpy as np
     from PIL import Image
 except ImportError as e:
-    # Configure may have found another interpreter than the distribution's, which has these modules.
+    # Configure may have found a Python other than the distribution's, which has these modules.
     if os.environ.get("PLENUM_TEST_PYTHON") is None and os.path.exists("/usr/bin/python3"):
         os.environ["PLENUM_TEST_PYTHON"] = "tried"
         os.execv("/usr/bin/python3", ["/usr/bin/python3", os.path.abspath(sys.argv[0])])

@@ -161,7 +161,7 @@ class ServiceCase(unittest.TestCase):
                     if comm.read() == "plenumd\n" and f"PLENUM_CACHE_DIR={self.folder}/".encode() in environment.read():
                         found.append(int(pid))
             except OSError:
-                pass  # another user's, or gone meanwhile
+                pass  # another user's process, or one that has ended meanwhile
         return found
 
     def run_job(self, *arguments):

@@ -190,7 +190,7 @@ class HangsTest(ServiceCase):
                 status, body = a.result()
                 self.assertEqual(status, 503)
                 self.assertRegex(body, b"storage is not responding|too many thumbnails")
-        waiting = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)  # and one that still does
+        waiting = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)  # and another that still does
         self.addCleanup(waiting.close)
         waiting.request("GET", path)
         p.send_signal(signal.SIGTERM)

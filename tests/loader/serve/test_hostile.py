@@ -26,8 +26,8 @@ from test_hangs import LIBC, mount_hung  # noqa: E402
 from service import FEED, LIMIT, STREAM, ServiceCase, wait_for, why_no_other_users  # noqa: E402
 import tap  # noqa: E402
 
-LINGER = 20 * LIMIT  # seconds that nothing here may wait for
-FEEDS = 4            # descriptors that the honest clients beside may have
+LINGER = 20 * LIMIT  # seconds: nothing here may take that long
+FEEDS = 4  # descriptors that the honest clients may have meanwhile
 
 
 def answer_but_closing(fuse):
@@ -147,7 +147,7 @@ class HostileTest(ServiceCase):
         at_rest = self.descriptors()
 
         def attack(ready):
-            # With the first message, with the one that opens, behind that, and where no descriptor ever comes.
+            # With the first message, with OPEN, after OPEN, and with a message that may never have a descriptor.
             clients = [Raw(self.address, greeting=b"") for _ in range(4)]
             for c in clients:
                 c.socket.settimeout(5)
@@ -185,7 +185,7 @@ class HostileTest(ServiceCase):
                 c.close()
             queued, queued_end = lingering(LINGER)
             c = Raw(self.address)
-            c.send(frame(4711) + bytes(60000))  # refused, and not read any further
+            c.send(frame(4711) + bytes(60000))  # rejected, and not read any further
             with contextlib.suppress(ConnectionError):
                 c.send(b"x" * 100, queued.fileno())
             close_aside(queued)
@@ -300,7 +300,7 @@ class HostileTest(ServiceCase):
                     c.send(hello())
                     for _ in range(4):
                         c.send(frame(STATS), *([null] * 250))
-                    c.wait_for(STATUS)  # which never comes
+                    c.wait_for(STATUS)  # it never comes
                 c.close()
             ready()
 
@@ -318,7 +318,7 @@ class HostileTest(ServiceCase):
                 c.open("generated:9", side=1, count=1, slots=1, pipeline="v1 resize(1) center_crop(1)")
                 streams.append(c)
             c = Raw(self.address, greeting=b"")
-            c.send(hello(more=65000))  # it has the loader make room for much
+            c.send(hello(more=65000))  # it makes the loader reserve much memory
             c.wait_for(HELLO)
             c.socket.settimeout(1)
             flood = frame(STATUS) * 12000
@@ -331,7 +331,7 @@ class HostileTest(ServiceCase):
 
         before = self.resident(self.loader, "VmHWM")
         self.beside(attack)
-        if not os.environ.get("PLENUM_SANITIZED"):  # which keep what was freed
+        if not os.environ.get("PLENUM_SANITIZED"):  # a sanitizer keeps freed memory
             self.assertLess(self.resident(self.loader, "VmHWM") - before, 128 << 10)
 
     def test_holes(self):
@@ -359,7 +359,7 @@ class HostileTest(ServiceCase):
             c.ask(slot=1)
             with self.assertRaisesRegex(Refused, "has holes"):
                 c.done()
-            # Requested while it was whole: a ring without memory when its turn comes gets none of the loader's.
+            # Requested while the ring was whole: when it is rendered, a ring without memory gets none of the loader's.
             c = Raw(self.address)
             c.open(self.set_name, side=256, count=16, slots=64)
             for slot in range(63):
@@ -442,7 +442,7 @@ class HostileTest(ServiceCase):
         c.open(self.set_name, side=1024, count=4)  # 24 MiB
         c.socket.setsockopt(socket.IPPROTO_TCP, 19, 1)  # TCP_REPAIR: closing then sends nothing
         c.close()
-        time.sleep(2)  # from whom one has heard lately is there
+        time.sleep(2)  # a peer heard from recently counts as alive
         with Raw(address) as c:
             c.open(self.set_name, side=1024, count=4)
             c.ask()

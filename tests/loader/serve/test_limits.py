@@ -47,7 +47,7 @@ class LimitsTest(ServiceCase):
         begin, used = time.monotonic(), cpu_seconds(p.pid)
         time.sleep(4)  # CPU time is measured over this interval
         used = cpu_seconds(p.pid) - used
-        # A tenth of a second is kept, the clock of CPU time ticks in hundredths, and each thread finishes what it does.
+        # A tenth of a second can be saved up, CPU clocks tick in hundredths, and each thread finishes its work.
         self.assertLessEqual(used, 0.25 * (time.monotonic() - begin + 0.1) + 0.05)
         self.end(feed)
         self.assertEqual(self.fed(self.feed("--epochs", "3"))[0]["hash"], self.alone(3))
@@ -80,7 +80,7 @@ class LimitsTest(ServiceCase):
             self.assertNotEqual(p.returncode, 0)
             self.assertRegex(err, r"and [89]\d MiB to render its samples, would exceed the 96 MiB")
         if os.environ.get("PLENUM_SANITIZED"):
-            return  # a sanitizer needs memory of its own, which streams would lack
+            return  # a sanitizer needs memory of its own, which streams would then lack
         for operations in "", "flip(0.5) blur(9, 0.1:2)", "mixup(0.2)", "blur(9, 0.1:2) mixup(0.2)":
             self.fed(self.feed(*shape, "--pipeline", "rrc(1024) " + operations))
         opened = self.said().count("samples, 'v1")

@@ -158,7 +158,7 @@ class RootsTest(ServiceCase):
             self.assertEqual(len(told), 1, told)
         told = {sentence(f"list,base={path}:{self.b}/list", path) for path in names}
         self.assertEqual(len(told), 1, told)
-        # Nor through "..": whether the folder before it exists.
+        # Nor does ".." reveal whether the folder before it exists.
         back = "../../../bob/mine"
         told = {sentence(self.make_link(f"{path}/{back}"), path) for path in names}
         self.assertEqual(len(told), 1, told)
@@ -214,11 +214,11 @@ class RootsTest(ServiceCase):
         self.run_ok("tar", "-C", f"{self.a}/private/set", "-cf", f"{self.a}/private/a.tar", "bricks")
         os.utime(f"{self.b}/a.tar", (1e9, 1e9))
         self.served(f"tar,label=none:{self.b}/a.tar").close()
-        s = self.served(f"tar,label=none:{self.b}/a.tar")  # by its index: the archive has not been opened yet
+        s = self.served(f"tar,label=none:{self.b}/a.tar")  # from its index: the archive has not been opened yet
         os.rename(f"{self.b}/a.tar", f"{self.b}/own.tar")
         os.symlink("own.tar", f"{self.b}/a.tar")
         self.assertEqual(s.show(0)[0], 0)
-        self.served(f"tar,label=none:{self.b}/a.tar").close()  # indexes it again, as its ctime is another
+        self.served(f"tar,label=none:{self.b}/a.tar").close()  # indexes it again, because its ctime differs
         s = self.served(f"tar,label=none:{self.b}/a.tar")
         with open(f"{self.a}/private/a.tar", "r+b") as f:
             f.truncate(os.stat(f"{self.b}/own.tar").st_size)

@@ -66,7 +66,7 @@ class SettingsTest(ServiceCase):
             installed = f.read()
         for key in re.findall(r"^#?([a-z-]+) = ", installed, re.M):
             self.assertIn(key, keys)
-        # With its examples in force, too, but for folders and people, who are not here.
+        # With its examples enabled, too, except for folders and users, which do not exist here.
         installed = re.sub(r"/data\S*", self.folder, installed).replace("alice,@radiology", "root,@root")
         code, _, err = self.check(*re.sub(r"^#([a-z-]+ = )", r"\1", installed, flags=re.M).splitlines())
         self.assertEqual((code, err), (0, ""))
@@ -174,7 +174,7 @@ class SettingsTest(ServiceCase):
         """TCP without a key serves only roots: SIGHUP does not remove the last one"""
         self.make_data()
         manager = Manager(self.folder)
-        for kept in ([], ["listen = 0"]):  # also where the file does not name the socket any more
+        for kept in ([], ["listen = 0"]):  # also if the file no longer names the socket
             self.write(f"root = {self.folder}/cache", "listen = 0")
             os.makedirs(f"{self.folder}/cache", exist_ok=True)
             told = len(self.said()) if os.path.exists(self.log) else 0

@@ -72,7 +72,7 @@ class StatusTest(ServiceCase):
     def test_counts(self):
         """counters equal the rendered samples, in plenumctl, /status.json and /metrics alike"""
         self.start()
-        # Deeper than the whole: everything requested is rendered, and all of it is delivered.
+        # The prefetch depth exceeds the run, so everything requested is rendered and delivered.
         result, _ = self.fed(self.feed("--epochs", "3"))
         self.assertEqual(result["images"], 120)
         status = json.loads(self.ctl("--json"))["loader"]
@@ -111,15 +111,14 @@ class StatusTest(ServiceCase):
         self.feed("--epochs", "10000", "--pause", "100")
         seen = []
 
-        def verdict():  # a busy machine makes it wait now and then: not always
+        def verdict():  # a busy machine makes it wait now and then
             seen.append(self.stream())
             return seen[-1] and seen[-1]["age_seconds"] > 4 and seen[-1]["bound_by"] == "trainer"
 
         wait_for("the verdict that the program bounds the rate", verdict)
         s = seen[-1]
         self.assertLess(s["trainer_waited"], 0.02)
-        # 4 samples every 100 ms at the most, and in the seconds seen the batches ahead, one or two that fall on either
-        # side.
+        # At most 4 samples every 100 ms, plus the batches requested in advance, plus one or two at the interval's ends.
         self.assertLess(s["samples_per_second"], 40 + 6 * 4 / 4)
         self.assertGreater(s["cores_enough"], 0)
 
@@ -140,8 +139,8 @@ class StatusTest(ServiceCase):
         seen = []
 
         def agrees():
-            # The machine may be slow in the seconds that only one of the two sees: then later ones are compared. A
-            # batch or two fall on either side of the moments that are compared.
+            # The machine may be slow in seconds that only one of the two measures: then compare later ones. One or two
+            # batches may be on either side of an interval's ends.
             s = self.stream()
             seen.append((time.monotonic(), s["samples"] if s else 0))
             earlier = [one for one in seen if one[0] < seen[-1][0] - 8]
@@ -469,7 +468,7 @@ class StatusTest(ServiceCase):
         self.terminal("send-keys", "q")
         screen("its end", lambda lines, text: "since the start" not in text)
         self.terminal("send-keys", "printf '%0100d\\n' 7", "Enter")  # lines are wrapped again
-        # The command may have been typed before there was a prompt, which then stands before the first line.
+        # The command may have been typed before there was a prompt, which then precedes the first line.
         screen("the shell again", lambda lines, text: re.search(r"0{60,80}\n0+7\n", text))
 
 

@@ -137,7 +137,7 @@ class UnauthenticatedTest(ServiceCase):
             address, told = self.impostor(*arguments)
             done = self.fed_by(address, key=self.client(key), data="/data")
             self.assertEqual(done.returncode, 1, done.stderr)
-            # Its last word is lost where it closes with something unread.
+            # Its last message is lost if it closes the connection with unread data.
             self.assertRegex(done.stderr, "does not have the key of PLENUM_LOADER_KEY, or does not use TLS|closed the "
                                           "connection at once")
             with open(told, "rb") as f:
@@ -174,8 +174,8 @@ class UnauthenticatedTest(ServiceCase):
         for s, said in silent:
             got = self.said_by(s)
             self.assertTrue(got == b"" or struct.unpack_from("<H", got, 4)[0] in (1, ERROR) or got[0] == 21, got)
-        self.assertIn(ENDING.encode(), got)  # of the last, which had greeted
-        # By each loader, and of the plain one also of a client that has told its name: all are of one host.
+        self.assertIn(ENDING.encode(), got)  # of the last client, which had greeted
+        # Each loader counts them, and the plain one also counts a client that has given its name: all are of one host.
         self.once(ENDING, loaders=2)
         wait_for("their descriptors", lambda: self.descriptors(loader) < count)
 
@@ -187,12 +187,12 @@ class UnauthenticatedTest(ServiceCase):
             self.served(address, **more)
             count = self.descriptors(self.p)
             resident = []
-            for _ in range(2):  # in the first round many may be there at once, and what they had is kept for others
+            for _ in range(2):  # in the first round many may be connected at once, and their memory is kept for reuse
                 for _ in range(3000):
                     self.connect(address).close()
                 wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
                 resident.append(self.resident(self.p, "VmRSS"))
-            if not os.environ.get("PLENUM_SANITIZED"):  # which keep what was freed
+            if not os.environ.get("PLENUM_SANITIZED"):  # a sanitizer keeps freed memory
                 self.assertLess(resident[1], resident[0] + 65536)  # some tens of KiB each would be more
             self.served(address, **more)
         self.once("gone: it has not identified itself", loaders=2)
@@ -260,7 +260,7 @@ class UnauthenticatedTest(ServiceCase):
         streams.pop().close()
         for said in (b"", HELLO):
             silent = self.enter(address, said)
-            time.sleep(1.5)  # a second's silence is enough
+            time.sleep(1.5)  # one second of silence is enough
             self.served(address)
             self.assertIn(b"it opened no stream, and others are waiting", self.said_by(silent))
         for s in streams:
@@ -275,7 +275,7 @@ class UnauthenticatedTest(ServiceCase):
         self.addCleanup(quiet.close)
         quiet.open(f"folder:{self.data}")
         silent = self.enter(f"unix:{self.socket}", HELLO)
-        time.sleep(2)  # longer than the silence that is enough
+        time.sleep(2)  # longer than the silence that is needed
         self.served(f"unix:{self.socket}")
         self.assertIn(b"it opened no stream, and others are waiting", self.said_by(silent))
         quiet.ask()
