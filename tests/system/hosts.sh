@@ -12,7 +12,7 @@ if [ "${1:-}" != --at-head ]; then
     done
     export VHOSTS_DIR=${VHOSTS_DIR:-$T/v} VHOSTS_NET=${VHOSTS_NET:-10.77.$((100 + $$ % 100))} VHOSTS_SHARE=$top_builddir
     at_end() { "$vhosts" down; }
-    "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
+    "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "virtual hosts cannot be created here"; }
     "$vhosts" head bash "$0" --at-head
     exit
 fi
@@ -21,7 +21,7 @@ fi
 case $(mpirun --version) in *"(Open MPI) 4."*) daemon=orted ;; *) daemon=prted ;; esac
 dir=$VHOSTS_DIR/shared
 cd "$dir" || exit 99
-# PATH may have another Open MPI than configure found: PATH=/opt/ompi5/bin:$PATH make check-system.
+# PATH may have a different Open MPI from the one that configure found: PATH=/opt/ompi5/bin:$PATH make check-system.
 [ ! -x "$mpi_sum" ] || ! mpicc "$top_srcdir/tests/launcher/mpi_sum.c" -o mpi_sum >log 2>&1 || mpi_sum=$dir/mpi_sum
 id=$$ # a duration that identifies our sleeping processes
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM

@@ -41,7 +41,7 @@ end() { # HOST [SIGNAL]
     while on "$1" pgrep plenumd >/dev/null; do sleep 0.01; done
     on "$1" rm -f /tmp/plenumd.sock
 }
-again() { # HOST [ARGUMENT of plenumd...]: replaces the host's loader by one of another kind
+again() { # HOST [ARGUMENT of plenumd...]: replaces the host's loader with a different kind
     end "$1"
     start "$@"
 }
@@ -235,7 +235,7 @@ fault_mute() {
     ending="end_proxy v1"
 }
 
-# ---- another loader under the same address ----
+# ---- a different loader at the same address ----
 
 fault_other_data() {
     train
@@ -258,7 +258,7 @@ fault_other_major() {
     as_before v1
     lost
 }
-# A loader of another minor version must serve: the stream continues even while that is the only loader.
+# A loader of a different minor version must serve: the stream continues even while that is the only loader.
 minor() {
     train
     with=("PLENUM_WRONG_VERSION=$1") program=$wrong
@@ -306,7 +306,7 @@ bad_disk() { # HOST...
     ending="for h in $*; do as_before \$h; done"
 }
 failures() { cat log.v? | grep -c '^broken_disk: '; }
-# Now and then a read fails, and the trainer does not notice.
+# Occasionally a read fails, and the trainer does not notice.
 fault_disk_hiccups() {
     local before
     bad_disk v1 v2
@@ -460,7 +460,7 @@ for ((i = 1; i <= ${RUNS:-20}; i++)); do
     SEED=$((SEED + 1))
 done
 
-# A host that disappears silently, and one with another key.
+# A host that disappears silently, and one with a different key.
 "$vhosts" crash v2
 hosts=v1 ok "a host that was powered off" run none
 end v1

@@ -38,7 +38,7 @@ names "root@n1.rack-a.example.com,root@n1.rack-b.example.com:22:1" '0 v1 1 v3' "
 OMPI_MCA_orte_keep_fqdn_hostnames=0 PRTE_MCA_prte_keep_fqdn_hostnames=0 \
     names n1.rack-a.example.com,n1.rack-b.example.com '0 v1 1 v3' "whatever Open MPI was told about names"
 
-# On a host named n1, n1.rack-b is another host.
+# On a host named n1, n1.rack-b is a different host.
 "$vhosts" exec v1 hostname n1
 eval "cp $VHOSTS_DIR/ssh_config ssh_config"
 timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" \

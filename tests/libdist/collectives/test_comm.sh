@@ -70,7 +70,7 @@ else
     skip "all collectives by MPI" "there is no mpirun, or Plenum was built without MPI"
 fi
 
-# The way plenumrun starts programs without mpirun.
+# Like plenumrun without mpirun.
 here() {
     (hide_mpirun && timeout 100 "$top_builddir/plenumrun" --grace 1 "$@")
     status=$?

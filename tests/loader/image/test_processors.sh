@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_processors.sh - which loops are chosen on other x86 processors, which qemu emulates, and that the pixels are the
-# same there.
+# test_processors.sh - on other x86 processors, emulated by qemu, the loader chooses the right loops and renders the
+# same pixels.
 . "$top_srcdir/tests/lib.sh"
 
 qemu=$(command -v qemu-x86_64 || command -v qemu-x86_64-static) ||
