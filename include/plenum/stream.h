@@ -192,9 +192,9 @@ struct plenum_batch {
      *  has views, these are the first view's pixels: see plenum_batch_get_views(). */
     void *pixels;
     int64_t *labels;          /**< Class indices. */
-    uint32_t *samples;        /**< Index in the data set of the sample shown. */
+    uint32_t *samples;        /**< The sample's index in the data set. */
     uint64_t *positions;      /**< Position in the epoch's order; >= N for padding. */
-    uint8_t *valid;           /**< 1: counts; 0: padding of the last step (or last batch). */
+    uint8_t *valid;           /**< 1: the sample counts; 0: it pads the last step (or batch). */
     uint64_t *epochs;         /**< [S]: the epoch of each step; a batch can span two epochs. */
     uint64_t index;           /**< Number of the batch since open or seek, from 0. */
     uint32_t count;           /**< S * local R * M. */
@@ -535,7 +535,7 @@ struct plenum_field {
  * KIND is
  *
  *     text      UTF-8; the default
- *     line      one non-blank line of such a text, drawn for each position
+ *     line      one non-blank line of such a string, drawn for each position
  *     bytes     as they are
  *     npy       an array in NumPy's format, of the same type and shape in all samples
  *     int64     integers, the same count in all samples: features, or text separated by blanks,
