@@ -191,11 +191,13 @@ def open_copies(device: "Union[str, int, torch.device]") -> Copies:
     found = torch.device(device)
     module: Any = getattr(torch, found.type, None)
     if module is not None and hasattr(module, "is_available") and not module.is_available():
-        raise RuntimeError(f"device={str(found)!r}: torch finds none here ({found.type}.is_available() is False)")
+        raise RuntimeError(f"device={str(found)!r}: PyTorch has no such device here ({found.type}.is_available() is "
+                           "False)")
     try:
         torch.empty(0, device=found)
     except (RuntimeError, ImportError, AssertionError) as error:
-        raise RuntimeError(f"device={str(found)!r}: torch finds none here ({str(error).splitlines()[0]})") from None
+        raise RuntimeError(f"device={str(found)!r}: PyTorch has no such device here "
+                           f"({str(error).splitlines()[0]})") from None
     if not all(hasattr(module, name) for name in ("Stream", "Event", "stream", "current_stream", "current_device")):
         return Copies(found)
     if found.index is None:

@@ -89,7 +89,7 @@ def normalise(images: "npt.NDArray[Any]", mean: Union[float, Sequence[float]] = 
     if dtype not in _FLOATS:
         raise ValueError(f"dtype must be one of {', '.join(_FLOATS)}, not {dtype!r}")
     if max(_three(mean, "mean")) > 1:
-        raise ValueError(f"mean and std must be in units in which pixels are 0 to 1: divide {mean!r} by 255")
+        raise ValueError(f"mean and std must be for pixel values from 0 to 1: divide {mean!r} by 255")
     if layout is not None and layout not in _LAYOUTS:
         raise ValueError(f"layout must be nhwc or nchw, not {layout!r}")
     lies = _layout_of(images.shape, source)

@@ -48,9 +48,9 @@ _ELSEWHERE = {
     "return_indices": "request the field \"samples\"",
 }
 
-# A name that is a decimal number, as the loader reads it.
 # The format and the settings of a data set's name.
 _SETTINGS = re.compile(r"[a-z]{1,15}((,[a-z-]+=(\\.|[^,:\\])*)*)(?=:)", re.DOTALL)
+# A name that is a decimal number, as the loader reads it.
 _NUMERAL = re.compile(r"[ \t-\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t-\r]*")
 
 # How long a call into the library may block before Python checks for Ctrl-C.
@@ -62,7 +62,7 @@ class SlotsHeldError(PlenumError):
 
 
 class LoaderWarning(UserWarning):
-    """The stream continues, but a loader died, went silent, or was restarted."""
+    """A warning about the data set, or about a loader that died, went silent or was restarted. The stream continues."""
 
 
 class Place(NamedTuple):
@@ -76,7 +76,7 @@ class Place(NamedTuple):
 class Boxes(NamedTuple):
     """The boxes of objects in each image: arrays [S, R, M], with views [S, R, M, COUNT]; from a Loader, tensors [N].
 
-    Each image has room for K boxes, the largest number of any sample. Entries after the first ``counts`` are zeros.
+    K is the largest number of boxes in any sample. Entries after the first ``counts`` are zeros.
     """
 
     boxes: Any  # float32 [..., K, 4]: left, top, right, bottom in pixels of the image, after crop, resize and flips
@@ -129,8 +129,8 @@ class _Lease:
 
 
 class _Owner:
-    """Frees a stream's handle with the last reference to the Stream, not before: another thread may be about to use
-    it, and holds a reference to the Stream."""
+    """Frees the handle when the last reference to the Stream is dropped. close() does not free it, because another
+    thread that holds a reference may be about to use it."""
 
     __slots__ = ("__del__",)
 
@@ -216,7 +216,7 @@ class Batch:
         or uint16 [S, R, M, H, W], or with views a dict of arrays [S, R, M, COUNT, H, W]. ``batch["caption"]`` is
         ``batch.fields["caption"]``.
     ``samples``
-        uint32 [S, R, M], index in the data set of the sample shown.
+        uint32 [S, R, M], the sample's index in the data set.
     ``positions``
         uint64 [S, R, M], position in the epoch's order.
     ``valid``
@@ -226,7 +226,7 @@ class Batch:
     ``index``
         Number of the batch since open or seek, from 0.
     ``num_valid``
-        Number of samples that count.
+        Number of valid samples.
     ``num_substituted``
         Number of samples that replace bad ones.
 
@@ -235,8 +235,8 @@ class Batch:
     DLPack; use ``batch.valid.view("u1")`` there.
 
     The ring has few slots, and a batch's slot is free again once the last view of it is gone. A program that keeps
-    images or labels beyond the next batches must copy them with ``batch.images.copy()``. So must a program that passes
-    them to a framework that keeps its input (TensorFlow).
+    images or labels for longer than a few batches must copy them with ``batch.images.copy()``. So must a program that
+    passes them to a framework that keeps its input (TensorFlow).
     """
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
@@ -569,7 +569,8 @@ class Stream:
     from a signal handler, interrupts a ``for`` loop or :meth:`next`, the batch is not lost: the next call returns it.
     Python's built-in ``next(stream)`` cannot guarantee this, because Python runs signal handlers after the built-in
     function has returned and before the program has the batch. If a handler raises at that time, the batch is lost.
-    Threads that share a stream take turns: each batch goes to one of the threads, and all threads see the end.
+    Several threads may call :meth:`next` on one stream: the calls are serialised, each batch goes to one thread, and
+    every thread sees the end.
 
     >>> for batch in Stream("/data/train", pipeline="train", micro_batch=16, epochs=90):  # doctest: +SKIP
     ...     train(batch.pixels, batch.labels)
@@ -636,16 +637,16 @@ class Stream:
         KIND is one of
 
         - "text": UTF-8, the default;
-        - "line": one line of such a text, drawn for each position;
+        - "line": one line of such a string, drawn for each position;
         - "bytes";
         - "npy": an array in NumPy's format, of the same type and shape in all samples;
-        - "int64", "float32": numbers, with the same count in all samples: features, or a text with numbers that are
+        - "int64", "float32": numbers, with the same count in all samples: features, or a string of numbers
           separated by spaces, commas or brackets;
         - "mask": a PNG of indices or grey levels, of the image's size. It is cropped and flipped like each image of the
           sample, with nearest-neighbour sampling, and is 255 (65535 with 16 bits) where the image shows padding;
-        - "boxes": JSON with the boxes of objects in the form of COCO ("bbox", "category_id"), Pascal VOC ("bndbox") or
-          torchvision ("boxes", "labels"), cropped and flipped like each image of the sample (:class:`Boxes`).
-          "boxes:0.3" drops boxes if the image shows less than 0.3 of their area.
+        - "boxes": object boxes as JSON in COCO ("bbox", "category_id"), Pascal VOC ("bndbox") or torchvision ("boxes",
+          "labels") format. They are cropped and flipped with each image of the sample (:class:`Boxes`). "boxes:0.3"
+          drops boxes if the image shows less than 0.3 of their area.
 
         A sample that lacks a field, or has a damaged field, is bad. docs/datasets.md, section 4, has the rules.
     classes
@@ -670,7 +671,7 @@ class Stream:
 
     Errors are raised as :class:`PlenumError`, with the ``errno`` and message of the C library. A stream belongs to the
     process that opened it. In a forked process, such as a DataLoader worker, everything that returns batches or a
-    position raises ``ECHILD``. One thread at a time may request batches.
+    position raises ``ECHILD``.
 
     A :class:`LoaderWarning` about the data set is issued when the stream is opened. Any other warning is issued before
     a batch is taken, so no batch is lost if warnings are turned into errors.
@@ -761,8 +762,8 @@ class Stream:
         self.slots: int = info.slots
         self._batches: int = info.batches
         self._reopened: Dict[str, Any] = {"loader": loader, "loader_timeout": loader_timeout, "silence": silence}
-        self._first = int((subset or "").partition(":")[0] or 0)  # of its samples
-        # what the library opened: paths are absolute, so that it still fits after os.chdir()
+        self._first = int((subset or "").partition(":")[0] or 0)  # index of the subset's first sample
+        # The data set's name as the library opened it. Its paths are absolute, so it stays valid after os.chdir().
         self._dataset = os.fsdecode(lib.plenum_stream_get_dataset(self._handle))
         try:
             if given_names is not None:
@@ -791,7 +792,8 @@ class Stream:
         self._classes = names
 
     def _use_numerals(self, names: List[str]) -> None:
-        """Labels are numbers, and names are numerals: a label is the name with its value, as in a file of classes."""
+        """Handle a data set with numeric labels and names that are numerals: each label maps to the name with that
+        value, as in a file of classes."""
         if _has_offset(self._dataset):
             raise ValueError(f"{self._named}: names in 'classes' are numbers, so its labels are names of classes: "
                              "label-offset cannot be used with them")
@@ -974,7 +976,7 @@ class Stream:
 
     @property
     def place(self) -> Place:
-        """The same position in terms of the next step: at the end of an epoch, the start of the next one."""
+        """Epoch and position of the next step. At the end of an epoch, this is the start of the next one."""
         handle, coming = self._open_handle(), self._undelivered()
         return coming.place if coming is not None else self._place_of(handle)
 
@@ -995,7 +997,8 @@ class Stream:
                   + whole(position, "position", 0, 2**64 - 1).to_bytes(8, "little"))
 
     def seek(self, cursor: bytes) -> None:
-        """Continue from a cursor, which may come from a run with other numbers of replicas or another micro-batch."""
+        """Continue from a cursor, which may come from a run with a different number of replicas or a different
+        micro-batch."""
         if not isinstance(cursor, (bytes, bytearray)):
             raise TypeError(f"a cursor must be the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
         if len(cursor) != ctypes.sizeof(CCursor):
@@ -1024,7 +1027,7 @@ class Stream:
     @property
     def class_to_idx(self) -> Optional[Dict[str, int]]:
         """The label of each class by its name, as in torchvision. None if classes have no names. If several classes
-        share a name, or have none, the last one counts."""
+        share a name, or have none, the last one is used."""
         classes = self.classes
         return {name: label for label, name in enumerate(classes)} if classes is not None else None
 
@@ -1066,7 +1069,8 @@ class Stream:
         return targets
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
-        """The data set's names of samples, such as ``batch.samples``: in a folder, the paths of their files."""
+        """The names of the given samples (for example ``batch.samples``) in the data set; in a folder, the paths of
+        their files."""
         given = np.asarray(samples if isinstance(samples, np.ndarray) else list(samples)).reshape(-1)
         if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _MOST):
             raise ValueError(f"samples must be whole numbers from 0 to {_MOST}")
@@ -1087,7 +1091,7 @@ class Stream:
 
     @property
     def ring(self) -> Tuple[int, int]:
-        """Address and size in bytes of memory that new batches lie in; zeros while there is no loader."""
+        """Address and size in bytes of the memory that holds new batches; zeros while there is no loader."""
         ring = CRing()
         lib.plenum_stream_get_ring(self._open_handle(), byref(ring))
         return ring.base or 0, ring.bytes

@@ -303,8 +303,8 @@ class Loader:
         if dtype in _FLOATS.values():
             self._floats, dtype = getattr(torch, dtype), "uint8"
         elif dtype not in (None, "uint8", "int8"):
-            raise ValueError(f"dtype must be 'uint8', 'int8' or one of {', '.join(_FLOATS.values())}, or such a type "
-                             f"of torch or NumPy, not {dtype!r}")
+            raise ValueError(f"dtype must be 'uint8', 'int8' or one of {', '.join(_FLOATS.values())}, or the torch or "
+                             f"NumPy dtype of that name, not {dtype!r}")
         elif mean is not None or std is not None:
             raise ValueError("mean and std apply to floats: add dtype=torch.float32, or another float type")
         self._mean, self._std = IMAGENET_MEAN if mean is None else mean, IMAGENET_STD if std is None else std
@@ -347,9 +347,9 @@ class Loader:
                              f"{steps} steps of a batch: choose another number, or use pyplenum.Stream, whose batches "
                              "may cross an epoch's end")
         if pads_unasked and "valid" not in self.fields and self._is_filled_up(options):
-            warnings.warn("samples that do not count fill up the last batch of an epoch: for an evaluation, pass "
-                          "last=\"partial\" (each sample counts once) or request the field \"valid\"; for training, "
-                          "pass last=\"pad\" or last=\"drop\"",
+            warnings.warn("the last batch of an epoch is padded with samples that do not count: for an evaluation, "
+                          "pass last=\"partial\" (each sample counts once) or request the field \"valid\"; for "
+                          "training, pass last=\"pad\" or last=\"drop\"",
                           stacklevel=caller())
         self._steps = steps
         self._micro_batch = int(options.get("micro_batch", 1))

@@ -498,8 +498,8 @@ class DeviceTest(unittest.TestCase):
         for options, why in (({"prefetch": -1}, "batches copied ahead, must be from 0 to 64"),
                              ({"memory_format": torch.preserve_format}, "memory_format must be"),
                              ({"memory_format": torch.channels_last, "layout": "nchw"}, "needs layout='nhwc'"),
-                             ({"device": "cuda"}, "torch finds none here"), ({"device": "nothing"}, "."),
-                             ({"device": "xla"}, "device='xla': torch finds none here")):
+                             ({"device": "cuda"}, "has no such device here"), ({"device": "nothing"}, "."),
+                             ({"device": "xla"}, "device='xla': PyTorch has no such device here")):
             if options.get("device") == "cuda" and torch.cuda.is_available():
                 continue
             with self.subTest(**options), self.assertRaisesRegex((ValueError, RuntimeError), why):

@@ -604,13 +604,13 @@ class JsonTest(unittest.TestCase):
 
     def test_refused(self):
         """members that are missing or of the wrong type are reported"""
-        for field, why in (("a:json.nothing", "it has no member 'nothing'"), ("a:json.a", "an object, but a text is"),
-                           ("a:json.share", "a number, but a text is needed: use int64 or float32 for numbers"),
+        for field, why in (("a:json.nothing", "it has no member 'nothing'"), ("a:json.a", "an object, but a string is"),
+                           ("a:json.share", "a number, but a string is needed: use int64 or float32 for numbers"),
                            ("a:json.texts",
-                            "a list, but a text is needed: use line to choose one from a list of texts"),
-                           ("a:json.caption:int64", "a text, but a number, or a list of numbers, is needed"),
+                            "a list, but a string is needed: use line to choose one from a list of strings"),
+                           ("a:json.caption:int64", "a string, but a number, or a list of numbers, is needed"),
                            ("a:json.share:int64", "is not an integer"), ("a:json.big:int64", "is beyond 64 bits"),
-                           ("a:json.vector:line", "a list, but a text is needed"), ("a:png", "if it is not text, say"),
+                           ("a:json.vector:line", "a list, but a string is"), ("a:png", "if it is not text, say"),
                            ("a:other.json.caption", "it is missing$"), ("a:json.a", "needed: name a member of it"),
                            ("a:json.:int64", "it has no member ''"),
                            ("a:json.caption.x", "it has no member 'caption.x'"),
@@ -645,7 +645,7 @@ class JsonTest(unittest.TestCase):
         for text, why in ((b'{"caption": "x"', "it is not JSON: .* at byte 15"), (b"", "it is not JSON"),
                           (b'{"caption": "a\\u0000b"}', "not UTF-8 text"), (b'{"caption": "\xff"}', "it is not JSON"),
                           (b"[" * 100000, "it is not JSON"), (b'["caption"]', "it has no member"),
-                          (b'{"caption": 1e999}', "it is a number, but a text is needed")):
+                          (b'{"caption": 1e999}', "it is a number, but a string is needed")):
             write_tar(path_of("bad.tar"), [(f"{n:03d}", {
                 "cls": b"0", "png": png(picture(n)),
                 "json": text if n == 7 else json.dumps(self.meta(n)).encode()}) for n in range(12)])
