@@ -275,7 +275,8 @@ static int take_fields(struct loader *l, const struct wire_fields *m, struct ple
     for (uint32_t i = 0; i < m->count; i++)
         if (!field_shape_is_as(&m->field[i], s->fields.spec[i].as))
             return error_set(err, -EPROTO,
-                             "field '%s' was announced with another kind than requested",
+                             "field '%s' was announced with a different kind from the one "
+                             "requested",
                              s->fields.spec[i].name);
     s->open.num_fields = m->count;
     memcpy(s->open.field, m->field, m->count * sizeof(m->field[0]));

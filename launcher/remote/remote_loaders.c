@@ -61,7 +61,7 @@ struct remote_loader {
     char at[128];     /* its loader's address, now or earlier: "tcp:10.1.2.3:40001"; "": none yet */
     char failed[400]; /* why it ended, if it never listened */
     char away[400];   /* why it does not return, as reported; "": it listens */
-    bool told_slow;   /* that this login does not start it */
+    bool told_slow;   /* reported that this login does not start its loader */
     uint64_t started_ns, retry_at, retry_ms;
 };
 
@@ -244,7 +244,7 @@ static void handle_answer(struct remote_loader *l)
     address_of(l->host, address, sizeof(address));
     put_host(address[0] ? address : l->host->name, host, sizeof(host));
     if (l->at[0])
-        log_warn("host %s: it lends its cores again", l->host->name);
+        log_warn("host %s: its loader is available again", l->host->name);
     (void)snprintf(l->at, sizeof(l->at), "tcp:%.100s:%.5s", host, port + 1);
     log_info("host %s: its loader listens on %s", l->host->name, l->at);
     l->listening = true;
@@ -268,7 +268,7 @@ static bool read_answer(struct remote_loader *l)
     return true;
 }
 
-/* Why did the login end? */
+/* Explain why the login ended. */
 static void explain(const struct remote_loaders *all, struct remote_loader *l, int status,
                     char *ret, size_t size)
 {
@@ -300,13 +300,14 @@ static void close_all(struct remote_loader *l)
     l->listening = false;
 }
 
-/* The host was lost and does not return: report why, unless that was reported last. */
+/* The host's loader cannot be restarted: report why, unless that was reported last. */
 static void tell_away(struct remote_loader *l, const char *why)
 {
     if (strcmp(l->away, why) == 0)
         return;
     (void)snprintf(l->away, sizeof(l->away), "%s", why);
-    log_warn("host %s cannot lend its cores again: %s; plenumrun tries again every %d s or sooner",
+    log_warn("host %s: its loader cannot be restarted: %s; plenumrun tries again every %d s or "
+             "sooner",
              l->host->name, why, RETRY_LAST_MS / 1000);
 }
 
@@ -333,8 +334,8 @@ static void end_login(const struct remote_loaders *all, struct remote_loader *l,
         tell_away(l, why);
     } else { /* its output has been shown */
         status_describe(status, why, sizeof(why));
-        log_warn("host %s no longer lends its cores: the login %s; the job continues without it "
-                 "until it returns",
+        log_warn("host %s: its loader is gone (the login %s); the job continues without it until "
+                 "it returns",
                  l->host->name, why);
     }
     if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
@@ -411,7 +412,8 @@ bool remote_loaders_own(const struct remote_loaders *loaders, pid_t pid)
 
 /* ---- time ---- */
 
-/* At the start of the job, --start-timeout applies. */
+/* Report a login that takes long to restart its loader. (At the start of the job, --start-timeout
+ * applies instead.) */
 static void tell_slow(struct remote_loader *l, uint64_t now_ns)
 {
     if (l->pid == 0 || !l->at[0] || l->listening || l->told_slow ||

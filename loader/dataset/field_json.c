@@ -31,8 +31,8 @@ static int wants(struct json_at value, const char *what, struct plenum_error *er
     const char *hint = "";
 
     if (json_type(value) == JSON_AT_LIST)
-        hint = ": use line to choose one from a list of texts, and int64 or float32 for a list of "
-               "numbers";
+        hint = ": use line to choose one from a list of strings, and int64 or float32 for a list "
+               "of numbers";
     else if (json_type(value) == JSON_AT_NUMBER)
         hint = ": use int64 or float32 for numbers";
     else if (json_type(value) == JSON_AT_OBJECT)
@@ -47,7 +47,7 @@ static int pick_text(struct json_at value, struct dataset_buffer *to, struct ple
     size_t len;
 
     if (json_type(value) != JSON_AT_TEXT)
-        return wants(value, "a text", err);
+        return wants(value, "a string", err);
     len = json_copy(value, NULL, NULL);
     if (field_reserve(to, len) < 0)
         return error_set(err, -ENOMEM, "out of memory");

@@ -320,7 +320,7 @@ enum json_type json_type(struct json_at value)
 const char *json_kind(struct json_at value)
 {
     static const char *const kinds[] = {
-        [JSON_AT_OBJECT] = "an object", [JSON_AT_LIST] = "a list", [JSON_AT_TEXT] = "a text",
+        [JSON_AT_OBJECT] = "an object", [JSON_AT_LIST] = "a list", [JSON_AT_TEXT] = "a string",
         [JSON_AT_NUMBER] = "a number",  [JSON_AT_TRUE] = "true",   [JSON_AT_FALSE] = "false",
         [JSON_AT_NULL] = "null"};
 

@@ -6,7 +6,7 @@
  * bytes, a byte order mark, and duplicate member names, of which the last one counts.
  *
  * The text is validated once. After that, values are found by scanning it: nothing is copied and no
- * tree is built, so a text takes no memory besides its own bytes, whatever it contains. */
+ * tree is built, so JSON takes no memory besides its own bytes, whatever it contains. */
 #ifndef LOADER_DATASET_JSON_FIND_H
 #define LOADER_DATASET_JSON_FIND_H
 
@@ -16,7 +16,7 @@
 
 #include <plenum/error.h>
 
-/** A value of a text that json_parse() has checked. Borrowed from that text. */
+/** A value in JSON that json_parse() has checked. Borrowed from that JSON. */
 struct json_at {
     const char *at, *end;
 };
@@ -36,7 +36,7 @@ enum json_type {
 int json_parse(const char *text, size_t len, struct json_at *ret, struct plenum_error *err);
 
 enum json_type json_type(struct json_at value);
-/** "a text", "an object" and so on. */
+/** "a string", "an object" and so on. */
 const char *json_kind(struct json_at value);
 
 /** Find a member of an object by its name. False: there is none, or `value` is not an object. */

@@ -115,7 +115,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n'; /* not NUL */
 }
 
-/* Remove the blanks around a text. */
+/* Remove the blanks around a string. */
 static void trim(const char **text, size_t *len)
 {
     while (*len > 0 && is_blank((*text)[*len - 1]))
@@ -145,7 +145,7 @@ static int label_of_json(const char *text, size_t len, const char *field, struct
     if (r < 0)
         return error_prefix(err, r, "'%s'", ret->what);
     if (ret->json.type != JSON_AT_TEXT && ret->json.type != JSON_AT_NUMBER)
-        return error_set(err, -EBADMSG, "'%s' in '%s' is neither a number nor a text", field,
+        return error_set(err, -EBADMSG, "'%s' in '%s' is neither a number nor a string", field,
                          ret->what);
     ret->text = ret->json.text;
     ret->len = strlen(ret->json.text);

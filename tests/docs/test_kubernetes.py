@@ -211,7 +211,7 @@ class KubernetesTest(unittest.TestCase):
                 for template in find(each, "template"):
                     self.assertEqual(template["metadata"]["labels"], {"app": app})
         service = load("loader-service.yaml")[0]
-        # as a text: else it would have one address, whatever loaders there are
+        # a string: otherwise, the service would have one address, however many loaders there are
         self.assertEqual(service["spec"]["clusterIP"], "None")
         job = load("job-mpi.yaml")[0]
         launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]

@@ -21,7 +21,7 @@ AT = {"fprintf": r"\s*stderr\b", "dprintf": r"\s*STDERR_FILENO\b", "log_about": 
 
 # Functions whose sentences are not messages; those of a single file are given with the file's name.
 OTHERS = {
-    "makes a part of a text": "snprintf sscanf strstr str_format progress ctl_show_progress tell augment_text.c:add "
+    "makes a part of a message": "snprintf sscanf strstr str_format progress ctl_show_progress tell augment_text.c:add "
         "field_json.c:wants",
     "prints a result, a help text or a page": "printf fprintf fputs put_line put_parts print_word http.c:say "
         "metrics.c:put_one metrics.c:head metrics.c:put_histogram MHD_add_response_header "
@@ -152,7 +152,7 @@ class MessagesTest(unittest.TestCase):
         self.assertNotIn("", [remedy for _, remedy in page()])
 
     def test_marks(self):
-        """every function that is passed a message is marked MESSAGE (common/util/message.h) or listed in OTHERS"""
+        """every function that is passed a message is marked MESSAGE (common/message.h), or is listed in OTHERS"""
         unknown = {f"{path}: {calls[-1]}()" for path, code in files(FOLDERS, ".c")
                    for text, calls, tells in texts_of(path, code)
                    if calls and not tells and len(re.findall(r"[a-z]+ ", text)) >= 2

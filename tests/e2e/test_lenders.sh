@@ -115,18 +115,18 @@ rm -f loaders/*
 plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 70 --json >out 2>err &
 job=$!
 wait_for 30 loaders 1
-sleep 0.4 # any moment of its work
+sleep 0.4 # any time while it works
 touch down
 kill -KILL $(keepers | head -n 1)
 ok "a loader host that cannot be restarted is reported with the reason" wait_for 30 grep -q \
-    'host localhost cannot lend its cores again: the host is on fire' err
+    'host localhost: its loader cannot be restarted: the host is on fire' err
 rm down
 wait $job
 code=$?
 ok "a job whose loader's keeper is killed delivers the same hash, from a new loader at the same address" delivered "$alone"
 ok "... the loader had ended with its keeper" loaders 2
-ok "... the loss was reported" says 'host localhost no longer lends its cores: .*; the job continues without it'
-ok "... and the recovery" says 'host localhost: it lends its cores again'
+ok "... the loss was reported" says 'host localhost: its loader is gone (the login .*); the job continues without it'
+ok "... and the recovery" says 'host localhost: its loader is available again'
 
 rm -f loaders/*
 "$top_builddir/plenumrun" --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out \

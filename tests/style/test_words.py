@@ -50,7 +50,7 @@ WORDS = (
     (r"\btells\b", "say reports, returns, prints or shows",
      "NAME tells the file.", "NAME returns the file."),
     (r"\bso many\b", "name the number: at most N, N of them",
-     "A text is a length and so many bytes.", "A text is a length and that number of bytes."),
+     "A string is a length and so many bytes.", "A string is a length and that number of bytes."),
     (r"\blikewise\b", "say also, or repeat the short fact",
      "Likewise for views.", "The same limit applies to views."),
     (r"\bheed(?:s|ed|ing)?\b", "say honours, obeys or follows",
@@ -109,6 +109,19 @@ WORDS = (
      "A file and the owner thereof.", "A file and its owner."),
     (r"\bby chance\b", "say randomly",
      "Chosen by chance.", "Chosen randomly."),
+    (r"\bname spaces?\b", "one word: namespace",
+     "In its own name space.", "In its own namespace."),
+    (r"\banother (?:[\w-]+ ){0,3}than\b", "say a different X from, or an X other than",
+     "It has another size than the image.", "Its size differs from the image's."),
+    (r"\b(?:an error|an?) text\b(?!-| (?:file|PPM|mode|form|line|editor|field)s?\b)", "say a string, a message, or text",
+     "Append a text.", "Append a string."),
+    (r"\b(?:file|folder|socket|key|right)s? of (?:root|"
+     r"(?:this|that|another|the same) user|(?:other|the other) users)\b", "say owned by root, root's, the user's",
+     "A file of root.", "A file owned by root."),
+    (r"\bsomebody\b", "name the party: a user, another process",
+     "Somebody else's file.", "Another user's file."),
+    (r"(?<!-)--- (?:who|what|how|whom) (?:it|they)\b", "a heading is a noun: 'limits', not 'how much it may take'",
+     "--- who it is ---", "--- user ---"),
 )
 # Like above, for the beginning of a comment.
 OPENINGS = (
@@ -122,7 +135,8 @@ OPENINGS = (
     (r"Likewise\b", "repeat the short fact", "Likewise.", "Loop thread only."),
 )
 
-TOPS = ("bench", "common", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts", "tests")
+TOPS = ("bench", "common", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts",
+        "systemd", "tests")
 
 
 def files():
@@ -202,7 +216,7 @@ def texts(path):
         return of_c(text)
     if path.endswith(".py") or re.match(r"#!.*python", text):
         return of_python(text)
-    if path.endswith((".sh", ".mk")) or re.match(r"#!.*sh\b", text):
+    if path.endswith((".sh", ".mk")) or path.startswith("systemd/") or re.match(r"#!.*sh\b", text):
         return of_shell(text)
     return ()
 

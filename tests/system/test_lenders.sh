@@ -52,7 +52,7 @@ with kill_loaders
 ok "loaders are killed" all works nothing_is_left
 kill_keeper() { on v2 pkill -KILL -f lend-loader; }
 with kill_keeper
-ok "a keeper is killed" all works 'has "host v2 no longer lends its cores"' nothing_is_left
+ok "a keeper is killed" all works 'has "host v2: its loader is gone"' nothing_is_left
 cut() { "$vhosts" drop v3; sleep 7; }
 with cut
 ok "a host is cut off" works
