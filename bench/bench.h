@@ -45,7 +45,7 @@ struct bench_files {
 };
 
 /** Read all JPEGs below a folder, in byte order of their paths, at most `limit` (0: all). -errno
- * with an error text. */
+ * with a message. */
 int bench_files_load(const char *folder, uint32_t limit, struct bench_files *ret,
                      struct plenum_error *err);
 void bench_files_free(struct bench_files *files);

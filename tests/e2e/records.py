@@ -32,7 +32,7 @@ def field(number, data):
 
 
 def feature(key, value):
-    """Bytes, a text or a whole number."""
+    """Bytes, a string or an integer."""
     if isinstance(value, int):
         kind, value = 3, varint(value)
     else:

@@ -263,7 +263,7 @@ def is_right(place, out, want=None):
     """The hash in the output, if there is one."""
     want = want or place.stage.hash
     if out is not None and want not in out.split():
-        raise Wrong(f"another hash than {want}, and status 0: {out}\n{place.said}")
+        raise Wrong(f"a hash other than {want}, and status 0: {out}\n{place.said}")
 
 
 def job(*more):

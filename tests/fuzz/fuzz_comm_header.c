@@ -30,7 +30,7 @@ static void make_own(struct comm_header *header)
     header->name[COMM_NAME_MAX - 1] = header->what[COMM_WHAT_MAX - 1] = '\0';
 }
 
-/* How many instances have another header than `mine`; `*first` is the first of them. */
+/* Count the instances whose header differs from `mine`; `*first` is the first of them. */
 static uint32_t count_others(const struct comm_block *all, uint32_t instances,
                              const struct comm_header *mine, uint32_t *first)
 {

@@ -535,7 +535,7 @@ static void expect_kept(const struct other *other)
     for (size_t size = other->recv_bytes; size < other->recv_bytes + 64; size += 8) {
         void *others = malloc(size);
 
-        cr_expect(ne(ptr, others, other->recv), "it is somebody else's now");
+        cr_expect(ne(ptr, others, other->recv), "the buffer has another owner now");
         free(others);
     }
     memset(other->recv, 0xff, other->recv_bytes);

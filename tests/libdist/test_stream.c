@@ -1558,8 +1558,8 @@ Test(stream, the_name_of_a_jobs_loader_is_its_own)
     cr_expect(eq(int, status, 0));
 }
 
-/* The name that a process derives, without the user's number, when it has its own name spaces or
- * another root folder. Returns false if it is refused these. */
+/* The name that a process derives, without the user's number, when it has its own namespaces or a
+ * different root folder. Returns false if the system refuses these. */
 static bool name_elsewhere(int spaces, const char *root, char ret[64])
 {
     int pipes[2];
@@ -1572,7 +1572,7 @@ static bool name_elsewhere(int spaces, const char *root, char ret[64])
         if ((spaces && unshare(spaces) < 0 && unshare(spaces | CLONE_NEWUSER) < 0) ||
             (root && chroot(root) < 0 && (unshare(CLONE_NEWUSER) < 0 || chroot(root) < 0)))
             _exit(1);
-        child = fork(); /* the first in a new PID name space */
+        child = fork(); /* the first in a new PID namespace */
         if (child == 0) {
             struct address found = own_address("x", 0);
 
@@ -1597,7 +1597,7 @@ static void expect_another_name(int spaces, const char *what)
     cr_assert(name_elsewhere(0, NULL, there));
     cr_expect(eq(str, here, there));
     if (!name_elsewhere(spaces, NULL, there))
-        cr_skip("a name space of %s is refused here", what);
+        cr_skip("a namespace of %s is refused here", what);
     cr_expect(ne(str, here, there));
 }
 

@@ -572,13 +572,13 @@ class StreamsTest(unittest.TestCase):
                 log.append("recorded")
 
         source = torch.zeros(3).as_subclass(Tensor)
-        ticket = copies.begin(lambda to: (to(source), ["a text"], [to(source)]))
+        ticket = copies.begin(lambda to: (to(source), ["a string"], [to(source)]))
         copy = "copy [('copy', True), ('non_blocking', True)]"
         self.assertEqual(log, ["enter", "event 1 behind copies", copy, copy, "event 2 behind copies", "leave"])
         self.assertFalse(copies.is_over(ticket))
         del log[:]
         made = copies.take(ticket)
-        self.assertEqual(made[1], ["a text"])
+        self.assertEqual(made[1], ["a string"])
         self.assertEqual(log, ["event 3 behind the program's", "program waits for 2", "recorded", "recorded"])
         copies.wait(ticket)
         self.assertTrue(copies.is_over(ticket))

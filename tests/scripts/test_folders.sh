@@ -46,8 +46,8 @@ mkdir full && : >full/file
 ok "scripts/wheel rejects a folder with other files" eval \
     'status 2 ../src/scripts/wheel full 2>&1 | grep -q "$T/elsewhere/full holds something else"'
 for script in check sanitize demo wheel; do
-    ok "scripts/$script: an option is rejected" status 2 ../src/scripts/$script --help
-    ok "scripts/$script: two folders are rejected" status 2 ../src/scripts/$script one two
+    ok "scripts/$script: an argument that is not a folder" status 2 ../src/scripts/$script --help
+    ok "scripts/$script: two folders" status 2 ../src/scripts/$script one two
 done
 is "full out photos" "no other files were created" echo *
 finish

@@ -113,7 +113,8 @@ WORDS = (
      "In its own name space.", "In its own namespace."),
     (r"\banother (?:[\w-]+ ){0,3}than\b", "say a different X from, or an X other than",
      "It has another size than the image.", "Its size differs from the image's."),
-    (r"\b(?:an error|an?) text\b(?!-| (?:file|PPM|mode|form|line|editor|field)s?\b)", "say a string, a message, or text",
+    (r"\b(?:an error|an?) text\b(?!-| (?:file|PPM|mode|form|line|editor|field)s?\b)",
+     "say a string, a message, or text",
      "Append a text.", "Append a string."),
     (r"\b(?:file|folder|socket|key|right)s? of (?:root|"
      r"(?:this|that|another|the same) user|(?:other|the other) users)\b", "say owned by root, root's, the user's",

@@ -32,7 +32,7 @@ ParameterizedTestParameters(fields, kinds)
     return cr_make_param_array(struct answer_case, cases, ARRAY_LEN(cases));
 }
 
-/* A program that relies on a text's lengths, say, never gets an array instead. */
+/* A program that relies on the lengths of text, for example, never gets an array instead. */
 ParameterizedTest(struct answer_case *c, fields, kinds)
 {
     struct plenum_error err;

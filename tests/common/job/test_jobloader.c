@@ -429,7 +429,7 @@ Test(jobloader, leaves_no_zombie_to_process_1_without_pidfds)
     loader = NULL;
     no_pidfd = true;
     if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
-        cr_skip_test("PID name spaces cannot be made here");
+        cr_skip_test("PID namespaces cannot be made here");
     pid = fork();
     if (pid == 0)
         _exit(start_as_process_1());

@@ -261,7 +261,7 @@ Test(meeting, who_closes_all_descriptors_and_is_killed_is_not_waited_for)
     kill_one(close_all_and_come);
 }
 
-/* One in its own PID name space, as in a container; its processes end with the first of them. */
+/* One in its own PID namespace, as in a container; its processes end with the first of them. */
 static int come_from_elsewhere(uint32_t index)
 {
     struct plenum_error err;
@@ -296,7 +296,7 @@ Test(meeting, who_is_in_another_pid_name_space_is_known)
     r = end_of(there);
     if (r == 77) {
         (void)kill(here, SIGKILL);
-        cr_log_warn("no PID name space can be made here");
+        cr_log_warn("no PID namespace can be made here");
     } else {
         cr_expect(eq(int, r, 0));
         cr_expect(eq(int, end_of(here), 0));

@@ -615,7 +615,7 @@ ParameterizedTest(struct views_case *c, views, canonical)
     cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "'%s' is the same", text);
 }
 
-/* Each view's pipeline equals that of its text, and a text that is too long is rejected
+/* Each view's pipeline equals that of its text, and a string that is too long is rejected
  * entirely. */
 Test(views, texts_of_all_lengths)
 {

@@ -140,7 +140,7 @@ Test(cgroup, lines_of_any_length_stand_before)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 2500));
 }
 
-/* Docker, Podman, Kubernetes on version 2: a name space of its own, whose root is mounted. */
+/* Docker, Podman, Kubernetes on version 2: a namespace of its own, whose root is mounted. */
 Test(cgroup, a_containers_own_name_space_by_version_2)
 {
     hosts("0::/\n", "900 800 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n");
@@ -149,7 +149,7 @@ Test(cgroup, a_containers_own_name_space_by_version_2)
 }
 
 /* The name is the host's, but only the container's own part is mounted: version 1, or 2 without a
- * name space. */
+ * namespace. */
 Test(cgroup, a_part_of_the_hosts_hierarchy)
 {
     struct memory_limit m;
@@ -172,7 +172,7 @@ Test(cgroup, a_part_of_the_hosts_hierarchy)
     cr_expect(eq(str, m.what, "the control group /docker/abc"));
 }
 
-/* The host's whole hierarchy is mounted in a container with its own name space. */
+/* The host's whole hierarchy is mounted in a container with its own namespace. */
 Test(cgroup, what_is_above_the_name_space_is_shown_by_dots)
 {
     hosts("0::/\n", "900 800 0:26 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n");

@@ -538,7 +538,7 @@ static int end_mpi(void)
     (void)MPI_Finalized(&finalised);
     if (!finalised && MPI_Finalize() == MPI_SUCCESS)
         return failures ? 1 : 0;
-    fprintf(stderr, "MPI was finalised by somebody else\n");
+    fprintf(stderr, "MPI was finalised by another party\n");
     return 1;
 }
 

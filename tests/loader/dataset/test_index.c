@@ -145,7 +145,7 @@ Test(index, a_builder_that_dies_is_followed_by_another)
     cr_assert(eq(int, unlink(dataset_get_index_path(d)), 0));
     (void)snprintf(half, sizeof(half), "cache%s.4711.tmp", strrchr(dataset_get_index_path(d), '/'));
     tree_write_text(&tree, half, "half an index");
-    tree_write_text(&tree, "cache/other.index.4711.tmp", "somebody else's");
+    tree_write_text(&tree, "cache/other.index.4711.tmp", "another process's");
     dataset_unref(d);
     cr_assert(eq(int, pipe(ready), 0));
     pid = fork();

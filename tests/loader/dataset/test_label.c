@@ -506,7 +506,7 @@ Test(label, lists_that_cannot_be_meant_are_refused)
     refused_in(&tree, "folder,label-offset=1:", "d", -EINVAL, "classes=numbers");
 }
 
-/* A text with a byte of 0 is never what stands before that byte. */
+/* A label that contains a zero byte never equals the part before that byte. */
 Test(label, texts_with_bytes_of_0_are_refused)
 {
     struct bytes f = {0}, file = {0};

@@ -130,7 +130,7 @@ static void reads(struct dataset *d, uint32_t sample, int code, const char *want
     dataset_buffer_fini(&buffer);
 }
 
-/* Check the only field, a text. */
+/* Check the only field, which is text. */
 static void reads_field(struct dataset *d, uint32_t sample, int code, const char *want)
 {
     struct dataset_buffer record = {0};

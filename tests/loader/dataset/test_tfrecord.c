@@ -372,7 +372,7 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     is_bad(d, 0, -EBADMSG, "checksum is wrong");
     write_at("x", 60, file.p[60], true);
     reads(d, 0, "one", 3, 1);
-    /* Somebody wrote. */
+    /* Another process has written to it. */
     write_at("x", 60, file.p[60] ^ 4, false);
     is_bad(d, 0, -ESTALE, "has changed since the data set was indexed");
     dataset_unref(d);

@@ -27,7 +27,7 @@ static int64_t near(int64_t num, int64_t den)
     return twice / (2 * den);
 }
 
-/* Returns word number `n` of a text. */
+/* Returns word number `n` of a string. */
 static const char *nth(const char *words, uint64_t n, char ret[24])
 {
     size_t len;

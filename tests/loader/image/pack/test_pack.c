@@ -344,7 +344,7 @@ Test(pack, of_the_header_only_what_changes_pixels_is_kept)
     insert(&m, 0xED, "Photoshop 3.0", 14, 500);
     insert(&m, 0xFE, "made by", 7, 65535);
     insert(&m, 0xE1, exif, sizeof(exif), 20000); /* as large as one with a preview */
-    insert(&m, 0xE9, "somebody else's", 15, 40);
+    insert(&m, 0xE9, "another program", 15, 40);
     packed = pack(&m, PACK_BASELINE, "with metadata");
     list_segments(packed.bytes, segments);
     cr_expect(eq(str, segments, (char *)"E0 E1 E9 DB DB C0 C4 C4 C4 C4 DD DA "));
