@@ -113,7 +113,7 @@ const char *dataname_path(const char *text)
     return name.format && is_format(&name, "generated") ? NULL : name.where;
 }
 
-/* A text that is written into a buffer of `size` bytes. */
+/* A string that is written into a buffer of `size` bytes. */
 struct made {
     char *text;
     size_t at, size;
@@ -125,7 +125,7 @@ static void add(struct made *m, const char *text, size_t len)
         memcpy(m->text + m->at, text, len);
         m->text[m->at + len] = '\0';
     }
-    m->at += len; /* beyond the size it is too long */
+    m->at += len; /* a length above `size` means that it is too long */
 }
 
 static bool is_class_path(const struct dataname *name, const char *key, size_t key_len)
@@ -179,7 +179,7 @@ bool dataname_is_absolute(const char *text)
     return (name.format && is_format(&name, "generated")) || *name.where == '/';
 }
 
-/* Does a text begin with the scheme of a URL? */
+/* Does a string begin with the scheme of a URL? */
 static bool is_url(const char *text)
 {
     size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");

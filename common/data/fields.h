@@ -26,7 +26,7 @@ enum field_as {
     FIELD_AS_INT64, /* integers, separated by blanks, commas or brackets */
     FIELD_AS_FLOAT, /* numbers, separated in the same way */
     FIELD_AS_MASK,  /* a PNG of the image's size, cropped and flipped like each image */
-    FIELD_AS_LINE,  /* one line of a UTF-8 text, drawn for each position */
+    FIELD_AS_LINE,  /* one line of UTF-8 text, drawn for each position */
     FIELD_AS_BOXES, /* JSON: boxes of the image, cropped and flipped like each image */
     FIELD_AS_COUNT,
 };
@@ -85,7 +85,7 @@ static inline bool field_varies(const struct field_shape *shape)
     return shape->type <= PLENUM_FIELD_BYTES;
 }
 
-/** The next non-blank line of a text, without its line end: `*len` bytes, with `*at` advanced past
+/** The next non-blank line of text, without its line end: `*len` bytes, with `*at` advanced past
  *  it; NULL if there are no more. */
 const char *field_next_line(const char **at, const char *end, size_t *len);
 
@@ -107,7 +107,7 @@ static inline uint32_t field_boxes_most(uint32_t room)
 /** Bytes of one element of an array of this type; 0 if it is not an array, or not a type. */
 uint32_t field_item_bytes(uint32_t type);
 
-/** Is the shape valid, so that type, dimensions and room fit each other? */
+/** Are type, dimensions and room of the shape valid and consistent? */
 bool field_shape_is_valid(const struct field_shape *shape);
 
 /** Is it a shape of the requested kind? */

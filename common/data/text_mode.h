@@ -21,8 +21,9 @@
 const char *text_mode_change(const uint8_t *bytes, size_t len);
 
 /**
- * Returns whether hardly any LF in a large file follows a CR, as if each CR LF had become LF. In
- * random bytes one LF in 256 does, but a repetitive file may have none.
+ * Returns whether almost no LF in a large file follows a CR, as if every CR LF had become LF. In
+ * random data about one LF in 256 follows a CR, but an undamaged repetitive file may have no such
+ * pair.
  */
 bool text_mode_removed(const uint8_t *bytes, size_t len);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* departed.h - a page shared by a program and the shim that started it. The program reports how
- * many collectives it has reached, and the shim which instances have ended and what they reached.
+ * many collectives it has reached, and the shim reports which instances have ended and what they
+ * had reached.
  *
- * MPI does not report a process that ended without ever calling it, or without saying goodbye. */
+ * MPI does not report a process that ended without MPI_Init() or MPI_Finalize(). */
 #ifndef COMMON_DEPARTED_H
 #define COMMON_DEPARTED_H
 
@@ -12,7 +13,7 @@
 /** Names the page for the program: "/proc/PID/fd/NUMBER". */
 #define DEPARTED_VARIABLE "PLENUM_DEPARTED"
 
-/** What an instance has reached when it joins the others; each collective adds one. */
+/** The count of an instance that joins; each collective adds one. */
 enum { DEPARTED_FIRST = 1 };
 
 /** How often to check the page while waiting. */
@@ -33,7 +34,7 @@ struct departed;
 int departed_create(uint32_t instances, struct departed **ret, char path[DEPARTED_PATH_MAX]);
 /** NULL is ignored. */
 void departed_destroy(struct departed *page);
-/** What the program has reached; 0 if nothing, or if `page` is NULL. */
+/** The count that the program has reached; 0 if none, or if `page` is NULL. */
 uint64_t departed_get_reached(const struct departed *page);
 /** Record that an instance has ended. Ignored if `page` is NULL. */
 void departed_note(struct departed *page, uint32_t instance, uint64_t reached);
@@ -43,9 +44,9 @@ void departed_note(struct departed *page, uint32_t instance, uint64_t reached);
 /** The page of this process's instance, valid until the process ends; NULL if there is no usable
  *  one. */
 const struct departed *departed_open(uint32_t instances);
-/** Report what this instance has reached. Ignored if `page` is NULL. */
+/** Report the count that this instance has reached. Ignored if `page` is NULL. */
 void departed_reach(const struct departed *page, uint64_t reached);
-/** Did an instance end before it reached this? False if `page` is NULL. */
+/** Returns whether an instance ended before its count reached this. False if `page` is NULL. */
 bool departed_before(const struct departed *page, uint32_t instance, uint64_t reached);
 
 #endif

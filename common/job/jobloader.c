@@ -67,8 +67,8 @@ enum {
      * answer */
     SILENT_MAX = 10,
     SLOW_MAX = 3,     /* seconds that a start may take before clients are notified */
-    KILLED_MS = 1000, /* that jobloader_destroy() waits for a killed loader, which may hang */
-    EVENTS = 8,       /* per turn: no more than there are descriptors */
+    KILLED_MS = 1000, /* how long jobloader_destroy() waits for a killed loader, which may hang */
+    EVENTS = 8,       /* per epoll_wait(); enough for all descriptors */
     /* Points for consecutive early deaths, after which clients get an error: see strikes_for(). */
     STRIKES_MAX = 5,
 };
@@ -310,8 +310,8 @@ static void keep_last(struct jobloader *l, const char *text, size_t len)
     l->last[l->last_len] = '\0';
 }
 
-/* Forward it to our own standard error, as far as that accepts it now: blocking would stall the
- * program's streams. */
+/* Forward text to our standard error, but only as much as it accepts without blocking, which would
+ * stall the program's streams. */
 static void hand_on(const char *text, size_t len)
 {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -337,7 +337,7 @@ static void read_text(struct jobloader *l)
     }
 }
 
-/* It has ended: its output is in the pipe, all of it or as much as fits. */
+/* After the loader's end: read what it left in the pipe. */
 static void read_last_text(struct jobloader *l)
 {
     enum { READS = 1024 };
@@ -546,7 +546,7 @@ static void start(struct jobloader *l)
 
 /* ---- the end ---- */
 
-/* Process 1 inherits every orphan: its number stays taken until we wait for it. */
+/* Process 1 inherits the loader, whose process id stays in use until we wait for it. */
 static void bury_by_number(struct jobloader *l)
 {
     siginfo_t info = {.si_pid = 0};
@@ -557,7 +557,7 @@ static void bury_by_number(struct jobloader *l)
         l->gone = 0;
 }
 
-/* A killed loader is gone, or is no longer waited for. */
+/* Stop waiting for a killed loader that has ended, or takes too long. */
 static void bury(struct jobloader *l)
 {
     siginfo_t info;
@@ -596,7 +596,7 @@ static void stop_observing(struct jobloader *l)
     l->observer = NULL;
 }
 
-/* `again`: it is started again at once. */
+/* `again`: the loader is being restarted. */
 static void describe_end(struct jobloader *l, const int *wait_status, bool again, char *ret,
                          size_t size)
 {
@@ -635,8 +635,8 @@ static void forget_process(struct jobloader *l)
     l->pid = 0;
 }
 
-/* A second failed start is the last one. But SIGKILL may come from a person, or from a shortage of
- * memory that passes: then try a little longer. */
+/* A second failed start in a row is the last one. But SIGKILL may come from a person, or from a
+ * temporary shortage of memory, so such starts are repeated more often. */
 static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
 {
     if (l->beats || (wait_status && WIFSIGNALED(*wait_status) && WTERMSIG(*wait_status) == SIGKILL))
@@ -665,7 +665,7 @@ static int hear_bytes(struct jobloader *l)
     return 0;
 }
 
-/* The loader has ended, or must be killed: start another one. `wait_status`: NULL if unknown. */
+/* The loader has ended, or must be killed: start a new one. `wait_status`: NULL if unknown. */
 static void lose(struct jobloader *l, const int *wait_status)
 {
     char text[sizeof(l->failure)];
@@ -692,7 +692,7 @@ static void lose(struct jobloader *l, const int *wait_status)
     retry_later(l);
 }
 
-/* Its descriptors are closed, or it is gone. If it is observed, its wait status arrives in a
+/* The loader closed its descriptors or ended. The wait status of an observed loader arrives in a
  * moment. */
 static void note_end(struct jobloader *l)
 {
@@ -739,7 +739,7 @@ static bool is_stopped(pid_t pid)
     return state && (strncmp(state, ") T", 3) == 0 || strncmp(state, ") t", 3) == 0);
 }
 
-/* It takes long to start: tell clients what it is doing. */
+/* Report to clients of a slow start what the loader is doing. */
 static void tell_slow(struct jobloader *l)
 {
     char text[sizeof(l->failure)];
@@ -755,9 +755,9 @@ static void tell_slow(struct jobloader *l)
     jobloader_answer_clients(l, -EINPROGRESS, text);
 }
 
-/* A second has passed for the loader, or the pause after a death. Loading a program from a file
- * server can take long before it serves. Seconds in which this process was stopped (a frozen job)
- * count as one. */
+/* The timer has expired: a second of the loader's life, or the pause after a death. Loading a
+ * program from a file server can take much longer than a second. Seconds in which this process was
+ * stopped (a frozen job) count as one. */
 static void tick(struct jobloader *l)
 {
     uint64_t ticks;

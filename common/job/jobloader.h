@@ -39,13 +39,13 @@ struct jobloader_options {
     const char *address;      /* "unix:@name", or HOST:PORT (an IP address; port 0: any) */
     const char *page_address; /* of the status page, HOST:PORT as above; NULL: none */
     const char *const *args;  /* additional arguments for plenumd, ended by NULL; may be NULL */
-    /* The loader's key, borrowed, to answer clients over TCP. NULL: they are only hung up on. */
+    /* The loader's key, borrowed, to answer TCP clients. NULL: their connections are closed. */
     struct tls *tls;
     const char *host; /* this host's name, for messages that are read on another one; or NULL */
     /* NULL: report only to clients */
     jobloader_report *report;
     void *report_arg;
-    /* Also report why a loader that is started again has ended. One more process stays for it. */
+    /* Also report why a loader that is being restarted has ended. Costs one more process. */
     bool reports_ends;
 };
 

@@ -21,7 +21,7 @@
 #include "common/net/wire.h"
 #include "common/util/util.h"
 
-enum { ANSWERS_MAX = 256 }; /* at once */
+enum { ANSWERS_MAX = 256 }; /* per call */
 
 /* Answer one client. Its request is ignored, but must be read, because unread input would reset the
  * connection before it reads our answer. A starting loader may have a copy of the descriptor. */
@@ -54,7 +54,7 @@ static void have_spare(struct jobloader *l)
         l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Is it a client that a job's loader serves: this user's or root's? */
+/* Is it this user's or root's client? A job's loader serves no others. */
 static bool is_served(int fd)
 {
     struct ucred peer;
@@ -81,7 +81,7 @@ bool jobloader_find_client(struct jobloader *l)
     return false;
 }
 
-/* TCP clients trust only those that have the loader's key. Without it, just hang up. */
+/* TCP clients trust only peers that have the loader's key. Without it, close their connections. */
 static void answer_clients_with(struct jobloader *l, const struct frame_buffer *b)
 {
     static const struct frame_buffer nothing = {0};

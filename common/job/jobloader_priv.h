@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* jobloader_priv.h - a job's loader, shared by jobloader.c (its process) and jobloader_clients.c
- * (those who wait for it). */
+ * (clients that wait for it). */
 #ifndef COMMON_JOBLOADER_PRIV_H
 #define COMMON_JOBLOADER_PRIV_H
 
@@ -26,7 +26,7 @@ struct jobloader {
     size_t num_args; /* number of permanent ones, before those of one start */
     int listen_fd;
     bool tcp;                /* clients there use TLS */
-    struct refuser *refuser; /* answers them; NULL: they are hung up on */
+    struct refuser *refuser; /* answers TCP clients; NULL: their connections are closed */
     bool reports_ends;
     int page_fd;   /* listens for the status page; -1: none */
     int client_fd; /* an accepted client that waits for the starting loader; -1: none */
@@ -40,7 +40,7 @@ struct jobloader {
     int dying;       /* pidfd of a killed loader that is not gone yet; or -1 */
     pid_t gone;      /* its pid if there are no pidfds and we are process 1; or 0 */
     bool beats;      /* the loader is serving */
-    bool hung;       /* it is killed for that */
+    bool hung;       /* it is being killed because it hangs */
     unsigned silent; /* seconds of our own time without a heartbeat, or since the start */
     enum jobloader_phase phase;
     /* While its end is observed: */
@@ -59,8 +59,8 @@ struct jobloader {
 
 /* ---- jobloader_clients.c ---- */
 
-/** Is a client waiting for a loader? Connections of others are closed and start none. TCP clients
- * prove that they have the key, but only to the loader itself. */
+/** Is a client waiting for a loader? Other users' connections are closed and start none. TCP
+ * clients prove that they have the key, but only to the loader itself. */
 bool jobloader_find_client(struct jobloader *l);
 /** Answer all waiting clients on the loader's behalf, with this error. */
 void jobloader_answer_clients(struct jobloader *l, int code, const char *text);

@@ -168,7 +168,7 @@ static int spawn_by_clone(struct spawn *b)
     return r == -EINVAL ? spawn_by_fork(b) : r < 0 ? r : b->r;
 }
 
-/* Set what the loader starts with: these descriptors and no others. */
+/* Set the descriptors that the loader starts with: these and no others. */
 static void spawn_init(struct spawn *b, const struct jobspawn_request *request,
                        const struct jobspawn_request *moved)
 {

@@ -8,8 +8,8 @@
  *
  * Each process is watched through a pidfd, which reports its end at once, whatever the cause. A
  * process's lock or connection would be lost in programs that close unknown descriptors. A process
- * in a container, with its own PID name space, can be watched from here, too. (A process in a
- * sibling name space, whose id is unknown here, is not watched: then only the shim's report
+ * in a container, with its own PID namespace, can be watched from here, too. (A process in a
+ * sibling namespace, whose id is unknown here, is not watched: then only the shim's report
  * counts.) */
 #include "config.h"
 
@@ -246,7 +246,8 @@ static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
     return 0;
 }
 
-/* May this process have the memory? 1, 0, or negative: it has ended and waits for no answer. */
+/* Decide whether this process may have the memory: 1, 0, or negative if it has ended and expects no
+ * answer. */
 static int consider(struct meeting_server *server, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {

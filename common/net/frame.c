@@ -236,7 +236,8 @@ int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload)
     return io_set_nonblock(fd);
 }
 
-/* Close a descriptor that is, or may carry, one of the other side's. */
+/* Close a descriptor that the other side sent, or a socket whose queue may hold such
+ * descriptors. */
 static void drop_fd(const struct frame_conn *conn, int *fd)
 {
     if (*fd >= 0 && conn->close_fd)
@@ -554,7 +555,7 @@ bool frame_holds_fds(int fd)
     read_urgent_bytes(fd);
     for (size_t i = 0; i < NOWHERE_TIMES; i++)
         nowhere[i] = (struct iovec){bytes, sizeof(bytes)};
-    do /* the peer may have gone with bytes unread, which is reported once */
+    do /* the peer may have closed without reading everything, which one call reports */
         n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
     while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     if (n < 0)

@@ -23,7 +23,7 @@ enum { FRAME_HEADER_BYTES = 16 };
 struct frame_buffer {
     uint8_t *bytes;
     size_t len, cap;
-    bool failed; /* in the frame that is being written */
+    bool failed; /* an allocation failed in the frame that is being written */
     bool lost;   /* a frame was dropped: its recipient would wait for ever */
 };
 
@@ -36,7 +36,7 @@ void frame_put_u16(struct frame_buffer *b, uint16_t v);
 void frame_put_u32(struct frame_buffer *b, uint32_t v);
 void frame_put_u64(struct frame_buffer *b, uint64_t v);
 void frame_put_bytes(struct frame_buffer *b, const void *bytes, size_t len);
-/** Append a text: u32 length and its bytes, without NUL. */
+/** Append a string: u32 length and its bytes, without NUL. */
 void frame_put_text(struct frame_buffer *b, const char *text);
 /** Complete a frame by writing its length: 0, or -ENOMEM if any write since frame_begin() failed
  *  (the frame is dropped). */
@@ -60,7 +60,7 @@ uint16_t frame_get_u16(struct frame_reader *r);
 uint32_t frame_get_u32(struct frame_reader *r);
 uint64_t frame_get_u64(struct frame_reader *r);
 void frame_get_bytes(struct frame_reader *r, void *ret, size_t len);
-/** Read a text of at most size - 1 bytes without NUL inside, or set `bad`; `ret` is always
+/** Read a string of at most size - 1 bytes without NUL inside, or set `bad`; `ret` is always
  *  terminated. */
 void frame_get_text(struct frame_reader *r, char *ret, size_t size);
 /** Read the number of one of `count` choices, or return 0 and set `bad`. */
@@ -90,11 +90,12 @@ struct frame_carrier {
     /** Returns bytes > 0, -EAGAIN, -ECONNRESET at the end, or another -errno. */
     int64_t (*read)(struct frame_carrier *carrier, void *bytes, size_t len);
     int64_t (*write)(struct frame_carrier *carrier, const void *bytes, size_t len);
-    /** Has it buffered more than was requested, which poll() on the socket does not show? */
+    /** Returns whether received bytes are buffered here: poll() on the socket does not report
+     *  them. */
     bool (*has_read)(const struct frame_carrier *carrier);
     void (*destroy)(struct frame_carrier *carrier);
-    /* What it waits for, if that differs from the operation that was called: a handshake reads and
-     * writes, whichever it is. */
+    /* What it waits for, if not for the operation that was called: during a handshake, a read may
+     * have to write, and a write to read. */
     bool wants_read;  /* nothing can be written before something is read */
     bool wants_write; /* nothing can be read before something is written */
 };

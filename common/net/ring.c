@@ -2,7 +2,7 @@
 /* ring.c - the memory that holds the batches of one stream.
  *
  * The training process makes a ring and hands it to one session of one loader, which writes pixels
- * straight into the slots it was asked to fill. A slot moves so:
+ * straight into the slots that it was asked to fill. A slot's states:
  *
  *     FREE --RENDER--> FILLING --DONE--> READY --next()--> LEASED
  *       ^------------------------- release() -----------------'
@@ -141,8 +141,8 @@ fail:
     return r;
 }
 
-/* Is there memory for the whole file, and, on the `first` check, none beyond its end, which could
- * make up for later holes? The last page may be a huge one. */
+/* Check that the whole file has memory and, on the `first` check, that none lies beyond its end,
+ * where it could hide later holes. The last page may be a huge one. */
 static int check_blocks(const struct stat *st, bool first, struct plenum_error *err)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), huge = page * page / sizeof(uint64_t);

@@ -143,7 +143,7 @@ struct status_table {
     unsigned lines; /* written so far */
 };
 
-/* Returns the length in bytes of the first `columns` characters of a text. */
+/* Returns the length in bytes of the first `columns` characters of a string. */
 static size_t head_bytes(const char *text, size_t columns)
 {
     size_t n = 0;

@@ -31,8 +31,8 @@ struct tls {
     void *context;
 };
 
-/* A kept key's name contains the keeper's process id, to tell it from others: in another PID name
- * space /proc/1234/fd/5 does not exist, or belongs to another process. */
+/* A kept key's name contains the keeper's process id, to distinguish it from others: in another PID
+ * namespace, /proc/1234/fd/5 does not exist, or belongs to another process. */
 static void name_kept(uint64_t pid, char ret[KEPT_MAX])
 {
     (void)snprintf(ret, KEPT_MAX, "plenum-key-%llu", (unsigned long long)pid);
@@ -53,7 +53,8 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
     r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
     if (r < 0)
         goto fail;
-    /* Programs and their children inherit it, as any user. None of them can change it. */
+    /* Programs and their children inherit the key, under any user id. None of them may change
+     * it. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
         r = -errno;
         goto fail;
@@ -125,9 +126,9 @@ static int open_inherited(const char *name)
     return fd < 0 ? -ENOENT : fd;
 }
 
-/* Open what tls_keep_key() has named: a descriptor, or -errno with a message. Launchers let
- * programs inherit it for the sake of those that get their own PID name space. Their children may
- * no longer have it (Python closes all unknown descriptors), but see the same /proc. */
+/* Open the key that tls_keep_key() has named: a descriptor, or -errno with a message. Programs with
+ * their own PID namespace need the inherited descriptor. Their children may not have it (Python
+ * closes unknown descriptors), but see the same /proc. */
 static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
 {
     char name[KEPT_MAX];

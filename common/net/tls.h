@@ -46,11 +46,11 @@ void tls_key_format(const struct tls_key *key, char ret[TLS_TEXT_MAX]);
 int tls_key_parse(const char *text, struct tls_key *ret);
 
 /**
- * Keep a key for other processes of this user, in a file that exists only while this process keeps
- * its descriptor, which is returned (owned by the caller), or -errno. The key appears in no file
- * system or environment.
+ * Keep a key for this user's other processes, in a file that exists only while the returned
+ * descriptor (owned by the caller) is open. Returns the descriptor or -errno. The key appears in no
+ * file system or environment.
  *
- * A process in another PID name space can open it only through an inherited descriptor, which the
+ * A process in another PID namespace can open it only through an inherited descriptor, which the
  * caller must pass to the programs that it starts.
  *
  * @param key   as text

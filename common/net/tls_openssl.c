@@ -218,7 +218,7 @@ static int64_t failure(bool greeted)
         else if (r != -ENOMEM &&
                  (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING || reason == ERR_R_INTERNAL_ERROR ||
                   reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR))
-            r = -ECONNRESET; /* the other side's own problem, not the key's */
+            r = -ECONNRESET; /* the other side failed for a reason other than the key */
     }
     return r;
 }

@@ -47,7 +47,7 @@ enum {
     WIRE_MAJOR = 1,
     WIRE_MINOR = 12,
     WIRE_MAX_PAYLOAD = 64 * 1024,
-    WIRE_DATASET_MAX = 4096,            /* bytes of a text with its NUL */
+    WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
     WIRE_NAME_MAX = 256,
     WIRE_TEXT_MAX = 512,
@@ -191,7 +191,7 @@ struct wire_render {
 };
 
 struct wire_done {
-    /* 0, or a negative errno with a text, which is at least the errno's once received */
+    /* 0, or a negative errno with a message; an empty message is replaced by the errno's text */
     int32_t status;
     uint32_t substituted; /* samples that replace bad ones */
     uint64_t queue_ns;    /* from RENDER's arrival to the start of the first sample */

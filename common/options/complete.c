@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* complete.c - shell completion, from the tables of options.
  *
- * The shells' own files (completion/) contain no options. They pass the words of a command line,
- * and we answer what may come at its end, as the parser would read it. A new option is therefore
- * completed as soon as it is parsed. */
+ * The shells' own files (completion/) contain no options. They pass the words of a command line to
+ * the program, which prints what may follow according to the parser's own tables. So every option
+ * that is parsed is also completed. */
 #include "config.h"
 
 #include <ctype.h>

@@ -8,8 +8,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Normalise options that give the same order of this many samples (0: unknown, then leave them as
- * requested). */
+/* Normalise options that give the same order for this number of samples. With 0 (unknown), leave
+ * them as requested. */
 static void canonical(const struct wire_open *open, uint32_t samples, struct order *order,
                       uint32_t *end)
 {

@@ -26,8 +26,8 @@ static bool is_spelled(const struct str_nearest *near, const char *name)
     return near->len > 0 && *name == '\0';
 }
 
-/* Find a similar name for the next word. Many names elsewhere begin with "Random", and follow the
- * name of a module ("v2.RandomRotation"); of ours, only random_crop does. */
+/* Find a similar name for the next word. In other libraries, many names begin with "Random" and
+ * follow a module's name ("v2.RandomRotation"); here, only random_crop begins with it. */
 static struct str_nearest near_of(const char *at)
 {
     struct str_nearest near = {.word = at, .len = strcspn(at, " \t\n(|)")};

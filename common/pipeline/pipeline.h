@@ -10,7 +10,7 @@
 #include <plenum/error.h>
 
 enum {
-    PIPELINE_SIDE_MAX = 8192, /* side of an output image, and sizes in a text, in pixels */
+    PIPELINE_SIDE_MAX = 8192, /* side of an output image, and any size in a pipeline, in pixels */
     PIPELINE_OPS_MAX = 16,    /* operations after the crop */
     PIPELINE_KERNEL_MAX = 99, /* width of a blur's kernel */
     PIPELINE_FACTOR_MAX = 3,  /* the largest factor of a colour operation */
@@ -106,7 +106,7 @@ enum pipeline_op_kind {
     PIPELINE_TRIVIAL_AUGMENT_WIDE,
     PIPELINE_AUTO_AUGMENT,
     PIPELINE_AUGMIX,
-    /* Steps of policies that have no word in a text: */
+    /* Steps of policies that cannot be written in a pipeline: */
     PIPELINE_SOLARIZE_ADD,
     PIPELINE_MIX_BEGIN,
     PIPELINE_MIX_NEXT,
@@ -186,7 +186,7 @@ static inline bool pipeline_has_hue(const struct pipeline_op *op)
     return op->hue_low.num != 0 || op->hue_high.num != 0;
 }
 
-/** The operation's word in a text, "color_jitter"; NULL: none. */
+/** The operation's name in a pipeline, such as "color_jitter", or NULL. */
 const char *pipeline_op_name(enum pipeline_op_kind kind);
 
 /** Mixing with the sample at another position, after all operations: docs/pixels.md, 11. */

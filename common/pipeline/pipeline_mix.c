@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline_mix.c - the last word of a text: mixup(alpha), cutmix(alpha), or mix() of both. */
+/* pipeline_mix.c - the last word of a pipeline: mixup(alpha), cutmix(alpha), or mix() of both. */
 #include "config.h"
 
 #include <ctype.h>

@@ -113,7 +113,7 @@ const char *pipeline_op_name(enum pipeline_op_kind kind)
     return form ? form->name : NULL;
 }
 
-/* Parse a range of factors; `spread`: or one number x, meaning max(0, 1 - x) : 1 + x. */
+/* Parse a range of factors. If `spread`, one number x is also accepted: max(0, 1 - x) : 1 + x. */
 static int parse_factors(struct parser *p, bool spread, struct rational *low, struct rational *high)
 {
     const struct rational most = {PIPELINE_FACTOR_MAX, 1};
@@ -139,7 +139,7 @@ static int parse_factors(struct parser *p, bool spread, struct rational *low, st
     return 0;
 }
 
-/* Parse a range of turns of the hue; `spread`: or one number x, meaning -x : x. */
+/* Parse a range of turns of the hue. If `spread`, one number x is also accepted: -x : x. */
 static int parse_turns(struct parser *p, bool spread, struct pipeline_op *op)
 {
     const struct rational_signed least = {-1, 2}, most = {1, 2};

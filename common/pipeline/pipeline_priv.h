@@ -54,7 +54,7 @@ int parser_shape(struct parser *p, struct pipeline_shape *ret);
 /** Check that both lie within their bounds: 0 or -EINVAL. */
 int parser_check_shape(struct parser *p, const struct pipeline_shape *shape);
 
-/** The nearest fraction that can be written, like that of a decimal. */
+/** The nearest fraction whose terms are small enough for the text, as for decimals. */
 struct rational rational_nearest(uint64_t num, uint64_t den);
 /** Reduce to lowest terms: 0, or -ERANGE. */
 int rational_make(uint64_t num, uint64_t den, struct rational *ret);
@@ -98,7 +98,7 @@ int pipeline_refuse_op(struct parser *p);
 /** Parse the parameters of an operation that moves pixels. */
 int pipeline_parse_map(struct parser *p, const char *takes, struct pipeline_op *op);
 void pipeline_write_map(FILE *f, const struct pipeline_op *op);
-/** A word of a text, and its name in other libraries. */
+/** An operation's name in pipelines, and its names in other libraries. */
 void pipeline_try_name(struct str_nearest *near, const char *name);
 /** All words that may follow the crop. */
 void pipeline_try_ops(struct str_nearest *near);

@@ -131,7 +131,7 @@ static int write_canonical(struct views *views, const char *prefix, struct plenu
                            sizeof(views->text) - 1);
 }
 
-/* Set a text without views. */
+/* Set `ret` to a pipeline without views. */
 static void set_alone(const struct pipeline *pipeline, struct views *ret)
 {
     *ret = (struct views){.count = 1, .images = 1, .view = {{.count = 1, .pipeline = *pipeline}}};

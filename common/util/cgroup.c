@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cgroup.c - finds the files of this process's control groups.
  *
- * /proc/self/cgroup names the group in each hierarchy, as seen in this process's cgroup name space.
+ * /proc/self/cgroup names the group in each hierarchy, as seen in this process's cgroup namespace.
  * /proc/self/mountinfo says which part of a hierarchy is mounted where. In a container the two
  * differ: the name may be the host's, with only the container's own part mounted; or "/", with all
  * of the host's mounted ("/../.."). A name is therefore relative to the mount's root, and groups
@@ -20,7 +20,7 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 
-enum { LINE_BYTES = PATH_MAX + 2048 }; /* of a mount, but for options that nothing here reads */
+enum { LINE_BYTES = PATH_MAX + 2048 }; /* a mount's line; a longer list of options is cut off */
 
 const char *cgroup_top = "";
 
@@ -74,8 +74,8 @@ static int count_ups(const char *name, const char **rest)
     return n;
 }
 
-/* The path of a group below the mount's root: "" for the root, or for a group at an unknown place
- * below it; NULL if it is elsewhere. */
+/* Returns a group's path below the mount's root, or NULL if the group is elsewhere. "" means the
+ * root, or a group whose path is unknown. */
 static const char *below(const char *root, const char *name)
 {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -85,7 +85,7 @@ static const char *below(const char *root, const char *name)
     if (strncmp(root, name, len) == 0 && (!name[len] || name[len] == '/') &&
         count_ups(name + len, &unused) == 0)
         return name + len;
-    /* The mount begins above this name space, and the names in between are unknown. */
+    /* The mount begins above this namespace, and the names between the two are unknown. */
     return ups > 0 && !*rest && count_ups(name, &unused) <= ups ? "" : NULL;
 }
 
@@ -237,7 +237,7 @@ static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *per
     return -ENOENT;
 }
 
-/* Version 1 has the two numbers in separate files. */
+/* cgroup v1 keeps quota and period in separate files; in v2, cpu.max holds both. */
 static void look_at_quota(const struct cgroup *group, void *arg)
 {
     uint64_t quota, period;

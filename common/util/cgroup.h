@@ -11,7 +11,7 @@ extern const char *cgroup_top;
 /** One group, and everything that is needed to read its files. */
 struct cgroup {
     const char *folder; /* "/sys/fs/cgroup/jobs/17": contains its files */
-    const char *name;   /* "/jobs/17"; "" for the topmost group that the cgroup name space shows */
+    const char *name;   /* "/jobs/17"; "" for the topmost group that the cgroup namespace shows */
     int version;        /* 1 or 2: the file names differ */
 };
 

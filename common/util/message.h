@@ -8,7 +8,7 @@
 #ifndef COMMON_MESSAGE_H
 #define COMMON_MESSAGE_H
 
-/** For a text without conversions. */
+/** For a message without conversions. */
 #define MESSAGE
 
 /** For a printf() format: the positions of the format and of its first value. */

@@ -13,7 +13,7 @@
 size_t text_utf8_length(const unsigned char *p);
 
 /**
- * Make a text safe for a line of a terminal or log, in place: everything that could end the line or
+ * Make a string safe for a terminal or a log line, in place: everything that could end the line or
  * act as a command becomes '?', that is, ASCII and Unicode control characters (U+0080 to U+009F,
  * including CSI), and single bytes that are such in other character sets. Returns `text`.
  */

@@ -18,7 +18,7 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
-/** This process's id as seen in /proc, which differs if /proc belongs to another PID name space; or
+/** This process's id as seen in /proc, which differs if /proc belongs to another PID namespace; or
  *  -ESRCH if it has none there, or if there is no /proc. */
 pid_t proc_self(void);
 
@@ -82,7 +82,7 @@ static inline uint64_t time_not_run(uint64_t *last_ns, uint64_t now_ns, uint64_t
     return gap > 2 * beat_ns ? gap : 0;
 }
 
-/** A moment postponed by such a gap; UINT64_MAX, never, stays. */
+/** A time postponed by such a gap; UINT64_MAX (never) stays. */
 static inline uint64_t time_put_off(uint64_t when_ns, uint64_t gap_ns)
 {
     return when_ns == UINT64_MAX ? when_ns : when_ns + gap_ns;
@@ -136,8 +136,8 @@ char *io_folder_of(const char *path);
 int io_name_temporary(const char *path, char **ret);
 /** Is it the name of a temporary file? */
 bool io_is_temporary(const char *name);
-/** Is it a regular file of this user that has not been written to for an hour? Then the writer of a
- * temporary file was killed. */
+/** Is it this user's regular file, and not written to for an hour? Then the writer of a temporary
+ * file was killed. */
 bool io_is_abandoned(int folder_fd, const char *name);
 /** Replace the file through this temporary one, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
@@ -166,8 +166,8 @@ void io_fill_standard(int mode);
 
 /** Set O_NONBLOCK on an open descriptor: 0 or -errno. */
 int io_set_nonblock(int fd);
-/** Raise the limit on descriptors, so that there is room for this many besides those that every
- *  program has, as far as the hard limit allows. Returns the resulting limit. */
+/** Raise the soft limit on open files to `wanted` plus a reserve for what every program opens, but
+ *  not above the hard limit. Returns the resulting limit. */
 uint64_t io_raise_descriptors(uint64_t wanted);
 
 /** Reject descriptors that are sent to this Unix socket or to connections that it accepts (Linux
