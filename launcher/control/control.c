@@ -176,7 +176,7 @@ static void note_no_memory(struct frame_reader *r)
     r->bad = r->short_of_memory = true;
 }
 
-/* Read a text of any length, owned by the caller. NULL, and `bad` is set, if it is cut short,
+/* Read a string of any length, owned by the caller. NULL, and `bad` is set, if it is cut short,
  * contains a NUL, or memory is short. */
 static char *dup_text(struct frame_reader *r)
 {

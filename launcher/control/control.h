@@ -95,7 +95,7 @@ struct control_hello {
     char page[CONTROL_ADDRESS_MAX];      /* URL of that loader's status page, or "" */
 };
 
-/** What a shim must know. Owned texts: control_plan_fini(). */
+/** What a shim must know. Owns its strings: control_plan_fini(). */
 struct control_plan {
     uint64_t grace_ns;   /* for ending its program if plenumrun cannot be reached */
     uint64_t silence_ns; /* silence after which plenumrun counts as lost */
@@ -115,7 +115,8 @@ struct control_plan {
     struct environ_list environment;
 };
 
-/** What a loader of the job needs on a host without instances. Owned texts: control_keep_fini(). */
+/** What a loader of the job needs on a host without instances. Owns its strings:
+ * control_keep_fini(). */
 struct control_keep {
     uint64_t silence_ns; /* silence after which plenumrun counts as lost */
     char *address;       /* where to listen: HOST:PORT, see address_parse_listen() */
@@ -148,7 +149,7 @@ struct control_failed {
     char text[CONTROL_TEXT_MAX]; /* EXEC: the reason as a sentence; "" if not known */
 };
 
-/** Whose bytes an OUTPUT message carries. */
+/** The source of the bytes in an OUTPUT message. */
 enum control_stream { CONTROL_STDOUT, CONTROL_STDERR, CONTROL_LOADER, CONTROL_STREAMS };
 
 /** Why a program has ended. */
@@ -188,7 +189,7 @@ int control_put_progress(struct frame_buffer *b, enum control_stream stream, con
                          size_t len);
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
                        size_t len);
-/** @param real  it is the machine's own, so its CPUs can be bound to */
+/** @param real  the topology is this machine's own, so programs can be bound to its CPUs */
 int control_put_topology(struct frame_buffer *b, bool real, const char *xml, size_t len);
 /** Append raw bytes: INPUT (empty: the end), DRAINED. */
 int control_put_bytes(struct frame_buffer *b, enum control_type type, const char *bytes,
@@ -227,7 +228,7 @@ void control_started_fini(struct control_started *started);
 
 /**
  * Create what encrypts a TCP connection: both sides prove that they have the token before any data
- * is sent. Errors: -ENOTSUP, TLS is not installed, with an error text.
+ * is sent. Errors: -ENOTSUP, TLS is not installed, with a message.
  */
 int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err);
 
@@ -235,7 +236,7 @@ int control_secure(const char *token, bool shim, struct tls **ret, struct plenum
 void control_hello_init(struct control_hello *m);
 
 /** Does the sender belong to this job? 0, -EPROTO, -EACCES (another token) or -EPROTONOSUPPORT
- * (another version), with an error text. */
+ * (another version), with a message. */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 
 /** The step's name for messages: "the working directory". */

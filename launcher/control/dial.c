@@ -48,8 +48,8 @@ static int open_tcp(int family)
     return fd;
 }
 
-/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6`: does it
- * accept IPv6, too? */
+/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6`: whether
+ * it also accepts IPv6. */
 static int listen_tcp(bool *v6, uint16_t *port, struct plenum_error *err)
 {
     union any_address a = {
@@ -314,7 +314,7 @@ static void parse_all(const char *list, struct tries *ret)
     }
 }
 
-/* Begin, or retry, the pending attempts. Can any of the addresses still be reached? */
+/* Begin or retry pending attempts. Returns whether any address can still be reached. */
 static bool begin_all(struct tries *t)
 {
     bool hope = false;
@@ -393,7 +393,7 @@ static void tell_of(const struct address *address, int r, dial_tell *tell, void 
         tell(arg, text, r);
 }
 
-/* Report the attempts that have finished. Is any other still worth waiting for? */
+/* Report finished attempts. Returns whether another one is still worth waiting for. */
 static bool hear_all(struct tries *t, const struct network *own, bool *connected, dial_tell *tell,
                      void *arg)
 {

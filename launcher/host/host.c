@@ -138,8 +138,8 @@ static void leave_lookup(struct lookup *l)
     free(l);
 }
 
-/* n1.rack-b is another machine than n1.rack-a, though both may call themselves n1: the addresses
- * decide. Only a name without an address is judged by its first part. */
+/* n1.rack-a and n1.rack-b are different machines, although both may call themselves n1, so compare
+ * addresses. A name without an address is compared up to its first dot. */
 static bool resolves_to_own(const struct network *own, const char *name)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};

@@ -43,9 +43,9 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err);
 /** A TCP port that is unused at the moment, or 0. */
 uint16_t host_find_free_port(void);
 
-/** Check that /proc belongs to this process's PID name space, because processes are found and
- * killed by number, and another name space would have other processes; and that a process may
- * adopt orphans. 0, or -ESRCH or -ENOSYS with an error text. */
+/** Check that /proc belongs to this process's PID namespace, because processes are found and
+ * killed by number, and another namespace would have other processes; and that a process may
+ * adopt orphans. 0, or -ESRCH or -ENOSYS with a message. */
 int host_check_proc(struct plenum_error *err);
 
 /** Get the working directory, under the name that the user entered (symbolic links kept). */

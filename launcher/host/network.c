@@ -60,7 +60,7 @@ static unsigned mask_bits(const uint8_t *mask, size_t len)
     return bits;
 }
 
-/* False: another host could not use this address. */
+/* Read an interface's address. Returns false if another host could not use it. */
 static bool read_address(const struct ifaddrs *i, struct network_address *ret)
 {
     const union any_address *a = (const union any_address *)(const void *)i->ifa_addr;
@@ -178,7 +178,7 @@ static bool is_on(const struct network *host, const struct subnet *subnet, bool 
     return false;
 }
 
-/* Find a network of the first host that all of them have; IPv4 first. */
+/* Find a network of the first host that all other hosts have, too; IPv4 first. */
 static bool find_common(const struct network *const *hosts, size_t count, int family, bool reached,
                         struct subnet *ret)
 {

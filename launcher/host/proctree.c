@@ -31,7 +31,7 @@
 
 enum {
     ROUNDS = 8,           /* walks until the stopped tree counts as complete */
-    UNKILLABLE_MS = 5000, /* after which it is left behind */
+    UNKILLABLE_MS = 5000, /* after this time, it is left behind */
 };
 
 struct tree_process {
@@ -282,8 +282,7 @@ int proctree_kill(pid_t spare)
             if (!tree.processes[i].dead)
                 (void)kill(tree.processes[i].pid, SIGKILL);
     free(tree.processes);
-    /* A walk can miss processes that are created meanwhile; that no child is left cannot be
-     * wrong. */
+    /* A walk can miss processes that are created during it, but having no child is certain. */
     return r == 0 && spare == 0 && has_children() ? 1 : r;
 }
 

@@ -11,12 +11,12 @@
  * bare ENOENT if a script's interpreter is missing, and execvp(3) lets a shell run files that the
  * kernel does not recognise, including Python code.
  *
- * @param file  path of the program @param path  folders in which env(1) looks for interpreters,
- * "DIR:DIR"; NULL: PATH is not set
+ * @param file  path of the program
+ * @param path  folders in which env(1) looks for interpreters, "DIR:DIR"; NULL: PATH is not set
  *
  * Errors: -ENOENT an interpreter is missing, or its name ends with a carriage return; -EACCES it
- *         cannot be executed; -ENOEXEC the file does not name an interpreter. Each with an error
- *         text that names the file, the interpreter and the remedy. An unreadable file is accepted.
+ * cannot be executed; -ENOEXEC the file does not name an interpreter. Each has a message that names
+ * the file, the interpreter and the remedy. An unreadable file is accepted.
  */
 int script_check(const char *file, const char *path, struct plenum_error *err);
 
@@ -26,7 +26,7 @@ int script_check(const char *file, const char *path, struct plenum_error *err);
  * @param program  name or path of the program
  * @param path     folders to look in, "DIR:DIR"; NULL: PATH is not set
  *
- * Errors, each with a text that names the program and the remedy: -ENOENT there is no such file;
+ * Errors, each with a message that names the program and the remedy: -ENOENT no such file;
  * -EACCES it cannot be executed; those of script_check().
  */
 int script_find(const char *program, const char *path, struct plenum_error *err);

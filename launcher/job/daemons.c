@@ -227,7 +227,7 @@ static bool is_address_of(const char *name, const struct in6_addr *address)
     return found;
 }
 
-/* The host with this address has connected. False if no known host has it. */
+/* Record that the host with this address has connected. False if no known host has it. */
 static bool note_connected(const struct plan *plan, const struct in6_addr *address, bool *late)
 {
     for (uint32_t i = 0; i < plan->num_hosts; i++) {

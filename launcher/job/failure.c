@@ -158,8 +158,8 @@ static void report_others(const struct supervisor *s)
     }
 }
 
-/* Query the hosts: why could the job not start? A useful answer follows what we know ourselves;
- * otherwise the starter's own output is used. */
+/* Query the hosts about why the job could not start. A useful answer is printed after what we know
+ * ourselves; otherwise the starter's own output is used. */
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));

@@ -27,7 +27,7 @@ enum {
     STRANGER_MS = 10000, /* to send HELLO */
     STRANGERS_MAX = 256, /* connections without a HELLO */
     ACCEPTS = 64,        /* per turn, so that earlier connections are read in between */
-    REFUSED_TOLD = 100,  /* processes of other users refused before we report it */
+    REFUSED_TOLD = 100,  /* other users' processes refused before we report it */
     DEAF_MS = 500,       /* before accepting again after running out of descriptors */
     SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host misses */
     LEAVE_MS = 1000,     /* for others to notice by themselves that an instance has ended */
@@ -125,7 +125,7 @@ static bool is_mate(const struct peer *a, const struct peer *b)
            memcmp(a->from.host, b->from.host, sizeof(a->from.host)) == 0;
 }
 
-/* A stranger that has just been added. */
+/* Count a stranger that has just been added. */
 static void count_stranger(struct supervisor *s, struct peer *peer)
 {
     assert(!peer->instance);
@@ -139,7 +139,7 @@ static void count_stranger(struct supervisor *s, struct peer *peer)
     }
 }
 
-/* The stranger leaves, or has identified itself. */
+/* Stop counting a stranger that has left or has identified itself. */
 static void discount_stranger(struct supervisor *s, const struct peer *peer)
 {
     assert(!peer->instance && s->strangers.count > 0);
@@ -166,7 +166,7 @@ static void drop_peer(struct supervisor *s, struct peer *peer)
     free(peer);
 }
 
-/* The connection has broken or has delivered a malformed frame. */
+/* Close a connection that broke, or that delivered a malformed frame. */
 static void hang_up(struct supervisor *s, struct peer *peer)
 {
     struct instance *inst = peer->instance;
@@ -344,8 +344,8 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-/* The others may be waiting for it in a collective. Without mpirun they learn of its end from their
- * meeting place. */
+/* Notify the others, which may be waiting for it in a collective. Without mpirun, they learn of its
+ * end from the memory that they share. */
 static void tell_departed(struct supervisor *s, const struct instance *inst)
 {
     const struct control_departed m = {.instance = instance_index(s, inst),
@@ -527,15 +527,16 @@ void instances_read(struct supervisor *s, struct peer *peer)
         hang_up(s, peer);
 }
 
-/* It has had a turn and sent nothing. A shim sends its first bytes as soon as it connects. */
+/* Has it had a turn without sending anything? A shim sends its first bytes as soon as it
+ * connects. */
 static bool is_silent(const struct supervisor *s, const struct peer *peer)
 {
     return peer->moved_ns == 0 && peer->round != s->strangers.round;
 }
 
-/* Drop `a` rather than `b`? First those that are silent, then those of the host with the most, then
- * the one that has been idle for longest: a shim's handshake takes several turns, and makes
- * progress in each. */
+/* Should `a` be dropped rather than `b`? Silent ones go first, then those of the host with the
+ * most, then the one that has been idle for longest: a shim's handshake takes several turns, and
+ * makes progress in each. */
 static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
                               const struct peer *b)
 {
@@ -547,7 +548,7 @@ static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
     return max_u64(a->moved_ns, a->since_ns) < max_u64(b->moved_ns, b->since_ns);
 }
 
-/* False: there are no strangers. */
+/* Drop a stranger; false if there is none. */
 static bool drop_stranger(struct supervisor *s)
 {
     struct peer *found = NULL;
@@ -754,8 +755,8 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
-/* Should Open MPI see this instance's end? Not if it has called collectives of libplenum: these
- * know when it has ended, and a program that then skips MPI_Finalize() has a reason. */
+/* Should Open MPI see this instance's end? Not if it has called collectives of libplenum: the
+ * others learn of its end there, and a program that then skips MPI_Finalize() has a reason. */
 static bool should_leave(const struct instance *inst, uint64_t now)
 {
     return inst->state == INSTANCE_DONE && inst->peer && inst->has_exited && !inst->left &&

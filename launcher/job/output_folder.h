@@ -11,7 +11,7 @@
  * taken for this job's.
  *
  * Errors: -errno, and -EINVAL if one of the files exists and is not a regular one (opening a FIFO
- * would wait for its reader), with an error text.
+ * would wait for its reader), with a message.
  */
 int output_folder_prepare(const char *path, struct plenum_error *err);
 

@@ -18,7 +18,7 @@ enum report_kind {
     REPORT_EXITED, /* an instance exited with a status other than 0 */
     REPORT_FAILED, /* an instance's program did not start */
     REPORT_LOST,   /* an instance's shim has disappeared or is silent */
-    REPORT_MPIRUN, /* mpirun has ended, or wanted to end */
+    REPORT_MPIRUN, /* mpirun or plenumrun's own starter exited, was killed, or ended the job */
     REPORT_LATE,   /* not all have started in time */
     REPORT_TIMED_OUT,
     REPORT_CLOSED, /* our output has no reader: `text` names the stream */
@@ -30,7 +30,7 @@ struct report {
     uint32_t instance;            /* EXITED, FAILED, LOST */
     struct control_exited exited; /* EXITED */
     struct control_failed failed; /* FAILED */
-    bool explained;               /* MPIRUN: `text` is the cause; no host need be asked */
+    bool explained;               /* MPIRUN: `text` is the cause; no host needs to be queried */
     bool by_traceback;            /* EXITED: it failed first, though `ended` was the first to end */
     uint32_t ended;               /* the instance that `exited` describes in that case */
     int signal;                   /* signal that ended the job before that; 0: none */

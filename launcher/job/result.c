@@ -23,7 +23,7 @@
 
 enum { READER_MS = 5000 };
 
-/* One word, for both. */
+/* The instance's state in one word, for both reports. */
 static const char *state_of(const struct instance *inst)
 {
     if (inst->has_failed)

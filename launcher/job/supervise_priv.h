@@ -81,7 +81,7 @@ struct strangers {
     size_t count;           /* open at the moment */
     uint64_t round;         /* of instances_accept() */
     uint64_t dropped;       /* dropped because there were too many */
-    uint64_t refused;       /* processes of other users of this host */
+    uint64_t refused;       /* refused processes of this host's other users */
     struct dial_peer worst; /* host with the most when the last was dropped; last one refused */
 };
 

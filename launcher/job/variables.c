@@ -34,8 +34,8 @@ static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"
                                          "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
 
 /* Defaults that help programs, set for all if the user has not set them: a Python program's lines
- * arrive when they are printed, not in blocks of 8 KiB; and PyTorch's store does without libuv,
- * because Debian's is built without it and does not detect that. */
+ * arrive when they are printed, not in blocks of 8 KiB; and PyTorch's store does not use libuv,
+ * because Debian's PyTorch is built without it and does not detect that. */
 static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}, {"USE_LIBUV", "0"}};
 
 static int put_number(struct environ_list *list, const char *name, uint64_t value)
@@ -83,7 +83,8 @@ static int put_export(struct environ_list *list, const char *text)
     return r;
 }
 
-/* Our value for all instances, if set here; otherwise `value`, where it is not set there. */
+/* Set our own value for all instances, if there is one; otherwise `value`, unless the variable is
+ * set on the instance's host. */
 static int put_default(struct environ_list *list, const char *name, const char *value)
 {
     const char *own = getenv(name);

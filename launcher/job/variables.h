@@ -25,8 +25,8 @@ struct variables_job {
 /**
  * The changes for one instance: its rank, its tuning, what the user exports.
  *
- * @param loader  addresses, or NULL: no loader is named (and an inherited one is removed) @return 0
- * or -ENOMEM
+ * @param loader  addresses, or NULL: no loader is named (and an inherited one is removed)
+ * @return        0 or -ENOMEM
  */
 int variables_of_instance(const struct variables_job *job, const struct plan *plan, uint32_t index,
                           const char *loader, struct environ_list *ret);

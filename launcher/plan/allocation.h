@@ -23,7 +23,7 @@ struct allocation {
  * not run, so Flux's hosts are unknown: a warning explains how to name them. Heterogeneous Slurm
  * jobs are refused.
  *
- * Errors: -EINVAL with an error text that names the variable; -errno from reading a file.
+ * Errors: -EINVAL with a message that names the variable; -errno from reading a file.
  */
 int allocation_read(struct allocation *ret, struct plenum_error *err);
 void allocation_fini(struct allocation *allocation);

@@ -23,8 +23,8 @@ enum cmdline_version {
     CMDLINE_VERSION_FULL_JSON
 };
 
-/** Plain data. Zero means "not given", apart from what cmdline_init() sets. Texts are borrowed from
- * argv or from `imported`, unless noted otherwise. */
+/** Plain data. Zero means "not given", apart from what cmdline_init() sets. Strings are borrowed
+ * from argv or from `imported`, unless noted otherwise. */
 struct cmdline {
     struct hostlist hosts;
     struct texts excluded; /* lists of hosts */

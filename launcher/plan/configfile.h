@@ -26,7 +26,7 @@ int configfile_read(const char *path, const struct options_settings *own,
  * Write options so that configfile_read() reads them back, except those about configuration files
  * themselves.
  *
- * Errors: -EEXIST if the file exists and may not be overwritten; -errno, with an error text.
+ * Errors: -EEXIST if the file exists and may not be overwritten; -errno, with a message.
  */
 int configfile_write(const char *path, const struct options_settings *settings, bool overwrite,
                      struct plenum_error *err);

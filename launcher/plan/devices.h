@@ -24,7 +24,7 @@ struct device_pool {
  * and so does one that begins with a negative number, Slurm's NoDevFiles, none or void. */
 bool devices_hides_all(const char *list);
 
-/** -EINVAL with an error text if one of the known variables hides all devices from this process. */
+/** -EINVAL with a message if one of the known variables hides all devices from this process. */
 int devices_check_visible(struct plenum_error *err);
 
 /**
@@ -32,7 +32,7 @@ int devices_check_visible(struct plenum_error *err);
  * oneapi, ze, habana, tpu). Without LIST the variable's current value is the pool; a value that
  * hides all devices is an error.
  *
- * Errors: -EINVAL with an error text; -ENOMEM.
+ * Errors: -EINVAL with a message; -ENOMEM.
  */
 int device_pool_parse(const char *text, struct device_pool *ret, struct plenum_error *err);
 void device_pool_fini(struct device_pool *pool);

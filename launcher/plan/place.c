@@ -362,15 +362,15 @@ static void give_share(const struct state *s, const struct share *share, struct 
             give_core(s, share->group, core, p);
         return;
     }
-    /* One core, which some neighbours have, too. */
+    /* a single core, shared with some neighbours */
     core = portion(cores, place, of);
     give_core(s, share->group, core, p);
     p->oversubscribed |= (place > 0 && portion(cores, place - 1, of) == core) ||
                          (place + 1 < of && portion(cores, place + 1, of) == core);
 }
 
-/* How many instances share each group: each group gets one; each further instance joins the group
- * that then has the most cores per instance. */
+/* Count the instances that share each group: each group gets one; each further instance joins the
+ * group that then has the most cores per instance. */
 static void count_shares(const struct state *s, uint32_t count, uint32_t *shares)
 {
     assert(s->num_groups > 0 && count > s->num_groups);

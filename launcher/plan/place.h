@@ -68,7 +68,7 @@ struct place_host {
  * made-up host, shows what will happen. Memory without nearby CPUs, and CPUs without nearby memory,
  * are handled: the memory is not assigned, the CPUs form a group of their own.
  *
- * Errors: -EINVAL with an error text (no CPU, --cpus names some that do not exist, no core is left
+ * Errors: -EINVAL with a message (no CPU, --cpus names some that do not exist, no core is left
  * besides the loader's); -ENOMEM. `*ret` is owned: places_fini().
  */
 int place_host(hwloc_topology_t topology, const struct place_request *request, struct places *ret,
@@ -79,7 +79,7 @@ void place_describe_host(hwloc_topology_t topology, struct place_host *ret);
 
 /** The policy's name on the command line. */
 const char *place_policy_name(enum place_policy policy);
-/** 0, or -EINVAL with an error text that lists the names. */
+/** 0, or -EINVAL with a message that lists the names. */
 int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_error *err);
 
 #endif

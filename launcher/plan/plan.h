@@ -46,7 +46,7 @@ struct plan_instance {
 struct plan {
     struct plan_host *hosts;
     uint32_t num_hosts;
-    struct plan_host *loader_hosts; /* run a loader and no instances; says how to reach them */
+    struct plan_host *loader_hosts; /* hosts that run a loader and no instances */
     uint32_t num_loader_hosts;
     struct plan_instance *instances;
     uint32_t num_instances;
@@ -79,7 +79,7 @@ struct plan_request {
  * numbers are allowed, they differ by at most one, the first instances having more. A host's
  * devices are assigned in the order of its replicas.
  *
- * Errors: -EINVAL with an error text (not enough slots or devices, replicas do not divide evenly);
+ * Errors: -EINVAL with a message (not enough slots or devices, replicas do not divide evenly);
  * -ENOMEM.
  */
 int plan_create(const struct plan_request *request, struct plan *ret, struct plenum_error *err);
@@ -88,7 +88,7 @@ void plan_fini(struct plan *plan);
 /**
  * Bind the instances of host number `host`, which has this topology.
  *
- * @param real  it is the machine's own; otherwise the plan is for the table only.
+ * @param real  the topology is the machine's own; otherwise, the plan is only for the table.
  */
 int plan_place_host(struct plan *plan, uint32_t host, hwloc_topology_t topology, bool real,
                     struct plenum_error *err);

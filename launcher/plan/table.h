@@ -9,9 +9,8 @@
 
 enum table_format { TABLE_NONE, TABLE_TEXT, TABLE_JSON };
 
-/** @param loader  "auto", "none" or addresses. @param starter "mpirun" or "plenumrun". Hosts whose
- *                topology is not known yet are shown as such.
- */
+/** `loader`: "auto", "none" or addresses. `starter`: "mpirun" or "plenumrun". Hosts whose topology
+ *  is not known yet are shown as such. */
 void table_print_text(FILE *file, const struct plan *plan, const char *loader, const char *starter);
 void table_print_json(FILE *file, const struct plan *plan, const char *loader, const char *starter);
 

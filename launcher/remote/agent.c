@@ -466,8 +466,8 @@ out:
     return r;
 }
 
-/* Run it, and exit with its status. It is a process between mpirun and its ssh: if it dies, ssh
- * must, too. `host` is for a message. */
+/* Run the agent, and exit with its status. This process is between mpirun and ssh: if it dies, ssh
+ * must die, too. `host` is for a message. */
 static int run_agent(char *const *words, const char *host)
 {
     pid_t parent = getpid(), pid = fork();

@@ -66,8 +66,8 @@ bool agent_gives_secret(const struct agent_settings *settings, const struct plan
 /** The agent's program and its first arguments, "ssh -F config". */
 const char *agent_program(const struct agent_settings *settings);
 
-/** Arguments that limit how long it may take: those that the user has set, or our own if the agent
- * is ssh, or "". */
+/** Arguments that limit how long a login may take: the user's, or our own if the agent is ssh, or
+ * "". */
 const char *agent_arguments(const struct agent_settings *settings, char ret[AGENT_OPTIONS_MAX]);
 
 /** Is there a host that mpirun cannot log in to by name alone: with a user, a port, or an IPv6
@@ -92,8 +92,9 @@ char *agent_make_script(const char *self, const char *const *arguments, size_t c
  * The command line that executes `script` in a host's shell: with the agent, or with srun if that
  * starts processes.
  *
- * @param text   scratch memory that holds the words; owned by the caller @param words
- * [AGENT_WORDS_MAX + 1]; terminated by NULL @return 0, -ENOMEM, or -E2BIG
+ * @param text   scratch memory that holds the words; owned by the caller
+ * @param words  [AGENT_WORDS_MAX + 1]; terminated by NULL
+ * @return       0, -ENOMEM, or -E2BIG
  */
 int agent_make_command(const struct agent_settings *settings, const struct plan_host *host,
                        const char *script, char **text, char **words);

@@ -27,7 +27,7 @@ void answer_add(struct answer *answer, const char *bytes, size_t len);
 /** The last line that is not empty, or "". Strips line ends from the text; borrowed from it. */
 const char *answer_last_line(char *text);
 
-/** Replace each occurrence of `secret` in a text by asterisks of the same length. An empty secret
+/** Replace each occurrence of `secret` in a string by asterisks of the same length. An empty secret
  * does not occur. */
 void answer_hide(char *text, const char *secret);
 

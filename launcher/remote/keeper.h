@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* keeper.h - plenumrun on a host that lends its cores to a job: it keeps a loader there. */
+/* keeper.h - plenumrun on a loader host: it keeps a loader there for a job. */
 #ifndef LAUNCHER_KEEPER_H
 #define LAUNCHER_KEEPER_H
 

@@ -66,8 +66,8 @@ static void signal_group(pid_t group, int signal)
     (void)kill(-group, SIGCONT); /* a stopped process cannot end */
 }
 
-/* The shell has ended: end the rest of its group, which are our children now. `next`: the signal
- * that they have not got yet. */
+/* The shell has ended: end the rest of its group, which are our children now. `next`: the first
+ * signal that they have not received yet. */
 static void end_group(pid_t group, int next, const char *command)
 {
     int left_ms = KILL_MS;

@@ -18,7 +18,7 @@ struct ready_request {
     bool no_host_check; /* do not query other hosts */
 };
 
-/** The results. A text is "" if it is not known. */
+/** The results. A string is "" if it is not known. */
 struct ready {
     char subnet[SUBNET_TEXT_MAX]; /* the network that the hosts with instances share */
     /* The network in the form that Open MPI needs: by its numbers, or, for IPv6, by the name of an

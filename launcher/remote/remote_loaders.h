@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* remote_loaders.h - hosts without instances that lend their cores to the job (--loader-host):
- * each has a loader while the job runs, with a key created for this job. */
+/* remote_loaders.h - loaders on hosts without instances (--loader-host): each runs for as long as
+ * the job, with a key created for this job. */
 #ifndef LAUNCHER_REMOTE_LOADERS_H
 #define LAUNCHER_REMOTE_LOADERS_H
 

@@ -66,7 +66,7 @@ static const char *find_path(char *const *environment)
     return NULL;
 }
 
-/* Find out why the program cannot be executed: 0 if that is not known, or -errno with a text.
+/* Find out why the program cannot be executed: 0 if that is not known, or -errno with a message.
  * execvp() itself would say little, and let a shell run files that are not programs. */
 static int check_program(const struct child_options *o, char text[CONTROL_TEXT_MAX])
 {

@@ -40,7 +40,7 @@ struct guard {
     bool ended; /* the child has ended */
     bool leave; /* the child has asked its guard to leave */
     int status;
-    bool told;                      /* to end, without waiting for the tree */
+    bool told;                      /* asked to end without waiting for the tree */
     const struct guard_step *steps; /* being executed; NULL: none yet */
     uint64_t begun_ns;              /* when the first step was due */
     uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not set yet */

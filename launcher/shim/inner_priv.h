@@ -30,7 +30,7 @@ enum inner_state {
     INNER_STATES
 };
 
-/* The states of the control connection. The table is there, too. */
+/* States of the control connection. Their table is in inner.c, too. */
 enum link_state {
     LINK_CLOSED,   /* not connected yet, or about to connect again */
     LINK_OPEN,     /* connected; plenumrun has not answered */

@@ -79,8 +79,8 @@ static void bind_loader(const struct inner *in)
         bind_apply(&bind, &result);
 }
 
-/* The program finds it in the usual place, but its environment contains only a file name, which is
- * valid on this host, for this user, for as long as we live. */
+/* Keep the key for the program. Its environment contains only a file name, which is valid on this
+ * host, for this user, for as long as we live. */
 static int keep_key(struct inner *in)
 {
     char path[TLS_PATH_MAX];

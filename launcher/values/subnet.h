@@ -18,7 +18,7 @@ struct subnet {
     unsigned bits;
 };
 
-/** Parse "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with an error text. Host bits are cleared. */
+/** Parse "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with a message. Host bits are cleared. */
 int subnet_parse(const char *text, struct subnet *ret, struct plenum_error *err);
 void subnet_format(const struct subnet *subnet, char ret[SUBNET_TEXT_MAX]);
 /** Does the network contain the address? */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* texts.h - lists of texts given by the user. */
+/* texts.h - lists of strings given by the user. */
 #ifndef LAUNCHER_TEXTS_H
 #define LAUNCHER_TEXTS_H
 
@@ -11,7 +11,7 @@ struct texts {
     size_t count, cap;
 };
 
-/** Append `len` bytes of a text (copied): 0 or -ENOMEM. */
+/** Append `len` bytes of a string (copied): 0 or -ENOMEM. */
 int texts_add(struct texts *texts, const char *text, size_t len);
 void texts_fini(struct texts *texts);
 

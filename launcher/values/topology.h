@@ -26,7 +26,7 @@ int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct p
  * Read another machine's topology, for a plan: "synthetic:package:2 [numa] core:8 pu:2", or an XML
  * file written by hwloc's lstopo or topology_export().
  *
- * Errors: -EINVAL or -errno, with an error text that quotes `source`.
+ * Errors: -EINVAL or -errno, with a message that quotes `source`.
  */
 int topology_read(const char *source, hwloc_topology_t *ret, struct plenum_error *err);
 
