@@ -14,8 +14,8 @@
  *  counts. */
 void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
                     struct plenum_batch *b);
-/** Count the valid samples that differ from what the order names. Only needed if the loader reports
- *  any. */
+/** Count the valid samples that replace the ones that the order names. Only needed if the loader
+ *  reports any. */
 uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b);
 
 #endif

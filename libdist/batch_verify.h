@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* batch_verify.h - batches that two loaders render, which must be alike. */
+/* batch_verify.h - batches that two loaders render, and that must be equal. */
 #ifndef LIBDIST_BATCH_VERIFY_H
 #define LIBDIST_BATCH_VERIFY_H
 
@@ -39,8 +39,8 @@ enum verify_verdict {
 /** Is this batch in the share, 0 to 1, to verify? A hash of its position decides. */
 bool verify_is_wanted(double share, uint64_t seed, struct order_place place);
 
-/** Decide about a batch with the results `one` and `two` (NULL: not requested from a loader any
- *  more): FILLING, or CHECKING once their loader has answered. */
+/** Decide about a batch from its slots `one` and `two`: FILLING, CHECKING once the loader has
+ *  answered, or NULL if the batch is no longer requested from it. */
 enum verify_verdict verify_look(struct batch_verify *v, const struct verify_stream *stream,
                                 const struct plenum_lease *one, const struct plenum_lease *two);
 

@@ -53,7 +53,8 @@ static struct {
     int fd; /* -1: no name held */
 } mine = {.fd = -1};
 
-/* The environment of the process that environment_get() reads. Protected by job.c's lock. */
+/* The environment block that environment_get() searches: another process's /proc/PID/environ.
+ * Protected by job.c's lock. */
 static struct {
     const char *text;
     size_t len;

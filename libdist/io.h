@@ -37,7 +37,7 @@ int io_keep_loader(const char *address, bool all_cpus, struct plenum_error *err)
 void io_poke(void);
 /** Has the program closed the thread's descriptors? Hold the lock of a stream being served. */
 bool io_is_closed(void);
-/** The error message for that. */
+/** The error message if the program has closed the descriptors. */
 extern const char io_closed_sentence[];
 /** Have ready() called with `tag` when `fd` is readable or, if `write`,
  *  writable. Hold the stream's lock. 0 or -errno. */

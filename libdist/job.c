@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* job.c - this process's only job: it is read once (job_environ.c), shared by all who open it, and
- * claimed (claim.c). */
+/* job.c - this process's only job: it is read once (job_environ.c), shared by all callers that open
+ * it, and claimed (claim.c). */
 #include "config.h"
 
 #include "libdist/job_priv.h"
@@ -23,7 +23,7 @@ static const char *get_from_process(const char *name)
     return getenv(name);
 }
 
-/* Do the numbers describe the same position? */
+/* Do both have the same rank and counts? */
 static bool is_same_place(const struct plenum_job_info *a, const struct plenum_job_info *b)
 {
     return a->num_instances == b->num_instances && a->instance_index == b->instance_index &&
@@ -52,8 +52,9 @@ static int make_job(const struct plenum_job_info *info, struct plenum_job **ret,
     return 0;
 }
 
-/* Open this process's only job, with the place from the environment or from `info`. A forked child
- * has a job of its own: its parent's object stays valid but is no longer in use. */
+/* Open this process's only job, with rank and counts from `info`, otherwise from the environment. A
+ * forked child opens a job of its own; the object inherited from its parent stays valid but unused.
+ */
 static int open_job(const struct plenum_job_info *info, struct plenum_job **ret,
                     struct plenum_error *err)
 {

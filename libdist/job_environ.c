@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* job_environ.c - reads a process's place in its job from the environment, whichever launcher set
- * it. */
+/* job_environ.c - reads a process's rank in its job, and the job's size, from the environment,
+ * whichever launcher set it. */
 #include "config.h"
 
 #include "libdist/job_environ.h"

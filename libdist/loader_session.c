@@ -284,7 +284,7 @@ void session_lose_connection(struct loader_session *se, int r)
         session_lose(se, why_not(se, r));
 }
 
-/* An unauthenticated peer, a process of another user, listens at our loader's address. */
+/* An unauthenticated peer, another user's process, listens at our loader's address. */
 static void lose_unauthenticated(struct loader_session *se, uint64_t now)
 {
     if (se->setup->events->unauthenticated(se->loader))
@@ -477,7 +477,7 @@ void session_cancel(struct plenum_lease *slot)
     (void)session_flush(se);
 }
 
-/* Since when have we been waiting for the loader? 0: we are not. */
+/* Returns since when we have been waiting for the loader; 0: we are not. */
 static uint64_t waiting_since(const struct loader_session *se)
 {
     if (se->state == SESSION_OPEN && se->filling == 0 && se->cancelling == 0 && se->naming == 0)

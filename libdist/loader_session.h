@@ -25,7 +25,7 @@ struct loader_session;
 struct session_events {
     /** Connecting failed. */
     void (*unreached)(struct loader *l, int code);
-    /** The peer could not be authenticated: is there another address to try now? */
+    /** The peer could not be authenticated. Returns whether there is another address to try now. */
     bool (*unauthenticated)(struct loader *l);
     /** A loader has reported the shapes of the stream's fields: 0; -ESTALE if they differ from
      *  those of another loader; -EINVAL if a batch would be too large. */

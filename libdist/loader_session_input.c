@@ -175,7 +175,7 @@ static void handle_opened(struct loader_session *se, const struct frame_header *
     se->setup->events->opened(se->loader, &m);
 }
 
-/* The loader no longer touches the slot. */
+/* Record that the loader no longer touches the slot. */
 static void let_go(struct loader_session *se, struct plenum_lease *slot, const struct wire_done *m)
 {
     if (slot->state == SLOT_CANCELLING) {

@@ -2,13 +2,13 @@
 /* ownloader.c - see ownloader.h.
  *
  * The instances of a job on a host find each other through an abstract socket, whose name is a hash
- * of the job's name. Socket names belong to the network name space, but the files that a loader
- * reads belong to the mount name space: two containers that share a network (--network host) may
+ * of the job's name. Socket names belong to the network namespace, but the files that a loader
+ * reads belong to the mount namespace: two containers that share a network (--network host) may
  * have the same user, the same process numbers and different files under the same paths. The hash
- * therefore also covers the mount and process name spaces and the root folder.
+ * therefore also covers the mount and process namespaces and the root folder.
  *
- * A process that is alone does not need to be found, so its name is random. Other names can be
- * guessed, and another user may take them first. We therefore check who listens
+ * A job's only process does not need to be found, so its name is random. Other names can be
+ * guessed, and another user may take them first. We therefore check which user listens
  * (loader_session.c), and there are several names, which all instances try in the same order. */
 #include "config.h"
 

@@ -92,7 +92,7 @@ struct schedule {
     struct plenum_stream_stats stats; /* the counters kept here */
 };
 
-/* Is this slot the work of a loader, or its result that is to be compared? */
+/* Is a loader filling this slot, or is its result waiting to be compared? */
 static bool is_under_way(const struct plenum_lease *slot)
 {
     return slot->state == SLOT_FILLING || slot->state == SLOT_CHECKING;
@@ -327,8 +327,8 @@ static void count_done(struct plenum_stream *s, struct plenum_lease *slot,
     s->schedule->stats.rendered += wire_batch_count(&s->open);
 }
 
-/* The first entry that lost its loader; NULL: none, or a batch before it has failed, and nothing
- * behind that one is requested. */
+/* The first entry that lost its loader; NULL: none, or an earlier batch has failed, so no later one
+ * is requested. */
 static struct entry *first_unasked(const struct plenum_stream *s)
 {
     struct entry *e = s->schedule->first;

@@ -469,7 +469,7 @@ int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *r
     return 0;
 }
 
-/* Would it fit if no samples were known to be bad? */
+/* Would the cursor fit if no samples were known to be bad? */
 static bool is_from_before_bad(const struct plenum_stream *s, const struct plenum_cursor *cursor)
 {
     uint8_t fingerprint[16], identity[16];

@@ -7,7 +7,7 @@
 
 #include "libdist/stream_open.h"
 
-/** Set the stream's place in the job; NULL: it is alone. 0 or -EINVAL. */
+/** Set the stream's rank in the job; NULL: it is alone. 0 or -EINVAL. */
 int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,
                    struct plenum_error *err);
 /** Set everything else, once the loaders are known: 0, or an error in an option or a variable. */

@@ -60,7 +60,7 @@ static struct {
     size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* Finalise MPI when the process ends. A process that has failed does not wait for the others, who
+/* Finalise MPI when the process ends. A process that has failed does not wait for the others, which
  * may never arrive: its launcher must see the failure at once. Nor does it wait if another of its
  * threads is in a collective. */
 static void at_exit(int status, void *arg)

@@ -18,7 +18,7 @@ enum {
     COMM_INLINE_BYTES = 128,
 };
 
-/** Every byte is compared, so there is no padding, and texts are filled up with zeros. */
+/** Every byte is compared, so there is no padding, and strings are padded with zeros. */
 struct comm_header {
     uint32_t version; /* COMM_HEADER_VERSION */
     uint32_t kind;    /* enum comm_kind */
@@ -44,8 +44,8 @@ struct comm_block {
 const char *comm_kind_name(enum comm_kind kind);
 
 /**
- * Have all instances called the same? Every instance reaches the same conclusion from the same
- * blocks.
+ * Check that all instances have made the same call. Every instance reaches the same conclusion from
+ * the same blocks.
  *
  * @param all  [instances], ordered by index
  *

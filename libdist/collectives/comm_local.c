@@ -99,7 +99,8 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     return r;
 }
 
-/* No instance waits for one that ends. What it has written stays while others map the memory. */
+/* Nothing needs to be announced: no instance waits for one that has ended, and its data stays while
+ * others map the memory. */
 static void backend_close(bool broken)
 {
     (void)broken;

@@ -53,7 +53,8 @@ enum {
     PAUSE_LAST_NS = 2000000,
 };
 
-/* If a piece takes longer than this, an instance has been stopped. */
+/* Yield for this long while data moves. After that, assume that an instance is stopped, and sleep
+ * between tests. */
 static const uint64_t moving_ns = 500 * NS_PER_MS;
 
 /* The longest time to wait before notifying the others. */
@@ -107,7 +108,7 @@ static int check_programs_own(struct plenum_error *err)
                      level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
 
-/* From Open MPI 5 on, no one else may use PMIx before MPI does (rendezvous.c). The library's name
+/* From Open MPI 5 on, no other code may use PMIx before MPI does (rendezvous.c). The library's name
  * and interface are those of 4.1, so ask it for its version. */
 static bool must_be_first(void)
 {
@@ -454,8 +455,8 @@ static void exchange_notices(struct wait *w, uint64_t now)
     read_notices();
 }
 
-/* Must the wait end? 0 if not, otherwise -EIO or -ETIMEDOUT. Moving data needs only the instances
- * that have arrived. */
+/* Returns 0 to keep waiting, or -EIO or -ETIMEDOUT. While data moves, the end of other instances
+ * does not matter. */
 static int check_wait(const struct wait *w, uint64_t now)
 {
     uint32_t ended = w->moving ? UINT32_MAX : find_ended();

@@ -11,7 +11,7 @@
  * Wait, sleeping, until all instances of the job have called this.
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
- * @param came         [instances], written with -ETIMEDOUT: who has called it
+ * @param came         [instances], written with -ETIMEDOUT: which have called it
  * @param is_one_gone  polled: has an instance ended without arriving?
  *
  * Returns 0 once all have arrived; -ETIMEDOUT; -EPIPE if one is gone; or -ENOTSUP if PMIx is

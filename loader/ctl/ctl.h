@@ -76,7 +76,7 @@ void ctl_stream_close(struct ctl_stream *stream);
 /** Returns the bytes of all fields of one sample, as they are shown. */
 uint64_t ctl_field_bytes(const struct ctl_stream *stream);
 /** Make a target write a sample's fields to `room` [ctl_field_bytes()], one after the other.
- * `lengths` [FIELDS_MAX] receives the size of each in bytes; that of a text is known after
+ * `lengths` [FIELDS_MAX] receives the size of each in bytes; that of text is known after
  * rendering. Both are borrowed. */
 void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *lengths,
                       struct render_target *target);
@@ -120,7 +120,7 @@ int ctl_dataset_open(const char *name, struct dataset_options *options, struct d
 /** Print "plenumctl NAME: text" and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 
-/** Print a text to standard output as JSON, including quotes. Bytes that are not valid UTF-8, which
+/** Print a string to standard output as JSON, with quotes. Bytes that are not valid UTF-8, which
  * paths may contain, become U+FFFD. */
 void ctl_print_json_text(const char *text);
 

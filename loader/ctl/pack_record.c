@@ -60,7 +60,7 @@ static void print_hex(FILE *f, const uint8_t bytes[16])
         (void)fprintf(f, "%02x", bytes[i]);
 }
 
-/* Print a text, with tabs, newlines and backslashes as \xNN. */
+/* Print a string, with tabs, newlines and backslashes as \xNN. */
 static void print_escaped(FILE *f, const char *text)
 {
     for (; *text; text++)

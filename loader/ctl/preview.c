@@ -168,7 +168,7 @@ static void describe(const struct sheet *s, uint64_t index, char text[WORDS_MAX]
     }
 }
 
-/* Add a text, wrapped to the width of a cell. */
+/* Add text, wrapped to the width of a cell. */
 static void add_lines(const struct sheet *s, FILE *words, const char *text, const char *separator)
 {
     for (uint32_t i = 1; *text; i++) {

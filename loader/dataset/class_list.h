@@ -53,7 +53,7 @@ int64_t class_list_find(const struct class_list *list, const char *name, size_t 
 size_t class_list_find_value(const struct class_list *list, int64_t value,
                              const struct class_numeral **ret);
 
-/** Split a text into names, one per line; overwrites the line ends. 0 with `*names` [*count],
+/** Split a string into names, one per line; overwrites the line ends. 0 with `*names` [*count],
  * malloc; -EBADMSG it contains a NUL; -E2BIG more than `most` names; or -ENOMEM. Blank lines at the
  * end are ignored. */
 int class_names_of_text(char *text, size_t len, uint32_t most, const char ***names,

@@ -67,7 +67,7 @@ static bool is_text(const uint8_t *bytes, size_t len)
     return true;
 }
 
-/* Parse one number of a text and append it to `to`. */
+/* Parse one number of the text and append it to `to`. */
 static int add_number(const struct field_spec *spec, bool exact, const char *text, size_t len,
                       struct dataset_buffer *to, struct plenum_error *err)
 {

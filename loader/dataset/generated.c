@@ -15,7 +15,8 @@
 
 enum {
     CLASSES = 1000,
-    GENERATED = 1, /* `heads` of the datasum: the version of the table, not a hash */
+    GENERATED = 1, /* version of the table of random numbers; used as `heads`, where other data sets
+                      have a hash of their samples' bytes */
 };
 
 /* Use the number of samples, and the labels, of another data set. */

@@ -109,7 +109,7 @@ int index_builder_settle_labels(struct index_builder *b, struct plenum_error *er
  * list, adds none. 0 or -ENOMEM. */
 int index_builder_add_listed(struct index_builder *b, int64_t highest);
 
-/** Set a text that identifies what was indexed, to detect an index under a wrong name. 0 or
+/** Set a string that identifies what was indexed, to detect an index under a wrong name. 0 or
  * -ENOMEM. */
 int index_builder_set_subject(struct index_builder *b, const char *text);
 

@@ -11,7 +11,7 @@
 #include "common/util/util.h"
 #include "loader/dataset/number.h"
 
-/* The beginning of a text, for a message. */
+/* The beginning of a string, for a message. */
 struct shown {
     const char *text;
     int len;

@@ -16,7 +16,7 @@ enum listfile_kind {
 
 enum { LISTFILE_FIELDS_MAX = 64 }; /* per line; further fields are ignored */
 
-/** A text being parsed, in place: fields point into it. */
+/** A string being parsed, in place: fields point into it. */
 struct listfile {
     char *text; /* [len], and writable text[len] */
     size_t len;

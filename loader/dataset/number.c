@@ -17,7 +17,7 @@ enum {
     EXPONENT_MAX = 1 << 30,
     DIGITS_MAX = 19, /* an int64 has no more */
     INVISIBLE = 1,
-    FOLDED_MAX = 128, /* bytes of a text with foreign digits; longer ones are truncated */
+    FOLDED_MAX = 128, /* bytes of a string with foreign digits; longer ones are truncated */
 };
 
 static const char blanks[] = " \t\r\n\v\f";
@@ -315,7 +315,7 @@ static uint32_t code_of(const unsigned char *at, size_t len)
     return code;
 }
 
-/* Convert a text to ASCII, as far as it fits: its length, or 0 if it contains letters of other
+/* Convert a string to ASCII, as far as it fits: its length, or 0 if it contains letters of other
  * scripts.
  */
 static size_t fold_text(const char *text, size_t len, char *ret)
@@ -444,7 +444,7 @@ static bool is_missing(const char *text, size_t len)
     return false;
 }
 
-/* Classify a text that is not a decimal number. Programs write labels as plain ASCII numbers, so
+/* Classify a string that is not a decimal number. Programs write labels as plain ASCII numbers, so
  * other forms of numbers are more likely a mistake than the name of a class. */
 static enum number_kind classify_odd(const char *text, size_t len)
 {

@@ -25,7 +25,7 @@ enum number_kind {
 };
 
 /**
- * Classify a text; blanks around it are ignored. `*ret` is the exact value of a NUMBER_INTEGER. A
+ * Classify a string; blanks around it are ignored. `*ret` is the exact value of a NUMBER_INTEGER. A
  * decimal number has an optional sign, digits with an optional point, and an optional exponent.
  */
 enum number_kind number_parse(const char *text, size_t len, int64_t *ret);
@@ -43,7 +43,7 @@ int number_to_float(const char *text, size_t len, float *ret);
 /** Is it "NaN", "Infinity" or "-Infinity", as spelled by Python's json module? */
 bool number_is_special(const char *text, size_t len, float *ret);
 
-/** Why a text of this kind is not a NUMBER_INTEGER, to follow the text in a message. */
+/** Why a string of this kind is not a NUMBER_INTEGER, to follow the text in a message. */
 const char *number_why_no_integer(enum number_kind kind);
 
 #endif

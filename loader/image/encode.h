@@ -24,7 +24,7 @@ struct encode_options {
     int quality; /* JPEG: 1 ... 100 */
     enum encode_subsampling subsampling;
     bool grey;
-    bool cmyk; /* JPEG: four channels, inverted as in files written by Adobe programs */
+    bool cmyk; /* JPEG: CMYK, inverted as in files written by Adobe programs */
     bool progressive;
     bool optimize;    /* build Huffman tables for this image */
     unsigned restart; /* MCU rows between restart markers; 0: none */

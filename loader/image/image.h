@@ -189,7 +189,7 @@ int image_render_views(struct image_decoder *decoder, struct image_view *views, 
  * @param item_bytes  1: a PNG of 1 to 8 bits, uint8; 2: of 16 bits, uint16 of this machine.
  * @param file        a PNG of indices or grey levels, which is not interlaced.
  *
- * Errors: -EBADMSG it is another kind of file, damaged, or has another size than the image;
+ * Errors: -EBADMSG it is not such a file, is damaged, or differs in size from the image;
  * -ENOMEM.
  */
 int image_render_masks(struct image_decoder *decoder, struct image_view *views, uint32_t count,

@@ -403,7 +403,7 @@ static int render_pair(const struct render_job *job, const struct mix_plan *plan
     return 0;
 }
 
-/* Write one line of a text. All fields of a position draw the same line number, so that matching
+/* Write one line of text. All fields of a position draw the same line number, so that matching
  * lines of two files stay together. */
 static void put_line(const struct image_draw *draw, const char *text, uint32_t text_len,
                      uint32_t room, uint8_t *dst, uint32_t *ret_len)

@@ -57,7 +57,7 @@ bool blocking_has_begun(struct blocking_job *job);
  */
 void blocking_close_fd(struct blocking *blocking, uint64_t user, int fd);
 /** Close a connection that we accepted: at once if there are no descriptors in its queue, otherwise
- * in a thread. That thread belongs to another group than those of blocking_close_fd(), because
+ * in a thread. These threads are counted apart from those of blocking_close_fd(), because
  * closing a queue hardly ever hangs. */
 void blocking_close_connection(struct blocking *blocking, uint64_t user, int fd);
 /** Are descriptors of this user waiting behind others whose closing hangs? If so, the loader

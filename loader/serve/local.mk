@@ -46,7 +46,7 @@ plenumd_SOURCES = %D%/main.c
 plenumd_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
 plenumd_LDADD = %D%/libserve.la $(loader_libs) $(INIH_LIBS) $(MICROHTTPD_LIBS) $(UV_LIBS) $(HWLOC_LIBS) $(JPEG_LIBS) $(PNG_LIBS)
 
-# The status page, as a text of C.
+# The status page, as a C string.
 EXTRA_DIST += %D%/page.html
 %D%/page.inc: %D%/page.html
 	$(AM_V_GEN)$(MKDIR_P) %D% && sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/"/' -e 's/$$/\\n"/' '$(srcdir)/%D%/page.html' >$@.tmp && mv $@.tmp $@

@@ -32,7 +32,7 @@ struct part {
     uint32_t count; /* length of the run: consecutive samples of the batch */
     struct render_try try;
     struct render_files files;
-    int code; /* result of the last operation on this part; `err` has its message */
+    int code; /* result of the last operation on this part; `err` holds its message */
     struct plenum_error err;
 };
 

@@ -12,7 +12,7 @@
  *     seek()  AV1       -> planes, which libavif keeps until close()
  *     read()  planes    -> some rows of the region
  *
- * libavif scales a frame that has another size than its item, by libyuv, if there is one: we turn
+ * libavif scales a frame whose size differs from its item's, by libyuv, if there is one: we turn
  * that into an error, with a limit that applies only to scaling once the boxes are read
  * (imageDimensionLimit).
  *

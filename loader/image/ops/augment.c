@@ -207,8 +207,9 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     swap_windows(a);
 }
 
-/* Write row y of a channel of the noise. It is generated in 4-byte words, so there may be surplus
- * bytes. A mirrored row is in reverse byte order: the copy skips the surplus at its front. */
+/* Write row y of a channel of the noise. Noise is generated in whole 4-byte words, so the row may
+ * have surplus bytes. A mirrored row is in reverse byte order: its surplus is at the front, where
+ * the copy skips it. */
 static void write_noise(const struct augment *a, const struct augment_step *step, uint32_t c,
                         uint32_t y, uint8_t *to)
 {

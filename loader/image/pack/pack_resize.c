@@ -3,7 +3,8 @@
  *
  * docs/pixels.md defines the result in integer arithmetic, so every machine produces the same
  * pixels from a file. Only the encoder comes from libjpeg, and its accurate forward DCT and
- * quantisation tables use integers too. Packing rebuilds the Huffman tables later. */
+ * quantisation tables use integers too. Huffman tables are not optimised here, because packing
+ * rebuilds them. */
 #include "config.h"
 
 #include "loader/image/pack/pack_resize.h"
