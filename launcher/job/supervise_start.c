@@ -145,8 +145,8 @@ static void secure_control(struct supervisor *s)
 
     if (plan_is_local(s->plan) || control_secure(s->token, false, &s->tls, &err) == 0)
         return;
-    log_warn("the traffic between plenumrun and the other hosts, including output and variables of "
-             "-x, is not encrypted: %s",
+    log_warn("the traffic between plenumrun and the other hosts, including output and variables "
+             "passed with -x, is not encrypted: %s",
              err.text);
 }
 
