@@ -57,8 +57,8 @@ int dataname_make_absolute(const char *text, const char *folder, char *ret, size
                            struct plenum_error *err);
 
 /**
- * Write the name of one of `parts` equal parts of a name's archives, which is a data set of its
- * own. A plain path becomes "auto,part=...:path", whose format is detected as usual.
+ * Write the name of part number `part` of `parts` equal parts of a name's archives. Each part is a
+ * separate data set. A plain path becomes "auto,part=...:path", whose format is detected as usual.
  *
  * Returns 0, or -EINVAL with a message: longer than `size` allows, or already the name of a part.
  */

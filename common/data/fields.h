@@ -64,19 +64,20 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
  *  field is a whole file. For data sets whose fields are files. */
 const char *field_member(const struct field_spec *spec);
 
-/** Would the source name a member if the field were not of kind bytes, npy or mask? */
+/** Returns whether the source would name a member if the field were not of kind bytes, npy or
+ * mask. */
 bool field_names_member(const struct field_spec *spec);
 
 /** Length of the extension at the start of a field's source: that of the file that is the field, or
  *  contains it. */
 size_t field_extension_len(const struct field_spec *spec);
 
-/** Does any field follow the pixels, as masks and boxes do? Pipelines may then neither move pixels
- *  after the crop, except by flips, nor mix samples. */
+/** Returns whether any field follows the pixels, as masks and boxes do. Pipelines may then neither
+ *  move pixels after the crop, except by flips, nor mix samples. */
 bool fields_follow_pixels(const struct fields *fields);
 
-/** Do the fields include boxes or members of JSON, which loaders older than WIRE_MINOR_BOXES
- *  lack? */
+/** Returns whether the fields include boxes or members of JSON, which loaders older than
+ *  WIRE_MINOR_BOXES lack. */
 bool fields_are_new(const struct fields *fields);
 
 /** Does each sample have its own length (text and bytes)? */

@@ -163,8 +163,8 @@ bool text_mode_removed(const uint8_t *bytes, size_t len)
     return !has_raw_pixels(bytes, len) && are_few_pairs(bytes, len);
 }
 
-/* Is there a control character near the LF? Text has none except white space, and archives are
- * padded with zeros. */
+/* Returns whether a control character is near the LF. Text has none except white space, and
+ * archives are padded with zeros. */
 static bool is_binary(const uint8_t *bytes, size_t len, size_t at)
 {
     size_t begin = at < NEAR ? 0 : at - NEAR, end = len - at > NEAR ? at + NEAR + 1 : len;

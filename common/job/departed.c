@@ -20,7 +20,7 @@ static const char departed_magic[8] = {'p', 'l', 'n', 'm', 'g', 'o', 'n', 'e'};
 struct departed_page {
     char magic[8];
     _Atomic uint64_t reached; /* written by the program; the shim writes everything else */
-    _Atomic uint64_t ended[]; /* [instances]: 0, or 1 + what it had reached */
+    _Atomic uint64_t ended[]; /* [instances]: 0, or 1 + the count that it had reached */
 };
 
 struct departed {

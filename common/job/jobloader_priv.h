@@ -45,8 +45,8 @@ struct jobloader {
     enum jobloader_phase phase;
     /* While its end is observed: */
     struct jobspawn_observer *observer; /* or NULL */
-    bool ended;                         /* its wait status is about to arrive */
-    int text_fd;                        /* what it prints; -1: that goes to our standard error */
+    bool ended;                         /* it has ended; its wait status is about to arrive */
+    int text_fd;                        /* its standard error; -1: not observed, it uses ours */
     char last[256];                     /* last line of that */
     size_t last_len;
     bool last_complete;

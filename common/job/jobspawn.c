@@ -197,8 +197,8 @@ static void spawn_init(struct spawn *b, const struct jobspawn_request *request,
     (void)posix_spawnattr_init(&b->attr);
     (void)posix_spawnattr_setsigmask(&b->attr, &none);
     (void)posix_spawnattr_setsigdefault(&b->attr, &all);
-    /* Its own session: Ctrl-C at the terminal is for the training program; the lifeline ends the
-     * loader. */
+    /* A separate session: Ctrl-C at the terminal is for the training program, and the lifeline ends
+     * the loader. */
     (void)posix_spawnattr_setflags(&b->attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                                                  POSIX_SPAWN_SETSID);
 }

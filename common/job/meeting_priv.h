@@ -29,8 +29,8 @@ struct meeting_shared {
     struct meeting_slot slots[];
 };
 
-/* One datagram each. The answer carries the memory, or the reason why not. Fields up to `version`
- * never change. */
+/* A question and its answer are one datagram each. The answer carries the memory, or the reason why
+ * there is none. Fields up to `version` never change. */
 struct meeting_question {
     char magic[8];
     uint32_t version, instances, index;

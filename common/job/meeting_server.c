@@ -216,7 +216,8 @@ static bool has_ended(int pidfd)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Has the process watched there ended? It may not be the one that the event was for. */
+/* Check whether the process watched there has ended. It may not be the one that the event was
+ * for. */
 static void look_at(struct meeting_server *server, uint32_t instance)
 {
     assert(instance < server->instances);

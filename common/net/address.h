@@ -105,7 +105,8 @@ int address_listen(const struct address *address, unsigned mode, struct plenum_e
  *  unknown. Returns `text`. */
 char *address_of_socket(int fd, bool peer, char *text, size_t size);
 
-/** Can only this host reach it? For a name, all its addresses must be loopback addresses. */
+/** Returns whether only this host can reach it. For a name, all its addresses must be loopback
+ * addresses. */
 bool address_is_local(const struct address *address);
 
 /** Is it a name that has not been looked up? */

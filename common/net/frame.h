@@ -52,7 +52,7 @@ struct frame_header {
 struct frame_reader {
     const uint8_t *at, *end;
     bool bad;
-    bool short_of_memory; /* set by callers that copy what they read */
+    bool short_of_memory; /* set by callers that could not copy what they read */
 };
 
 uint8_t frame_get_u8(struct frame_reader *r);
@@ -201,8 +201,8 @@ int frame_conn_attach_fd(struct frame_conn *conn, int fd);
 /** Take the received descriptor, or return -1. The connection no longer owns it. */
 int frame_conn_take_fd(struct frame_conn *conn);
 
-/** Does the input of a socket contain descriptors, or could it? Closing the socket closes these,
- *  too, which can block for as long as their owner likes. */
+/** Returns whether the input of a socket contains, or could contain, descriptors. Closing the
+ *  socket closes these, too, which can block for as long as their owner likes. */
 bool frame_holds_fds(int fd);
 
 #endif

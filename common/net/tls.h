@@ -58,7 +58,7 @@ int tls_key_parse(const char *text, struct tls_key *ret);
  */
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX]);
 
-/** Can keys be used here? 0, or -ENOTSUP with a message: the module is not installed. */
+/** Check that keys can be used here: 0, or -ENOTSUP with a message: the module is not installed. */
 int tls_is_installed(struct plenum_error *err);
 
 /** A key in use. Opaque. Threads: any, once it has been created. */

@@ -148,7 +148,7 @@ static int check_views(const struct wire_open *open, struct plenum_error *err)
     return 0;
 }
 
-/* Are there shapes for all requested fields, or, while they are unknown, for none? */
+/* Check that there are shapes for all requested fields or, while they are unknown, for none. */
 static int check_fields(const struct wire_open *open, struct plenum_error *err)
 {
     struct fields fields;

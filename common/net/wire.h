@@ -179,7 +179,7 @@ struct wire_opened {
     uint8_t fingerprint[16];
     struct datasum sum;   /* what the fingerprint is computed from */
     uint32_t class_names; /* since 1.6: number of classes with names: all, or none */
-    /* since 1.6: what the data set unexpectedly lacks; empty: nothing known */
+    /* since 1.6: a warning about what the data set lacks; empty: nothing known */
     char warning[WIRE_TEXT_MAX];
 };
 

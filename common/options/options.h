@@ -43,8 +43,8 @@ struct option_words {
 
 struct options_program {
     const char *name;    /* "plenumd", "plenumctl hash" */
-    const char *usage;   /* the text after the name */
-    const char *summary; /* what it does, in one sentence */
+    const char *usage;   /* the usage line, without the name */
+    const char *summary; /* what the program does, in one sentence */
     const char *footer;  /* after the options, or NULL */
     const struct option_def *defs;
     size_t count;
@@ -79,8 +79,8 @@ const struct option_def *options_find(const struct options_program *program, con
 
 /** The option with that letter, or NULL. */
 const struct option_def *options_find_letter(const struct options_program *program, char letter);
-/** Does this word, which begins with '-', have the form "--name" or "--name=value", or one dash if
- *  that is allowed? */
+/** Returns whether this word, which begins with '-', has the form "--name" or "--name=value", or
+ *  one dash if that is allowed. */
 bool options_is_long(const struct options_program *program, const char *word);
 
 /**

@@ -75,7 +75,7 @@ static int parse_one_or_two(struct parser *p, uint32_t *height, uint32_t *width)
     return parse_side(p, width);
 }
 
-/* Like parse_one_or_two(), where "224" means a square. */
+/* Like parse_one_or_two(), but "224" means a square. */
 static int parse_size(struct parser *p, uint32_t *height, uint32_t *width)
 {
     int r = parse_one_or_two(p, height, width);
@@ -98,7 +98,7 @@ static const char *const pad_names[PIPELINE_PADS] = {
     [PIPELINE_SYMMETRIC] = "symmetric",
 };
 
-/* Parse "interpolation=NAME", or return a message with what the stage takes. */
+/* Parse "interpolation=NAME". A message says what the stage takes. */
 static int parse_filter(struct parser *p, const char *takes, enum pipeline_filter *ret)
 {
     if (!parser_key(p, "interpolation"))

@@ -115,8 +115,8 @@ static int open_proc(struct text_lines *lines, const char *file)
     return text_lines_open(lines, path);
 }
 
-/* Parse "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct": is it a
- * mount of this kind? Then write its root and mount point. */
+/* Parse "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct". If it
+ * is a mount of this kind, write its root and mount point. */
 static bool parse_mount(char *line, const char *controller, int version, char **root, char **point)
 {
     char *type = strstr(line, " - "), *word, *save = NULL, *options = NULL;

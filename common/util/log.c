@@ -185,7 +185,8 @@ static void write_message(enum log_level level, const struct log_field *fields, 
         write_text(level, message);
 }
 
-/* May one more line be written? The first line of a new window reports how many were dropped. */
+/* Returns whether one more line may be written. The first line of a new window reports how many
+ * were dropped. */
 static bool within_limit(enum log_level level)
 {
     uint64_t now, begin;

@@ -9,8 +9,8 @@
 /** Progress so far. Initialise with zeros. */
 struct progress {
     char what[64];
-    uint64_t began_ns; /* when `what` was first reported */
-    uint64_t first;    /* what had been done by then */
+    uint64_t began_ns; /* time of the first report of this `what` */
+    uint64_t first;    /* amount done at that time */
 };
 
 enum { PROGRESS_TEXT = 200 };

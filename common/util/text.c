@@ -48,7 +48,7 @@ char *text_make_plain(char *text)
 
     while (*from) {
         size_t len = text_utf8_length(from);
-        /* A byte that is not UTF-8 most likely belongs to a file name in another character set. */
+        /* A byte that is not UTF-8 is most likely part of a file name in another character set. */
         bool control = *from < 0x20 || *from == 0x7f ||
                        (len == 2 && *from == 0xc2 && from[1] < 0xa0) || (len == 0 && *from < 0xa0);
 

@@ -147,8 +147,8 @@ int io_write_all(int fd, const void *bytes, size_t len)
     return 0;
 }
 
-/* Write, and rename unless the two names are equal: all data is on disk before the file gets its
- * final name. */
+/* Write the file, and rename it unless the two names are equal: all data is on disk before the file
+ * gets its final name. */
 static int write_as(const char *temporary, int flags, const char *path, const void *bytes,
                     size_t len)
 {

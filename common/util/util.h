@@ -51,8 +51,8 @@ int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline
  *  sanitizers several times that. Only used pages take memory. */
 enum { THREAD_STACK_BYTES = 4 << 20 };
 
-/** pthread_create(3) for a thread with such a stack that receives no signals except those of its
- *  own faults; others are for the threads that wait for them. `ret` is for pthread_join(3); NULL:
+/** Like pthread_create(3), for a thread with such a stack that receives no signals except its own
+ *  faults; other signals go to the threads that wait for them. `ret` is for pthread_join(3); NULL:
  *  the thread is detached. 0 or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
