@@ -235,8 +235,8 @@ int control_secure(const char *token, bool shim, struct tls **ret, struct plenum
 /** Fill in a HELLO of this build. */
 void control_hello_init(struct control_hello *m);
 
-/** Does the sender belong to this job? 0, -EPROTO, -EACCES (another token) or -EPROTONOSUPPORT
- * (another version), with a message. */
+/** Check that the sender belongs to this job: 0, -EPROTO, -EACCES (another token) or
+ * -EPROTONOSUPPORT (another version), with a message. */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 
 /** The step's name for messages: "the working directory". */

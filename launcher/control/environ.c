@@ -125,7 +125,7 @@ int environ_adopt(const struct environ_list *list)
     return 0;
 }
 
-/* Did mpirun, an MPI program that has called MPI_Init(), or srun --mpi=pmix start us? */
+/* Returns whether mpirun, an MPI program after MPI_Init(), or srun --mpi=pmix started us. */
 static bool is_in_outer(void)
 {
     static const char *const marks[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",

@@ -42,9 +42,9 @@ void environ_free(char **environment);
 /** Apply the changes to our own environment: 0 or -ENOMEM. */
 int environ_adopt(const struct environ_list *list);
 
-/** If mpirun or an MPI program started us, remove what it set for us from our environment, and what
+/** If mpirun or an MPI program started us, remove the variables that it set for us, and those that
  * another plenumrun set for that mpirun. Otherwise our own mpirun would refuse to start, and
- * instances would take themselves for processes of the outer job. */
+ * instances would consider themselves processes of the outer job. */
 void environ_leave_outer(void);
 
 #endif

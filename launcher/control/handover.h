@@ -27,7 +27,7 @@
 #define SHIM_ENV_DESCRIPTORS \
     "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
 
-/* Set by local.c; under mpirun, Open MPI has a variable of its own for this. */
+/* Set by local.c; under mpirun, Open MPI sets its own variable for this. */
 #define SHIM_ENV_INSTANCE "PLENUM_SHIM_RANK"
 
 /** What plenumrun as an agent reads from its environment. */

@@ -21,7 +21,8 @@ struct lines {
 
 void lines_fini(struct lines *lines);
 
-/** Is there room for more? (Otherwise the pipe is not read, and its writer waits.) */
+/** Returns whether there is room for more. (Otherwise the pipe is not read, and its writer
+ * waits.) */
 bool lines_has_room(const struct lines *lines);
 
 /** Reserve room for at least 64 KiB; `*ret_size` is the actual size. NULL if out of memory. */
@@ -38,8 +39,8 @@ size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret
 void lines_drop(struct lines *lines, size_t len);
 
 /**
- * What a terminal would show of an unfinished last line now: the text after its last carriage
- * return, or, if that is at the very end, after the one before. 0 if it has no carriage return.
+ * Get what a terminal would show of an unfinished last line: the text after its last carriage
+ * return or, if that is at the very end, after the one before. 0 if it has no carriage return.
  * Borrowed.
  */
 size_t lines_peek_progress(const struct lines *lines, const char **ret);

@@ -71,7 +71,8 @@ static bool is_own_name(const char *name)
     return strcasecmp(name, "localhost") == 0 || strcasecmp(name, own) == 0;
 }
 
-/* Could it be our name, with or without its domain? Two different domains are two machines. */
+/* Returns whether `name` could be our name, with or without its domain. Names in two different
+ * domains are two machines. */
 static bool resembles_own_name(const char *name)
 {
     char own[HOST_NAME_MAX_BYTES];

@@ -22,8 +22,8 @@ bool host_is_this(const char *name);
 
 /**
  * Like host_is_this(), for a list, and including names that resolve to an address of this machine:
- * unknown names are looked up, all at once, for at most two seconds. A host with a user or port of
- * its own counts as another one, because the user wants ssh.
+ * unknown names are looked up, all at once, for at most two seconds. A host with a user or port
+ * counts as another host, because the user wants ssh.
  *
  * @param ret  [list->count]
  */
@@ -43,9 +43,8 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err);
 /** A TCP port that is unused at the moment, or 0. */
 uint16_t host_find_free_port(void);
 
-/** Check that /proc belongs to this process's PID namespace, because processes are found and
- * killed by number, and another namespace would have other processes; and that a process may
- * adopt orphans. 0, or -ESRCH or -ENOSYS with a message. */
+/** Check that /proc belongs to this process's PID namespace, because processes are found and killed
+ * by number; and that a process may adopt orphans. 0, or -ESRCH or -ENOSYS with a message. */
 int host_check_proc(struct plenum_error *err);
 
 /** Get the working directory, under the name that the user entered (symbolic links kept). */

@@ -165,7 +165,7 @@ const struct network_address *network_find(const struct network *network,
     return NULL;
 }
 
-/* Does the host have an address of its own on exactly this network? */
+/* Returns whether the host has an address on exactly this network. */
 static bool is_on(const struct network *host, const struct subnet *subnet, bool reached)
 {
     for (size_t i = 0; i < host->count; i++) {

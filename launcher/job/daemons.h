@@ -24,7 +24,7 @@ struct daemon_failure {
  * execute the daemon, and srun prints how its tasks end.
  *
  * Returns true if this line completes the sentence. Only the first failure counts, because srun
- * ends the other daemons after it; a reason that is printed later still goes into its sentence.
+ * ends the other daemons after it; a reason that is printed later is still added to its sentence.
  */
 bool daemons_read_line(struct daemon_failure *failure, const char *line);
 

@@ -37,8 +37,8 @@ static uint64_t failed_ns(const struct instance *inst)
     return inst->exited_ns - (told ? inst->exited.traceback_ns : 0);
 }
 
-/* Did it fail by itself, or was it failing when it was asked to end? A much earlier traceback
- * belongs to an exception that was caught. */
+/* Returns whether the instance failed by itself, or was failing when it was asked to end. A much
+ * earlier traceback belongs to an exception that was caught. */
 static bool has_failed_too(const struct supervisor *s, const struct instance *inst)
 {
     const struct report *r = &s->report;
@@ -51,8 +51,8 @@ static bool has_failed_too(const struct supervisor *s, const struct instance *in
              failed_ns(inst) + s->job->limits->grace_ns >= first->exited_ns));
 }
 
-/* Did Open MPI end the job because of an instance that has left? Both versions print "exiting
- * improperly". */
+/* Blame an instance that has left, if Open MPI ended the job because of it: both versions then
+ * print "exiting improperly". */
 static void blame_unfinalised(struct supervisor *s)
 {
     char words[sizeof(s->text_tail.bytes) + 1];

@@ -110,7 +110,7 @@ static ssize_t handle_answer(char *ret, size_t most)
     ssize_t n;
 
     if (!read_answer(&n, sizeof(n)))
-        return 0; /* the end: `asked` stays set, and so does this answer */
+        return 0; /* the end: `asked` stays set, so every later call returns this */
     input.asked = false;
     if (n < 0)
         return -EAGAIN;

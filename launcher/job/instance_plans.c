@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* instance_plans.c - builds what each instance receives before its program starts.
+/* instance_plans.c - builds the plan that each instance receives before its program starts.
  *
- * All plans are queued, or none: if the job cannot start, no program must. */
+ * Either all plans are queued or none: if the job cannot start, no program must. */
 #include "config.h"
 
 #include <assert.h>

@@ -470,7 +470,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
         log_debug(number ? "the process that started instance %u is gone"
                          : "the process that started instance %u wants the instance to end",
                   instance_index(s, inst));
-        if (number && !s->orphan && !inst->asked) /* otherwise its daemon has left in good order */
+        if (number && !s->orphan && !inst->asked) /* otherwise its daemon has ended normally */
             s->orphan = inst;
         inst->asked |= number == 0;
         supervise_expect_reason(s);
@@ -527,16 +527,16 @@ void instances_read(struct supervisor *s, struct peer *peer)
         hang_up(s, peer);
 }
 
-/* Has it had a turn without sending anything? A shim sends its first bytes as soon as it
- * connects. */
+/* Returns whether a peer has had a turn without sending anything. A shim sends its first bytes as
+ * soon as it connects. */
 static bool is_silent(const struct supervisor *s, const struct peer *peer)
 {
     return peer->moved_ns == 0 && peer->round != s->strangers.round;
 }
 
-/* Should `a` be dropped rather than `b`? Silent ones go first, then those of the host with the
- * most, then the one that has been idle for longest: a shim's handshake takes several turns, and
- * makes progress in each. */
+/* Returns whether `a` should be dropped rather than `b`. Silent ones go first, then those of the
+ * host with the most, then the one that has been idle for longest: a shim's handshake takes several
+ * turns, and makes progress in each. */
 static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
                               const struct peer *b)
 {
@@ -755,8 +755,9 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
-/* Should Open MPI see this instance's end? Not if it has called collectives of libplenum: the
- * others learn of its end there, and a program that then skips MPI_Finalize() has a reason. */
+/* Returns whether Open MPI should see this instance's end. Not if it has called collectives of
+ * libplenum: the others learn of its end there, and a program that then skips MPI_Finalize() has a
+ * reason. */
 static bool should_leave(const struct instance *inst, uint64_t now)
 {
     return inst->state == INSTANCE_DONE && inst->peer && inst->has_exited && !inst->left &&

@@ -45,9 +45,9 @@ static const struct {
     {"OMPI_MCA_mpi_yield_when_idle", "1", false},
 };
 
-/* From Open MPI 5 on, PRRTE starts processes. Its settings have a prefix of their own, and some
- * have another name. Here they are all handled by their older names (4.1's) and renamed at the end.
- * A user may set either name; both are the same setting. */
+/* From Open MPI 5 on, PRRTE starts processes. Its settings have a different prefix, and some have
+ * different names. Here they are all handled by their older names (4.1's) and renamed at the end. A
+ * user may set either name. */
 static const struct {
     const char *older, *prrte; /* prefixes; the first that fits is used */
 } renamed[] = {
@@ -216,7 +216,7 @@ static bool we_are_agent(const struct plan *plan, const struct starter_job *job)
     return agent_must_translate(plan) || agent_gives_secret(job->agent, plan);
 }
 
-/* If the user did not name an agent: ours calls it. */
+/* Add mpirun's global arguments. Unless the user has named an agent, plenumrun is the agent. */
 static void add_global_arguments(struct starter_words *w, const struct plan *plan,
                                  const struct starter_job *job)
 {
@@ -250,9 +250,9 @@ int mpirun_arguments(const struct plan *plan, const struct starter_job *job, con
     }
     starter_words_add(&w, "--stdin");
     starter_words_add(&w, "none");
-    /* Otherwise mpirun discards what srun prints (why a daemon cannot run: daemons.c), and a daemon
-     * that a login starts goes into the background: it could not report why it fails, and would
-     * outlive the login. (PRRTE has no setting for this.) */
+    /* Otherwise mpirun discards srun's output (which says why a daemon cannot run: daemons.c), and
+     * a daemon that a login starts goes into the background: it could not report why it fails, and
+     * would outlive the login. (PRRTE has no setting for this.) */
     if (!plan_is_local(plan) && (!agent_is_used(job->agent) || we_are_agent(plan, job)))
         starter_words_add(&w, "--leave-session-attached");
     add_global_arguments(&w, plan, job);
@@ -303,7 +303,7 @@ static void add_setting(struct starter_words *w, char *const *environment, const
         starter_words_take(w, str_format("%s=%s", name, value));
 }
 
-/* How to log in to other hosts. */
+/* Add the settings for logging in to other hosts. */
 static int add_agent(struct starter_words *w, const struct plan *plan,
                      const struct starter_job *job, char *const *environment)
 {

@@ -9,7 +9,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/job_settings.h"
 
-/** The mpirun in use. Open MPI 4 has daemons of its own; from 5 on they are PRRTE's. */
+/** The mpirun in use. Open MPI 4 has its own daemons; from 5 on, they are PRRTE's. */
 struct mpirun_program {
     char path[4096];
     unsigned major; /* Open MPI's version, at least 4 */
@@ -24,8 +24,8 @@ int mpirun_find(struct mpirun_program *ret, struct plenum_error *err);
 int mpirun_arguments(const struct plan *plan, const struct starter_job *job, const char *self,
                      struct starter_words *ret);
 
-/** Do these instances require several mpirun applications, because some have arguments of their
- * own? */
+/** Returns whether these instances require several mpirun applications, because some have their own
+ * arguments. */
 bool mpirun_has_several(const struct plan *plan, const struct mpi_settings *mpi);
 
 /** Are these mpirun arguments only variables: -x NAME=value, -x NAME? */

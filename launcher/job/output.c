@@ -175,8 +175,8 @@ static void stage(struct output *o, int fd, const char *bytes, size_t len)
     }
 }
 
-/* Would these bytes break up another instance's line? A single instance may break up its own, as it
- * could when writing to the terminal itself. */
+/* Returns whether these bytes would break up another instance's line. A single instance may break
+ * up its own, as it could when writing to the terminal itself. */
 static bool tears(const struct output *o, const struct sink *sink, const struct output_chunk *c)
 {
     return sink->mid_line &&
@@ -322,7 +322,7 @@ static void write_progress(struct output *o, const struct output_chunk *c)
     stage(o, fd, line, fit(line, len, columns_of(fd)));
 }
 
-/* What a line shows in the end: the text after its last carriage return, ignoring one before the
+/* Get the final state of a line: the text after its last carriage return, ignoring one before the
  * newline. */
 static const char *shown_part(const char *line, const char *end)
 {
@@ -557,8 +557,9 @@ fail:
     return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
 }
 
-/* Chunks without credit have limits of their own, or a stopped terminal would cost memory: only one
- * progress line per stream is queued, and messages have a byte limit. Needs the lock. */
+/* Chunks without credit have separate limits, because otherwise a stopped terminal would cost
+ * memory: only one progress line per stream is queued, and messages have a byte limit. Needs the
+ * lock. */
 static bool has_room(struct output *o, const struct output_chunk *c)
 {
     assert(lock_is_held(&o->lock));

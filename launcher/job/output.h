@@ -79,8 +79,8 @@ int output_get_failure(struct output *output, const char **stream);
 /** Has a file lost output? */
 bool output_lost_files(struct output *output);
 
-/** Number of files that have failed since the last call. `ret` names each with its reason, as far
- * as there is room. */
+/** Number of files that have failed since the last call. `ret` names as many of them as fit, each
+ * with its reason. */
 uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILURE_MAX]);
 
 /** Has everything been written? */

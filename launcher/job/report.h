@@ -32,7 +32,7 @@ struct report {
     struct control_failed failed; /* FAILED */
     bool explained;               /* MPIRUN: `text` is the cause; no host needs to be queried */
     bool by_traceback;            /* EXITED: it failed first, though `ended` was the first to end */
-    uint32_t ended;               /* the instance that `exited` describes in that case */
+    uint32_t ended;               /* if by_traceback: the instance that `exited` describes */
     int signal;                   /* signal that ended the job before that; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT */
     char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: more */

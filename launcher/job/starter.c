@@ -105,7 +105,7 @@ struct guard_start {
 static void become_starter(const struct guard_start *s, pid_t guard)
 {
     assert(guard > 0);
-    /* It must die at once if its guard does. */
+    /* The starter must die at once if its guard does. */
     if (proctree_follow(guard, SIGKILL) < 0)
         _exit(125);
     signals_reset(0);
@@ -125,7 +125,7 @@ static void become_guard(const struct guard_start *s)
     /* The first makes mpirun end its job; the second (within five seconds) makes it exit. */
     const struct guard_step told[] = {
         {0, SIGTERM}, {1500 * NS_PER_MS, SIGTERM}, {2500 * NS_PER_MS, SIGKILL}, {0, 0}};
-    /* The shims see their connection close, and end their programs in good order. */
+    /* The shims see their connection close, and end their programs normally. */
     const uint64_t patience = s->grace_ns + 5 * NS_PER_SEC;
     const struct guard_step orphaned[] = {{patience, SIGTERM},
                                           {patience + 1500 * NS_PER_MS, SIGTERM},
@@ -139,7 +139,7 @@ static void become_guard(const struct guard_start *s)
     pid_t self;
     int status_fd, text_fd, files[STARTER_FILES_MAX];
 
-    /* A session of its own, because plenumrun interprets Ctrl-C at the terminal. */
+    /* A separate session, because plenumrun interprets Ctrl-C at the terminal. */
     (void)setsid();
     signals_ignore_strays();
     (void)dup2(s->null, STDIN_FILENO);
@@ -256,7 +256,8 @@ void starter_wake(const struct starter *starter)
 {
     if (starter->guard > 0)
         (void)kill(starter->guard, SIGCONT);
-    if (starter->pid > 0 && starter->status_fd >= 0) /* in that case the number is still its own */
+    if (starter->pid > 0 && starter->status_fd >= 0) /* its status has not arrived, so its number
+                                                        is not reused */
         (void)kill(starter->pid, SIGCONT);
 }
 

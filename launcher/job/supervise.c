@@ -276,7 +276,7 @@ static void reap_strangers(const struct supervisor *s)
 
 /* ---- the starter ---- */
 
-/* The starter's output matters when it fails, and to users who passed it arguments of their own
+/* The starter's output matters when it fails, and to users who passed arguments to it
  * (--report-bindings). */
 static void handle_line(void *arg, const char *line, size_t len)
 {
@@ -319,9 +319,9 @@ static void read_status(struct supervisor *s)
     supervise_expect_reason(s);
 }
 
-/* Did mpirun end because its daemon on another host is gone? Open MPI 5's then ends at once, and
- * its end may be noticed before the orphan's. Not if mpirun itself was killed, or if the orphan is
- * on mpirun's own host, which has no daemon. */
+/* Returns whether mpirun ended because its daemon on another host is gone. Open MPI 5's then ends
+ * at once, and its end may be noticed before the orphan's. Not if mpirun itself was killed, or if
+ * the orphan is on mpirun's own host, which has no daemon. */
 static bool has_lost_daemon(const struct supervisor *s)
 {
     return !s->starter_ended ||
@@ -485,8 +485,8 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 
 /* ---- the loop ---- */
 
-/* Have all instances ended that still can? After close_at, wait only for those whose program has
- * ended and whose output is still arriving. */
+/* Returns whether all instances have ended that still can. After close_at, wait only for those
+ * whose program has ended and whose output is still arriving. */
 static bool all_ended(const struct supervisor *s, uint64_t now)
 {
     bool late = now >= s->close_at;
@@ -637,9 +637,9 @@ static void finish_output(struct supervisor *s)
     }
 }
 
-/* May the job be restarted? Yes if an instance or its host failed, which may not happen again. No
- * if it cannot be started or the user ended it; but a job that has run before waits for its hosts
- * to return. */
+/* Returns whether the job may be restarted. Yes if an instance or its host failed, which may not
+ * happen again. No if it cannot be started or the user ended it; but a job that has run before
+ * waits for its hosts to return. */
 static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
@@ -655,7 +655,8 @@ static bool may_start_again(const struct supervisor *s)
            (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
-/* Did mpirun end by itself before any shim connected, in a job that does not need it? */
+/* Returns whether mpirun ended by itself before any shim connected, in a job that does not need
+ * it. */
 static bool is_mpirun_useless(const struct supervisor *s)
 {
     int status = s->starter_status;

@@ -196,8 +196,8 @@ void instances_list_missing(const struct supervisor *s, enum instance_state stat
 
 /** Accept waiting connections, a limited number at a time so that other work is not delayed. */
 void instances_accept(struct supervisor *s);
-/** Describe what strangers did that may have kept instances from connecting: "; meanwhile ..."; ""
- * if nothing. */
+/** Describe connections of strangers that may have kept instances from connecting: "; meanwhile
+ * ..."; "" if there were none. */
 void instances_describe_strangers(const struct supervisor *s, char *ret, size_t size);
 /** Read what a connection holds and act on it. May drop the peer. */
 void instances_read(struct supervisor *s, struct peer *peer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* supervise_start.c - the beginning of a job: its names, its output, its listener, what runs beside
- * it, and at last the starter, which starts the shims. */
+/* supervise_start.c - the beginning of a job: its names, its output, its listener, the services
+ * beside it, and finally the starter, which starts the shims. */
 #include "config.h"
 
 #include <assert.h>

@@ -281,7 +281,7 @@ int variables_of_loader(const struct texts *exports, struct environ_list *ret)
 
     if (r < 0)
         goto fail;
-    /* Its value here is the programs' key to other loaders. */
+    /* Our own value is the programs' key to other loaders. */
     r = environ_list_put(&list, ENVIRON_UNSET, "PLENUM_LOADER_KEY", "");
     if (r < 0)
         goto fail;
@@ -293,7 +293,7 @@ fail:
     return r;
 }
 
-/* Each process of an enclosing job starts a complete job of its own. */
+/* Each process of an enclosing job starts a separate, complete job. */
 static void warn_of_job_around(void)
 {
     static const char *const around[][2] = {{"RANK", "WORLD_SIZE"},

@@ -33,7 +33,7 @@ static const struct option_def *principal(const struct option_def *def)
     return def;
 }
 
-/* Does the option concern configuration files themselves, so that it never appears in one? */
+/* Is the option about configuration files themselves? Then it never appears in one. */
 static bool is_about_files(const struct option_def *def)
 {
     return strcmp(def->name, "import-config") == 0 || strcmp(def->name, "export-config") == 0 ||

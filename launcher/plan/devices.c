@@ -101,7 +101,8 @@ static int add_items(struct device_pool *pool, const char *text, size_t len,
     return 0;
 }
 
-/* Is it an item that hides itself and all after it? A negative number, or a word for no device. */
+/* Returns whether an item hides itself and all after it: a negative number, or a word for no
+ * device. */
 static bool hides_rest(const char *item, size_t len)
 {
     static const char *const words[] = {"NoDevFiles", "none", "void"};

@@ -11,7 +11,8 @@
 
 enum { DEVICES_MAX = 65536 }; /* per host */
 
-/** What the instances of each host divide. Zero-initialised: no variable is set for them. */
+/** The devices that the instances of each host divide. Zero-initialised: no variable is set for
+ * them. */
 struct device_pool {
     char *variable;     /* CUDA_VISIBLE_DEVICES; owned; NULL: none */
     const char *prefix; /* precedes the list in the variable, "level_zero:"; or "" */

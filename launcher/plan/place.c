@@ -163,7 +163,7 @@ static bool has_units(const struct state *s, hwloc_const_bitmap_t cpus)
     return hwloc_get_nbobjs_inside_cpuset_by_type(s->topology, cpus, s->unit) > 0;
 }
 
-/* Find the memories: nodes with CPUs of their own, ordered by these CPUs, and one more for the
+/* Find the memories: nodes with their own CPUs, ordered by these CPUs, and one more for the
  * remaining CPUs. */
 static int find_memories(struct state *s)
 {
@@ -417,8 +417,8 @@ static int divide_groups(const struct state *s, struct places *ret)
 
 /* ---- accelerators ---- */
 
-/* Is it a compute device, by its PCI class? Display controllers, except a service processor's
- * screen, and processing accelerators are. */
+/* Returns whether it is a compute device, by its PCI class: a processing accelerator or a display
+ * controller, except a service processor's screen. */
 static bool is_accelerator(hwloc_obj_t obj)
 {
     static const unsigned screens[] = {0x1a03 /* ASPEED */, 0x102b /* Matrox */};
@@ -515,7 +515,8 @@ static int divide_by_devices(const struct state *s, struct places *ret)
 
 /* ---- the rest ---- */
 
-/* Do other cores have memory other than these nodes? If not, there is no choice of memory. */
+/* Returns whether other cores have memory other than these nodes. If not, there is no choice of
+ * memory. */
 static bool has_other_nodes(const struct state *s, const struct place *p)
 {
     for (uint32_t i = 0; i < s->num_nodes; i++)

@@ -312,7 +312,7 @@ pid_t agent_start(char *const *words, int in, int out, int err)
     return pid < 0 ? -errno : pid;
 }
 
-/* In a Slurm allocation without logins: a step of its own, beside those of the job. */
+/* In a Slurm allocation without logins: a separate step, beside those of the job. */
 static int make_step(const struct plan_host *host, const char *script, char **text, char **words)
 {
     static const char *const fixed[] = {"srun",      "--overlap", "--quiet", "--cpu-bind=none",

@@ -52,14 +52,14 @@ bool agent_begins_setting(const char *word);
 /** Is `word` the setting `name` (4.1's name), or PRRTE's name for it? */
 bool agent_is_setting(const char *word, const char *name);
 
-/** Does mpirun use an agent to start processes on other hosts? (Otherwise srun, in a Slurm
- * allocation.) */
+/** Returns whether mpirun uses an agent to start processes on other hosts. (Otherwise it uses srun,
+ * in a Slurm allocation.) */
 bool agent_is_used(const struct agent_settings *settings);
 
 /**
- * Is the job's secret sent to other hosts through the standard input of a login, which is
- * encrypted? Then plenumrun is mpirun's agent. Otherwise it is in the environment of the system
- * that starts processes there (Slurm, PBS, LSF), which transfers it by its own means.
+ * Returns whether the job's secret is sent to other hosts through the standard input of a login,
+ * which is encrypted. Then plenumrun is mpirun's agent. Otherwise the secret is in the environment
+ * of the system that starts processes there (Slurm, PBS, LSF), which transfers it by its own means.
  */
 bool agent_gives_secret(const struct agent_settings *settings, const struct plan *plan);
 
@@ -70,8 +70,9 @@ const char *agent_program(const struct agent_settings *settings);
  * "". */
 const char *agent_arguments(const struct agent_settings *settings, char ret[AGENT_OPTIONS_MAX]);
 
-/** Is there a host that mpirun cannot log in to by name alone: with a user, a port, or an IPv6
- * address, which mpirun cannot parse? Then plenumrun must mediate between mpirun and the agent. */
+/** Returns whether mpirun cannot log in to some host by name alone, because it has a user, a port,
+ * or an IPv6 address, which mpirun cannot parse. Then plenumrun must mediate between mpirun and the
+ * agent. */
 bool agent_must_translate(const struct plan *plan);
 
 /** The name of a host on mpirun's command line. */
@@ -99,7 +100,7 @@ char *agent_make_script(const char *self, const char *const *arguments, size_t c
 int agent_make_command(const struct agent_settings *settings, const struct plan_host *host,
                        const char *script, char **text, char **words);
 
-/** Start such a command line with these standard descriptors, in a session of its own. Returns its
+/** Start such a command line with these standard descriptors, in a separate session. Returns its
  * process, which ends when we do, or -errno. */
 pid_t agent_start(char *const *words, int in, int out, int err);
 

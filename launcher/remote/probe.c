@@ -316,8 +316,8 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
         probe_fail(p, "log in", "%s ended without any output", agent_program(question->agent));
 }
 
-/* Does it count as one of the SIDE_BY_SIDE? Not if the host has been silent for PROMPT_MS:
- * otherwise many silent hosts would block the queries of the others. */
+/* Returns whether a query counts as one of the SIDE_BY_SIDE. Not if the host has been silent for
+ * PROMPT_MS: otherwise many silent hosts would block the queries of the others. */
 static bool is_busy(const struct inquiry *q, uint64_t now)
 {
     return q->fd >= 0 && (q->said->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);

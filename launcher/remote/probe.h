@@ -72,7 +72,7 @@ void probe_check_back(struct probe *probe, const char *own, unsigned port);
  * caller; NULL if out of memory. */
 char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size);
 
-/** Parse one host's output, as far as possible, into `ret` (for the tests). */
+/** Parse as much of one host's output as possible into `ret` (for the tests). */
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret);
 
 /** "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS]", on the other host: prints the

@@ -219,8 +219,7 @@ static int report(const struct hosts *h)
 
 /* ---- the network ---- */
 
-/* Find the address of ours by which that host reaches us: the one from which we would send to
- * it. */
+/* Find our address by which that host reaches us: the one from which we would send to it. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {

@@ -55,7 +55,7 @@ struct remote_loader {
     int text_fd;            /* its standard error; -1: closed */
     struct lines text;
     struct line_limit limit;
-    char last[300];       /* the last line of that */
+    char last[300];       /* the last line of its standard error */
     struct answer answer; /* its output so far */
     bool listening;
     char at[128];     /* its loader's address, now or earlier: "tcp:10.1.2.3:40001"; "": none yet */
@@ -95,8 +95,8 @@ static void put_host(const char *name, char *ret, size_t size)
     (void)snprintf(ret, size, strchr(name, ':') ? "[%s]" : "%s", name);
 }
 
-/* Where the loader must listen: only at the address that is used, if we know it; and on the same
- * port as before, which the programs know. */
+/* The address at which the loader must listen: only the one that is used, if we know it; and on the
+ * same port as before, which the programs know. */
 static char *where_to_listen(const struct remote_loader *l)
 {
     char address[200], host[208];

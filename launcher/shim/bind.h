@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bind.h - binds a process to CPUs and memory, and reads back what the kernel did. */
+/* bind.h - binds a process to CPUs and memory, and reads the binding back from the kernel. */
 #ifndef LAUNCHER_BIND_H
 #define LAUNCHER_BIND_H
 
@@ -40,8 +40,8 @@ int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum
  */
 void bind_apply(const struct bind_request *request, struct bind_result *ret);
 
-/** Does the result match the request? 0, the -errno of the step that failed, or -EXDEV if the
- * kernel reported success and did something else. */
+/** Check that the result matches the request: 0, the -errno of the step that failed, or -EXDEV if
+ * the kernel reported success and did something else. */
 int bind_check(const struct bind_request *request, const struct bind_result *result);
 /** Like bind_check(), for CPUs only. */
 int bind_check_cpus(const struct bind_request *request, const struct bind_result *result);

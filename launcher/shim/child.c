@@ -24,7 +24,7 @@
 #include "launcher/host/script.h"
 #include "launcher/host/signals.h"
 
-/* What the child uses. */
+/* The child's ends of the pipes. */
 struct ends {
     int input, output, error, report;
 };

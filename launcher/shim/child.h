@@ -18,7 +18,7 @@ struct child_options {
     bool strict;          /* a binding failure is a failure to start */
     bool input;           /* connect a pipe to its standard input; otherwise /dev/null */
     uint64_t ignored;     /* signals that it ignores (signals.h) */
-    int inherit;          /* a descriptor of ours that it inherits; 0: none */
+    int inherit;          /* a descriptor that it inherits from us; 0: none */
     uint64_t descriptors; /* its soft limit; 0: unchanged */
     mode_t umask;
 };
@@ -36,7 +36,7 @@ struct child {
     int report_fd; /* -1 when the report is complete */
     struct child_report report;
     bool reported;              /* has anything been written to `report`? */
-    struct child_report coming; /* the next report, as far as it has arrived */
+    struct child_report coming; /* the next report, as much of it as has arrived */
     size_t coming_len;
 };
 

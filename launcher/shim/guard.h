@@ -21,8 +21,8 @@ struct guard_options {
     /* Steps that end the child: when the guard itself receives SIGTERM, and when its parent is
      * gone. Terminated by a signal of 0. */
     const struct guard_step *told, *orphaned;
-    /* How long the child's descendants may continue after it ended by itself, so that they end in
-     * good order. */
+    /* How long the child's descendants may continue after it ended by itself, so that they can end
+     * normally. */
     uint64_t linger_ns;
     bool hand_on;  /* forward SIGUSR1 and SIGUSR2 to the child: they are meant for the program */
     int status_fd; /* receives the child's wait status when it ends; -1: none */

@@ -61,7 +61,7 @@ static const struct state_row inner_states[INNER_STATES] = {
     [INNER_WAITING] = {"waiting", STATE(INNER_STARTING) | STATE(INNER_DRAINING)},
     [INNER_STARTING] = {"starting",
                         STATE(INNER_RUNNING) | STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
-    /* DRAINING: the program has been given up, and exits at last. */
+    /* to DRAINING: the program was given up, but exits after all. */
     [INNER_RUNNING] = {"running", STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
     [INNER_SWEEPING] = {"sweeping", STATE(INNER_DRAINING)},
     [INNER_DRAINING] = {"draining", STATE(INNER_DRAINED)},
@@ -192,8 +192,8 @@ static void reap(struct inner *in)
     }
 }
 
-/* The program was stopped by a debugger, or by a user who forgets it. The job waits with it, and
- * plenumrun can report which instance it is waiting for. */
+/* Report when the program is stopped, by a debugger or by a user who forgets it: the job waits for
+ * it, and plenumrun can then name the instance. */
 static void watch_stops(struct inner *in)
 {
     siginfo_t info = {0};
@@ -597,7 +597,7 @@ static void close_loader(struct inner *in)
         return;
     jobloader_destroy(in->loader, LOADER_GRACE_MS);
     in->loader = NULL;
-    /* Its last output, if there is credit for it. */
+    /* The loader's last output, if there is credit for it. */
     inner_read_pipe(in, CONTROL_LOADER);
     io_close(&in->loader_fd);
     inner_send_lines(in, CONTROL_LOADER);

@@ -63,10 +63,10 @@ struct inner {
     bool stopped;             /* the program is stopped, and plenumrun was notified */
     enum control_cause cause; /* cause of the coming end */
     bool asked;               /* mpirun has requested the end */
-    uint64_t obey_at;         /* when the program is ended for that; UINT64_MAX: never */
+    uint64_t obey_at;         /* when mpirun's request ends the program; UINT64_MAX: never */
     uint64_t kill_at;         /* UINT64_MAX: not set */
     struct proctree_end tree; /* progress of killing the tree */
-    bool given_up;            /* not even SIGKILL ends the program: stop waiting for that */
+    bool given_up;            /* not even SIGKILL ended the program: stop waiting for its end */
 
     struct lines lines[CONTROL_STREAMS];
     bool progress[CONTROL_STREAMS];        /* there may be a new PROGRESS */
@@ -82,7 +82,8 @@ struct inner {
     struct jobloader *loader;
     char loader_address[CONTROL_ADDRESS_MAX];
     char **environment;        /* environment of the program, and of the loader */
-    struct departed *departed; /* what the program learns about other instances; NULL: not needed */
+    struct departed *departed; /* page from which the program learns of other instances' ends;
+                                  NULL: not needed */
     int loader_fd;             /* the loader's output */
     int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
