@@ -10,8 +10,8 @@
 #include "libdist/schedule.h"
 #include "libdist/stream_core.h"
 
-/** Fill in what the client knows about a batch: the position of each sample, and whether it
- *  counts. */
+/** Fill in the parts of a batch that the client itself knows: each sample's position, and whether
+ *  the sample counts. */
 void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
                     struct plenum_batch *b);
 /** Count the valid samples that replace the ones that the order names. Only needed if the loader

@@ -36,7 +36,7 @@ enum verify_verdict {
     VERIFY_UNLIKE,    /* they differ, and no third loader can answer: the batch fails */
 };
 
-/** Is this batch in the share, 0 to 1, to verify? A hash of its position decides. */
+/** Returns whether a hash of this batch's position puts it into the share (0 to 1) to verify. */
 bool verify_is_wanted(double share, uint64_t seed, struct order_place place);
 
 /** Decide about a batch from its slots `one` and `two`: FILLING, CHECKING once the loader has

@@ -140,7 +140,7 @@ static bool takes_same(const struct plenum_job_info *a, const struct plenum_job_
     return a->num_instances == b->num_instances && a->instance_index == b->instance_index;
 }
 
-/* Is this job's instance also the instance of a process with the environment `text`? */
+/* Returns whether a process with the environment `text` is the same instance of the same job. */
 static bool is_instance_of(const struct plenum_job *job, const char *text, size_t len)
 {
     struct plenum_job *other = calloc(1, sizeof(*other));
@@ -250,7 +250,7 @@ static int refuse_forked(const struct plenum_job *job, struct plenum_error *err)
                      (int)mine.pid, job->info.instance_index, job->info.num_instances);
 }
 
-/* The instance comes from the environment: refuse it if another process has it. */
+/* The environment names the instance: refuse it if another process has it. */
 static int claim_by_name(const struct plenum_job *job, int *fd, struct plenum_error *err)
 {
     pid_t other = find_ancestor(job);

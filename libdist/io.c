@@ -198,7 +198,7 @@ static void *io_main(void *arg)
         lock_release(&io.mu);
         n = epoll_wait(io.epoll_fd, events, EVENTS_MAX, timeout_until(next));
         lock_acquire(&io.mu);
-        /* This process was stopped, not its loaders: it woke up long after its time, and nothing
+        /* This process was stopped, not its loaders, if it woke up long after its time, and nothing
          * had arrived. */
         jumped = next != UINT64_MAX && next > 0 && time_now_ns() > next + NS_PER_SEC;
         for (int i = 0; i < n; i++)

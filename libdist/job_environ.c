@@ -193,8 +193,9 @@ static bool says_same(const struct said *a, const struct said *b)
     return a->count == b->count && a->index == b->index;
 }
 
-/* Was torchrun started by each process of `outer`? Then the two launchers nest: together they
- * started outer->count times the number of processes of each torchrun, which torchrun reports. */
+/* Returns whether torchrun was started by each process of `outer`. Then the two launchers nest:
+ * together they started outer->count times the number of processes of each torchrun, which torchrun
+ * reports. */
 static bool fits_within(job_getenv get, const struct said *torch, const struct said *outer)
 {
     uint32_t launchers, each = 1;
@@ -269,8 +270,9 @@ static bool goes_with(job_getenv get, const struct said *believed, const struct 
     return believed->names->mpi && has_daemons(get, believed);
 }
 
-/* Did a framework start this process within the launcher in use? Lightning sets WORLD_SIZE and
- * LOCAL_RANK but not RANK. Scripts set WORLD_SIZE for Slurm's tasks; that one belongs to them. */
+/* Returns whether a framework started this process within the launcher in use. Lightning sets
+ * WORLD_SIZE and LOCAL_RANK but not RANK. If a script sets WORLD_SIZE for Slurm's tasks, that is
+ * not a framework. */
 static bool is_framework(job_getenv get, const struct said *believed)
 {
     const struct names *torch = &known[KNOWN_TORCH];

@@ -23,8 +23,8 @@ struct plenum_job {
 /** Take a reference, which plenum_job_close() drops. */
 void job_ref(struct plenum_job *job);
 
-/** This process is about to receive the samples of `info`. If that is its own position in its job,
- *  make it that instance until it ends. -EBUSY: another process already is (claim.h). */
+/** This process is about to receive the samples of `info`. If that is its own rank in its job,
+ *  claim the rank until the process ends. -EBUSY: another process already has it (claim.h). */
 int job_claim(const struct plenum_job_info *info, struct plenum_error *err);
 
 #endif

@@ -390,8 +390,8 @@ void session_pong(struct loader_session *se, uint64_t request)
     if (request != se->ping)
         return;
     se->ping = 0;
-    /* An outlier (the loader was stopped meanwhile) is left out of the estimate, or we would wait
-     * as long the next time. If several in a row are late, the round trip itself has become
+    /* Leave an outlier (the loader was stopped) out of the estimate, which would otherwise make us
+     * wait as long the next time. If several in a row are late, the round trip itself has become
      * longer. */
     if (took > patience(se) && se->odd_pongs < ODD_PONGS_MAX) {
         se->odd_pongs++;

@@ -34,7 +34,7 @@ struct session_events {
      *  reference. Errors are local ones. */
     int (*greeted)(struct loader *l, const struct wire_open *open, struct slot_set **ret,
                    struct plenum_error *err);
-    /** The loader's keeper reports that it is still starting, and what it is doing. */
+    /** The loader's keeper reports that the loader is still starting, and its progress. */
     void (*starting)(struct loader *l, const char *text);
     /** This process lacks memory or descriptors, and no other loader can help: true if that may
      *  pass; otherwise the stream has failed. */
@@ -120,7 +120,7 @@ bool session_is_open(const struct loader_session *se);
 bool session_is_silent(const struct loader_session *se, uint64_t now_ns);
 /** Has it answered every request? */
 bool session_is_idle(const struct loader_session *se);
-/** Is it connected, or may it still (re)connect? It gets as much time as if it were the only one;
+/** Returns whether it is connected or may still (re)connect. It gets as much time as a sole loader;
  *  each failed attempt is reported by lost(). */
 bool session_may_come(const struct loader_session *se, uint64_t now_ns, uint64_t timeout_ns);
 /** A free slot that it can fill, or NULL. */

@@ -29,7 +29,7 @@ static bool asks_for_new_fields(const struct wire_open *open)
     return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
 }
 
-/* What the stream requires that loaders of this minor version would ignore; NULL: nothing. */
+/* Name what the stream requires but loaders of this minor version would ignore; NULL: nothing. */
 static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
 {
     if (minor < WIRE_MINOR_SUBSET &&
@@ -276,7 +276,7 @@ static void handle_life(struct loader_session *se, const struct frame_header *h,
         session_pong(se, h->request);
 }
 
-/* It is still starting. */
+/* The loader is still starting, as its keeper reports: connect again later. */
 MESSAGE static void lose_starting(struct loader_session *se, const char *text)
 {
     se->setup->events->starting(se->loader, text);

@@ -54,7 +54,8 @@ struct loader_table {
     struct loader_name named[ADDRESS_LIST_MAX];
     int num_named;
     bool several; /* there are several loaders, or a name, which can resolve to several */
-    /* None was named: the only address is the job's own loader, run by one of its processes. */
+    /* No loader was named: the only address is that of the job's own loader, run by one of its
+     * processes. */
     bool own;
     struct ownloader_key own_key; /* determines the addresses to try */
 

@@ -13,7 +13,7 @@ struct ring;
 /** Create the loaders of a new stream from `named` (addresses, or NULL for the job's own). 0, or
  *  -errno with a message; call loaders_free() in either case. */
 int loaders_create(struct plenum_stream *s, const char *named, struct plenum_error *err);
-/** How many there are, and whether one uses TCP. */
+/** Number of loaders, and whether one of them uses TCP. */
 unsigned loaders_count(struct plenum_stream *s);
 bool loaders_has_remote(const struct plenum_stream *s);
 /** The stream is complete: loaders may be contacted. */

@@ -231,8 +231,8 @@ static void start(struct plenum_stream *s, uint64_t now)
     }
 }
 
-/* Has it answered all requests? Batches that wait to be compared count, too, because messages name
- * their loader. */
+/* Returns whether the loader has answered all requests. Batches that wait to be compared count,
+ * too, because messages name their loader. */
 static bool is_idle(const struct loader *l)
 {
     return session_is_idle(l->session) && !schedule_waits_for(l->stream, l->session);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ownloader.h - the address of a job's own loader, and who can find it. */
+/* ownloader.h - the address of a job's own loader, and which processes can find it. */
 #ifndef LIBDIST_OWNLOADER_H
 #define LIBDIST_OWNLOADER_H
 

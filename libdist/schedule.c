@@ -648,7 +648,7 @@ static bool hedge(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-/* One loader has rendered the batch, and the verifying one is late: stop waiting for that one. */
+/* One loader has rendered the batch, but the verifying one is late: stop waiting for the latter. */
 static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
 {
     bool first = e->slot && e->slot->state == SLOT_CHECKING;
@@ -686,7 +686,7 @@ uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
             continue;
         if (session_is_silent(e->slot->session, now)) {
             if (!hedge(s, e) && loader_of(e->slot)->address->tcp) {
-                /* There may be no slot but its own. */
+                /* Free its slot: there may be no other. */
                 session_cancel(e->slot);
                 lose(e, e->slot);
                 s->schedule->stats.moved++;

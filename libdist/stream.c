@@ -157,8 +157,8 @@ int plenum_stream_open(const struct plenum_job_info *info,
     return stream_open(info, options, NULL, false, ret, err);
 }
 
-/* Report rings that the program knows and that are no longer referenced. Releases the lock
- * meanwhile. */
+/* Report rings that the program knows and that are no longer referenced. Releases the lock during
+ * the calls. */
 static void retire_rings(struct plenum_stream *s)
 {
     assert(lock_is_held(&s->mu));

@@ -24,11 +24,11 @@
 
 enum { WARNINGS_MAX = 8 };
 
-/** What the core leaves to stream.c. */
+/** The functions that the core calls in stream.c. */
 struct stream_calls {
     /** Would plenum_stream_next() return without waiting? */
     bool (*would_return)(struct plenum_stream *s);
-    /** The last reference is gone: free what the core does not know. */
+    /** The last reference is gone: free the members that the core does not know. */
     void (*free)(struct plenum_stream *s);
 };
 
@@ -56,7 +56,7 @@ struct plenum_stream {
 
     atomic_uint refs; /* held by the program's handle, leases, and look-ups */
 
-    /* Any thread, holding mu. The I/O thread's lock (io.c) comes before it. */
+    /* Any thread, holding mu. The I/O thread's lock (io.c) is taken before it. */
     struct lock mu;
     pthread_cond_t changed; /* an entry is ready, the stream is open, or an error has occurred */
 

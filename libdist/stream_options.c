@@ -190,8 +190,8 @@ static int set_numbers(struct plenum_stream *s, const struct wanted *w, struct p
     return 0;
 }
 
-/* With split = file, use only this instance's part of the data set, which is a data set of its
- * own. */
+/* With split = file, use only this instance's part of the data set, which is a separate data
+ * set. */
 static int set_part(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
     char made[WIRE_DATASET_MAX];

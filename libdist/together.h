@@ -10,9 +10,9 @@
 #include "common/data/datasum.h"
 #include "common/pipeline/order.h"
 
-/** One instance's part. Sent as it is, because all instances have the same build. */
+/** One instance's message. Sent as it is in memory, because all instances have the same build. */
 struct together {
-    int32_t code; /* result of its own open; negative: with a message */
+    int32_t code; /* result of opening its stream; negative: with a message */
     char text[256];
     char host[64];
     uint8_t choices[16]; /* hash of all options that determine the samples */
@@ -30,8 +30,8 @@ struct together_result {
     uint32_t classes;
 };
 
-/** Do all parts fit together? 0, or an error for all instances. A pure function, so that all reach
- *  the same conclusion. */
+/** Check that all parts fit together: 0, or an error for all instances. A pure function, so that
+ *  all reach the same conclusion. */
 int together_agree(const struct together *all, uint32_t count, struct together_result *ret,
                    struct plenum_error *err);
 

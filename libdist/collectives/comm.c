@@ -155,7 +155,7 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
         return error_set(err, -ECHILD,
                          "this process was forked from the one that opened the job; only that "
                          "process can use collectives");
-    job_ref(job); /* another thread may close it meanwhile */
+    job_ref(job); /* another thread may close the job during the call */
     (void)pthread_mutex_lock(&world.mu);
     if (world.carried && world.pid != getpid())
         r = error_set(err, -ECHILD,

@@ -92,7 +92,8 @@ static int mpi_error(int code, const char *what, struct plenum_error *err)
     return error_set(err, -EIO, "MPI failed in %s: %s", what, text);
 }
 
-/* If the program started MPI itself, MPI must allow what we do. Only then do we wait for others. */
+/* If the program started MPI itself, check that its thread level allows our calls. Only then do we
+ * wait for others. */
 static int check_programs_own(struct plenum_error *err)
 {
     int level, main_thread = 0;
@@ -123,7 +124,7 @@ static bool must_be_first(void)
     return digits && parse_next_u64(&digits, UINT32_MAX, &major) == 0 && major >= 5;
 }
 
-/* MPI_Init_thread(), called in the caller's thread or in a thread of its own. */
+/* A call of MPI_Init_thread(), in the caller's thread or in a separate one. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -220,8 +221,8 @@ static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline
     return over;
 }
 
-/* MPI_Init_thread() with a time limit. MPI has none, so the call runs in a thread of its own. When
- * the time is up, the thread is abandoned and the program must not use MPI again. */
+/* MPI_Init_thread() with a time limit. MPI has none, so a separate thread makes the call. When the
+ * time is up, the thread is abandoned and the program must not use MPI again. */
 static int start_in_time(uint32_t instances, uint32_t index, uint64_t deadline_ns,
                          struct plenum_error *err)
 {
@@ -518,8 +519,8 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
     return wait_all(&request, 1, &w);
 }
 
-/* MPI_Finalize() waits for all instances, so wait for them first, asleep. Have all reached their
- * end? No if one of them will not call it. */
+/* MPI_Finalize() waits for all instances, so wait for them first, asleep. Returns whether all have
+ * reached their end; not if one of them will not call it. */
 static bool all_end(void)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};

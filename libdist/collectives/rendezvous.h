@@ -21,8 +21,9 @@ int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *c
                bool (*is_one_gone)(uint32_t instances));
 
 /**
- * The two halves of it, for an MPI that must be the first to use PMIx, while MPI_Init() waits in
- * another thread: announce to the others that we have arrived, and find out at the end who has.
+ * The two halves of rendezvous(), for an MPI that must be the first to use PMIx, while MPI_Init()
+ * waits in another thread: announce to the others that we have arrived, and at the end find out
+ * which instances have.
  *
  * rendezvous_mark() returns 0; -EAGAIN while MPI has not joined PMIx; or -ENOTSUP as above.
  */
