@@ -8,7 +8,7 @@
 /** Prefix of /proc and /sys; "" except in tests. */
 extern const char *cgroup_top;
 
-/** A control group, with what is needed to read its files. */
+/** A control group, and the place and version of its files. */
 struct cgroup {
     const char *folder; /* "/sys/fs/cgroup/jobs/17": contains its files */
     const char *name;   /* "/jobs/17"; "" for the topmost group that the cgroup namespace shows */

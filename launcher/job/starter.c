@@ -256,8 +256,8 @@ void starter_wake(const struct starter *starter)
 {
     if (starter->guard > 0)
         (void)kill(starter->guard, SIGCONT);
-    if (starter->pid > 0 && starter->status_fd >= 0) /* its status has not arrived, so its number
-                                                        is not reused */
+    /* While its status has not arrived, its number cannot be reused. */
+    if (starter->pid > 0 && starter->status_fd >= 0)
         (void)kill(starter->pid, SIGCONT);
 }
 

@@ -287,7 +287,7 @@ class FieldsTest(unittest.TestCase):
                 next(s)
 
     def test_damaged(self):
-        """a sample with a missing or damaged field is bad: it is reported when it is opened, and never shown"""
+        """a sample that lacks a field, or has a damaged one, is a bad sample: reported at once, and never shown"""
         link = tarfile.TarInfo()
         link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
         damages = {"txt": {"it is not UTF-8 text": b"\xff\xfe", "it has more than 1 MiB": b"x" * (1 << 20) + b"y",
