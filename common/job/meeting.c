@@ -287,7 +287,7 @@ static void sleep_until(struct meeting_shared *s, uint32_t woken, uint64_t until
     (void)syscall(SYS_futex, &s->woken, FUTEX_WAIT, woken, &limit, NULL, 0);
 }
 
-/* All have entered: do they belong to the same run of the program? */
+/* After all have entered: find an instance that belongs to another run of the program. */
 static bool find_odd(const struct meeting *m, uint32_t *ret)
 {
     for (uint32_t i = 0; i < m->instances; i++) {

@@ -205,7 +205,7 @@ struct wire_stats {
     uint64_t uptime_ns;
     uint64_t sessions;
     uint64_t samples;     /* rendered since the start */
-    uint64_t substituted; /* of these */
+    uint64_t substituted; /* of these, samples that replace bad ones */
     uint64_t queued;      /* samples waiting now */
     uint64_t ring_bytes;  /* currently mapped */
     uint64_t threads;     /* decoder threads */

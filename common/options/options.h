@@ -50,8 +50,10 @@ struct options_program {
     size_t count;
     bool stop_at_operand; /* options end at the first operand (plenumrun) */
     const char *one_dash; /* an option that may also be written with one dash, or NULL */
-    /** Ended by {0}, or NULL. Options whose `arg` already says it (FILE, DIR, or words like on|off)
-     *  need no entry. */
+    /** Ended by {0}, or NULL. Options whose `arg` already shows the values (FILE, DIR, or words
+     *  like on
+     *
+     *  off) need no entry. */
     const struct option_words *words;
 };
 

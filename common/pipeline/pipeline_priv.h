@@ -110,8 +110,8 @@ void pipeline_write_mix(FILE *f, const struct pipeline_mix *mix);
 int parser_probability(struct parser *p, struct rational *ret);
 /** Write ",scale=low:high,ratio=low:high". */
 void pipeline_write_shape(FILE *f, const struct pipeline_shape *shape);
-/** Write the canonical text of the first of these operations and of its members. Returns how many
- *  that are. */
+/** Write the canonical text of the first of these operations and of its members. Returns the number
+ *  of operations written. */
 uint32_t pipeline_write_op(FILE *f, const struct pipeline_op *ops);
 
 #endif

@@ -43,7 +43,7 @@ struct state_machine {
     bool (*holds)(const void *object);
     /** Does this thread hold the lock that guards the state? NULL: one thread owns the object. */
     bool (*is_locked)(const void *object);
-    /** Writes one line per move, such as state_log(). NULL: the program has no place for it. */
+    /** Writes one line per move, such as state_log(). NULL: moves are not traced. */
     void (*trace)(const char *machine, unsigned number, const char *from, const char *to);
 };
 
