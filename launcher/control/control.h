@@ -146,7 +146,7 @@ enum control_step {
 struct control_failed {
     enum control_step step;
     int32_t error;               /* -errno */
-    char text[CONTROL_TEXT_MAX]; /* EXEC: the reason as a sentence; "" if not known */
+    char text[CONTROL_TEXT_MAX]; /* EXEC: a message with the reason; "" if not known */
 };
 
 /** The source of the bytes in an OUTPUT message. */

@@ -341,7 +341,7 @@ static bool any_later(const struct tries *t)
     return later;
 }
 
-/* Remove and return the first that is connected; close those that have failed. */
+/* Remove and return the first connected socket; close those that have failed. */
 static int find_connected(struct tries *t)
 {
     for (size_t i = 0; i < t->count; i++) {

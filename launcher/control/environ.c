@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* environ.c - an environment is described by changes, because the shim applies them on its own
- * host. */
+/* environ.c - changes to an environment, which the shim applies to the one on its own host. */
 #include "config.h"
 
 #include "launcher/control/environ.h"

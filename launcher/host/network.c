@@ -204,8 +204,8 @@ static const struct network_address *find_reached(const struct network *host, in
     return NULL;
 }
 
-/* Find the smallest network that contains the addresses by which the hosts are reached: they are on
- * different networks, with routers between them. */
+/* Find the smallest network that contains the addresses by which the hosts are reached, if they are
+ * on different networks with routers between them. */
 static bool find_covering(const struct network *const *hosts, size_t count, int family,
                           struct subnet *ret)
 {

@@ -242,7 +242,7 @@ static int read_tree(struct tree *tree, pid_t root, pid_t spare)
     return r == -ESRCH ? pick_descendants(tree, root, spare) : r;
 }
 
-/* Stop all of them; returns their number. */
+/* Stop all processes of the tree; returns their number. */
 static int stop_all(const struct tree *tree)
 {
     int count = 0;

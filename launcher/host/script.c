@@ -85,7 +85,7 @@ static int check_binary(int fd, const char *file, struct plenum_error *err)
 
 /* ---- files without "#!" ---- */
 
-/* execvp() would run them with a shell. */
+/* execvp() would run such a file with a shell. */
 static int check_unmarked(const char *file, const char *bytes, struct plenum_error *err)
 {
     if (strncmp(bytes, "\xef\xbb\xbf#!", 5) == 0)

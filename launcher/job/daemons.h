@@ -14,9 +14,9 @@
 /** A daemon's failure, as the lines that mpirun prints reveal it. Zero-initialised: none. */
 struct daemon_failure {
     char reason[160];            /* why it cannot be executed: "orted: Permission denied"; or "" */
-    char hosts[96];              /* where a task of srun's has ended, as srun names them; or "" */
+    char hosts[96];              /* where a task of srun ended, as srun names hosts; or "" */
     char end[96];                /* how it ended: "Exited with exit code 2" */
-    char text[CONTROL_TEXT_MAX]; /* the sentence that names the host; "": no failure yet */
+    char text[CONTROL_TEXT_MAX]; /* the message that names the host; "": no failure yet */
 };
 
 /**

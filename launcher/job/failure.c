@@ -23,7 +23,7 @@
 
 enum {
     PROBE_MS = 5000,
-    MPIRUN_LINES = 40, /* it prints the reason first, and then consequences */
+    MPIRUN_LINES = 40, /* mpirun prints the reason first, and then consequences */
     /* a traceback that is this much earlier really came first, even on busy hosts */
     ORDER_MS = 200,
     TAILS_MOST = 3, /* from instances that are not the cause */
@@ -256,7 +256,7 @@ void failure_get_words(const struct supervisor *s, char *ret, size_t size)
         size_t len = strcspn(line, "\n"), n = len;
 
         if (is_frame(line, len) && at > 0 && ret[min_u64(at, size - 1) - 1] != ':')
-            break; /* the sentence is complete */
+            break; /* the message is complete */
         for (; !is_frame(line, len) && n > 0 && line[n - 1] == ' '; n--)
             ;
         if (!is_frame(line, len))

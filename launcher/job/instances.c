@@ -344,8 +344,8 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-/* Notify the others, which may be waiting for it in a collective. Without mpirun, they learn of its
- * end from the memory that they share. */
+/* Notify the other instances, which may be waiting for this one in a collective. Without mpirun,
+ * they learn of its end from the shared memory. */
 static void tell_departed(struct supervisor *s, const struct instance *inst)
 {
     const struct control_departed m = {.instance = instance_index(s, inst),
@@ -765,7 +765,7 @@ static bool should_leave(const struct instance *inst, uint64_t now)
            now >= inst->exited_ns + LEAVE_MS * NS_PER_MS;
 }
 
-/* While others are running, let mpirun see the end of those that have ended well (shim.c). */
+/* While others are running, let mpirun see the end of instances that have succeeded (shim.c). */
 static void send_leave(struct supervisor *s, uint64_t now)
 {
     bool running = false;

@@ -116,8 +116,8 @@ static void merge_this_host(struct hostlist *hosts, bool *local)
     hosts->count = kept;
 }
 
-/* A program has one key. Loaders of the job's own use the job's key, so loaders with other keys
- * cannot be used beside them. */
+/* A program has one key. The job's own loaders use the job's key, so loaders with other keys cannot
+ * be used at the same time. */
 static int check_loaders(const struct cmdline *options, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];
@@ -187,7 +187,7 @@ static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_er
     if (!local)
         return error_set(err, -ENOMEM, "out of memory");
     loader_local = local + options->hosts.count;
-    if (options->topologies.count == 0) { /* otherwise the hosts need not exist */
+    if (options->topologies.count == 0) { /* with given topologies, the hosts need not exist */
         host_find_this(&options->loader_hosts, loader_local);
         host_find_this(&options->hosts, local);
         merge_this_host(&options->hosts, local);
@@ -451,7 +451,7 @@ struct attempts {
     struct supervise_result result;
 };
 
-/* What stays the same for all attempts. The members of `all` refer to each other. */
+/* Set everything that stays the same in all attempts. The members of `all` refer to each other. */
 static void attempts_init(struct attempts *all, const struct cmdline *options, struct plan *plan)
 {
     struct rlimit descriptors;

@@ -192,7 +192,7 @@ static void add_application(struct starter_words *w, const struct plan *plan,
 }
 
 /* The number of consecutive instances from `first` with the same arguments; an instance with its
- * own is alone. */
+ * own arguments is counted alone. */
 static uint32_t count_alike(const struct plan *plan, const struct mpi_settings *mpi, uint32_t first)
 {
     uint32_t count = 1;
@@ -436,7 +436,8 @@ static void add_one_host(struct starter_words *w, const struct starter_job *job,
     add_setting(w, environment, "OMPI_MCA_ras", ENVIRON_ONE_HOST_RAS);
 }
 
-/* srun rejects these in combination; without them a step has its job's memory. */
+/* Slurm's memory settings, which srun rejects in combination; without them, a step has its job's
+ * memory. */
 static bool is_contradiction(const char *entry)
 {
     static const char *const names[] = {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU",
@@ -453,7 +454,7 @@ static bool is_contradiction(const char *entry)
     return found && count > 1;
 }
 
-/* Our own values replace these settings. */
+/* Returns whether our own value replaces this setting. */
 static bool is_replaced(const char *entry, bool agent, bool translate)
 {
     if (str_after(entry, HANDOVER_PREFIX) || str_after(entry, KEEP_NAMES))

@@ -85,7 +85,7 @@ struct output {
     int event_fd;
     pthread_t thread;
     bool started;
-    struct sink *sink_of[2]; /* standard output's and standard error's: may be the same */
+    struct sink *sink_of[2]; /* of standard output and of standard error; may be the same */
     char *folder;            /* NULL: no files */
     bool append;
     /* Writer thread only. */

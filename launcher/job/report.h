@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* report.h - explains why the job ended, as an exit status and in sentences. */
+/* report.h - explains why the job ended, by an exit status and by messages. */
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
@@ -35,7 +35,7 @@ struct report {
     uint32_t ended;               /* if by_traceback: the instance that `exited` describes */
     int signal;                   /* signal that ended the job before that; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT */
-    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: more */
+    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the message; TIMED_OUT: more */
 };
 
 int report_exit_status(const struct report *report);

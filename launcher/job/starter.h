@@ -65,11 +65,11 @@ int starter_words_finish(struct starter_words *words, struct starter_words *ret)
 /** Add what shims read from their environment. */
 void starter_add_shim(struct starter_words *words, const struct starter_job *job);
 
-/** Start it. */
+/** Start the starter. */
 int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
                   struct plenum_error *err);
 
-/** Ask it to end: SIGTERM, SIGTERM again, SIGKILL, and then the rest of its process tree.
+/** End the starter: SIGTERM, SIGTERM again, SIGKILL, and then the rest of its process tree.
  * starter_reap() reports when it has ended. */
 void starter_end(const struct starter *starter);
 
@@ -77,16 +77,16 @@ void starter_end(const struct starter *starter);
  * 0. */
 int starter_read_status(struct starter *starter, int *ret_status);
 
-/** Continue it and its guard, in case they were stopped. */
+/** Continue the starter and its guard, in case they were stopped. */
 void starter_wake(const struct starter *starter);
 
-/** Have all of its processes ended? Never blocks. */
+/** Returns whether all of its processes have ended. Never blocks. */
 bool starter_reap(struct starter *starter);
 
 /** Kill a guard that does not end. */
 void starter_abandon(struct starter *starter);
 
-/** Also cleans up for a guard that was killed. */
+/** Free the starter. Also cleans up for a guard that was killed. */
 void starter_fini(struct starter *starter);
 
 #endif

@@ -46,7 +46,7 @@
 enum {
     SWEEP_MS = 8000,         /* after the grace period: for a shim to kill its tree */
     CLOSE_MS = 4000,         /* for the starter to end by itself after END */
-    CLOSE_FAILED_MS = 200,   /* the same if not all shims ever ran */
+    CLOSE_FAILED_MS = 200,   /* like CLOSE_MS, if not all shims ever ran */
     ABANDON_MS = 15000,      /* for its guard to end it */
     LAST_WORDS_MS = 500,     /* for connections to close after the starter has ended */
     LOADERS_MS = 3000,       /* for loaders on other hosts to end */
@@ -646,7 +646,8 @@ static bool may_start_again(const struct supervisor *s)
 
     if (s->report.signal || s->hurry)
         return false;
-    /* A shell reports with these that a program was not found or could not be executed. */
+    /* With these statuses, a shell reports that a program was not found or could not be
+     * executed. */
     if (kind == REPORT_EXITED && (report_exit_status(&s->report) == STATUS_NOT_FOUND ||
                                   report_exit_status(&s->report) == STATUS_NOT_EXECUTABLE))
         return false;
@@ -696,7 +697,7 @@ static void supervisor_fini(struct supervisor *s)
     output_destroy(s->output);
 }
 
-/* Lost output is a failure, even if the programs do not know of it. */
+/* Lost output is a failure, even if the programs succeed. */
 static int exit_status(struct supervisor *s)
 {
     const char *stream;

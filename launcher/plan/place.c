@@ -65,7 +65,7 @@ struct state {
     uint32_t num_groups;
 };
 
-/* A part of a group: part `place` of `of`. */
+/* A share of a group: its cores are divided into `of` parts, of which this is number `place`. */
 struct share {
     uint32_t group, place, of;
 };
@@ -335,7 +335,7 @@ static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
     return (uint32_t)((uint64_t)total * part / parts);
 }
 
-/* Add a core to a place. */
+/* Add a core to what an instance gets. */
 static void give_core(const struct state *s, uint32_t group, uint32_t nth, struct place *p)
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];

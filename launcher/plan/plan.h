@@ -20,7 +20,7 @@ struct plan_host {
     bool local;              /* it is this machine */
     char *interface;         /* that the job uses, "eth0 10.1.2.3"; NULL: not known */
     uint32_t first, count;   /* its instances are first ... first + count - 1 */
-    bool known;              /* has plan_place_host() filled in the rest? */
+    bool known;              /* plan_place_host() has filled in the rest */
     bool real;               /* the topology is the machine's own, so binding is possible */
     struct place_host shape; /* NUMA nodes, cores, CPUs, memory */
     char *loader_cpus;       /* the loader's CPUs; "" or NULL: any */
@@ -58,12 +58,12 @@ struct plan {
     const struct device_pool *pool;
 };
 
-/** What was requested; a number of 0 was not given. Borrowed for the plan's life. */
+/** A request for a plan; a number of 0 was not given. Borrowed for the plan's life. */
 struct plan_request {
     const struct hostlist *hosts; /* empty: this host */
     const bool *local;            /* [hosts->count]: is it this machine? NULL: none is */
     const struct hostlist *loader_hosts;
-    const bool *loader_local; /* the same for loader hosts */
+    const bool *loader_local; /* like `local`, for the loader hosts */
     const char *this_host;    /* this host's name, used if no host is given */
     uint32_t num_instances, num_replicas, devices_per_replica;
     bool allow_uneven;              /* replicas need not divide evenly */

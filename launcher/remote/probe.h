@@ -68,15 +68,15 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...);
  * result, has not failed. */
 void probe_check_back(struct probe *probe, const char *own, unsigned port);
 
-/** A table of those that have failed, with a title like "2 of 3 hosts are not ready". Owned by the
+/** A table of the hosts that failed, with a title like "2 of 3 hosts are not ready". Owned by the
  * caller; NULL if out of memory. */
 char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size);
 
 /** Parse as much of one host's output as possible into `ret` (for the tests). */
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret);
 
-/** "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS]", on the other host: prints the
- * answer. */
+/** Run "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS]" on the other host: prints
+ * the answer. */
 int probe_answer(int argc, char **argv);
 
 #endif

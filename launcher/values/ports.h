@@ -23,7 +23,7 @@ struct ports {
     uint16_t first, last;
 };
 
-/** "20000-20999": 0, or -EINVAL with a sentence. */
+/** Parse "20000-20999": 0, or -EINVAL with a message. */
 int ports_parse(const char *text, struct ports *ret, struct plenum_error *err);
 
 /** Number of blocks in the lower half; 0 if any port may be used. */
