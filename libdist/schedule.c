@@ -88,7 +88,7 @@ struct schedule {
     struct entry *first, *last;       /* oldest first */
     struct order_place next_place;    /* position of the next entry, settled */
     struct rtt latency;               /* of batches, from RENDER to arrival */
-    uint64_t latencies;               /* number of measurements in it */
+    uint64_t latencies;               /* number of measurements in `latency` */
     struct plenum_stream_stats stats; /* the counters kept here */
 };
 

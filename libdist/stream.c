@@ -136,7 +136,7 @@ void stream_release(struct plenum_stream *s, uint64_t span)
 {
     lock_acquire(&s->mu);
     s->held = false;
-    if (span != s->open.span) { /* the loader has to know it, too */
+    if (span != s->open.span) { /* loaders must know the span, too */
         s->open.span = s->steps.span = span;
         loaders_reopen(s);
     } else {

@@ -276,7 +276,7 @@ static int (*const steps[])(struct plenum_stream *s, const struct wanted *w,
     set_numbers,  /* and the identity without the data set */
     set_part,     /* changes the data set's name, the seed and the step */
     set_source,   /* changes the data set's name */
-    set_slot,     /* the layout follows from all of it */
+    set_slot,     /* the slot's layout, which follows from all options */
     set_verify,   /* last, because it may warn */
 };
 

@@ -324,7 +324,7 @@ static int run(struct call *c)
     r = comm_header_compare(world.blocks, job->info.num_instances, job->info.instance_index,
                             c->err);
     if (r < 0)
-        return leave(job, r); /* the others return it, too, and no data has moved */
+        return leave(job, r); /* the others return the same error, and no data has moved */
     if (!is_inline(c))
         return end(job, carry(c));
     finish_inline(c);

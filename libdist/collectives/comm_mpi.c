@@ -474,7 +474,7 @@ static int wait_all(MPI_Request *requests, int count, struct wait *w)
 
     w->begin_ns = time_now_ns();
     w->notice_ns = w->begin_ns + notice_after_ns;
-    if (w->deadline_ns) /* early enough to arrive before the others time out */
+    if (w->deadline_ns) /* early enough for the notices to arrive before the others time out */
         w->notice_ns =
             min_u64(w->notice_ns,
                     w->begin_ns + (w->deadline_ns - min_u64(w->begin_ns, w->deadline_ns)) / 4);
