@@ -152,7 +152,7 @@ class MessagesTest(unittest.TestCase):
         self.assertNotIn("", [remedy for _, remedy in page()])
 
     def test_marks(self):
-        """every function that is passed a message is marked MESSAGE (common/message.h), or is listed in OTHERS"""
+        """every function that is passed a message is marked MESSAGE (common/util/message.h), or is listed in OTHERS"""
         unknown = {f"{path}: {calls[-1]}()" for path, code in files(FOLDERS, ".c")
                    for text, calls, tells in texts_of(path, code)
                    if calls and not tells and len(re.findall(r"[a-z]+ ", text)) >= 2
