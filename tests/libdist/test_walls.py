@@ -11,6 +11,7 @@ SOURCE = os.environ["top_srcdir"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
+import walls  # noqa: E402
 
 # Only these files may include each of these headers.
 MAY_INCLUDE = {
@@ -36,36 +37,7 @@ STATES = {"SLOT": "slot.c", "SESSION": "loader_session.c", "ENTRY": "schedule.c"
 
 
 def sources():
-    """{name: text} of libdist's files, and of those of its folders as folder/name."""
-    found = {}
-    for path in glob.glob(os.path.join(SOURCE, "libdist", "**", "*.[ch]"), recursive=True):
-        with open(path, encoding="utf-8") as f:
-            found[os.path.relpath(path, os.path.join(SOURCE, "libdist"))] = f.read()
-    return found
-
-
-def includes(text):
-    return re.findall(r'^#include "([^"]+)"', text, re.M)
-
-
-def calls(files):
-    """{file: the files whose functions it calls or names}"""
-    code = {name: re.sub(r'/\*.*?\*/|"(?:[^"\\]|\\.)*"', " ", text, flags=re.S)
-            for name, text in files.items() if name.endswith(".c")}
-    home = {function: name for name, text in code.items()
-            for function in re.findall(r"^(?!static\b)\w[\w *]*?\b(\w+)\([^;{}]*\)\n\{", text, re.M)}
-    return {name: {home[word] for word in re.findall(r"\w+", text) if word in home} - {name}
-            for name, text in code.items()}
-
-
-def reached(graph, start):
-    """The files that a file reaches in one or more steps."""
-    found, todo = set(), [start]
-    while todo:
-        new = graph[todo.pop()] - found
-        found |= new
-        todo += new
-    return found
+    return walls.read_folder(os.path.join(SOURCE, "libdist"))
 
 
 class Walls(unittest.TestCase):
@@ -73,20 +45,20 @@ class Walls(unittest.TestCase):
         """only its own files include a private header"""
         files = sources()
         for header, allowed in MAY_INCLUDE.items():
-            self.assertIn(os.path.basename(header), files)
-            self.assertEqual({name for name, text in files.items() if header in includes(text)}, allowed, header)
+            self.assertIn(os.path.relpath(header, "libdist"), files)
+            self.assertEqual({name for name, text in files.items() if header in walls.includes(text)}, allowed, header)
 
     def test_circles(self):
         """no file calls one that calls it back, directly or through others"""
-        graph = calls(sources())
+        graph = walls.calls(sources())
         self.assertIn("schedule.c", graph["loaders.c"])
-        self.assertEqual(sorted(name for name in graph if name in reached(graph, name)), [])
+        self.assertEqual(walls.circles(graph), [])
 
     def test_collectives(self):
         """the collectives know of the library only the job"""
         for name, text in sources().items():
             if name.startswith("collectives/"):
-                known = {n for n in includes(text) if n.startswith("libdist/")}
+                known = {n for n in walls.includes(text) if n.startswith("libdist/")}
                 self.assertEqual({n for n in known if not n.startswith("libdist/collectives/")} - COLLECTIVES_KNOW,
                                  set(), name)
 
@@ -94,13 +66,13 @@ class Walls(unittest.TestCase):
         """connections, the I/O thread, slots and verification are independent"""
         files = sources()
         for name, unknown in KNOWS_NOT.items():
-            headers = [n for n in includes(files[name]) if n.startswith("libdist/")]
+            headers = [n for n in walls.includes(files[name]) if n.startswith("libdist/")]
             known = set()
             while headers:
-                header = os.path.basename(headers.pop())
+                header = os.path.relpath(headers.pop(), "libdist")
                 if header not in known:
                     known.add(header)
-                    headers += [n for n in includes(files[header]) if n.startswith("libdist/")]
+                    headers += [n for n in walls.includes(files[header]) if n.startswith("libdist/")]
             self.assertEqual(known & unknown, set(), name)
 
     def test_states(self):

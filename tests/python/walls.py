@@ -6,16 +6,16 @@ import os
 import re
 
 # A definition starts in the first column, and is not static.
-DEFINITION = re.compile(r"^(?!static |typedef |struct \w+ \{|enum |union )[a-z][\w ]*[ *](\w+)\([^;{}]*\)\n\{", re.M)
+DEFINITION = re.compile(r"^(?!static\b)[a-z][\w ]*[ *](\w+)\([^;{}]*\)\n\{", re.M)
 NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^#include[^\n]*', re.M | re.S)
 
 
-def read_folder(folder, pattern="*.[ch]"):
-    """{name: text} of a folder's files."""
+def read_folder(folder):
+    """{name: text} of a folder's C files; those in folders below it are folder/name."""
     found = {}
-    for path in glob.glob(os.path.join(folder, pattern)):
+    for path in glob.glob(os.path.join(folder, "**", "*.[ch]"), recursive=True):
         with open(path, encoding="utf-8") as f:
-            found[os.path.basename(path)] = f.read()
+            found[os.path.relpath(path, folder)] = f.read()
     return found
 
 
