@@ -2,15 +2,8 @@
 # SPDX-License-Identifier: MIT
 """states.py [SOURCE] - renew the drawings of docs/states.md from the tables in the code.
 
-A table of states is a constant array in a .c file, indexed by states, whose elements name the states that may follow:
-
-    static const unsigned door_may[] = {
-        [DOOR_OPEN] = TO(DOOR_CLOSED),
-        [DOOR_CLOSED] = TO(DOOR_OPEN) | TO(DOOR_LOCKED),
-        ...
-    };
-
-or in the form of common/util/state.h. The page names each table by the prefix of its states: `<!-- states: DOOR -->`.
+A table of states is an array of struct state_row (common/util/state.h) in a .c file. The page names each table by the
+prefix of its states: `<!-- states: DOOR -->`.
 Everything from there to `<!-- end -->` is generated: a drawing, and the meaning of each state, which is the comment of
 its enumerator. `<!-- drawing: FILE.c -->` takes the drawing from the comment at the top of a file that has no such
 table. tests/docs/test_states.py checks that the page is up to date and has every table."""
@@ -56,7 +49,7 @@ def rows_of(body):
     rows = {}
     for state, value in zip(states, values):
         words = re.findall(r"[A-Za-z_]\w*", re.sub(r'"[^"]*"', "", value))
-        rows[state] = [word for word in words if word not in ("TO", "STATE")]
+        rows[state] = [word for word in words if word != "STATE"]
         if not set(rows[state]) <= set(states):
             return None
     return rows if any(rows.values()) else None
@@ -66,7 +59,7 @@ def tables(files):
     """{prefix of the states: Table} of all sources."""
     found = {}
     for path, text in sorted(files.items()):
-        for name, body in re.findall(r"^static const [\w ]+ (\w+)\[\w*\] = \{\n(.*?)^\};", text, re.M | re.S):
+        for name, body in re.findall(r"^static const struct state_row (\w+)\[\w*\] = \{\n(.*?)^\};", text, re.M | re.S):
             rows = rows_of(body)
             if rows:
                 table = Table(name, path, rows)

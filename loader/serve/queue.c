@@ -56,6 +56,7 @@
 
 #include "common/util/error.h"
 #include "common/util/lock.h"
+#include "common/util/state.h"
 #include "common/util/util.h"
 #include "loader/serve/fair_queue.h"
 #include "loader/serve/queue_item.h"
@@ -85,19 +86,29 @@ struct thread {
     pthread_t id;
 };
 
-/* The allowed transitions of an item. */
-static const enum item_state item_next[ITEM_STATES] = {
-    [ITEM_FREE] = ITEM_READING,
-    [ITEM_READING] = ITEM_READ,
-    [ITEM_READ] = ITEM_RENDERING,
-    [ITEM_RENDERING] = ITEM_FREE,
+static const struct state_row item_states[] = {
+    [ITEM_FREE] = {"free", STATE(ITEM_READING)},
+    [ITEM_READING] = {"reading", STATE(ITEM_READ)},
+    [ITEM_READ] = {"read", STATE(ITEM_RENDERING)},
+    [ITEM_RENDERING] = {"rendering", STATE(ITEM_FREE)},
 };
+
+static bool item_is_sound(const void *object)
+{
+    const struct item *item = object;
+
+    return (item->request != NULL) == (item->state != ITEM_FREE);
+}
+
+static const struct state_machine item_machine = {
+    .name = "item", .states = item_states, .count = ARRAY_LEN(item_states), .holds = item_is_sound};
 
 static void item_move(struct item *item, enum item_state to)
 {
-    assert(item->state < ITEM_STATES && item_next[item->state] == to);
-    assert((item->request != NULL) == (to != ITEM_FREE));
+    enum item_state from = item->state;
+
     item->state = to;
+    state_moved(&item_machine, item, 0, from, to);
 }
 
 /* Move a request from its stream's list to the finished requests. */

@@ -24,7 +24,7 @@ struct retry {
     struct render_try try;
 };
 
-enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
+enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING };
 
 /* A sample of a batch, or a run of positions that show the same sample (render_run()). */
 struct part {

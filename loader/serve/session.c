@@ -10,26 +10,33 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "common/util/state.h"
 #include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 #include "loader/serve/snapshot.h"
 
-/* The allowed transitions. Every state changes to CLOSING at end of file, on BYE, on a malformed
- * frame, and on an error. CLOSING cancels all requests and waits for their tasks. */
-#define TO(state) (1U << (state))
-static const unsigned may_become[STATES] = {
-    [STATE_HELLO] = TO(STATE_IDLE) | TO(STATE_CLOSING),   /* HELLO */
-    [STATE_IDLE] = TO(STATE_OPENING) | TO(STATE_CLOSING), /* FIELDS, OPEN */
+/* Every state changes to CLOSING at end of file, on BYE, on a malformed frame, and on an error.
+ * CLOSING cancels all requests and waits for their tasks. */
+static const struct state_row session_states[] = {
+    [STATE_HELLO] = {"hello", STATE(STATE_IDLE) | STATE(STATE_CLOSING)},  /* HELLO */
+    [STATE_IDLE] = {"idle", STATE(STATE_OPENING) | STATE(STATE_CLOSING)}, /* FIELDS, OPEN */
     /* The index is ready, or the requested fields are known. */
-    [STATE_OPENING] = TO(STATE_OPEN) | TO(STATE_IDLE) | TO(STATE_CLOSING),
-    [STATE_OPEN] = TO(STATE_CLOSING), /* RENDER, DONE ... */
-    [STATE_CLOSING] = 0,
+    [STATE_OPENING] = {"opening", STATE(STATE_OPEN) | STATE(STATE_IDLE) | STATE(STATE_CLOSING)},
+    [STATE_OPEN] = {"open", STATE(STATE_CLOSING)}, /* RENDER, DONE ... */
+    [STATE_CLOSING] = {"closing", 0},
 };
+
+static const struct state_machine session_machine = {.name = "session",
+                                                     .states = session_states,
+                                                     .count = ARRAY_LEN(session_states),
+                                                     .trace = state_log};
 
 void session_move(struct session *s, enum state to)
 {
-    assert(s->state < STATES && (may_become[s->state] & TO(to)));
+    enum state from = s->state;
+
     s->state = to;
+    state_moved(&session_machine, s, (unsigned)s->id, from, to);
 }
 
 void session_close_fd(void *arg, int fd)

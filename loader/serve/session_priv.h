@@ -34,7 +34,7 @@ enum {
 
 #define NO_SLOT UINT32_MAX
 
-enum state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING, STATES };
+enum state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
 
 struct session {
     struct server *server;
