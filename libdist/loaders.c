@@ -506,10 +506,10 @@ static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
 static void keep_own(struct plenum_stream *s)
 {
     struct plenum_error err;
-    int r =
-        io_keep_loader(s->loaders->named[0].address.text, s->info.num_local_instances > 1, &err);
+    int r;
 
     assert(s->loaders->own);
+    r = io_keep_loader(s->loaders->named[0].address.text, s->info.num_local_instances > 1, &err);
     if (r == -EADDRINUSE)
         own_is_taken(s);
     else if (r < 0)

@@ -160,7 +160,6 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
         for (uint32_t i = 0; i < ret->count; i++)
             if (strcmp(ret->spec[i].name, spec->name) == 0)
                 return error_set(err, -EINVAL, "fields: '%s' is given twice", spec->name);
-        assert(ret->count < FIELDS_MAX);
         n = put_spec(ret, n, spec);
         ret->count++;
     }

@@ -271,7 +271,6 @@ static bool find_gone(const struct meeting *m, uint32_t *ret)
     for (uint32_t i = 0; i < m->instances; i++) {
         if (i == m->index || meeting_has_come(m, i) || !is_gone(m, i) || meeting_has_come(m, i))
             continue;
-        assert(i != m->index);
         *ret = i;
         return true;
     }

@@ -15,8 +15,7 @@
 
 enum { COST_PIXEL_NS = 20 }; /* estimated cost before any sample is rendered */
 
-/* Find the user or job with this name in a list, or add it. Returns NULL when out of memory.
- * Holding the lock. */
+/* Find the user or job with this name in a list, or add it. Returns NULL when out of memory. */
 static struct owner *join(struct list *list, const char *name, struct flow *parent,
                           uint64_t start_tag)
 {
@@ -39,7 +38,6 @@ static struct owner *join(struct list *list, const char *name, struct flow *pare
     return o;
 }
 
-/* Holding the lock. */
 static void leave(struct owner *o)
 {
     assert(o->members > 0);

@@ -181,11 +181,12 @@ void yuv_convert(const struct yuv_image *image, const struct yuv_rule *rule, str
     const struct yuv_rule r = *rule;
     size_t each = (size_t)run.width + 2;
     int32_t *luma = room, *sums = luma + each;
-    struct sum rows = sum_of(image, 0, run.y, run.y);
+    struct sum rows;
     const int32_t *u, *v;
 
     assert(run.y < image->height && run.width > 0);
     assert(run.left < image->width && run.width <= image->width - run.left);
+    rows = sum_of(image, 0, run.y, run.y);
     rows.m = 1;
     rows.zero = r.zero_y;
     add_rows(&rows, run.left, run.width, luma);

@@ -516,9 +516,10 @@ static int prepare_scan(struct reader *r, const struct jpeg_coefs_tools *tools)
             return JPEG_OWN_GIVES_UP;
         r->huff = m.ac;
         for (m.y = 0; m.y < m.v; m.y++)
-            for (m.x = 0; m.x < m.h; m.x++)
+            for (m.x = 0; m.x < m.h; m.x++) {
+                assert(r->member_count < JPEG_MCU_BLOCKS);
                 r->members[r->member_count++] = m;
-        assert(r->member_count <= JPEG_MCU_BLOCKS);
+            }
     }
     return 0;
 }

@@ -708,11 +708,12 @@ static int list_mcu_blocks(struct jpeg_own *o)
         if (!ac)
             return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
         for (uint8_t y = 0; y < c->v; y++)
-            for (uint8_t x = 0; x < c->h; x++)
+            for (uint8_t x = 0; x < c->h; x++) {
+                assert(o->mcu_block_count < JPEG_MCU_BLOCKS);
                 o->mcu_blocks[0][o->mcu_block_count++] = (struct mcu_block){
                     .dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
+            }
     }
-    assert(o->mcu_block_count > 0 && o->mcu_block_count <= JPEG_MCU_BLOCKS);
     memcpy(o->mcu_blocks[1], o->mcu_blocks[0], sizeof(o->mcu_blocks[1]));
     return 0;
 }

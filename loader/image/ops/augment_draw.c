@@ -45,9 +45,10 @@ static int32_t to_turn(struct rational_signed r)
 static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
 {
     int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
-    int32_t v = from + (int32_t)philox_below(word, (uint32_t)count);
+    int32_t v;
 
     assert(count > 0);
+    v = from + (int32_t)philox_below(word, (uint32_t)count);
     return (uint32_t)(v < 0 ? v + AUGMENT_TURN : v);
 }
 

@@ -81,6 +81,7 @@ int splice_write(const struct splice *s, const struct pack_layout *layout, const
         uint32_t begin = first > 0 ? ends[-1] : (uint32_t)layout->data;
 
         /* The intervals of a row are contiguous. */
+        assert((size_t)(to - (uint8_t *)scratch->bytes) + ends[width - 1] - begin <= len);
         memcpy(to, bytes + begin, ends[width - 1] - begin);
         for (uint32_t i = 0; i < width; i++)
             to[ends[i] - begin - 1] = (uint8_t)(0xD0 + number++ % 8);
@@ -88,6 +89,5 @@ int splice_write(const struct splice *s, const struct pack_layout *layout, const
     }
     to[-1] = 0xD9; /* EOI */
     *ret_len = (size_t)(to - (uint8_t *)scratch->bytes);
-    assert(*ret_len <= len);
     return 0;
 }
