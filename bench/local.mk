@@ -14,7 +14,7 @@ bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG
 %C%_prepare_SOURCES = %D%/prepare.c %D%/ffcv.h
 %C%_prepare_LDADD = $(bench_libs) -lm
 
-%C%_render_SOURCES = %D%/render.c %D%/forms.c %D%/forms.h %D%/ffcv.h
+%C%_render_SOURCES = %D%/render.c %D%/render_rows.c %D%/render_rows.h %D%/forms.c %D%/forms.h %D%/ffcv.h
 %C%_render_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS)
 %C%_render_LDADD = $(bench_libs) $(WEBP_LIBS) $(AVIF_LIBS)
 # FFCV's method needs a C++ compiler, TurboJPEG and OpenCV; without them its row is left out. It is a separate library
