@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A host that lends its cores (--loader-host) and prints without end: the job keeps running, and plenumrun still obeys
-signals. A script that answers like such a host replaces ssh."""
+"""A loader host (--loader-host) that prints without end: the job keeps running, and plenumrun still obeys signals. A
+script that answers like such a host replaces ssh."""
 
 import os
 import select

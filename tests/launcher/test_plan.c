@@ -137,7 +137,7 @@ Test(plan, local_means_this_host_alone)
     plan_fini(&plan);
 }
 
-/* Hosts that lend their cores run no instances. */
+/* Loader hosts run no instances. */
 Test(plan, loader_hosts)
 {
     struct hostlist loaders = {0};
@@ -156,7 +156,7 @@ Test(plan, loader_hosts)
     plan_fini(&plan);
     cr_expect(eq(int, make_with(request, "h1,c2", 4, 4, &plan, &err), -EINVAL));
     cr_expect(strstr(err.text, "--loader-host c2: instances run there") != NULL, "%s", err.text);
-    /* A lending host may be listed as long as it gets no instances. */
+    /* A loader host may be listed as long as it gets no instances. */
     cr_assert(eq(int, make_with(request, "h1,c2", 1, 1, &plan, NULL), 0));
     plan_fini(&plan);
     hostlist_fini(&loaders);

@@ -56,7 +56,7 @@ bare() {
         "$@" >out 2>err; code=$?
 }
 bare --host v1,v2 sh -c 'echo $RANK'
-ok "without TLS: the job runs, with a warning" all 'same $code 0' 'has "variables of -x, is not encrypted"' \
+ok "without TLS: the job runs, with a warning" all 'same $code 0' 'has "variables passed with -x, is not encrypted"' \
     nothing_is_left
 bare --loader none --loader-host v3 --host v1,v2 true
 ok "without TLS: --loader-host is rejected" all 'same $code 125' \
