@@ -119,14 +119,14 @@ MESSAGE static void lose(struct supervisor *s, struct instance *inst, const char
 
 /* ---- messages from shims ---- */
 
-static bool is_mate(const struct peer *a, const struct peer *b)
+static bool is_mate(const struct shim_peer *a, const struct shim_peer *b)
 {
     return a != b && !a->instance && !b->instance &&
            memcmp(a->from.host, b->from.host, sizeof(a->from.host)) == 0;
 }
 
 /* Count a stranger that has just been added. */
-static void count_stranger(struct supervisor *s, struct peer *peer)
+static void count_stranger(struct supervisor *s, struct shim_peer *peer)
 {
     assert(!peer->instance);
     s->strangers.count++;
@@ -140,7 +140,7 @@ static void count_stranger(struct supervisor *s, struct peer *peer)
 }
 
 /* Stop counting a stranger that has left or has identified itself. */
-static void discount_stranger(struct supervisor *s, const struct peer *peer)
+static void discount_stranger(struct supervisor *s, const struct shim_peer *peer)
 {
     assert(!peer->instance && s->strangers.count > 0);
     s->strangers.count--;
@@ -149,7 +149,7 @@ static void discount_stranger(struct supervisor *s, const struct peer *peer)
             s->peers[i]->mates--;
 }
 
-static void drop_peer(struct supervisor *s, struct peer *peer)
+static void drop_peer(struct supervisor *s, struct shim_peer *peer)
 {
     if (!peer->instance)
         discount_stranger(s, peer);
@@ -167,7 +167,7 @@ static void drop_peer(struct supervisor *s, struct peer *peer)
 }
 
 /* Close a connection that broke, or that delivered a malformed frame. */
-static void hang_up(struct supervisor *s, struct peer *peer)
+static void hang_up(struct supervisor *s, struct shim_peer *peer)
 {
     struct instance *inst = peer->instance;
 
@@ -254,7 +254,7 @@ static void note_loader(struct supervisor *s, const char *host, const struct con
                   several ? " of each host, on that host" : "", hello->page);
 }
 
-static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_reader *payload)
+static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct frame_reader *payload)
 {
     struct control_hello hello;
     struct plenum_error err;
@@ -432,8 +432,8 @@ static int handle_progress(struct supervisor *s, struct instance *inst,
     return output_put_progress(s->output, instance_index(s, inst), stream, bytes, len);
 }
 
-static int handle_frame(struct supervisor *s, struct peer *peer, const struct frame_header *header,
-                        struct frame_reader *payload)
+static int handle_frame(struct supervisor *s, struct shim_peer *peer,
+                        const struct frame_header *header, struct frame_reader *payload)
 {
     struct instance *inst = peer->instance;
     uint64_t number;
@@ -499,7 +499,7 @@ static int handle_frame(struct supervisor *s, struct peer *peer, const struct fr
 }
 
 /* Encrypting a connection costs memory and time, so this waits for the first bytes. */
-static int64_t fill(struct supervisor *s, struct peer *peer)
+static int64_t fill(struct supervisor *s, struct shim_peer *peer)
 {
     if (s->tls && !peer->conn.carrier && tls_carry(s->tls, peer->conn.fd, &peer->conn.carrier) < 0)
         return -ENOMEM;
@@ -507,7 +507,7 @@ static int64_t fill(struct supervisor *s, struct peer *peer)
     return frame_conn_fill(&peer->conn);
 }
 
-void instances_read(struct supervisor *s, struct peer *peer)
+void instances_read(struct supervisor *s, struct shim_peer *peer)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -529,7 +529,7 @@ void instances_read(struct supervisor *s, struct peer *peer)
 
 /* Returns whether a peer has had a turn without sending anything. A shim sends its first bytes as
  * soon as it connects. */
-static bool is_silent(const struct supervisor *s, const struct peer *peer)
+static bool is_silent(const struct supervisor *s, const struct shim_peer *peer)
 {
     return peer->moved_ns == 0 && peer->round != s->strangers.round;
 }
@@ -537,8 +537,8 @@ static bool is_silent(const struct supervisor *s, const struct peer *peer)
 /* Returns whether `a` should be dropped rather than `b`. Silent ones go first, then those of the
  * host with the most, then the one that has been idle for longest: a shim's handshake takes several
  * turns, and makes progress in each. */
-static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
-                              const struct peer *b)
+static bool is_rather_dropped(const struct supervisor *s, const struct shim_peer *a,
+                              const struct shim_peer *b)
 {
     assert(!a->instance && !b->instance);
     if (is_silent(s, a) != is_silent(s, b))
@@ -551,7 +551,7 @@ static bool is_rather_dropped(const struct supervisor *s, const struct peer *a,
 /* Drop a stranger; false if there is none. */
 static bool drop_stranger(struct supervisor *s)
 {
-    struct peer *found = NULL;
+    struct shim_peer *found = NULL;
     char host[64];
 
     for (size_t i = 0; i < s->num_peers; i++)
@@ -599,11 +599,11 @@ void instances_describe_strangers(const struct supervisor *s, char *ret, size_t 
 
 static int add_peer(struct supervisor *s, int fd, const struct dial_peer *from)
 {
-    struct peer *peer;
+    struct shim_peer *peer;
 
     if (s->strangers.count >= STRANGERS_MAX)
         (void)drop_stranger(s);
-    if (array_grow(&s->peers, &s->peers_cap, s->num_peers, sizeof(struct peer *)) < 0)
+    if (array_grow(&s->peers, &s->peers_cap, s->num_peers, sizeof(struct shim_peer *)) < 0)
         return -ENOMEM;
     peer = calloc(1, sizeof(*peer));
     if (!peer)
@@ -704,7 +704,7 @@ void instances_send_input(struct supervisor *s, const char *bytes, size_t len)
 void instances_flush(struct supervisor *s)
 {
     for (size_t i = s->num_peers; i-- > 0;) {
-        struct peer *peer = s->peers[i];
+        struct shim_peer *peer = s->peers[i];
         int r = frame_conn_flush(&peer->conn);
 
         if (r < 0 && r != -EAGAIN)

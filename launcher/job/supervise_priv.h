@@ -47,7 +47,7 @@ enum instance_state {
 
 struct instance {
     enum instance_state state;
-    struct peer *peer; /* NULL: not connected, or no longer */
+    struct shim_peer *peer; /* NULL: not connected, or no longer */
     uint64_t heard_ns;
     uint64_t output_ns; /* when its program last printed something; 0: never */
     char *loader;       /* address of its host's loader, if its shim keeps one; otherwise NULL */
@@ -66,7 +66,7 @@ struct instance {
 };
 
 /* A connection. */
-struct peer {
+struct shim_peer {
     struct frame_conn conn;
     struct instance *instance; /* NULL: a stranger, which has not sent HELLO */
     uint64_t since_ns;
@@ -92,7 +92,7 @@ struct supervisor {
 
     enum phase phase;
     struct instance *instances; /* [num_instances] */
-    struct peer **peers;
+    struct shim_peer **peers;
     size_t num_peers, peers_cap;
     struct pollfd *fds; /* of one turn */
     size_t fds_cap;
@@ -200,7 +200,7 @@ void instances_accept(struct supervisor *s);
  * ..."; "" if there were none. */
 void instances_describe_strangers(const struct supervisor *s, char *ret, size_t size);
 /** Read what a connection holds and act on it. May drop the peer. */
-void instances_read(struct supervisor *s, struct peer *peer);
+void instances_read(struct supervisor *s, struct shim_peer *peer);
 /** Send pending bytes. May drop peers. */
 void instances_flush(struct supervisor *s);
 /** Drop all connections. */

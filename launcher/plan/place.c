@@ -50,7 +50,7 @@ struct core {
 };
 
 /* The host while it is being divided. */
-struct state {
+struct placement {
     hwloc_topology_t topology;
     const struct place_request *request;
     hwloc_obj_type_t unit; /* what counts as a core here */
@@ -95,7 +95,7 @@ static hwloc_obj_type_t unit_of(hwloc_topology_t topology)
     return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-static void state_fini(struct state *s)
+static void state_fini(struct placement *s)
 {
     for (uint32_t i = 0; s->cores && i < s->num_cores; i++)
         hwloc_bitmap_free(s->cores[i].cpus);
@@ -111,7 +111,7 @@ static void state_fini(struct state *s)
 
 /* ---- inventory ---- */
 
-static int find_usable(struct state *s, struct plenum_error *err)
+static int find_usable(struct placement *s, struct plenum_error *err)
 {
     const char *cpus = s->request->cpus;
     hwloc_bitmap_t wanted, missing;
@@ -158,14 +158,14 @@ static int by_first_cpu(const void *a, const void *b)
     return hwloc_bitmap_compare_first(x->cpuset, y->cpuset);
 }
 
-static bool has_units(const struct state *s, hwloc_const_bitmap_t cpus)
+static bool has_units(const struct placement *s, hwloc_const_bitmap_t cpus)
 {
     return hwloc_get_nbobjs_inside_cpuset_by_type(s->topology, cpus, s->unit) > 0;
 }
 
 /* Find the memories: nodes with their own CPUs, ordered by these CPUs, and one more for the
  * remaining CPUs. */
-static int find_memories(struct state *s)
+static int find_memories(struct placement *s)
 {
     int all = hwloc_get_nbobjs_by_type(s->topology, HWLOC_OBJ_NUMANODE);
     hwloc_bitmap_t rest = hwloc_bitmap_dup(hwloc_topology_get_topology_cpuset(s->topology));
@@ -210,7 +210,7 @@ fail:
     return -ENOMEM;
 }
 
-static uint32_t memory_of(const struct state *s, hwloc_const_bitmap_t cpus)
+static uint32_t memory_of(const struct placement *s, hwloc_const_bitmap_t cpus)
 {
     assert(s->num_nodes > 0);
     for (uint32_t i = 0; i < s->num_nodes; i++)
@@ -219,7 +219,7 @@ static uint32_t memory_of(const struct state *s, hwloc_const_bitmap_t cpus)
     return s->num_nodes - 1;
 }
 
-static int find_cores(struct state *s, struct plenum_error *err)
+static int find_cores(struct placement *s, struct plenum_error *err)
 {
     int all = hwloc_get_nbobjs_by_type(s->topology, s->unit);
 
@@ -250,7 +250,7 @@ static int find_cores(struct state *s, struct plenum_error *err)
 }
 
 /* Reserve the loader's cores, one at a time: the last core of the memory that has the most left. */
-static int reserve_cores(struct state *s, struct plenum_error *err)
+static int reserve_cores(struct placement *s, struct plenum_error *err)
 {
     uint32_t wanted = s->request->reserve_cores, *left;
 
@@ -283,7 +283,7 @@ static int reserve_cores(struct state *s, struct plenum_error *err)
     return 0;
 }
 
-static uint32_t group_of(const struct state *s, const struct core *core)
+static uint32_t group_of(const struct placement *s, const struct core *core)
 {
     switch (s->request->policy) {
     case PLACE_COMPACT:
@@ -297,7 +297,7 @@ static uint32_t group_of(const struct state *s, const struct core *core)
 }
 
 /* Empty groups are removed; num_groups is the number left. */
-static int make_groups(struct state *s)
+static int make_groups(struct placement *s)
 {
     uint32_t keys = s->num_nodes;
 
@@ -322,7 +322,7 @@ static int make_groups(struct state *s)
 
 /* ---- dividing ---- */
 
-static uint32_t group_size(const struct state *s, uint32_t group)
+static uint32_t group_size(const struct placement *s, uint32_t group)
 {
     assert(group < s->num_groups);
     assert(s->first[group] < s->first[group + 1]);
@@ -336,7 +336,7 @@ static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
 }
 
 /* Add a core to what an instance gets. */
-static void give_core(const struct state *s, uint32_t group, uint32_t nth, struct place *p)
+static void give_core(const struct placement *s, uint32_t group, uint32_t nth, struct place *p)
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];
 
@@ -347,7 +347,7 @@ static void give_core(const struct state *s, uint32_t group, uint32_t nth, struc
     p->cores++;
 }
 
-static void give_share(const struct state *s, const struct share *share, struct place *p)
+static void give_share(const struct placement *s, const struct share *share, struct place *p)
 {
     uint32_t cores = group_size(s, share->group), place = share->place, of = share->of, core;
 
@@ -371,7 +371,7 @@ static void give_share(const struct state *s, const struct share *share, struct 
 
 /* Count the instances that share each group: each group gets one; each further instance joins the
  * group that then has the most cores per instance. */
-static void count_shares(const struct state *s, uint32_t count, uint32_t *shares)
+static void count_shares(const struct placement *s, uint32_t count, uint32_t *shares)
 {
     assert(s->num_groups > 0 && count > s->num_groups);
     for (uint32_t g = 0; g < s->num_groups; g++)
@@ -387,7 +387,7 @@ static void count_shares(const struct state *s, uint32_t count, uint32_t *shares
     }
 }
 
-static int divide_groups(const struct state *s, struct places *ret)
+static int divide_groups(const struct placement *s, struct places *ret)
 {
     uint32_t count = ret->count, *shares, i = 0;
 
@@ -459,7 +459,7 @@ static hwloc_obj_t find_device(hwloc_topology_t topology, uint32_t wanted)
 
 /* Set used[g] for the groups next to an accelerator. False if it is next to all of them, or does
  * not exist. */
-static bool find_near_groups(const struct state *s, uint32_t device, bool *used)
+static bool find_near_groups(const struct placement *s, uint32_t device, bool *used)
 {
     hwloc_obj_t obj = find_device(s->topology, device);
     uint32_t found = 0;
@@ -481,7 +481,7 @@ static bool find_near_groups(const struct state *s, uint32_t device, bool *used)
 
 /* Give each instance the groups next to its accelerators; instances share groups that are next to
  * accelerators of several. */
-static int divide_by_devices(const struct state *s, struct places *ret)
+static int divide_by_devices(const struct placement *s, struct places *ret)
 {
     uint32_t count = ret->count, groups = s->num_groups;
     bool *used = calloc((size_t)count * groups, sizeof(*used));
@@ -517,7 +517,7 @@ static int divide_by_devices(const struct state *s, struct places *ret)
 
 /* Returns whether other cores have memory other than these nodes. If not, there is no choice of
  * memory. */
-static bool has_other_nodes(const struct state *s, const struct place *p)
+static bool has_other_nodes(const struct placement *s, const struct place *p)
 {
     for (uint32_t i = 0; i < s->num_nodes; i++)
         if (s->nodes[i] != NO_NODE && !hwloc_bitmap_isset(p->nodes, (unsigned)s->nodes[i]))
@@ -525,7 +525,7 @@ static bool has_other_nodes(const struct state *s, const struct place *p)
     return false;
 }
 
-static enum numa_policy choose_memory(const struct state *s, const struct place *p)
+static enum numa_policy choose_memory(const struct placement *s, const struct place *p)
 {
     switch (s->request->memory) {
     case NUMA_BIND:
@@ -539,7 +539,7 @@ static enum numa_policy choose_memory(const struct state *s, const struct place 
     }
 }
 
-static void finish(const struct state *s, struct places *ret)
+static void finish(const struct placement *s, struct places *ret)
 {
     const struct place_request *q = s->request;
     uint32_t quota = topology_get_quota(s->topology), share = quota / ret->count / 1000;
@@ -584,7 +584,7 @@ static int alloc_places(uint32_t count, struct places *ret)
     return 0;
 }
 
-static int divide(const struct state *s, struct places *ret)
+static int divide(const struct placement *s, struct places *ret)
 {
     switch (s->request->policy) {
     case PLACE_DISABLED:
@@ -601,7 +601,7 @@ static int divide(const struct state *s, struct places *ret)
 int place_host(hwloc_topology_t topology, const struct place_request *request, struct places *ret,
                struct plenum_error *err)
 {
-    struct state s = {.topology = topology, .request = request, .unit = unit_of(topology)};
+    struct placement s = {.topology = topology, .request = request, .unit = unit_of(topology)};
     struct places places = {0};
     int r;
 

@@ -221,32 +221,32 @@ static int measure_all(const char *dataset, const struct arguments *a, struct me
 }
 
 /* The rate of a stage if nothing else limited it, images/s. */
-struct stage {
+struct bench_stage {
     const char *name;
     double rate;
 };
 
-static unsigned stages_of(struct measure *m, struct stage *ret)
+static unsigned stages_of(struct measure *m, struct bench_stage *ret)
 {
     struct measure *real = &m[0];
     unsigned n = 0;
 
     if (real->rounds && real->rendered > 0) {
-        ret[n++] = (struct stage){"storage", (double)real->io_threads * real->rendered *
-                                                 (double)NS_PER_SEC / real->read_ns};
-        ret[n++] = (struct stage){"decoding", (double)real->threads * real->rendered *
-                                                  (double)NS_PER_SEC / real->render_ns};
+        ret[n++] = (struct bench_stage){"storage", (double)real->io_threads * real->rendered *
+                                                       (double)NS_PER_SEC / real->read_ns};
+        ret[n++] = (struct bench_stage){"decoding", (double)real->threads * real->rendered *
+                                                        (double)NS_PER_SEC / real->render_ns};
     }
     if (m[1].rounds)
-        ret[n++] = (struct stage){"transport", median(&m[1])};
+        ret[n++] = (struct bench_stage){"transport", median(&m[1])};
     if (m[2].rounds)
-        ret[n++] = (struct stage){"hand-over", median(&m[2])};
+        ret[n++] = (struct bench_stage){"hand-over", median(&m[2])};
     return n;
 }
 
-static const struct stage *slowest(const struct stage *stages, unsigned n)
+static const struct bench_stage *slowest(const struct bench_stage *stages, unsigned n)
 {
-    const struct stage *least = NULL;
+    const struct bench_stage *least = NULL;
 
     for (unsigned i = 0; i < n; i++)
         if (!least || stages[i].rate < least->rate)
@@ -257,9 +257,9 @@ static const struct stage *slowest(const struct stage *stages, unsigned n)
 /* Write a sentence about whether the host is the bottleneck. */
 static void verdict(const struct arguments *a, struct measure *m, char *ret, size_t size)
 {
-    struct stage stages[4];
+    struct bench_stage stages[4];
     unsigned n = stages_of(m, stages);
-    const struct stage *least = slowest(stages, n);
+    const struct bench_stage *least = slowest(stages, n);
     double need, waiting;
 
     if (!m[0].rounds || !least) {
@@ -287,7 +287,7 @@ static void verdict(const struct arguments *a, struct measure *m, char *ret, siz
 
 static void print_text(const struct arguments *a, struct measure *m)
 {
-    struct stage stages[4];
+    struct bench_stage stages[4];
     unsigned n = stages_of(m, stages);
     char sentence[256];
 
@@ -313,7 +313,7 @@ static void print_text(const struct arguments *a, struct measure *m)
 static void print_json(const struct arguments *a, struct measure *m)
 {
     struct json j = {.file = stdout};
-    struct stage stages[4];
+    struct bench_stage stages[4];
     unsigned n = stages_of(m, stages);
     char sentence[256];
 

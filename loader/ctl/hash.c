@@ -64,12 +64,12 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-struct sum {
+struct hash_sum {
     uint64_t hash, samples, substituted;
 };
 
 static int hash_position(const struct ctl_stream *s, struct render_scratch *scratch,
-                         struct order_place place, uint8_t *pixels, struct sum *sum,
+                         struct order_place place, uint8_t *pixels, struct hash_sum *sum,
                          struct plenum_error *err)
 {
     const struct views *views = &s->spec.views;
@@ -112,7 +112,7 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
 
 /* Hash the valid samples in `steps` steps of each epoch, up to `most` samples. */
 static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t steps, uint64_t most,
-                       struct sum *sum, struct plenum_error *err)
+                       struct hash_sum *sum, struct plenum_error *err)
 {
     uint64_t end = min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
@@ -141,7 +141,7 @@ out:
 }
 
 /* Hash a whole data set, or its parts, which have the same number of steps. */
-static int hash_all(const char *name, const struct arguments *a, struct sum *sum,
+static int hash_all(const char *name, const struct arguments *a, struct hash_sum *sum,
                     struct plenum_error *err)
 {
     uint32_t count = a->parts ? a->parts : 1;
@@ -178,7 +178,7 @@ out:
     return r;
 }
 
-static void print_json(const struct sum *sum)
+static void print_json(const struct hash_sum *sum)
 {
     struct json j = {.file = stdout};
     char hash[20];
@@ -195,7 +195,7 @@ static int run(int argc, char **argv)
 {
     struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .epochs = 1};
     struct plenum_error err;
-    struct sum sum = {0};
+    struct hash_sum sum = {0};
     int r;
 
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");

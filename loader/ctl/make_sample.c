@@ -47,7 +47,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-struct job {
+struct sample_job {
     const struct arguments *args;
     const char *dir;
     struct plenum_error err; /* from creating the folders */
@@ -95,7 +95,7 @@ static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
     }
 }
 
-static int make_image(const struct job *job, uint32_t kind, uint32_t number,
+static int make_image(const struct sample_job *job, uint32_t kind, uint32_t number,
                       struct plenum_error *err)
 {
     struct philox_block dice = philox_draw(job->args->seed, number, kind, DRAW_SAMPLE_SET, 1);
@@ -134,7 +134,7 @@ out:
 
 static int turn(void *arg, uint64_t index, unsigned thread)
 {
-    struct job *job = arg;
+    struct sample_job *job = arg;
     struct plenum_error err;
     int r = make_image(job, (uint32_t)(index / job->args->images),
                        (uint32_t)(index % job->args->images), &err);
@@ -150,7 +150,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
     ctl_show_progress(arg, "images", done, total);
 }
 
-static int make_folders(const struct job *job, struct plenum_error *err)
+static int make_folders(const struct sample_job *job, struct plenum_error *err)
 {
     if (mkdir(job->dir, 0777) < 0 && errno != EEXIST)
         return error_set(err, -errno, "cannot make the folder %s: %s", job->dir, strerror(errno));
@@ -170,7 +170,7 @@ static int make_folders(const struct job *job, struct plenum_error *err)
 static int run(int argc, char **argv)
 {
     struct arguments a = {.classes = SCENE_KINDS, .images = 40, .size = 320};
-    struct job job = {.args = &a};
+    struct sample_job job = {.args = &a};
     struct parallel loop = {.turn = turn, .progress = show_progress, .arg = &job};
     int r;
 

@@ -47,7 +47,7 @@ struct slot {
 };
 
 /* The archive that is being written. Owned by the thread that writes. */
-struct output {
+struct pack_output {
     struct tar_writer *writer;
     char *path, *partial;
     char **keys; /* [samples], names of the members */
@@ -55,7 +55,7 @@ struct output {
     struct pack_sum sum;
 };
 
-struct job {
+struct pack_job {
     const struct pack_job_options *options;
     uint32_t *missing; /* archives still to be created */
     uint32_t num_missing;
@@ -64,7 +64,7 @@ struct job {
     struct dataset_buffer *buffers; /* [threads] */
     unsigned threads;
     uint32_t window;
-    struct output output;
+    struct pack_output output;
     uint32_t made;
     /* Any thread, holding mu. */
     struct lock mu;
@@ -76,7 +76,7 @@ struct job {
     struct plenum_error err;
 };
 
-static char *archive_path(const struct job *job, uint32_t archive, const char *end)
+static char *archive_path(const struct pack_job *job, uint32_t archive, const char *end)
 {
     return str_format("%s/%s-%06u.tar%s", job->options->folder, job->options->plan->prefix, archive,
                       end);
@@ -157,7 +157,7 @@ static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
     return found;
 }
 
-static int make_keys(const struct job *job, uint32_t archive, char **keys)
+static int make_keys(const struct pack_job *job, uint32_t archive, char **keys)
 {
     uint32_t first = archive * job->options->plan->per_archive;
     uint32_t count = pack_plan_count(job->options->plan, archive);
@@ -177,7 +177,7 @@ static int make_keys(const struct job *job, uint32_t archive, char **keys)
 
 /* --- writing --- */
 
-static void output_fini(struct output *o, uint32_t per_archive)
+static void output_fini(struct pack_output *o, uint32_t per_archive)
 {
     tar_writer_destroy(o->writer);
     for (uint32_t i = 0; o->keys && i < per_archive; i++)
@@ -185,12 +185,12 @@ static void output_fini(struct output *o, uint32_t per_archive)
     free(o->keys);
     free(o->path);
     free(o->partial);
-    *o = (struct output){0};
+    *o = (struct pack_output){0};
 }
 
-static int begin_archive(struct job *job, uint32_t archive, struct plenum_error *err)
+static int begin_archive(struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
-    struct output *o = &job->output;
+    struct pack_output *o = &job->output;
     int r;
 
     o->path = archive_path(job, archive, "");
@@ -205,9 +205,9 @@ static int begin_archive(struct job *job, uint32_t archive, struct plenum_error 
 }
 
 /* Record the archive, and then rename it to its final name. */
-static int end_archive(struct job *job, uint32_t archive, struct plenum_error *err)
+static int end_archive(struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
-    struct output *o = &job->output;
+    struct pack_output *o = &job->output;
     struct tar_written written;
     int r = tar_writer_finish(o->writer, &written, err);
 
@@ -231,10 +231,10 @@ static const char *default_extension(const char *path)
     return dot && strcasecmp(dot, ".png") == 0 ? ".png" : ".jpg";
 }
 
-static int write_members(struct job *job, const struct slot *slot, uint32_t sample,
+static int write_members(struct pack_job *job, const struct slot *slot, uint32_t sample,
                          struct plenum_error *err)
 {
-    struct output *o = &job->output;
+    struct pack_output *o = &job->output;
     const char *key = o->keys[o->done];
     bool packed = slot->result.bytes != NULL;
     const uint8_t *bytes = packed ? slot->result.bytes : slot->raw.bytes;
@@ -259,7 +259,7 @@ static int write_members(struct job *job, const struct slot *slot, uint32_t samp
     return r;
 }
 
-static int account(struct job *job, const struct slot *slot, uint32_t sample,
+static int account(struct pack_job *job, const struct slot *slot, uint32_t sample,
                    struct plenum_error *err)
 {
     struct pack_sum *sum = &job->output.sum;
@@ -283,7 +283,7 @@ static int account(struct job *job, const struct slot *slot, uint32_t sample,
 }
 
 /* Returns the sample of a turn, and which of the missing archives it belongs to. */
-static uint32_t sample_of(const struct job *job, uint64_t turn, uint32_t *archive)
+static uint32_t sample_of(const struct pack_job *job, uint64_t turn, uint32_t *archive)
 {
     uint32_t each = job->options->plan->per_archive;
 
@@ -291,7 +291,7 @@ static uint32_t sample_of(const struct job *job, uint64_t turn, uint32_t *archiv
     return *archive * each + (uint32_t)(turn % each);
 }
 
-static int write_slot(struct job *job, const struct slot *slot, uint64_t turn,
+static int write_slot(struct pack_job *job, const struct slot *slot, uint64_t turn,
                       struct plenum_error *err)
 {
     uint32_t archive, sample = sample_of(job, turn, &archive);
@@ -324,7 +324,7 @@ static void slot_clear(struct slot *slot)
 
 /* Write the slots that are ready, starting with the next one. Holding the lock, which is released
  * during writing. */
-static void write_ready(struct job *job)
+static void write_ready(struct pack_job *job)
 {
     struct plenum_error err;
 
@@ -365,7 +365,7 @@ static const char *extension_of(const struct image_decoder *decoder, const struc
 }
 
 /* Read and pack one sample; its file stays in the buffer. */
-static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct slot *ret,
+static int pack_sample(struct pack_job *job, uint32_t sample, unsigned thread, struct slot *ret,
                        struct plenum_error *err)
 {
     const struct pack_resize *resize = &job->options->plan->resize;
@@ -395,7 +395,7 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
     return r;
 }
 
-static void fail(struct job *job, int code, const struct plenum_error *err)
+static void fail(struct pack_job *job, int code, const struct plenum_error *err)
 {
     assert(lock_is_held(&job->mu));
     if (job->code == 0) {
@@ -407,7 +407,7 @@ static void fail(struct job *job, int code, const struct plenum_error *err)
 
 static int turn(void *arg, uint64_t index, unsigned thread)
 {
-    struct job *job = arg;
+    struct pack_job *job = arg;
     struct plenum_error err = {""};
     struct slot made, *slot = &job->slots[index % job->window];
     uint32_t archive, sample = sample_of(job, index, &archive);
@@ -437,7 +437,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
 
 static void show_progress(void *arg, uint64_t done, uint64_t total)
 {
-    struct job *job = arg;
+    struct pack_job *job = arg;
 
     job->options->progress(NULL, "packing", done, total);
 }
@@ -446,7 +446,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 
 /* Check that a recorded archive exists and has its size. An archive without a record is not
  * ours. */
-static int check_archive(const struct job *job, uint32_t archive, struct plenum_error *err)
+static int check_archive(const struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);
     char *path = archive_path(job, archive, "");
@@ -467,7 +467,7 @@ static int check_archive(const struct job *job, uint32_t archive, struct plenum_
     return r;
 }
 
-static int find_missing(struct job *job, struct plenum_error *err)
+static int find_missing(struct pack_job *job, struct plenum_error *err)
 {
     const struct pack_plan *plan = job->options->plan;
     uint32_t count = pack_plan_archives(plan);
@@ -488,7 +488,7 @@ static int find_missing(struct job *job, struct plenum_error *err)
     return 0;
 }
 
-static int prepare(struct job *job, struct plenum_error *err)
+static int prepare(struct pack_job *job, struct plenum_error *err)
 {
     int r = find_missing(job, err);
 
@@ -504,7 +504,7 @@ static int prepare(struct job *job, struct plenum_error *err)
     return 0;
 }
 
-static void job_fini(struct job *job)
+static void job_fini(struct pack_job *job)
 {
     /* A half-written archive is ours. */
     if (job->output.partial)
@@ -526,7 +526,7 @@ static void job_fini(struct job *job)
 
 int pack_job_run(const struct pack_job_options *options, uint32_t *made, struct plenum_error *err)
 {
-    struct job job = {
+    struct pack_job job = {
         .options = options, .mu = LOCK_INITIALIZER, .space = PTHREAD_COND_INITIALIZER};
     struct parallel loop = {.turn = turn, .arg = &job};
     int r = prepare(&job, err);

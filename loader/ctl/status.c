@@ -57,14 +57,14 @@ static void on_interrupt(int signum)
 }
 
 /* The answer received so far. */
-struct answer {
+struct status_answer {
     struct status status;
     uint32_t got; /* streams received */
     bool begun;
 };
 
 /* Returns 1 if the answer is complete, 0 if not yet. */
-static int store_answer(struct answer *a, const struct frame_header *h,
+static int store_answer(struct status_answer *a, const struct frame_header *h,
                         struct frame_reader *payload, const char *address, struct plenum_error *err)
 {
     static const char nonsense[] = "it sent a malformed message";
@@ -108,7 +108,7 @@ static int store_answer(struct answer *a, const struct frame_header *h,
     return a->got == a->status.loader.streams;
 }
 
-static int talk(struct frame_conn *c, struct answer *a, const char *address,
+static int talk(struct frame_conn *c, struct status_answer *a, const char *address,
                 struct plenum_error *err)
 {
     uint64_t end = time_now_ns() + ANSWER_MS * NS_PER_MS;
@@ -149,12 +149,12 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
 }
 
 /* Get the loader's answer. The caller owns a->status.streams, even after an error. */
-static int ask(const struct address *address, struct answer *a, struct plenum_error *err)
+static int ask(const struct address *address, struct status_answer *a, struct plenum_error *err)
 {
     struct frame_conn c;
     int fd = address_connect_until(address, 0, time_now_ns() + ANSWER_MS * NS_PER_MS), r;
 
-    *a = (struct answer){0};
+    *a = (struct status_answer){0};
     if (fd < 0)
         return error_set(err, fd, "%s: %s%s", address->text, strerror(-fd),
                          fd == -ENOENT || fd == -ECONNREFUSED ? "; is plenumd running?"
@@ -194,7 +194,7 @@ static void draw(const struct loaders *l)
 {
     struct winsize size = {.ws_col = 80, .ws_row = 24};
     struct plenum_error err;
-    struct answer a;
+    struct status_answer a;
     char *text = NULL;
     size_t len = 0;
     unsigned each; /* lines; 0 would mean no limit */
@@ -356,7 +356,7 @@ static int show(const struct loaders *l, bool json, struct plenum_error *err)
 {
     unsigned shown = 0;
     bool told = false;
-    struct answer a;
+    struct status_answer a;
     int r = 0;
 
     for (unsigned i = 0; i < l->count; i++) {

@@ -320,14 +320,14 @@ static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t 
 }
 
 /* The image as the views see it: after EXIF. */
-struct scene {
+struct image_scene {
     uint32_t width, height;
     uint32_t pixel; /* bytes of a pixel in the rows that are pushed */
     bool mask;      /* it is the mask of another image */
 };
 
 /* Determine which part of an image, or of a mask, a view needs. */
-static int begin_view(struct lane *l, struct image_view *view, const struct scene *scene,
+static int begin_view(struct lane *l, struct image_view *view, const struct image_scene *scene,
                       const struct image_store *store, struct plenum_error *err)
 {
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
@@ -375,7 +375,7 @@ static int render_opened(struct image_decoder *d, struct opened *file, struct im
                          uint32_t count, const struct image_store *store, struct plenum_error *err)
 {
     struct image_header *header = &file->header;
-    struct scene scene = {.mask = d->mask > 0};
+    struct image_scene scene = {.mask = d->mask > 0};
     struct rect seen = {0};
     bool swap, turns;
     int r;

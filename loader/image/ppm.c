@@ -51,7 +51,7 @@ size_t ppm_write_header(uint32_t width, uint32_t height, uint8_t orientation,
     return (size_t)snprintf(ret, PPM_HEADER_MAX, "P6\n%s%u %u\n255\n", turned, width, height);
 }
 
-struct header {
+struct ppm_header {
     const char *name; /* "PPM" or "PGM" */
     const uint8_t *at, *end;
     uint8_t orientation;
@@ -63,7 +63,7 @@ static bool is_space(uint8_t c)
 }
 
 /* Skip a comment, from its # to the end of its line. */
-static void skip_comment(struct header *h)
+static void skip_comment(struct ppm_header *h)
 {
     const size_t len = sizeof(PPM_ORIENTATION) - 1;
     const uint8_t *begin = h->at;
@@ -76,7 +76,8 @@ static void skip_comment(struct header *h)
 }
 
 /* Take a number and the white space after it, skipping white space and comments before it. */
-static int take_number(struct header *h, const char *what, uint32_t *ret, struct plenum_error *err)
+static int take_number(struct ppm_header *h, const char *what, uint32_t *ret,
+                       struct plenum_error *err)
 {
     uint64_t value = 0;
     int digits = 0;
@@ -99,7 +100,7 @@ static int take_number(struct header *h, const char *what, uint32_t *ret, struct
     return 0;
 }
 
-static int read_header(struct ppm_reader *p, struct header *h, struct plenum_error *err)
+static int read_header(struct ppm_reader *p, struct ppm_header *h, struct plenum_error *err)
 {
     uint32_t most;
     int r = take_number(h, "width", &p->width, err);
@@ -130,7 +131,7 @@ static int ppm_reader_open(struct image_reader *reader, const uint8_t *bytes, si
                            struct image_header *ret, struct plenum_error *err)
 {
     struct ppm_reader *p = container_of(reader, struct ppm_reader, base);
-    struct header h = {bytes[1] == '6' ? "PPM" : "PGM", bytes + 3, bytes + len, 1};
+    struct ppm_header h = {bytes[1] == '6' ? "PPM" : "PGM", bytes + 3, bytes + len, 1};
     uint64_t pixels, left;
     int r;
 

@@ -46,7 +46,7 @@ static bool hangs_up(enum instance_state state, enum control_type type)
     struct plan plan = {.num_instances = 1, .instances = &planned, .num_hosts = 1, .hosts = &host};
     const struct limits limits = {.grace_ns = 1};
     const struct supervise_job job = {.limits = &limits};
-    struct peer *peer = calloc(1, sizeof(*peer)), **peers = malloc(sizeof(struct peer *));
+    struct shim_peer *peer = calloc(1, sizeof(*peer)), **peers = malloc(sizeof(struct shim_peer *));
     struct instance instance = {.state = state,
                                 .peer = peer,
                                 .has_exited = state >= INSTANCE_EXITED,

@@ -50,7 +50,7 @@ static bool over(const struct count *count)
 }
 
 /* The position in the bytes of an item. All zeros before the first byte. */
-struct walk {
+struct scan_walk {
     enum { HEADER, EXTENSION, SIZE, METADATA, PAYLOAD } at;
     uint32_t type;
     bool sized;
@@ -78,7 +78,7 @@ static bool is_known(uint32_t type)
  *
  * dav1d reads the type of metadata even if their size is 0, and then takes the bytes after them for
  * it: such metadata count as unknown. */
-static void begin_payload(struct walk *walk, struct count *count, uint64_t size)
+static void begin_payload(struct scan_walk *walk, struct count *count, uint64_t size)
 {
     bool counts = walk->sized || walk->obus > 0;
 
@@ -92,7 +92,7 @@ static void begin_payload(struct walk *walk, struct count *count, uint64_t size)
         count->unknown++;
 }
 
-static void take_header_byte(struct walk *walk, struct count *count, uint8_t byte)
+static void take_header_byte(struct scan_walk *walk, struct count *count, uint8_t byte)
 {
     switch (walk->at) {
     case HEADER:
@@ -121,7 +121,7 @@ static void take_header_byte(struct walk *walk, struct count *count, uint8_t byt
 }
 
 /* Process the next bytes of an item. */
-static void walk_on(struct walk *walk, struct count *count, const uint8_t *bytes, size_t len)
+static void walk_on(struct scan_walk *walk, struct count *count, const uint8_t *bytes, size_t len)
 {
     size_t n;
 
@@ -159,20 +159,20 @@ static int judge(const struct count *count, struct plenum_error *err)
 
 /* --- the boxes --- */
 
-struct span {
+struct scan_span {
     const uint8_t *bytes;
     size_t len;
 };
 
 struct box {
     const uint8_t *type;
-    struct span content;
+    struct scan_span content;
     size_t size; /* with its header */
 };
 
 /* Take the next of these boxes. A damaged one takes all the remaining bytes: libavif will report
  * it. */
-static bool next_box(struct span *boxes, struct box *ret)
+static bool next_box(struct scan_span *boxes, struct box *ret)
 {
     enum { HEADER_BYTES = 8 };
     size_t begin = HEADER_BYTES;
@@ -204,7 +204,7 @@ static bool is_one_of(const uint8_t *type, const char *types)
 }
 
 /* Take a number of `count` bytes; missing bytes are 0. */
-static uint64_t take(struct span *from, uint32_t count)
+static uint64_t take(struct scan_span *from, uint32_t count)
 {
     uint64_t value = 0;
 
@@ -219,7 +219,7 @@ static uint64_t take(struct span *from, uint32_t count)
 }
 
 struct scan {
-    struct span file;
+    struct scan_span file;
     uint64_t lists; /* bytes */
     uint64_t boxes;
     uint64_t tiles;
@@ -228,8 +228,8 @@ struct scan {
     struct count count;
 };
 
-static void walk_extent(struct walk *walk, struct count *count, struct span in, uint64_t at,
-                        uint64_t len)
+static void walk_extent(struct scan_walk *walk, struct count *count, struct scan_span in,
+                        uint64_t at, uint64_t len)
 {
     if (at < in.len)
         walk_on(walk, count, in.bytes + at, len < in.len - at ? (size_t)len : in.len - (size_t)at);
@@ -237,14 +237,14 @@ static void walk_extent(struct walk *walk, struct count *count, struct span in, 
 
 /* Walk all items of a "meta" box. Whether offsets are relative to the file or to "idat" depends on
  * other fields of the item and on libavif's version, so we walk both. */
-static void scan_items(struct scan *scan, struct span iloc, struct span idat)
+static void scan_items(struct scan *scan, struct scan_span iloc, struct scan_span idat)
 {
     uint32_t version = (uint32_t)take(&iloc, 4) >> 24, sizes = (uint32_t)take(&iloc, 2);
     uint32_t offset_bytes = sizes >> 12, len_bytes = sizes >> 8 & 15, base_bytes = sizes >> 4 & 15;
     uint64_t items = take(&iloc, version < 2 ? 2 : 4);
 
     for (; items > 0 && iloc.len > 0 && !over(&scan->count); items--) {
-        struct walk in_file = {.at = HEADER}, in_idat = {.at = HEADER};
+        struct scan_walk in_file = {.at = HEADER}, in_idat = {.at = HEADER};
         uint64_t base, extents;
 
         (void)take(&iloc, version < 2 ? 2 : 4); /* its ID */
@@ -265,14 +265,14 @@ static void scan_items(struct scan *scan, struct span iloc, struct span idat)
 /* Returns how many tiles "iref" refers to. A "dimg" reference lists the items that an image is
  * composed of, an "auxl" reference those that an alpha image belongs to; all count as tiles.
  * Versions of libavif disagree about where a reference ends, so we search at every byte. */
-static uint64_t count_tiles(struct span iref)
+static uint64_t count_tiles(struct scan_span iref)
 {
     uint32_t version = (uint32_t)take(&iref, 4) >> 24;
     uint64_t sum = 0;
 
     while (iref.len >= 8) {
         uint32_t size = get_be32(iref.bytes);
-        struct span behind = {iref.bytes + 8, iref.len - 8};
+        struct scan_span behind = {iref.bytes + 8, iref.len - 8};
         bool found = is_one_of(iref.bytes + 4, "dimgauxl");
 
         (void)take(&iref, 1);
@@ -286,9 +286,9 @@ static uint64_t count_tiles(struct span iref)
     return sum;
 }
 
-static struct span find_idat(struct span boxes)
+static struct scan_span find_idat(struct scan_span boxes)
 {
-    struct span ret = {NULL, 0};
+    struct scan_span ret = {NULL, 0};
     struct box box;
 
     while (next_box(&boxes, &box))
@@ -299,14 +299,14 @@ static struct span find_idat(struct span boxes)
 
 /* Count the properties of each sample description like libavif 0.11, which reads them up to the end
  * of the box, past the end of the description. */
-static void scan_descriptions(struct scan *scan, struct span stsd)
+static void scan_descriptions(struct scan *scan, struct scan_span stsd)
 {
     enum { FLAGS_AND_COUNT = 8, ENTRY = 78 };
     struct box entry, box;
 
     (void)take(&stsd, FLAGS_AND_COUNT);
     while (next_box(&stsd, &entry) && scan->boxes++ < IMAGE_BOXES_MAX) {
-        struct span properties = {entry.content.bytes, entry.content.len + stsd.len};
+        struct scan_span properties = {entry.content.bytes, entry.content.len + stsd.len};
 
         for (uint32_t i = 0; i < ENTRY; i++)
             (void)take(&properties, 1);
@@ -315,7 +315,7 @@ static void scan_descriptions(struct scan *scan, struct span stsd)
     }
 }
 
-static void scan_size(struct scan *scan, struct span ispe)
+static void scan_size(struct scan *scan, struct scan_span ispe)
 {
     (void)take(&ispe, 4); /* its version */
     for (int i = 0; i < 2; i++) {
@@ -326,7 +326,7 @@ static void scan_size(struct scan *scan, struct span ispe)
     }
 }
 
-static void scan_boxes(struct scan *scan, struct span boxes, struct span idat, int depth)
+static void scan_boxes(struct scan *scan, struct scan_span boxes, struct scan_span idat, int depth)
 {
     enum { FLAGS = 4, DEPTH = 6 }; /* moov, trak, meta, iprp, ipco, ispe */
     struct box box;
@@ -368,7 +368,7 @@ int avif_scan(const uint8_t *bytes, size_t len, uint32_t *pixels, struct plenum_
 {
     struct scan scan = {.file = {bytes, len}, .side = UINT32_MAX};
 
-    scan_boxes(&scan, scan.file, (struct span){NULL, 0}, 0);
+    scan_boxes(&scan, scan.file, (struct scan_span){NULL, 0}, 0);
     if (scan.lists > IMAGE_LISTS_MAX)
         return error_set(err, -EBADMSG,
                          "the AVIF's lists of items and chunks have more bytes than the limit of "
@@ -386,7 +386,7 @@ int avif_scan(const uint8_t *bytes, size_t len, uint32_t *pixels, struct plenum_
 int avif_scan_sample(const uint8_t *bytes, size_t len, struct plenum_error *err)
 {
     struct count count = {0};
-    struct walk walk = {.at = HEADER};
+    struct scan_walk walk = {.at = HEADER};
 
     walk_on(&walk, &count, bytes, len);
     return judge(&count, err);

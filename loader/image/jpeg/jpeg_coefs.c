@@ -38,7 +38,7 @@ struct member {
 };
 
 /* The current scan. */
-struct reader {
+struct coefs_reader {
     struct jpeg_coefs *coefs;
     struct jpeg_frame frame;
     struct jpeg_scan *s;
@@ -186,7 +186,7 @@ JPEG_INLINE bool read_symbol(struct jpeg_bits *b, const struct jpeg_huff *h, boo
 }
 
 /* Read a block's coefficients of a band, none of which was sent before. */
-JPEG_INLINE bool read_first(struct jpeg_bits *b, const struct reader *r, int16_t *coef,
+JPEG_INLINE bool read_first(struct jpeg_bits *b, const struct coefs_reader *r, int16_t *coef,
                             uint64_t *nonzero, uint32_t *run)
 {
     uint32_t k = r->frame.scan.first - 1U, last = r->frame.scan.last, low = r->frame.scan.low;
@@ -226,7 +226,7 @@ JPEG_INLINE void enlarge_some(int16_t *coef, uint64_t which, int32_t one)
 
 /* Read one more bit of a block's coefficients of a band, and those coefficients that begin with
  * it. */
-JPEG_INLINE bool read_more(struct jpeg_bits *b, const struct reader *r, int16_t *coef,
+JPEG_INLINE bool read_more(struct jpeg_bits *b, const struct coefs_reader *r, int16_t *coef,
                            uint64_t *nonzero, uint32_t *run, bool bmi2)
 {
     uint64_t old = *nonzero & r->band, zero = ~*nonzero & r->band, larger = 0, begun = 0, at;
@@ -266,7 +266,7 @@ JPEG_INLINE bool read_more(struct jpeg_bits *b, const struct reader *r, int16_t 
 }
 
 /* Like read_more(), for a block without symbols. */
-JPEG_INLINE void read_bits(struct jpeg_bits *b, const struct reader *r, int16_t *coef,
+JPEG_INLINE void read_bits(struct jpeg_bits *b, const struct coefs_reader *r, int16_t *coef,
                            uint64_t nonzero, bool bmi2)
 {
     uint64_t old = nonzero & r->band, larger;
@@ -287,7 +287,7 @@ enum {
 };
 
 /* Read `count` blocks of a scan of AC coefficients. */
-JPEG_INLINE bool read_band(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count,
+JPEG_INLINE bool read_band(struct coefs_reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count,
                            unsigned how)
 {
     const bool keep = how & KEEP, more = how & MORE, bmi2 = how & BMI2;
@@ -323,25 +323,26 @@ JPEG_INLINE bool read_band(struct reader *r, uint64_t *nonzero, int16_t *coef, u
 }
 
 /* The loops over blocks, compiled for one kind of processor. */
-struct loops {
-    bool (*first)(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
-    bool (*first_skipped)(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
-    bool (*more)(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
-    bool (*more_skipped)(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
+struct coefs_loops {
+    bool (*first)(struct coefs_reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
+    bool (*first_skipped)(struct coefs_reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
+    bool (*more)(struct coefs_reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
+    bool (*more_skipped)(struct coefs_reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count);
 };
 
-#define LOOP(name, attribute, how)                                                                 \
-    attribute static bool name(struct reader *r, uint64_t *nonzero, int16_t *coef, uint32_t count) \
-    {                                                                                              \
-        return read_band(r, nonzero, coef, count, how);                                            \
+#define LOOP(name, attribute, how)                                                       \
+    attribute static bool name(struct coefs_reader *r, uint64_t *nonzero, int16_t *coef, \
+                               uint32_t count)                                           \
+    {                                                                                    \
+        return read_band(r, nonzero, coef, count, how);                                  \
     }
-#define LOOPS(name, attribute, bmi2)                                                           \
-    LOOP(first_##name, attribute, KEEP | (bmi2))                                               \
-    LOOP(first_skipped_##name, attribute, bmi2)                                                \
-    LOOP(more_##name, attribute, KEEP | MORE | (bmi2))                                         \
-    LOOP(more_skipped_##name, attribute, MORE | (bmi2))                                        \
-    static const struct loops loops_##name = {first_##name, first_skipped_##name, more_##name, \
-                                              more_skipped_##name}
+#define LOOPS(name, attribute, bmi2)                                                    \
+    LOOP(first_##name, attribute, KEEP | (bmi2))                                        \
+    LOOP(first_skipped_##name, attribute, bmi2)                                         \
+    LOOP(more_##name, attribute, KEEP | MORE | (bmi2))                                  \
+    LOOP(more_skipped_##name, attribute, MORE | (bmi2))                                 \
+    static const struct coefs_loops loops_##name = {first_##name, first_skipped_##name, \
+                                                    more_##name, more_skipped_##name}
 
 LOOPS(anywhere, , 0);
 #ifdef __x86_64__
@@ -351,10 +352,10 @@ LOOPS(bmi2, __attribute__((target("bmi,bmi2,popcnt"))), BMI2);
 #endif
 
 /* Read blocks of one row, interval by interval. */
-static bool read_blocks(struct reader *r, struct jpeg_coef_plane *p, uint32_t x, uint32_t end,
+static bool read_blocks(struct coefs_reader *r, struct jpeg_coef_plane *p, uint32_t x, uint32_t end,
                         uint32_t y, bool keep)
 {
-    const struct loops *loops = r->bmi2 ? &loops_bmi2 : &loops_anywhere;
+    const struct coefs_loops *loops = r->bmi2 ? &loops_bmi2 : &loops_anywhere;
     bool more = r->frame.scan.high > 0;
     struct jpeg_scan *s = r->s;
 
@@ -381,7 +382,7 @@ static bool read_blocks(struct reader *r, struct jpeg_coef_plane *p, uint32_t x,
 }
 
 /* Read a scan of AC coefficients. */
-static bool read_band_scan(struct reader *r)
+static bool read_band_scan(struct coefs_reader *r)
 {
     uint32_t component = r->frame.scan.component[0];
     const struct jpeg_component *c = &r->frame.component[component];
@@ -421,7 +422,7 @@ static bool read_whole_block(struct jpeg_bits *bits, const struct member *m, uin
 }
 
 /* Read an MCU of a scan of DC coefficients, or of all coefficients. */
-static bool read_mcu(struct reader *r, uint32_t mcu)
+static bool read_mcu(struct coefs_reader *r, uint32_t mcu)
 {
     const struct jpeg_scan_spec *scan = &r->frame.scan;
     struct jpeg_scan *s = r->s;
@@ -449,7 +450,7 @@ static bool read_mcu(struct reader *r, uint32_t mcu)
 }
 
 /* Find where the blocks of a row of MCUs are. */
-static void locate_row(struct reader *r, uint32_t row)
+static void locate_row(struct coefs_reader *r, uint32_t row)
 {
     for (uint32_t i = 0; i < r->member_count; i++) {
         struct member *m = &r->members[i];
@@ -463,7 +464,7 @@ static void locate_row(struct reader *r, uint32_t row)
 }
 
 /* Read a scan whose MCUs may have several blocks. */
-static bool read_mcu_scan(struct reader *r)
+static bool read_mcu_scan(struct coefs_reader *r)
 {
     const struct jpeg_frame *f = &r->frame;
     const struct jpeg_component *only = &f->component[f->scan.component[0]];
@@ -491,7 +492,7 @@ static bool is_too_large(const struct jpeg_huff *h, uint32_t low)
 }
 
 /* Get the tables of the scan, and the blocks of its MCUs in order. */
-static int prepare_scan(struct reader *r, const struct jpeg_coefs_tools *tools)
+static int prepare_scan(struct coefs_reader *r, const struct jpeg_coefs_tools *tools)
 {
     const struct jpeg_frame *f = &r->frame;
     const struct jpeg_scan_spec *scan = &f->scan;
@@ -562,7 +563,7 @@ static int make_room(struct jpeg_coefs *coefs, const struct jpeg_frame *f)
 }
 
 /* Read the current scan, and find where it ends. */
-static int read_scan(struct reader *r, const struct jpeg_coefs_tools *tools,
+static int read_scan(struct coefs_reader *r, const struct jpeg_coefs_tools *tools,
                      const struct image_file *file, size_t *end)
 {
     int e = prepare_scan(r, tools);
@@ -589,7 +590,8 @@ static bool is_whole(const struct jpeg_frame *f)
 int jpeg_coefs_read(struct jpeg_coefs *coefs, const struct jpeg_coefs_tools *tools,
                     const struct jpeg_frame *frame, const struct image_file *file)
 {
-    struct reader r = {.coefs = coefs, .frame = *frame, .s = tools->scan, .bmi2 = tools->bmi2};
+    struct coefs_reader r = {
+        .coefs = coefs, .frame = *frame, .s = tools->scan, .bmi2 = tools->bmi2};
     int e = make_room(coefs, frame);
     bool last = false;
 

@@ -32,7 +32,7 @@ enum {
     M_COM = 0xFE,
 };
 
-struct parser {
+struct frame_parser {
     const uint8_t *bytes;
     size_t at, len;
     struct jpeg_frame *frame;
@@ -52,7 +52,7 @@ static uint32_t get16(const uint8_t *at)
     return (uint32_t)at[0] << 8 | at[1];
 }
 
-static bool parse_quant(struct parser *p, struct segment s)
+static bool parse_quant(struct frame_parser *p, struct segment s)
 {
     while (s.len > 0) {
         uint32_t wide = s.at[0] >> 4, table = s.at[0] & 15, size = 64 * (1 + wide);
@@ -70,7 +70,7 @@ static bool parse_quant(struct parser *p, struct segment s)
     return true;
 }
 
-static bool parse_huff(struct parser *p, struct segment s)
+static bool parse_huff(struct frame_parser *p, struct segment s)
 {
     while (s.len > 0) {
         uint32_t table = s.at[0] & 15, count = 0;
@@ -89,7 +89,7 @@ static bool parse_huff(struct parser *p, struct segment s)
     return true;
 }
 
-static bool parse_app0(struct parser *p, struct segment s)
+static bool parse_app0(struct frame_parser *p, struct segment s)
 {
     if (s.len < 14 || memcmp(s.at, "JFIF", 5) != 0)
         return true;
@@ -97,7 +97,7 @@ static bool parse_app0(struct parser *p, struct segment s)
     return s.at[5] == 1; /* its version */
 }
 
-static bool parse_app14(struct parser *p, struct segment s)
+static bool parse_app14(struct frame_parser *p, struct segment s)
 {
     if (s.len < 12 || memcmp(s.at, "Adobe", 5) != 0)
         return true;
@@ -106,7 +106,7 @@ static bool parse_app14(struct parser *p, struct segment s)
     return true;
 }
 
-static bool parse_frame(struct parser *p, struct segment s)
+static bool parse_frame(struct frame_parser *p, struct segment s)
 {
     struct jpeg_frame *f = p->frame;
 
@@ -203,7 +203,7 @@ static bool is_next(struct jpeg_frame *f)
     return true;
 }
 
-static bool parse_scan(struct parser *p, struct segment s)
+static bool parse_scan(struct frame_parser *p, struct segment s)
 {
     struct jpeg_frame *f = p->frame;
     const uint8_t *rest;
@@ -219,7 +219,7 @@ static bool parse_scan(struct parser *p, struct segment s)
     return is_band(f) && has_tables(f) && is_next(f);
 }
 
-static bool find_colours(struct parser *p)
+static bool find_colours(struct frame_parser *p)
 {
     const struct jpeg_component *c = p->frame->component;
 
@@ -298,7 +298,7 @@ static bool find_sizes(struct jpeg_frame *f)
 }
 
 /* Find the next marker and its segment. */
-static bool next_segment(struct parser *p, uint8_t *code, struct segment *ret)
+static bool next_segment(struct frame_parser *p, uint8_t *code, struct segment *ret)
 {
     size_t len, junk = 0;
 
@@ -315,7 +315,7 @@ static bool next_segment(struct parser *p, uint8_t *code, struct segment *ret)
     return true;
 }
 
-static bool parse_segment(struct parser *p, uint8_t code, struct segment s)
+static bool parse_segment(struct frame_parser *p, uint8_t code, struct segment s)
 {
     switch (code) {
     case M_SOF0:
@@ -345,7 +345,7 @@ static bool parse_segment(struct parser *p, uint8_t code, struct segment s)
 
 bool jpeg_frame_parse(const uint8_t *bytes, size_t len, bool junk, struct jpeg_frame *ret)
 {
-    struct parser p = {.bytes = bytes, .at = 2, .len = len, .forgives = junk, .frame = ret};
+    struct frame_parser p = {.bytes = bytes, .at = 2, .len = len, .forgives = junk, .frame = ret};
     struct segment s;
     uint8_t code;
 
@@ -364,7 +364,7 @@ bool jpeg_frame_parse(const uint8_t *bytes, size_t len, bool junk, struct jpeg_f
 
 bool jpeg_frame_next(struct jpeg_frame *f, const uint8_t *bytes, size_t len, size_t at, bool *end)
 {
-    struct parser p = {.bytes = bytes, .at = at, .len = len, .frame = f};
+    struct frame_parser p = {.bytes = bytes, .at = at, .len = len, .frame = f};
     struct segment s;
     uint8_t code;
 

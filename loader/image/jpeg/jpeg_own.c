@@ -277,7 +277,7 @@ INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint
 
 /* The loops over MCUs, compiled for one kind of processor. Each is a function of its own, because
  * together they would need too many registers. */
-struct loops {
+struct own_loops {
     bool (*skip)(struct jpeg_own *o, uint32_t count);
     bool (*keep)(struct jpeg_own *o, uint32_t begin, uint32_t end);
     bool (*both)(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
@@ -298,7 +298,7 @@ struct loops {
     {                                                                                   \
         return read_both(o, s, begin, count);                                           \
     }                                                                                   \
-    static const struct loops loops_##name = {skip_##name, keep_##name, both_##name}
+    static const struct own_loops loops_##name = {skip_##name, keep_##name, both_##name}
 
 LOOPS(anywhere, );
 #ifdef __x86_64__
@@ -308,7 +308,7 @@ LOOPS(bmi2, __attribute__((target("bmi,bmi2"))));
 #define loops_bmi2 loops_anywhere
 #endif
 
-static const struct loops *loops_of(const struct jpeg_own *o)
+static const struct own_loops *loops_of(const struct jpeg_own *o)
 {
     return o->kernels->bmi2 ? &loops_bmi2 : &loops_anywhere;
 }
@@ -322,7 +322,7 @@ static const struct mcu_block *mcu_blocks_of(const struct jpeg_own *o, uint32_t 
 static bool read_run(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t end)
 {
     bool keep = row >= o->top && row < o->end;
-    const struct loops *loops = loops_of(o);
+    const struct own_loops *loops = loops_of(o);
     uint32_t left = keep ? o->left : end, right = keep ? o->right : end;
 
     assert(begin <= end && end <= o->frame.mcus);

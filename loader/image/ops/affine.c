@@ -245,7 +245,7 @@ void affine_turn_upside_down(struct affine *map, uint32_t height)
 /* ---- pixels ---- */
 
 /* The state of mapping a window. */
-struct job {
+struct affine_job {
     const struct affine_loops *loops;
     const struct affine *map;
     int64_t width, height;
@@ -282,7 +282,7 @@ static struct range inside(struct range range, int64_t start, int64_t step, int6
     return range.first < range.end ? range : (struct range){0, 0};
 }
 
-static void fill(const struct job *job, int64_t row, int64_t first, int64_t end)
+static void fill(const struct affine_job *job, int64_t row, int64_t first, int64_t end)
 {
     for (int c = 0; c < 3 && first < end; c++)
         memset(job->to + (c * job->height + row) * job->width + first, job->map->fill[c],
@@ -296,7 +296,7 @@ static int64_t clamp(int64_t v, int64_t most)
 
 /* Blend the four pixels around a position by their distance; beyond the edge, the edge pixel is
  * used. */
-static void pixel_bilinear(const struct job *job, int64_t x, int64_t y, uint8_t *to)
+static void pixel_bilinear(const struct affine_job *job, int64_t x, int64_t y, uint8_t *to)
 {
     int64_t left = (x - half) >> AFFINE_BITS, top = (y - half) >> AFFINE_BITS;
     uint32_t right_part = affine_part((uint32_t)(x - half));
@@ -310,7 +310,7 @@ static void pixel_bilinear(const struct job *job, int64_t x, int64_t y, uint8_t 
             affine_blend(job->from + c * plane + at, right, below, right_part, low_part);
 }
 
-static void pixel_nearest(const struct job *job, int64_t x, int64_t y, uint8_t *to)
+static void pixel_nearest(const struct affine_job *job, int64_t x, int64_t y, uint8_t *to)
 {
     size_t plane = (size_t)(job->width * job->height);
     size_t at = (size_t)((y >> AFFINE_BITS) * job->width + (x >> AFFINE_BITS));
@@ -319,7 +319,7 @@ static void pixel_nearest(const struct job *job, int64_t x, int64_t y, uint8_t *
         to[c * plane] = job->from[c * plane + at];
 }
 
-static void pixel(const struct job *job, int64_t x, int64_t y, uint8_t *to)
+static void pixel(const struct affine_job *job, int64_t x, int64_t y, uint8_t *to)
 {
     if (job->map->bilinear)
         pixel_bilinear(job, x, y, to);
@@ -328,7 +328,8 @@ static void pixel(const struct job *job, int64_t x, int64_t y, uint8_t *to)
 }
 
 /* Compute pixels of a row, one by one. */
-static void walk(const struct job *job, int64_t row, struct range range, int64_t x, int64_t y)
+static void walk(const struct affine_job *job, int64_t row, struct range range, int64_t x,
+                 int64_t y)
 {
     uint8_t *to = job->to + row * job->width;
 
@@ -336,7 +337,8 @@ static void walk(const struct job *job, int64_t row, struct range range, int64_t
         pixel(job, x + job->map->x[0] * i, y + job->map->y[0] * i, to + i);
 }
 
-static void run_loop(const struct job *job, int64_t row, struct range range, int64_t x, int64_t y)
+static void run_loop(const struct affine_job *job, int64_t row, struct range range, int64_t x,
+                     int64_t y)
 {
     const struct affine *map = job->map;
     int64_t shift = map->bilinear ? half : 0;
@@ -359,7 +361,7 @@ static void run_loop(const struct job *job, int64_t row, struct range range, int
         job->loops->nearest(&span);
 }
 
-static void affine_row(const struct job *job, int64_t row)
+static void affine_row(const struct affine_job *job, int64_t row)
 {
     const struct affine *map = job->map;
     int64_t x = map->x[1] * row + map->x[2], y = map->y[1] * row + map->y[2];
@@ -390,7 +392,7 @@ static int64_t quotient(int64_t a, int64_t b)
     return rest < 0 ? q - 1 : rest >= b ? q + 1 : q;
 }
 
-static void divided_row(const struct job *job, int64_t row)
+static void divided_row(const struct affine_job *job, int64_t row)
 {
     const struct affine *map = job->map;
     int64_t x = map->x[1] * row + map->x[2], y = map->y[1] * row + map->y[2];
@@ -416,7 +418,7 @@ static void divided_row(const struct job *job, int64_t row)
 void affine_apply(const struct affine_loops *loops, const struct affine *map, uint32_t width,
                   uint32_t height, const uint8_t *from, uint8_t *to)
 {
-    const struct job job = {loops, map, width, height, from, to};
+    const struct affine_job job = {loops, map, width, height, from, to};
 
     for (int64_t row = 0; row < height; row++) {
         if (map->divides)

@@ -9,12 +9,12 @@
 #include "loader/image/ops/fixed.h"
 
 /* The random words of an operation, in order. */
-struct words {
+struct affine_words {
     const struct image_draw *draw;
     uint32_t number; /* of the next word: each draw has four */
 };
 
-static uint32_t next_word(struct words *w)
+static uint32_t next_word(struct affine_words *w)
 {
     struct philox_block block = image_draw_words(w->draw, DRAW_OPERATION, w->number / 4);
 
@@ -22,26 +22,26 @@ static uint32_t next_word(struct words *w)
 }
 
 /* Draws an integer; both ends are included. */
-static int64_t between(struct words *w, int64_t low, int64_t high)
+static int64_t between(struct affine_words *w, int64_t low, int64_t high)
 {
     return low + philox_below(next_word(w), (uint32_t)(high - low + 1));
 }
 
-static int64_t draw_range(struct words *w, const struct rational_signed range[2])
+static int64_t draw_range(struct affine_words *w, const struct rational_signed range[2])
 {
     return between(w, fixed_of(range[0].num, range[0].den, AFFINE_BITS),
                    fixed_of(range[1].num, range[1].den, AFFINE_BITS));
 }
 
 /* Draws whole pixels, up to a part of a side in either direction. */
-static int64_t draw_move(struct words *w, struct rational part, uint32_t side)
+static int64_t draw_move(struct affine_words *w, struct rational part, uint32_t side)
 {
     int64_t most = fixed_of((int64_t)part.num * side, part.den, AFFINE_BITS);
 
     return (between(w, -most, most) + (1 << (AFFINE_BITS - 1))) >> AFFINE_BITS;
 }
 
-static void draw_parts(const struct pipeline_op *op, struct words *w, uint32_t width,
+static void draw_parts(const struct pipeline_op *op, struct affine_words *w, uint32_t width,
                        uint32_t height, struct affine *ret)
 {
     const struct pipeline_map *map = &op->map;
@@ -59,7 +59,7 @@ static void draw_parts(const struct pipeline_op *op, struct words *w, uint32_t w
     affine_of_parts(ret, &parts, width, height);
 }
 
-static bool draw_corners(const struct pipeline_op *op, struct words *w, uint32_t width,
+static bool draw_corners(const struct pipeline_op *op, struct affine_words *w, uint32_t width,
                          uint32_t height, struct affine *ret)
 {
     const struct rational part = op->map.distortion;
@@ -80,7 +80,7 @@ bool affine_draw(const struct pipeline_op *op, uint32_t first, const struct imag
                  uint32_t width, uint32_t height, struct affine *ret)
 {
     /* The first one decides whether the operation is applied. */
-    struct words w = {draw, 4 * first + 1};
+    struct affine_words w = {draw, 4 * first + 1};
 
     if (op->kind == PIPELINE_PERSPECTIVE) {
         if (!draw_corners(op, &w, width, height, ret))

@@ -30,7 +30,7 @@
 enum { GROUP = 32 };
 
 /* Two registers of words. */
-struct words {
+struct noise_words {
     __m256i a, b;
 };
 
@@ -45,14 +45,14 @@ AVX2_INLINE void store(uint8_t *v, __m256i x)
 }
 
 /* 32 bytes as words, in an order that pack() undoes. */
-AVX2_INLINE struct words widen(__m256i v)
+AVX2_INLINE struct noise_words widen(__m256i v)
 {
     const __m256i zero = _mm256_setzero_si256();
 
-    return (struct words){_mm256_unpacklo_epi8(v, zero), _mm256_unpackhi_epi8(v, zero)};
+    return (struct noise_words){_mm256_unpacklo_epi8(v, zero), _mm256_unpackhi_epi8(v, zero)};
 }
 
-AVX2_INLINE __m256i pack(struct words w)
+AVX2_INLINE __m256i pack(struct noise_words w)
 {
     return _mm256_packus_epi16(w.a, w.b);
 }
@@ -68,9 +68,9 @@ AVX2 static void scale_wide(uint8_t *v, size_t n, uint32_t factor)
     size_t i = 0;
 
     for (; i + GROUP <= n; i += GROUP) {
-        struct words w = widen(load(v + i));
+        struct noise_words w = widen(load(v + i));
 
-        store(v + i, pack((struct words){scale_words(w.a, f), scale_words(w.b, f)}));
+        store(v + i, pack((struct noise_words){scale_words(w.a, f), scale_words(w.b, f)}));
     }
     scale(v + i, n - i, factor);
 }
@@ -83,13 +83,13 @@ AVX2_INLINE __m256i blend_register(__m256i from, __m256i v, __m256i factor, bool
     return word ? y : _mm256_add_epi16(y, x);
 }
 
-AVX2_INLINE void blend_group(const uint8_t *v, struct words from, __m256i factor, bool word,
+AVX2_INLINE void blend_group(const uint8_t *v, struct noise_words from, __m256i factor, bool word,
                              uint8_t *to)
 {
-    struct words w = widen(load(v));
+    struct noise_words w = widen(load(v));
 
-    store(to, pack((struct words){blend_register(from.a, w.a, factor, word),
-                                  blend_register(from.b, w.b, factor, word)}));
+    store(to, pack((struct noise_words){blend_register(from.a, w.a, factor, word),
+                                        blend_register(from.b, w.b, factor, word)}));
 }
 
 AVX2_INLINE size_t blend_level_groups(uint8_t *v, size_t n, uint32_t level, uint32_t factor,
@@ -99,7 +99,7 @@ AVX2_INLINE size_t blend_level_groups(uint8_t *v, size_t n, uint32_t level, uint
     size_t i = 0;
 
     for (; i + GROUP <= n; i += GROUP)
-        blend_group(v + i, (struct words){from, from}, f, word, v + i);
+        blend_group(v + i, (struct noise_words){from, from}, f, word, v + i);
     return i;
 }
 
@@ -125,11 +125,12 @@ AVX2_INLINE __m256i gray_register(__m256i red, __m256i green, __m256i blue)
     return _mm256_add_epi16(green, _mm256_packs_epi32(low, high));
 }
 
-AVX2_INLINE struct words gray_group(const uint8_t *v, size_t plane)
+AVX2_INLINE struct noise_words gray_group(const uint8_t *v, size_t plane)
 {
-    struct words r = widen(load(v)), g = widen(load(v + plane)), b = widen(load(v + 2 * plane));
+    struct noise_words r = widen(load(v)), g = widen(load(v + plane)),
+                       b = widen(load(v + 2 * plane));
 
-    return (struct words){gray_register(r.a, g.a, b.a), gray_register(r.b, g.b, b.b)};
+    return (struct noise_words){gray_register(r.a, g.a, b.a), gray_register(r.b, g.b, b.b)};
 }
 
 AVX2_INLINE size_t blend_gray_groups(uint8_t *v, size_t plane, size_t n, uint32_t factor, bool word)
@@ -138,7 +139,7 @@ AVX2_INLINE size_t blend_gray_groups(uint8_t *v, size_t plane, size_t n, uint32_
     size_t i = 0;
 
     for (; i + GROUP <= n; i += GROUP) {
-        struct words from = gray_group(v + i, plane);
+        struct noise_words from = gray_group(v + i, plane);
 
         for (uint8_t *p = v + i; p < v + 3 * plane; p += plane)
             blend_group(p, from, f, word, p);
@@ -221,15 +222,15 @@ AVX2 static void table_wide(uint8_t *v, size_t n, const uint8_t *values)
 }
 
 /* Weighted sums of x and y, two rows of 32 bytes, as words; `weights` has their factors. */
-AVX2_INLINE struct words sum_rows(__m256i x, __m256i y, __m256i weights)
+AVX2_INLINE struct noise_words sum_rows(__m256i x, __m256i y, __m256i weights)
 {
-    return (struct words){_mm256_maddubs_epi16(_mm256_unpacklo_epi8(x, y), weights),
-                          _mm256_maddubs_epi16(_mm256_unpackhi_epi8(x, y), weights)};
+    return (struct noise_words){_mm256_maddubs_epi16(_mm256_unpacklo_epi8(x, y), weights),
+                                _mm256_maddubs_epi16(_mm256_unpackhi_epi8(x, y), weights)};
 }
 
-AVX2_INLINE struct words add_words(struct words x, struct words y)
+AVX2_INLINE struct noise_words add_words(struct noise_words x, struct noise_words y)
 {
-    return (struct words){_mm256_add_epi16(x.a, y.a), _mm256_add_epi16(x.b, y.b)};
+    return (struct noise_words){_mm256_add_epi16(x.a, y.a), _mm256_add_epi16(x.b, y.b)};
 }
 
 /* floor((2 sum + 13) / 26) = floor((sum + 6) / 13), sum <= 13 * 255. */
@@ -240,17 +241,17 @@ AVX2_INLINE __m256i smooth_register(__m256i sum)
 }
 
 /* Smooth 32 values of a row from `v` on, all of which have eight neighbours. */
-AVX2_INLINE struct words smooth_group(const uint8_t *v, size_t width)
+AVX2_INLINE struct noise_words smooth_group(const uint8_t *v, size_t width)
 {
     const __m256i ones = _mm256_set1_epi8(1), centre = _mm256_set1_epi16(5 << 8 | 1);
     const uint8_t *above = v - width, *below = v + width;
-    struct words sum = sum_rows(load(above - 1), load(above), ones);
+    struct noise_words sum = sum_rows(load(above - 1), load(above), ones);
 
     sum = add_words(sum, sum_rows(load(above + 1), load(v - 1), ones));
     sum = add_words(sum, sum_rows(load(v + 1), load(v), centre));
     sum = add_words(sum, sum_rows(load(below - 1), load(below), ones));
     sum = add_words(sum, widen(load(below + 1)));
-    return (struct words){smooth_register(sum.a), smooth_register(sum.b)};
+    return (struct noise_words){smooth_register(sum.a), smooth_register(sum.b)};
 }
 
 AVX2_INLINE void sharpen_group(const uint8_t *v, size_t width, __m256i factor, bool word,

@@ -76,20 +76,20 @@ struct resize {
 };
 
 /* floor(at / unit) while `at` grows by a constant step, without a division for each. */
-struct walk {
+struct resize_walk {
     int64_t whole, rest; /* at = whole * unit + rest, 0 <= rest < unit */
     int64_t step_whole, step_rest, unit;
 };
 
-static struct walk walk_from(int64_t at, int64_t step, int64_t unit)
+static struct resize_walk walk_from(int64_t at, int64_t step, int64_t unit)
 {
     assert(step > 0 && unit > 0);
     int64_t whole = at / unit - (at % unit < 0);
 
-    return (struct walk){whole, at - whole * unit, step / unit, step % unit, unit};
+    return (struct resize_walk){whole, at - whole * unit, step / unit, step % unit, unit};
 }
 
-static void walk_on(struct walk *w)
+static void walk_on(struct resize_walk *w)
 {
     w->whole += w->step_whole;
     w->rest += w->step_rest;
@@ -101,7 +101,7 @@ static void walk_on(struct walk *w)
 
 /* The source samples begin ... end - 1 of one output, as weights. x is the distance |(2x + 1) m -
  * (2i + 1) n| from the centre of output i, and the weight is reach - distance. */
-struct window {
+struct resize_window {
     enum pipeline_filter filter;
     int32_t *weights; /* room for those of one output */
     uint64_t scale; /* 2^(32 + FILTER_BITS) divided by the distance that equals 1 for the filter */
@@ -112,14 +112,14 @@ struct window {
     bool small; /* all terms are below 2^31 */
 };
 
-static int64_t weight_at(const struct window *w, int64_t distance)
+static int64_t weight_at(const struct resize_window *w, int64_t distance)
 {
     return w->reach - (distance < 0 ? -distance : distance);
 }
 
 /* Coefficients are the nearest integers at 2^14; the first of the largest ones is adjusted so that
  * they add up to 2^14. */
-static void find_coefficients(const struct window *w, int16_t *coef)
+static void find_coefficients(const struct resize_window *w, int16_t *coef)
 {
     int64_t sum = 0, missing = 1 << RESIZE_BITS, d = w->first;
     uint32_t largest = 0;
@@ -141,7 +141,7 @@ static void find_coefficients(const struct window *w, int16_t *coef)
 
 /* Like find_coefficients() if all terms are below 2^31: one division per output, and each quotient
  * from its reciprocal, which makes it at most one too small. */
-static void find_coefficients_small(const struct window *w, int16_t *coef)
+static void find_coefficients_small(const struct resize_window *w, int16_t *coef)
 {
     int32_t reach = (int32_t)w->reach, apart = (int32_t)w->apart, d = (int32_t)w->first;
     int32_t missing = 1 << RESIZE_BITS, greatest = 0;
@@ -170,7 +170,7 @@ static void find_coefficients_small(const struct window *w, int16_t *coef)
 
 /* Like find_coefficients(), for filters of other shapes: weights at 2^FILTER_BITS, and one division
  * per output. */
-static void find_coefficients_filter(const struct window *w, int16_t *coef)
+static void find_coefficients_filter(const struct resize_window *w, int16_t *coef)
 {
     const struct filter_window window = {w->first, w->apart, w->scale, w->taps};
     const int64_t half = INT64_C(1) << 31;
@@ -203,7 +203,7 @@ static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
 
 /* Fill in one output: its samples, stored from a multiple of the unit on. */
 static void fill_output(struct resize_axis *axis, const struct axis_request *q, uint32_t at,
-                        const struct window *w)
+                        const struct resize_window *w)
 {
     int16_t *coef = axis->coef + (size_t)at * axis->stride;
     uint32_t lead = (w->begin - axis->begin) % q->unit;
@@ -240,8 +240,8 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
     int64_t centre = (2 * (int64_t)q->first + 1) * n;
     /* The first sample has the lowest x whose distance is below the reach, the last one the
      * highest. The nearest sample is the one that contains the centre, and the second of two. */
-    struct walk low = walk_from(centre - reach - m, 2 * n, 2 * m);
-    struct walk high = walk_from(centre + reach - m - 1, 2 * n, 2 * m);
+    struct resize_walk low = walk_from(centre - reach - m, 2 * n, 2 * m);
+    struct resize_walk high = walk_from(centre + reach - m - 1, 2 * n, 2 * m);
     uint32_t stride = taps_max(q, (uint64_t)reach);
     bool small = reach <= 1 << 15 && stride * reach <= 1 << 29;
     struct resize_axis *axis = &t->axis;
@@ -269,7 +269,7 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
 
         if (q->filter == PIPELINE_NEAREST)
             end = begin + 1;
-        struct window w = {
+        struct resize_window w = {
             .filter = q->filter,
             .weights = weights,
             .scale = (UINT64_C(1) << (32 + FILTER_BITS)) / (uint64_t)unit,

@@ -38,7 +38,7 @@
 enum { TAPS_MAX = 64, GROUP = 8 };
 
 /* The table across: the data for each register of two outputs, in order. */
-struct table {
+struct avx2_table {
     uint32_t outputs;   /* a multiple of GROUP; those beyond the width are ignored */
     uint32_t tap_pairs; /* per output: 1, or an even number */
     uint32_t *offset;   /* [outputs] in bytes: of x, of x + 4, of x + 1, of x + 5 ... */
@@ -75,7 +75,7 @@ static size_t table_bytes(const struct resize_axis *across)
 {
     uint32_t outputs = outputs_of(across->count);
 
-    return align_up(sizeof(struct table), sizeof(__m256i)) + offset_bytes(outputs) +
+    return align_up(sizeof(struct avx2_table), sizeof(__m256i)) + offset_bytes(outputs) +
            (size_t)outputs / 2 * tap_pairs_of(across) * sizeof(__m256i);
 }
 
@@ -97,7 +97,7 @@ AVX2_INLINE void spread(const int16_t *coef, uint32_t tap_pairs, __m128i *to)
 
 AVX2 static void prepare(const struct resize_axis *axis, void *memory)
 {
-    struct table *t = memory;
+    struct avx2_table *t = memory;
     uint32_t width = axis->end - axis->begin, last = axis->count - 1;
     uint8_t *room = (uint8_t *)memory + align_up(sizeof(*t), sizeof(__m256i));
 
@@ -208,7 +208,7 @@ AVX2_INLINE __m256i clamp_words(__m256i pair)
     return _mm256_max_epi16(_mm256_min_epi16(pair, _mm256_set1_epi16(255)), _mm256_setzero_si256());
 }
 
-AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const uint8_t *next,
+AVX2_INLINE void across_taps(const struct avx2_table *t, const uint8_t *row, const uint8_t *next,
                              __m256i *out, uint32_t tap_pairs, bool clamp, bool rgb)
 {
     const uint32_t *offset = t->offset;
@@ -226,7 +226,7 @@ AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const ui
     }
 }
 
-AVX2_INLINE void across_any(const struct table *t, const uint8_t *row, const uint8_t *next,
+AVX2_INLINE void across_any(const struct avx2_table *t, const uint8_t *row, const uint8_t *next,
                             __m256i *out, bool clamp, bool rgb)
 {
     switch (t->tap_pairs) {

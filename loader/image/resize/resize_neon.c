@@ -29,7 +29,7 @@
 enum { TAPS_MAX = 64, GROUP = 8 };
 
 /* The table across: where the taps of each output begin, and their coefficients. */
-struct table {
+struct neon_table {
     uint32_t outputs;
     uint32_t taps;    /* per output: 2, or a multiple of 4 */
     uint32_t *offset; /* [outputs] in bytes */
@@ -59,7 +59,7 @@ static size_t offset_bytes(uint32_t outputs)
 
 static size_t table_bytes(const struct resize_axis *across)
 {
-    return align_up(sizeof(struct table), 16) + offset_bytes(across->count) +
+    return align_up(sizeof(struct neon_table), 16) + offset_bytes(across->count) +
            ((size_t)across->count * taps_of(across) + 2) * sizeof(int16_t);
 }
 
@@ -70,7 +70,7 @@ static size_t pair_bytes(uint32_t width)
 
 static void prepare(const struct resize_axis *axis, void *memory)
 {
-    struct table *t = memory;
+    struct neon_table *t = memory;
     uint32_t width = axis->end - axis->begin;
     uint8_t *room = (uint8_t *)memory + align_up(sizeof(*t), 16);
 
@@ -118,7 +118,7 @@ NEON_INLINE int16x4_t clamp_levels(int16x4_t levels)
     return vmax_s16(vmin_s16(levels, vdup_n_s16(255)), vdup_n_s16(0));
 }
 
-NEON_INLINE void across_taps(const struct table *t, const uint8_t *row, const uint8_t *next,
+NEON_INLINE void across_taps(const struct neon_table *t, const uint8_t *row, const uint8_t *next,
                              int16_t *out, uint32_t taps, bool clamp)
 {
     size_t other = align_up(t->outputs, GROUP) * 4;
@@ -147,7 +147,7 @@ NEON_INLINE void across_taps(const struct table *t, const uint8_t *row, const ui
     }
 }
 
-NEON_INLINE void across_any(const struct table *t, const uint8_t *row, const uint8_t *next,
+NEON_INLINE void across_any(const struct neon_table *t, const uint8_t *row, const uint8_t *next,
                             int16_t *out, bool clamp)
 {
     switch (t->taps) {
